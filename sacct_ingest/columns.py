@@ -1,0 +1,294 @@
+"""What each column of sacct means: one row a column and field.
+
+To read another column, add a row here and a field to `JobRun` or `StepRun`.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from operator import attrgetter, getitem, itemgetter
+from typing import Any, Final
+
+from sacct_ingest.records import JobState
+from sacct_ingest.slurm_text import (
+    parse_duration,
+    parse_epoch,
+    parse_size,
+    parse_tres,
+)
+
+Converter = Callable[[str], Any]
+
+_MAX_INTEGER: Final = 2**63 - 1
+#: Values of one converter that are remembered.
+_MEMORY: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One use of a column of sacct.
+
+    ``job`` and ``step`` are the fields that it fills in the row of a job and of a step, empty for
+    none.  Names with an underscore are for `sources.fold`, which makes other fields of them.
+    """
+
+    name: str
+    convert: Converter
+    job: str = ""
+    step: str = ""
+
+
+def text(value: str) -> str:
+    """Text as it is."""
+    return value
+
+
+def count(value: str) -> int | None:
+    """Whole number; None where sacct says nothing."""
+    if not value:
+        return None
+    if value.isdecimal() and (number := int(value)) <= _MAX_INTEGER:
+        return number
+    # Counts without --noconvert have a letter: 2K tasks.
+    size = parse_size(value)
+    if size is None or size > _MAX_INTEGER:
+        raise ValueError(f"not a count: {value!r}")
+    return size
+
+
+def counted(value: str) -> int:
+    """Whole number; 0 where sacct says nothing."""
+    return count(value) or 0
+
+
+def seconds(value: str) -> float | None:
+    """Duration in seconds."""
+    return parse_duration(value) if value else None
+
+
+def elapsed(value: str) -> float:
+    """Duration in seconds; 0 where sacct says nothing."""
+    if value.isdecimal():
+        return float(value)
+    return parse_duration(value) or 0.0 if value else 0.0
+
+
+def epoch(value: str) -> int | None:
+    """Time in seconds since the epoch."""
+    return int(value) if value.isdecimal() else parse_epoch(value)
+
+
+def limit_of_minutes(value: str) -> int | None:
+    """Time limit in seconds from minutes."""
+    if value.isdecimal():
+        return int(value) * 60
+    return limit(value)
+
+
+def limit(value: str) -> int | None:
+    """Time limit in seconds."""
+    found = parse_duration(value)
+    return None if found is None else round(found)
+
+
+def state(value: str) -> JobState:
+    """Read the base state, also out of ``CANCELLED by 1000`` and the cut ``OUT_OF_ME+``."""
+    words = value.replace(",", " ").split()
+    word = words[0] if words else ""
+    if word.endswith("+"):
+        found = [known for known in JobState if known.startswith(word[:-1])]
+        return found[0] if len(found) == 1 else JobState.UNKNOWN
+    return JobState(word) if word in JobState.__members__ else JobState.UNKNOWN
+
+
+def cancelled_by(value: str) -> str:
+    """User id (or name) out of ``CANCELLED by 1000``."""
+    return value.partition(" by ")[2]
+
+
+def exit_code(value: str) -> int | None:
+    """Exit code out of ``1:0``."""
+    return count(value.partition(":")[0])
+
+
+def exit_signal(value: str) -> int | None:
+    """Signal out of ``0:9``."""
+    return count(value.partition(":")[2])
+
+
+def node_list(value: str) -> str:
+    """Nodes; sacct says ``None assigned`` for a job that never started."""
+    return "" if value == "None assigned" else value
+
+
+def disk_total(value: str) -> int | None:
+    """Bytes of all tasks out of TRESUsageInTot or TRESUsageOutTot."""
+    if "fs/disk=" not in value:
+        return None
+    return count(parse_tres(value)["fs/disk"])
+
+
+#: Where several rows fill one field, the first whose column is there counts.
+COLUMNS: Final = (
+    Column("JobIDRaw", text, job="_raw_id"),
+    Column("JobID", text, job="_id", step="_id"),
+    Column("Cluster", text, job="cluster"),
+    Column("User", text, job="user"),
+    Column("UID", count, job="uid"),
+    Column("Account", text, job="account"),
+    Column("Partition", text, job="partition"),
+    Column("QOS", text, job="qos"),
+    Column("State", state, job="state", step="state"),
+    Column("State", cancelled_by, job="cancelled_by"),
+    Column("ExitCode", exit_code, job="exit_code"),
+    Column("ExitCode", exit_signal, job="exit_signal"),
+    Column("Submit", epoch, job="submit_s"),
+    Column("Eligible", epoch, job="eligible_s"),
+    Column("Start", epoch, job="start_s", step="start_s"),
+    Column("End", epoch, job="end_s", step="end_s"),
+    Column("TimelimitRaw", limit_of_minutes, job="limit_s"),
+    Column("Timelimit", limit, job="limit_s"),
+    Column("NNodes", counted, job="nodes", step="nodes"),
+    Column("AllocNodes", counted, job="nodes", step="nodes"),
+    Column("ReqNodes", count, job="req_nodes"),
+    Column("NCPUS", counted, job="cpus", step="cpus"),
+    Column("AllocCPUS", counted, job="cpus", step="cpus"),
+    Column("NTasks", count, job="tasks", step="tasks"),
+    Column("NodeList", node_list, job="node_list"),
+    Column("ReqMem", text, job="_req_mem"),
+    Column("TotalCPU", seconds, job="cpu_s", step="cpu_s"),
+    Column("MaxRSS", parse_size, job="mem_bytes", step="mem_bytes"),
+    Column("TRESUsageInTot", disk_total, step="disk_read_bytes"),
+    Column("TRESUsageOutTot", disk_total, step="disk_write_bytes"),
+    Column("AveDiskRead", parse_size, step="_disk_read_mean"),
+    Column("AveDiskWrite", parse_size, step="_disk_write_mean"),
+    Column("Constraints", text, job="constraints"),
+    Column("Reservation", text, job="reservation"),
+    Column("SubmitLine", text, job="submit_line"),
+    Column("WorkDir", text, job="work_dir"),
+    Column("Comment", text, job="comment"),
+    Column("AdminComment", text, job="admin_comment"),
+    Column("JobName", text, job="name", step="name"),
+    # Last: a number never holds a newline, so that where it stands the record ends.
+    Column("ElapsedRaw", elapsed, job="elapsed_s", step="elapsed_s"),
+    Column("Elapsed", elapsed, job="elapsed_s", step="elapsed_s"),
+)  # fmt: skip
+
+#: Without these a row says nothing of use.
+REQUIRED: Final = ("JobID", "State", "Submit")
+
+
+def names() -> list[str]:
+    """Give the names of all columns, each once, in the order to ask for them."""
+    return list(dict.fromkeys(column.name for column in COLUMNS))
+
+
+def useful(offered: Collection[str]) -> list[str]:
+    """Select the columns that fill a field, of several for one field the best that is offered."""
+    used = {column.name for kind in ("job", "step") for column in _chosen(offered, kind).values()}
+    return [name for name in names() if name in used]
+
+
+def known_name(name: str) -> str:
+    """Spell a column as the table does: sacct prints names as the user typed them."""
+    return _SPELLED.get(name.strip().lower(), name.strip())
+
+
+_SPELLED = {column.name.lower(): column.name for column in COLUMNS}
+
+
+class _Memo(dict[str, Any]):
+    """Converted values by their text: the rows of a job and its steps repeat each other."""
+
+    __slots__ = ("_convert",)
+
+    def __init__(self, convert: Converter) -> None:
+        super().__init__()
+        self._convert = convert
+
+    def __missing__(self, value: str) -> Any:
+        if len(self) >= _MEMORY:
+            self.clear()
+        converted = self[value] = self._convert(value)
+        return converted
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A field, and where its value comes from."""
+
+    field: str
+    position: int
+    memo: _Memo
+
+
+class Plan:
+    """The table bound to one header, for one kind of row: texts are copied, the rest converted."""
+
+    def __init__(self, copied: Sequence[_Use], converted: Sequence[_Use]) -> None:
+        self._copied = tuple(use.field for use in copied)
+        self._copies = _picker([use.position for use in copied])
+        self._converted = tuple(use.field for use in converted)
+        self._texts = _picker([use.position for use in converted])
+        self._memos = tuple(use.memo for use in converted)
+
+    def read(self, values: Sequence[str]) -> dict[str, Any]:
+        """Fields of one record.
+
+        Raises
+        ------
+        ValueError
+            A value is not what its column holds.
+        """
+        # Nothing but C between the brackets: this is where an ingest spends its time.
+        fields = dict(
+            zip(self._converted, map(getitem, self._memos, self._texts(values)), strict=True)
+        )
+        fields.update(zip(self._copied, self._copies(values), strict=True))
+        return fields
+
+    def culprit(self, values: Sequence[str]) -> str:
+        """Name the field that `read` fails at."""
+        for field, memo, value in zip(
+            self._converted, self._memos, self._texts(values), strict=True
+        ):
+            try:
+                memo[value]
+            except ValueError:
+                return field.strip("_")
+        return ""
+
+
+def plans(header: Sequence[str]) -> tuple[Plan, Plan]:
+    """Bind the table to a header, for the rows of jobs and for those of steps."""
+    memos: dict[Converter, _Memo] = {}
+    return _plan(header, "job", memos), _plan(header, "step", memos)
+
+
+def _plan(header: Sequence[str], kind: str, memos: dict[Converter, _Memo]) -> Plan:
+    position = {known_name(name): i for i, name in reversed(list(enumerate(header)))}
+    chosen = [
+        _Use(field, position[column.name], memos.setdefault(column.convert, _Memo(column.convert)))
+        for field, column in _chosen(position, kind).items()
+    ]
+    texts = memos.get(text)
+    return Plan(
+        [use for use in chosen if use.memo is texts],
+        [use for use in chosen if use.memo is not texts],
+    )
+
+
+def _chosen(offered: Collection[str], kind: str) -> dict[str, Column]:
+    """Column of each field for the rows of ``kind``."""
+    chosen: dict[str, Column] = {}
+    for column in COLUMNS:
+        field = attrgetter(kind)(column)
+        if field and column.name in offered:
+            chosen.setdefault(field, column)
+    return chosen
+
+
+def _picker(positions: Sequence[int]) -> Callable[[Sequence[str]], Sequence[str]]:
+    """Make a function that picks the values at these positions."""
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    return lambda values: [values[i] for i in positions]

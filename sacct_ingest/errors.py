@@ -1,0 +1,71 @@
+"""The error tree.
+
+::
+
+    NimoError                one line for the user, exit status in one place (cli.errors)
+    ├── ConfigError          a configuration file: names file, path and mend
+    ├── SacctError           sacct could not run, died, or broke off mid-stream
+    ├── FormatError          a saved file that is not what it should be: names file and line
+    ├── StoreError           the database is missing, locked, newer than we are
+    ├── ScriptError          a job script that cannot be read
+    ├── NoHistory            nothing is known about the application asked for
+    ├── SlurmError           a Slurm command that failed or answered with something unknown
+    ├── DaskError            a Dask cluster that cannot be used for a refit
+    └── PlotError            a picture that cannot be drawn or written
+"""
+
+
+class NimoError(Exception):
+    """Root of all errors that a user may see; its text is one line that names the mend."""
+
+    exit_status = 1
+
+
+class ConfigError(NimoError):
+    """A configuration file is missing, unreadable or holds a wrong value."""
+
+    exit_status = 78  # sysexits.h EX_CONFIG
+
+
+class SacctError(NimoError):
+    """Sacct could not be run, exited non-zero or broke off in the middle of its output."""
+
+
+class FormatError(NimoError):
+    """A saved file is not in the format it was read as."""
+
+    exit_status = 65  # EX_DATAERR
+
+
+class StoreError(NimoError):
+    """The store cannot be opened, written, or is of a newer release."""
+
+    exit_status = 74  # EX_IOERR
+
+
+class ScriptError(NimoError):
+    """A job script cannot be read or is not a job script."""
+
+    exit_status = 66  # EX_NOINPUT
+
+
+class NoHistory(NimoError):  # noqa: N818 - a noun that a user knows
+    """Nothing is known about the application asked for."""
+
+    exit_status = 3
+
+
+class SlurmError(NimoError):
+    """A Slurm command failed or answered with something unknown."""
+
+
+class DaskError(NimoError):
+    """A Dask cluster cannot be reached, lost its workers, or is of another release."""
+
+    exit_status = 69  # EX_UNAVAILABLE
+
+
+class PlotError(NimoError):
+    """A picture cannot be drawn or written."""
+
+    exit_status = 73  # EX_CANTCREAT

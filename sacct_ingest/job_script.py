@@ -1,0 +1,199 @@
+"""Job scripts and command lines as sbatch reads them."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from sacct_ingest.sbatch_options import OPTIONS, Value, lookup
+
+#: Option by long name to its value; None for an option without one.
+Options = Mapping[str, str | None]
+
+_MAGIC = "#SBATCH"
+_HET = re.compile(r"hetjob|packjob", re.IGNORECASE)
+_WRAPPED = "# This script was created by sbatch --wrap."
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A job script.
+
+    ``options`` are those of its ``#SBATCH`` lines (of a heterogeneous job's first component),
+    ``body`` what it does: without comments, blank lines and directives.
+    """
+
+    options: Options
+    body: str
+    interpreter: str = ""
+    het: bool = False
+    wrapped: bool = False  #: made by ``sbatch --wrap``
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """A command line of sbatch, salloc or srun.
+
+    ``script`` is the job script (of salloc and srun: the command), empty where it came from
+    standard input; ``--wrap`` is among the ``options``.
+    """
+
+    program: str
+    options: Options = field(default_factory=dict)
+    script: str = ""
+    arguments: tuple[str, ...] = ()
+    het: bool = False
+
+
+def parse_script(text: str) -> Script:
+    r"""Read a job script.
+
+    Directives count up to the first line that is neither comment nor blank; a word may be quoted,
+    and a ``#`` outside of quotes begins a comment (``get_argument`` in ``src/sbatch/opt.c``).
+
+    Examples
+    --------
+    >>> script = parse_script("#!/bin/sh\n#SBATCH -N 4 -J 'big run' # four\nsrun ./solve\n")
+    >>> dict(script.options), script.body
+    ({'nodes': '4', 'job-name': 'big run'}, 'srun ./solve')
+    """
+    lines = text.split("\n")
+    components = list(_components(_directives(lines)))
+    interpreter = lines[0][2:].strip() if lines[0].startswith("#!") else ""
+    return Script(
+        options=_read_options("sbatch", components[0])[0],
+        body="\n".join(_body(lines)),
+        interpreter=interpreter,
+        het=len(components) > 1,
+        wrapped=any(line.startswith(_WRAPPED) for line in lines[:3]),
+    )
+
+
+def parse_command_line(argv: Sequence[str]) -> CommandLine:
+    """Read a command line whose first word is sbatch, salloc or srun, with or without its path.
+
+    Of a heterogeneous job (components parted by ``:``) the options are those of the first.  Other
+    programs give a line without options.
+
+    Examples
+    --------
+    >>> parse_command_line(["sbatch", "-N4", "--time", "10", "run.sh", "in.dat"])
+    CommandLine(program='sbatch', options={'nodes': '4', 'time': '10'}, script='run.sh', \
+arguments=('in.dat',), het=False)
+    """
+    if not argv:
+        return CommandLine("")
+    program = PurePosixPath(argv[0]).name
+    if program not in OPTIONS:
+        return CommandLine(program, {}, argv[0], tuple(argv[1:]))
+    options, rest = _read_options(program, argv[1:])
+    het = False
+    while rest[:1] == [":"]:
+        het = True
+        _, rest = _read_options(program, rest[1:])
+    return CommandLine(program, options, rest[0] if rest else "", tuple(rest[1:]), het)
+
+
+def split_submit_line(line: str) -> list[str]:
+    """Split sacct's SubmitLine, which is the words joined by spaces, the quotes lost."""
+    words = line.split()
+    for i, word in enumerate(words):
+        # What follows is one word: sbatch takes no script beside --wrap.
+        if word == "--wrap":
+            return [*words[: i + 1], " ".join(words[i + 1 :])]
+        if word.startswith("--wrap="):
+            return [*words[:i], " ".join(words[i:])]
+    return words
+
+
+def _read_options(program: str, words: Sequence[str]) -> tuple[dict[str, str | None], list[str]]:
+    """Options at the start of ``words`` as getopt_long(3) reads them, and the words after them."""
+    options: dict[str, str | None] = {}
+    left = list(words)
+    while left and left[0].startswith("-") and left[0] != "-":
+        word = left.pop(0)
+        if word == "--":
+            break
+        read = _long_option if word.startswith("--") else _letters
+        options.update(read(program, word, left))
+    return options, left
+
+
+def _long_option(program: str, word: str, left: list[str]) -> Iterator[tuple[str, str | None]]:
+    given, equals, value = word[2:].partition("=")
+    found = lookup(program, given)
+    if found is None:
+        yield given, value if equals else None
+        return
+    name, kind = found
+    if equals:
+        yield name, value
+    elif kind is Value.NEEDED and left:
+        yield name, left.pop(0)
+    else:
+        yield name, None
+
+
+def _letters(program: str, word: str, left: list[str]) -> Iterator[tuple[str, str | None]]:
+    """Read ``-N4``, ``-N 4``, ``-vN4``."""
+    for i, letter in enumerate(word[1:], 1):
+        name, kind = lookup(program, letter) or (letter, Value.NONE)
+        rest = word[i + 1 :]
+        if kind is Value.NEEDED:
+            yield name, rest or (left.pop(0) if left else None)
+            return
+        if kind is Value.ATTACHED and rest:
+            yield name, rest
+            return
+        yield name, None
+
+
+def _directives(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        if line.startswith(_MAGIC):
+            yield line[len(_MAGIC) :]
+        elif line.strip() and not line.lstrip().startswith("#"):
+            return
+
+
+def _components(directives: Iterable[str]) -> Iterator[list[str]]:
+    """Words of the directives, one list for each component of a heterogeneous job."""
+    words: list[str] = []
+    for directive in directives:
+        if _HET.match(directive.strip()):
+            yield words
+            words = []
+        else:
+            words.extend(_words(directive))
+    yield words
+
+
+def _words(directive: str) -> Iterator[str]:
+    word, quote, begun = "", "", False
+    characters = iter(directive)
+    for character in characters:
+        if character == "\\":
+            word, begun = word + next(characters, ""), True
+        elif character == quote:
+            quote = ""
+        elif quote:
+            word += character
+        elif character in "\"'":
+            quote, begun = character, True
+        elif character == "#":
+            break
+        elif character.isspace():
+            if begun:
+                yield word
+            word, begun = "", False
+        else:
+            word, begun = word + character, True
+    if begun:
+        yield word
+
+
+def _body(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#"):
+            yield stripped

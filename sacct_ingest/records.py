@@ -1,0 +1,176 @@
+"""What the accounting says, as frozen records; units are in the names.
+
+Times are seconds since the epoch (UTC), sizes bytes, durations seconds.  ``None`` means that
+the accounting does not say; zero means zero.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """Base states of a job or step as ``sacct`` spells them."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    REQUEUED = "REQUEUED"
+    RESIZING = "RESIZING"
+    COMPLETED = "COMPLETED"
+    CANCELLED = "CANCELLED"
+    FAILED = "FAILED"
+    TIMEOUT = "TIMEOUT"
+    NODE_FAIL = "NODE_FAIL"
+    PREEMPTED = "PREEMPTED"
+    BOOT_FAIL = "BOOT_FAIL"
+    DEADLINE = "DEADLINE"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    REVOKED = "REVOKED"
+    UNKNOWN = "UNKNOWN"
+
+
+class KeyLevel(StrEnum):
+    """How an application was recognised, the most specific first."""
+
+    TAG = "tag"  #: ``nimo:app=NAME,problem=…`` in the job's comment
+    SCRIPT = "script"  #: digest of the normalised job script and its arguments
+    LINE = "line"  #: user, job name and what was submitted
+    NAME = "name"  #: user and job name
+    USER = "user"  #: user alone
+
+
+#: Levels that mean "the same application on the same problem": only these make scaling curves.
+CURVE_LEVELS = (KeyLevel.TAG, KeyLevel.SCRIPT, KeyLevel.LINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The identity keys of a run or a request; an empty key means "cannot be told".
+
+    ``tag`` is readable text (``APP`` or ``APP/PROBLEM``); ``script`` and ``line`` are hex digests.
+    """
+
+    user: str
+    name: str
+    tag: str = ""
+    script: str = ""
+    line: str = ""
+
+    def key(self, level: KeyLevel) -> str:
+        """Text of the key at ``level``, empty where it cannot be told."""
+        if level is KeyLevel.NAME:
+            return f"{self.user}/{self.name}" if self.user and self.name else ""
+        return str(getattr(self, level.value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRun:
+    """One step of a run (``batch``, ``extern``, ``interactive`` or a number)."""
+
+    step: str
+    state: JobState
+    name: str = ""
+    nodes: int = 0
+    tasks: int | None = None
+    cpus: int = 0
+    start_s: int | None = None
+    end_s: int | None = None
+    elapsed_s: float = 0.0
+    cpu_s: float | None = None
+    disk_read_bytes: int | None = None
+    disk_write_bytes: int | None = None
+    mem_bytes: int | None = None  #: highest resident size of one task (MaxRSS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRun:
+    """One run of a job: ids are reused and requeues repeat, so the key has three parts.
+
+    ``(cluster, job_id, submit_s)`` is the key; ``job_id`` is the raw id that is unique among the
+    jobs of one moment (array task and het component each have their own).
+    """
+
+    cluster: str
+    job_id: int
+    submit_s: int
+    state: JobState
+    user: str = ""
+    name: str = ""
+    uid: int | None = None
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    het_job_id: int | None = None
+    het_offset: int | None = None
+    cancelled_by: str = ""
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    eligible_s: int | None = None
+    start_s: int | None = None
+    end_s: int | None = None
+    elapsed_s: float = 0.0
+    limit_s: int | None = None  #: None: unlimited or unknown
+    nodes: int = 0
+    req_nodes: int | None = None
+    cpus: int = 0
+    tasks: int | None = None
+    node_list: str = ""
+    constraints: str = ""
+    reservation: str = ""
+    req_mem_bytes: int | None = None
+    cpu_s: float | None = None
+    disk_read_bytes: int | None = None
+    disk_write_bytes: int | None = None
+    mem_bytes: int | None = None  #: highest resident size of one task of any step
+    submit_line: str = ""
+    work_dir: str = ""
+    comment: str = ""
+    admin_comment: str = ""
+    steps: tuple[StepRun, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRow:
+    """What was decided for one submission, with what it was decided on.
+
+    ``requested_nodes`` is the count that the job would have had without us; ``nodes`` the one
+    chosen, in observe mode the one that would have been.  The identity keys are those of the
+    request: the script's digest can only be taken here, sacct rarely has the script.
+    """
+
+    decision_id: str  #: 12 hex digits, also in the job's admin_comment
+    cluster: str
+    at_s: float
+    mode: str = ""
+    via: str = ""
+    action: str = "keep"  #: keep, set or refuse
+    reason: str = ""
+    uid: int | None = None
+    user: str = ""
+    name: str = ""
+    work_dir: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    tag: str = ""
+    script: str = ""
+    line: str = ""
+    key_level: str = ""
+    key: str = ""
+    label: str = ""
+    verdict: str = ""
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    requested_nodes: int | None = None
+    limit_s: int | None = None
+    deadline_s: float | None = None
+    nodes: int | None = None
+    applied: bool = False
+    predicted_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    request_predicted_s: float | None = None
+    wait_s: float | None = None
+    message: str = ""

@@ -1,0 +1,100 @@
+"""Which runs are "the same application on the same problem".
+
+What a job asks for (nodes, tasks, time, partition) never takes part, so that its runs on different
+node counts share their keys.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import PurePosixPath
+
+from sacct_ingest.job_script import (
+    Script,
+    parse_command_line,
+    parse_script,
+    split_submit_line,
+)
+from sacct_ingest.records import Identity, JobRun
+from sacct_ingest.tag import parse_tag
+
+#: Job names that sbatch gives to a script from standard input and to ``--wrap``: they say nothing.
+_NAMELESS = frozenset({"", "sbatch", "wrap"})
+_NAME_LENGTH = 255  # slurmdbd's tinytext
+
+
+def identity_of_run(run: JobRun) -> Identity:
+    """Identity of a run as far as the accounting tells it.
+
+    The script's text is not in the accounting, so ``script`` is empty: the decision made at the
+    job's submission knows it.
+    """
+    return _identity_of_line(run.user, run.name, run.comment, run.submit_line)
+
+
+def identity_of_request(
+    *, user: str, name: str, comment: str, script: str, argv: Sequence[str]
+) -> Identity:
+    """Identity of a job that is being submitted.
+
+    Parameters
+    ----------
+    script
+        Text of the batch script, empty for salloc and srun.
+    argv
+        Script (or command) and its arguments.
+    """
+    parsed = _parsed(script) if script else None
+    if parsed is not None and parsed.wrapped:
+        words = ("--wrap", *parsed.body.split())
+    else:
+        words = _words_of_command(argv[0], argv[1:]) if argv else ()
+    digest = _digest(parsed.body, *argv[1:]) if parsed is not None and parsed.body else ""
+    return _identity(user, name, comment, digest, words)
+
+
+@lru_cache(maxsize=4096)
+def _identity_of_line(user: str, name: str, comment: str, submit_line: str) -> Identity:
+    return _identity(user, name, comment, "", _words_of_line(submit_line, comment, name))
+
+
+def _identity(user: str, name: str, comment: str, script: str, words: Sequence[str]) -> Identity:
+    user, name = user.strip(), name.strip()[:_NAME_LENGTH].rstrip()
+    tag = parse_tag(comment) if comment else None
+    # A user's scripts from standard input have nothing in common but that.
+    told = words or name not in _NAMELESS
+    line = _digest(user, name, *words) if user and told else ""
+    return Identity(user, name, tag.key if tag else "", script, line)
+
+
+def _words_of_line(line: str, *values: str) -> tuple[str, ...]:
+    """Words to compare of a submit line.
+
+    ``values`` are those of its options that sacct shows elsewhere too: the quotes around them are
+    lost, and what follows a space in a comment would be taken for the script.
+    """
+    for value in values:
+        if len(value.split()) > 1:
+            line = line.replace(value, "_".join(value.split()), 1)
+    parsed = parse_command_line(split_submit_line(line))
+    wrap = parsed.options.get("wrap")
+    if wrap is not None:
+        return ("--wrap", *wrap.split())
+    return _words_of_command(parsed.script, parsed.arguments) if parsed.script else ()
+
+
+def _words_of_command(command: str, arguments: Sequence[str]) -> tuple[str, ...]:
+    """Words to compare: sbatch gives its plugins the script's whole path, sacct what was typed.
+
+    Quotes are lost in sacct's SubmitLine, so arguments are taken apart at spaces here too.
+    """
+    return (PurePosixPath(command).name, *" ".join(arguments).split())
+
+
+@lru_cache(maxsize=1024)
+def _parsed(script: str) -> Script:
+    return parse_script(script)
+
+
+def _digest(*parts: str) -> str:
+    return blake2b("\0".join(parts).encode(errors="replace"), digest_size=12).hexdigest()

@@ -1,0 +1,1 @@
+"""Where histories come from: sacct itself, or its saved text."""

@@ -1,0 +1,64 @@
+"""What all sources of histories have in common."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sacct_ingest.records import JobRun, JobState
+
+#: Rejected rows whose text is kept; more of them are only counted.
+KEPT = 1000
+
+#: States of runs that have ended; the others are read again once they have.
+ENDED = frozenset(JobState) - {
+    JobState.PENDING,
+    JobState.RUNNING,
+    JobState.SUSPENDED,
+    # A resized job's row up to the resize; its last row stands for the whole.
+    JobState.RESIZING,
+    JobState.UNKNOWN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A row that could not be read, and why."""
+
+    reason: str
+    text: str
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a source has come across so far; sources write it while they are read."""
+
+    rows: int = 0
+    refused: int = 0
+    rejects: list[Reject] = field(default_factory=list)
+
+    def refuse(self, reason: str, text: str) -> None:
+        """Count a row that could not be read and keep its text."""
+        self.refused += 1
+        if len(self.rejects) < KEPT:
+            self.rejects.append(Reject(reason, text))
+
+
+class Source(Protocol):
+    """Where runs come from."""
+
+    @property
+    def name(self) -> str:
+        """Name of the source, for its watermark and its rejected rows."""
+
+    @property
+    def windowed(self) -> bool:
+        """Whether it can be asked for a window of time; otherwise all is read at once."""
+
+    def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
+        """Give the runs that ended in a window, or all of them where it is not windowed.
+
+        Raises
+        ------
+        sacct_ingest.errors.SacctError, sacct_ingest.errors.FormatError
+            The source broke off: what was read so far is right, but not all there is.
+        """

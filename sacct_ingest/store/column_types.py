@@ -1,0 +1,37 @@
+"""Column types that mean the same on SQLite, PostgreSQL and MariaDB.
+
+Migrations use them too, so they never change: a new kind of column is a new function.
+"""
+
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, Integer, String, Text
+from sqlalchemy.dialects import mysql
+
+NAME_LENGTH: Final = 255  #: users, job names, clusters; slurmdbd's own tinytext
+KEY_LENGTH: Final = 560  #: the longest key: user/name
+
+
+def short(length: int = NAME_LENGTH) -> String:
+    """Text that may be indexed."""
+    return String(length).with_variant(String(length, collation="C"), "postgresql")
+
+
+def long() -> Text:
+    """Text of any length."""
+    return Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+
+
+def number() -> BigInteger:
+    """64 bits: bytes, epochs, ids."""
+    return BigInteger().with_variant(Integer(), "sqlite")
+
+
+OPTIONS: Final[dict[str, Any]] = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+    "mariadb_engine": "InnoDB",
+    "mariadb_charset": "utf8mb4",
+    "mariadb_collate": "utf8mb4_bin",
+}

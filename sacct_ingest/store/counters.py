@@ -1,0 +1,31 @@
+"""Named counters: ids given in blocks, and versions that are cheap to poll."""
+
+from sqlalchemy import Connection, insert, select, update
+
+from sacct_ingest.store.schema import counters
+
+
+def lock(connection: Connection, name: str) -> None:
+    """Let no other writer of this counter in until the transaction ends."""
+    increase(connection, name, 0)
+
+
+def increase(connection: Connection, name: str, by: int) -> int:
+    """Add ``by`` and give the value from before."""
+    statement = update(counters).where(counters.c.name == name)
+    connection.execute(statement.values(value=counters.c.value + by))
+    return read(connection, name) - by
+
+
+def read(connection: Connection, name: str) -> int:
+    """Give the current value."""
+    return int(
+        connection.execute(select(counters.c.value).where(counters.c.name == name)).scalar_one()
+    )
+
+
+def start(connection: Connection) -> None:
+    """Make the counters of a new store; for migrations."""
+    connection.execute(
+        insert(counters), [{"name": "runs", "value": 1}, {"name": "fits", "value": 0}]
+    )

@@ -1,0 +1,87 @@
+"""Decisions, and what became of the jobs that they were about."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import Any
+
+from sqlalchemy import Engine, String, insert, select
+
+from sacct_ingest.records import DecisionRow
+from sacct_ingest.store.engine import reading, writing
+from sacct_ingest.store.outcomes import join
+from sacct_ingest.store.rows import RunRow
+from sacct_ingest.store.runs import ROW_COLUMNS, run_row
+from sacct_ingest.store.schema import decisions, runs
+from sacct_ingest.store.text import indexed, prose
+
+_NAMES = [field.name for field in fields(DecisionRow)]
+_LENGTHS = {
+    column.name: column.type.length or 0
+    for column in decisions.columns
+    if isinstance(column.type, String)
+}
+
+
+class Decisions:
+    """The table ``decisions``."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def add(self, rows: Sequence[DecisionRow]) -> None:
+        """Keep decisions; those that are there already stay as they are."""
+        latest = {row.decision_id: row for row in rows}
+        if not latest:
+            return
+        with writing(self._engine) as connection:
+            query = select(decisions.c.decision_id).where(decisions.c.decision_id.in_(latest))
+            known = set(connection.execute(query).scalars())
+            new = [_values(row) for row in latest.values() if row.decision_id not in known]
+            if new:
+                connection.execute(insert(decisions), new)
+
+    def join_outcomes(self) -> int:
+        """Link decisions to the runs of their jobs, and give those runs the request's keys.
+
+        A decision is found by its id in the run's admin_comment; where that is gone (or nothing
+        was written to the job, as in observe mode) by cluster, user, job name, working directory
+        and a submit time within a few seconds.  Each run belongs to one decision.
+
+        Returns
+        -------
+        int
+            Decisions that were linked anew.
+        """
+        with writing(self._engine) as connection:
+            return join(connection)
+
+    def with_outcomes(
+        self, since_s: float | None = None
+    ) -> Iterator[tuple[DecisionRow, RunRow | None]]:
+        """Decisions in the order they were made, each with its job's run where that is known."""
+        query = (
+            select(*(decisions.c[name].label(f"d_{name}") for name in _NAMES), *ROW_COLUMNS)
+            .select_from(decisions.outerjoin(runs, runs.c.id == decisions.c.run_id))
+            .order_by(decisions.c.at_s, decisions.c.decision_id)
+        )
+        if since_s is not None:
+            query = query.where(decisions.c.at_s >= since_s)
+        with reading(self._engine) as connection:
+            for row in connection.execute(query).mappings():
+                yield _pair(row)
+
+
+def _pair(row: Any) -> tuple[DecisionRow, RunRow | None]:
+    decision = DecisionRow(**{name: row[f"d_{name}"] for name in _NAMES})
+    if row["run_id"] is None:
+        return decision, None
+    return decision, run_row({name: row[name] for name in RunRow.__slots__})
+
+
+def _values(row: DecisionRow) -> dict[str, Any]:
+    values = {name: getattr(row, name) for name in _NAMES}
+    for name, value in values.items():
+        if isinstance(value, str):
+            length = _LENGTHS.get(name)
+            values[name] = indexed(value, length) if length else prose(value)
+    return values

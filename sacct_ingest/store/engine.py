@@ -1,0 +1,151 @@
+"""Connections: SQLite set up for one writer beside many readers, errors in our own words."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+from sacct_ingest.errors import StoreError
+
+#: Seconds that a writer waits for another to finish.
+BUSY_S = 30
+_WRITES = "nimo_writes"
+_EXTRAS = {"postgresql": "postgresql", "mysql": "mariadb", "mariadb": "mariadb"}
+
+
+def make_engine(url: str, *, create: bool) -> Engine:
+    """Engine for a SQLAlchemy URL or a path of an SQLite file.
+
+    Raises
+    ------
+    StoreError
+        The URL makes no sense, its driver is not installed, or the file is not there and
+        ``create`` is false.
+    """
+    try:
+        parsed = make_url(url if "://" in url else f"sqlite:///{url}")
+        return _sqlite(parsed, create=create) if _is_sqlite(parsed) else _server(parsed)
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise StoreError(
+            f"store {url!r} is not a database URL such as sqlite:///nimo.db"
+        ) from error
+    except ImportError as error:
+        extra = _EXTRAS.get(parsed.get_backend_name())
+        mend = f": install nimo-slurm[{extra}]" if extra else ""
+        raise StoreError(f"{error}{mend}") from error
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """Connect for queries; large results are streamed."""
+    with translated(engine), engine.connect() as connection:
+        yield connection.execution_options(stream_results=True, yield_per=2000)
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """One transaction: committed as a whole or not at all."""
+    with translated(engine), engine.connect() as connection:
+        writer = connection.execution_options(**{_WRITES: True})
+        with writer.begin():
+            yield writer
+
+
+@contextmanager
+def translated(engine: Engine) -> Iterator[None]:
+    """Turn errors of the database into ours, without the SQL."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        cause = str(getattr(error, "orig", None) or error).splitlines()[0]
+        name = engine.url.render_as_string(hide_password=True)
+        raise StoreError(f"store {name}: {cause}") from error
+
+
+def _is_sqlite(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite"
+
+
+def _server(url: URL) -> Engine:
+    # READ COMMITTED on both: MariaDB's default would show an ingest a snapshot from before it
+    # waited for its turn.
+    return create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+
+
+def _sqlite(url: URL, *, create: bool) -> Engine:
+    options: dict[str, Any] = {"connect_args": {"timeout": BUSY_S, "check_same_thread": False}}
+    set_up = _set_up_writable
+    if url.database in (None, "", ":memory:"):
+        options["poolclass"] = StaticPool
+    else:
+        path = Path(str(url.database))
+        _prepare(path, create=create)
+        if path.exists() and not os.access(path, os.W_OK):
+            url, set_up = _read_only(path), _set_up
+    engine = create_engine(url, **options)
+    event.listen(engine, "connect", set_up)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _read_only(path: Path) -> URL:
+    """Open a file that is not ours to write: users may ask the site's store."""
+    query = {"mode": "ro", "uri": "true"}
+    if not path.with_name(f"{path.name}-wal").exists():
+        # Without this SQLite wants to make the log that it thinks it needs.
+        query["immutable"] = "1"
+    return URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query=query)
+
+
+def _prepare(path: Path, *, create: bool) -> None:
+    try:
+        if not create and not path.exists():
+            raise StoreError(f"no store at {path}: 'nimo ingest' makes one")
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"store {path}: {error.strerror}") from error
+
+
+def _set_up(connection: Any, record: object) -> None:  # noqa: ARG001 - SQLAlchemy gives it
+    # The driver's own transaction handling would begin too late for what is read first.
+    connection.isolation_level = None
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _set_up_writable(connection: Any, record: object) -> None:
+    _set_up(connection, record)
+    _write_ahead(connection)
+    connection.execute("PRAGMA synchronous=NORMAL")
+
+
+def _write_ahead(connection: Any) -> None:
+    """Have writes go to a log beside the file, so that readers need not wait.
+
+    The first process to open a file changes its header, and the last to leave removes the log.
+    SQLite tells whoever comes meanwhile "locked" at once, without the wait of ``timeout``.
+    """
+    give_up = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """Writers take their lock at once: a reader that turns writer cannot wait for it."""
+    writes = connection.get_execution_options().get(_WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

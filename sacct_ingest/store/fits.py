@@ -1,0 +1,67 @@
+"""Prediction tables: written by refits, read by nimod."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Engine, and_, delete, insert, or_, select
+
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.store import counters
+from sacct_ingest.store.engine import reading, writing
+from sacct_ingest.store.rows import FitRow
+from sacct_ingest.store.schema import fits
+
+_COLUMNS = [column.name for column in fits.columns]
+_BATCH = 500
+
+
+class Fits:
+    """The table ``fits``."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def replace(self, rows: Sequence[FitRow], *, keep_others: bool = False) -> None:
+        """Write ``rows`` in one transaction and raise the version.
+
+        Parameters
+        ----------
+        keep_others
+            Leave the rows of other identities; otherwise they are deleted.
+        """
+        latest = {(row.level, row.key): row for row in rows}
+        values = [{name: getattr(row, name) for name in _COLUMNS} for row in latest.values()]
+        with writing(self._engine) as connection:
+            counters.increase(connection, "fits", 1)
+            if not keep_others:
+                connection.execute(delete(fits))
+            for start in range(0, len(values), _BATCH):
+                batch = values[start : start + _BATCH]
+                if keep_others:
+                    same = (and_(fits.c.level == v["level"], fits.c.key == v["key"]) for v in batch)
+                    connection.execute(delete(fits).where(or_(*same)))
+                connection.execute(insert(fits), batch)
+
+    def all(self) -> list[FitRow]:
+        """All rows, ordered by level and key."""
+        with reading(self._engine) as connection:
+            found = connection.execute(select(fits).order_by(fits.c.level, fits.c.key))
+            return [_row(row._mapping) for row in found]
+
+    def find(self, keys: Sequence[tuple[KeyLevel, str]]) -> list[FitRow]:
+        """Rows of these identities, without reading all others."""
+        if not keys:
+            return []
+        wanted = or_(*(and_(fits.c.level == level, fits.c.key == key) for level, key in keys))
+        with reading(self._engine) as connection:
+            found = connection.execute(select(fits).where(wanted))
+            return [_row(row._mapping) for row in found]
+
+    def version(self) -> int:
+        """Give the number that every `replace` raises."""
+        with reading(self._engine) as connection:
+            return counters.read(connection, "fits")
+
+
+def _row(values: object) -> FitRow:
+    given = dict(values)  # type: ignore[call-overload]
+    return FitRow(**given | {"level": KeyLevel(given["level"])})

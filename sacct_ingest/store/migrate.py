@@ -1,0 +1,69 @@
+"""Bring a database to the schema of this release; forward only."""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+from sacct_ingest.errors import StoreError
+from sacct_ingest.store.engine import reading, translated, writing
+from sacct_ingest.store.schema import HEAD
+
+#: Locks that keep two processes from making the tables at once; SQLite's writer lock does it.
+_LOCKS = {
+    "postgresql": "SELECT pg_advisory_xact_lock(5140611)",
+    "mysql": "SELECT GET_LOCK('nimo_migration', 60)",
+    "mariadb": "SELECT GET_LOCK('nimo_migration', 60)",
+}
+_UNLOCKS = {"mysql": "SELECT RELEASE_LOCK('nimo_migration')"}
+_UNLOCKS["mariadb"] = _UNLOCKS["mysql"]
+
+
+def migrate(engine: Engine) -> None:
+    """Create or upgrade the tables.
+
+    Raises
+    ------
+    StoreError
+        The store was made by a newer release.
+    """
+    with reading(engine) as connection:
+        if _revision(connection) == HEAD:
+            return
+    with translated(engine), writing(engine) as connection:
+        _execute(connection, _LOCKS)
+        try:
+            _upgrade(connection)
+        finally:
+            _execute(connection, _UNLOCKS)
+
+
+def _upgrade(connection: Connection) -> None:
+    # Loaded here: opening a store that is up to date must not pay for it.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    revision = _revision(connection)
+    if revision is not None and revision not in known:
+        raise StoreError(
+            f"store {connection.engine.url.render_as_string()} has schema {revision}, this "
+            f"release knows {HEAD}: it was made by a newer release, upgrade this one"
+        )
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return None if found is None else str(found)
+
+
+def _execute(connection: Connection, statements: dict[str, str]) -> None:
+    statement = statements.get(connection.dialect.name)
+    if statement:
+        connection.execute(text(statement))

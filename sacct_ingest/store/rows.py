@@ -1,0 +1,66 @@
+"""What the store takes and gives besides the records of :mod:`sacct_ingest.records`."""
+
+from dataclasses import dataclass
+
+from sacct_ingest.records import JobState, KeyLevel
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What became of the runs that were handed in."""
+
+    new: int = 0
+    changed: int = 0
+    same: int = 0
+
+    def __add__(self, other: "Stored") -> "Stored":
+        return Stored(self.new + other.new, self.changed + other.changed, self.same + other.same)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """What fits and reports need of a stored run; ``tag``, ``script``, ``line`` are its keys."""
+
+    run_id: int
+    cluster: str
+    job_id: int
+    submit_s: int
+    state: JobState
+    user: str
+    name: str
+    partition: str
+    nodes: int
+    cpus: int
+    tasks: int | None
+    elapsed_s: float
+    limit_s: int | None
+    start_s: int | None
+    end_s: int | None
+    mem_bytes: int | None
+    array_task_id: int | None
+    tag: str
+    script: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitRow:
+    """One prediction table; ``payload`` is its JSON text (``predictor.table``)."""
+
+    level: KeyLevel
+    key: str
+    label: str
+    verdict: str
+    model: str
+    fitted_s: float
+    payload: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectRow:
+    """A row of accounting text that could not be read, kept for the admin to look at."""
+
+    source: str
+    reason: str
+    text: str
+    seen_s: int

@@ -1,0 +1,247 @@
+"""Runs and their steps: written idempotently, read by identity."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import groupby, islice
+from operator import attrgetter, itemgetter
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    select,
+    update,
+)
+
+from sacct_ingest.records import Identity, JobRun, JobState, KeyLevel
+from sacct_ingest.signature import identity_of_run
+from sacct_ingest.store import counters
+from sacct_ingest.store.bulk import Values, insert_rows
+from sacct_ingest.store.engine import reading, writing
+from sacct_ingest.store.outcomes import restore_keys
+from sacct_ingest.store.rows import RunRow, Stored
+from sacct_ingest.store.schema import runs, steps
+from sacct_ingest.store.text import indexed, prose
+
+#: Runs in one transaction: small enough to stop at, large enough to be fast.
+BATCH = 2000
+
+_COLUMNS = [column.name for column in runs.columns]
+ROW_COLUMNS = [runs.c.id.label("run_id"), *(runs.c[n] for n in RunRow.__slots__ if n != "run_id")]
+#: Keys that a decision may have given: an ingest that does not know them leaves them.
+_KEPT = ("tag", "script", "line")
+_DECISION_ID = re.compile(r"(?:^|\s)NIMO1:([0-9a-f]{12}):")
+_encode = msgspec.json.Encoder().encode
+
+#: Order of runs within an identity: by their end, and always the same.
+_CHRONOLOGICAL = (func.coalesce(runs.c.end_s, runs.c.submit_s), runs.c.submit_s, runs.c.job_id)
+
+
+class Runs:
+    """The tables ``runs`` and ``steps``."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def add(self, given: Iterable[JobRun]) -> Stored:
+        """Store runs with their steps and identity keys; known ones are updated where they differ.
+
+        Each batch is one transaction: what was stored before an error stays.
+        """
+        stored, source = Stored(), iter(given)
+        while batch := list(islice(source, BATCH)):
+            with writing(self._engine) as connection:
+                stored += add_batch(connection, batch)
+        return stored
+
+    def count(self) -> int:
+        """Count the runs."""
+        with reading(self._engine) as connection:
+            return int(connection.execute(select(func.count()).select_from(runs)).scalar_one())
+
+    def by_key(self, level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:
+        """Group runs by key: groups in the order of their keys, the newest run last in each."""
+        columns = _key_columns(level)
+        query = (
+            select(*ROW_COLUMNS)
+            .where(*(column != "" for column in columns))
+            .order_by(*columns, *_CHRONOLOGICAL)
+        )
+        with reading(self._engine) as connection:
+            rows = map(run_row, connection.execute(query).mappings())
+            for _, group in groupby(rows, attrgetter(*(column.name for column in columns))):
+                members = list(group)
+                yield _key(members[0], level), members
+
+    def history(self, level: KeyLevel, key: str, limit: int | None = None) -> list[RunRow]:
+        """Give the runs with this key, the newest last; of more than ``limit`` the newest."""
+        newest_first = [column.desc() for column in _CHRONOLOGICAL]
+        query = select(*ROW_COLUMNS).where(_has_key(level, key)).order_by(*newest_first)
+        with reading(self._engine) as connection:
+            return [run_row(row._mapping) for row in connection.execute(query.limit(limit))][::-1]
+
+
+def add_batch(connection: Connection, given: Sequence[JobRun]) -> Stored:
+    """Store runs inside a transaction of the caller's."""
+    latest = {(run.cluster, run.submit_s, run.job_id): run for run in given}
+    counters.lock(connection, "runs")
+    known = _known(connection, latest)
+    new: list[tuple[JobRun, str]] = []
+    changed: list[tuple[int, JobRun, str]] = []
+    for key, run in latest.items():
+        digest = blake2b(_encode(run), digest_size=16).hexdigest()
+        if key not in known:
+            new.append((run, digest))
+        elif known[key][1] != digest:
+            changed.append((known[key][0], run, digest))
+    _insert(connection, new)
+    _change(connection, changed)
+    return Stored(len(new), len(changed), len(latest) - len(new) - len(changed))
+
+
+_Key = tuple[str, int, int]
+
+
+def _known(connection: Connection, wanted: Iterable[_Key]) -> dict[_Key, tuple[int, str]]:
+    """Ids and digests of the runs that are there already."""
+    submitted: dict[str, set[int]] = {}
+    for cluster, submit_s, _ in wanted:
+        submitted.setdefault(cluster, set()).add(submit_s)
+    found: dict[_Key, tuple[int, str]] = {}
+    for cluster, times in submitted.items():
+        query = _by_submit_time(cluster, sorted(times))
+        for row in connection.execute(query):
+            found[cluster, row.submit_s, row.job_id] = (row.id, row.digest)
+    return found
+
+
+def _by_submit_time(cluster: str, times: list[int]) -> Select[Any]:
+    return select(runs.c.id, runs.c.digest, runs.c.submit_s, runs.c.job_id).where(
+        runs.c.cluster == indexed(cluster, 64), runs.c.submit_s.in_(times)
+    )
+
+
+def _insert(connection: Connection, new: Sequence[tuple[JobRun, str]]) -> None:
+    first = counters.increase(connection, "runs", len(new))
+    rows = [_values(first + i, run, digest) for i, (run, digest) in enumerate(new)]
+    insert_rows(connection, runs, rows)
+    _insert_steps(connection, ((first + i, run) for i, (run, _) in enumerate(new)))
+
+
+def _change(connection: Connection, changed: Sequence[tuple[int, JobRun, str]]) -> None:
+    if not changed:
+        return
+    names = ["id_", *(f"{name}_" for name in _COLUMNS[1:])]
+    values: dict[str, Any] = {name: bindparam(f"{name}_") for name in _COLUMNS[1:]}
+    for name in _KEPT:
+        given = bindparam(f"{name}_", type_=runs.c[name].type)
+        values[name] = case((given != "", given), else_=runs.c[name])
+    statement = update(runs).where(runs.c.id == bindparam("id_")).values(values)
+    rows = [_values(*run) for run in changed]
+    connection.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])
+    ids = [run_id for run_id, _, _ in changed]
+    connection.execute(delete(steps).where(steps.c.run_id.in_(ids)))
+    _insert_steps(connection, ((run_id, run) for run_id, run, _ in changed))
+    restore_keys(connection, ids)
+
+
+def _insert_steps(connection: Connection, owners: Iterable[tuple[int, JobRun]]) -> None:
+    insert_rows(
+        connection,
+        steps,
+        [
+            (
+                run_id,
+                position,
+                indexed(step.step),
+                prose(step.name),
+                step.state.value,
+                step.nodes,
+                step.tasks,
+                step.cpus,
+                step.start_s,
+                step.end_s,
+                step.elapsed_s,
+                step.cpu_s,
+                step.disk_read_bytes,
+                step.disk_write_bytes,
+                step.mem_bytes,
+            )
+            for run_id, run in owners
+            for position, step in enumerate(run.steps)
+        ],
+    )
+
+
+#: Fields of a run between its state and its keys, in the order of the table.
+_FACTS = _COLUMNS[_COLUMNS.index("uid") : _COLUMNS.index("tag")]
+_facts = attrgetter(*_FACTS)
+_texts = itemgetter(*(i for i, name in enumerate(_FACTS) if isinstance(runs.c[name].type, Text)))
+
+
+def _values(run_id: int, run: JobRun, digest: str) -> Values:
+    facts = _facts(run)
+    if "\0" in "".join(_texts(facts)):
+        facts = tuple(prose(fact) if isinstance(fact, str) else fact for fact in facts)
+    identity = identity_of_run(run)
+    return (
+        run_id,
+        digest,
+        indexed(run.cluster, 64),
+        run.job_id,
+        run.submit_s,
+        run.state.value,
+        indexed(run.user),
+        indexed(run.name),
+        *facts,
+        identity.tag,
+        identity.script,
+        identity.line,
+        decision_id_in(run.admin_comment),
+    )
+
+
+def decision_id_in(admin_comment: str) -> str:
+    """Id of the newest decision noted in an admin_comment; empty where there is none.
+
+    >>> decision_id_in("JS1:H4sIA NIMO1:3f9a0c12b7de:n=4,m=enforce")
+    '3f9a0c12b7de'
+    """
+    if "NIMO1:" not in admin_comment:
+        return ""
+    found: list[str] = _DECISION_ID.findall(admin_comment)
+    return found[-1] if found else ""
+
+
+def run_row(values: Mapping[Any, Any]) -> RunRow:
+    """Record of a row that was selected with `ROW_COLUMNS`."""
+    return RunRow(**{**values, "state": JobState(values["state"])})
+
+
+def _key_columns(level: KeyLevel) -> list[Column[Any]]:
+    if level is KeyLevel.NAME:
+        return [runs.c.user, runs.c.name]
+    return [runs.c[level.value]]
+
+
+def _key(row: RunRow, level: KeyLevel) -> str:
+    return Identity(row.user, row.name, row.tag, row.script, row.line).key(level)
+
+
+def _has_key(level: KeyLevel, key: str) -> ColumnElement[bool]:
+    if level is not KeyLevel.NAME:
+        return runs.c[level.value] == key
+    # A user's name holds no slash, a job's may.
+    user, _, name = key.partition("/")
+    return and_(runs.c.user == user, runs.c.name == name)

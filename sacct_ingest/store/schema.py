@@ -1,0 +1,206 @@
+"""The tables, the same for SQLite, PostgreSQL and MariaDB.
+
+Text is compared byte by byte on all three (user names and keys differ in case), and columns that
+take part in an index are short enough for InnoDB's 3072 bytes.  The tables of a database that is
+already there are made by ``migrations/``; a test holds both against each other.
+"""
+
+from typing import Final
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    UniqueConstraint,
+)
+
+from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, OPTIONS, long, number, short
+
+#: Newest migration: a store with this revision is opened without loading Alembic.
+HEAD: Final = "0001"
+
+metadata = MetaData()
+
+
+def _text(name: str, *, length: int = NAME_LENGTH) -> Column[str]:
+    return Column(name, short(length), nullable=False)
+
+
+def _prose(name: str) -> Column[str]:
+    return Column(name, long(), nullable=False)
+
+
+def _count(name: str, *, nullable: bool = True) -> Column[int]:
+    return Column(name, number(), nullable=nullable)
+
+
+def _real(name: str, *, nullable: bool = True) -> Column[float]:
+    return Column(name, Double(), nullable=nullable)
+
+
+runs = Table(
+    "runs",
+    metadata,
+    # Given by us from ``counters``, so that steps can be written without reading ids back.
+    Column("id", number(), primary_key=True, autoincrement=False),
+    Column("digest", short(32), nullable=False),
+    _text("cluster", length=64),
+    _count("job_id", nullable=False),
+    _count("submit_s", nullable=False),
+    _text("state", length=16),
+    _text("user", length=NAME_LENGTH),
+    _text("name", length=NAME_LENGTH),
+    _count("uid"),
+    _prose("account"),
+    _prose("partition"),
+    _prose("qos"),
+    _count("array_job_id"),
+    _count("array_task_id"),
+    _count("het_job_id"),
+    _count("het_offset"),
+    _text("cancelled_by"),
+    _count("exit_code"),
+    _count("exit_signal"),
+    _count("eligible_s"),
+    _count("start_s"),
+    _count("end_s"),
+    _real("elapsed_s", nullable=False),
+    _count("limit_s"),
+    _count("nodes", nullable=False),
+    _count("req_nodes"),
+    _count("cpus", nullable=False),
+    _count("tasks"),
+    _prose("node_list"),
+    _prose("constraints"),
+    _prose("reservation"),
+    _count("req_mem_bytes"),
+    _real("cpu_s"),
+    _count("disk_read_bytes"),
+    _count("disk_write_bytes"),
+    _count("mem_bytes"),
+    _prose("submit_line"),
+    _prose("work_dir"),
+    _prose("comment"),
+    _prose("admin_comment"),
+    _text("tag"),
+    _text("script", length=64),
+    _text("line", length=64),
+    _text("decision_id", length=32),
+    # Submit time before job id: ingests look runs up by it, and join decisions within seconds.
+    UniqueConstraint("cluster", "submit_s", "job_id", name="uq_runs_key"),
+    Index("ix_runs_tag", "tag"),
+    Index("ix_runs_script", "script"),
+    Index("ix_runs_line", "line"),
+    Index("ix_runs_user_name", "user", "name"),
+    Index("ix_runs_decision_id", "decision_id"),
+    **OPTIONS,
+)
+
+steps = Table(
+    "steps",
+    metadata,
+    Column("run_id", number(), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer(), primary_key=True, autoincrement=False),
+    _text("step"),
+    _prose("name"),
+    _text("state", length=16),
+    _count("nodes", nullable=False),
+    _count("tasks"),
+    _count("cpus", nullable=False),
+    _count("start_s"),
+    _count("end_s"),
+    _real("elapsed_s", nullable=False),
+    _real("cpu_s"),
+    _count("disk_read_bytes"),
+    _count("disk_write_bytes"),
+    _count("mem_bytes"),
+    **OPTIONS,
+)
+
+fits = Table(
+    "fits",
+    metadata,
+    Column("level", short(16), primary_key=True),
+    Column("key", short(KEY_LENGTH), primary_key=True),
+    _prose("label"),
+    _text("verdict", length=32),
+    _text("model"),
+    _real("fitted_s", nullable=False),
+    _prose("payload"),
+    **OPTIONS,
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("decision_id", short(32), primary_key=True),
+    _text("cluster", length=64),
+    _real("at_s", nullable=False),
+    _text("mode", length=32),
+    _text("via", length=32),
+    _text("action", length=32),
+    _text("reason"),
+    _count("uid"),
+    _text("user"),
+    _text("name"),
+    _prose("work_dir"),
+    _prose("account"),
+    _prose("partition"),
+    _prose("qos"),
+    _text("tag"),
+    _text("script", length=64),
+    _text("line", length=64),
+    _text("key_level", length=16),
+    _text("key", length=KEY_LENGTH),
+    _prose("label"),
+    _text("verdict", length=32),
+    _count("min_nodes"),
+    _count("max_nodes"),
+    _count("requested_nodes"),
+    _count("limit_s"),
+    _real("deadline_s"),
+    _count("nodes"),
+    Column("applied", Boolean(), nullable=False),
+    _real("predicted_s"),
+    _real("low_s"),
+    _real("high_s"),
+    _real("request_predicted_s"),
+    _real("wait_s"),
+    _prose("message"),
+    Column("run_id", number(), ForeignKey("runs.id", ondelete="SET NULL"), unique=True),
+    Index("ix_decisions_at_s", "at_s"),
+    **OPTIONS,
+)
+
+watermarks = Table(
+    "watermarks",
+    metadata,
+    Column("source", short(), primary_key=True),
+    _count("epoch_s", nullable=False),
+    **OPTIONS,
+)
+
+rejects = Table(
+    "rejects",
+    metadata,
+    Column("digest", short(32), primary_key=True),
+    _prose("source"),
+    _prose("reason"),
+    _prose("text"),
+    _count("seen_s", nullable=False),
+    **OPTIONS,
+)
+
+#: ``runs``: the next run id; ``fits``: the version that nimod polls.
+counters = Table(
+    "counters",
+    metadata,
+    Column("name", short(32), primary_key=True),
+    _count("value", nullable=False),
+    **OPTIONS,
+)

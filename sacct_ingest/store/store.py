@@ -1,0 +1,74 @@
+"""The store as a whole: opened once, closed once, one small object for each table."""
+
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import Engine
+
+from sacct_ingest.store.decisions import Decisions
+from sacct_ingest.store.engine import make_engine
+from sacct_ingest.store.fits import Fits
+from sacct_ingest.store.migrate import migrate
+from sacct_ingest.store.rejects import Rejects
+from sacct_ingest.store.runs import Runs
+from sacct_ingest.store.watermarks import Watermarks
+
+
+class Store:
+    """Runs, fits, decisions, watermarks and rejected rows in one SQL database.
+
+    Examples
+    --------
+    >>> with Store.open("sqlite://") as store:
+    ...     store.watermarks.set("pine", 1_790_000_000)
+    ...     store.watermarks.get("pine")
+    1790000000
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.runs = Runs(engine)
+        self.fits = Fits(engine)
+        self.decisions = Decisions(engine)
+        self.watermarks = Watermarks(engine)
+        self.rejects = Rejects(engine)
+
+    @classmethod
+    def open(cls, url: str, *, create: bool = True) -> Self:
+        """Open a store, with its tables made or brought up to this release.
+
+        Parameters
+        ----------
+        url
+            SQLAlchemy URL (``sqlite:////var/lib/nimo/nimo.db``, ``postgresql+psycopg://…``,
+            ``mariadb+pymysql://…``) or the path of an SQLite file.
+        create
+            Make an SQLite file that is not there; otherwise that is an error.
+
+        Raises
+        ------
+        StoreError
+            It cannot be reached, or a newer release made it.
+        """
+        engine = make_engine(url, create=create)
+        try:
+            migrate(engine)
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(engine)
+
+    def close(self) -> None:
+        """Give back all connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,44 @@
+"""What users tell NIMO in a job's comment: ``nimo:app=wrf,problem=d02`` or ``nimo:off``."""
+
+import re
+from dataclasses import dataclass
+
+_TAG = re.compile(r"(?:^|[\s;|])nimo:(\S*)")
+_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A tag; ``off`` asks to be left alone."""
+
+    app: str = ""
+    problem: str = ""
+    off: bool = False
+
+    @property
+    def key(self) -> str:
+        """Identity key: ``APP`` or ``APP/PROBLEM``, empty without an application."""
+        if not self.app:
+            return ""
+        key = f"{self.app}/{self.problem}" if self.problem else self.app
+        return key[:_LENGTH]
+
+
+def parse_tag(comment: str) -> Tag | None:
+    """Tag in a comment, the last where there are several; None where there is none.
+
+    Examples
+    --------
+    >>> parse_tag("for the paper nimo:app=wrf,problem=d02")
+    Tag(app='wrf', problem='d02', off=False)
+    >>> parse_tag("nimo:off").off
+    True
+    """
+    if "nimo:" not in comment:
+        return None
+    found = _TAG.findall(comment)
+    if not found:
+        return None
+    pairs = [part.partition("=") for part in found[-1].split(",")]
+    values = {name: value for name, _, value in pairs}
+    return Tag(values.get("app", ""), values.get("problem", ""), off="off" in values)
