@@ -1,0 +1,164 @@
+"""What is believed about a curve, by which evidence, and how far.
+
+The average over shapes (:mod:`predictor.models.averaged`) is believed for every target: it weighs
+all forms that the other models stand for by what the observations say of each, inside the observed
+range as well as beyond it.  ADEPT reads the same observations independently: what it finds about
+them (node counts that the application is made for, steps, anomalies, an open end) is told with
+where to observe next, and where it has nothing against its own prediction that one is a second
+opinion.  With fewer than three node counts there is no curve: see :mod:`predictor.models.history`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from predictor import reliability
+from predictor.models import base
+from predictor.models.adept import Adept, AdeptFit
+from predictor.models.averaged import Averaged, AveragedFit
+from predictor.reliability import ReliabilitySettings
+from predictor.special_counts import belongs
+from predictor.types import Curve, Prediction, Problem, Verdict
+
+MIN_POINTS = 3
+#: Next observations are looked for up to so many times the largest one, among so many counts.
+REACH, CANDIDATES = 2, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A verdict for each prediction, and the reasons with what would mend them."""
+
+    verdicts: tuple[Verdict, ...]
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The fit that is believed, and ADEPT's as a second opinion on the same observations."""
+
+    fit: AveragedFit
+    second: AdeptFit
+    problems: tuple[Problem, ...] = ()
+    special: str = ""  #: family of node counts, see :mod:`predictor.special_counts`
+
+    @property
+    def model(self) -> str:
+        """Name of the model that is believed."""
+        return self.fit.model
+
+    def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
+        """See :class:`predictor.models.base.Fit`."""
+        return self.fit.predict(nodes, level)
+
+    def judge(
+        self, predictions: Sequence[Prediction], settings: ReliabilitySettings | None = None
+    ) -> Judged:
+        """Verdicts on ``predictions`` of this choice, and all problems, the gravest first."""
+        chosen, curve = settings or ReliabilitySettings(), self.fit.curve
+        own = reliability.curve_problems(curve, chosen)
+        sure = reliability.verdicts(
+            curve, predictions, (*own, *self.problems), chosen, special=self.special
+        )
+        disputed = self._disputed(predictions, sure, chosen.reliable_factor)
+        verdicts = tuple(
+            Verdict.DOUBTFUL if p.nodes in disputed else verdict
+            for p, verdict in zip(predictions, sure, strict=True)
+        )
+        open_end = self._uncertain(predictions, chosen)
+        return Judged(verdicts, (*own, *disputed.values(), *open_end, *self.problems))
+
+    def _disputed(
+        self, predictions: Sequence[Prediction], verdicts: Sequence[Verdict], factor: float
+    ) -> dict[int, Problem]:
+        """Node counts where ADEPT disagrees although it has nothing against its own prediction.
+
+        It disagrees where its time is outside the interval and farther off than ``factor``.
+        """
+        named = {problem.name for problem in self.second.problems}
+        points = self.fit.curve.points
+        asked = [
+            p
+            for p, verdict in zip(predictions, verdicts, strict=True)
+            if verdict is Verdict.RELIABLE
+            and not named & reliability.downey_doubts(points, p.nodes)
+        ]
+        if not asked:
+            return {}
+        others = self.second.roughly([p.nodes for p in asked])
+        return {
+            p.nodes: _disagreement(p, float(other))
+            for p, other in zip(asked, others, strict=True)
+            if not p.low_s <= other <= p.high_s and not 1 / factor <= other / p.time_s <= factor
+        }
+
+    def _uncertain(
+        self, predictions: Sequence[Prediction], settings: ReliabilitySettings
+    ) -> tuple[Problem, ...]:
+        """Say what is not known well enough up to twice the largest count, and what would tell.
+
+        Gaps between observations come first: what lies beyond them is no surer than they are.
+        """
+        points = self.fit.curve.points
+        first, last = points[0].nodes, points[-1].nodes
+        wide = [
+            p.nodes
+            for p in predictions
+            if not reliability.is_sure(p, settings) and belongs(self.special, p.nodes)
+        ]
+        inside = [n for n in wide if first < n < last]
+        targets = inside or [n for n in wide if n <= REACH * last] or wide
+        if not targets:
+            return ()
+        candidates = self._candidates(first, last if inside else REACH * last)
+        observe = self.fit.most_telling(candidates, targets[:: -(-len(targets) // CANDIDATES)])
+        return (reliability.uncertain(targets, last, observe, settings),)
+
+    def _candidates(self, first: int, last: int) -> list[int]:
+        spread = {round(n) for n in np.geomspace(max(first // REACH, 1), last, CANDIDATES)}
+        return sorted(n for n in spread | {last} if belongs(self.special, n)) or [last]
+
+
+def choose(curve: Curve) -> Choice:
+    """Fit ``curve``.
+
+    Raises
+    ------
+    predictor.models.base.TooFewPoints
+        Fewer than three node counts.
+    """
+    base.need(curve, MIN_POINTS)
+    adept = Adept().fit(curve)
+    special, found = adept.diagnosis.special, adept.problems
+    if special:
+        curve = replace(curve, points=tuple(p for p in curve.points if belongs(special, p.nodes)))
+        adept = Adept().fit(curve)
+    fit = Averaged().fit(curve)
+    # How well Downey's model fits concerns nobody where another model is believed.
+    told = [p for p in found if p.name not in reliability.DOWNEY_EVERYWHERE]
+    return Choice(fit, adept, (*_cut_short(fit), *told), special)
+
+
+def _cut_short(fit: AveragedFit) -> list[Problem]:
+    """Report runs that were stopped by their limit no sooner than they might have ended."""
+    bounds = fit.curve.censored
+    predictions = fit.predict([p.nodes for p in bounds]) if bounds else []
+    return [
+        Problem(
+            "cut_short",
+            f"runs on {bound.nodes} nodes were stopped by their limit after {bound.time_s:.0f} s; "
+            "a longer limit would tell how long they take",
+            bound.nodes,
+        )
+        for bound, p in zip(bounds, predictions, strict=True)
+        if bound.time_s >= 0.9 * p.low_s
+    ]
+
+
+def _disagreement(own: Prediction, other_s: float) -> Problem:
+    text = (
+        f"on {own.nodes} nodes Downey's model, which explains all runs too, says "
+        f"{other_s:.3g} s instead of {own.time_s:.3g} s; a run there would tell"
+    )
+    return Problem("disagreement", text, own.nodes)

@@ -1,0 +1,138 @@
+"""How far a prediction can be off: from the median of a model to an interval for one new run.
+
+All in log time, so that an interval is a factor and never reaches zero.  The variance of one new
+run is the sum of what is unknown about the curve and of the noise of single runs.  What is unknown
+about the curve is measured by leaving observations out, each in turn: those inside tell how well
+the model interpolates, the two ends how fast it goes astray beyond the observed range.  Few
+observations measure that badly, so each is combined with a prior (a scaled inverse chi-squared
+distribution, Gelman et al., *Bayesian Data Analysis*, section 2.6), and the interval uses Student's
+t with the degrees of freedom of the two together.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from predictor.types import Curve, Point, Prediction
+
+Floats = NDArray[np.float64]
+#: Medians in seconds at ``nodes``, learned from ``points``.
+Medians = Callable[[Sequence[Point], Floats], Floats]
+
+
+#: Log of the widest factor between median and end of an interval: beyond, numbers overflow.
+WIDEST = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What is believed before anything is left out; standard deviations of log time.
+
+    ``inside`` is the error of interpolation, ``growth`` the error gained with each doubling of
+    the distance from the observed range, ``noise`` that of one run around the median.  ``weight``
+    is how many left-out observations the prior is worth, ``end_weight`` how many ends: what an end
+    tells is as good a guide as there is to what lies beyond it.
+    """
+
+    inside: float = 0.06
+    growth: float = 0.16
+    noise: float = 0.03
+    weight: float = 3.0
+    end_weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """Standard deviations of log time around one fit, and how well they are known."""
+
+    first: int  #: fewest nodes observed
+    last: int  #: most nodes observed
+    inside: float
+    growth: float
+    noise: float
+    freedom: float  #: degrees of freedom
+    clock_s: float = 0.0  #: standard deviation of a time by the clock's coarseness, in seconds
+    runs: int = 1  #: runs that the curve is made of
+
+
+def measure(curve: Curve, errors: Sequence[float], prior: Prior | None = None) -> Uncertainty:
+    """Uncertainty of a model on ``curve``.
+
+    Parameters
+    ----------
+    errors
+        Log error at each point of the curve when the model is learned from the others, as
+        :func:`left_out` makes it; empty where that cannot be told.
+    """
+    believed, points = prior or Prior(), curve.points
+    inner, ends = errors[1:-1], _end_errors(points, errors)
+    return Uncertainty(
+        first=points[0].nodes,
+        last=points[-1].nodes,
+        inside=_pooled(believed.inside, believed.weight, inner),
+        growth=_pooled(believed.growth, believed.end_weight, ends),
+        noise=_noise(points, believed),
+        freedom=believed.weight + len(inner),
+        # The difference of two readings cut to a whole unit is triangular, ±1 unit.
+        clock_s=curve.resolution_s / math.sqrt(6),
+        runs=sum(point.repeats for point in points),
+    )
+
+
+def left_out(points: Sequence[Point], medians: Medians, min_points: int) -> list[float]:
+    """Log error at each point when ``medians`` learns from the others; empty with too few."""
+    if len(points) <= min_points:
+        return []
+    errors = []
+    for i, point in enumerate(points):
+        others = [*points[:i], *points[i + 1 :]]
+        predicted = float(medians(others, np.array([float(point.nodes)]))[0])
+        errors.append(math.log(predicted / point.time_s))
+    return errors
+
+
+def around(
+    nodes: Sequence[int], medians: Floats, known: Uncertainty, level: float
+) -> list[Prediction]:
+    """Predictions with the interval for one new run at ``level``."""
+    clock = known.clock_s / medians
+    curve_sd = np.hypot(curve_deviation(nodes, known), clock / math.sqrt(known.runs))
+    noise = np.hypot(known.noise, clock)
+    reach = float(stdtrit(known.freedom, 0.5 + level / 2)) * np.hypot(curve_sd, noise)
+    reach = np.minimum(reach, WIDEST)
+    low, high = medians * np.exp(-reach), medians * np.exp(reach)
+    rows = zip(nodes, medians, low, high, curve_sd, strict=True)
+    return [
+        Prediction(int(n), float(t), float(a), float(b), level, float(s)) for n, t, a, b, s in rows
+    ]
+
+
+def curve_deviation(nodes: Sequence[int], known: Uncertainty) -> Floats:
+    """Measure the median itself at ``nodes``: standard deviation of its log, the clock apart."""
+    n = np.asarray(nodes, dtype=float)
+    beyond = np.log2(np.maximum(np.maximum(n / known.last, known.first / n), 1.0))
+    return np.hypot(known.inside, known.growth * beyond)
+
+
+def _end_errors(points: Sequence[Point], errors: Sequence[float]) -> list[float]:
+    """Errors at the two ends, for each doubling of the distance to the next point."""
+    if not errors:
+        return []
+    gaps = (points[1].nodes / points[0].nodes, points[-1].nodes / points[-2].nodes)
+    return [errors[i] / max(math.log2(gap), 0.5) for i, gap in zip((0, -1), gaps, strict=True)]
+
+
+def _pooled(sd: float, weight: float, errors: Sequence[float]) -> float:
+    total = weight * sd**2 + sum(error**2 for error in errors)
+    return math.sqrt(total / (weight + len(errors)))
+
+
+def _noise(points: Sequence[Point], prior: Prior) -> float:
+    """Pooled spread of repeats, with the prior worth ``prior.weight`` repeats."""
+    freedom = prior.weight + sum(point.repeats - 1 for point in points)
+    total = sum((point.repeats - 1) * point.spread**2 for point in points)
+    return math.sqrt((prior.weight * prior.noise**2 + total) / freedom)

@@ -1,0 +1,1 @@
+"""Models of run time over nodes: one file or folder each, registered by name."""

@@ -1,0 +1,242 @@
+"""ADEPT's envelope: which instances of Downey's model can explain the observations at all.
+
+If no observation is further than δ (relative) from the model, the ratio of the model's run times
+at two observations lies in a known range.  The ratio does not depend on T(1), so neither does
+what follows from it: for each pair of observations and each pair of pieces of the model, a range
+of the end of the first section and a range of σ (section V.A; the closed forms for all
+combinations of pieces are derived in ``docs/adept-envelope.md``).  The union over all pairs holds
+every instance within δ of all observations.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.models.downey import Mode
+
+Floats = NDArray[np.float64]
+
+#: Pieces of the two observations of a pair, the one on fewer nodes first.
+COMBINATIONS = {
+    Mode.LOW: ((1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 3)),
+    Mode.HIGH: ((1, 1), (1, 2), (2, 2)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where instances are looked for at all, as in the experiments of section V.C.
+
+    ``parallelism`` bounds the end of the first section as a multiple of the largest observation.
+    """
+
+    parallelism: float = 64.0
+    sigma: float = 3000.0
+
+
+@dataclass(frozen=True, slots=True)
+class RangePair:
+    """One range pair: the end of the first section (A, or A + Aσ - σ) and σ."""
+
+    mode: Mode
+    end_min: float
+    end_max: float
+    sigma_min: float
+    sigma_max: float
+
+    def holds(self, other: "RangePair") -> bool:
+        """Whether every instance of ``other`` is one of this."""
+        return (
+            self.mode is other.mode
+            and self.end_min <= other.end_min
+            and self.end_max >= other.end_max
+            and self.sigma_min <= other.sigma_min
+            and self.sigma_max >= other.sigma_max
+        )
+
+
+def envelope(
+    nodes: Floats, times: Floats, delta: float, bounds: Bounds | None = None
+) -> tuple[RangePair, ...]:
+    """Range pairs of all pairs of observations, without the redundant ones.
+
+    Parameters
+    ----------
+    nodes, times
+        Observations in rising order of nodes; times in any unit.
+    delta
+        Largest relative deviation of an observation from the model, 0 < ``delta`` < 1.
+    """
+    limits, found = bounds or Bounds(), []
+    for mode in Mode:
+        hull = _hulls(mode, *_pairs(mode, nodes, times), delta, limits)
+        found += [RangePair(mode, *map(float, row)) for row in _irredundant(hull)]
+    return tuple(found)
+
+
+def end_of(
+    mode: Mode, pieces: tuple[int, int], nodes: tuple[float, float], x: float, ratio: float
+) -> float:
+    """Solve for the end of the first section, given σ (``x`` = σ/2 or σ) and T(n_i)/T(n_j).
+
+    Closed form: r·T(n_j) = T(n_i) is linear in the end for each combination of pieces.
+    """
+    first, second = (
+        _coefficients(mode, np.array([p]), np.array([n]))
+        for p, n in zip(pieces, nodes, strict=True)
+    )
+    return float(_end_on(first, second, np.array([x]), np.array([ratio]))[0])
+
+
+def x_of(
+    mode: Mode, pieces: tuple[int, int], nodes: tuple[float, float], end: float, ratio: float
+) -> float:
+    """Solve for σ/2 (low) or σ (high), given the end of the first section and T(n_i)/T(n_j)."""
+    first, second = (
+        _coefficients(mode, np.array([p]), np.array([n]))
+        for p, n in zip(pieces, nodes, strict=True)
+    )
+    return float(_x_on(first, second, np.array([end]), np.array([ratio]))[0])
+
+
+def _pairs(mode: Mode, nodes: Floats, times: Floats) -> tuple[Floats, Floats, Floats]:
+    """Each pair of observations with each combination of pieces.
+
+    Returns
+    -------
+    nodes, pieces
+        Shape (2, rows).
+    ratio
+        Measured T(n_i)/T(n_j), shape (rows,).
+    """
+    index = np.array(list(combinations(range(len(nodes)), 2))).T
+    pieces = np.array(COMBINATIONS[mode], dtype=float).T
+    count = pieces.shape[1]
+    both = np.repeat(nodes[index], count, axis=1)
+    ratio = np.repeat(times[index[0]] / times[index[1]], count)
+    return both, np.tile(pieces, index.shape[1]), ratio
+
+
+Terms = tuple[Floats, Floats, Floats, Floats]
+
+
+def _coefficients(mode: Mode, pieces: Floats, nodes: Floats) -> Terms:
+    """Constant and slope, over the end, of p and of q (see :mod:`predictor.models.downey`)."""
+    one, none = np.ones_like(nodes), np.zeros_like(nodes)
+    first = pieces == 1
+    p0, p1 = np.where(first, none, one), np.where(first, 1 / nodes, none)
+    if mode is Mode.HIGH:
+        return p0, p1, one, none
+    second = pieces == 2
+    q0 = np.where(first, 1 - 1 / nodes, np.where(second, -1 / nodes - 1, none))
+    return p0, p1, q0, np.where(second, 2 / nodes, none)
+
+
+def _x_on(first: Terms, second: Terms, end: Floats, ratio: Floats) -> Floats:
+    """Return x where T(n_i) = ratio·T(n_j), for given ends; inf where no x does."""
+    (p0, p1, q0, q1), (s0, s1, u0, u1) = first, second
+    over = ratio * (s0 + s1 * end) - (p0 + p1 * end)
+    return _divided(over, (q0 + q1 * end) - ratio * (u0 + u1 * end))
+
+
+def _end_on(first: Terms, second: Terms, x: Floats, ratio: Floats) -> Floats:
+    """Return the end where T(n_i) = ratio·T(n_j), for given x; inf where none does."""
+    (p0, p1, q0, q1), (s0, s1, u0, u1) = first, second
+    over = ratio * (s0 + x * u0) - (p0 + x * q0)
+    return _divided(over, (p1 + x * q1) - ratio * (s1 + x * u1))
+
+
+def _divided(over: Floats, under: Floats) -> Floats:
+    infinite = np.full_like(over, np.inf)
+    np.divide(over, under, out=infinite, where=np.abs(under) > 1e-12)
+    return infinite
+
+
+def _piece_range(mode: Mode, pieces: Floats, nodes: Floats, last: float) -> tuple[Floats, Floats]:
+    """Range of the end of the first section for which ``nodes`` lie on ``pieces``."""
+    flat = nodes if mode is Mode.HIGH else (nodes + 1) / 2
+    low = np.where(pieces == 1, nodes, np.where((pieces == 2) & (mode is Mode.LOW), flat, 1.0))
+    high = np.where(pieces == 1, last, np.where((pieces == 2) & (mode is Mode.LOW), nodes, flat))
+    return low, high
+
+
+def _hulls(
+    mode: Mode, nodes: Floats, pieces: Floats, ratio: Floats, delta: float, bounds: Bounds
+) -> Floats:
+    """Range pair of each row as (end_min, end_max, sigma_min, sigma_max), infeasible rows left out.
+
+    On lines of equal ratio the end is a monotone function of x, so that the extremes of the
+    feasible region lie on corners of the rectangle of the pieces, or where such a line meets its
+    edges: twelve candidates.
+    """
+    first, second = (_coefficients(mode, pieces[i], nodes[i]) for i in (0, 1))
+    lows, highs = zip(
+        *(
+            _piece_range(mode, pieces[i], nodes[i], bounds.parallelism * nodes.max())
+            for i in (0, 1)
+        ),
+        strict=True,
+    )
+    edge = np.maximum(*lows), np.minimum(*highs)
+    sides = (0.0, 0.5) if mode is Mode.LOW else (1.0, bounds.sigma)
+    ratios = ratio * (1 - delta) / (1 + delta), ratio * (1 + delta) / (1 - delta)
+    ends, xs, good = _candidates(first, second, edge, sides, ratios)
+    exists = good.any(axis=0) & (edge[0] <= edge[1])
+    factor = 2.0 if mode is Mode.LOW else 1.0
+    hull = np.stack(
+        [
+            np.where(good, ends, np.inf).min(axis=0),
+            np.where(good, ends, -np.inf).max(axis=0),
+            np.where(good, xs, np.inf).min(axis=0) * factor,
+            np.where(good, xs, -np.inf).max(axis=0) * factor,
+        ],
+        axis=1,
+    )
+    found: Floats = hull[exists]
+    return found
+
+
+def _candidates(
+    first: Terms,
+    second: Terms,
+    edge: tuple[Floats, Floats],
+    sides: tuple[float, float],
+    ratios: tuple[Floats, Floats],
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Corners, and meetings of the lines of extreme ratio with the edges; which are feasible."""
+    full = np.full_like(edge[0], 1.0)
+    ends = [end for end in edge for _ in sides]
+    xs = [full * side for _ in edge for side in sides]
+    for ratio in ratios:
+        ends += [*edge, *(_end_on(first, second, full * side, ratio) for side in sides)]
+        xs += [
+            *(_x_on(first, second, end, ratio) for end in edge),
+            *(full * side for side in sides),
+        ]
+    end, x = np.array(ends), np.array(xs)
+    inside = (end >= edge[0] - 1e-9) & (end <= edge[1] * (1 + 1e-9))
+    inside &= (x >= sides[0] - 1e-9) & (x <= sides[1] * (1 + 1e-9))
+    end, x = np.clip(end, 1.0, edge[1]), np.clip(x, *sides)
+    (p0, p1, q0, q1), (s0, s1, u0, u1) = first, second
+    time = p0 + p1 * end + x * (q0 + q1 * end)
+    other = s0 + s1 * end + x * (u0 + u1 * end)
+    slack = 1e-9
+    inside &= (time >= ratios[0] * other * (1 - slack)) & (time <= ratios[1] * other * (1 + slack))
+    return end, x, inside
+
+
+def _irredundant(hull: Floats) -> Floats:
+    """Rows that no other row holds; of equal rows one.
+
+    A row that holds another is larger, so that the largest of those left is held by none.
+    """
+    left, kept = hull, []
+    while len(left):
+        low, high = left[:, (0, 2)], left[:, (1, 3)]
+        largest = int((high - low).sum(axis=1).argmax())
+        kept.append(left[largest])
+        held = ((low[largest] <= low) & (high[largest] >= high)).all(axis=1)
+        left = left[~held]
+    return np.array(kept).reshape(-1, 4)

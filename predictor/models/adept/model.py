@@ -1,0 +1,238 @@
+"""ADEPT as a model: anomalies, envelope, search and judgement in the order of figure 2."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.interval import Uncertainty, around, measure
+from predictor.models.adept.anomalies import AnomalySettings, Diagnosis, diagnose
+from predictor.models.adept.envelope import Bounds, RangePair, envelope
+from predictor.models.adept.reliability import JudgementSettings, judge
+from predictor.models.adept.search import Instances, SearchSettings, search, weights
+from predictor.models.base import need, register
+from predictor.models.downey import Mode, max_useful, speedup, working_set
+from predictor.types import Curve, Prediction, Problem
+
+Floats = NDArray[np.float64]
+
+#: δ is guessed, tested and raised (section V.A).
+DELTA_FIRST, DELTA_STEP, DELTA_LAST = 0.05, 2.0, 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance of Downey's model: A, σ and T(1)."""
+
+    parallelism: float
+    sigma: float
+    serial_s: float
+
+    @property
+    def max_useful(self) -> float:
+        """Nodes beyond which speedup no longer grows."""
+        return max_useful(self.parallelism, self.sigma)
+
+    @property
+    def working_set(self) -> int:
+        """Fewest nodes with the highest S²/n."""
+        return working_set(self.parallelism, self.sigma)
+
+    def times(self, nodes: Floats) -> Floats:
+        """Run time in seconds."""
+        return self.serial_s / speedup(nodes, self.parallelism, self.sigma)
+
+
+@dataclass(frozen=True, slots=True)
+class AdeptFit:
+    """Observations, what was found about them, and the envelope; targets are searched later."""
+
+    nodes: tuple[float, ...]
+    times: tuple[float, ...]
+    diagnosis: Diagnosis
+    envelope: tuple[RangePair, ...]
+    delta: float
+    settings: SearchSettings
+    uncertainty: Uncertainty
+    problems: tuple[Problem, ...]
+    instances: tuple[Instance, ...]  #: those that predict each observation
+    model: str = "adept"
+
+    def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
+        """See :class:`predictor.models.base.Fit`."""
+        targets = np.asarray(nodes, dtype=float)
+        searched, back = np.unique(_rounded(targets), return_inverse=True)
+        medians = self._search(searched).chosen(back).times(targets)
+        return around(nodes, medians, self.uncertainty, level)
+
+    def roughly(self, nodes: Sequence[int]) -> Floats:
+        """Run time in seconds by the instance of the closest observation, without a search."""
+        targets, observed = np.asarray(nodes, dtype=float), np.array(self.nodes)
+        closest = np.abs(targets[:, None] - observed).argmin(axis=1)
+        every = np.stack([instance.times(targets) for instance in self.instances])
+        times: Floats = every[closest, np.arange(len(targets))]
+        return times
+
+    def instance(self, target: int) -> Instance:
+        """Return the instance of Downey's model that predicts ``target``."""
+        return _listed(self._search(np.array([float(target)])))[0]
+
+    def _search(self, targets: Floats) -> Instances:
+        observed = _Observed(np.array(self.nodes), np.array(self.times), self.diagnosis)
+        weight = observed.weights(targets, self.settings.q)
+        return observed.search(weight, targets, self.envelope, self.settings)
+
+
+@register("adept", fit=AdeptFit)
+@dataclass(frozen=True, slots=True)
+class Adept:
+    """ADEPT with the paper's settings, unless told otherwise."""
+
+    search: SearchSettings = field(default_factory=SearchSettings)
+    anomalies: AnomalySettings = field(default_factory=AnomalySettings)
+    judgement: JudgementSettings = field(default_factory=JudgementSettings)
+    bounds: Bounds = field(default_factory=Bounds)
+    min_points: int = 3
+
+    def fit(self, curve: Curve) -> AdeptFit:
+        """See :class:`predictor.models.base.Model`."""
+        need(curve, self.min_points)
+        nodes = np.array([float(p.nodes) for p in curve.points])
+        times = np.array([p.time_s for p in curve.points])
+        # What the clock's coarseness can make of R is no anomaly.
+        ignored = self.anomalies.epsilon + curve.resolution_s / times.min()
+        diagnosis = diagnose(nodes, times, replace(self.anomalies, epsilon=float(ignored)))
+        observed = _Observed(nodes, times, diagnosis)
+        delta, ranges, fitted = self._consistent(observed)
+        errors = np.log(fitted.left_out / times)
+        return AdeptFit(
+            nodes=tuple(nodes.tolist()),
+            times=tuple(times.tolist()),
+            diagnosis=diagnosis,
+            envelope=ranges,
+            delta=delta,
+            settings=self.search,
+            uncertainty=measure(curve, errors.tolist()),
+            problems=(*diagnosis.problems, *self._judge(observed, fitted, ranges)),
+            instances=_listed(fitted.instances),
+        )
+
+    def _consistent(self, observed: "_Observed") -> "tuple[float, tuple[RangePair, ...], _Fitted]":
+        """Raise δ until the fit is within δ of all observations that count."""
+        delta = DELTA_FIRST
+        while True:
+            ranges = envelope(*observed.usable, delta, self.bounds)
+            if ranges:
+                fitted = observed.fitted(ranges, self.search)
+                if fitted.error <= delta:
+                    return delta, ranges, fitted
+            if delta * DELTA_STEP > DELTA_LAST:
+                ranges = _everything(observed, self.bounds)
+                return DELTA_LAST, ranges, observed.fitted(ranges, self.search)
+            delta *= DELTA_STEP
+
+    def _judge(
+        self, observed: "_Observed", fitted: "_Fitted", ranges: tuple[RangePair, ...]
+    ) -> tuple[Problem, ...]:
+        own = observed.last_phase
+        return judge(
+            observed.nodes[own],
+            observed.times[own],
+            fitted.own[own],
+            fitted.beyond,
+            ranges,
+            self.judgement,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """What the instances predict: each observation, each when left out, and what lies beyond."""
+
+    own: Floats
+    left_out: Floats
+    instances: Instances  #: for each observation
+    beyond: Instances
+    error: float  #: largest relative error over the observations that count
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """Observations with what was found about them."""
+
+    nodes: Floats
+    times: Floats
+    diagnosis: Diagnosis
+
+    @property
+    def counts(self) -> NDArray[np.bool_]:
+        return np.array(self.diagnosis.factor) > 0
+
+    @property
+    def usable(self) -> tuple[Floats, Floats]:
+        return self.nodes[self.counts], self.times[self.counts]
+
+    @property
+    def last_phase(self) -> NDArray[np.bool_]:
+        phase = np.array(self.diagnosis.phase)
+        counts = self.counts
+        own: NDArray[np.bool_] = counts & (phase == phase[counts].max())
+        return own
+
+    def weights(
+        self, targets: Floats, q: float, without: NDArray[np.bool_] | None = None
+    ) -> Floats:
+        """W' of each observation (columns) for each target (rows); section V.B and VIII.
+
+        ``without`` marks what must not count although it does.
+        """
+        counts = np.broadcast_to(self.counts, (len(targets), len(self.nodes)))
+        counts = counts if without is None else counts & ~without
+        distance = np.abs(targets[:, None] - self.nodes)
+        closest = np.where(counts, distance, np.inf).argmin(axis=1)
+        phase = np.array(self.diagnosis.phase)
+        counts = counts & (phase == phase[closest][:, None])
+        return np.where(counts, weights(targets, self.nodes, q) * self.diagnosis.factor, 0.0)
+
+    def search(
+        self,
+        weight: Floats,
+        targets: Floats,
+        ranges: tuple[RangePair, ...],
+        settings: SearchSettings,
+    ) -> Instances:
+        return search(self.nodes, self.times, weight, targets, ranges, settings)
+
+    def fitted(self, ranges: tuple[RangePair, ...], settings: SearchSettings) -> _Fitted:
+        """Search for all observations, for each left out, and for twice the largest at once."""
+        count, counts = len(self.nodes), self.counts
+        beyond = np.array([2 * self.nodes[counts].max()])
+        targets = np.concatenate([self.nodes, self.nodes, beyond])
+        without = np.concatenate(
+            [np.zeros((count, count), bool), np.eye(count, dtype=bool), np.zeros((1, count), bool)]
+        )
+        found = self.search(self.weights(targets, settings.q, without), targets, ranges, settings)
+        times = found.times(targets)
+        own = times[:count]
+        error = np.abs(own / self.times - 1)[counts].max()
+        ahead, last = found.chosen(np.arange(count)), found.chosen(np.array([2 * count]))
+        return _Fitted(own, times[count:-1], ahead, last, float(error))
+
+
+def _listed(found: Instances) -> tuple[Instance, ...]:
+    parts = (found.parallelism, found.sigma, found.serial_time)
+    return tuple(Instance(*map(float, one)) for one in zip(*parts, strict=True))
+
+
+def _everything(observed: _Observed, bounds: Bounds) -> tuple[RangePair, ...]:
+    """Envelope of observations that no δ makes agree."""
+    last = bounds.parallelism * float(observed.nodes.max())
+    return RangePair(Mode.LOW, 1.0, last, 0.0, 1.0), RangePair(
+        Mode.HIGH, 1.0, last, 1.0, bounds.sigma
+    )
+
+
+def _rounded(targets: Floats) -> Floats:
+    """Targets that share one search: weights hardly differ within a sixteenth of an octave."""
+    return np.where(targets <= 16, targets, np.round(2 ** (np.round(np.log2(targets) * 8) / 8), 3))

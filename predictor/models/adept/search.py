@@ -1,0 +1,311 @@
+"""ADEPT's two-pass search for the instance that fits best, biased towards each target.
+
+Weighted sum of squared relative errors (WSSRE), section V.B.  Where the paper steps through 5,000
+values of A and then 500 × 500 values of A and σ, only the end of the first section is stepped
+through here: with it fixed the model is linear in its two amplitudes (see
+:mod:`predictor.models.downey`), so that the best σ and T(1) are closed-form, and the criterion over
+their ratio has a single minimum, so that the envelope's limits on σ clip it.  All targets are
+searched at once.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.models.adept.envelope import RangePair
+from predictor.models.downey import Mode, parallelism_of, serial_time_of, sigma_of, terms
+
+Floats = NDArray[np.float64]
+
+#: Errors this close, for a weight of one, are equal: below it the sums' own rounding decides.
+TIE = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """``q`` and ``v`` of section V.B, and the steps of the two passes.
+
+    ``q`` says how little the weights mind distance; ``v`` is the share by which the second pass
+    varies A and σ.  ``steps`` are those of the first pass for each mode; the second takes
+    ``local`` steps, and again as many around the best, ``zooms`` times.
+    """
+
+    q: float = 2.0
+    v: float = 0.15
+    steps: int = 128
+    local: int = 21
+    zooms: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """One instance of the model for each target; arrays of equal length.
+
+    ``a`` and ``x`` are the amplitude and the ratio of amplitudes of
+    :mod:`predictor.models.downey`.
+    """
+
+    high: NDArray[np.bool_]
+    end: Floats
+    x: Floats
+    a: Floats
+    wssre: Floats
+
+    def times(self, nodes: Floats) -> Floats:
+        """T(n) of instance i at ``nodes[i]``, in the unit of the observations."""
+        return self._by_mode(
+            lambda mode, i: _time(mode, nodes[i], self.end[i], self.x[i], self.a[i])
+        )
+
+    @property
+    def parallelism(self) -> Floats:
+        """A of each instance."""
+        return self._by_mode(lambda mode, i: parallelism_of(mode, self.end[i], self.x[i]))
+
+    @property
+    def sigma(self) -> Floats:
+        """σ of each instance."""
+        return self._by_mode(lambda mode, i: sigma_of(mode, self.x[i]))
+
+    @property
+    def serial_time(self) -> Floats:
+        """T(1) of each instance."""
+        return self._by_mode(
+            lambda mode, i: serial_time_of(mode, self.end[i], self.x[i], self.a[i])
+        )
+
+    def chosen(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "Instances":
+        """Select instances by mask or index."""
+        return Instances(*(getattr(self, name)[rows] for name in _COLUMNS))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Instances"]) -> "Instances":
+        """All instances of ``parts``."""
+        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in _COLUMNS))
+
+    def _by_mode(self, formula: Callable[[Mode, NDArray[np.bool_]], Floats]) -> Floats:
+        found = np.empty_like(self.end)
+        for mode, own in ((Mode.LOW, ~self.high), (Mode.HIGH, self.high)):
+            if own.any():
+                found[own] = formula(mode, own)
+        return found
+
+
+_COLUMNS = tuple(field.name for field in fields(Instances))
+
+
+def weights(targets: Floats, nodes: Floats, q: float) -> Floats:
+    """W = q·max|n_target - n_j| - |n_target - n_i|, shape (targets, observations).
+
+    >>> weights(np.array([16.0]), np.array([2.0, 4.0, 8.0]), 2.0).tolist()
+    [[14.0, 16.0, 20.0]]
+    """
+    distance = np.abs(targets[:, None] - nodes)
+    found: Floats = q * distance.max(axis=1, keepdims=True) - distance
+    return found
+
+
+def search(
+    nodes: Floats,
+    times: Floats,
+    weight: Floats,
+    targets: Floats,
+    envelope: Sequence[RangePair],
+    settings: SearchSettings,
+) -> Instances:
+    """Find the best instance within ``envelope`` for each target.
+
+    Parameters
+    ----------
+    nodes, times
+        Observations, shape (m,).
+    weight
+        Shape (targets, m), not negative; observations of weight 0 take no part.
+    """
+    found = []
+    for mode in Mode:
+        limits = _Limits.of(mode, envelope)
+        if limits is not None:
+            task = _Task(mode, nodes, times, weight, limits)
+            start = _through_closest(task, targets, settings)
+            found.append(_around(task, *start, settings))
+    return _better(found, TIE * weight.sum(axis=1))
+
+
+def best_for(
+    nodes: Floats, times: Floats, mode: Mode, envelope: Sequence[RangePair], steps: int
+) -> Instances:
+    """Find, with equal weights, the best instance for each end of the first section in steps.
+
+    Raises
+    ------
+    ValueError
+        The envelope has no instance of this mode.
+    """
+    limits = _Limits.of(mode, envelope)
+    if limits is None:
+        raise ValueError(f"no {mode} instance in the envelope")
+    ends = limits.steps(steps)
+    task = _Task(mode, nodes, times, np.ones((1, len(nodes))), limits)
+    x, a, error = _fit_amplitudes(task, ends[None, :], *limits.at(ends[None, :]))
+    return Instances(np.full(len(ends), mode is Mode.HIGH), ends, x[0], a[0], error[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What the envelope allows in one mode: x = σ/2 or σ for each end of the first section."""
+
+    ends: Floats  #: (pairs, 2)
+    xs: Floats  #: (pairs, 2)
+
+    @classmethod
+    def of(cls, mode: Mode, envelope: Sequence[RangePair]) -> "_Limits | None":
+        own = [pair for pair in envelope if pair.mode is mode]
+        if not own:
+            return None
+        factor = 1.0 if mode is Mode.HIGH else 0.5
+        ends = np.array([(pair.end_min, pair.end_max) for pair in own])
+        return cls(ends, factor * np.array([(pair.sigma_min, pair.sigma_max) for pair in own]))
+
+    def steps(self, count: int) -> Floats:
+        """Divide the ends that are allowed into steps of equal ratio."""
+        grid = np.geomspace(self.ends[:, 0].min(), self.ends[:, 1].max(), count)
+        grid = np.union1d(grid, self.ends.ravel())
+        return grid[self._inside(grid).any(axis=0)]
+
+    def at(self, end: Floats) -> tuple[Floats, Floats]:
+        """Lowest and highest x at each end; an end outside takes the limits of all."""
+        inside = self._inside(end)
+        outside = ~inside.any(axis=0)
+        inside |= outside
+        shape = (-1, *[1] * end.ndim)
+        low = np.where(inside, self.xs[:, 0].reshape(shape), np.inf).min(axis=0)
+        return low, np.where(inside, self.xs[:, 1].reshape(shape), -np.inf).max(axis=0)
+
+    def clipped(self, end: Floats) -> Floats:
+        return np.clip(end, self.ends[:, 0].min(), self.ends[:, 1].max())
+
+    def _inside(self, end: Floats) -> NDArray[np.bool_]:
+        low, high = (self.ends[:, i].reshape(-1, *[1] * end.ndim) for i in (0, 1))
+        return (end >= low) & (end <= high)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    mode: Mode
+    nodes: Floats
+    times: Floats
+    weight: Floats
+    limits: _Limits
+
+    def relative_terms(self, end: Floats) -> tuple[Floats, Floats]:
+        """p/t and q/t of each observation; observations come last in the shape."""
+        p, q = terms(self.mode, self.nodes, end[..., None])
+        return p / self.times, q / self.times
+
+
+def _through_closest(
+    task: _Task, targets: Floats, settings: SearchSettings
+) -> tuple[Floats, Floats]:
+    """First pass: the best instance through the observation closest to each target."""
+    distance = np.where(task.weight > 0, np.abs(targets[:, None] - task.nodes), np.inf)
+    closest, rows = distance.argmin(axis=1), np.arange(len(targets))
+    ends = task.limits.steps(settings.steps)
+    tried = ends[None, :]
+    ratio = float((ends[1:] / ends[:-1]).max(initial=1.0))
+    for left in range(settings.zooms, -1, -1):
+        x, error = _through(task, tried, closest)
+        at = _largest_best(error, task.weight)
+        best, best_x = np.broadcast_to(tried, x.shape)[rows, at], x[rows, at]
+        if left:
+            tried = task.limits.clipped(best[:, None] * ratio ** np.linspace(-1, 1, settings.local))
+            ratio **= 2 / (settings.local - 1)
+    return best, best_x
+
+
+def _through(task: _Task, end: Floats, closest: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Best x and its WSSRE for each end where T(n_c) = t_c ties the two amplitudes.
+
+    The relative errors are then linear in the second amplitude.  ``end`` has a row for each target,
+    or one for all.
+    """
+    u, v = task.relative_terms(end)
+    rows = np.arange(len(closest)) if len(end) > 1 else 0
+    fixed, slope = (term[rows, :, closest] for term in (u, v))
+    constant = u / fixed[..., None] - 1
+    linear = v - u * (slope / fixed)[..., None]
+    w = task.weight[:, :, None]
+    cc, cl, ll = ((p @ w)[..., 0] for p in (constant**2, constant * linear, linear**2))
+    y = np.divide(-cl, ll, out=np.zeros_like(cl), where=ll > 1e-300)
+    x = np.clip(_ratio(y * fixed, 1 - y * slope), *task.limits.at(end))
+    y = x / (fixed + x * slope)
+    return x, cc + y * (2 * cl + y * ll)
+
+
+def _around(task: _Task, end: Floats, x: Floats, settings: SearchSettings) -> Instances:
+    """Second pass: A and σ varied by up to ``v`` around the first, T(1) free."""
+    least, most = 1 - settings.v, 1 + settings.v
+    rows, centre, reach = np.arange(len(end)), end, settings.v
+    for _ in range(settings.zooms):
+        steps = centre[:, None] * (1 + reach * np.linspace(-1, 1, settings.local))
+        tried = task.limits.clipped(np.clip(steps, least * end[:, None], most * end[:, None]))
+        low, high = task.limits.at(tried)
+        low, high = (np.clip(f * x[:, None], low, high) for f in (least, most))
+        found, amplitude, error = _fit_amplitudes(task, tried, low, high)
+        at = _largest_best(error, task.weight)
+        centre, reach = tried[rows, at], reach * 2 / (settings.local - 1)
+    mode = np.full(len(end), task.mode is Mode.HIGH)
+    return Instances(mode, centre, found[rows, at], amplitude[rows, at], error[rows, at])
+
+
+def _fit_amplitudes(
+    task: _Task, end: Floats, x_min: Floats, x_max: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Least squares over the amplitudes with x kept within its limits.
+
+    Returns
+    -------
+    x, a, wssre
+        Each of the shape of ``end``: (targets, tried).
+    """
+    u, v = task.relative_terms(end)
+    w = task.weight[:, None, :]
+    wu, wv = w * u, w * v
+    su, sv = wu.sum(axis=-1), wv.sum(axis=-1)
+    uu, uv, vv = ((p * r).sum(axis=-1) for p, r in ((wu, u), (wu, v), (wv, v)))
+    x = np.clip(_ratio(sv * uu - su * uv, su * vv - sv * uv), x_min, x_max)
+    square = uu + 2 * x * uv + x**2 * vv
+    a = (su + x * sv) / square
+    return x, a, np.maximum(w.sum(axis=-1) - a * (su + x * sv), 0.0)
+
+
+def _ratio(over: Floats, under: Floats) -> Floats:
+    """Ratio of amplitudes; without a positive first amplitude the second is all there is."""
+    infinite = np.where(over > 0, np.inf, 0.0)
+    return np.divide(over, under, out=infinite, where=under > 1e-300)
+
+
+def _largest_best(error: Floats, weight: Floats) -> NDArray[np.intp]:
+    """Column of the smallest error in each row; of equal ones the last, which has the largest end.
+
+    Where no observation shows the end of a section, none is assumed.
+    """
+    equal = error <= error.min(axis=1, keepdims=True) + TIE * weight.sum(axis=1)[:, None]
+    last: NDArray[np.intp] = error.shape[1] - 1 - equal[:, ::-1].argmax(axis=1)
+    return last
+
+
+def _better(found: Sequence[Instances], tie: Floats) -> Instances:
+    """For each target the mode that fits better."""
+    if len(found) == 1:
+        return found[0]
+    low, high = found
+    take = high.wssre <= low.wssre + tie
+    return Instances(*(np.where(take, getattr(high, f), getattr(low, f)) for f in _COLUMNS))
+
+
+def _time(mode: Mode, nodes: Floats, end: Floats, x: Floats, a: Floats) -> Floats:
+    p, q = terms(mode, nodes, end)
+    return a * (p + x * q)

@@ -1,0 +1,107 @@
+"""What a model is: hyper-parameters, ``fit(curve)``, and a frozen fit that predicts.
+
+A model's constructor takes hyper-parameters only; data enters at ``fit``.  Nothing is refitted in
+place: ``fit`` returns a new frozen dataclass, which predicts and travels as JSON.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from predictor.types import Curve, Prediction, Problem
+
+
+class TooFewPoints(ValueError):  # noqa: N818 - a noun, as in sacct_ingest.errors
+    """The curve has fewer node counts than the model needs."""
+
+
+class Fit(Protocol):
+    """What a model learned from one curve; a frozen dataclass of plain values."""
+
+    @property
+    def model(self) -> str:
+        """Registered name of the model."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What the model itself holds against its predictions."""
+
+    def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
+        """Median and interval for one new run at ``level``, for each of ``nodes``."""
+
+
+class Model(Protocol):
+    """A way of making fits; instances hold hyper-parameters only."""
+
+    @property
+    def min_points(self) -> int:
+        """Distinct node counts without which :meth:`fit` raises :class:`TooFewPoints`."""
+
+    def fit(self, curve: Curve) -> Fit:
+        """Learn from one curve.
+
+        Raises
+        ------
+        TooFewPoints
+            The curve has fewer than ``min_points`` node counts.
+        """
+
+
+M = TypeVar("M", bound=Callable[[], Any])
+
+_models: dict[str, Callable[[], Model]] = {}
+_fits: dict[str, type[Any]] = {}
+
+
+def register(name: str, *, fit: type[Any]) -> Callable[[M], M]:
+    """Class decorator: make a model known by ``name``, with the type of its fits."""
+
+    def enter(model: M) -> M:
+        if name in _models:
+            raise ValueError(f"two models are called {name}")
+        _models[name] = model
+        _fits[name] = fit
+        return model
+
+    return enter
+
+
+def names() -> tuple[str, ...]:
+    """Names of all registered models, sorted."""
+    return tuple(sorted(_models))
+
+
+def create(name: str) -> Model:
+    """Make a model with its default hyper-parameters.
+
+    Raises
+    ------
+    KeyError
+        No model has this name.
+    """
+    return _models[name]()
+
+
+def to_json(fit: Fit) -> str:
+    """Text of a fit, for :func:`from_json`."""
+    return msgspec.json.encode({"model": fit.model, "fit": fit}).decode()
+
+
+def from_json(text: str) -> Fit:
+    """Fit of a text that :func:`to_json` made.
+
+    Raises
+    ------
+    msgspec.DecodeError, KeyError
+        Not such a text, or of a model that is not registered.
+    """
+    raw = msgspec.json.decode(text)
+    restored: Fit = msgspec.convert(raw["fit"], _fits[raw["model"]], strict=False)
+    return restored
+
+
+def need(curve: Curve, points: int) -> None:
+    """Raise :class:`TooFewPoints` when ``curve`` has fewer than ``points`` node counts."""
+    if len(curve.points) < points:
+        raise TooFewPoints(f"{len(curve.points)} node counts, {points} are needed")

@@ -1,0 +1,94 @@
+"""Downey's model of speedup: formulas only.
+
+A. B. Downey, *A Model for Speedup of Parallel Programs*, UC Berkeley CSD-97-933, 1997; ADEPT,
+Table 1.  ``A`` is the average parallelism, ``sigma`` the variance of parallelism: up to 1 the
+low-variance mode, above it the high-variance mode.
+
+Both modes are linear in two amplitudes once the *end* of their first section is fixed::
+
+    T(n) = a·p(n) + a·x·q(n)
+
+    low   end = A,          x = σ/2, a = T(1)/A           p, q = A/n, 1 - 1/n           n ≤ A
+                                                                 1, (2A - 1)/n - 1      n ≤ 2A - 1
+                                                                 1, 0                   beyond
+    high  end = A + Aσ - σ, x = σ,   a = T(1)/(A(σ + 1))  p, q = end/n, 1               n ≤ end
+                                                                 1, 1                   beyond
+
+That is what makes the unknown T(1) and σ closed-form, and leaves one dimension to search.
+"""
+
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+class Mode(StrEnum):
+    """The two modes of the model."""
+
+    LOW = "low"
+    HIGH = "high"
+
+
+def speedup(nodes: ArrayLike, A: float, sigma: float) -> Floats:
+    """S(n) of Table 1 for ``A`` ≥ 1 and ``sigma`` ≥ 0.
+
+    >>> speedup([1, 8, 1000], 8.0, 0.0).tolist()
+    [1.0, 8.0, 8.0]
+    """
+    n = np.asarray(nodes, dtype=float)
+    if sigma > 1:
+        rising = n * A * (sigma + 1) / (sigma * (n + A - 1) + A)
+        return np.where(n <= A + A * sigma - sigma, rising, A)
+    first = A * n / (A + sigma / 2 * (n - 1))
+    second = A * n / (sigma * (A - 0.5) + n * (1 - sigma / 2))
+    return np.where(n <= A, first, np.where(n <= 2 * A - 1, second, A))
+
+
+def max_useful(A: float, sigma: float) -> float:
+    """Nodes beyond which speedup no longer grows (section III.B)."""
+    return A + A * sigma - sigma if sigma > 1 else 2 * A - 1
+
+
+def working_set(A: float, sigma: float) -> int:
+    """Fewest nodes with the highest S²/n (section III.B).
+
+    S²/n has a single peak in each section, so the peaks of the sections' formulas and the
+    sections' ends are all that can be highest.
+    """
+    if sigma > 1:
+        peaks = [(A + sigma * (A - 1)) / sigma, max_useful(A, sigma)]
+    else:
+        half = max(sigma / 2, 1e-300)
+        peaks = [(A - half) / half, A, sigma * (A - 0.5) / max(1 - half, 0.5), 2 * A - 1]
+    top = max_useful(A, sigma)
+    near = {max(1.0, f(min(peak, top + 1))) for peak in peaks for f in (np.floor, np.ceil)}
+    counts = np.array(sorted(near))
+    return int(counts[np.argmax(np.round(speedup(counts, A, sigma) ** 2 / counts, 12))])
+
+
+def terms(mode: Mode, nodes: Floats, end: Floats) -> tuple[Floats, Floats]:
+    """Evaluate p and q of the module's docstring; ``nodes`` and ``end`` broadcast."""
+    if mode is Mode.HIGH:
+        p = np.maximum(end / nodes, 1.0)
+        return p, np.ones_like(p)
+    p = np.maximum(end / nodes, 1.0)
+    q = np.where(nodes <= end, 1 - 1 / nodes, np.maximum((2 * end - 1) / nodes - 1, 0.0))
+    return p, q
+
+
+def sigma_of(mode: Mode, x: Floats) -> Floats:
+    """σ of a ratio of amplitudes."""
+    return x if mode is Mode.HIGH else 2 * x
+
+
+def parallelism_of(mode: Mode, end: Floats, x: Floats) -> Floats:
+    """Parallelism A, from the end of the first section and the ratio of amplitudes."""
+    return (end + x) / (1 + x) if mode is Mode.HIGH else end
+
+
+def serial_time_of(mode: Mode, end: Floats, x: Floats, amplitude: Floats) -> Floats:
+    """T(1) in the unit of ``amplitude``."""
+    return amplitude * (end + x) if mode is Mode.HIGH else amplitude * end

@@ -1,0 +1,99 @@
+"""Reading a prediction table: all the mathematics that a submission needs.
+
+Loaded by nimod and ``nimo-advise``, so nothing but the standard library and msgspec.
+"""
+
+import math
+from bisect import bisect_left
+from dataclasses import replace
+
+import msgspec
+
+from predictor.types import Prediction, PredictionTable, Verdict
+
+_decoder = msgspec.json.Decoder(PredictionTable)
+_encoder = msgspec.json.Encoder()
+
+
+def encode(table: PredictionTable) -> str:
+    """Text of a table as the store keeps it (JSON)."""
+    return _encoder.encode(table).decode()
+
+
+def decode(payload: str | bytes) -> PredictionTable:
+    """Table of a text that :func:`encode` made.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        Not JSON, or not a table (``msgspec.ValidationError``).
+    """
+    return _decoder.decode(payload)
+
+
+def covers(table: PredictionTable, nodes: int) -> bool:
+    """Whether the table holds an answer for ``nodes``."""
+    return bool(table.nodes) and table.nodes[0] <= nodes <= table.nodes[-1]
+
+
+def at(table: PredictionTable, nodes: int) -> Prediction:
+    """Run time on ``nodes`` nodes: between entries, log time is linear in log nodes.
+
+    Raises
+    ------
+    LookupError
+        ``nodes`` is outside the table; see :func:`covers`.
+    """
+    low, high, share = _bracket(table, nodes)
+    return Prediction(
+        nodes=nodes,
+        time_s=_log_mix(table.median_s[low], table.median_s[high], share),
+        low_s=_log_mix(table.low_s[low], table.low_s[high], share),
+        high_s=_log_mix(table.high_s[low], table.high_s[high], share),
+        level=table.confidence,
+        curve_sd=table.curve_sd[low] * (1 - share) + table.curve_sd[high] * share,
+    )
+
+
+def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
+    """Table for jobs that ask for the time limit ``limit_s``; the same one where it says nothing.
+
+    None is a request without a limit.
+    """
+    own = next((one for one in table.at_limits if one.limit_s == limit_s), None)
+    if own is None:
+        return table
+    return replace(table, median_s=own.median_s, low_s=own.low_s, high_s=own.high_s)
+
+
+def verdict_at(table: PredictionTable, nodes: int) -> Verdict:
+    """Verdict on ``nodes``: the worse of its neighbouring entries, refused outside the table."""
+    if not covers(table, nodes):
+        return Verdict.REFUSED
+    if not table.verdicts:
+        return table.verdict
+    low, high, _ = _bracket(table, nodes)
+    one, other = table.verdicts[low], table.verdicts[high]
+    return one if one is other else worse(one, other)
+
+
+def worse(one: Verdict, other: Verdict) -> Verdict:
+    """Return the less trusting of two verdicts."""
+    order = tuple(Verdict)
+    return max(one, other, key=order.index)
+
+
+def _bracket(table: PredictionTable, nodes: int) -> tuple[int, int, float]:
+    """Find the indices of the entries around ``nodes`` and its place between them, in log nodes."""
+    if not covers(table, nodes):
+        raise LookupError(f"{table.label}: {nodes} nodes are outside the predicted range")
+    high = bisect_left(table.nodes, nodes)
+    if table.nodes[high] == nodes:
+        return high, high, 0.0
+    low = high - 1
+    step = math.log(table.nodes[high] / table.nodes[low])
+    return low, high, math.log(nodes / table.nodes[low]) / step
+
+
+def _log_mix(low: float, high: float, share: float) -> float:
+    return low if share == 0.0 else math.exp((1 - share) * math.log(low) + share * math.log(high))

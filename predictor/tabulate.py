@@ -1,0 +1,251 @@
+"""The runs of one identity to its prediction table: pure, one call for each identity."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import TYPE_CHECKING
+
+from predictor import choose, drift, reliability
+from predictor.curve import CurveSettings, build
+from predictor.models import history
+from predictor.table import worse
+from predictor.types import (
+    AtLimit,
+    Curve,
+    Point,
+    Prediction,
+    PredictionTable,
+    Problem,
+    Run,
+    Verdict,
+)
+from sacct_ingest.records import CURVE_LEVELS, JobState, KeyLevel
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import RunRow
+
+#: States in which a run was stopped for lack of time: it would have taken longer.
+CUT_SHORT = (JobState.TIMEOUT, JobState.DEADLINE)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """How tables are made; ``reach`` is how far beyond the largest observed count they go."""
+
+    confidence: float = 0.9
+    every_up_to: int = 64
+    per_doubling: int = 8
+    reach: int = 4
+    curve: CurveSettings = field(default_factory=CurveSettings)
+    reliability: reliability.ReliabilitySettings = field(
+        default_factory=reliability.ReliabilitySettings
+    )
+    history: history.HistorySettings = field(default_factory=history.HistorySettings)
+
+
+def runs_of(rows: Iterable[RunRow]) -> list[Run]:
+    """Select the runs that tell a run time: finished, or cut short; failed ones do not."""
+    return [
+        Run(
+            nodes=row.nodes,
+            elapsed_s=float(row.elapsed_s),
+            end_s=float(row.end_s or 0),
+            censored=row.state in CUT_SHORT,
+            limit_s=float(row.limit_s or 0),
+        )
+        for row in rows
+        if (row.state is JobState.COMPLETED or row.state in CUT_SHORT)
+        and row.nodes > 0
+        and row.elapsed_s > 0
+    ]
+
+
+def tabulate(
+    level: KeyLevel, key: str, rows: Sequence[RunRow], *, now_s: float, settings: TableSettings
+) -> PredictionTable | None:
+    """Table of one identity, or None where nothing can be said.
+
+    The interval of a history without a curve is raw: see :func:`with_interval`.
+    """
+    runs = runs_of(rows)
+    finished = sum(not run.censored for run in runs)
+    drawn = build(runs, settings.curve) if level in CURVE_LEVELS else Curve(())
+    if len(drawn.points) >= choose.MIN_POINTS:
+        table = _of_curve(drawn, settings)
+    elif finished >= (1 if level in CURVE_LEVELS else 2):
+        table = _of_history(runs, level, settings)
+    else:
+        return None
+    return replace(
+        table,
+        level=level.value,
+        key=key,
+        label=label_of(level, key, rows),
+        runs=finished,
+        mem_node_bytes=memory_of(rows),
+        fitted_s=now_s,
+    )
+
+
+def with_interval(table: PredictionTable, factors: tuple[float, float]) -> PredictionTable:
+    """Table of a history with its interval: the ends that it has times ``factors``."""
+    at_limits = tuple(_widened(one, factors) for one in table.at_limits)
+    own = _widened(AtLimit(0.0, table.median_s, table.low_s, table.high_s), factors)
+    return replace(table, low_s=own.low_s, high_s=own.high_s, at_limits=at_limits)
+
+
+def grid(observed: Sequence[int], settings: TableSettings) -> list[int]:
+    """Node counts of a table: each one at first, then in equal ratios, and all observed."""
+    end = settings.reach * max(observed)
+    counts = set(range(1, min(settings.every_up_to, end) + 1)) | set(observed) | {end}
+    ratio, nodes = 2 ** (1 / settings.per_doubling), float(settings.every_up_to)
+    while (nodes := nodes * ratio) < end:
+        counts.add(round(nodes))
+    return sorted(counts)
+
+
+def knee_of(nodes: Sequence[int], times: Sequence[float]) -> int | None:
+    """Processor working set: the node count with the highest S²/n (ADEPT, section III.B).
+
+    None where it rises to the end.
+    """
+    found = min(zip(nodes, times, strict=True), key=lambda pair: pair[0] * pair[1] ** 2)[0]
+    return found if found < nodes[-1] else None
+
+
+def max_useful_of(nodes: Sequence[int], times: Sequence[float]) -> int | None:
+    """Fewest nodes within one percent of the shortest time; None where time falls to the end."""
+    enough = min(times) * 1.01
+    found = next(n for n, t in zip(nodes, times, strict=True) if t <= enough)
+    return found if found < nodes[-1] else None
+
+
+def label_of(level: KeyLevel, key: str, rows: Sequence[RunRow]) -> str:
+    """Name the application as people know it."""
+    if level not in (KeyLevel.SCRIPT, KeyLevel.LINE):
+        return key
+    name, _ = Counter(row.name for row in rows).most_common(1)[0]
+    users = {row.user for row in rows}
+    return f"{users.pop()}/{name}" if len(users) == 1 else name
+
+
+def memory_of(rows: Iterable[RunRow]) -> int | None:
+    """Highest memory that one node was seen to need: the largest task times tasks on a node."""
+    needs = [
+        row.mem_bytes * ceil((row.tasks or row.nodes) / row.nodes)
+        for row in rows
+        if row.mem_bytes and row.nodes > 0
+    ]
+    return max(needs, default=None)
+
+
+def _of_curve(drawn: Curve, settings: TableSettings) -> PredictionTable:
+    choice = choose.choose(drawn)
+    nodes = grid([p.nodes for p in drawn.points], settings)
+    predictions = choice.predict(nodes, settings.confidence)
+    drifted = (drift.problem(drawn.drift),) if drawn.drift else ()
+    judged = choice.judge(predictions, settings.reliability)
+    verdicts = judged.verdicts
+    if drawn.drift and drawn.drift.stale:
+        verdicts = tuple(worse(verdict, Verdict.DOUBTFUL) for verdict in verdicts)
+    times = [p.time_s for p in predictions]
+    return replace(
+        _filled(predictions, verdicts, settings.confidence),
+        model=choice.model,
+        problems=(*drifted, *judged.problems),
+        observed=drawn.points,
+        knee=knee_of(nodes, times),
+        max_useful=max_useful_of(nodes, times),
+    )
+
+
+def _of_history(runs: Sequence[Run], level: KeyLevel, settings: TableSettings) -> PredictionTable:
+    known = history.History(runs, settings.history, same_problem=level in CURVE_LEVELS)
+    predictions = known.expected(settings.confidence)
+    nodes = [p.nodes for p in predictions]
+    counts = Counter(run.nodes for run in runs if not run.censored)
+    verdicts = tuple(Verdict.DOUBTFUL if counts[n] > 1 else Verdict.REFUSED for n in nodes)
+    problem = _no_curve(nodes) if level in CURVE_LEVELS else _not_one_problem(level)
+    return replace(
+        _filled(predictions, verdicts, settings.confidence),
+        model="history",
+        problems=(problem,),
+        observed=tuple(Point(p.nodes, p.time_s, counts[p.nodes]) for p in predictions),
+        at_limits=tuple(
+            _at_limit(limit_s, known.expected(settings.confidence, limit_s))
+            for limit_s in known.limits
+        ),
+    )
+
+
+def _at_limit(limit_s: float, predictions: Sequence[Prediction]) -> AtLimit:
+    return AtLimit(
+        limit_s,
+        tuple(_short(p.time_s) for p in predictions),
+        tuple(_short(p.low_s) for p in predictions),
+        tuple(_short(p.high_s) for p in predictions),
+    )
+
+
+def _widened(columns: AtLimit, factors: tuple[float, float]) -> AtLimit:
+    low, high = factors
+    lows = zip(columns.low_s, columns.median_s, strict=True)
+    highs = zip(columns.high_s, columns.median_s, strict=True)
+    return replace(
+        columns,
+        low_s=tuple(_short(min(end * low, t)) for end, t in lows),
+        high_s=tuple(_short(max(end * high, t)) for end, t in highs),
+    )
+
+
+def _no_curve(seen: Sequence[int]) -> Problem:
+    """One count asks for twice as many; two ask for the same step once more, or between them."""
+    if len(seen) == 1:
+        observe = 2 * seen[0]
+    elif seen[1] >= 4 * seen[0]:
+        observe = round((seen[0] * seen[1]) ** 0.5)
+    else:
+        observe = max(2 * seen[1], 4 * seen[0])
+    told = " and ".join(map(str, seen))
+    text = f"finished runs on {told} nodes only; a curve needs {choose.MIN_POINTS} node counts"
+    return Problem("no_curve", text, observe)
+
+
+def _not_one_problem(level: KeyLevel) -> Problem:
+    told = "the user" if level is KeyLevel.USER else "user and job name"
+    return Problem("no_identity", f"recognised by {told} only, which may stand for many problems")
+
+
+def _filled(
+    predictions: Sequence[Prediction], verdicts: tuple[Verdict, ...], confidence: float
+) -> PredictionTable:
+    """Table with its columns; what else belongs into it is replaced by the callers."""
+    return PredictionTable(
+        level="",
+        key="",
+        label="",
+        model="",
+        verdict=min(verdicts, key=tuple(Verdict).index),
+        problems=(),
+        nodes=tuple(p.nodes for p in predictions),
+        median_s=tuple(_short(p.time_s) for p in predictions),
+        low_s=tuple(_short(p.low_s) for p in predictions),
+        high_s=tuple(_short(p.high_s) for p in predictions),
+        curve_sd=tuple(_short(p.curve_sd) for p in predictions),
+        confidence=confidence,
+        observed=(),
+        knee=None,
+        max_useful=None,
+        runs=0,
+        mem_node_bytes=None,
+        fitted_s=0.0,
+        verdicts=verdicts,
+    )
+
+
+def _short(value: float) -> float:
+    """Six digits say all that a prediction knows, in half the text."""
+    return float(f"{value:.6g}")

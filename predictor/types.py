@@ -1,0 +1,136 @@
+"""What the models exchange: curves in, fits and predictions out."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """How far a prediction is to be trusted."""
+
+    RELIABLE = "reliable"
+    DOUBTFUL = "doubtful"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of an application: what a curve is made of.
+
+    ``censored`` runs were stopped at ``elapsed_s`` by their time limit: the true run time is
+    longer.  ``limit_s`` is what was asked for; 0: not known.
+    """
+
+    nodes: int
+    elapsed_s: float
+    end_s: float = 0.0
+    censored: bool = False
+    limit_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The typical run time at one node count."""
+
+    nodes: int
+    time_s: float  #: median of the runs kept
+    repeats: int = 1
+    spread: float = 0.0  #: standard deviation of log run time among the repeats, 0 for one run
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Run times changed level: the last time that they did.
+
+    ``factor`` is new over old run time.  ``renewed`` node counts were run since; the curve has
+    ``stale`` ones that were not, with their old times scaled.
+    """
+
+    since_s: float  #: start of the first run at the new level, seconds since the epoch
+    factor: float
+    runs: int  #: finished runs at the new level
+    renewed: tuple[int, ...] = ()
+    stale: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Run time over node counts of one application on one problem.
+
+    ``points`` have distinct ``nodes`` in rising order.  ``censored`` are node counts where runs
+    were only stopped by their limit, with the longest time survived: a lower bound of T(n).
+    """
+
+    points: tuple[Point, ...]
+    censored: tuple[Point, ...] = ()
+    dropped: int = 0  #: runs left out as outliers
+    resolution_s: float = 0.0  #: run times are whole multiples of this; 0: exact
+    drift: Drift | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Run time on ``nodes`` nodes: the median and an interval for one new run at ``level``.
+
+    ``curve_sd`` is the uncertainty of the median itself, as a standard deviation of log time:
+    what a decision between node counts has to fear, where one run's own noise cancels.
+    """
+
+    nodes: int
+    time_s: float
+    low_s: float
+    high_s: float
+    level: float
+    curve_sd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One named reason not to trust a prediction, in words, with what would mend it."""
+
+    name: str  #: stable name, e.g. ``linear_section``
+    text: str  #: plain words for users
+    observe: int | None = None  #: node count where one more run would help most
+
+
+@dataclass(frozen=True, slots=True)
+class AtLimit:
+    """Columns of a history's table for jobs that ask for one time limit."""
+
+    limit_s: float
+    median_s: tuple[float, ...]
+    low_s: tuple[float, ...]
+    high_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionTable:
+    """What a refit leaves for one identity, and all that a submission reads.
+
+    The four tuples run over ``nodes`` (rising).  Between two entries log time is linear in log
+    nodes.  Serialised as JSON into ``store.fits``.
+    """
+
+    level: str  #: KeyLevel value of the identity
+    key: str
+    label: str  #: what to call the application in front of people
+    model: str
+    verdict: Verdict
+    problems: tuple[Problem, ...]
+    nodes: tuple[int, ...]
+    median_s: tuple[float, ...]
+    low_s: tuple[float, ...]
+    high_s: tuple[float, ...]
+    curve_sd: tuple[float, ...]
+    confidence: float  #: level of the interval [low, high] for one new run
+    observed: tuple[Point, ...]
+    knee: int | None  #: processor working set, argmax S²/n; None: beyond the table
+    max_useful: int | None  #: nodes beyond which T stops falling
+    runs: int
+    mem_node_bytes: int | None  #: highest memory one node was seen to need, where known
+    fitted_s: float
+    #: verdict for each of ``nodes``: inside the observed range a curve may be reliable where
+    #: beyond it is doubtful.  ``verdict`` is the one at the best supported nodes.
+    verdicts: tuple[Verdict, ...] = ()
+    #: where there is no curve, the limit that is asked for says something; the columns of the
+    #: table are for the one asked for last
+    at_limits: tuple[AtLimit, ...] = ()
