@@ -1,0 +1,1 @@
+"""Decisions: node counts at ``sbatch``, advice for users, reports for admins."""

@@ -1,0 +1,196 @@
+"""From a job request to an answer, a record and an advice.
+
+Everything needed is in memory: tables and cluster are put here from outside and looked up.  No
+SQL, no fit and no Slurm command happens on the way.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from predictor.table import for_limit
+from sacct_ingest.records import DecisionRow
+from sacct_ingest.signature import identity_of_request
+from slurm_plugin import messages
+from slurm_plugin.advice import advice_of
+from slurm_plugin.case import Case, application_of, request_of
+from slurm_plugin.config import Config, Mode
+from slurm_plugin.policy import Action, Decision, Rules, as_scheduled, decide
+from slurm_plugin.protocol import Advice, Answer, Change, Job
+from slurm_plugin.reasons import Reason
+from slurm_plugin.record import note_of, row_of
+from slurm_plugin.slurm.state import Cluster
+from slurm_plugin.tables import Tables
+from slurm_plugin.tasks import change_for
+
+#: A job is decided on this long before squeue can show it.
+_UNSEEN_S = 0.5
+_PROMISES = 10_000
+#: Jobs whose nodes cannot be told from their own request.
+_NOT_COUNTED = frozenset({Reason.ARRAY, Reason.HET, Reason.RESERVATION, Reason.FIXED_TASKS})
+
+
+@dataclass(frozen=True, slots=True)
+class _Promise:
+    """Nodes that a job will take and that the view of the cluster does not show yet."""
+
+    made_s: float
+    partition: str
+    nodes: int
+    start_s: float
+    end_s: float
+    waits: bool  #: for nodes, so that nobody knows yet when it starts
+
+
+class Advisor:
+    """Decides on job requests.
+
+    Parameters
+    ----------
+    config
+        The site's settings.
+    new_id
+        Makes the id of a decision: 12 hexadecimal digits.
+
+    Attributes
+    ----------
+    tables
+        Prediction tables; may be exchanged at any time.
+    """
+
+    def __init__(self, config: Config, *, new_id: Callable[[], str]) -> None:
+        self._config = config
+        self._rules = Rules(config.policy, config.deadline)
+        self._new_id = new_id
+        self._cluster: Cluster | None = None
+        self._promises: deque[_Promise] = deque(maxlen=_PROMISES)
+        self.tables = Tables()
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """Latest view of the cluster, less what was promised since."""
+        return self._cluster
+
+    @cluster.setter
+    def cluster(self, seen: Cluster) -> None:
+        while self._promises and self._promises[0].made_s < seen.taken_s - _UNSEEN_S:
+            self._promises.popleft()
+        self._cluster = seen
+        for promise in self._promises:
+            self._take(promise)
+
+    def submit(self, job: Job, *, via: str, now_s: float) -> tuple[Answer, DecisionRow | None]:
+        """Answer for a job that is being submitted, and the record of the decision.
+
+        There is no record where the site has switched the decision off.
+        """
+        case = self._case(job, now_s)
+        if case.mode is Mode.OFF:
+            self._promise(case, None)
+            return Answer(reason=Reason.OFF), None
+        decided = self._decide(case)
+        answer = _permitted(case, decided)
+        self._promise(case, decided if answer.action == "set" else None)
+        cluster = self._config.cluster or (self._cluster.name if self._cluster else "")
+        row = row_of(case, decided, answer, decision_id=self._new_id(), cluster=cluster, via=via)
+        if case.mode in (Mode.ADVISE, Mode.ENFORCE):
+            answer.admin_comment = note_of(row, case)
+        return answer, row
+
+    def advise(self, job: Job, *, now_s: float) -> Advice:
+        """Advice for a job that may be submitted."""
+        case = self._case(job, now_s)
+        return advice_of(case, self._rules, fresh=self._blind(case) is None)
+
+    def _case(self, job: Job, now_s: float) -> Case:
+        identity = identity_of_request(
+            user=job.user_name,
+            name=job.name,
+            comment=job.comment,
+            script=job.script,
+            argv=job.argv,
+        )
+        name = application_of(job, identity)
+        partition = self._cluster.partition(job.partition, job.qos) if self._cluster else None
+        request = request_of(job, self._config.opt_in, name, partition, now_s=now_s)
+        known = self.tables.find(identity)
+        table = for_limit(known, request.limit_s) if known else None
+        return Case(job, identity, self._mode(job, name), request, table, partition, now_s)
+
+    def _mode(self, job: Job, application: str) -> Mode:
+        for rule in self._config.rules:
+            if rule.holds(
+                partition=job.partition,
+                account=job.account,
+                qos=job.qos,
+                user=job.user_name,
+                application=application,
+            ):
+                return rule.mode
+        return self._config.mode
+
+    def _decide(self, case: Case) -> Decision:
+        problem = self._blind(case)
+        if problem is not None or case.table is None or case.partition is None:
+            reason = case.request.fixed or problem or Reason.UNKNOWN_APPLICATION
+            return Decision(action=Action.KEEP, reason=reason)
+        return decide(case.request, case.table, case.partition, self._rules, now_s=case.now_s)
+
+    def _blind(self, case: Case) -> Reason | None:
+        """Tell why the nodes that the job would run on are not known."""
+        if self._cluster is None:
+            return Reason.NO_SNAPSHOT
+        if case.now_s - self._cluster.taken_s > self._config.snapshot.max_age_s:
+            return Reason.STALE_SNAPSHOT
+        if case.partition is None or not case.partition.open:
+            return Reason.UNKNOWN_PARTITION
+        return None
+
+    def _promise(self, case: Case, decided: Decision | None) -> None:
+        """Keep in mind the nodes that the job will take until the cluster shows it."""
+        part, request = case.partition, case.request
+        if part is None or request.fixed in _NOT_COUNTED:
+            return
+        chosen = decided.chosen if decided else None
+        nodes = chosen.nodes if chosen else as_scheduled(request, part, now_s=case.now_s)
+        if nodes is None:
+            return
+        limit_s = (chosen.limit_s if chosen else request.limit_s) or part.max_time_s or inf
+        begin = max(case.now_s, request.begin_s)
+        start = part.profile.earliest_start(nodes, limit_s, from_s=begin)
+        if start < inf:
+            waits, end = start > begin, start + limit_s
+            made = _Promise(case.now_s, part.name, nodes, start, end, waits)
+            self._promises.append(made)
+            self._take(made)
+
+    def _take(self, promise: _Promise) -> None:
+        seen = self._cluster
+        part = seen.partitions.get(promise.partition) if seen else None
+        if seen and part:
+            times = promise.start_s, promise.end_s
+            left = part.queued() if promise.waits else part.promise(promise.nodes, *times)
+            self._cluster = seen.with_partition(left)
+
+
+def _permitted(case: Case, decided: Decision) -> Answer:
+    """Cut a decision down to what the job's mode permits."""
+    answer = Answer(reason=decided.reason)
+    if case.mode is Mode.OBSERVE:
+        return answer
+    advise = case.mode is Mode.ADVISE
+    answer.message = messages.at_submission(decided, case.request, advise=advise, now_s=case.now_s)
+    if case.mode is Mode.ENFORCE and decided.action is Action.REFUSE:
+        answer.action = "refuse"
+    elif case.mode is Mode.ENFORCE and decided.action is Action.SET and decided.chosen:
+        answer.action = "set"
+        answer.set = _change(case.job, decided.chosen.nodes, decided.chosen.limit_s)
+    return answer
+
+
+def _change(job: Job, nodes: int, limit_s: float | None) -> Change:
+    change = change_for(job, nodes)
+    if limit_s is not None and job.time_limit is not None and limit_s > 60 * job.time_limit:
+        change.time_limit = round(limit_s / 60)
+    return change

@@ -1,0 +1,1 @@
+"""The commands: ``nimo`` for admins and ``nimo-advise`` for users."""

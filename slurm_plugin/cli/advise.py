@@ -1,0 +1,204 @@
+"""The ``nimo-advise`` command: which node count for this job script, and how sure is that.
+
+It stands where sbatch would: all of sbatch's options are taken, with the script and its arguments.
+Starts fast: what is heavy (database, numpy, rich) is not imported on the way through nimod.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from sacct_ingest.errors import ScriptError
+from sacct_ingest.job_script import parse_command_line
+from sacct_ingest.sbatch_options import Value, lookup
+from slurm_plugin import client
+from slurm_plugin.cli import plot
+from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, user_name
+from slurm_plugin.cli.errors import guarded
+from slurm_plugin.cli.job_request import make_job
+from slurm_plugin.protocol import Advice, Ask, Job
+from slurm_plugin.reports.advice import render
+
+ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
+_TIMEOUT_S = 2.0
+_MAX_SCRIPT_BYTES = 4 * 2**20  #: slurm.conf(5), max_script_size
+
+#: The script that sbatch makes of --wrap (src/sbatch/sbatch.c).
+_WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
+
+_EPILOG = """\
+exit status:
+  0  advice was given
+  1  an error, told on stderr; also any status above 63
+  2  wrong usage
+  3  not enough is known about this job
+  4  the deadline cannot be made on any node count
+
+All options of sbatch are taken; those of the command line go before those of the script.
+
+examples:
+  nimo-advise job.sh
+  nimo-advise --deadline=now+4hours -p long job.sh input.dat
+  nimo-advise --json job.sh | jq .nodes
+  nimo-advise --plot job.sh
+  nimo-advise --plot=curve.svg job.sh
+  nimo-advise --store history.db job.sh
+"""
+
+#: Our own options; all others are sbatch's.
+_FLAGS = ("-h", "--help", "--all", "--json")
+_VALUED = ("--config", "--store", "--user")
+_PLOT = "--plot"  #: its value may be left out
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nimo-advise`` with these arguments (default: the process's); return its status."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    return guarded("nimo-advise", lambda: _advise(arguments))
+
+
+def parser() -> argparse.ArgumentParser:
+    """Make the parser of the options that sbatch does not have."""
+    made = argparse.ArgumentParser(
+        prog="nimo-advise",
+        description="Predicts run time over node counts for a job script and recommends a count.",
+        usage="nimo-advise [OPTION...] [OPTION OF SBATCH...] SCRIPT [ARGUMENT...]",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--all", action="store_true", help="show all node counts")
+    made.add_argument("--user", metavar="NAME", default="", help="whose job it is (default: yours)")
+    plot.add_plot(made)
+    add_json(made)
+    add_config(made)
+    add_store(made)
+    return made
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part our own options from sbatch's command line, which ends the options with the script.
+
+    >>> split_arguments(["--json", "-N", "4", "--store=a.db", "job.sh", "--json"])
+    (['--json', '--store=a.db'], ['-N', '4', 'job.sh', '--json'])
+    """
+    own: list[str] = []
+    sbatch: list[str] = []
+    words = list(arguments)
+    while words and words[0].startswith("-") and words[0] not in ("-", "--"):
+        word = words.pop(0)
+        name = word.partition("=")[0]
+        into = own if name in (*_FLAGS, *_VALUED, _PLOT) else sbatch
+        into.append(word)
+        if words and "=" not in word and _value_follows(name, words[0]):
+            into.append(words.pop(0))
+    return own, sbatch + words
+
+
+def exit_status(advice: Advice) -> int:
+    """Status for scripts: see the help."""
+    if advice.meets_deadline is False:
+        return TOO_LATE
+    return UNKNOWN if advice.nodes is None else ADVICE
+
+
+def request(words: Sequence[str], *, user: str) -> Job:
+    """Make the job request of a command line of sbatch, given without its first word.
+
+    Parameters
+    ----------
+    user
+        Whose job it is; empty: that of the process.
+
+    Raises
+    ------
+    ScriptError
+        The script cannot be read, or sbatch would not take an option.
+    """
+    command = parse_command_line(["sbatch", *words])
+    wrapped = command.options.get("wrap")
+    script = _WRAPPED.format(wrapped) if wrapped else _read(command.script)
+    mine = user_name()
+    return make_job(
+        command,
+        script,
+        user=user or mine,
+        uid=os.getuid() if user in ("", mine) else None,
+        work_dir=str(Path.cwd()),
+        now_s=time.time(),
+    )
+
+
+def _value_follows(option: str, word: str) -> bool:
+    if option == _PLOT:
+        return plot.is_file(word)
+    return option in _VALUED or _takes_next(option)
+
+
+def _takes_next(word: str) -> bool:
+    """Whether the value of sbatch's option ``word`` is the next word."""
+    if word.startswith("--"):
+        found = lookup("sbatch", word[2:])
+        return found is not None and found[1] is Value.NEEDED
+    # Letters may stand together (-vN 4); the first that takes a value ends them.
+    kinds = [found[1] if (found := lookup("sbatch", letter)) else None for letter in word[1:]]
+    return Value.NEEDED in kinds and kinds.index(Value.NEEDED) == len(kinds) - 1
+
+
+def _advise(arguments: Sequence[str]) -> int:
+    own, sbatch = split_arguments(arguments)
+    args = parser().parse_args(own)
+    if args.json and args.plot == plot.TERMINAL:
+        parser().error("--json and a drawing do not go together; --plot=FILE writes a picture")
+    for name in parse_command_line(["sbatch", *sbatch]).options:
+        if lookup("sbatch", name) is None:
+            parser().error(f"neither nimo-advise nor sbatch has an option {name!r}")
+    advice = _answer(args, request(sbatch, user=args.user))
+    if args.json:
+        print(msgspec.json.encode(advice).decode())
+    else:
+        print(render(advice, now_s=time.time(), every=args.all))
+    if args.plot:
+        _draw(advice, args.plot)
+    return exit_status(advice)
+
+
+def _draw(advice: Advice, target: str) -> None:
+    from slurm_plugin.reports.picture import of_advice  # noqa: PLC0415 - only for --plot
+
+    if not advice.points:
+        print("nimo-advise: there is nothing to draw yet", file=sys.stderr)
+        return
+    if target == plot.TERMINAL:
+        print()
+    plot.show(of_advice(advice), target)
+
+
+def _answer(args: argparse.Namespace, job: Job) -> Advice:
+    config = load_config(args)
+    if not args.store:
+        try:
+            ask = Ask(op="advise", via="advise", job=job)
+            return client.advise(config.socket, ask, timeout_s=_TIMEOUT_S)
+        except client.Unreachable as error:
+            print(f"nimo-advise: {error}; reading the store instead", file=sys.stderr)
+    from slurm_plugin.cli import stored_advice  # noqa: PLC0415 - the database is heavy
+
+    return stored_advice.advise(job, config, now_s=time.time())
+
+
+def _read(path: str) -> str:
+    if not path and sys.stdin.isatty():
+        raise ScriptError("no job script is given; 'nimo-advise --help' shows examples")
+    try:
+        data = sys.stdin.buffer.read() if path in ("", "-") else Path(path).read_bytes()
+    except OSError as error:
+        raise ScriptError(f"{path}: {error.strerror or error}") from error
+    if len(data) > _MAX_SCRIPT_BYTES or b"\0" in data:
+        raise ScriptError(f"{path}: not a job script")
+    return data.decode(errors="replace")

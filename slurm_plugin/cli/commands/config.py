@@ -1,0 +1,24 @@
+"""Check the configuration and print all settings in force, defaults included, as YAML."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from slurm_plugin.config_file import dump, find, load
+
+EXAMPLE = "  nimo config\n  nimo config ./nimo.yaml\n  nimo config --check /etc/nimo/nimo.yaml"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("file", metavar="FILE", nargs="?", type=Path, help="instead of the usual")
+    parser.add_argument("--check", action="store_true", help="print nothing but errors")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read the file, which checks it, and print what is in force."""
+    config = load(args.file)
+    if not args.check:
+        print(f"# from {find(args.file) or 'built-in defaults'}", file=sys.stderr)
+        print(dump(config), end="")
+    return 0

@@ -1,0 +1,50 @@
+"""Show the main job on a made-up cluster: history, fit, advice, submissions, report.
+
+Needs neither Slurm nor root, and stays within one folder.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+
+from slurm_plugin.cli.context import user_name
+from slurm_plugin.demo.narrator import Narrator
+from slurm_plugin.demo.site import Site
+from slurm_plugin.demo.tour import tour
+
+EXAMPLE = "  nimo demo\n  nimo demo --directory /tmp/nimo-demo --seed 3"
+
+_LONGEST_SOCKET = 108  #: bytes, with the zero at the end
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--directory",
+        metavar="FOLDER",
+        type=Path,
+        default=Path(".demo"),
+        help="where everything is kept (default: %(default)s)",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the made-up history (default: 1)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Give the tour."""
+    rng = Random(args.seed)  # noqa: S311 - made-up history, no secret
+    folder = args.directory.absolute()
+    narrator = Narrator(Site(folder, _socket(folder)), sys.stdout)
+    tour(narrator, user=user_name(), uid=os.getuid(), clock=time.time, rng=rng)
+    return 0
+
+
+def _socket(folder: Path) -> Path:
+    """Choose a place for nimod's socket whose path is short enough for one (unix(7))."""
+    path = folder / "nimod.sock"
+    if len(os.fsencode(path)) < _LONGEST_SOCKET:
+        return path
+    return Path(tempfile.gettempdir()) / f"nimo-demo-{os.getuid()}.sock"

@@ -1,0 +1,93 @@
+"""Learn run time over node counts: fit the runs in the store and leave prediction tables.
+
+Nimod sees the new tables by itself.
+"""
+
+import argparse
+import json
+import os
+import time
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.progress import progress
+from slurm_plugin.cli.stores import open_store
+from slurm_plugin.reports.text import count
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from predictor.refit import RefitSummary
+
+EXAMPLE = """\
+  nimo fit
+  nimo fit --workers 1 --json
+  nimo fit --dask tcp://head:8786
+  nimo fit --dask slurm --workers 8"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--workers",
+        metavar="COUNT",
+        type=int,
+        help="processes that fit (default: the configuration's; 0: one a core); with --dask slurm "
+        "the jobs to submit (default: 4)",
+    )
+    parser.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="fit on a Dask cluster: tcp://HOST:PORT of its scheduler, or 'slurm' for workers that "
+        "are Slurm jobs, as jobqueue.slurm in Dask's configuration describes them",
+    )
+    add_json(parser)
+    add_store(parser)
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Refit everything and say what came of it."""
+    # Loaded here: scipy takes a second, and the help shall not.
+    from predictor.refit import refit  # noqa: PLC0415
+    from predictor.tabulate import TableSettings  # noqa: PLC0415
+
+    config = load_config(args)
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(config))
+        workers, pool = _workers(args, config.fit.workers, stack)
+        report = stack.enter_context(progress("fitting"))
+        done = refit(
+            store,
+            now_s=time.time(),
+            settings=TableSettings(confidence=config.fit.confidence),
+            workers=workers,
+            pool=pool,
+            progress=lambda identities: report(identities, "applications"),
+        )
+    print(json.dumps(asdict(done)) if args.json else describe(done))
+    return 0
+
+
+def _workers(
+    args: argparse.Namespace, configured: int, stack: ExitStack
+) -> tuple[int, "Executor | None"]:
+    """How many fit at once, and where if not here; ``stack`` ends what was started for it."""
+    if args.dask is None:
+        workers = configured if args.workers is None else args.workers
+        return workers or os.cpu_count() or 1, None
+    from slurm_plugin.cli.dask_pool import JOBS, dask_pool  # noqa: PLC0415 - optional, and heavy
+
+    found = stack.enter_context(dask_pool(args.dask, args.workers or JOBS))
+    return found.workers, found.executor
+
+
+def describe(done: "RefitSummary") -> str:
+    """Put the summary of a refit into words."""
+    return (
+        f"{count(done.curves, 'scaling curve')}: {done.reliable} reliable, {done.doubtful} "
+        f"doubtful, {done.refused} refused; {count(done.histories, 'history', 'histories')} "
+        f"without a curve; {done.seconds:.1f} s"
+    )

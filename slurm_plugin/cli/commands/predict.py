@@ -1,0 +1,120 @@
+"""Show what is known about an application: run time over node counts, and how sure that is.
+
+Without APPLICATION it lists all that have a scaling curve.
+"""
+
+import argparse
+import difflib
+from collections.abc import Sequence
+
+import msgspec
+
+from predictor.table import decode
+from predictor.types import PredictionTable
+from sacct_ingest.errors import NoHistory, PlotError
+from sacct_ingest.records import CURVE_LEVELS
+from sacct_ingest.store import Store
+from slurm_plugin.cli import plot
+from slurm_plugin.cli.context import (
+    add_config,
+    add_json,
+    add_parsable,
+    add_store,
+    load_config,
+)
+from slurm_plugin.cli.stores import open_store
+from slurm_plugin.reports import curve
+from slurm_plugin.reports.picture import of_table
+
+EXAMPLE = """\
+  nimo predict
+  nimo predict wrf-d02
+  nimo predict wrf-d02 --plot
+  nimo predict wrf-d02 --plot wrf.svg
+  nimo predict wrf-d02 -P | cut -d'|' -f1,2"""
+_SHORTEST_KEY = 6  #: a key may be cut short, but not to where it says nothing
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "application", metavar="APPLICATION", nargs="?", help="its name, or the start of its key"
+    )
+    parser.add_argument("--all", action="store_true", help="all node counts; without a name: all")
+    plot.add_plot(parser)
+    add_parsable(parser)
+    add_json(parser)
+    add_store(parser)
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print one application's curve, or the list of them."""
+    if args.application is None and args.plot not in (None, plot.TERMINAL):
+        # "--plot wrf-d02": the option took the name for its file.
+        args.application, args.plot = args.plot, plot.TERMINAL
+    with open_store(load_config(args)) as store:
+        tables = load(store)
+    if args.application is None:
+        curves = [t for t in tables if args.all or t.level in CURVE_LEVELS]
+        print(_as_json(curves) if args.json else curve.summary(curves))
+        return 0
+    found = matching(tables, args.application)
+    if args.plot not in (None, plot.TERMINAL):
+        plot.show(of_table(_only(found)), args.plot)
+    _print(found, args)
+    return 0
+
+
+def load(store: Store) -> list[PredictionTable]:
+    """Read all prediction tables of a store."""
+    return [decode(row.payload) for row in store.fits.all()]
+
+
+def matching(tables: Sequence[PredictionTable], wanted: str) -> list[PredictionTable]:
+    """Find the tables of an application by its label or name, or by the start of its key.
+
+    Histories of a user's or a name's runs are only given where there is nothing better.
+
+    Raises
+    ------
+    NoHistory
+        There is none; the message proposes names that look alike.
+    """
+    found = [table for table in tables if wanted in (*_names(table), table.key)]
+    if not found and len(wanted) >= _SHORTEST_KEY:
+        found = [table for table in tables if table.key.startswith(wanted)]
+    if found:
+        return [table for table in found if table.level in CURVE_LEVELS] or found
+    near = difflib.get_close_matches(wanted, {name for table in tables for name in _names(table)})
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise NoHistory(f"nothing is known about {wanted!r}{hint}")
+
+
+def _print(found: Sequence[PredictionTable], args: argparse.Namespace) -> None:
+    if args.json:
+        print(_as_json(found))
+    elif args.parsable2:
+        print("\n".join(line for table in found for line in curve.parsable(table)))
+    else:
+        for number, table in enumerate(found):
+            print("\n" * bool(number) + curve.render(table, every=args.all))
+            if args.plot == plot.TERMINAL:
+                print()
+                plot.show(of_table(table), plot.TERMINAL)
+
+
+def _only(found: Sequence[PredictionTable]) -> PredictionTable:
+    if len(found) > 1:
+        keys = ", ".join(f"{table.key[:12]} ({table.level})" for table in found)
+        raise PlotError(f"a file holds one curve; choose one by its key: {keys}")
+    return found[0]
+
+
+def _names(table: PredictionTable) -> tuple[str, str]:
+    """Label of a table, ``user/name`` or ``application/problem``, and its last part."""
+    return table.label, table.label.rpartition("/")[2]
+
+
+def _as_json(tables: Sequence[PredictionTable]) -> str:
+    return msgspec.json.encode(tables).decode()

@@ -1,0 +1,27 @@
+"""Run nimod: answer the hooks and nimo-advise on a Unix socket until told to stop.
+
+SIGTERM stops it, after what was decided is in the store; SIGHUP makes it read the tables anew.
+"""
+
+import argparse
+
+from msgspec.structs import replace
+
+from slurm_plugin.cli.context import add_config, add_store, load_config
+from slurm_plugin.nimod.server import serve
+
+EXAMPLE = "  nimo serve\n  nimo serve --config ./nimo.yaml -v"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--socket", metavar="PATH", default="", help="instead of the configured")
+    add_store(parser)
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until a signal ends it."""
+    config = load_config(args)
+    serve(replace(config, socket=args.socket) if args.socket else config)
+    return 0

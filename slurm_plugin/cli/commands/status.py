@@ -1,0 +1,55 @@
+"""Ask nimod how it is: what it knows, how fresh its view of the cluster is, what it answered."""
+
+import argparse
+import time
+
+import msgspec
+
+from slurm_plugin import client
+from slurm_plugin.cli.context import add_config, add_json, load_config
+from slurm_plugin.protocol import Status
+from slurm_plugin.reports.text import clock, count
+
+EXAMPLE = "  nimo status\n  nimo status --reload\n  nimo status --json | jq .snapshot_age_s"
+_TIMEOUT_S = 2.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--reload", action="store_true", help="look for new tables at once")
+    add_json(parser)
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask and print."""
+    config = load_config(args)
+    status = client.status(config.socket, reload=args.reload, timeout_s=_TIMEOUT_S)
+    if args.json:
+        print(msgspec.json.encode(status).decode())
+    else:
+        print(describe(status, now_s=time.time(), max_age_s=config.snapshot.max_age_s))
+    return 0
+
+
+def describe(status: Status, *, now_s: float, max_age_s: float) -> str:
+    """Put nimod's state into words; ``max_age_s`` is how old its view may be to be believed."""
+    tables = "none yet"
+    if status.loaded_s is not None:
+        tables = f"{status.identities}, loaded {clock(min(status.loaded_s, now_s))}"
+    return "\n".join(
+        (
+            f"release    {status.release}",
+            f"tables     {tables}",
+            f"cluster    {_view(status.snapshot_age_s, max_age_s)}",
+            f"requests   {status.answered} answered, {status.failed} failed",
+            f"store      {count(status.decisions_pending, 'decision')} not written yet",
+        )
+    )
+
+
+def _view(age_s: float | None, max_age_s: float) -> str:
+    if age_s is None:
+        return "not seen yet: jobs pass unchanged"
+    old = ": too old, jobs pass unchanged" if age_s > max_age_s else ""
+    return f"seen {age_s:.0f} s ago{old}"

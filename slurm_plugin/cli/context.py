@@ -1,0 +1,89 @@
+"""What the commands share: configuration, store, options that mean the same everywhere."""
+
+import argparse
+import os
+import pwd
+import time
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from sacct_ingest.time_spec import parse_time
+from slurm_plugin.config import Config
+from slurm_plugin.config_file import load
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Add ``--config``."""
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="configuration (default: $NIMO_CONFIG, then /etc/nimo/nimo.yaml, then built in)",
+    )
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Add ``--store``."""
+    parser.add_argument(
+        "--store",
+        metavar="STORE",
+        default="",
+        help="SQLite file or database URL (default: the configuration's)",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_parsable(parser: argparse.ArgumentParser) -> None:
+    """Add ``-P``, as sacct has it."""
+    parser.add_argument(
+        "-P", "--parsable2", action="store_true", help="print fields with '|' between them"
+    )
+
+
+def user_name() -> str:
+    """Name of the user whose process this is; the number where there is no name (containers)."""
+    uid = os.getuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def moment(text: str) -> int:
+    """Read a time as Slurm's commands take it, such as ``now-7days``: seconds since the epoch.
+
+    Raises
+    ------
+    ValueError
+        It is none, which argparse turns into a usage error.
+    """
+    return parse_time(text, now_s=time.time())
+
+
+def load_config(args: argparse.Namespace) -> Config:
+    """Read the configuration in force, with the store that the command line names.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read or holds a wrong value.
+    """
+    config = load(args.config)
+    store = getattr(args, "store", "")
+    return replace(config, store=store_url(store)) if store else config
+
+
+def store_url(store: str) -> str:
+    """Make a database URL of what the user gave: a URL as it is, a path as an SQLite file.
+
+    >>> store_url("postgresql+psycopg://nimo@db/nimo")
+    'postgresql+psycopg://nimo@db/nimo'
+    >>> store_url("/srv/nimo.db")
+    'sqlite:////srv/nimo.db'
+    """
+    return store if "://" in store else f"sqlite:///{Path(store).absolute()}"

@@ -1,0 +1,35 @@
+"""The one place where errors become a line on stderr and an exit status."""
+
+import os
+import sys
+from collections.abc import Callable
+
+from sacct_ingest.errors import NimoError
+
+INTERRUPTED = 130  #: 128 + SIGINT
+BROKEN_PIPE = 141  #: 128 + SIGPIPE, what a C program would end with
+
+
+def guarded(program: str, command: Callable[[], int]) -> int:
+    """Run ``command`` and return its exit status, or that of the error it ended with.
+
+    Errors of ours are one line, ``program: what, and how to mend it``.  Anything else is a
+    mistake in the program and keeps its traceback.
+    """
+    try:
+        status = command()
+        sys.stdout.flush()
+    except NimoError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _discard_stdout()
+        return BROKEN_PIPE
+    return status
+
+
+def _discard_stdout() -> None:
+    """Point stdout at nothing, or the interpreter complains when it flushes it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

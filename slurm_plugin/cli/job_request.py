@@ -1,0 +1,153 @@
+"""A job script and sbatch's options as the job request that slurmctld would make of them.
+
+Only the fields that take part in an advice are filled.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import PurePath
+
+from sacct_ingest.errors import ScriptError
+from sacct_ingest.job_script import CommandLine, parse_script
+from sacct_ingest.slurm_text import parse_size, parse_time_limit
+from sacct_ingest.time_spec import parse_time
+from slurm_plugin.protocol import Job
+
+_Reader = Callable[[str], dict[str, object]]
+
+_STDIN = ("", "-")
+_MULTIPLES = {"": 1, "k": 1024, "m": 1024**2}
+_COUNT = re.compile(r"(\d+)([kKmM]?)")
+
+
+def make_job(
+    command: CommandLine, script: str, *, user: str, uid: int | None, work_dir: str, now_s: float
+) -> Job:
+    """Make the request of a batch job.
+
+    Parameters
+    ----------
+    command
+        sbatch's command line; its options go before those of the script.
+    script
+        Text of the job script.
+    uid
+        Of ``user``, where known.
+    work_dir
+        Where the job would be submitted from; ``--chdir`` goes before it.
+    now_s
+        Time that ``--begin=now+1hour`` counts from, seconds since the epoch.
+
+    Raises
+    ------
+    ScriptError
+        The value of an option is not what sbatch would take.
+    """
+    parsed = parse_script(script)
+    fields: dict[str, object] = {
+        "name": _default_name(command),
+        "work_dir": work_dir,
+    }
+    readers = _READERS | {"begin": lambda text: {"begin_time": parse_time(text, now_s=now_s)}}
+    for name, value in {**parsed.options, **command.options}.items():
+        if name in readers:
+            fields |= _read(name, value or "", readers[name])
+    if parsed.het or command.het:
+        fields["het_job_offset"] = 0
+    argv = [command.script, *command.arguments] if command.script not in _STDIN else []
+    return Job(user_id=uid, user_name=user, script=script, argv=argv, **fields)  # type: ignore[arg-type]
+
+
+def _default_name(command: CommandLine) -> str:
+    """Name that sbatch gives to a job without ``--job-name``."""
+    if "wrap" in command.options:
+        return "wrap"
+    return "sbatch" if command.script in _STDIN else PurePath(command.script).name
+
+
+def _read(name: str, value: str, reader: _Reader) -> dict[str, object]:
+    try:
+        return reader(value)
+    except ValueError as error:
+        raise ScriptError(f"--{name}={value}: {error}") from error
+
+
+def _text(field: str) -> _Reader:
+    return lambda value: {field: value}
+
+
+def _number(field: str) -> _Reader:
+    return lambda value: {field: _counted(value)}
+
+
+def _fixed(field: str, number: int) -> _Reader:
+    return lambda _: {field: number}
+
+
+def _counted(value: str) -> int:
+    """Read a count as sbatch does: ``4``, ``2k``."""
+    match = _COUNT.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("not a number")
+    return int(match[1]) * _MULTIPLES[match[2].lower()]
+
+
+def _nodes(value: str) -> dict[str, object]:
+    """Read ``-N 4``, ``-N 2-16`` and lists such as ``2,4,8`` (the ends of the list count)."""
+    ends = [_counted(part) for part in re.split(r"[-,]", value.partition(":")[0]) if part]
+    if not ends:
+        raise ValueError("not a number of nodes")
+    return {"min_nodes": min(ends), "max_nodes": max(ends)}
+
+
+def _minutes(field: str) -> _Reader:
+    def read(value: str) -> dict[str, object]:
+        seconds = parse_time_limit(value)
+        return {} if seconds is None else {field: math.ceil(seconds / 60)}
+
+    return read
+
+
+def _mebibytes(field: str) -> _Reader:
+    def read(value: str) -> dict[str, object]:
+        # A bare number is MiB (sbatch(1), --mem).
+        size = parse_size(value if value[-1:].isalpha() else f"{value}M")
+        return {} if size is None else {field: math.ceil(size / 2**20)}
+
+    return read
+
+
+#: Option by long name -> the job's fields it fills.
+_READERS: dict[str, _Reader] = {
+    "account": _text("account"),
+    "array": _text("array_inx"),
+    "chdir": _text("work_dir"),
+    "comment": _text("comment"),
+    "constraint": _text("features"),
+    "contiguous": _fixed("contiguous", 1),
+    "cpus-per-task": _number("cpus_per_task"),
+    "deadline": _text("deadline"),
+    "dependency": _text("dependency"),
+    "exclude": _text("exc_nodes"),
+    "exclusive": _fixed("shared", 0),
+    "gpus": lambda value: {"tres_per_job": f"gres/gpu:{value}"},
+    "gpus-per-node": lambda value: {"tres_per_node": f"gres/gpu:{value}"},
+    "gpus-per-task": lambda value: {"tres_per_task": f"gres/gpu:{value}"},
+    "gres": lambda value: {"tres_per_node": f"gres/{value}"},
+    "job-name": _text("name"),
+    "licenses": _text("licenses"),
+    "mem": _mebibytes("min_mem_per_node"),
+    "mem-per-cpu": _mebibytes("min_mem_per_cpu"),
+    "nodelist": _text("req_nodes"),
+    "nodes": _nodes,
+    "ntasks": _number("num_tasks"),
+    "ntasks-per-node": _number("ntasks_per_node"),
+    "ntasks-per-socket": _number("ntasks_per_socket"),
+    "partition": _text("partition"),
+    "qos": _text("qos"),
+    "reservation": _text("reservation"),
+    "switches": lambda value: {"req_switch": _counted(value.partition("@")[0])},
+    "time": _minutes("time_limit"),
+    "time-min": _minutes("time_min"),
+}

@@ -1,0 +1,86 @@
+"""The ``nimo`` command: its commands, and how one of them is run."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+from typing import Protocol, cast
+
+from slurm_plugin.cli.errors import guarded
+
+#: Command -> what it does, in the order in which one meets them.
+COMMANDS = {
+    "ingest": "read job accounting, live or from saved files, into the store",
+    "fit": "learn run time over node counts from the store",
+    "serve": "run nimod, which answers the hooks and nimo-advise",
+    "status": "ask nimod how it is",
+    "predict": "show what is known about an application",
+    "report": "compare what was predicted and decided with what happened",
+    "config": "check the configuration and show what is in force",
+    "hook-path": "print the folder of the Lua hooks for slurmctld",
+    "demo": "show the main job on a made-up cluster: no Slurm, no root",
+}
+
+
+class Command(Protocol):
+    """What a module under ``commands`` offers."""
+
+    EXAMPLE: str  #: command lines for the end of the help
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's options."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it and return the exit status."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nimo`` with these arguments (default: the process's own); return its exit status."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    return guarded("nimo", lambda: _dispatch(arguments))
+
+
+def command_parser(name: str) -> tuple[argparse.ArgumentParser, Command]:
+    """Make the parser of one command; imports its module."""
+    module = import_module(f"slurm_plugin.cli.commands.{name.replace('-', '_')}")
+    command = cast("Command", module)
+    parser = argparse.ArgumentParser(
+        prog=f"nimo {name}",
+        description=module.__doc__,
+        epilog=f"examples:\n{command.EXAMPLE}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="log more; twice: all")
+    command.add_arguments(parser)
+    return parser, command
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    if arguments and arguments[0] in COMMANDS:
+        parser, command = command_parser(arguments[0])
+        args = parser.parse_args(arguments[1:])
+        _log(args.verbose)
+        return command.run(args)
+    return _dispatch([_top_parser().parse_args(arguments).command])
+
+
+def _top_parser() -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS))
+    listing = "\n".join(f"  {name:{width}}  {text}" for name, text in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="nimo",
+        description="Learns from a Slurm cluster's own history how run time depends on nodes.",
+        usage="nimo COMMAND [OPTION...]",
+        epilog=f"commands:\n{listing}\n\n'nimo COMMAND --help' explains one with examples.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"nimo {version('nimo-slurm')}")
+    parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND", help="see below")
+    return parser
+
+
+def _log(verbosity: int) -> None:
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")

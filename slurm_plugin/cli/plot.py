@@ -1,0 +1,61 @@
+"""The option ``--plot``: a curve drawn on the terminal or into a file."""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sacct_ingest.errors import PlotError
+
+if TYPE_CHECKING:
+    from slurm_plugin.reports.picture import Picture
+
+TERMINAL = "-"
+SUFFIXES = (".svg", ".png", ".pdf")
+_WIDEST = 100  #: columns beyond which a curve does not get clearer
+
+
+def add_plot(parser: argparse.ArgumentParser) -> None:
+    """Add ``--plot``."""
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        nargs="?",
+        const=TERMINAL,
+        help="draw the curve: on the terminal, or into FILE (.svg, .png or .pdf)",
+    )
+
+
+def is_file(word: str) -> bool:
+    """Whether a word after ``--plot`` is its file, not the next argument."""
+    return word.lower().endswith(SUFFIXES)
+
+
+def show(picture: "Picture", target: str) -> None:
+    """Draw a picture where ``--plot`` said.
+
+    Raises
+    ------
+    PlotError
+        It cannot be drawn or written there.
+    """
+    if target != TERMINAL and not is_file(target):
+        raise PlotError(f"{target}: a picture's name ends in {', '.join(SUFFIXES)}")
+    # Drawing is loaded when it is asked for: nimo-advise answers fast without it.
+    if target != TERMINAL:
+        from slurm_plugin.reports import figure  # noqa: PLC0415
+
+        figure.save(picture, Path(target))
+        return
+    from slurm_plugin.reports import terminal_plot  # noqa: PLC0415
+
+    text = terminal_plot.draw(picture, width=min(shutil.get_terminal_size().columns, _WIDEST))
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError as error:
+        raise PlotError(
+            f"this terminal's encoding, {error.encoding}, cannot show the drawing; "
+            "--plot=curve.svg writes a file"
+        ) from error
+    print(text)

@@ -1,0 +1,91 @@
+"""Asking nimod, blocking, one question a connection: for nimo-advise, nimo status and tests.
+
+Starts fast: nothing but the standard library and msgspec.
+"""
+
+import socket
+import time
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from sacct_ingest.errors import NimoError
+from slurm_plugin.protocol import Advice, Answer, Ask, Status, encode
+
+_MAX_ANSWER_BYTES = 16 * 2**20
+
+Message = TypeVar("Message", Answer, Advice, Status)
+
+
+class Unreachable(NimoError):  # noqa: N818 - a state that a user knows
+    """Nimod does not run, does not answer in time, or answers something else."""
+
+    exit_status = 69  # sysexits.h EX_UNAVAILABLE
+
+
+def advise(path: str | Path, ask: Ask, *, timeout_s: float) -> Advice:
+    """Ask for an advice.
+
+    Raises
+    ------
+    Unreachable
+        There is no answer.
+    """
+    return _exchange(path, ask, Advice, timeout_s)
+
+
+def decide(path: str | Path, ask: Ask, *, timeout_s: float) -> Answer:
+    """Ask for a decision as the hook does.
+
+    Raises
+    ------
+    Unreachable
+        There is no answer.
+    """
+    return _exchange(path, ask, Answer, timeout_s)
+
+
+def status(path: str | Path, *, reload: bool = False, timeout_s: float) -> Status:
+    """Ask nimod how it is, after a look for new tables where ``reload`` says so.
+
+    Raises
+    ------
+    Unreachable
+        There is no answer.
+    """
+    return _exchange(path, Ask(op="reload" if reload else "status"), Status, timeout_s)
+
+
+def _exchange(path: str | Path, ask: Ask, kind: type[Message], timeout_s: float) -> Message:
+    try:
+        line = _line(str(path), encode(ask), timeout_s)
+        answer = msgspec.json.decode(line, type=kind)
+    except TimeoutError as error:
+        raise Unreachable(f"nimod at {path} does not answer within {timeout_s:g} s") from error
+    except OSError as error:
+        raise Unreachable(f"nimod at {path}: {error.strerror or error}") from error
+    except msgspec.DecodeError as error:
+        raise Unreachable(f"nimod at {path} answers something unknown: {error}") from error
+    if not answer.ok:
+        raise Unreachable(f"nimod at {path}: {answer.error or 'refused'}")
+    return answer
+
+
+def _line(path: str, request: bytes, timeout_s: float) -> bytes:
+    """Send a line and read one; the time-out is for all of it."""
+    end = time.monotonic() + timeout_s
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        channel.settimeout(timeout_s)
+        channel.connect(path)
+        channel.sendall(request)
+        answer = bytearray()
+        while not answer.endswith(b"\n") and len(answer) < _MAX_ANSWER_BYTES:
+            channel.settimeout(max(end - time.monotonic(), 1e-3))
+            piece = channel.recv(65536)
+            if not piece:
+                break
+            answer += piece
+            if time.monotonic() > end:
+                raise TimeoutError
+    return bytes(answer)

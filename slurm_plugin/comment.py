@@ -1,0 +1,65 @@
+"""The short copy of a decision that goes into a job's admin_comment.
+
+``NIMO1:3f9a0c12b7de:n=4,req=1-8,t=312,lo=290,hi=340,v=reliable,m=enforce,r=cheapest``: the id
+under which the store has all of it, then times in whole seconds.  Other tools write into the same
+field (jobstats: ``JS1:…``), so ours is one word among others, separated by spaces.
+"""
+
+import re
+from dataclasses import dataclass
+
+_NOTE = re.compile(
+    r"(?:^|\s)NIMO1:(?P<id>[0-9a-f]{12}):n=(?P<n>\d+),req=(?P<low>\d+)-(?P<high>\d+),"
+    r"t=(?P<t>\d+),lo=(?P<lo>\d+),hi=(?P<hi>\d+),"
+    r"v=(?P<v>[a-z]+),m=(?P<m>[a-z]+),r=(?P<r>[a-z_]+)(?=\s|$)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What an admin_comment says about a decision."""
+
+    decision_id: str  #: 12 hexadecimal digits
+    nodes: int
+    low: int  #: fewest nodes asked for
+    high: int
+    time_s: int  #: predicted run time
+    low_s: int
+    high_s: int
+    verdict: str
+    mode: str
+    reason: str
+
+
+def build(note: Note) -> str:
+    """Text of a note.
+
+    >>> build(Note(decision_id="3f9a0c12b7de", nodes=4, low=1, high=8, time_s=312, low_s=290,
+    ...            high_s=340, verdict="reliable", mode="enforce", reason="cheapest"))
+    'NIMO1:3f9a0c12b7de:n=4,req=1-8,t=312,lo=290,hi=340,v=reliable,m=enforce,r=cheapest'
+    """
+    return (
+        f"NIMO1:{note.decision_id}:n={note.nodes},req={note.low}-{note.high},"
+        f"t={note.time_s},lo={note.low_s},hi={note.high_s},"
+        f"v={note.verdict},m={note.mode},r={note.reason}"
+    )
+
+
+def parse(admin_comment: str) -> Note | None:
+    """Find the last note in a job's admin_comment: a requeued job may have been decided twice."""
+    found = list(_NOTE.finditer(admin_comment))
+    if not found:
+        return None
+    part = found[-1]
+    return Note(
+        decision_id=part["id"],
+        nodes=int(part["n"]),
+        low=int(part["low"]),
+        high=int(part["high"]),
+        time_s=int(part["t"]),
+        low_s=int(part["lo"]),
+        high_s=int(part["hi"]),
+        verdict=part["v"],
+        mode=part["m"],
+        reason=part["r"],
+    )

@@ -1,0 +1,157 @@
+"""The settings of a site, frozen and typed; :mod:`slurm_plugin.config_file` reads them.
+
+Every value has a default, so that nothing has to be written down to begin.  Durations are in
+seconds unless the name says otherwise.
+"""
+
+import os
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+SOCKET = "/run/nimo/nimod.sock"
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Ratio = Annotated[float, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+NodeRange = Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]*-[1-9][0-9]*$")]
+
+
+class Mode(StrEnum):
+    """What nimod may do with a job."""
+
+    OFF = "off"  #: nothing, not even a record
+    OBSERVE = "observe"  #: decide and record, change nothing
+    ADVISE = "advise"  #: also tell the user what would be better
+    ENFORCE = "enforce"  #: change the job
+
+
+class OnMissed(StrEnum):
+    """What becomes of a job that cannot make its deadline."""
+
+    WARN = "warn"
+    REFUSE = "refuse"
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping of the file: unknown keys are errors."""
+
+
+class Match(_Section, frozen=True, kw_only=True):
+    """Which jobs a rule is for: shell patterns, all given ones must match."""
+
+    partition: str = "*"
+    account: str = "*"
+    qos: str = "*"
+    user: str = "*"
+    application: str = "*"
+
+    def holds(self, *, partition: str, account: str, qos: str, user: str, application: str) -> bool:
+        """Whether a job with these fields is meant; empty fields match only ``*``."""
+        return (
+            fnmatchcase(partition, self.partition)
+            and fnmatchcase(account, self.account)
+            and fnmatchcase(qos, self.qos)
+            and fnmatchcase(user, self.user)
+            and fnmatchcase(application, self.application)
+        )
+
+
+class ModeRule(Match, frozen=True, kw_only=True):
+    """The mode of the jobs that match."""
+
+    mode: Mode
+
+
+class NodesRule(Match, frozen=True, kw_only=True):
+    """Node counts that matching jobs may get when they ask for no count themselves."""
+
+    nodes: NodeRange
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """Lowest and highest count."""
+        low, high = self.nodes.split("-")
+        return int(low), int(high)
+
+
+class OptIn(_Section, frozen=True, kw_only=True):
+    """How a job says that its node count may be chosen."""
+
+    node_range: bool = True  #: by asking for a range, ``-N 2-16``
+    tag: bool = True  #: by ``nimo:app=NAME,nodes=2-16`` in its comment
+    rules: tuple[NodesRule, ...] = ()
+
+
+class Deadline(_Section, frozen=True, kw_only=True):
+    """What ``--deadline`` means here."""
+
+    missed: OnMissed = OnMissed.WARN
+    #: Estimated waits are multiplied by this when a deadline depends on them.
+    wait_factor: Ratio = 1.45
+
+
+class Policy(_Section, frozen=True, kw_only=True):
+    """The numbers of :func:`slurm_plugin.policy.decide`."""
+
+    price: Positive = 8.0  #: weight of the delay that a job imposes on others
+    guard_ratio: Ratio = 1.25  #: a job's turnaround may grow by this ratio ...
+    guard_s: NotNegative = 60.0  #: ... and this much, against what it asked for
+    limit_margin: Ratio = 1.2  #: slack in time limits that are raised for fewer nodes
+    observed_reach: Ratio = 2.0  #: node counts up to this multiple of the largest one observed
+    pessimism: NotNegative = 1.0  #: standard deviations by which a change has to win
+    accept_doubtful: bool = False  #: also act on curves that are called doubtful
+
+
+class Snapshot(_Section, frozen=True, kw_only=True):
+    """How the cluster is watched."""
+
+    interval_s: Positive = 20.0
+    max_age_s: Positive = 60.0  #: an older view is not believed
+    timeout_s: Positive = 10.0  #: for one Slurm command
+
+
+class Ingest(_Section, frozen=True, kw_only=True):
+    """How accounting is read."""
+
+    first_days: Count = 90  #: how far the first ingest goes back
+    window_days: Positive = 1.0  #: accounting asked for at a time
+    overlap_s: NotNegative = 3600.0  #: read again, for what was written late
+
+
+class Fit(_Section, frozen=True, kw_only=True):
+    """How prediction tables are made."""
+
+    confidence: Annotated[float, msgspec.Meta(gt=0.5, lt=1)] = 0.9  #: share of runs in an interval
+    workers: Annotated[int, msgspec.Meta(ge=0)] = 0  #: processes; 0: one a core
+
+
+class Config(_Section, frozen=True, kw_only=True):
+    """All settings.  The text of each is in ``etc/nimo.yaml``."""
+
+    cluster: str = ""  #: name in the accounting; empty: ask ``scontrol``
+    store: str = ""  #: SQLAlchemy URL; empty: an SQLite file of the user's own
+    socket: str = SOCKET
+    mode: Mode = Mode.OBSERVE
+    rules: tuple[ModeRule, ...] = ()
+    opt_in: OptIn = OptIn()
+    deadline: Deadline = Deadline()
+    policy: Policy = Policy()
+    snapshot: Snapshot = Snapshot()
+    ingest: Ingest = Ingest()
+    fit: Fit = Fit()
+
+    @property
+    def store_url(self) -> str:
+        """SQLAlchemy URL of the store."""
+        return self.store or f"sqlite:///{data_folder() / 'nimo.db'}"
+
+
+def data_folder() -> Path:
+    """Folder for what belongs to the user alone (XDG base directories)."""
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "nimo"

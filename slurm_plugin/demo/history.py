@@ -1,0 +1,212 @@
+"""Two months of accounting of a made-up cluster: seeded, so that the same call gives the same.
+
+Jobs arrive on working days more than at weekends, start in the order in which they came as soon
+as enough nodes are free, and end as jobs do: completed, failed, cancelled, out of memory, at
+their limit.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from sacct_ingest.records import JobRun, JobState, StepRun
+from slurm_plugin.demo.applications import Application
+
+CLUSTER = "pine"
+NODES = 32
+CORES = 48
+_DAY_S = 86_400
+_FIRST_UID = 1001
+_SHUFFLED_HOURS = (9, 10, 11, 13, 14, 15, 16, 17, 18, 20, 22, 2)
+_TROUBLES = (JobState.FAILED, JobState.CANCELLED, JobState.OUT_OF_MEMORY, JobState.NODE_FAIL)
+_TROUBLE_WEIGHTS = (6, 4, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    submit_s: int
+    application: Application
+    nodes: int
+    array_task: int | None = None
+    array_first: int | None = None  #: position of the array's first task among the arrivals
+
+
+def make_runs(
+    applications: Sequence[Application], *, end_s: int, rng: Random, days: int = 60
+) -> list[JobRun]:
+    """Make the runs of ``days`` days that ended before ``end_s``, in the order of submission.
+
+    Parameters
+    ----------
+    applications
+        What the users of the cluster run.
+    end_s
+        End of the history, seconds since the epoch.
+    rng
+        The only source of chance.
+    """
+    arrivals = _arrivals(applications, end_s - days * _DAY_S, days, rng)
+    uids = {user: _FIRST_UID + i for i, user in enumerate(sorted({a.user for a in applications}))}
+    free = [0] * NODES
+    runs = [
+        start_run(
+            arrival.application,
+            nodes=arrival.nodes,
+            job_id=1000 + i,
+            submit_s=arrival.submit_s,
+            uid=uids[arrival.application.user],
+            free_s=free,
+            rng=rng,
+        )
+        for i, arrival in enumerate(arrivals)
+    ]
+    marked = (_with_array(run, arrival) for run, arrival in zip(runs, arrivals, strict=True))
+    return [run for run in marked if run.end_s is not None and run.end_s < end_s]
+
+
+def start_run(
+    application: Application,
+    *,
+    nodes: int,
+    job_id: int,
+    submit_s: int,
+    uid: int,
+    free_s: list[int],
+    rng: Random,
+) -> JobRun:
+    """Place one job on the nodes that fall free first and run it to its end.
+
+    ``free_s`` holds for each node when it falls free, and is updated.
+    """
+    chosen = sorted(range(len(free_s)), key=free_s.__getitem__)[:nodes]
+    start_s = max(submit_s + rng.randint(1, 4), free_s[chosen[-1]])
+    state, elapsed_s = _ending(application, nodes, rng)
+    for node in chosen:
+        free_s[node] = start_s + elapsed_s
+    run = JobRun(
+        cluster=CLUSTER,
+        job_id=job_id,
+        submit_s=submit_s,
+        state=state,
+        user=application.user,
+        uid=uid,
+        name=application.name,
+        account=application.account,
+        partition=application.partition,
+        qos="normal",
+        cancelled_by=str(uid) if state is JobState.CANCELLED else "",
+        exit_code=1 if state is JobState.FAILED else 0,
+        exit_signal=9 if state is JobState.OUT_OF_MEMORY else 0,
+        eligible_s=submit_s,
+        start_s=start_s,
+        end_s=start_s + elapsed_s,
+        elapsed_s=elapsed_s,
+        limit_s=application.limit_min * 60,
+        nodes=nodes,
+        req_nodes=nodes,
+        cpus=nodes * CORES,
+        cpu_s=round(elapsed_s * nodes * CORES * 0.93),
+        node_list=node_names(chosen),
+        submit_line=_submit_line(application, nodes),
+        work_dir=f"/scratch/{application.user}",
+        comment=application.comment,
+    )
+    return replace(run, steps=_steps(run, application))
+
+
+def node_names(indexes: Iterable[int]) -> str:
+    """Slurm's short form of node indexes, ``pine[01-04,09]``."""
+    ranges: list[list[int]] = []
+    for index in sorted(indexes):
+        if ranges and index == ranges[-1][1] + 1:
+            ranges[-1][1] = index
+        else:
+            ranges.append([index, index])
+    parts = [f"{a + 1:02}" if a == b else f"{a + 1:02}-{b + 1:02}" for a, b in ranges]
+    single = len(parts) == 1 and "-" not in parts[0]
+    return f"{CLUSTER}{parts[0]}" if single else f"{CLUSTER}[{','.join(parts)}]"
+
+
+def _arrivals(
+    applications: Sequence[Application], begin_s: int, days: int, rng: Random
+) -> list[_Arrival]:
+    found: list[_Arrival] = []
+    for application in applications:
+        for day in range(days):
+            weekend = (begin_s // _DAY_S + day + 4) % 7 in (0, 6)
+            for _ in range(_count(application.per_day * (0.4 if weekend else 1.24), rng)):
+                submit_s = begin_s + day * _DAY_S + rng.choice(_SHUFFLED_HOURS) * 3600
+                found += _submission(application, submit_s + rng.randrange(3600), rng)
+    return sorted(found, key=lambda arrival: arrival.submit_s)
+
+
+def _submission(application: Application, submit_s: int, rng: Random) -> list[_Arrival]:
+    nodes = rng.choices(list(application.nodes), list(application.nodes.values()))[0]
+    if not application.array:
+        return [_Arrival(submit_s, application, nodes)]
+    return [_Arrival(submit_s, application, nodes, task) for task in range(application.array)]
+
+
+def _count(mean: float, rng: Random) -> int:
+    """Poisson variate as the number of unit-rate arrivals before ``mean``."""
+    count, at = 0, rng.expovariate(1.0)
+    while at < mean:
+        count, at = count + 1, at + rng.expovariate(1.0)
+    return count
+
+
+def _ending(application: Application, nodes: int, rng: Random) -> tuple[JobState, int]:
+    elapsed_s = application.run_s(nodes, rng)
+    if rng.random() < application.trouble:
+        state = rng.choices(_TROUBLES, _TROUBLE_WEIGHTS)[0]
+        return state, max(1, round(elapsed_s * rng.random()))
+    limit_s = application.limit_min * 60
+    if elapsed_s > limit_s:
+        return JobState.TIMEOUT, limit_s + rng.randint(0, 20)
+    return JobState.COMPLETED, round(elapsed_s)
+
+
+def _with_array(run: JobRun, arrival: _Arrival) -> JobRun:
+    if arrival.array_task is None:
+        return run
+    return replace(
+        run, array_job_id=run.job_id - arrival.array_task, array_task_id=arrival.array_task
+    )
+
+
+def _submit_line(application: Application, nodes: int) -> str:
+    options = f"-N {nodes}"
+    if application.array:
+        options += f" --array=0-{application.array - 1}"
+    return f"sbatch {options} {application.command}"
+
+
+def _steps(run: JobRun, application: Application) -> tuple[StepRun, ...]:
+    """Make the batch step on the first node, and one step of the whole job."""
+    rss = round(application.mem_gib * 2**30 / (run.nodes * CORES))
+    batch = StepRun(
+        step="batch",
+        name="batch",
+        state=run.state,
+        nodes=1,
+        tasks=1,
+        cpus=CORES,
+        start_s=run.start_s,
+        end_s=run.end_s,
+        elapsed_s=run.elapsed_s,
+        cpu_s=2,
+        disk_read_bytes=None,
+        disk_write_bytes=None,
+        mem_bytes=9 * 2**20,
+    )
+    tasks = run.nodes * CORES
+    return batch, replace(
+        batch,
+        step="0",
+        name=application.command.split()[0].removesuffix(".sh"),
+        nodes=run.nodes,
+        tasks=tasks,
+        cpus=tasks,
+        cpu_s=run.cpu_s,
+        mem_bytes=rss,
+    )

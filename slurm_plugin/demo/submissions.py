@@ -1,0 +1,92 @@
+"""Submissions without Slurm: what the hook would ask nimod, and the runs that come of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+from sacct_ingest.records import JobRun
+from slurm_plugin import client
+from slurm_plugin.demo.applications import Application
+from slurm_plugin.demo.history import CORES, NODES, start_run
+from slurm_plugin.demo.site import job_script
+from slurm_plugin.protocol import Answer, Ask, Job
+
+_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """One made-up sbatch: the application, the nodes asked for, and what else was said."""
+
+    application: Application
+    nodes: str = ""  #: instead of the script's own
+    array: str = ""
+    deadline: str = ""
+
+    def job(self, uid: int) -> Job:
+        """Make the fields that job_submit.lua reads of the job."""
+        return Job(
+            user_id=uid,
+            user_name=self.application.user,
+            name=self.application.name,
+            account=self.application.account,
+            partition=self.application.partition,
+            min_nodes=self.low,
+            max_nodes=int(self.range.rpartition("-")[2]),
+            ntasks_per_node=CORES,
+            time_limit=self.application.script_min,
+            array_inx=self.array,
+            deadline=self.deadline,
+            work_dir=f"/scratch/{self.application.user}",
+            comment=self.application.comment,
+            argv=self.application.argv,
+            script=job_script(self.application),
+        )
+
+    @property
+    def range(self) -> str:
+        """Node counts asked for, ``2-16`` or ``4``."""
+        return self.nodes or self.application.script_nodes
+
+    @property
+    def low(self) -> int:
+        """Fewest nodes asked for."""
+        return int(self.range.partition("-")[0])
+
+    @property
+    def line(self) -> str:
+        """Command line of sbatch."""
+        options = (("-N ", self.nodes), ("--array=", self.array), ("--deadline=", self.deadline))
+        given = [name + value for name, value in options if value]
+        return " ".join(["sbatch", *given, self.application.command])
+
+
+def submit(socket: Path, jobs: Iterable[Job]) -> list[Answer]:
+    """Ask nimod about each job as the hook does.
+
+    Raises
+    ------
+    slurm_plugin.client.Unreachable
+        Nimod does not answer.
+    """
+    asks = (Ask(op="decide", via="job_submit", job=job) for job in jobs)
+    return [client.decide(socket, ask, timeout_s=_TIMEOUT_S) for ask in asks]
+
+
+def run(
+    submission: Submission, answer: Answer, *, job_id: int, submit_s: int, uid: int, rng: Random
+) -> JobRun:
+    """Run the job on the nodes that it was given, and return its accounting."""
+    change = answer.set
+    nodes = (change.min_nodes if change else None) or submission.low
+    done = start_run(
+        replace(submission.application, trouble=0.0),
+        nodes=nodes,
+        job_id=job_id,
+        submit_s=submit_s,
+        uid=uid,
+        free_s=[0] * NODES,
+        rng=rng,
+    )
+    return replace(done, admin_comment=answer.admin_comment, submit_line=submission.line)

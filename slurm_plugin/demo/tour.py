@@ -1,0 +1,161 @@
+"""The guided tour of the demo: what is shown, in which order, and why."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+from sacct_ingest.records import JobRun
+from slurm_plugin.demo import site as sites
+from slurm_plugin.demo import submissions
+from slurm_plugin.demo.applications import Application, applications
+from slurm_plugin.demo.narrator import Narrator
+from slurm_plugin.demo.site import Site
+from slurm_plugin.demo.submissions import Submission
+from slurm_plugin.protocol import Answer
+from slurm_plugin.reasons import Reason
+from slurm_plugin.reports.text import table
+
+_AFTER = "sacct-after.txt"
+_WORDS = {reason.value: reason.text for reason in Reason}
+_FIRST_ID = 900_000  #: job ids of the demo's own submissions
+
+_BEGINNING = """\
+NIMO for Slurm, shown on a made-up cluster of 32 nodes: no Slurm runs here.
+Made up are two months of its accounting ({folder}/sacct.txt), the answers of squeue, sinfo and
+scontrol ({folder}/bin), and later the runs of what is submitted.  Everything else is the product:
+the commands below, the store, the fits, nimod and its socket."""
+_INGEST = "1. History in.  Here a saved file; on a cluster 'nimo ingest' asks sacct itself."
+_FIT = "2. Learn how run time depends on nodes."
+_PREDICT = "3. What is known about one application."
+_SERVE = "4. nimod holds the tables in memory and answers the hooks and nimo-advise."
+_ADVISE = "5. A user asks before submitting.  This application is well known:"
+_DEADLINE = "   With a deadline that no node count can make, scripts see it in the exit status:"
+_UNKNOWN = "   This one was only seen on two node counts, so nothing is made up:"
+_SUBMIT = """\
+6. Submissions.  The demo sends nimod what job_submit.lua would send at each sbatch (mode: enforce,
+   as {folder}/nimo.yaml says; a site begins with 'observe')."""
+_OUTCOME = """\
+7. The jobs run (made up again: on the nodes they were given), the next ingest reads their
+   accounting, and each outcome finds its decision."""
+_REPORT = "8. What was predicted and decided, beside what happened."
+_END = """\
+Next:
+  export NIMO_CONFIG={config}
+  export PATH={programs}:{stand_ins}:$PATH
+  nimo predict                  all applications that are known by now
+  nimo serve &                  then ask: nimo-advise {folder}/membrane.sh
+  make cluster                  the same with a real, throw-away Slurm
+  README.md                     how to begin on your own: observe, read the report, enforce"""
+
+
+def tour(
+    narrator: Narrator, *, user: str, uid: int, clock: Callable[[], float], rng: Random
+) -> None:
+    """Show the main job from history to report.
+
+    Parameters
+    ----------
+    narrator
+        Runs the commands and tells about them.
+    user, uid
+        Who submits the demo's jobs.
+    clock
+        Seconds since the epoch; the made-up history ends when the tour begins.
+    rng
+        Source of all chance.
+    """
+    site, folder = narrator.site, _shortest(narrator.site.folder)
+    narrator.say(_BEGINNING.format(folder=folder))
+    sites.prepare(site, user=user, now_s=clock(), rng=rng)
+    _learn(narrator)
+    narrator.say(_SERVE)
+    with narrator.background("nimo", "serve"):
+        _advise(narrator)
+        narrator.say(_SUBMIT.format(folder=folder))
+        planned, answers = _submit(narrator, user=user, uid=uid)
+    submit_s = int(clock())
+    runs = [
+        submissions.run(one, answer, job_id=_FIRST_ID + i, submit_s=submit_s, uid=uid, rng=rng)
+        for i, (one, answer) in enumerate(zip(planned, answers, strict=True))
+    ]
+    _look_back(narrator, runs)
+    narrator.say(_end(site, folder))
+
+
+def plan(known: Sequence[Application]) -> list[Submission]:
+    """List what is submitted: jobs that may be changed, and some that must not be."""
+    by_name = {application.name: application for application in known}
+    wrf, membrane, capsid = by_name["wrf-d02"], by_name["membrane"], by_name["capsid"]
+    return [
+        Submission(application=wrf, deadline="now+1hour"),
+        *[Submission(application=membrane), Submission(application=wrf)] * 4,
+        Submission(application=wrf, nodes="4"),
+        Submission(application=membrane, array="0-3"),
+        Submission(application=capsid),
+    ]
+
+
+def answers_table(planned: Sequence[Submission], answers: Sequence[Answer]) -> str:
+    """Lay out what was submitted and what nimod made of it."""
+    rows = [
+        [one.line, _given(answer), _why(answer)]
+        for one, answer in zip(planned, answers, strict=True)
+    ]
+    return table(["submitted", "nimod's answer", "because"], rows, left=frozenset({0, 1, 2}))
+
+
+def _learn(narrator: Narrator) -> None:
+    narrator.say(_INGEST)
+    narrator.show("nimo", "ingest", sites.HISTORY)
+    narrator.say(_FIT)
+    narrator.show("nimo", "fit")
+    narrator.say(_PREDICT)
+    narrator.show("nimo", "predict", "wrf-d02")
+
+
+def _advise(narrator: Narrator) -> None:
+    narrator.say(_ADVISE)
+    narrator.show("nimo-advise", "wrf.sh", "d02")
+    narrator.say(_DEADLINE)
+    narrator.show("nimo-advise", "--deadline=now+15minutes", "wrf.sh", "d02", statuses=(4,))
+    narrator.say(_UNKNOWN)
+    narrator.show("nimo-advise", "capsid.sh", statuses=(0, 3))
+
+
+def _submit(narrator: Narrator, *, user: str, uid: int) -> tuple[list[Submission], list[Answer]]:
+    planned = plan(applications(user))
+    answers = submissions.submit(narrator.site.socket, [one.job(uid) for one in planned])
+    narrator.say(answers_table(planned, answers))
+    return planned, answers
+
+
+def _look_back(narrator: Narrator, runs: Sequence[JobRun]) -> None:
+    narrator.say(_OUTCOME)
+    sites.write_history(narrator.site, _AFTER, runs)
+    narrator.show("nimo", "ingest", _AFTER)
+    narrator.say(_REPORT)
+    narrator.show("nimo", "report")
+
+
+def _end(site: Site, folder: str) -> str:
+    programs = Path(sys.executable).parent
+    return _END.format(
+        folder=folder, config=site.config, stand_ins=site.stand_ins, programs=programs
+    )
+
+
+def _shortest(path: Path) -> str:
+    """Path as one would type it here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _given(answer: Answer) -> str:
+    if answer.action == "set" and answer.set is not None:
+        return f"set --nodes={answer.set.min_nodes}"
+    return answer.action
+
+
+def _why(answer: Answer) -> str:
+    return _WORDS.get(answer.reason, answer.reason)

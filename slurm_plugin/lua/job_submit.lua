@@ -1,0 +1,53 @@
+--- NIMO's job_submit hook: asks nimod what to do with a job, and does it.
+--
+-- Put it beside slurm.conf together with nimo.lua, nimo_link.lua, nimo_json.lua and nimo_hook.conf,
+-- and switch it on with `JobSubmitPlugins=lua`.  slurmctld loads it again when its own time stamp
+-- is newer than at the last load: after changing one of the others, touch this one.
+--
+-- Whatever goes wrong, the job passes as its user wrote it, and slurmctld's log says why.
+
+local folder = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
+package.path = folder .. "?.lua;" .. package.path
+
+local function log(text) slurm.log_error("%s", text) end
+
+-- cli_filter.lua puts `nimo{deadline=uts1767261600,own=9} ` before the user's own comment; `own`
+-- is the length of what follows, so that nobody's comment is taken for one by accident.  This
+-- needs nothing but the job, because it must work when nothing else does.
+local function take_back_comment(job_desc)
+  local comment = job_desc.comment or ""
+  local deadline, length, own = comment:match("^nimo{deadline=(%w*),own=(%d+)} (.*)$")
+  if not own or #own ~= tonumber(length) then return nil end
+  job_desc.comment = own
+  return deadline ~= "" and deadline or nil
+end
+
+local function load_hook()
+  local nimo = require("nimo")
+  local settings, complaints = nimo.settings(folder .. "nimo_hook.conf")
+  for _, complaint in ipairs(complaints) do log("nimo: " .. complaint) end
+  local link = require("nimo_link").new(settings)
+  require("nimo_json")
+  local complain = nimo.complainer(log, link.clock, nimo.COMPLAINT_PAUSE_S)
+  return { nimo = nimo, settings = settings, link = link, complain = complain, slurm = slurm }
+end
+
+local loaded, hook = pcall(load_hook)
+if not loaded then log("nimo: off until slurmctld loads job_submit.lua again: " .. tostring(hook)) end
+
+function slurm_job_submit(job_desc, partitions, submit_uid)
+  local taken, deadline = pcall(take_back_comment, job_desc)
+  if not loaded then return slurm.SUCCESS end
+  if not taken then hook.complain(deadline) end
+  local ok, code, problem =
+    pcall(hook.nimo.submit, hook, job_desc, partitions, taken and deadline or nil)
+  if not ok then problem = code end
+  if problem then hook.complain(problem) end
+  return ok and code or slurm.SUCCESS
+end
+
+function slurm_job_modify(job_desc, job_rec, partitions, modify_uid)
+  return slurm.SUCCESS
+end
+
+return slurm.SUCCESS

@@ -1,0 +1,100 @@
+--- A connection to nimod that is kept between jobs and never takes longer than it may.
+--
+-- Lua 5.1 to 5.4, LuaSocket.
+
+local socket, unix = require("socket"), require("socket.unix")
+
+local MAX_ANSWER_BYTES = 64 * 1024
+
+local Link = {}
+Link.__index = Link
+
+function Link:close()
+  if self.connection then self.connection:close() end
+  self.connection = nil
+end
+
+-- Let the next call on the connection take what is left of the time.
+local function grant(connection, left_s)
+  if left_s <= 0 then return nil, "timeout" end
+  connection:settimeout(left_s, "t")
+  return true
+end
+
+function Link:connect(left)
+  local connection = self.stream()
+  local ok, problem = grant(connection, left())
+  if ok then ok, problem = connection:connect(self.settings.socket) end
+  if not ok then
+    connection:close()
+    return nil, problem
+  end
+  self.connection = connection
+  return true
+end
+
+local function receive_line(connection, left)
+  local text = ""
+  repeat
+    local ok, problem = grant(connection, left())
+    if not ok then return nil, problem end
+    -- Wait for one byte, then take what has come: waiting for a line would not bound its length.
+    local first, failure = connection:receive(1)
+    if not first then return nil, failure end
+    connection:settimeout(0, "t")
+    local more, _, partial = connection:receive(MAX_ANSWER_BYTES)
+    text = text .. first .. (more or partial or "")
+    if #text > MAX_ANSWER_BYTES then return nil, "answer too long" end
+  until text:find("\n", 1, true)
+  local line, rest = text:match("^([^\n]*)\n(.*)$")
+  if rest ~= "" then return nil, "more than one answer" end
+  return line
+end
+
+function Link:exchange(request, left)
+  local ok, problem = true, nil
+  if not self.connection then ok, problem = self:connect(left) end
+  if ok then ok, problem = grant(self.connection, left()) end
+  if ok then ok, problem = self.connection:send(request) end
+  local line
+  if ok then line, problem = receive_line(self.connection, left) end
+  -- After a failure an answer may still be on its way, and would reach the next job.
+  if not line then self:close() end
+  return line, problem
+end
+
+--- Send one line and wait for one line.
+-- @return the answer without its newline; or nil and why not (nil while resting)
+function Link:ask(request)
+  local began = self.clock()
+  if began < self.rest_until then return nil, nil end
+  local function left() return began + self.settings.timeout_ms / 1000 - self.clock() end
+  local kept = self.connection ~= nil
+  local line, problem = self:exchange(request, left)
+  if not line and kept and problem ~= "timeout" then -- nimod was started anew since the last job
+    line, problem = self:exchange(request, left)
+  end
+  self.timeouts = problem == "timeout" and self.timeouts + 1 or 0
+  if self.timeouts >= self.settings.breaker_failures then
+    self.rest_until = self.clock() + self.settings.breaker_s
+    problem = problem .. ", not asking for " .. self.settings.breaker_s .. " s"
+  end
+  return line, problem
+end
+
+--- Make a connection, without connecting yet.
+-- It never takes longer than `timeout_ms` in all, and after `breaker_failures` time-outs in a row
+-- it does not try for `breaker_s`: submissions are serial, so each would wait for all before it.
+-- A nimod that is not there costs no time and is therefore asked again at the next job.
+-- @param clock seconds as a number; socket.gettime where none is given
+local function new(settings, clock)
+  return setmetatable({
+    settings = settings,
+    clock = clock or socket.gettime,
+    stream = type(unix) == "table" and (unix.stream or unix.tcp) or unix,
+    timeouts = 0,
+    rest_until = 0,
+  }, Link)
+end
+
+return { new = new }

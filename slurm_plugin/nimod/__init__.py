@@ -1,0 +1,1 @@
+"""nimod: the daemon that answers the hooks and ``nimo-advise`` from memory."""

@@ -1,0 +1,96 @@
+"""The socket that nimod listens on: one nimod at a time, no leftovers in the way."""
+
+import fcntl
+import os
+import socket
+import stat
+from pathlib import Path
+
+from sacct_ingest.errors import ConfigError
+
+#: Everybody may ask for advice; what only slurmctld may ask is decided by the peer's uid.
+_MODE = 0o666
+
+
+class Listening:
+    """A bound Unix socket, as a context.
+
+    A lock beside the socket tells whether another nimod lives; a socket that one left behind is
+    removed.
+
+    Parameters
+    ----------
+    path
+        Where the socket is to be.
+
+    Raises
+    ------
+    ConfigError
+        Another nimod has it, or it cannot be made there.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._lock = -1
+        self._channel: socket.socket | None = None
+
+    def __enter__(self) -> socket.socket:
+        try:
+            self._lock = self._locked()
+            self._clear()
+            self._channel = self._bind()
+        except OSError as error:
+            self._release()
+            raise ConfigError(f"socket {self._path}: {error.strerror or error}") from error
+        except ConfigError:
+            self._release()
+            raise
+        return self._channel
+
+    def __exit__(self, *_: object) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        self._path.unlink(missing_ok=True)
+        self._release()
+
+    def _locked(self) -> int:
+        lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            pid = os.read(lock, 20).decode()
+            os.close(lock)
+            raise ConfigError(
+                f"socket {self._path}: another nimod has it (process {pid}); stop that one first"
+            ) from error
+        os.ftruncate(lock, 0)
+        os.write(lock, str(os.getpid()).encode())
+        return lock
+
+    def _clear(self) -> None:
+        try:
+            found = self._path.lstat()
+        except FileNotFoundError:
+            return
+        if not stat.S_ISSOCK(found.st_mode):
+            raise ConfigError(f"socket {self._path}: there is something else; move it away")
+        self._path.unlink()
+
+    def _bind(self) -> socket.socket:
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o777 & ~_MODE)
+        try:
+            channel.bind(str(self._path))
+        except OSError:
+            channel.close()
+            raise
+        finally:
+            os.umask(before)
+        # slurmctld's submissions come one by one; many users may ask for advice at once.
+        channel.listen(128)
+        return channel
+
+    def _release(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1

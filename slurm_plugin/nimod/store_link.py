@@ -1,0 +1,130 @@
+"""nimod's link to the store: new tables come in, decisions go out.
+
+The one module of nimod that loads SQLAlchemy.  It works in a thread that no answer waits for.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+
+import msgspec
+
+from predictor.table import decode
+from predictor.types import PredictionTable
+from sacct_ingest.errors import StoreError
+from sacct_ingest.records import DecisionRow
+from sacct_ingest.store import FitRow, Store
+from slurm_plugin.tables import Tables
+
+_log = logging.getLogger(__name__)
+_BATCH = 500
+
+
+class StoreLink:
+    """Reads tables when they have changed and writes the decisions that wait.
+
+    A store that is locked, gone or not there yet is tried again at the next visit; decisions wait
+    meanwhile, up to ``limit`` of them, after which the oldest are given up.
+
+    Parameters
+    ----------
+    url
+        SQLAlchemy URL.
+    publish
+        Called with new tables, in the thread that visits.
+    cluster
+        Name of the cluster for decisions made before it was known; empty while it is not.
+    limit
+        Most decisions kept in memory.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        publish: Callable[[Tables], None],
+        cluster: Callable[[], str],
+        limit: int = 100_000,
+    ) -> None:
+        self._url = url
+        self._publish = publish
+        self._cluster = cluster
+        self._limit = limit
+        self._waiting: deque[DecisionRow] = deque()
+        self._lost = 0
+        self._store: Store | None = None
+        self._version: int | None = None
+        self._complaint = ""
+
+    @property
+    def pending(self) -> int:
+        """Decisions that are not written yet."""
+        return len(self._waiting)
+
+    def record(self, row: DecisionRow) -> None:
+        """Take a decision to be written at the next visit; never waits."""
+        if len(self._waiting) >= self._limit:
+            self._waiting.popleft()
+            self._lost += 1
+        self._waiting.append(row)
+
+    def forget(self) -> None:
+        """Make the next visit read the tables again, changed or not."""
+        self._version = None
+
+    def visit(self) -> None:
+        """Write what waits and read what is new."""
+        try:
+            store = self._store = self._store or Store.open(self._url, create=True)
+            self._write(store)
+            self._read(store)
+        except StoreError as error:
+            self._complain(str(error))
+        else:
+            self._complaint = ""
+
+    def close(self) -> None:
+        """Give back the connections."""
+        if self._store is not None:
+            self._store.close()
+
+    def _complain(self, text: str) -> None:
+        """Log a trouble once, not at every visit."""
+        if text != self._complaint:
+            _log.error("%s; trying again, %d decisions wait", text, len(self._waiting))
+        self._complaint = text
+
+    def _write(self, store: Store) -> None:
+        if self._lost:
+            _log.error("%d decisions were lost: the store was away for too long", self._lost)
+            self._lost = 0
+        while self._waiting:
+            # Copied at once: the event loop may append meanwhile.
+            batch = list(islice(self._waiting.copy(), _BATCH))
+            store.decisions.add([self._named(row) for row in batch])
+            written = {row.decision_id for row in batch}
+            # By id: some may have been given up for newer ones meanwhile.
+            while self._waiting and self._waiting[0].decision_id in written:
+                self._waiting.popleft()
+
+    def _named(self, row: DecisionRow) -> DecisionRow:
+        return row if row.cluster else replace(row, cluster=self._cluster())
+
+    def _read(self, store: Store) -> None:
+        version = store.fits.version()
+        if version == self._version:
+            return
+        tables = Tables(filter(None, map(_decoded, store.fits.all())), version=version)
+        self._version = version
+        self._publish(tables)
+        _log.info("%d prediction tables loaded", len(tables))
+
+
+def _decoded(row: FitRow) -> PredictionTable | None:
+    try:
+        return decode(row.payload)
+    except msgspec.DecodeError as error:
+        _log.warning("table of %s skipped: %s; 'nimo fit' makes it anew", row.label, error)
+        return None

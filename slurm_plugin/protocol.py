@@ -1,0 +1,175 @@
+"""Messages between the hooks, ``nimo-advise`` and nimod: one JSON object a line, versioned.
+
+A peer answers a message of another ``v`` with ``ok: false`` and its own version; the hooks then
+let the job pass.  Unknown fields are ignored, so that a newer peer may send more.  Field names of
+``Job`` are those of Slurm's ``job_desc`` (unset fields are absent, sentinels never travel).
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from predictor.types import Point
+
+VERSION = 1
+MAX_LINE_BYTES = 256 * 1024  #: longer requests are refused; the hooks cut scripts to fit
+
+
+def _version() -> int:
+    # A factory: plain defaults are not sent, and the version must be.
+    return VERSION
+
+
+class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A job request as the hook sees it; ``time_limit`` and ``time_min`` are in minutes."""
+
+    user_id: int | None = None
+    user_name: str = ""
+    name: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    num_tasks: int | None = None
+    ntasks_per_node: int | None = None
+    ntasks_per_socket: int | None = None
+    cpus_per_task: int | None = None
+    min_cpus: int | None = None
+    max_cpus: int | None = None
+    time_limit: int | None = None
+    time_min: int | None = None
+    begin_time: int | None = None  #: seconds since the epoch
+    deadline: str = ""  #: as the user wrote it (cli_filter) or the client made of it
+    array_inx: str = ""
+    het_job_offset: int | None = None
+    dependency: str = ""
+    reservation: str = ""
+    req_nodes: str = ""
+    exc_nodes: str = ""
+    features: str = ""
+    licenses: str = ""
+    contiguous: int | None = None
+    shared: int | None = None
+    req_switch: int | None = None
+    min_mem_per_node: int | None = None  #: MiB
+    min_mem_per_cpu: int | None = None  #: MiB
+    tres_per_job: str = ""
+    tres_per_node: str = ""
+    tres_per_socket: str = ""
+    tres_per_task: str = ""
+    work_dir: str = ""
+    comment: str = ""  #: the user's own, what cli_filter had put before it taken off
+    argv: list[str] = []  #: script and its arguments
+    script: str = ""  #: text of the batch script; empty for salloc and srun
+    script_cut: bool = False  #: the script was longer than the hook sends
+
+
+class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A request to nimod."""
+
+    v: int = msgspec.field(default_factory=_version)
+    op: Literal["decide", "advise", "status", "reload"] = "decide"
+    via: Literal["job_submit", "advise"] = "job_submit"
+    job: Job = msgspec.field(default_factory=Job)
+
+
+class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Fields of the job that the hook is to write; absent ones stay as they are."""
+
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    num_tasks: int | None = None
+    min_cpus: int | None = None
+    time_limit: int | None = None  #: minutes
+
+
+class Answer(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Nimod's answer to ``decide``.
+
+    ``action`` is ``keep`` (pass unchanged), ``set`` (write ``set``) or ``refuse`` (only where the
+    site says that deadlines are binding).  ``message`` is for the user, empty when silent.
+    """
+
+    v: int = msgspec.field(default_factory=_version)
+    ok: bool = True
+    action: Literal["keep", "set", "refuse"] = "keep"
+    reason: str = ""
+    set: Change | None = None
+    admin_comment: str = ""  #: to be appended to what the job has; empty: leave it alone
+    message: str = ""
+    error: str = ""
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """One node count of an advice."""
+
+    nodes: int
+    time_s: float
+    low_s: float
+    high_s: float
+    speedup: float  #: against the fewest nodes of the table's observations
+    efficiency: float
+    node_hours: float
+    wait_s: float | None = None
+    observed: bool = False
+    recommended: bool = False
+    meets_deadline: bool | None = None
+
+
+class Advice(msgspec.Struct, kw_only=True):
+    """Nimod's answer to ``advise``."""
+
+    v: int = msgspec.field(default_factory=_version)
+    ok: bool = True
+    application: str = ""
+    key_level: str = ""
+    verdict: str = ""  #: reliable, doubtful, refused, or unknown
+    verdict_text: str = ""  #: in plain words, with what would mend it
+    confidence: float = 0.0
+    runs: int = 0
+    rows: list[Row] = []
+    nodes: int | None = None  #: the recommended count
+    directive: str = ""  #: ``#SBATCH --nodes=4``
+    reason: str = ""
+    observe: int | None = None  #: node count where one more run would help most
+    points: list[Point] = []  #: what was observed
+    knee: int | None = None  #: processor working set, argmax S²/n
+    deadline_s: float | None = None
+    meets_deadline: bool | None = None
+    error: str = ""
+
+
+class Status(msgspec.Struct, kw_only=True):
+    """Nimod's answer to ``status`` and ``reload``."""
+
+    v: int = msgspec.field(default_factory=_version)
+    ok: bool = True
+    release: str = ""
+    identities: int = 0
+    loaded_s: float | None = None
+    snapshot_age_s: float | None = None
+    answered: int = 0
+    failed: int = 0
+    decisions_pending: int = 0
+    error: str = ""
+
+
+_decoder = msgspec.json.Decoder(Ask)
+_encoder = msgspec.json.Encoder()
+
+
+def decode_ask(line: bytes) -> Ask:
+    """Read one request line.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        Not JSON, or a field of the wrong type (``msgspec.ValidationError``).
+    """
+    return _decoder.decode(line)
+
+
+def encode(message: Any) -> bytes:
+    """One message as a line with its newline."""
+    return _encoder.encode(message) + b"\n"

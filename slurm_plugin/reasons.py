@@ -1,0 +1,49 @@
+"""Why a job was given the node count that it has: stable names with plain words."""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Reason of a decision; :attr:`text` is the sentence for people."""
+
+    text: str
+
+    def __new__(cls, name: str, text: str) -> "Reason":
+        """Make a member that is its name and carries its text."""
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.text = text
+        return member
+
+    # The count was chosen.
+    CHEAPEST = "cheapest", "the lowest sum of turnaround and delay for the jobs that wait"
+    DEADLINE = "deadline", "the count that makes the deadline at the lowest cost"
+    # The request stands.
+    BEST_ALREADY = "best_already", "no other count is better"
+    OFF = "off", "switched off for this job"
+    OPTED_OUT = "opted_out", "the comment says nimo:off"
+    NOT_OPTED_IN = "not_opted_in", "the job does not say that its node count may be chosen"
+    FIXED_COUNT = "fixed_count", "the job asks for one node count"
+    FIXED_TASKS = "fixed_tasks", "the job asks for a number of tasks, which fixes its layout"
+    FIXED_CPUS = "fixed_cpus", "the job asks for a number of CPUs or of devices in total"
+    ARRAY = "array", "job arrays keep what they ask for"
+    HET = "het", "the components of a heterogeneous job keep what they ask for"
+    RESERVATION = "reservation", "the job runs in a reservation"
+    NODE_LIST = "node_list", "the job names its nodes"
+    EXCLUDED_NODES = "excluded_nodes", "the job excludes nodes"
+    LAYOUT = "layout", "the job asks for contiguous nodes or few switches"
+    DEPENDENCY = "dependency", "the job shares or depends on the layout of another one"
+    UNKNOWN_PARTITION = "unknown_partition", "the partition is not known, or there are several"
+    NO_SNAPSHOT = "no_snapshot", "the state of the cluster is not known"
+    STALE_SNAPSHOT = "stale_snapshot", "what is known of the cluster is too old"
+    UNKNOWN_APPLICATION = "unknown_application", "no runs of this application are known"
+    NO_CURVE = "no_curve", "runs on too few node counts are known"
+    UNRELIABLE_CURVE = "unreliable_curve", "the prediction cannot be relied on"
+    OUTSIDE_CURVE = "outside_curve", "the request is outside of what can be predicted"
+    BEYOND_LIMITS = "beyond_limits", "partition or QOS do not allow so many nodes"
+    NO_CHOICE = "no_choice", "limits of partition and memory leave one count only"
+    OUTSIDE_GUARD = "outside_guard", "other counts would delay the job too much"
+    LIMIT_TOO_LONG = "limit_too_long", "fewer nodes need a time limit that is not allowed"
+    # Deadlines.
+    DEADLINE_MISSED = "deadline_missed", "no allowed node count makes the deadline"
+    DEADLINE_UNREADABLE = "deadline_unreadable", "the deadline cannot be read"

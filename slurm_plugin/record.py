@@ -1,0 +1,98 @@
+"""What is kept of a decision: the row in the store and the word in the job's admin_comment."""
+
+from math import inf
+from typing import Any
+
+from sacct_ingest.records import DecisionRow
+from slurm_plugin import comment
+from slurm_plugin.case import Case
+from slurm_plugin.policy import Decision, Option
+from slurm_plugin.protocol import Answer
+
+
+def row_of(
+    case: Case, decided: Decision, answer: Answer, *, decision_id: str, cluster: str, via: str
+) -> DecisionRow:
+    """Row of the store: the request, what was known, what was decided and what was done."""
+    request, asked = case.request, decided.request
+    limited = request.limit_s is not None and request.limit_s < inf
+    return DecisionRow(
+        decision_id=decision_id,
+        cluster=cluster,
+        at_s=case.now_s,
+        mode=case.mode.value,
+        via=via,
+        action=decided.action.value,
+        reason=decided.reason.value,
+        min_nodes=case.job.min_nodes,
+        max_nodes=case.job.max_nodes,
+        requested_nodes=asked.nodes if asked else case.job.min_nodes,
+        limit_s=int(request.limit_s or 0) if limited else None,
+        deadline_s=request.deadline_s,
+        applied=answer.action != "keep",
+        request_predicted_s=asked.prediction.time_s if asked else None,
+        message=answer.message,
+        **_who(case),
+        **_known(case),
+        **_chosen(decided.chosen),
+    )
+
+
+def note_of(row: DecisionRow, case: Case) -> str:
+    """Text for the job's admin_comment; empty without a prediction."""
+    if row.nodes is None or row.predicted_s is None or row.low_s is None or row.high_s is None:
+        return ""
+    return comment.build(
+        comment.Note(
+            decision_id=row.decision_id,
+            nodes=row.nodes,
+            low=case.request.low,
+            high=case.request.high,
+            time_s=round(row.predicted_s),
+            low_s=round(row.low_s),
+            high_s=round(row.high_s),
+            verdict=row.verdict,
+            mode=row.mode,
+            reason=row.reason,
+        )
+    )
+
+
+def _who(case: Case) -> dict[str, Any]:
+    job, identity = case.job, case.identity
+    return {
+        "uid": job.user_id,
+        "user": job.user_name,
+        "name": job.name,
+        "work_dir": job.work_dir,
+        "account": job.account,
+        "partition": case.partition.name if case.partition else job.partition,
+        "qos": job.qos,
+        "tag": identity.tag,
+        "script": identity.script,
+        "line": identity.line,
+    }
+
+
+def _known(case: Case) -> dict[str, Any]:
+    table = case.table
+    if table is None:
+        return {}
+    return {
+        "key_level": table.level,
+        "key": table.key,
+        "label": table.label,
+        "verdict": table.verdict.value,
+    }
+
+
+def _chosen(option: Option | None) -> dict[str, Any]:
+    if option is None:
+        return {}
+    return {
+        "nodes": option.nodes,
+        "predicted_s": option.prediction.time_s,
+        "low_s": option.prediction.low_s,
+        "high_s": option.prediction.high_s,
+        "wait_s": option.wait_s if option.wait_s < inf else None,
+    }

@@ -1,0 +1,1 @@
+"""What was predicted and decided, beside what happened: for terminals, scripts and logs."""

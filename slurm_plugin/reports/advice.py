@@ -1,0 +1,120 @@
+"""An advice as text for the user who is about to submit.  Imports nothing heavy."""
+
+from collections.abc import Sequence
+
+from slurm_plugin.protocol import Advice, Row
+from slurm_plugin.reports.text import (
+    RECOGNISED,
+    clock,
+    count,
+    duration,
+    hours,
+    percent,
+    printable,
+    short_clock,
+    table,
+)
+
+_MARK = "=>"
+
+
+def render(advice: Advice, *, now_s: float, every: bool = False) -> str:
+    """Write an advice as text: what it is about, the table, the verdict, the line to paste.
+
+    Parameters
+    ----------
+    advice
+        Nimod's answer.
+    now_s
+        Time from which the ends of the runs are counted, seconds since the epoch.
+    every
+        All node counts instead of a readable selection.
+    """
+    parts = [_title(advice)]
+    if advice.rows:
+        parts.append(_table(advice, now_s=now_s, every=every))
+    parts += [advice.verdict_text, _deadline(advice, now_s), _recommendation(advice)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def readable(rows: Sequence[Row], *, observe: int | None = None) -> list[Row]:
+    """Pick the node counts that tell the story.
+
+    Those observed, powers of two, the first and the last, the recommended one, and the one where
+    a run would teach most.
+    """
+    ends = {rows[0].nodes, rows[-1].nodes} if rows else set()
+    return [
+        row
+        for row in rows
+        if row.observed
+        or row.recommended
+        or row.nodes.bit_count() == 1
+        or row.nodes in ends
+        or row.nodes == observe
+    ]
+
+
+def _title(advice: Advice) -> str:
+    name = printable(advice.application) or "this job"
+    if not advice.runs:
+        return f"{name}: no run of it is known"
+    known_by = RECOGNISED.get(advice.key_level, advice.key_level)
+    how = f", recognised by {known_by}" if known_by else ""
+    return f"{name}: {count(advice.runs, 'run')} known{how}"
+
+
+def _table(advice: Advice, *, now_s: float, every: bool) -> str:
+    rows = advice.rows if every else readable(advice.rows, observe=advice.observe)
+    waits = any(row.wait_s is not None for row in rows)
+    header = ["", "nodes", "run time", f"{percent(advice.confidence)} of runs take"]
+    header += ["speedup", "efficiency", "node-hours"]
+    header += ["wait", "ends"] if waits else []
+    header += ["deadline"] if advice.deadline_s else []
+    lines = [_cells(row, waits, bool(advice.deadline_s), now_s) for row in rows]
+    return table([*header, ""], lines, left=frozenset({0, len(header)}))
+
+
+def _cells(row: Row, waits: bool, deadline: bool, now_s: float) -> list[str]:  # noqa: FBT001
+    cells = [
+        _MARK if row.recommended else "",
+        str(row.nodes),
+        duration(row.time_s),
+        f"{duration(row.low_s)} to {duration(row.high_s)}",
+        f"{row.speedup:.1f}",
+        percent(row.efficiency),
+        hours(row.node_hours),
+    ]
+    if waits:
+        ends_s = None if row.wait_s is None else now_s + row.wait_s + row.time_s
+        cells += [duration(row.wait_s), short_clock(ends_s)]
+    if deadline:
+        cells.append({True: "made", False: "missed", None: "-"}[row.meets_deadline])
+    return [*cells, "observed" if row.observed else ""]
+
+
+def _deadline(advice: Advice, now_s: float) -> str:
+    if advice.deadline_s is None:
+        return ""
+    when = clock(advice.deadline_s)
+    if advice.meets_deadline is None:
+        return f"Whether the deadline {when} can be made is not known."
+    if advice.meets_deadline:
+        return f"The deadline {when} can be made."
+    best = next((row for row in advice.rows if row.recommended), None)
+    if best is None:
+        return f"The deadline {when} cannot be made."
+    end_s = now_s + (best.wait_s or 0.0) + best.high_s
+    sure = percent((1 + advice.confidence) / 2)
+    return (
+        f"The deadline {when} cannot be made on any node count this job may use: on "
+        f"{count(best.nodes, 'node')} it ends by {clock(end_s)} ({sure} sure)."
+    )
+
+
+def _recommendation(advice: Advice) -> str:
+    if not advice.directive:
+        return f"No recommendation: {advice.reason}" if advice.reason else ""
+    # A missed deadline is told with its numbers already.
+    reason = "" if advice.meets_deadline is False else advice.reason
+    return "\n".join(part for part in (reason, advice.directive) if part)

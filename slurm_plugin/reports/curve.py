@@ -1,0 +1,83 @@
+"""What is known about one application, as text."""
+
+from predictor.types import PredictionTable, Verdict
+from slurm_plugin.reports.text import RECOGNISED, count, duration, percent, printable, table
+
+_READ = {
+    Verdict.RELIABLE: "reliable",
+    Verdict.DOUBTFUL: "doubtful: shown to users, not acted upon",
+    Verdict.REFUSED: "refused: not to be used",
+}
+
+
+def render(known: PredictionTable, *, every: bool = False) -> str:
+    """Write one application's curve as text: the table, then the verdict and its reasons.
+
+    ``every`` asks for all node counts instead of those observed and powers of two.
+    """
+    known_by = RECOGNISED[known.level]
+    lines = [
+        f"{printable(known.label)}: {count(known.runs, 'run')}, recognised by {known_by}",
+        f"model: {known.model}",
+        "",
+        _table(known, every=every),
+        "",
+        f"verdict: {_READ[known.verdict]}",
+        *(f"  {problem.name}: {problem.text}" for problem in known.problems),
+    ]
+    if known.knee is not None:
+        lines.append(f"knee (most speedup for its cost, max S²/n): {count(known.knee, 'node')}")
+    if known.max_useful is not None:
+        lines.append(f"run time stops falling at {count(known.max_useful, 'node')}")
+    return "\n".join(lines)
+
+
+def parsable(known: PredictionTable) -> list[str]:
+    """Lines of the curve with ``|`` between the fields, as ``sacct -P``; times in seconds."""
+    seen = {point.nodes for point in known.observed}
+    rows = zip(known.nodes, known.median_s, known.low_s, known.high_s, strict=True)
+    body = (
+        f"{n}|{t:.1f}|{low:.1f}|{high:.1f}|{_verdict(known, i)}|{int(n in seen)}"
+        for i, (n, t, low, high) in enumerate(rows)
+    )
+    return ["Nodes|MedianS|LowS|HighS|Verdict|Observed", *body]
+
+
+def summary(tables: list[PredictionTable]) -> str:
+    """List applications, one a line: the best known first."""
+    order = list(Verdict)
+    ranked = sorted(tables, key=lambda t: (order.index(t.verdict), -t.runs, t.label))
+    rows = [
+        [printable(t.label), t.level, str(t.runs), _span(t), t.verdict.value, t.model]
+        for t in ranked
+    ]
+    header = ["application", "by", "runs", "nodes observed", "verdict", "model"]
+    return table(header, rows, left=frozenset({0, 1, 4, 5}))
+
+
+def _span(known: PredictionTable) -> str:
+    seen = [point.nodes for point in known.observed]
+    return f"{min(seen)}-{max(seen)}" if seen else "-"
+
+
+def _verdict(known: PredictionTable, index: int) -> str:
+    return (known.verdicts[index] if known.verdicts else known.verdict).value
+
+
+def _table(known: PredictionTable, *, every: bool) -> str:
+    repeats = {point.nodes: point.repeats for point in known.observed}
+    ends = {known.nodes[0], known.nodes[-1]} if known.nodes else set()
+    rows = [
+        [
+            str(nodes),
+            duration(known.median_s[i]),
+            f"{duration(known.low_s[i])} to {duration(known.high_s[i])}",
+            _verdict(known, i),
+            str(repeats.get(nodes, "")),
+        ]
+        for i, nodes in enumerate(known.nodes)
+        if every or nodes in repeats or nodes in ends or nodes.bit_count() == 1
+    ]
+    interval = f"{percent(known.confidence)} of runs take"
+    header = ["nodes", "run time", interval, "verdict", "runs kept"]
+    return table(header, rows, left=frozenset({3}))

@@ -1,0 +1,162 @@
+"""What a picture of a curve shows, whoever draws it.  Imports nothing heavy.
+
+Drawn by :mod:`slurm_plugin.reports.terminal_plot` as text and by
+:mod:`slurm_plugin.reports.figure` as SVG or PNG.
+"""
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from predictor.types import Point, PredictionTable, Verdict
+from sacct_ingest.errors import PlotError
+from slurm_plugin.protocol import Advice
+from slurm_plugin.reports.text import count, printable
+
+#: Run times in seconds that people read easily: ticks are chosen from these.
+_EASY_S = tuple(
+    unit * step
+    for unit, steps in (
+        (1, (1, 2, 5, 10, 20, 30)),
+        (60, (1, 2, 5, 10, 20, 30)),
+        (3600, (1, 2, 4, 8, 12)),
+        (86_400, (1, 2, 4, 7, 14, 30, 60, 120, 365)),
+    )
+    for step in steps
+)
+#: The interval is cut where it reaches this factor beyond all medians and observations: what is
+#: hardly known would otherwise make what is known flat.
+_ROOM = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A curve and what there is to mark on it; the three tuples run over ``nodes`` (rising)."""
+
+    title: str
+    nodes: tuple[int, ...]
+    median_s: tuple[float, ...]
+    low_s: tuple[float, ...]
+    high_s: tuple[float, ...]
+    confidence: float
+    observed: tuple[Point, ...]
+    knee: int | None = None
+    observe: int | None = None  #: where one more run would help most
+    recommended: int | None = None
+
+    @property
+    def seen(self) -> tuple[int, int]:
+        """Fewest and most nodes observed."""
+        counts = [point.nodes for point in self.observed]
+        return min(counts), max(counts)
+
+    def limits(self) -> tuple[int, int, float, float]:
+        """Fewest and most nodes, shortest and longest run time to show."""
+        marks = [n for n in (self.observe, self.recommended) if n]
+        counts = [*self.nodes, *(p.nodes for p in self.observed), *marks]
+        times = [*self.median_s, *(p.time_s for p in self.observed)]
+        low = max(min([*self.low_s, *times]), min(times) / _ROOM)
+        high = min(max([*self.high_s, *times]), max(times) * _ROOM)
+        return min(counts), max(counts), low, high
+
+    def median_at(self, nodes: float) -> float | None:
+        """Predicted run time in seconds; None where nothing is predicted."""
+        return at(self.nodes, self.median_s, nodes)
+
+
+def of_table(table: PredictionTable) -> Picture:
+    """Picture of what is known about an application; refused predictions are left out.
+
+    Raises
+    ------
+    PlotError
+        Nothing was observed.
+    """
+    verdicts = table.verdicts or (table.verdict,) * len(table.nodes)
+    shown = [i for i, verdict in enumerate(verdicts) if verdict is not Verdict.REFUSED]
+    return _checked(
+        Picture(
+            title=_title(table.label, table.runs, table.verdict.value),
+            nodes=tuple(table.nodes[i] for i in shown),
+            median_s=tuple(table.median_s[i] for i in shown),
+            low_s=tuple(table.low_s[i] for i in shown),
+            high_s=tuple(table.high_s[i] for i in shown),
+            confidence=table.confidence,
+            observed=table.observed,
+            knee=table.knee,
+            observe=next((p.observe for p in table.problems if p.observe), None),
+        )
+    )
+
+
+def of_advice(advice: Advice) -> Picture:
+    """Picture of an advice.
+
+    Raises
+    ------
+    PlotError
+        Nothing was observed.
+    """
+    return _checked(
+        Picture(
+            title=_title(advice.application, advice.runs, advice.verdict),
+            nodes=tuple(row.nodes for row in advice.rows),
+            median_s=tuple(row.time_s for row in advice.rows),
+            low_s=tuple(row.low_s for row in advice.rows),
+            high_s=tuple(row.high_s for row in advice.rows),
+            confidence=advice.confidence,
+            observed=tuple(advice.points),
+            knee=advice.knee,
+            observe=advice.observe,
+            recommended=advice.nodes,
+        )
+    )
+
+
+def at(nodes: tuple[int, ...], values: tuple[float, ...], where: float) -> float | None:
+    """Value between the entries of a table, linear in the logarithms; None outside of it.
+
+    >>> at((1, 4), (100.0, 25.0), 2)
+    50.0
+    """
+    if not nodes or not nodes[0] <= where <= nodes[-1]:
+        return None
+    high = bisect_left(nodes, where)
+    if nodes[high] == where:
+        return values[high]
+    low = high - 1
+    share = math.log(where / nodes[low]) / math.log(nodes[high] / nodes[low])
+    return float(values[low] ** (1 - share) * values[high] ** share)
+
+
+def time_ticks(low_s: float, high_s: float, most: int = 6) -> list[float]:
+    """Easily read run times between two, at most ``most``; the two where there are none.
+
+    >>> time_ticks(50, 4000)
+    [60.0, 300.0, 1200.0, 3600.0]
+    >>> time_ticks(61, 100)
+    [61, 100]
+    """
+    inside = [float(tick) for tick in _EASY_S if low_s <= tick <= high_s]
+    step = max(1, math.ceil(len(inside) / most))
+    return inside[::step] if len(inside) > 1 else [low_s, high_s]
+
+
+def node_ticks(low: int, high: int) -> list[int]:
+    """Powers of two between two node counts, and the ends where there is none.
+
+    >>> node_ticks(3, 40)
+    [4, 8, 16, 32]
+    """
+    powers = [2**i for i in range(high.bit_length()) if low <= 2**i <= high]
+    return powers or sorted({low, high})
+
+
+def _title(label: str, runs: int, verdict: str) -> str:
+    return f"{printable(label)}: {count(runs, 'run')}, {verdict}"
+
+
+def _checked(picture: Picture) -> Picture:
+    if not picture.observed:
+        raise PlotError("there is nothing to draw: no finished run is known")
+    return picture

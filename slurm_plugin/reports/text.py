@@ -1,0 +1,98 @@
+"""Plain text for terminals and logs: durations, shares, tables.  Imports nothing heavy."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+#: How an application was recognised, in words.
+RECOGNISED = {
+    "tag": "its tag in the comment",
+    "script": "its script and arguments",
+    "line": "user, job name and command line",
+    "name": "user and job name only",
+    "user": "user only",
+}
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as Slurm writes them, ``[D-]HH:MM:SS``; ``-`` for ``None``.
+
+    >>> duration(3661.4)
+    '01:01:01'
+    >>> duration(90000)
+    '1-01:00:00'
+    """
+    if seconds is None:
+        return "-"
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"{f'{days}-' if days else ''}{hour:02}:{minute:02}:{second:02}"
+
+
+def clock(epoch_s: float | None) -> str:
+    """Write a moment in local time as Slurm does, ``2026-11-21T16:30:00``; ``-`` for ``None``."""
+    if epoch_s is None:
+        return "-"
+    return datetime.fromtimestamp(epoch_s).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def short_clock(epoch_s: float | None) -> str:
+    """Write a moment of these days in local time, ``11-21 16:30``; ``-`` for ``None``."""
+    if epoch_s is None:
+        return "-"
+    return datetime.fromtimestamp(epoch_s).astimezone().strftime("%m-%d %H:%M")
+
+
+def percent(share: float | None, digits: int = 0) -> str:
+    """Format a fraction as a percentage; ``-`` for ``None``.
+
+    >>> percent(0.256)
+    '26 %'
+    """
+    return "-" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def hours(value: float) -> str:
+    """Format hours or node-hours: one decimal, more where that would say nothing.
+
+    >>> hours(57.04), hours(0.0178), hours(0)
+    ('57.0', '0.018', '0.0')
+    """
+    return f"{value:.1f}" if value >= 1 or not value else f"{value:.2g}"
+
+
+def printable(text: str) -> str:
+    r"""Replace what would break a line or drive the terminal: names are the users' own text.
+
+    >>> printable("a\tb\x1b[2J")
+    'a b [2J'
+    """
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def count(number: int, singular: str, plural: str = "") -> str:
+    """Put a number beside its noun.
+
+    >>> count(1, "run"), count(2, "run"), count(0, "query", "queries")
+    ('1 run', '2 runs', '0 queries')
+    """
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: frozenset[int]) -> str:
+    """Align columns: to the right, but for those in ``left``; two spaces between them.
+
+    >>> print(table(["nodes", "why"], [["2", "asked"], ["16", "fast"]], left=frozenset({1})))
+    nodes  why
+        2  asked
+       16  fast
+    """
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = (
+        "  ".join(
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (header, *rows)
+    )
+    return "\n".join(lines)

@@ -1,0 +1,87 @@
+"""What is known of the cluster at one moment; made by :mod:`slurm_plugin.slurm.snapshot`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from slurm_plugin.profile import Profile
+
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class QosLimits:
+    """What a QOS allows one job; None: no limit."""
+
+    max_nodes: int | None = None
+    max_time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition: its limits, its nodes over time, and who waits for them."""
+
+    name: str
+    nodes: int  #: all that are not down or drained
+    profile: Profile  #: whole nodes free, from now on
+    queue: int = 0  #: jobs that wait for nodes of this partition
+    queue_mean: float = 0.0  #: the same, averaged over about a day
+    max_nodes: int | None = None  #: most nodes for one job
+    min_nodes: int = 1
+    max_time_s: float | None = None
+    default_time_s: float | None = None
+    node_mem_bytes: int | None = None  #: of the smallest node
+    open: bool = True  #: jobs may start
+    qos: str = ""  #: whose limits hold for all its jobs
+
+    @property
+    def largest(self) -> int:
+        """Most nodes that a job may have."""
+        return min(self.nodes, self.max_nodes or self.nodes)
+
+    def within(self, limits: QosLimits) -> "Partition":
+        """Partition as a job under these limits sees it."""
+        return replace(
+            self,
+            max_nodes=_least(self.max_nodes, limits.max_nodes),
+            max_time_s=_least(self.max_time_s, limits.max_time_s),
+        )
+
+    def promise(self, nodes: int, start_s: float, end_s: float) -> "Partition":
+        """Partition after a job was let in that starts at ``start_s``, not shown here yet."""
+        return replace(self, profile=self.profile.reserve(nodes, start_s, end_s))
+
+    def queued(self) -> "Partition":
+        """Partition after a job was let in that has to wait, and for which nothing is planned."""
+        return replace(self, queue=self.queue + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """One look at the cluster."""
+
+    name: str
+    taken_s: float  #: when Slurm was asked, seconds since the epoch
+    partitions: Mapping[str, Partition]
+    default_partition: str = ""
+    qos: Mapping[str, QosLimits] = field(default_factory=dict)
+
+    def partition(self, name: str, qos: str = "") -> Partition | None:
+        """Partition a job asks for, with the limits of the job's QOS and its own.
+
+        The empty name means the default one.  None for an unknown one and for a list of several,
+        where the scheduler has the choice.
+        """
+        found = self.partitions.get(name or self.default_partition)
+        for limits in (self.qos.get(qos), self.qos.get(found.qos) if found else None):
+            if found is not None and limits is not None:
+                found = found.within(limits)
+        return found
+
+    def with_partition(self, partition: Partition) -> "Cluster":
+        """View with one partition exchanged."""
+        return replace(self, partitions={**self.partitions, partition.name: partition})
+
+
+def _least(one: _Number | None, other: _Number | None) -> _Number | None:
+    return min((n for n in (one, other) if n is not None), default=None)

@@ -1,0 +1,39 @@
+"""The prediction tables in memory: looked up at every submission, exchanged as a whole."""
+
+from collections.abc import Iterable
+
+from predictor.types import PredictionTable, Verdict
+from sacct_ingest.records import Identity, KeyLevel
+
+_HISTORY = "history"
+
+
+class Tables:
+    """All prediction tables of one state of the store; never changed once made."""
+
+    def __init__(self, tables: Iterable[PredictionTable] = (), *, version: int | None = None):
+        self._tables = {(table.level, table.key): table for table in tables}
+        self.version = version  #: of the store's tables; None: not read yet
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def find(self, identity: Identity) -> PredictionTable | None:
+        """Find the table that says most about an application.
+
+        The most specific one that holds a curve, else the most specific one: a script that was
+        edited has no curve of its own yet, where its command line may have one.
+        """
+        found = [
+            table
+            for level in KeyLevel
+            if (key := identity.key(level))
+            and (table := self._tables.get((level.value, key))) is not None
+        ]
+        curves = (t for t in found if is_curve(t) and t.verdict is not Verdict.REFUSED)
+        return next(curves, next(iter(found), None))
+
+
+def is_curve(table: PredictionTable) -> bool:
+    """Whether run time is known over node counts, not only from runs as they were."""
+    return table.model != _HISTORY
