@@ -1,0 +1,321 @@
+"""How well run time over nodes is predicted from three or four observations, beside baselines.
+
+Reads strong-scaling curves from a CSV with the columns ``source_repo, app, system, problem, unit,
+n, runtime_s, family`` (one row a run; without ``--data`` curves are generated, see
+``_generated.py``) and asks each method for node counts that it has not seen:
+
+==========  ======================================  =============================================
+protocol    observed                                asked
+==========  ======================================  =============================================
+interp      first, last and two spread between      all others
+ext2, ext4  the four smallest                       beyond, to twice (four times) the largest seen
+adept3, 4   the three (four) smallest without n=1   beyond, to eight times the largest seen
+==========  ======================================  =============================================
+
+Error: distance of prediction and actual time over the actual time, in percent.  ``family`` is the
+mean over applications of the median of each, so that many curves of one application do not outvote
+the others.  A failure or a time that is not positive counts as infinite.  Nothing is learned from
+the file: no method has seen a curve before it is asked about it.
+"""
+
+import csv
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import _bench
+import _generated
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor import choose
+from predictor.models.adept import Adept
+from predictor.models.base import Model
+from predictor.models.parametric import Amdahl, AmdahlLog, Usl
+from predictor.types import Curve, Point, Prediction, Verdict
+
+try:
+    import _extrap
+except ImportError:
+    _extrap = None
+
+Floats = NDArray[np.float64]
+#: Predictions and, where the method judges itself, verdicts.
+Answer = tuple[list[Prediction], Sequence[Verdict]]
+Method = Callable[[Curve, Sequence[int]], Answer]
+KEYS = ("source_repo", "app", "system", "problem", "unit")
+PROTOCOLS = ("interp", "ext2", "ext4", "adept3", "adept4")
+#: Models that NIMO does not choose, as peers: ADEPT alone, and parametric forms.
+MODELS: dict[str, Model] = {
+    "ADEPT": Adept(),
+    "Amdahl": Amdahl(),
+    "Amdahl + log": AmdahlLog(),
+    "USL": Usl(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One strong-scaling curve of the file; medians of repeats, rising node counts."""
+
+    family: str
+    nodes: tuple[int, ...]
+    times_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is shown of one curve under one protocol, and what is asked."""
+
+    protocol: str
+    family: str
+    shown: Curve
+    nodes: tuple[int, ...]
+    actual_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One predicted time beside the actual one."""
+
+    family: str
+    error: float  #: relative, infinite for a failure
+    covered: bool | None  #: None for methods without intervals
+    verdict: Verdict | None
+    seconds: float
+
+
+def load(path: Path, min_points: int = 6) -> list[Measured]:
+    """Read curves with at least ``min_points`` distinct node counts."""
+    runs: dict[tuple[str, ...], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    families: dict[tuple[str, ...], str] = {}
+    with path.open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            key = tuple(row[name] for name in KEYS)
+            runs[key][int(row["n"])].append(float(row["runtime_s"]))
+            families[key] = row["family"]
+    return [
+        Measured(families[key], tuple(sorted(times)), _medians(times))
+        for key, times in sorted(runs.items())
+        if len(times) >= min_points
+    ]
+
+
+def cases(curves: Sequence[Measured]) -> Iterator[Case]:
+    """All five protocols of all curves, without those that have nothing to ask."""
+    for curve in curves:
+        count = len(curve.nodes)
+        spread = sorted({round(i * (count - 1) / 3) for i in range(4)})
+        yield from _case("interp", curve, spread, [i for i in range(count) if i not in spread])
+        yield from _beyond("ext2", curve, [0, 1, 2, 3], 2)
+        yield from _beyond("ext4", curve, [0, 1, 2, 3], 4)
+        parallel = [i for i, n in enumerate(curve.nodes) if n > 1]
+        for size in (3, 4):
+            if len(parallel) > size:
+                yield from _beyond(f"adept{size}", curve, parallel[:size], 8)
+
+
+def methods() -> dict[str, Method]:
+    """Every method by the name of its row; Extra-P only where it is installed."""
+    found: dict[str, Method] = {"nimo": _nimo}
+    found |= {name: _model(model) for name, model in MODELS.items()}
+    found |= {name: _plain(formula) for name, formula in FORMULAS.items()}
+    if _extrap is not None:
+        found["Extra-P"] = _plain(_extra_p)
+    return found
+
+
+def score(method: Method, asked: Sequence[Case]) -> dict[str, list[Scored]]:
+    """Ask ``method`` for all cases; a list of scores for each protocol."""
+    scores: dict[str, list[Scored]] = {name: [] for name in PROTOCOLS}
+    for case in asked:
+        start = time.perf_counter()
+        try:
+            predictions, verdicts = method(case.shown, case.nodes)
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError):
+            predictions, verdicts = [], ()
+        seconds = time.perf_counter() - start
+        scores[case.protocol] += _scored(case, predictions, verdicts, seconds)
+    return scores
+
+
+def summary(name: str, scores: Sequence[Scored]) -> dict[str, Any]:
+    """One row of the table."""
+    errors = np.array([s.error for s in scores])
+    families = defaultdict(list)
+    for one in scores:
+        families[one.family].append(min(one.error, 10.0))
+    return {
+        "method": name,
+        "median %": 100 * float(np.median(errors)),
+        "family %": 100 * float(np.mean([np.median(group) for group in families.values()])),
+        "p90 %": _p90(errors),
+        "failures": int(np.isinf(errors).sum()),
+        "cover %": _share([s.covered for s in scores]),
+        "ms": 1e3 * float(np.median([s.seconds for s in scores])),
+    }
+
+
+def trust(protocol: str, scores: Sequence[Scored]) -> list[dict[str, Any]]:
+    """How good predictions of each verdict are."""
+    return [
+        {
+            "protocol": protocol,
+            "verdict": verdict.value,
+            "share %": 100 * len(errors) / len(scores),
+            "median %": 100 * float(np.median(errors)),
+            "p90 %": _p90(errors),
+            "within 20 %": 100 * float(np.mean(errors <= 0.2)),
+        }
+        for verdict in Verdict
+        if len(errors := np.array([s.error for s in scores if s.verdict is verdict]))
+    ]
+
+
+def main() -> None:
+    """Score all methods under all protocols."""
+    parser = _bench.options(str(__doc__), data="CSV with strong-scaling curves")
+    arguments = parser.parse_args()
+    curves = load(arguments.data) if arguments.data else _made(_generated.curves(120))
+    curves = curves[:: 4 if arguments.quick else 1]
+    asked = list(cases(curves))
+    scores = {name: score(method, asked) for name, method in methods().items()}
+    figures = {
+        protocol: [summary(name, by[protocol]) for name, by in scores.items() if by[protocol]]
+        for protocol in PROTOCOLS
+    }
+    for protocol, rows in figures.items():
+        points = len(scores["nimo"][protocol])
+        kind = "curves" if arguments.data else "generated curves"
+        _bench.table(rows, title=f"{protocol}: {points} points of {len(curves)} {kind}")
+    judged = scores["nimo"]
+    beyond = [s for name in PROTOCOLS[1:] for s in judged[name]]
+    verdicts = [row for name in PROTOCOLS for row in trust(name, judged[name])]
+    verdicts += trust("all beyond", beyond)
+    _bench.table(verdicts, title="Verdicts of nimo")
+    _bench.write(arguments.json, accuracy=figures, verdicts=verdicts)
+
+
+def _made(curves: Sequence[_generated.GeneratedCurve]) -> list[Measured]:
+    return [Measured(one.family, one.nodes, one.times_s) for one in curves]
+
+
+def _medians(times: Mapping[int, Sequence[float]]) -> tuple[float, ...]:
+    return tuple(float(np.median(times[n])) for n in sorted(times))
+
+
+def _beyond(protocol: str, curve: Measured, shown: Sequence[int], factor: int) -> Iterator[Case]:
+    last = curve.nodes[shown[-1]]
+    asked = [i for i, n in enumerate(curve.nodes) if last < n <= factor * last]
+    yield from _case(protocol, curve, shown, asked)
+
+
+def _case(
+    protocol: str, curve: Measured, shown: Sequence[int], asked: Sequence[int]
+) -> Iterator[Case]:
+    if asked:
+        points = tuple(Point(curve.nodes[i], curve.times_s[i]) for i in shown)
+        nodes = tuple(curve.nodes[i] for i in asked)
+        actual = tuple(curve.times_s[i] for i in asked)
+        yield Case(protocol, curve.family, Curve(points), nodes, actual)
+
+
+def _scored(
+    case: Case, predictions: Sequence[Prediction], verdicts: Sequence[Verdict], seconds: float
+) -> Iterator[Scored]:
+    for i, actual in enumerate(case.actual_s):
+        predicted = predictions[i] if i < len(predictions) else None
+        if predicted is None or not 0 < predicted.time_s < math.inf:
+            yield Scored(case.family, math.inf, covered=None, verdict=None, seconds=seconds)
+            continue
+        judged = predicted.low_s < predicted.high_s
+        yield Scored(
+            case.family,
+            abs(predicted.time_s / actual - 1),
+            covered=predicted.low_s <= actual <= predicted.high_s if judged else None,
+            verdict=verdicts[i] if i < len(verdicts) else None,
+            seconds=seconds,
+        )
+
+
+def _p90(errors: Floats) -> float:
+    return 100 * float(np.quantile(errors, 0.9, method="higher"))
+
+
+def _share(told: Sequence[bool | None]) -> float | None:
+    known = [one for one in told if one is not None]
+    return 100 * sum(known) / len(known) if known else None
+
+
+def _nimo(curve: Curve, nodes: Sequence[int]) -> Answer:
+    """Choose, predict and judge as a refit does."""
+    choice = choose.choose(curve)
+    predictions = choice.predict(nodes)
+    return predictions, choice.judge(predictions).verdicts
+
+
+def _model(model: Model) -> Method:
+    return lambda curve, nodes: (model.fit(curve).predict(nodes), ())
+
+
+def _plain(formula: Callable[[Floats, Floats, Floats], Floats]) -> Method:
+    def answer(curve: Curve, nodes: Sequence[int]) -> Answer:
+        shown = np.array([float(p.nodes) for p in curve.points])
+        times = np.array([p.time_s for p in curve.points])
+        predicted = formula(shown, times, np.asarray(nodes, dtype=float))
+        return [
+            Prediction(n, float(t), float(t), float(t), 0.9)
+            for n, t in zip(nodes, predicted, strict=True)
+        ], ()
+
+    return answer
+
+
+def _perfect(shown: Floats, times: Floats, nodes: Floats) -> Floats:
+    """Perfect scaling from the largest run."""
+    return np.asarray(times[-1] * shown[-1] / nodes)
+
+
+def _power(shown: Floats, times: Floats, nodes: Floats) -> Floats:
+    """T = a·n^b."""
+    return np.asarray(
+        np.exp(np.polyval(np.polyfit(np.log(shown), np.log(times), 1), np.log(nodes)))
+    )
+
+
+def _segments(shown: Floats, times: Floats, nodes: Floats) -> Floats:
+    """Log-log interpolation, the last segment continued."""
+    x, y, at = np.log(shown), np.log(times), np.log(nodes)
+    left = np.clip(np.searchsorted(x, at) - 1, 0, len(x) - 2)
+    slope = (y[left + 1] - y[left]) / (x[left + 1] - x[left])
+    return np.asarray(np.exp(y[left] + slope * (at - x[left])))
+
+
+def _blend(shown: Floats, times: Floats, nodes: Floats) -> Floats:
+    """Geometric mean of Amdahl and of the last segment continued."""
+    points = tuple(Point(int(n), float(t)) for n, t in zip(shown, times, strict=True))
+    predictions = Amdahl().fit(Curve(points)).predict([int(n) for n in nodes])
+    amdahl = np.array([p.time_s for p in predictions])
+    return np.sqrt(amdahl * _segments(shown, times, nodes))
+
+
+def _extra_p(shown: Floats, times: Floats, nodes: Floats) -> Floats:
+    assert _extrap is not None
+    model = _extrap.fitted(shown.tolist(), times.tolist())
+    return np.array([model(float(n)) for n in nodes])
+
+
+FORMULAS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
+    "perfect": _perfect,
+    "power": _power,
+    "log-log": _segments,
+    "blend": _blend,
+}
+
+
+if __name__ == "__main__":
+    main()

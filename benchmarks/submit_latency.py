@@ -1,0 +1,245 @@
+"""What NIMO costs at submission: sbatch, slurmctld and nimod.
+
+Three throw-away clusters run side by side with their state in memory (on a disk, writing each job's
+script hides everything else): without plugin, with an empty job_submit.lua, with NIMO and a nimod
+that knows the application.  Rounds of submissions of held jobs go to each in turn.  Then clients
+ask nimod directly: at a steady rate, and as fast as they can.
+"""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import socket
+import statistics
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import _bench
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # the clusters come from the tests
+
+from predictor.table import encode  # noqa: E402
+from predictor.types import Point, PredictionTable, Verdict  # noqa: E402
+from sacct_ingest.records import KeyLevel  # noqa: E402
+from sacct_ingest.store import FitRow, Store  # noqa: E402
+from tests.cluster.host import missing_programs  # noqa: E402
+from tests.cluster.nimod import Nimod, hooks_for  # noqa: E402
+from tests.cluster.slurm import SlurmCluster  # noqa: E402
+
+EMPTY = """function slurm_job_submit(job, partitions, uid) return slurm.SUCCESS end
+function slurm_job_modify(job, record, partitions, uid) return slurm.SUCCESS end
+return slurm.SUCCESS
+"""
+SCRIPT = "#!/bin/sh\n#SBATCH --comment=nimo:app=bench\n" + "srun ./solver --mesh fine.msh\n" * 40
+SBATCH = ("sbatch", "--hold", "--nodes=1-8", "--time=60")
+RPC = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s.*count:(\d+)\s.*total_time:(\d+)")
+CLIENTS = 8
+STEADY_HZ = 100  # of each client
+
+Request = dict[str, Any]
+
+
+@dataclass
+class Setup:
+    """A cluster and what was measured on it."""
+
+    name: str
+    cluster: SlurmCluster
+    sbatch_s: list[float] = field(default_factory=list)
+    ctld_us: list[float] = field(default_factory=list)  # mean of each round
+
+    def round(self, jobs: int) -> None:
+        """Submit so many jobs, one after the other."""
+        self.cluster.run("sdiag", "--reset")
+        for _ in range(jobs):
+            began = time.perf_counter()
+            self.cluster.run(*SBATCH, stdin=SCRIPT)
+            self.sbatch_s.append(time.perf_counter() - began)
+        count, total_us = map(int, RPC.findall(self.cluster.run("sdiag").stdout)[0])
+        self.ctld_us.append(total_us / count)
+        self.cluster.run("scancel", "--state=PENDING")
+
+    def row(self, peer: "Setup") -> dict[str, Any]:
+        """Give the figures, and how they compare with those of `peer`."""
+        median_ms = statistics.median(self.sbatch_s) * 1e3
+        ctld_us = statistics.median(self.ctld_us)
+        return {
+            "set-up": self.name,
+            "sbatch median ms": median_ms,
+            "sbatch p95 ms": statistics.quantiles(self.sbatch_s, n=20)[-1] * 1e3,
+            "ratio": median_ms / (statistics.median(peer.sbatch_s) * 1e3),
+            "slurmctld µs": ctld_us,
+            "ratio ": ctld_us / statistics.median(peer.ctld_us),
+            "added µs": ctld_us - statistics.median(peer.ctld_us),
+        }
+
+
+def main() -> int:
+    """Measure, print, write."""
+    options = _bench.options(__doc__ or "").parse_args()
+    if missing := missing_programs():
+        print(f"Slurm is missing here: {', '.join(missing)} not installed", file=sys.stderr)
+        return 1
+    rounds, jobs, seconds = (4, 25, 2.0) if options.quick else (15, 100, 10.0)
+    with contextlib.ExitStack() as stack:
+        setups, nimod = set_up(stack)
+        for setup in setups:  # the first submissions load files and fill caches
+            setup.round(jobs)
+            setup.sbatch_s.clear()
+            setup.ctld_us.clear()
+        for _ in range(rounds):
+            for setup in setups:
+                setup.round(jobs)
+        answers = ask_directly(nimod, seconds)
+    submissions = [setup.row(setups[0]) for setup in setups]
+    _bench.table(submissions, title=f"Submissions one after another ({rounds} x {jobs})")
+    _bench.table(answers, title=f"nimod, {CLIENTS} clients for {seconds:g} s")
+    _bench.write(options.json, submissions=submissions, nimod=answers, rounds=rounds, jobs=jobs)
+    return 0
+
+
+def set_up(stack: contextlib.ExitStack) -> tuple[list[Setup], Nimod]:
+    """Start the three clusters and nimod; all ends with the stack."""
+    folders = [stack.enter_context(in_memory()) for _ in range(3)]
+    (folders[1] / "lua").mkdir()
+    (folders[1] / "lua" / "job_submit.lua").write_text(EMPTY)
+    hooks = (None, folders[1] / "lua", hooks_for(folders[2]))
+    names = ("no plugin", "empty job_submit.lua", "NIMO")
+    setups = []
+    for name, folder, lua in zip(names, folders, hooks, strict=True):
+        cluster = SlurmCluster(folder / "slurm", nodes=8, lua=lua)
+        stack.callback(cluster.down)
+        cluster.up()
+        setups.append(Setup(name, cluster))
+    nimod = Nimod(folders[2], setups[2].cluster, {"mode": "enforce"})
+    with Store.open(nimod.store, create=True) as store:
+        store.fits.replace([known_application()])
+    nimod.start()
+    return setups, nimod
+
+
+@contextlib.contextmanager
+def in_memory() -> Iterator[Path]:
+    """Make a folder that lives in memory, and that Slurm's own user may enter."""
+    shm = Path("/dev/shm")
+    directory = Path(tempfile.mkdtemp(prefix="nimo-bench-", dir=shm if shm.is_dir() else None))
+    directory.chmod(0o755)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def known_application() -> FitRow:
+    """Make a table for the application of the script, so that nimod has something to decide."""
+    nodes = (1, 2, 4, 8)
+    times = tuple(3000 / n + 60 for n in nodes)
+    table = PredictionTable(
+        level=KeyLevel.TAG,
+        key="bench",
+        label="bench",
+        model="interpolation",
+        verdict=Verdict.RELIABLE,
+        problems=(),
+        nodes=nodes,
+        median_s=times,
+        low_s=tuple(t * 0.9 for t in times),
+        high_s=tuple(t * 1.1 for t in times),
+        curve_sd=(0.02,) * len(nodes),
+        confidence=0.9,
+        observed=tuple(Point(n, t, 3, 0.02) for n, t in zip(nodes, times, strict=True)),
+        knee=4,
+        max_useful=8,
+        runs=12,
+        mem_node_bytes=None,
+        fitted_s=time.time(),
+    )
+    return FitRow(
+        level=KeyLevel.TAG,
+        key=table.key,
+        label=table.label,
+        verdict=table.verdict,
+        model=table.model,
+        fitted_s=table.fitted_s,
+        payload=encode(table),
+    )
+
+
+def ask_directly(nimod: Nimod, seconds: float) -> list[dict[str, Any]]:
+    """Ask at a steady rate, then without pause; one row each."""
+    job = {"name": "bench", "user_name": "root", "user_id": 0, "comment": "nimo:app=bench"}
+    job |= {"partition": "batch", "min_nodes": 1, "max_nodes": 8, "min_cpus": 1, "time_limit": 60}
+    line = json.dumps({"v": 1, "op": "decide", "job": job | {"script": SCRIPT}}).encode() + b"\n"
+    rows = []
+    for name, pause_s in ((f"{STEADY_HZ}/s each", 1 / STEADY_HZ), ("without pause", 0.0)):
+        took_s, wall_s, cpu_s = ask_from_all(nimod, partial(client, line, pause_s, seconds))
+        percentiles = statistics.quantiles(took_s, n=100)
+        rows.append(
+            {
+                "clients ask": name,
+                "answers/s": len(took_s) / wall_s,
+                "p50 ms": percentiles[49] * 1e3,
+                "p99 ms": percentiles[98] * 1e3,
+                "nimod µs of CPU an answer": cpu_s / len(took_s) * 1e6,
+            }
+        )
+    return rows
+
+
+def ask_from_all(
+    nimod: Nimod, work: Callable[[str], list[float]]
+) -> tuple[list[float], float, float]:
+    """Let all clients work; seconds of each answer, seconds in all, CPU seconds of nimod."""
+    with multiprocessing.get_context("fork").Pool(CLIENTS) as pool:
+        began, cpu_s = time.perf_counter(), cpu_of(nimod)
+        parts = pool.map(work, [str(nimod.socket)] * CLIENTS, chunksize=1)
+        wall_s = time.perf_counter() - began
+        return [took for part in parts for took in part], wall_s, cpu_of(nimod) - cpu_s
+
+
+def client(line: bytes, pause_s: float, seconds: float, path: str) -> list[float]:
+    """Ask the same for a while; seconds that each answer took."""
+    took_s = []
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        end = time.perf_counter() + seconds
+        due = time.perf_counter()
+        while (began := time.perf_counter()) < end:
+            connection.sendall(line)
+            answer = b""
+            while not answer.endswith(b"\n"):
+                answer += connection.recv(65536) or hung_up()
+            took_s.append(time.perf_counter() - began)
+            due += pause_s
+            time.sleep(max(0.0, due - time.perf_counter()))
+    return took_s
+
+
+def hung_up() -> bytes:
+    """Nothing can be measured any more."""
+    raise ConnectionError("nimod hung up")
+
+
+def cpu_of(nimod: Nimod) -> float:
+    """CPU seconds that nimod has used."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(nimod.socket))
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    pid, _, _ = struct.unpack("3i", credentials)
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""What of Slurm this machine has, and as whom it can run here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.cluster.configuration import Version
+from tests.databases import MariaDB
+from tests.processes import Account, ProcessError, search_path
+
+PROGRAMS = (
+    *("munged", "slurmdbd", "slurmctld", "slurmd", "sbatch", "sacct", "sinfo"),
+    *MariaDB.programs,
+)
+
+
+def missing_programs() -> list[str]:
+    """List the programs this needs that this machine lacks."""
+    return [name for name in PROGRAMS if _find(name) is None]
+
+
+def slurm_version() -> Version:
+    """Give the release of the installed Slurm, such as (22, 5)."""
+    text = subprocess.run(
+        [real("slurmctld"), "-V"], check=True, capture_output=True, text=True
+    ).stdout
+    major, minor = re.findall(r"(\d+)\.(\d+)", text)[0]
+    return int(major), int(minor)
+
+
+def slurm_account(directory: Path) -> Account:
+    """Choose SlurmUser: for root the user ``slurm`` if it can reach the directory, else oneself."""
+    me = Account.mine()
+    if me.uid != 0 or not all(_enterable(parent) for parent in directory.parents):
+        return me
+    try:
+        return Account.of("slurm")
+    except KeyError:
+        return me
+
+
+def _enterable(folder: Path) -> bool:
+    return not folder.exists() or bool(folder.stat().st_mode & 0o001)
+
+
+def _find(program: str) -> str | None:
+    return shutil.which(program, path=search_path())
+
+
+def real(program: str) -> str:
+    """Give the full path of a program; ProcessError when it is not installed."""
+    path = _find(program)
+    if path is None:
+        raise ProcessError(f"{program} is not installed")
+    return path
+
+
+def write_file(path: Path, content: bytes, mode: int, account: Account) -> None:
+    """Write a file anew, never readable by more than `mode` says, and give it to `account`."""
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    path.chmod(mode)  # whatever the umask
+    account.own(path)

@@ -1,0 +1,112 @@
+"""NIMO itself on a test cluster: hooks in slurmctld, nimod beside it, commands in PATH."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import slurm_plugin
+from tests.cluster.host import write_file
+from tests.cluster.slurm import SlurmCluster
+from tests.processes import Account
+
+HOOKS = Path(slurm_plugin.__file__).parent / "lua"
+COMMANDS = ("nimo", "nimo-advise")
+
+
+def hooks_for(directory: Path, *, timeout_ms: int = 20) -> Path:
+    """Copy the hooks into a new folder there, set to ask the nimod of `directory`; give the folder.
+
+    slurmctld reads their settings when it loads them, so this comes before the cluster.
+
+    Parameters
+    ----------
+    timeout_ms
+        How long they wait for nimod; more than the default where a test is about its answer, which
+        a busy machine must not turn into none.
+    """
+    folder = directory / "hooks"
+    shutil.copytree(HOOKS, folder, dirs_exist_ok=True)
+    (folder / "nimo_hook.conf").write_text(
+        f"socket = {directory / 'nimod.sock'}\n"
+        f"kill_switch = {directory / 'nimo.off'}\n"
+        f"timeout_ms = {timeout_ms}\n"
+        "forward_deadline = yes\n"
+    )
+    return folder
+
+
+class Nimod:
+    """nimod beside a test cluster, and the ``nimo`` commands set up for it.
+
+    Parameters
+    ----------
+    directory
+        Holds nimo.yaml, the store, the socket and the kill switch.
+    cluster
+        A cluster that is up, with the hooks of `hooks_for(directory)`.
+    settings
+        What nimo.yaml is to say besides store and socket.
+
+    Notes
+    -----
+    nimod and the commands run as the caller, so that both may write the store.
+    """
+
+    def __init__(
+        self, directory: Path, cluster: SlurmCluster, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self.cluster = cluster
+        self.config = directory / "nimo.yaml"
+        self.socket = directory / "nimod.sock"
+        self.kill_switch = directory / "nimo.off"
+        self.store = f"sqlite:///{directory / 'nimo.db'}"
+        self.configure(settings or {})
+        for command in COMMANDS:
+            text = f'#!/bin/sh\nexport NIMO_CONFIG={self.config} PATH="{cluster.bin}:$PATH"\n'
+            text += f'exec {Path(sysconfig.get_path("scripts")) / command} "$@"\n'
+            write_file(cluster.bin / command, text.encode(), 0o755, Account.mine())
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Write nimo.yaml; a running nimod does not know of it until it is started again."""
+        fixed = {"store": self.store, "socket": str(self.socket)}
+        self.config.write_text(yaml.safe_dump({**fixed, **settings}))
+
+    def start(self) -> None:
+        """Start nimod and wait until it answers; ProcessError with the end of its log if not."""
+        processes = self.cluster.processes
+        processes.start(
+            "nimod",
+            [self.cluster.bin / "nimo", "serve", "--config", self.config],
+            env=self.cluster.env,
+        )
+        processes.wait_for("nimod", self.answers)
+
+    def stop(self) -> None:
+        """End nimod."""
+        self.cluster.stop("nimod")
+
+    def freeze(self) -> None:
+        """Stop it from answering while its socket stays open."""
+        self.cluster.processes.signal("nimod", signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen one go on."""
+        self.cluster.processes.signal("nimod", signal.SIGCONT)
+
+    def answers(self) -> bool:
+        """Tell whether somebody listens on its socket."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(str(self.socket)) == 0
+
+    def run(self, *argv: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run ``nimo`` with these arguments against this cluster."""
+        return self.cluster.run("nimo", *argv, check=check)

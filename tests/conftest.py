@@ -1,0 +1,162 @@
+"""Fixtures with real servers: a Slurm cluster, PostgreSQL, MariaDB.
+
+A test that asks for one of them is marked ``cluster`` or ``database`` by itself. Where the programs
+are missing it is skipped, or fails if NIMO_REQUIRE_CLUSTER=1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import SlurmCluster
+from tests.cluster import missing_programs as missing_slurm_programs
+from tests.databases import MariaDB, PostgreSQL, Server, missing_programs, unprivileged
+from tests.processes import Account, Processes
+
+ClusterFactory = Callable[..., AbstractContextManager[SlurmCluster]]
+
+MARKS = {
+    "slurm": "cluster",
+    "slurm_cluster": "cluster",
+    "postgresql_server": "database",
+    "mariadb_server": "database",
+}
+CLUSTER_TIMES = pytest.StashKey[list[str]]()
+
+_database_names = (f"nimo_test_{number}" for number in itertools.count(1))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that use a real server; before ``-m`` selects."""
+    for item in items:
+        for name in MARKS.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(MARKS[name])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell how long the clusters took to come up and go down."""
+    if times := terminalreporter.config.stash.get(CLUSTER_TIMES, []):
+        terminalreporter.write_line("Slurm clusters: " + "; ".join(times))
+
+
+def unavailable(reason: str) -> None:
+    """Skip the test, or fail it where nothing may be missing (NIMO_REQUIRE_CLUSTER=1)."""
+    hint = f"{reason}; 'make test' as root installs what is missing"
+    if os.environ.get("NIMO_REQUIRE_CLUSTER") == "1":
+        pytest.fail(hint)
+    pytest.skip(hint)
+
+
+@contextmanager
+def scratch_directory(prefix: str) -> Iterator[Path]:
+    """Make a directory with a short name that other users may enter.
+
+    pytest's own tmp_path is closed to them, and too long for Unix sockets.
+    """
+    directory = Path(tempfile.mkdtemp(prefix=prefix, dir="/tmp"))
+    directory.chmod(0o755)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def database_server(
+    kind: type[MariaDB] | type[PostgreSQL], account: Account
+) -> Iterator[MariaDB | PostgreSQL]:
+    """Run a server of its own for a while."""
+    if missing := missing_programs(kind):
+        unavailable(f"not installed: {', '.join(missing)}")
+    with scratch_directory(f"nimo-{kind.__name__.lower()}-") as directory:
+        processes = Processes(directory)
+        processes.open(leashed=True)
+        try:
+            server = kind(directory, processes, account)
+            server.up()
+            yield server
+        finally:
+            processes.close()
+
+
+@contextmanager
+def fresh_database(server: Server) -> Iterator[str]:
+    """Create an empty database, give its URL, drop it afterwards."""
+    name = next(_database_names)
+    yield server.create(name)
+    server.drop(name)
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[Server]:
+    """A real PostgreSQL server; nearly always `postgresql_url` is what a test wants."""
+    with database_server(PostgreSQL, unprivileged()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[Server]:
+    """A real MariaDB server; nearly always `mariadb_url` is what a test wants."""
+    with database_server(MariaDB, Account.mine()) as server:
+        yield server
+
+
+@pytest.fixture
+def postgresql_url(postgresql_server: Server) -> Iterator[str]:
+    """SQLAlchemy URL of an empty PostgreSQL database of the test's own."""
+    with fresh_database(postgresql_server) as url:
+        yield url
+
+
+@pytest.fixture
+def mariadb_url(mariadb_server: Server) -> Iterator[str]:
+    """SQLAlchemy URL of an empty MariaDB database of the test's own."""
+    with fresh_database(mariadb_server) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster(request: pytest.FixtureRequest) -> ClusterFactory:
+    """Factory of clusters of one's own.
+
+    Takes the options of `SlurmCluster`; use it in a fixture of module scope::
+
+        @pytest.fixture(scope="module")
+        def cluster(slurm_cluster):
+            with slurm_cluster(nodes=4, lua=HOOKS) as cluster:
+                yield cluster
+    """
+    if missing := missing_slurm_programs():
+        unavailable(f"not installed: {', '.join(missing)}")
+    times = request.config.stash.setdefault(CLUSTER_TIMES, [])
+
+    @contextmanager
+    def cluster(**options: Any) -> Iterator[SlurmCluster]:
+        with scratch_directory("nimo-slurm-") as directory:
+            made = SlurmCluster(directory, **options)
+            up_s = made.up()
+            try:
+                yield made
+            finally:
+                times.append(
+                    f"{made.settings.nodes} nodes up {up_s:.1f} s, down {made.down():.1f} s"
+                )
+
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def slurm(slurm_cluster: ClusterFactory) -> Iterator[SlurmCluster]:
+    """A real Slurm cluster of eight nodes without hooks, shared by all tests: leave it usable."""
+    with slurm_cluster() as cluster:
+        yield cluster

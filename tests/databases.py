@@ -1,0 +1,238 @@
+"""Private MariaDB and PostgreSQL servers for tests: one directory, one Unix socket, no password."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from tests.processes import Account, ProcessError, Processes, search_path
+
+SMALL_LOG = "--innodb-log-file-size=8M"  # instead of 96 MB, which take time to write
+
+
+class Server(Protocol):
+    """What both kinds of database server offer."""
+
+    directory: Path
+
+    def up(self) -> None:
+        """Initialise the data directory if it is new, start the server, wait until it answers."""
+
+    def down(self) -> None:
+        """Stop the server; its data stays."""
+
+    def create(self, database: str) -> str:
+        """Create an empty database and give its SQLAlchemy URL."""
+
+    def drop(self, database: str) -> None:
+        """Drop a database."""
+
+
+@dataclass(slots=True)
+class MariaDB:
+    """A MariaDB server.
+
+    Parameters
+    ----------
+    directory
+        Holds the data in ``db`` and the socket ``mariadb.sock``.
+    processes
+        Starts and stops it.
+    account
+        Who it runs as, and whom it trusts with everything.
+    """
+
+    directory: Path
+    processes: Processes
+    account: Account = field(default_factory=Account.mine)
+
+    programs: ClassVar[tuple[str, ...]] = ("mariadbd", "mariadb-install-db", "mariadb")
+
+    @property
+    def socket(self) -> Path:
+        """Name the Unix socket on which it listens."""
+        return self.directory / "mariadb.sock"
+
+    def up(self) -> None:
+        """Initialise the data directory if it is new, start the server, wait until it answers."""
+        data = self.directory / "db"
+        if not (data / "mysql").is_dir():
+            data.mkdir(exist_ok=True)
+            self.account.own(data)
+            self._install(data)
+        self.account.own(self.directory)
+        self.processes.start(
+            "mariadbd",
+            [
+                *("mariadbd", "--no-defaults", f"--user={self.account.name}", f"--datadir={data}"),
+                *(f"--socket={self.socket}", "--skip-networking", "--skip-log-bin"),
+                # What slurmdbd asks for, on versions that know it.
+                *("--innodb-lock-wait-timeout=900", "--loose-innodb-snapshot-isolation=OFF"),
+                # Tests need no durability.
+                *("--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0"),
+                SMALL_LOG,
+                *("--innodb-buffer-pool-size=32M", f"--pid-file={self.directory / 'mariadb.pid'}"),
+            ],
+            account=self.account,
+        )
+        self.processes.wait_for("mariadbd", self._answers)
+
+    def down(self) -> None:
+        """Stop the server; its data stays."""
+        self.processes.stop("mariadbd")
+
+    def create(self, database: str) -> str:
+        """Create an empty database and give its SQLAlchemy URL."""
+        self.execute(f"create database if not exists `{database}` character set utf8mb4")
+        return (
+            f"mysql+pymysql://{self.account.name}@localhost/{database}"
+            f"?unix_socket={self.socket}&charset=utf8mb4"
+        )
+
+    def drop(self, database: str) -> None:
+        """Drop a database."""
+        self.execute(f"drop database `{database}`")
+
+    def execute(self, sql: str) -> str:
+        """Run SQL and give its result as tab-separated text."""
+        argv = ["mariadb", "--no-defaults", f"--socket={self.socket}", "-N", "-B", "-e", sql]
+        return _run(argv, self.account)
+
+    def _answers(self) -> bool:
+        try:
+            return self.execute("select 1") == "1\n"
+        except ProcessError:
+            return False
+
+    def _install(self, data: Path) -> None:
+        argv = [
+            *("mariadb-install-db", "--no-defaults", f"--user={self.account.name}"),
+            *(f"--datadir={data}", "--skip-test-db", "--auth-root-authentication-method=socket"),
+            *(f"--auth-root-socket-user={self.account.name}", SMALL_LOG),
+        ]
+        _run(argv, self.account)
+
+
+@dataclass(slots=True)
+class PostgreSQL:
+    """A PostgreSQL server.
+
+    Parameters
+    ----------
+    directory
+        Holds the data in ``db`` and the socket.
+    processes
+        Starts and stops it.
+    account
+        Who it runs as; not root, which PostgreSQL refuses.
+    """
+
+    directory: Path
+    processes: Processes
+    account: Account
+
+    programs: ClassVar[tuple[str, ...]] = ("postgres", "initdb", "psql")
+
+    def up(self) -> None:
+        """Initialise the data directory if it is new, start the server, wait until it answers."""
+        data = self.directory / "db"
+        self.account.own(self.directory)
+        if not (data / "PG_VERSION").exists():
+            _run(
+                [
+                    *(_postgresql("initdb"), "--no-sync", "--auth=trust", "--username=nimo"),
+                    *("--encoding=UTF8", "--locale=C", "--pgdata", str(data)),
+                ],
+                self.account,
+            )
+        self.processes.start(
+            "postgres",
+            [
+                *(_postgresql("postgres"), "-D", data, "-k", self.directory, "-h", ""),
+                *("-c", "fsync=off", "-c", "shared_buffers=16MB"),
+            ],
+            account=self.account,
+        )
+        self.processes.wait_for("postgres", self._answers)
+
+    def down(self) -> None:
+        """Stop the server; its data stays."""
+        self.processes.stop("postgres")
+
+    def create(self, database: str) -> str:
+        """Create an empty database and give its SQLAlchemy URL."""
+        self.execute(f'create database "{database}"')
+        return f"postgresql+psycopg://nimo@/{database}?host={self.directory}"
+
+    def drop(self, database: str) -> None:
+        """Drop a database, also one that somebody is still connected to."""
+        self.execute(f'drop database "{database}" with (force)')
+
+    def execute(self, sql: str) -> str:
+        """Run SQL and give its result as text."""
+        server = ["-h", str(self.directory), "-U", "nimo", "-d", "postgres"]
+        return _run([_postgresql("psql"), "-X", "-q", "-A", "-t", *server, "-c", sql], self.account)
+
+    def _answers(self) -> bool:
+        try:
+            return self.execute("select 1") == "1\n"
+        except ProcessError:
+            return False
+
+
+def unprivileged() -> Account:
+    """Give this process's account, or for root one that PostgreSQL accepts."""
+    if os.geteuid() != 0:
+        return Account.mine()
+    try:
+        return Account.of("postgres")
+    except KeyError:
+        return Account.of("nobody")
+
+
+def missing_programs(kind: type[MariaDB] | type[PostgreSQL]) -> list[str]:
+    """List the programs of a kind of server that this machine lacks."""
+    find = _find if kind is MariaDB else _find_postgresql
+    return [name for name in kind.programs if find(name) is None]
+
+
+def _find(program: str) -> str | None:
+    return shutil.which(program, path=search_path())
+
+
+def _postgresql(program: str) -> str:
+    path = _find_postgresql(program)
+    if path is None:
+        raise ProcessError(f"{program} is not installed")
+    return path
+
+
+def _find_postgresql(program: str) -> str | None:
+    """Find a program on PATH or where Debian keeps PostgreSQL's, the newest version first."""
+    found = sorted(
+        Path("/usr/lib/postgresql").glob(f"*/bin/{program}"),
+        key=lambda path: int(path.parts[-3]),
+        reverse=True,
+    )
+    return str(found[0]) if found else _find(program)
+
+
+def _run(argv: Sequence[str], account: Account) -> str:
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        argv,
+        check=False,
+        **account.popen_arguments(),
+        cwd="/",
+        text=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+    )
+    if done.returncode != 0:
+        raise ProcessError(f"{argv[0]}: {done.stdout[-1000:]}{done.stderr[-1000:]}")
+    return done.stdout

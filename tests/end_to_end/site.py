@@ -1,0 +1,152 @@
+"""A site that runs NIMO: a real Slurm with the hooks, nimod, a store, and a moldable program."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sacct_ingest.records import DecisionRow
+from sacct_ingest.store import RunRow, Store
+from tests.cluster import SlurmCluster
+from tests.cluster.nimod import Nimod
+from tests.processes import wait_until
+
+#: How long the hooks wait for nimod where a test is about its answer.
+PATIENT_MS = 500
+#: Forty-eight pieces of work, dealt out to the tasks, and then an exchange among all of them: the
+#: run time comes from how many there are, and more than about eight no longer help.
+MOLDABLE = """\
+#!/bin/bash
+#SBATCH --job-name=moldable
+srun sh -c '
+  i=$SLURM_PROCID
+  while [ $i -lt 48 ]; do sleep 0.5; i=$((i + SLURM_NTASKS)); done
+  i=0
+  while [ $i -lt $SLURM_NTASKS ]; do sleep 0.4; i=$((i + 1)); done'
+"""
+
+
+class Site:
+    """What an admin sets up beside Slurm, in one directory.
+
+    Parameters
+    ----------
+    directory
+        Holds nimo.yaml, the store, the socket and the kill switch.
+    cluster
+        A running cluster whose hooks are those of `tests.cluster.nimod.hooks_for(directory)`.
+    """
+
+    def __init__(self, directory: Path, cluster: SlurmCluster) -> None:
+        self.cluster = cluster
+        self.nimod = Nimod(directory, cluster)
+        self.script = self.write_script("moldable.sh", MOLDABLE)
+
+    def write_script(self, name: str, text: str) -> Path:
+        """Put a job script where every user can read it."""
+        path = self.cluster.layout.work / name
+        path.write_text(text)
+        return path
+
+    def run_nimod(self, mode: str = "enforce", **settings: Any) -> None:
+        """Start nimod (anew) with these settings and wait until it has seen the cluster."""
+        if self.cluster.processes.running("nimod"):
+            self.nimod.stop()
+        self.nimod.configure({"mode": mode, "snapshot": {"interval_s": 1.0}, **settings})
+        self.nimod.start()
+        wait_until(self.watching, timeout_s=10, what="nimod to see the cluster")
+
+    def restart_slurmctld(self) -> None:
+        """Restart slurmctld and wait until it knows its nodes again, and nimod too."""
+        self.cluster.restart("slurmctld")
+
+        def all_idle() -> bool:
+            idle = self.cluster.run("sinfo", "-h", "-p", "batch", "-t", "idle", "-o", "%D").stdout
+            return idle.strip() == str(self.cluster.settings.nodes)
+
+        wait_until(all_idle, timeout_s=30, what="the nodes to be back")
+        self.run_nimod("enforce")
+
+    def set_hook_timeout(self, timeout_ms: int) -> None:
+        """Let the hooks wait this long for nimod; slurmctld loads them again."""
+        settings = self.cluster.layout.etc / "nimo_hook.conf"
+        text = settings.read_text()
+        settings.write_text(re.sub(r"timeout_ms = \d+", f"timeout_ms = {timeout_ms}", text))
+        # slurmctld compares whole seconds.
+        time.sleep(1.0)
+        (self.cluster.layout.etc / "job_submit.lua").touch()
+
+    def watching(self) -> bool:
+        """Tell whether nimod has a view of the cluster."""
+        return self.status().get("snapshot_age_s") is not None
+
+    def status(self) -> dict[str, Any]:
+        """What nimod says of itself."""
+        status: dict[str, Any] = json.loads(self.nimod.run("status", "--json").stdout)
+        return status
+
+    def kill_nimod(self) -> None:
+        """End nimod without a chance to tidy up."""
+        self.cluster.processes.signal("nimod", signal.SIGKILL)
+
+    def learn(self) -> None:
+        """Ingest from the real sacct and fit."""
+        self.nimod.run("ingest")
+        self.nimod.run("fit")
+
+    def submit(self, *argv: str, script: Path | None = None) -> int:
+        """``sbatch`` the moldable program (or another script) and give the job's id."""
+        return self.cluster.sbatch(*argv, script or self.script)
+
+    def history(self, counts: Sequence[int] = (1, 2, 4, 8), repeats: int = 2) -> list[int]:
+        """Run the moldable program on each of these node counts and wait until sacct knows."""
+        jobs = [self.submit("-N", str(n), "-t", "5") for n in counts for _ in range(repeats)]
+        self.cluster.wait(*jobs, timeout_s=240, accounted=True)
+        return jobs
+
+    def decided(self, *argv: str, script: Path | None = None) -> tuple[dict[str, str], DecisionRow]:
+        """Submit a job; give it as scontrol shows it, and the decision about it."""
+        since = time.time()
+        job_id = self.submit(*argv, script=script)
+        return self.cluster.job(job_id), self.last_decision(since_s=since)
+
+    def node_count(self, job_id: int) -> int:
+        """Node count of a job, waiting or running: both ends of its range are the same."""
+        low, _, high = self.cluster.job(job_id)["NumNodes"].partition("-")
+        assert high in ("", low), f"job {job_id} has a range of {low} to {high} nodes"
+        return int(low)
+
+    def last_decision(self, *, since_s: float) -> DecisionRow:
+        """Wait until nimod has written a decision made after `since_s`, and give the newest."""
+
+        def written() -> list[DecisionRow]:
+            return [d for d, _ in self.decisions() if d.at_s >= since_s]
+
+        wait_until(lambda: bool(written()), timeout_s=10, what="the decision to be written")
+        return written()[-1]
+
+    def decisions(self) -> list[tuple[DecisionRow, RunRow | None]]:
+        """All decisions, oldest first, each with its outcome where it is known."""
+        with Store.open(self.nimod.store) as store:
+            return sorted(store.decisions.with_outcomes(), key=lambda pair: pair[0].at_s)
+
+    def outcome(self, decision: DecisionRow) -> RunRow | None:
+        """Ingest, and give the run that came of a decision."""
+        self.nimod.run("ingest")
+        return {d.decision_id: run for d, run in self.decisions()}[decision.decision_id]
+
+    def advise(self, *argv: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run ``nimo-advise``."""
+        return self.cluster.run("nimo-advise", *argv, check=check)
+
+    def empty_queue(self) -> None:
+        """Cancel all jobs and wait until they are gone."""
+        ids = self.cluster.run("squeue", "-h", "-o", "%A").stdout.split()
+        self.cluster.run("scancel", "--me")
+        self.cluster.wait(*map(int, ids))

@@ -1,0 +1,128 @@
+"""The main job on a real Slurm: history in, node count out, outcome joined and reported."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from slurm_plugin.comment import parse
+from tests.end_to_end.site import Site
+
+
+def test_history_becomes_a_curve_to_be_trusted(site: Site) -> None:
+    tables = json.loads(site.nimod.run("predict", "--json", "root/moldable").stdout)
+    assert [p["nodes"] for p in tables[0]["observed"]] == [1, 2, 4, 8]
+    times = [p["time_s"] for p in tables[0]["observed"]]
+    assert times == sorted(times, reverse=True)
+    assert 24 <= times[0] <= 30
+    assert times[0] / times[-1] > 3
+    assert tables[0]["verdict"] == "reliable"
+
+
+def test_ingesting_again_changes_nothing(site: Site) -> None:
+    site.nimod.run("ingest")
+    (again,) = json.loads(site.nimod.run("ingest", "--json").stdout)
+    assert again["read"] > 0
+    assert (again["new"], again["changed"], again["refused"]) == (0, 0, 0)
+
+
+def test_a_node_range_starts_on_the_count_that_the_policy_names(enforcing: Site) -> None:
+    job, decision = enforcing.decided("-N", "1-8", "-t", "5")
+    job_id = int(job["JobId"])
+    assert decision.applied, decision.reason
+    assert (decision.min_nodes, decision.max_nodes) == (1, 8)
+    assert decision.nodes in range(2, 8)
+    assert enforcing.node_count(job_id) == decision.nodes
+    short = parse(job["AdminComment"])
+    assert short is not None
+    assert short.decision_id == decision.decision_id
+    assert short.nodes == decision.nodes
+
+    enforcing.cluster.wait(job_id, accounted=True)
+    assert enforcing.cluster.sacct("-X", "-j", str(job_id), fields=("NNodes",)) == [
+        {"NNodes": str(decision.nodes)}
+    ]
+    run = enforcing.outcome(decision)
+    assert run is not None
+    assert run.job_id == job_id
+    assert decision.low_s is not None
+    assert decision.high_s is not None
+    assert decision.low_s - 1 <= run.elapsed_s <= decision.high_s + 1  # seconds are whole
+
+    report = json.loads(enforcing.nimod.run("report", "--json").stdout)
+    application = next(a for a in report["applications"] if a["application"] == decision.label)
+    assert application["changed"] >= 1
+    assert application["accuracy"]["runs"] >= 1
+    assert application["accuracy"]["mape"] < 0.3
+
+
+def test_tasks_follow_the_nodes(enforcing: Site) -> None:
+    job, decision = enforcing.decided("-N", "1-8", "-t", "5", "--ntasks-per-node=2")
+    nodes = enforcing.node_count(int(job["JobId"]))
+    assert nodes == decision.nodes
+    enforcing.cluster.wait(int(job["JobId"]), accounted=True)
+    steps = enforcing.cluster.sacct("-j", job["JobId"], fields=("JobID", "NTasks"))
+    assert {"JobID": f"{job['JobId']}.0", "NTasks": str(2 * nodes)} in steps
+
+
+def test_without_the_admin_comment_the_outcome_is_still_joined(enforcing: Site) -> None:
+    since = time.time()
+    job_id = enforcing.submit("-N", "1-8", "-t", "5")
+    enforcing.cluster.run("scontrol", "update", f"jobid={job_id}", "admincomment=")
+    enforcing.cluster.wait(job_id, accounted=True)
+    run = enforcing.outcome(enforcing.last_decision(since_s=since))
+    assert run is not None
+    assert run.job_id == job_id
+
+
+def test_advice_names_the_count_that_the_hook_gives(enforcing: Site) -> None:
+    done = enforcing.advise("--json", "-N", "1-8", "-t", "5", enforcing.script)
+    advice = json.loads(done.stdout)
+    job, _ = enforcing.decided("-N", "1-8", "-t", "5")
+    assert enforcing.node_count(int(job["JobId"])) == advice["nodes"]
+    assert advice["directive"] == f"#SBATCH --nodes={advice['nodes']}"
+    rows = {row["nodes"]: row for row in advice["rows"]}
+    assert rows[advice["nodes"]]["recommended"]
+    assert rows[8]["time_s"] < rows[1]["time_s"]
+
+
+def test_observe_leaves_the_job_alone_and_records(site: Site) -> None:
+    site.run_nimod("observe")
+    try:
+        job, decision = site.decided("-N", "1-8", "-t", "5")
+        assert (decision.mode, decision.applied) == ("observe", False)
+        assert decision.nodes is not None
+        assert job.get("AdminComment", "") in ("", "(null)")
+        # An untouched range starts on as many nodes as are free.
+        assert job["NumNodes"].split("-")[-1] == "8"
+    finally:
+        site.run_nimod("enforce")
+
+
+def test_advise_tells_the_user_and_leaves_the_job_alone(site: Site) -> None:
+    site.run_nimod("advise")
+    try:
+        since = time.time()
+        argv = ("-N", "1-8", "-t", "5", "--hold", "--parsable", site.script)
+        done = site.cluster.run("sbatch", *argv)
+        decision = site.last_decision(since_s=since)
+        assert (decision.mode, decision.applied) == ("advise", False)
+        assert decision.nodes is not None
+        assert f"--nodes={decision.nodes} would suit this job better" in done.stderr
+        assert site.cluster.job(int(done.stdout))["NumNodes"] == "1-8"
+    finally:
+        site.empty_queue()
+        site.run_nimod("enforce")
+
+
+def test_off_does_not_even_record(site: Site) -> None:
+    site.run_nimod("off")
+    try:
+        before = len(site.decisions())
+        job_id = site.submit("-N", "1-8", "-t", "5", "--hold")
+        assert site.cluster.job(job_id)["NumNodes"] == "1-8"
+        site.nimod.stop()  # writes what waits
+        assert len(site.decisions()) == before
+    finally:
+        site.empty_queue()
+        site.run_nimod("enforce")

@@ -1,0 +1,38 @@
+-- LuaSocket with a nimod at its other end that does as `peer` says, and a clock that stands still
+-- until somebody waits.
+
+local peer = { reply = "", connect_problem = nil, problem = "timeout", sent = {}, connections = 0,
+  closed = 0, now = 1000, send_s = 0 }
+
+local function connection()
+  local self, buffer, timeout_s = {}, "", 0
+  function self:settimeout(value)
+    if value < 0 then error("LuaSocket would wait for ever") end
+    timeout_s = value
+  end
+  function self:connect()
+    if peer.connect_problem then return nil, peer.connect_problem end
+    peer.connections = peer.connections + 1
+    return 1
+  end
+  function self:send(line)
+    peer.sent[#peer.sent + 1] = line
+    buffer = buffer .. peer.reply
+    peer.now = peer.now + peer.send_s
+    return #line
+  end
+  function self:receive(count)
+    local piece = buffer:sub(1, count)
+    buffer = buffer:sub(count + 1)
+    if #piece == count then return piece end
+    if peer.problem == "timeout" then peer.now = peer.now + timeout_s end
+    return nil, peer.problem, piece
+  end
+  function self:close() peer.closed = peer.closed + 1 end
+  return self
+end
+
+package.preload["socket"] = function() return { gettime = function() return peer.now end } end
+package.preload["socket.unix"] = function() return { stream = connection } end
+
+return peer

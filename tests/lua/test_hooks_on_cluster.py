@@ -1,0 +1,255 @@
+"""The hooks inside a real slurmctld and real sbatch, salloc and srun; only nimod is canned."""
+
+import re
+import socket
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.nimod import hooks_for
+from tests.cluster.slurm import SlurmCluster
+from tests.conftest import ClusterFactory, scratch_directory
+from tests.lua.canned_nimod import CannedNimod, hang, say
+
+pytestmark = pytest.mark.cluster
+
+DEADLINE_S = 2_000_000_000
+REPORT = """#!/bin/sh
+echo "nodes=$SLURM_NNODES tasks=${SLURM_NTASKS:-none} started=$(srun hostname | wc -l)"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with scratch_directory("nimo-hooks-") as directory:
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path, slurm_cluster: ClusterFactory) -> Iterator[SlurmCluster]:
+    with slurm_cluster(lua=hooks_for(folder)) as made:
+        yield made
+
+
+@pytest.fixture
+def nimod(folder: Path, cluster: SlurmCluster) -> Iterator[CannedNimod]:
+    server = CannedNimod(folder / "nimod.sock", say(b'{"v":1}\n'))
+    yield server
+    server.stop()
+
+
+def report(cluster: SlurmCluster, *options: str) -> str:
+    job_id = cluster.sbatch(*options, "-o", "%j.out", script=REPORT)
+    cluster.wait(job_id)
+    return (cluster.layout.work / f"{job_id}.out").read_text().strip()
+
+
+def sbatch_s(cluster: SlurmCluster) -> float:
+    began = time.perf_counter()
+    cluster.sbatch("-H", "-N", "1-8", script="#!/bin/sh\n")
+    return time.perf_counter() - began
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes", "told"),
+    [
+        (["-N", "1-8"], 4, "nodes=4 tasks=none started=4"),
+        (["-N", "1-8", "--ntasks-per-node=2"], 3, "nodes=3 tasks=6 started=6"),
+        (["-N", "1-8", "--ntasks-per-node=2", "-c", "2"], 2, "nodes=2 tasks=4 started=4"),
+        (["-N", "2-4", "-c", "2"], 3, "nodes=3 tasks=none started=3"),
+        (["-N", "1-8", "--exclusive"], 2, "nodes=2 tasks=none started=2"),
+        (["--ntasks-per-node=2"], 4, "nodes=4 tasks=8 started=8"),
+        ([], 2, "nodes=2 tasks=none started=2"),
+    ],
+    ids=lambda value: " ".join(value) or "nothing" if isinstance(value, list) else str(value),
+)
+def test_job_starts_on_the_nodes_given_with_the_tasks_they_carry(
+    cluster: SlurmCluster, nimod: CannedNimod, options: list[str], nodes: int, told: str
+) -> None:
+    nimod.give(nodes)
+    assert report(cluster, *options) == told
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes", "told"),
+    [
+        (["-n", "4", "-N", "1-4"], 3, "tasks=4 started=4"),
+        (["-N", "2"], 4, "nodes=2 tasks=none started=2"),
+        (["-N", "1-8", "-n", "2"], 8, "tasks=2 started=2"),
+    ],
+    ids=["tasks fixed", "nodes fixed", "more nodes than tasks"],
+)
+def test_answers_that_do_not_fit_leave_the_job_as_it_was(
+    cluster: SlurmCluster, nimod: CannedNimod, options: list[str], nodes: int, told: str
+) -> None:
+    nimod.give(nodes)
+    assert report(cluster, *options).endswith(told)
+
+
+def test_salloc_and_srun_get_the_nodes_too(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+    nimod.give(3)
+    inside = "echo $SLURM_NNODES $(srun hostname | wc -l)"
+    assert cluster.run("salloc", "-N", "1-8", "sh", "-c", inside).stdout == "3 3\n"
+    assert cluster.run("srun", "-N", "1-8", "sh", "-c", "echo $SLURM_NTASKS").stdout == "3\n" * 3
+
+
+@pytest.mark.parametrize("options", [["-n", "2"], ["--ntasks-per-node=2"]])
+def test_srun_with_tasks_keeps_its_own_count(
+    cluster: SlurmCluster, nimod: CannedNimod, options: list[str]
+) -> None:
+    nimod.give(8)  # would end slurmctld 22.05: more nodes than tasks
+    done = cluster.run("srun", "-N", "1-8", *options, "sh", "-c", "echo $SLURM_NTASKS")
+    assert done.stdout == "2\n2\n"
+    assert "UP" in cluster.run("scontrol", "ping").stdout
+
+
+def test_decision_is_told_in_admin_comment(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+    nimod.give(4, admin_comment="NIMO1:0123456789ab:n=4")
+    job = cluster.job(cluster.sbatch("-H", "-N", "1-8", script="#!/bin/sh\n"))
+    assert job["AdminComment"] == "NIMO1:0123456789ab:n=4"
+    assert job["NumNodes"] in ("4", "4-4")
+
+
+def test_time_limit_is_raised_for_fewer_nodes(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+    nimod.say(action="set", set={"min_nodes": 2, "max_nodes": 2, "time_limit": 20})
+    job = cluster.job(cluster.sbatch("-H", "-N", "1-8", "-t", "10", script="#!/bin/sh\n"))
+    assert job["TimeLimit"] == "00:20:00"
+
+
+def test_user_is_told_on_stderr_only(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+    nimod.give(4, message="4 nodes: 100% sure\nsee nimo-advise")
+    done = cluster.run("sbatch", "--parsable", "-H", "-N", "1-8", stdin="#!/bin/sh\n")
+    assert done.stdout.strip().isdigit()
+    assert done.stderr == "sbatch: 4 nodes: 100% sure\nsbatch: see nimo-advise\n"
+
+
+def test_refused_job_tells_the_reason(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+    nimod.say(action="refuse", message="ends at 10:00, 20 min after the deadline")
+    done = cluster.run("sbatch", "-N", "1-8", stdin="#!/bin/sh\n", check=False)
+    assert done.returncode == 1
+    assert "sbatch: error: ends at 10:00, 20 min after the deadline\n" in done.stderr
+    assert "time limit is invalid" in done.stderr
+
+
+@pytest.mark.parametrize("comment", ["mine", "", "nimo{deadline=uts1,own=1} x", 'a "b" {c} ä %s'])
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_deadline_reaches_nimod_and_the_comment_its_owner(
+    cluster: SlurmCluster, nimod: CannedNimod, comment: str, zone: str
+) -> None:
+    at = cluster.run("date", "-d", f"@{DEADLINE_S}", "+%FT%T", env={"TZ": zone}).stdout.strip()
+    options = ["-H", f"--deadline={at}", f"--comment={comment}"]
+    job_id = cluster.sbatch(*options, script="#!/bin/sh\n", env={"TZ": zone})
+    assert nimod.jobs[-1]["deadline"] == f"uts{DEADLINE_S}"
+    assert nimod.jobs[-1].get("comment", "") == comment
+    assert cluster.job(job_id).get("Comment", "") == comment
+
+
+def test_deadline_of_other_ways_to_submit(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+    at = "2033-05-18T03:33:20"
+    utc = {"TZ": "UTC"}
+    cluster.run("srun", f"--deadline={at}", "--comment=mine", "true", env=utc)
+    cluster.run("salloc", f"--deadline={at}", "--comment=mine", "true", env=utc)
+    directive = f"#!/bin/sh\n#SBATCH --deadline={at} --comment=mine\n"
+    cluster.sbatch("-H", script=directive, env=utc)
+    cluster.sbatch("-H", script=directive, env={**utc, "SLURM_TIME_FORMAT": "%s"})
+    assert [(j["deadline"], j["comment"]) for j in nimod.jobs] == [("uts2000000000", "mine")] * 4
+
+
+def test_longest_comment_survives(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+    own = "x" * 980
+    options = ["-H", "--deadline=2033-05-18", f"--comment={own}"]
+    assert cluster.job(cluster.sbatch(*options, script="#!/bin/sh\n"))["Comment"] == own
+    assert "deadline" in nimod.jobs[-1]
+
+
+def test_comment_comes_back_without_nimod(cluster: SlurmCluster) -> None:
+    options = ["-H", "--deadline=2033-05-18", "--comment=mine"]
+    assert cluster.job(cluster.sbatch(*options, script="#!/bin/sh\n"))["Comment"] == "mine"
+
+
+def test_arrays_and_het_jobs_are_told_apart(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+    cluster.sbatch("-H", "-a", "0-3", "-N", "1-8", script="#!/bin/sh\n")
+    cluster.sbatch("-H", "-N", "1-2", ":", "-N", "3", script="#!/bin/sh\n")
+    array, first, second = nimod.jobs
+    assert array["array_inx"] == "0-3"
+    assert (first["het_job_offset"], second["het_job_offset"]) == (0, 1)
+    assert "het_job_offset" not in array
+
+
+def test_updates_pass_unasked(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+    job_id = cluster.sbatch("-H", "-N", "1-8", script="#!/bin/sh\n")
+    own = "comment=nimo{deadline=,own=1} x"
+    cluster.run("scontrol", "update", f"jobid={job_id}", "numnodes=2-3", own)
+    job = cluster.job(job_id)
+    assert (job["NumNodes"], job["Comment"]) == ("2-3", own.partition("=")[2])
+    assert len(nimod.jobs) == 1
+
+
+def test_job_is_described_as_its_user_sent_it(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+    cluster.sbatch("-H", "-J", "cfd", script="#!/bin/sh\n")
+    job = nimod.jobs[-1]
+    assert (job["name"], job["partition"]) == ("cfd", "batch")
+    assert job["user_name"] == cluster.run("id", "-un").stdout.strip()
+    assert job["work_dir"] == str(cluster.layout.work)
+    assert job["script"] == "#!/bin/sh\n"
+
+
+FAULTS = {
+    "hung": hang,
+    "garbage": say(b"\x00{]\n"),
+    "hangs up": lambda connection, line: connection.shutdown(socket.SHUT_RDWR),
+    "absurd": say(b'{"v":1,"action":"set","set":{"min_nodes":99999,"max_nodes":99999}}\n'),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_faulty_nimod_neither_stops_nor_delays_jobs(
+    cluster: SlurmCluster, nimod: CannedNimod, fault: object
+) -> None:
+    usual_s = statistics.median(sbatch_s(cluster) for _ in range(5))
+    nimod.behave = fault  # type: ignore[assignment]
+    slow_s = statistics.median(sbatch_s(cluster) for _ in range(5))
+    assert slow_s < usual_s + 0.1
+
+
+def test_missing_nimod_is_logged_once(cluster: SlurmCluster) -> None:
+    cluster.restart("slurmctld")
+    before = cluster.log("slurmctld")
+    for _ in range(3):
+        sbatch_s(cluster)
+    written = cluster.log("slurmctld").removeprefix(before)
+    assert re.findall(r"error: .*nimo: jobs pass unchanged: .*", written)[1:] == []
+    assert "No such file or directory" in written
+
+
+def test_kill_switch(cluster: SlurmCluster, nimod: CannedNimod, folder: Path) -> None:
+    nimod.give(4)
+    switch = folder / "nimo.off"
+    switch.touch()
+    try:
+        job = cluster.job(cluster.sbatch("-H", "-N", "1-8", script="#!/bin/sh\n"))
+    finally:
+        switch.unlink()
+    assert job["NumNodes"] == "1-8"
+    assert nimod.jobs == []
+
+
+def test_error_in_the_hook_rejects_nobody(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+    nimod.give(4)
+    shared = cluster.layout.etc / "nimo.lua"
+    sound = shared.read_text()
+    shared.write_text(
+        sound.replace("\nreturn M\n", "\nM.fault = function() error('worn out') end\nreturn M\n")
+    )
+    cluster.restart("slurmctld")
+    try:
+        options = ["-H", "-N", "1-8", "--deadline=2033-05-18", "--comment=mine"]
+        job = cluster.job(cluster.sbatch(*options, script="#!/bin/sh\n"))
+    finally:
+        shared.write_text(sound)
+        cluster.restart("slurmctld")
+    assert (job["NumNodes"], job["Comment"]) == ("1-8", "mine")
+    assert "worn out" in cluster.log("slurmctld")

@@ -1,0 +1,110 @@
+"""The connection to nimod: kept, dropped, made anew, left alone for a while."""
+
+from tests.lua.conftest import Load
+from tests.lua.hooks import Hooks
+
+KEEP = {"v": 1}
+
+
+def test_connection_is_kept_between_jobs(hooks: Hooks) -> None:
+    hooks.answer(KEEP)
+    for _ in range(3):
+        hooks.submit()
+    assert (hooks.peer.connections, hooks.peer.closed, len(hooks.asked())) == (1, 0, 3)
+
+
+def test_restarted_nimod_is_asked_again_in_the_same_job(hooks: Hooks) -> None:
+    hooks.answer(KEEP)
+    hooks.submit()
+    hooks.peer.problem = "closed"
+    hooks.answer("")
+    outcome = hooks.submit()
+    assert hooks.peer.connections == 2
+    assert "closed" in outcome.log[0]
+
+
+def test_fresh_connection_is_not_tried_twice(hooks: Hooks) -> None:
+    hooks.peer.problem = "closed"
+    hooks.submit()
+    assert hooks.peer.connections == 1
+
+
+def test_time_out_is_within_the_limit_and_drops_the_connection(hooks: Hooks) -> None:
+    before = hooks.peer.now
+    outcome = hooks.submit()
+    assert round((hooks.peer.now - before) * 1000, 6) == 20
+    assert (hooks.peer.connections, hooks.peer.closed) == (1, 1)
+    assert "timeout" in outcome.log[0]
+
+
+def test_dripping_answer_does_not_stretch_the_limit(hooks: Hooks) -> None:
+    hooks.answer("{")
+    before = hooks.peer.now
+    hooks.submit()
+    assert round((hooks.peer.now - before) * 1000, 6) == 20
+
+
+def test_time_spent_on_sending_counts(hooks: Hooks) -> None:
+    hooks.answer(KEEP)
+    hooks.peer.send_s = 0.05
+    assert hooks.submit().log == ["nimo: jobs pass unchanged: timeout"]
+
+
+def test_endless_answer_is_not_collected(hooks: Hooks) -> None:
+    hooks.answer("x" * 200_000)
+    assert hooks.submit().log == ["nimo: jobs pass unchanged: answer too long"]
+
+
+def test_after_three_time_outs_nobody_is_asked_for_a_while(hooks: Hooks) -> None:
+    for _ in range(3):
+        hooks.submit()
+    before = hooks.peer.now
+    for _ in range(5):
+        outcome = hooks.submit()
+        assert (outcome.code, outcome.log) == (0, [])
+    assert hooks.peer.now == before
+    assert len(hooks.asked()) == 3
+
+
+def test_rest_ends_and_starts_again_at_the_next_time_out(hooks: Hooks) -> None:
+    for _ in range(3):
+        hooks.submit()
+    hooks.peer.now += 30.1
+    assert "not asking for 30 s" in hooks.submit().log[0]
+    hooks.submit()
+    assert len(hooks.asked()) == 4
+
+
+def test_an_answer_ends_the_count(hooks: Hooks) -> None:
+    for reply in ["", "", KEEP, "", "", KEEP, "", ""]:
+        hooks.answer(reply)
+        hooks.submit()
+    assert len(hooks.asked()) == 8
+
+
+def test_absent_nimod_is_asked_at_every_job(hooks: Hooks) -> None:
+    hooks.peer.connect_problem = "connection refused"
+    for _ in range(10):
+        assert hooks.submit().code == 0
+    hooks.peer.connect_problem = None
+    hooks.answer(KEEP)
+    hooks.submit()
+    assert len(hooks.asked()) == 1
+
+
+def test_complaints_are_counted_instead_of_repeated(hooks: Hooks) -> None:
+    hooks.peer.connect_problem = "connection refused"
+    assert sum(len(hooks.submit().log) for _ in range(100)) == 1
+    hooks.peer.now += 31
+    assert hooks.submit().log[0].endswith("connection refused (and 99 more since the last message)")
+
+
+def test_limits_are_settings(runtime: Load) -> None:
+    hooks = runtime("timeout_ms = 5\nbreaker_failures = 1\nbreaker_s = 2").load()
+    before = hooks.peer.now
+    hooks.submit()
+    hooks.submit()
+    assert round((hooks.peer.now - before) * 1000, 6) == 5
+    hooks.peer.now += 2.1
+    hooks.submit()
+    assert len(hooks.asked()) == 2

@@ -1,0 +1,259 @@
+"""The hook in the real interpreter with the real LuaSocket, against a nimod that misbehaves."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import scratch_directory, unavailable
+from tests.lua.canned_nimod import Behaviour, CannedNimod, hang, say
+from tests.lua.hooks import HERE, HOOKS
+
+LIMIT_S = 0.02
+SLACK_S = 0.08  # the limit is the hook's; a busy machine may be late by this much
+MOLDABLE = {"min_nodes": 1, "max_nodes": 8, "script": "x", "comment": "mine"}
+SET_4 = b'{"v":1,"action":"set","set":{"min_nodes":4,"max_nodes":4},"admin_comment":"NIMO1:x"}\n'
+
+Start = Callable[[Behaviour], CannedNimod]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with the hooks and their settings; a Unix socket's path must be short."""
+    if shutil.which("lua5.1") is None:
+        unavailable("not installed: lua5.1")
+    probe = ["lua5.1", "-e", 'require("socket.unix"); require("dkjson")']
+    if subprocess.run(probe, check=False, capture_output=True).returncode:
+        unavailable("not installed: lua-socket or lua-dkjson")
+    with scratch_directory("nimo-lua-") as directory:
+        for source in HOOKS.glob("*.lua"):
+            shutil.copy(source, directory)
+        conf = f"socket = {directory}/s\nkill_switch = {directory}/off\n"
+        (directory / "nimo_hook.conf").write_text(conf)
+        yield directory
+
+
+@pytest.fixture
+def nimod(folder: Path) -> Iterator[Start]:
+    servers: list[CannedNimod] = []
+
+    def start(behave: Behaviour) -> CannedNimod:
+        servers.append(CannedNimod(folder / "s", behave))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def drive(folder: Path, job: dict[str, Any], *pauses: str) -> list[str]:
+    return ["lua5.1", str(HERE / "drive.lua"), str(folder), json.dumps(job), *pauses]
+
+
+def submit(
+    folder: Path, *pauses_s: float, job: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Submit one job, and one more after each pause, in one Lua state."""
+    argv = drive(folder, job or MOLDABLE, *map(str, pauses_s))
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=30)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def unchanged(outcome: dict[str, Any]) -> bool:
+    return outcome["code"] == 0 and not outcome["writes"] and outcome["comment"] == "mine"
+
+
+def hang_up(connection: socket.socket, line: bytes) -> None:
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+def cut_off(connection: socket.socket, line: bytes) -> None:
+    connection.sendall(SET_4[:30])
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+def drip(connection: socket.socket, line: bytes) -> None:
+    for byte in SET_4:
+        connection.sendall(bytes([byte]))
+        time.sleep(0.005)
+
+
+def flood(connection: socket.socket, line: bytes) -> None:
+    for _ in range(10_000):
+        connection.sendall(b"x" * 65_536)
+
+
+def test_answer_is_carried_out(folder: Path, nimod: Start) -> None:
+    server = nimod(say(SET_4))
+    outcomes = submit(folder, 0, 0)
+    assert [(o["min_nodes"], o["max_nodes"], o["admin_comment"]) for o in outcomes] == [
+        (4, 4, "NIMO1:x")
+    ] * 3
+    assert server.connections == 1
+    assert min(o["took_s"] for o in outcomes) < LIMIT_S / 2
+
+
+def test_answer_in_pieces_is_put_together(folder: Path, nimod: Start) -> None:
+    def in_pieces(connection: socket.socket, line: bytes) -> None:
+        connection.sendall(SET_4[:20])
+        time.sleep(0.002)
+        connection.sendall(SET_4[20:])
+
+    nimod(in_pieces)
+    assert submit(folder)[0]["min_nodes"] == 4
+
+
+def test_large_request_arrives_whole(folder: Path, nimod: Start) -> None:
+    server = nimod(say(SET_4))
+    script = "#!/bin/sh\n" + 'echo "ä\\n"\t$X\n' * 4000
+    submit(folder, job={**MOLDABLE, "script": script})
+    assert server.jobs[0]["script"] == script
+
+
+@pytest.mark.parametrize("behave", [hang, drip], ids=lambda behave: behave.__name__)
+def test_slow_nimod_costs_the_limit_and_no_more(
+    folder: Path, nimod: Start, behave: Behaviour
+) -> None:
+    nimod(behave)
+    [outcome] = submit(folder)
+    assert unchanged(outcome)
+    assert "timeout" in outcome["log"][0]
+    assert LIMIT_S * 0.9 < outcome["took_s"] < LIMIT_S + SLACK_S
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [hang_up, cut_off, flood, say(b"\x00\xff\n"), say(b"Traceback\n"), say(SET_4 + SET_4)],
+    ids=["hang up", "cut off", "flood", "binary", "text", "twice"],
+)
+def test_broken_nimod_costs_next_to_nothing(folder: Path, nimod: Start, behave: Behaviour) -> None:
+    nimod(behave)
+    for outcome in submit(folder, 0):
+        assert unchanged(outcome)
+        assert outcome["took_s"] < LIMIT_S + SLACK_S
+
+
+def test_no_socket(folder: Path) -> None:
+    [outcome] = submit(folder)
+    assert unchanged(outcome)
+    assert outcome["took_s"] < SLACK_S
+    assert "No such file or directory" in outcome["log"][0]
+
+
+def test_socket_that_nobody_listens_on(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(folder / "s"))
+    [outcome] = submit(folder)
+    assert unchanged(outcome)
+    assert "refused" in outcome["log"][0]
+
+
+def test_socket_that_is_a_file(folder: Path) -> None:
+    (folder / "s").touch()
+    assert unchanged(submit(folder)[0])
+
+
+def test_full_backlog_does_not_block(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(str(folder / "s"))
+        deaf.listen(0)
+        waiting = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+        for client in waiting:
+            client.setblocking(False)
+            client.connect_ex(str(folder / "s"))
+        for outcome in submit(folder, 0):
+            assert unchanged(outcome)
+            assert outcome["took_s"] < LIMIT_S + SLACK_S
+        for client in waiting:
+            client.close()
+
+
+def test_late_answer_does_not_reach_the_next_job(folder: Path, nimod: Start) -> None:
+    count = 0
+
+    def late_at_first(connection: socket.socket, line: bytes) -> None:
+        nonlocal count
+        count += 1
+        time.sleep(0.05 if count == 1 else 0)
+        connection.sendall(SET_4.replace(b"4", b"%d" % (count + 1)))
+
+    nimod(late_at_first)
+    first, second = submit(folder, 0.1)
+    assert unchanged(first)
+    assert second["min_nodes"] == 3
+
+
+def test_breaker_with_the_real_clock(folder: Path, nimod: Start) -> None:
+    with (folder / "nimo_hook.conf").open("a") as conf:
+        conf.write("breaker_s = 0.5\n")
+    nimod(hang)
+    outcomes = submit(folder, 0, 0, 0, 0, 0.6)
+    slow = [outcome["took_s"] > LIMIT_S * 0.9 for outcome in outcomes]
+    assert slow == [True, True, True, False, False, True]
+
+
+NIMOD = f"""
+import socketserver, sys
+
+class Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            self.wfile.write({SET_4!r})
+
+server = socketserver.ThreadingUnixStreamServer(sys.argv[1], Handler)
+server.daemon_threads = True
+print(flush=True)
+server.serve_forever()
+"""
+
+
+def start_process(path: Path) -> subprocess.Popen[str]:
+    path.unlink(missing_ok=True)
+    argv = [sys.executable, "-c", NIMOD, str(path)]
+    server = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    server.stdout.readline()
+    return server
+
+
+def end(server: subprocess.Popen[str]) -> None:
+    server.kill()
+    server.communicate()
+
+
+def test_frozen_killed_and_restarted_nimod(folder: Path) -> None:
+    server = start_process(folder / "s")
+    argv = drive(folder, MOLDABLE, *["line"] * 4)
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as hook:
+        assert hook.stdin is not None
+        assert hook.stdout is not None
+
+        def next_job() -> dict[str, Any]:
+            print(file=hook.stdin, flush=True)
+            assert hook.stdout is not None
+            outcome: dict[str, Any] = json.loads(hook.stdout.readline())
+            return outcome
+
+        try:
+            outcomes = [json.loads(hook.stdout.readline())]
+            server.send_signal(signal.SIGSTOP)
+            os.waitpid(server.pid, os.WUNTRACED)  # the signal takes its time
+            outcomes.append(next_job())
+            end(server)
+            outcomes.append(next_job())
+            server = start_process(folder / "s")
+            outcomes += [next_job(), next_job()]
+        finally:
+            end(server)
+    assert [o.get("min_nodes") for o in outcomes] == [4, 1, 1, 4, 4]
+    assert all(o["code"] == 0 for o in outcomes)
+    assert all(o["took_s"] < LIMIT_S + SLACK_S for o in outcomes)

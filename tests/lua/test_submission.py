@@ -1,0 +1,211 @@
+"""What the job_submit hook asks, and what it does with the answer."""
+
+import pytest
+
+from slurm_plugin.protocol import MAX_LINE_BYTES, Answer, Ask, Change, decode_ask, encode
+from tests.lua.conftest import Load
+from tests.lua.hooks import Fields, Hooks
+
+PARTITIONS: Fields = {"batch": {"flag_default": 1, "total_nodes": 8, "max_time": 60}}
+MOLDABLE: Fields = {"min_nodes": 1, "max_nodes": 8, "time_limit": 30, "script": "#!/bin/sh\n"}
+
+
+def change(nodes: int, **more: int) -> dict[str, object]:
+    return {"v": 1, "action": "set", "set": {"min_nodes": nodes, "max_nodes": nodes, **more}}
+
+
+def test_request_is_what_the_protocol_decodes(hooks: Hooks) -> None:
+    hooks.submit(
+        partitions=PARTITIONS,
+        **MOLDABLE,
+        name="cfd",
+        comment="nimo:app=cfd",
+        user_id=1000,
+        default_account="physics",
+        argc=2,
+        argv={0: "job.sh", 1: "-x"},
+    )
+    job = decode_ask(hooks.peer.sent[1].encode("latin-1")).job
+    assert (job.min_nodes, job.max_nodes, job.time_limit) == (1, 8, 30)
+    assert (job.name, job.comment, job.user_id) == ("cfd", "nimo:app=cfd", 1000)
+    assert (job.account, job.partition, job.argv) == ("physics", "batch", ["job.sh", "-x"])
+    assert job.script == "#!/bin/sh\n"
+    assert not job.script_cut
+
+
+def test_unset_fields_do_not_travel(hooks: Hooks) -> None:
+    hooks.submit(min_cpus=1, user_id=0)
+    assert hooks.asked() == [
+        {"v": 1, "op": "decide", "via": "job_submit", "job": {"min_cpus": 1, "user_id": 0}}
+    ]
+
+
+def test_text_that_is_not_utf8_still_reaches_nimod(hooks: Hooks) -> None:
+    good = "größe €😀".encode()
+    bad = b"\xff\xc3(\xed\xa0\x80\xf5\xe2\x82"  # stray, cut, surrogate, too high, unfinished
+    hooks.submit(comment=(good + bad + b"ok").decode("latin-1"))
+    comment = decode_ask(hooks.peer.sent[1].encode("latin-1")).job.comment
+    assert comment.startswith("größe €😀\ufffd\ufffd(")
+    assert comment.endswith("\ufffdok")
+
+
+@pytest.mark.parametrize("letter", ["x", "\x01"])
+def test_long_scripts_are_cut_to_what_nimod_takes(runtime: Load, letter: str) -> None:
+    hooks = runtime("max_script_bytes = 200000").load()
+    hooks.submit(script=letter * 300_000)
+    assert len(hooks.peer.sent[1]) <= MAX_LINE_BYTES
+    assert decode_ask(hooks.peer.sent[1].encode()).job.script_cut
+
+
+def test_keep_writes_nothing(hooks: Hooks) -> None:
+    hooks.answer(encode(Answer()).decode())
+    outcome = hooks.submit(**MOLDABLE)
+    assert (outcome.code, outcome.writes, outcome.log) == (0, [], [])
+
+
+def test_set_writes_all_fields(hooks: Hooks) -> None:
+    answer = Answer(
+        action="set",
+        set=Change(min_nodes=4, max_nodes=4, min_cpus=4, time_limit=45),
+        admin_comment="NIMO1:0123456789ab:n=4",
+        message="running on 4 nodes",
+    )
+    hooks.answer(encode(answer).decode())
+    outcome = hooks.submit(partitions=PARTITIONS, **MOLDABLE, admin_comment="site text")
+    job = outcome.job
+    assert (job["min_nodes"], job["max_nodes"], job["min_cpus"]) == (4, 4, 4)
+    assert job["time_limit"] == 45
+    assert job["admin_comment"] == "site text NIMO1:0123456789ab:n=4"
+    assert outcome.messages == ["running on 4 nodes"]
+    assert (outcome.code, outcome.log) == (0, [])
+
+
+def test_tasks_per_node_are_mended_in_the_environment_too(hooks: Hooks) -> None:
+    hooks.answer(change(4, num_tasks=8, min_cpus=8))
+    theirs = {"SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "HOME": "/root"}
+    outcome = hooks.submit(num_tasks=2, ntasks_per_node=2, script="x", environment=theirs)
+    assert outcome.job["num_tasks"] == 8
+    assert outcome.environment == {"SLURM_NTASKS": "8", "SLURM_NPROCS": "8", "HOME": "/root"}
+
+
+def test_refusal_tells_the_user_why(hooks: Hooks) -> None:
+    hooks.answer({"v": 1, "action": "refuse", "message": "ends at 10:00\n100% sure\x07"})
+    outcome = hooks.submit(**MOLDABLE)
+    assert outcome.code == 2051
+    assert outcome.messages == ["ends at 10:00\n100% sure "]
+
+
+WRONG = {
+    "no version": {"action": "keep", "admin_comment": "x"},
+    "later version": {"v": 2, "admin_comment": "x"},
+    "not ok": {"v": 1, "ok": False, "error": "too long", "admin_comment": "x"},
+    "unknown action": {"v": 1, "action": "hold", "admin_comment": "x"},
+    "nothing to set": {"v": 1, "action": "set"},
+    "set is text": {"v": 1, "action": "set", "set": "4"},
+    "message is a number": {"v": 1, "message": 7, "admin_comment": "x"},
+    "long admin comment": {"v": 1, "admin_comment": "x" * 1025},
+    "long message": {"v": 1, "message": "x" * 5000},
+    "too many nodes": change(9),
+    "no nodes": change(0),
+    "negative nodes": change(-4),
+    "nodes as text": {"v": 1, "action": "set", "set": {"min_nodes": "4", "max_nodes": "4"}},
+    "half a node": {"v": 1, "action": "set", "set": {"min_nodes": 3.5, "max_nodes": 3.5}},
+    "not a number": '{"v": 1, "action": "set", "set": {"min_nodes": 1e999, "max_nodes": 1e999}}\n',
+    "range instead of a count": {
+        "v": 1,
+        "action": "set",
+        "set": {"min_nodes": 2, "max_nodes": 4},
+    },
+    "only one end": {"v": 1, "action": "set", "set": {"min_nodes": 4}},
+    "tasks nobody asked for": change(4, num_tasks=4),
+    "too few CPUs": change(4, min_cpus=2),
+    "too many CPUs": change(4, min_cpus=5),
+    "CPUs without nodes": {"v": 1, "action": "set", "set": {"min_cpus": 4}},
+    "shorter limit": change(4, time_limit=20),
+    "limit beyond the partition's": change(4, time_limit=61),
+    "a list": "[1, 2]\n",
+    "text": '"keep"\n',
+    "not JSON": "Traceback (most recent call last):\n",
+    "empty": "\n",
+    "deep": "[" * 60_000 + "\n",
+    "binary": "\x00\xff\xfe\n",
+    "two answers": '{"v":1}\n{"v":1}\n',
+    "huge": '{"v":1,"message":"' + "x" * 100_000 + '"}\n',
+    "endless": "x" * 200_000,
+    "cut off": '{"v":1,"action":"se',
+}
+
+
+@pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG.keys())
+def test_bad_answers_leave_the_job_alone(hooks: Hooks, answer: object) -> None:
+    hooks.answer(answer)
+    outcome = hooks.submit(partitions=PARTITIONS, **MOLDABLE)
+    assert (outcome.code, outcome.writes, outcome.messages) == (0, [], [])
+    assert len(outcome.log) == 1
+    assert outcome.log[0].startswith("nimo: jobs pass unchanged: ")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "job"),
+    [
+        (8, {"min_nodes": 1, "max_nodes": 8, "num_tasks": 2, "script": "x"}),
+        (2, {"min_nodes": 1, "max_nodes": 8, "num_tasks": 8, "ntasks_per_node": 2, "script": "x"}),
+        (2, {"min_nodes": 4, "max_nodes": 4}),
+        (9, {"partition": "batch"}),
+    ],
+    ids=["more nodes than tasks", "tasks do not fit", "fixed count", "more than there are"],
+)
+def test_nodes_that_slurm_could_not_use(hooks: Hooks, nodes: int, job: Fields) -> None:
+    hooks.answer(change(nodes))
+    outcome = hooks.submit(partitions=PARTITIONS, **job)
+    assert (outcome.code, outcome.writes) == (0, [])
+    assert len(outcome.log) == 1
+
+
+def test_interactive_clients_keep_the_tasks_they_have_counted(hooks: Hooks) -> None:
+    hooks.answer(change(4, num_tasks=8))
+    assert hooks.submit(num_tasks=2, ntasks_per_node=2, max_nodes=8).writes == []
+
+
+@pytest.mark.parametrize(
+    "broken", ["min_nodes", "max_nodes", "min_cpus", "time_limit", "admin_comment"]
+)
+def test_failing_write_undoes_those_before_it(hooks: Hooks, broken: str) -> None:
+    hooks.answer({**change(4, min_cpus=4, time_limit=40), "admin_comment": "NIMO1:x"})
+    outcome = hooks.submit(broken, PARTITIONS, **MOLDABLE, min_cpus=1)
+    assert outcome.code == 0
+    assert {k: outcome.job.get(k) for k in MOLDABLE} == MOLDABLE
+    assert outcome.job["min_cpus"] == 1
+    assert "admin_comment" not in outcome.job
+    assert f"cannot write {broken}" in outcome.log[0]
+
+
+def test_kill_switch_is_silent_and_works_at_once(hooks: Hooks) -> None:
+    hooks.answer(change(4))
+    switch = hooks.folder / "off"
+    switch.touch()
+    off = hooks.submit(**MOLDABLE)
+    assert (off.writes, off.log, hooks.asked()) == ([], [], [])
+    switch.unlink()
+    assert hooks.submit(**MOLDABLE).job["min_nodes"] == 4
+
+
+def test_modifying_a_job_changes_nothing(hooks: Hooks) -> None:
+    job = hooks.stub.job_desc(hooks.lua.table_from({"comment": "nimo{deadline=,own=1} x"}))
+    assert hooks.lua.globals().slurm_job_modify(job, None, None, 1000) == 0
+    assert list(hooks.stub.writes.values()) == []
+
+
+@pytest.mark.parametrize("missing", ["nimo.lua", "nimo_link.lua", "nimo_json.lua"])
+def test_missing_parts_switch_the_hook_off(runtime: Load, missing: str) -> None:
+    hooks = runtime()
+    (hooks.folder / missing).unlink()
+    hooks.load()
+    assert missing.removesuffix(".lua") in hooks.stub.log[1]
+    outcome = hooks.submit(comment="nimo{deadline=uts1767261600,own=4} mine")
+    assert (outcome.code, outcome.job["comment"]) == (0, "mine")
+
+
+def test_hook_ask_equals_the_protocols_own(hooks: Hooks) -> None:
+    hooks.submit(min_cpus=1)
+    assert decode_ask(hooks.peer.sent[1].encode()).v == Ask().v

@@ -1,0 +1,35 @@
+"""Stored runs for tests."""
+
+from collections.abc import Iterator
+
+from sacct_ingest.records import JobRun, JobState
+
+
+def job(job_id: int, nodes: int, elapsed_s: float, **given: object) -> JobRun:
+    values = {
+        "cluster": "pine",
+        "job_id": job_id,
+        "submit_s": 1_790_000_000 + 100 * job_id,
+        "start_s": 1_790_000_000 + 100 * job_id,
+        "end_s": 1_790_000_000 + 100 * job_id + int(elapsed_s),
+        "state": JobState.COMPLETED,
+        "user": "ann",
+        "name": "solve",
+        "submit_line": f"sbatch -N {nodes} solve.sh",
+        "nodes": nodes,
+        "cpus": 4 * nodes,
+        "elapsed_s": elapsed_s,
+    }
+    return JobRun(**values | given)  # type: ignore[arg-type]
+
+
+def applications(count: int, *, repeats: int = 2) -> Iterator[JobRun]:
+    """Runs of ``count`` applications on 1 to 16 nodes."""
+    number = 0
+    for app in range(count):
+        for repeat in range(repeats):
+            for nodes in (1, 2, 4, 8, 16):
+                number += 1
+                time = round((900 + 70 * app) / nodes + 5 * app + repeat)
+                line = f"sbatch -N {nodes} solve{app}.sh"
+                yield job(number, nodes, time, name=f"solve{app}", submit_line=line)

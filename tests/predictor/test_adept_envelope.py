@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.models.adept.envelope import (
+    COMBINATIONS,
+    Bounds,
+    RangePair,
+    end_of,
+    envelope,
+    x_of,
+)
+from predictor.models.downey import Mode, speedup, terms
+
+NODES = st.lists(st.integers(1, 500), min_size=2, max_size=5, unique=True).map(sorted)
+
+
+@st.composite
+def instances(draw: st.DrawFn) -> tuple[Mode, float, float]:
+    """Mode, end of the first section, σ."""
+    A = draw(st.floats(1.5, 500))
+    if draw(st.booleans()):
+        return Mode.LOW, A, draw(st.floats(0, 1))
+    sigma = draw(st.floats(1, 15))
+    return Mode.HIGH, A + A * sigma - sigma, sigma
+
+
+def times_of(mode: Mode, end: float, sigma: float, nodes: list[int]) -> np.ndarray:
+    A = end if mode is Mode.LOW else (end + sigma) / (1 + sigma)
+    return 100 / speedup(nodes, A, sigma)
+
+
+def holds(pair: RangePair, mode: Mode, end: float, sigma: float) -> bool:
+    slack = 1 + 1e-6
+    return (
+        pair.mode is mode
+        and pair.end_min <= end * slack
+        and end <= pair.end_max * slack
+        and pair.sigma_min <= sigma + 1e-6
+        and sigma <= pair.sigma_max + 1e-6
+    )
+
+
+@given(instances(), NODES, st.data())
+def test_each_pair_of_observations_holds_every_instance_within_delta_of_both(
+    instance: tuple[Mode, float, float], nodes: list[int], data: st.DataObject
+) -> None:
+    delta = 0.08
+    off = data.draw(st.lists(st.floats(-0.07, 0.07), min_size=len(nodes), max_size=len(nodes)))
+    # |T_model - T| <= delta T for the observed T.
+    times = times_of(*instance, nodes) / (1 + np.array(off))
+    wide = Bounds(parallelism=1e4)
+    for i in range(len(nodes) - 1):
+        pair = np.array(nodes[i : i + 2], float), times[i : i + 2]
+        assert any(holds(found, *instance) for found in envelope(*pair, delta, wide))
+
+
+@given(instances(), NODES)
+def test_the_union_over_all_pairs_holds_the_instance_that_made_the_observations(
+    instance: tuple[Mode, float, float], nodes: list[int]
+) -> None:
+    found = envelope(np.array(nodes, float), times_of(*instance, nodes), 0.02, Bounds(1e4))
+    assert any(holds(pair, *instance) for pair in found)
+
+
+@pytest.mark.parametrize(
+    ("mode", "pieces", "nodes", "end", "x"),
+    [
+        (Mode.LOW, (1, 1), (2, 8), 20.0, 0.2),
+        (Mode.LOW, (1, 2), (4, 30), 20.0, 0.4),
+        (Mode.LOW, (1, 3), (4, 64), 20.0, 0.3),
+        (Mode.LOW, (2, 2), (24, 35), 20.0, 0.1),
+        (Mode.LOW, (2, 3), (24, 64), 20.0, 0.45),
+        (Mode.HIGH, (1, 1), (2, 40), 60.0, 3.0),
+        (Mode.HIGH, (1, 2), (8, 90), 60.0, 1.5),
+    ],
+)
+def test_closed_forms_give_back_the_parameters(
+    mode: Mode, pieces: tuple[int, int], nodes: tuple[float, float], end: float, x: float
+) -> None:
+    assert pieces in COMBINATIONS[mode]
+    p, q = terms(mode, np.array(nodes), np.array(end))
+    ratio = float((p[0] + x * q[0]) / (p[1] + x * q[1]))
+    assert x_of(mode, pieces, nodes, end, ratio) == pytest.approx(x)
+    assert end_of(mode, pieces, nodes, x, ratio) == pytest.approx(end)
+
+
+def test_equation_1_of_the_paper_is_the_first_piece_of_the_low_variance_mode() -> None:
+    # σ = 2(n_j t_j - n_i t_i)/(n_j - n_i) in Table 1's unit, where T(1) = A; equation (2) for A.
+    A, sigma, n = 50.0, 0.6, (4.0, 20.0)
+    t = [A / float(speedup([m], A, sigma)[0]) for m in n]
+    published = 2 * (n[1] * t[1] - n[0] * t[0]) / (n[1] - n[0])
+    assert published == pytest.approx(sigma)
+    assert n[0] * t[0] - sigma * (n[0] - 1) / 2 == pytest.approx(A)
+    assert 2 * x_of(Mode.LOW, (1, 1), n, A, t[0] / t[1]) == pytest.approx(sigma)
+
+
+def test_no_range_pair_is_redundant() -> None:
+    nodes = np.array([2, 5, 9, 30, 70.0])
+    found = envelope(nodes, 100 / speedup(nodes, 40, 0.7), 0.1)
+    assert found
+    assert not any(a.holds(b) for a in found for b in found if a is not b)
+
+
+def test_a_wider_tolerance_holds_what_a_narrower_one_holds() -> None:
+    nodes = np.array([2, 8, 32, 128.0])
+    times = 100 / speedup(nodes, 60, 2.5)
+    wide = envelope(nodes, times, 0.2)
+    assert all(any(w.holds(n) for w in wide) for n in envelope(nodes, times, 0.05))
+
+
+def test_observations_that_no_instance_explains_leave_nothing() -> None:
+    # Run time doubles with the nodes: Downey's model never gets slower.
+    assert envelope(np.array([2.0, 4.0]), np.array([1.0, 2.0]), 0.05) == ()

@@ -1,0 +1,76 @@
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from predictor.interval import Prior, around, curve_deviation, left_out, measure
+from predictor.types import Curve, Point
+from tests.predictor.curves import Floats, curve_of
+
+CURVE = curve_of([2, 4, 8, 16], [80, 40, 20, 10])
+
+
+def test_left_out_errors_are_those_of_a_model_that_never_saw_the_point() -> None:
+    seen = []
+
+    def medians(points: Sequence[Point], nodes: Floats) -> Floats:
+        seen.append((tuple(p.nodes for p in points), float(nodes[0])))
+        return np.array([44.0])
+
+    errors = left_out(CURVE.points, medians, 3)
+    assert seen[1] == ((2, 8, 16), 4.0)
+    assert errors[1] == pytest.approx(math.log(44 / 40))
+    assert left_out(CURVE.points, medians, 4) == []
+
+
+def test_without_evidence_the_prior_stands() -> None:
+    known = measure(CURVE, [], Prior(inside=0.05, growth=0.2, noise=0.03, weight=3))
+    assert (known.inside, known.growth, known.noise) == pytest.approx((0.05, 0.2, 0.03))
+    assert (known.first, known.last, known.freedom) == (2, 16, 3)
+
+
+def test_evidence_is_weighed_against_the_prior() -> None:
+    known = measure(CURVE, [0.0, 0.1, 0.1, 0.0], Prior(inside=0.05, weight=2))
+    assert known.inside == pytest.approx(math.sqrt((2 * 0.05**2 + 2 * 0.1**2) / 4))
+    assert known.freedom == 4
+
+
+def test_errors_at_the_ends_are_counted_by_the_doubling() -> None:
+    wide = curve_of([1, 4, 8, 32], [80, 40, 20, 10])
+    known = measure(wide, [0.4, 0, 0, 0.2], Prior(growth=0.0001, end_weight=1))
+    assert known.growth == pytest.approx(math.sqrt((0.2**2 + 0.1**2) / 3), rel=1e-3)
+
+
+def test_the_deviation_is_flat_inside_and_grows_outside() -> None:
+    known = measure(CURVE, [], Prior(inside=0.05, growth=0.2))
+    found = curve_deviation([1, 2, 10, 16, 32, 64], known)
+    assert found[1] == found[2] == found[3] == pytest.approx(0.05)
+    assert found[0] == found[4] == pytest.approx(math.hypot(0.05, 0.2))
+    assert found[5] == pytest.approx(math.hypot(0.05, 0.4))
+
+
+def test_a_coarse_clock_widens_the_intervals_of_short_runs_only() -> None:
+    def width(time_s: float, resolution_s: float) -> float:
+        known = measure(Curve(CURVE.points, resolution_s=resolution_s), [])
+        (p,) = around([8], np.array([time_s]), known, 0.9)
+        return math.log(p.high_s / p.low_s)
+
+    assert width(5, 1.0) > 1.3 * width(5, 0.0)
+    assert width(5000, 1.0) == pytest.approx(width(5000, 0.0), rel=1e-3)
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.1])
+def test_nine_in_ten_new_runs_lie_within_the_ninety_percent_interval(noise: float) -> None:
+    rng = np.random.default_rng(1)
+    inside = total = 0
+    for _ in range(200):
+        runs = 20 * np.exp(rng.normal(0, noise, 8))
+        spread = float(np.log(runs).std(ddof=1))
+        points = tuple(Point(n, float(np.median(runs)), 8, spread) for n in (2, 4, 8))
+        known = measure(Curve(points), [], Prior(inside=0.001, noise=noise, weight=30))
+        (p,) = around([4], np.array([np.median(runs)]), known, 0.9)
+        new = 20 * np.exp(rng.normal(0, noise, 20))
+        inside += int(((new >= p.low_s) & (new <= p.high_s)).sum())
+        total += 20
+    assert 0.84 <= inside / total <= 0.95

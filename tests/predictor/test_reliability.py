@@ -1,0 +1,76 @@
+import pytest
+
+from predictor.reliability import (
+    ReliabilitySettings,
+    curve_problems,
+    downey_doubts,
+    uncertain,
+    verdicts,
+)
+from predictor.types import Curve, Point, Prediction, Problem, Verdict
+from tests.predictor.curves import curve_of
+
+CURVE = curve_of([2, 4, 8, 16], [80, 40, 20, 10])
+SETTINGS = ReliabilitySettings()
+
+
+def judged(nodes: int, curve_sd: float, *names: str, special: str = "") -> Verdict:
+    prediction = Prediction(nodes, 30.0, 25.0, 35.0, 0.9, curve_sd)
+    problems = [Problem(name, "") for name in names]
+    (verdict,) = verdicts(CURVE, [prediction], problems, SETTINGS, special=special)
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("curve_sd", "expected"),
+    [
+        (0.0, Verdict.RELIABLE),
+        (0.11, Verdict.RELIABLE),
+        (0.112, Verdict.DOUBTFUL),
+        (0.42, Verdict.DOUBTFUL),
+        (0.43, Verdict.REFUSED),
+    ],
+)
+def test_nine_in_ten_medians_must_lie_within_the_factor(curve_sd: float, expected: Verdict) -> None:
+    assert judged(4, curve_sd) is expected
+
+
+@pytest.mark.parametrize("name", ["stepwise", "declining_or_anomaly"])
+def test_what_the_end_leaves_open_is_held_against_what_lies_beyond_only(name: str) -> None:
+    assert judged(16, 0.05, name) is Verdict.RELIABLE
+    assert judged(17, 0.05, name) is Verdict.DOUBTFUL
+    assert judged(17, 0.05) is Verdict.RELIABLE
+
+
+def test_repeats_that_differ_are_held_against_every_prediction() -> None:
+    assert judged(4, 0.05, "noisy_repeats") is Verdict.DOUBTFUL
+    assert judged(4, 0.05, "anomaly") is Verdict.RELIABLE
+
+
+@pytest.mark.parametrize("name", ["high_fitting_error", "linear_section", "runner_up"])
+def test_problems_of_downeys_model_are_held_against_its_own_predictions(name: str) -> None:
+    assert judged(17, 0.05, name) is Verdict.RELIABLE
+    assert name in downey_doubts(CURVE.points, 17)
+    assert (name in downey_doubts(CURVE.points, 16)) is (name == "high_fitting_error")
+
+
+def test_node_counts_that_the_application_is_not_made_for_are_refused() -> None:
+    assert judged(6, 0.01, special="powers of two") is Verdict.REFUSED
+    assert judged(8, 0.01, special="powers of two") is Verdict.RELIABLE
+
+
+def test_the_words_say_where_it_is_uncertain() -> None:
+    beyond, one, gap = (uncertain(n, 16, 9, SETTINGS).text for n in ([17, 20], [9], [5, 9]))
+    assert beyond.startswith("from 17 nodes on it may be off by more than 20 %")
+    assert one.startswith("on 9 nodes it")
+    assert gap.startswith("on 5 to 9 nodes it")
+
+
+def test_repeats_that_scatter_are_a_problem() -> None:
+    def names(spread: float, time_s: float = 1000.0) -> list[str]:
+        curve = Curve((Point(4, time_s, 3, spread),), resolution_s=1.0)
+        return [p.name for p in curve_problems(curve, SETTINGS)]
+
+    assert names(0.4) == ["noisy_repeats"]
+    assert names(0.2) == []
+    assert names(0.4, time_s=2.0) == []

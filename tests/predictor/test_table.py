@@ -1,0 +1,88 @@
+import math
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor import table
+from predictor.types import Point, PredictionTable, Problem, Verdict
+
+
+def make(
+    nodes: tuple[int, ...] = (1, 4, 16), verdicts: tuple[Verdict, ...] = ()
+) -> PredictionTable:
+    times = tuple(160.0 / n for n in nodes)
+    return PredictionTable(
+        level="script",
+        key="k",
+        label="ann/solve",
+        model="usl",
+        verdict=Verdict.RELIABLE,
+        problems=(Problem("linear_section", "all runs lie in the linear part", 32),),
+        nodes=nodes,
+        median_s=times,
+        low_s=tuple(t / 2 for t in times),
+        high_s=tuple(t * 2 for t in times),
+        curve_sd=tuple(0.1 for _ in nodes),
+        confidence=0.9,
+        observed=(Point(1, 160.0, 2, 0.01),),
+        knee=4,
+        max_useful=None,
+        runs=2,
+        mem_node_bytes=None,
+        fitted_s=1.0,
+        verdicts=verdicts,
+    )
+
+
+def test_a_table_comes_back_from_its_text() -> None:
+    assert table.decode(table.encode(make())) == make()
+
+
+def test_what_is_no_table_is_refused() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        table.decode(b'{"level": 3}')
+
+
+def test_entries_are_exact() -> None:
+    found = table.at(make(), 4)
+    assert (found.time_s, found.low_s, found.high_s) == (40.0, 20.0, 80.0)
+    assert (found.level, found.curve_sd) == (0.9, 0.1)
+
+
+@given(st.integers(1, 16))
+def test_between_entries_a_power_law_is_exact(nodes: int) -> None:
+    found = table.at(make(), nodes)
+    assert math.isclose(found.time_s, 160 / nodes)
+    assert math.isclose(found.low_s, 80 / nodes)
+    assert math.isclose(found.high_s, 320 / nodes)
+
+
+@pytest.mark.parametrize("nodes", [0, 17])
+def test_outside_there_is_no_answer(nodes: int) -> None:
+    assert not table.covers(make(), nodes)
+    assert table.verdict_at(make(), nodes) is Verdict.REFUSED
+    with pytest.raises(LookupError, match="outside"):
+        table.at(make(), nodes)
+
+
+def test_an_empty_table_covers_nothing() -> None:
+    assert not table.covers(make(()), 1)
+
+
+def test_the_verdict_between_entries_is_that_of_the_worse() -> None:
+    given_ = make(verdicts=(Verdict.RELIABLE, Verdict.DOUBTFUL, Verdict.REFUSED))
+    assert table.verdict_at(given_, 1) is Verdict.RELIABLE
+    assert table.verdict_at(given_, 2) is Verdict.DOUBTFUL
+    assert table.verdict_at(given_, 4) is Verdict.DOUBTFUL
+    assert table.verdict_at(given_, 5) is Verdict.REFUSED
+    assert table.verdict_at(make(), 5) is Verdict.RELIABLE
+
+
+def test_reading_tables_loads_no_numerical_library() -> None:
+    code = "import sys, predictor.table; print({'numpy', 'scipy'} & set(sys.modules) or 'none')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "none"

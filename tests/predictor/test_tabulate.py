@@ -1,0 +1,214 @@
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from predictor.table import at, covers, decode, encode, for_limit
+from predictor.tabulate import (
+    TableSettings,
+    grid,
+    knee_of,
+    label_of,
+    max_useful_of,
+    memory_of,
+    tabulate,
+    with_interval,
+)
+from predictor.types import PredictionTable, Verdict
+from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.store import RunRow
+
+SETTINGS = TableSettings()
+
+
+def row(nodes: int, elapsed_s: float, state: JobState = JobState.COMPLETED) -> RunRow:
+    return RunRow(
+        run_id=1,
+        cluster="pine",
+        job_id=1,
+        submit_s=0,
+        state=state,
+        user="ann",
+        name="solve",
+        partition="main",
+        nodes=nodes,
+        cpus=nodes,
+        tasks=None,
+        elapsed_s=elapsed_s,
+        limit_s=3600,
+        start_s=0,
+        end_s=int(elapsed_s),
+        mem_bytes=None,
+        array_task_id=None,
+        tag="",
+        script="s",
+        line="l",
+    )
+
+
+def rows_of(*nodes: int) -> list[RunRow]:
+    return [row(n, 600 / n + 20) for n in nodes]
+
+
+def table_of(rows: list[RunRow], level: KeyLevel = KeyLevel.SCRIPT) -> PredictionTable | None:
+    return tabulate(level, "k", rows, now_s=9.0, settings=SETTINGS)
+
+
+def test_a_curve_becomes_a_table_of_every_node_count_in_reach() -> None:
+    table = table_of(rows_of(1, 2, 4, 8))
+    assert table is not None
+    assert table.nodes == tuple(range(1, 33))
+    assert (table.level, table.key, table.label) == ("script", "k", "ann/solve")
+    assert (table.verdict, table.runs, table.fitted_s) == (Verdict.RELIABLE, 4, 9.0)
+    assert [p.nodes for p in table.observed] == [1, 2, 4, 8]
+    assert len(table.verdicts) == len(table.nodes)
+    assert table.verdicts[0] is Verdict.RELIABLE
+    assert table.verdicts[-1] is not Verdict.RELIABLE
+    for n, median, low, high in zip(
+        table.nodes[:8], table.median_s, table.low_s, table.high_s, strict=False
+    ):
+        assert median == pytest.approx(600 / n + 20, rel=0.02)
+        assert low < median < high
+
+
+def test_failed_runs_take_no_part() -> None:
+    failed = [row(n, 1.0, state) for n in (1, 2) for state in (JobState.FAILED, JobState.CANCELLED)]
+    good = table_of(rows_of(1, 2, 4))
+    assert table_of(rows_of(1, 2, 4) + failed) == good
+
+
+def test_runs_cut_short_are_lower_bounds() -> None:
+    free = table_of(rows_of(2, 4, 8, 16))
+    cut = table_of([*rows_of(2, 4, 8, 16), row(1, 900.0, JobState.TIMEOUT)])
+    assert free is not None
+    assert cut is not None
+    assert cut.median_s[0] > free.median_s[0]
+    assert "cut_short" in {p.name for p in cut.problems}
+
+
+@pytest.mark.parametrize(("seen", "ask"), [((4,), 8), ((4, 8), 16), ((1, 64), 8)])
+def test_too_few_node_counts_are_a_history_that_asks_for_another(
+    seen: tuple[int, ...], ask: int
+) -> None:
+    table = table_of(rows_of(*seen, *seen))
+    assert table is not None
+    assert (table.model, table.nodes) == ("history", seen)
+    assert table.verdict is Verdict.DOUBTFUL
+    assert (table.problems[0].name, table.problems[0].observe) == ("no_curve", ask)
+    assert (table.knee, table.max_useful) == (None, None)
+
+
+def test_one_run_says_something_about_an_application_and_nothing_about_a_user() -> None:
+    single = table_of(rows_of(4))
+    assert single is not None
+    assert single.verdict is Verdict.REFUSED
+    assert table_of(rows_of(4), KeyLevel.USER) is None
+
+
+def test_levels_that_do_not_mean_one_problem_never_make_a_curve() -> None:
+    table = table_of(rows_of(1, 2, 4, 8, 16), KeyLevel.NAME)
+    assert table is not None
+    assert (table.model, table.label) == ("history", "k")
+    assert table.problems[0].name == "no_identity"
+
+
+def test_runs_that_never_finished_make_no_table() -> None:
+    assert table_of([row(4, 60.0, JobState.TIMEOUT)]) is None
+    assert table_of([]) is None
+
+
+def test_the_interval_of_a_history_is_the_raw_one_times_the_factors() -> None:
+    table = table_of(rows_of(4, 4))
+    assert table is not None
+    wide = with_interval(table, (0.5, 3.0))
+    assert (wide.low_s, wide.high_s) == ((85.0,), (510.0,))
+    assert replace(wide, low_s=table.low_s, high_s=table.high_s) == table
+
+
+def test_a_history_has_columns_for_each_limit_asked_for() -> None:
+    short = [replace(row(4, 60.0), limit_s=600, end_s=i) for i in range(12)]
+    long = [replace(row(4, 900.0), limit_s=3600, end_s=20)]
+    table = table_of([*short, *long], KeyLevel.USER)
+    assert table is not None
+    wide = with_interval(table, (0.5, 2.0))
+    assert at(wide, 4).time_s == at(for_limit(wide, 3600), 4).time_s == 900
+    told = at(for_limit(wide, 600), 4)
+    assert (told.low_s, told.time_s, told.high_s) == (30, 60, 120)
+    assert for_limit(wide, 77.0) is for_limit(wide, None) is wide
+    assert decode(encode(wide)) == wide
+
+
+def test_the_grid_grows_in_equal_ratios_and_holds_what_was_observed() -> None:
+    nodes = grid([3, 100, 513], SETTINGS)
+    assert nodes[:64] == list(range(1, 65))
+    assert {3, 100, 513, 2052} <= set(nodes)
+    assert nodes[-1] == 2052
+    assert all(b / a < 1.1 for a, b in pairwise(nodes[64:]))
+    assert len(nodes) < 120
+
+
+def test_a_table_reaches_four_times_the_largest_observation() -> None:
+    table = table_of(rows_of(50, 100, 200))
+    assert table is not None
+    assert covers(table, 800)
+    assert not covers(table, 801)
+
+
+def test_knee_and_the_end_of_use() -> None:
+    nodes = list(range(1, 9))
+    falling = [600 / n + 20 for n in nodes]
+    assert max_useful_of(nodes, falling) is None
+    turning = [60 / n + 2 * n for n in nodes]
+    assert max_useful_of(nodes, turning) == 5
+    # argmax S²/n of 60/n + 20 is where both halves are equal, at n = 3.
+    assert knee_of(nodes, [60 / n + 20 for n in nodes]) == 3
+    assert knee_of(nodes, falling) is None
+
+
+def test_memory_of_a_node_is_that_of_its_tasks() -> None:
+    rows = [
+        replace(row(2, 10), mem_bytes=100, tasks=6),
+        replace(row(1, 10), mem_bytes=250, tasks=None),
+        row(1, 10),
+    ]
+    assert memory_of(rows) == 300
+    assert memory_of(rows[2:]) is None
+
+
+def test_an_application_of_several_users_is_called_by_its_name() -> None:
+    rows = [row(1, 10), replace(row(1, 10), user="bob")]
+    assert label_of(KeyLevel.LINE, "digest", rows) == "solve"
+    assert label_of(KeyLevel.TAG, "wrf/conus", rows) == "wrf/conus"
+
+
+def drifting(*later: int) -> list[RunRow]:
+    """Eight runs on each of 1 to 8 nodes, then times doubled on those of ``later``."""
+    counts = [*(1, 2, 4, 8) * 8, *later]
+    times = [(600 / n + 20) * (1 + 0.01 * (i % 5)) for i, n in enumerate(counts)]
+    times = [t * (2 if i >= 32 else 1) for i, t in enumerate(times)]
+    return [
+        replace(row(n, t), start_s=1000 * i, end_s=round(1000 * i + t))
+        for i, (n, t) in enumerate(zip(counts, times, strict=True))
+    ]
+
+
+def test_a_curve_that_leans_on_times_of_another_problem_is_doubtful() -> None:
+    table = table_of(drifting(*[4, 8] * 4))
+    assert table is not None
+    assert table.verdict is Verdict.DOUBTFUL
+    assert (table.problems[0].name, table.problems[0].observe) == ("drift", 1)
+    assert table.median_s[1] == pytest.approx(2 * 320, rel=0.05)
+
+
+def test_a_curve_that_was_run_anew_is_trusted_again() -> None:
+    table = table_of(drifting(*[1, 2, 4, 8] * 4))
+    assert table is not None
+    assert table.verdict is Verdict.RELIABLE
+    assert "earlier runs are left out" in table.problems[0].text
+    assert table.median_s[3] == pytest.approx(2 * 170, rel=0.05)
+
+
+def test_a_steady_curve_says_nothing_of_drift() -> None:
+    table = table_of(drifting())
+    assert table is not None
+    assert "drift" not in {problem.name for problem in table.problems}

@@ -1,0 +1,63 @@
+"""Runs and decisions with only what a test is about."""
+
+from typing import Any
+
+from sacct_ingest.records import DecisionRow, JobRun, JobState, StepRun
+
+SUBMIT_S = 1_790_000_000
+
+
+def run(**given: Any) -> JobRun:
+    """Make a completed run on two nodes."""
+    fields: dict[str, Any] = {
+        "cluster": "pine",
+        "job_id": 17,
+        "submit_s": SUBMIT_S,
+        "state": JobState.COMPLETED,
+        "user": "ada",
+        "name": "wrf",
+        "uid": 1001,
+        "start_s": SUBMIT_S + 10,
+        "end_s": SUBMIT_S + 110,
+        "elapsed_s": 100.0,
+        "limit_s": 3600,
+        "nodes": 2,
+        "cpus": 8,
+        "submit_line": "sbatch -N2 wrf.sh d01",
+        "work_dir": "/home/ada",
+    }
+    return JobRun(**fields | given)
+
+
+def step(**given: Any) -> StepRun:
+    """Make a completed step on two nodes."""
+    fields: dict[str, Any] = {
+        "step": "0",
+        "name": "wrf.exe",
+        "state": JobState.COMPLETED,
+        "nodes": 2,
+        "tasks": 8,
+        "cpus": 8,
+        "start_s": SUBMIT_S + 10,
+        "end_s": SUBMIT_S + 110,
+        "elapsed_s": 100.0,
+        "cpu_s": 760.5,
+        "disk_read_bytes": 10,
+        "disk_write_bytes": 20,
+        "mem_bytes": 3 << 30,
+    }
+    return StepRun(**fields | given)
+
+
+def decision(**given: Any) -> DecisionRow:
+    """Make a decision about the job of `run`."""
+    fields: dict[str, Any] = {
+        "decision_id": "0123456789ab",
+        "cluster": "pine",
+        "at_s": SUBMIT_S + 0.25,
+        "uid": 1001,
+        "user": "ada",
+        "name": "wrf",
+        "work_dir": "/home/ada",
+    }
+    return DecisionRow(**fields | given)

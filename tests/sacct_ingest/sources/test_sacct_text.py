@@ -1,0 +1,231 @@
+"""sacct's text: what a real 22.05 printed, and what names may do to it."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sacct_ingest.errors import FormatError
+from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.sacct_text import read_text, split_records
+from sacct_ingest.sources.saved import SavedSacct
+from slurm_plugin.demo.sacct_text import sacct_text
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def read(text: str, tally: Tally | None = None, **options: object) -> list[JobRun]:
+    lines = text.splitlines(keepends=True)
+    return list(read_text(lines, tally or Tally(), **options))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def real() -> dict[str, JobRun]:
+    """Runs of a real cluster by their job id, the last start of each."""
+    tally = Tally()
+    runs = list(SavedSacct(DATA / "sacct-22.05-epoch.txt").read(0, 0, tally))
+    assert tally.refused == 0
+    assert len(runs) == 25
+    return {f"{run.job_id}": run for run in runs}
+
+
+def test_states_of_a_real_cluster(real: dict[str, JobRun]) -> None:
+    assert Counter(run.state for run in real.values()) == {
+        JobState.COMPLETED: 14,
+        JobState.FAILED: 3,
+        JobState.CANCELLED: 3,
+        JobState.TIMEOUT: 2,
+        JobState.NODE_FAIL: 1,
+        JobState.RUNNING: 1,
+    }
+
+
+def test_a_job_takes_from_its_steps_what_it_lacks(real: dict[str, JobRun]) -> None:
+    job = real["45"]
+    assert [step.step for step in job.steps] == ["batch", "0", "1"]
+    assert (job.nodes, job.tasks, job.cpus) == (4, 4, 4)
+    assert job.mem_bytes == 11_075_584
+    assert job.disk_read_bytes == 78_227 + 27_908
+    assert job.cpu_s == pytest.approx(0.060)
+    assert job.req_mem_bytes == 8000 * 2**20
+    assert job.limit_s == 3600
+    assert job.elapsed_s == 3
+
+
+def test_array_tasks_and_components_have_ids_of_their_own(real: dict[str, JobRun]) -> None:
+    assert (real["58"].array_job_id, real["58"].array_task_id) == (42, 2)
+    assert (real["42"].array_job_id, real["42"].array_task_id) == (42, 3)
+    assert (real["52"].het_job_id, real["52"].het_offset) == (51, 1)
+    assert real["43"].array_job_id is None
+
+
+def test_both_runs_of_a_requeued_job_are_there() -> None:
+    runs = SavedSacct(DATA / "sacct-22.05-epoch.txt").read(0, 0, Tally())
+    assert [run.state for run in runs if run.name == "rq"] == [
+        JobState.REQUEUED,
+        JobState.COMPLETED,
+    ]
+
+
+def test_odd_names_come_through(real: dict[str, JobRun]) -> None:
+    assert real["46"].name == "two\nlines|x\x1fy"
+    assert real["46"].comment == "a|b\nc"
+    assert real["47"].name == "quo`te's,;"
+
+
+def test_exit_codes_signals_and_who_cancelled(real: dict[str, JobRun]) -> None:
+    assert (real["49"].exit_code, real["50"].exit_signal) == (3, 11)
+    assert real["63"].cancelled_by == "65534"
+
+
+def test_a_job_that_never_started(real: dict[str, JobRun]) -> None:
+    held = real["53"]
+    assert held.eligible_s is None
+    assert held.elapsed_s == 0
+    assert held.node_list == ""
+
+
+def test_default_formats_say_the_same(real: dict[str, JobRun]) -> None:
+    """Local times, rounded sizes, '|' between fields: the job whose name holds one is lost.
+
+    So is the one that was held until it was cancelled: sacct shows it with --state only.
+    """
+    tally = Tally()
+    runs = {
+        str(run.job_id): run
+        for run in SavedSacct(DATA / "sacct-22.05-default.txt").read(0, 0, tally)
+    }
+    assert set(real) - set(runs) == {"46", "53"}
+    assert "lines|x" in "".join(reject.text for reject in tally.rejects)
+    assert tally.refused <= 3
+    for job_id, run in runs.items():
+        exact = real[job_id]
+        if run.state is JobState.RUNNING:
+            continue
+        assert (run.state, run.elapsed_s, run.nodes) == (exact.state, exact.elapsed_s, exact.nodes)
+        assert run.limit_s == exact.limit_s
+        if exact.mem_bytes:
+            assert run.mem_bytes == pytest.approx(exact.mem_bytes, rel=0.01)
+
+
+NAMES = "JobID|Cluster|JobName|State|Submit|ElapsedRaw"
+
+
+def test_a_bad_row_is_kept_and_the_rest_goes_on() -> None:
+    tally = Tally()
+    rows = f"{NAMES}\n1|c|a|FAILED|soon|5\n2|c|b|FAILED|50|x\n3|c|c|FAILED|50|5\n"
+    assert [run.job_id for run in read(rows, tally)] == [3]
+    assert tally.refused == 2
+    assert [reject.text for reject in tally.rejects] == ["1|c|a|FAILED|soon|5", "2|c|b|FAILED|50|x"]
+    assert tally.rejects[0].reason.startswith("submit_s: ")
+    assert tally.rejects[1].reason.startswith("elapsed_s: ")
+
+
+def test_a_job_without_a_submit_time_is_refused() -> None:
+    tally = Tally()
+    assert read(f"{NAMES}\n1|c|a|FAILED|Unknown|5\n", tally) == []
+    assert "no submit time" in tally.rejects[0].reason
+
+
+def test_a_record_that_lost_its_end_does_not_take_the_next_one_along() -> None:
+    tally = Tally()
+    rows = f"{NAMES}\n1|c|a|FAILED\n2|c|b|FAILED|50|5\n"
+    assert [run.job_id for run in read(rows, tally)] == [2]
+    assert [reject.reason for reject in tally.rejects] == ["too few fields"]
+
+
+def test_a_text_that_breaks_off_is_an_error_after_what_was_whole() -> None:
+    rows = f"{NAMES}\n1|c|a|FAILED|50|5\n2|c|a|FAILED|50|5\n3|c|b|FAI"
+    runs = read_text(rows.splitlines(keepends=True), Tally())
+    assert next(runs).job_id == 1
+    with pytest.raises(FormatError, match="middle of a record"):
+        list(runs)
+
+
+def test_the_last_line_needs_no_newline() -> None:
+    assert len(read(f"{NAMES}\n1|c|a|FAILED|50|5")) == 1
+
+
+def test_headers_of_joined_files_are_skipped() -> None:
+    part = f"{NAMES}\n1|c|a|FAILED|50|5\n"
+    assert len(read(part + part)) == 2
+
+
+def test_a_file_without_job_ids_is_told_what_to_ask_for() -> None:
+    with pytest.raises(FormatError, match=r"no column State, Submit.*sacct -a -D -P"):
+        read("JobID|JobName\n")
+
+
+@pytest.mark.parametrize("text", ["", "\n", "JobID        State\n----- -----\n", "a,b,c\n"])
+def test_what_is_no_output_of_sacct_is_refused(text: str) -> None:
+    with pytest.raises(FormatError, match="sacct -P"):
+        read(text)
+
+
+def test_the_cluster_is_told_where_the_text_does_not() -> None:
+    text = "JobID|State|Submit\n1|FAILED|50\n"
+    assert read(text, cluster="pine")[0].cluster == "pine"
+    with pytest.raises(FormatError, match="-M"):
+        read(text)
+
+
+def test_texts_without_a_header_are_read_with_their_columns_named() -> None:
+    runs = read("1;FAILED;50\n", fields=("JobID", "State", "Submit"), delimiter=";", cluster="c")
+    assert runs[0].submit_s == 50
+
+
+def test_without_raw_ids_array_tasks_do_not_collide() -> None:
+    text = "JobID|Cluster|State|Submit\n6_0|c|FAILED|50\n6_1|c|FAILED|50\n6|c|FAILED|50\n"
+    runs = read(text + "7+0|c|FAILED|50\n7+1|c|FAILED|50\n")
+    assert len({run.job_id for run in runs}) == 5
+    assert [run.job_id for run in runs[2:]] == [6, 7, 8]
+
+
+def test_disk_totals_are_estimated_from_means_where_there_are_no_others() -> None:
+    text = "JobID|Cluster|State|Submit|NTasks|AveDiskRead|ElapsedRaw\n"
+    job = read(text + "1|c|FAILED|5|||9\n1.0|c|FAILED|5|4|2.00M|9\n")[0]
+    assert job.disk_read_bytes == 8 * 2**20
+    assert job.disk_write_bytes is None
+
+
+def test_elapsed_time_is_told_by_start_and_end_where_need_be() -> None:
+    text = "JobID|Cluster|State|Submit|Start|End\n1|c|FAILED|5|10|25\n"
+    assert read(text)[0].elapsed_s == 15
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="~"), max_size=8)
+
+
+@given(st.lists(st.lists(TEXT, min_size=2, max_size=2), max_size=6), st.sampled_from(["~", "~#~"]))
+def test_records_survive_newlines_in_all_fields_but_the_last(
+    texts: Iterable[list[str]], delimiter: str
+) -> None:
+    """As sacct prints them: a number first, a number last, anything between."""
+    records = [[str(i), *text, str(i)] for i, text in enumerate(texts)]
+    printed = "".join(delimiter.join(record) + "\n" for record in records)
+    lines = [f"{line}\n" for line in printed.split("\n")[:-1]]
+    tally = Tally()
+    assert list(split_records(lines, 4, delimiter, tally)) == records
+    assert tally.refused == 0
+
+
+@given(st.lists(st.text(), max_size=5))
+def test_no_text_after_the_header_is_too_odd(lines: list[str]) -> None:
+    tally = Tally()
+    try:
+        runs = read(NAMES + "\n" + "\n".join(lines) + "\n", tally)
+    except FormatError:
+        return
+    assert tally.refused <= tally.rows + len(lines) or not runs
+
+
+def test_runs_are_the_same_when_printed_again(real: dict[str, JobRun]) -> None:
+    run = replace(real["45"], comment="", req_mem_bytes=None)
+    again = next(read_text(sacct_text([run]), Tally()))
+    assert (again.job_id, again.submit_s, again.nodes) == (run.job_id, run.submit_s, run.nodes)
+    assert [step.elapsed_s for step in again.steps] == [step.elapsed_s for step in run.steps]

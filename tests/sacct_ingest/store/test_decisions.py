@@ -1,0 +1,143 @@
+"""Decisions and the runs that became of them."""
+
+from typing import Any
+
+from sacct_ingest.records import DecisionRow, JobState, KeyLevel
+from sacct_ingest.store import RunRow, Store
+from tests.sacct_ingest.records import SUBMIT_S, decision, run, step
+
+NOTE = "JS1:abc NIMO1:0123456789ab:n=4,m=enforce"
+
+
+def outcomes(store: Store) -> dict[str, int | None]:
+    """Ids of decisions and of the jobs of their runs."""
+    return {
+        row.decision_id: None if outcome is None else outcome.job_id
+        for row, outcome in store.decisions.with_outcomes()
+    }
+
+
+def test_decisions_come_back(store: Store) -> None:
+    given = decision(
+        mode="enforce",
+        key_level="line",
+        key="k",
+        min_nodes=1,
+        deadline_s=SUBMIT_S + 0.5,
+        nodes=4,
+        applied=True,
+        predicted_s=312.25,
+        message="名前",
+    )
+    store.decisions.add([given])
+    store.decisions.add([given])
+    assert list(store.decisions.with_outcomes()) == [(given, None)]
+
+
+def test_decisions_are_given_in_order_and_since_a_time(store: Store) -> None:
+    rows = [decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + i) for i in (3, 1, 2)]
+    store.decisions.add(rows)
+    assert [row.at_s - SUBMIT_S for row, _ in store.decisions.with_outcomes()] == [1, 2, 3]
+    assert [row.at_s - SUBMIT_S for row, _ in store.decisions.with_outcomes(SUBMIT_S + 2)] == [2, 3]
+
+
+def test_the_note_in_the_job_tells_its_decision(store: Store) -> None:
+    # Renamed, moved and submitted long after: only the note is left.
+    store.decisions.add([decision()])
+    store.runs.add([run(admin_comment=NOTE, name="x", work_dir="/", submit_s=SUBMIT_S + 900)])
+    assert store.decisions.join_outcomes() == 1
+    assert store.decisions.join_outcomes() == 0
+    (_, outcome), *_ = store.decisions.with_outcomes()
+    assert isinstance(outcome, RunRow)
+    assert outcome.submit_s == SUBMIT_S + 900
+
+
+def test_without_a_note_submitter_job_and_time_tell(store: Store) -> None:
+    store.decisions.add([decision()])
+    store.runs.add([run(job_id=1, submit_s=SUBMIT_S + 2), run(job_id=2, submit_s=SUBMIT_S + 60)])
+    assert store.decisions.join_outcomes() == 1
+    assert outcomes(store) == {"0123456789ab": 1}
+
+
+def test_nothing_else_is_taken_for_the_job(store: Store) -> None:
+    others: list[dict[str, Any]] = [
+        {"cluster": "oak"},
+        {"uid": 1002},
+        {"name": "other"},
+        {"work_dir": "/home/ada/2"},
+        {"submit_s": SUBMIT_S - 30},
+        {"submit_s": SUBMIT_S + 30},
+        {"admin_comment": "NIMO1:ffffffffffff:n=4"},
+    ]
+    store.decisions.add([decision(), decision(decision_id="f" * 12, user="zoe", uid=7)])
+    store.runs.add([run(job_id=i, **other) for i, other in enumerate(others)])
+    store.decisions.join_outcomes()
+    assert outcomes(store)["0123456789ab"] is None
+    assert outcomes(store)["ffffffffffff"] == 6
+
+
+def test_where_the_accounting_has_no_uid_the_user_tells(store: Store) -> None:
+    store.decisions.add([decision(), decision(decision_id="f" * 12, at_s=SUBMIT_S + 500)])
+    store.runs.add([run(uid=None), run(uid=None, user="bob", submit_s=SUBMIT_S + 500)])
+    store.decisions.join_outcomes()
+    assert outcomes(store) == {"0123456789ab": 17, "f" * 12: None}
+
+
+def test_each_run_belongs_to_one_decision(store: Store) -> None:
+    """A loop that submits the same job twice a second."""
+    store.decisions.add(
+        [decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + i / 2) for i in range(6)]
+    )
+    store.runs.add([run(job_id=i, submit_s=SUBMIT_S + i // 2) for i in range(6)])
+    assert store.decisions.join_outcomes() == 6
+    assert outcomes(store) == {f"{i:012x}": i for i in range(6)}
+    store.decisions.add([decision(decision_id="f" * 12)])
+    assert store.decisions.join_outcomes() == 0
+
+
+def test_refused_submissions_have_no_run(store: Store) -> None:
+    store.decisions.add([decision(action="refuse")])
+    store.runs.add([run()])
+    assert store.decisions.join_outcomes() == 0
+
+
+def test_the_last_run_of_a_requeued_job_is_its_outcome(store: Store) -> None:
+    store.decisions.add([decision()])
+    store.runs.add([run(state=JobState.PREEMPTED, admin_comment=NOTE)])
+    assert store.decisions.join_outcomes() == 1
+    again = run(submit_s=SUBMIT_S + 300, admin_comment=NOTE)
+    requeued = run(submit_s=SUBMIT_S + 200, state=JobState.REQUEUED, admin_comment=NOTE)
+    store.runs.add([requeued, again])
+    assert store.decisions.join_outcomes() == 1
+    assert store.decisions.join_outcomes() == 0
+    (_, outcome), *_ = store.decisions.with_outcomes()
+    assert outcome is not None
+    assert outcome.submit_s == SUBMIT_S + 300
+
+
+def test_a_run_gets_the_keys_of_the_request_and_keeps_them(store: Store) -> None:
+    store.decisions.add([decision(script="5c41", line="11e0")])
+    store.runs.add([run(admin_comment=NOTE, comment="nimo:app=wrf")])
+    store.decisions.join_outcomes()
+    # The accounting says more about the same run later.
+    store.runs.add([run(admin_comment=NOTE, comment="nimo:app=wrf", steps=(step(),))])
+    row = store.runs.history(KeyLevel.USER, "ada")[0]
+    assert (row.tag, row.script, row.line) == ("wrf", "5c41", "11e0")
+    assert [key for key, _ in store.runs.by_key(KeyLevel.SCRIPT)] == ["5c41"]
+
+
+def test_a_decision_that_arrives_after_its_run_is_joined_too(store: Store) -> None:
+    store.runs.add([run(admin_comment=NOTE)])
+    assert store.decisions.join_outcomes() == 0
+    store.decisions.add([decision()])
+    assert store.decisions.join_outcomes() == 1
+
+
+def test_many_decisions(sqlite_store: Store) -> None:
+    rows: list[DecisionRow] = [
+        decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + 20 * i + 0.5) for i in range(1300)
+    ]
+    sqlite_store.decisions.add(rows)
+    sqlite_store.runs.add([run(job_id=i, submit_s=SUBMIT_S + 20 * i) for i in range(1300)])
+    assert sqlite_store.decisions.join_outcomes() == 1300
+    assert outcomes(sqlite_store) == {f"{i:012x}": i for i in range(1300)}

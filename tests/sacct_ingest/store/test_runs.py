@@ -1,0 +1,169 @@
+"""Runs: idempotent to write, grouped by identity to read, the same in all databases."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import create_engine, text
+
+from sacct_ingest.records import JobRun, JobState, KeyLevel
+from sacct_ingest.store import RunRow, Store, Stored
+from sacct_ingest.store.runs import decision_id_in
+from tests.sacct_ingest.records import SUBMIT_S, run, step
+
+
+def everything(url: str, table: str) -> list[dict[str, Any]]:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        rows = connection.execute(text(f"select * from {table} order by 1, 2")).mappings()
+        found = [dict(row) for row in rows]
+    engine.dispose()
+    return found
+
+
+def test_adding_again_changes_nothing(store: Store, store_url: str) -> None:
+    runs = [run(job_id=i, steps=(step(), step(step="1"))) for i in range(5)]
+    assert store.runs.add(runs) == Stored(new=5)
+    before = everything(store_url, "runs"), everything(store_url, "steps")
+    assert store.runs.add(runs) == Stored(same=5)
+    assert (everything(store_url, "runs"), everything(store_url, "steps")) == before
+    assert len(before[1]) == 10
+
+
+def test_what_has_changed_is_written_with_its_steps(store: Store, store_url: str) -> None:
+    store.runs.add([run(steps=(step(), step(step="1")))])
+    again = run(elapsed_s=7.5, steps=(step(mem_bytes=5 << 40),))
+    assert store.runs.add([again, run(job_id=18)]) == Stored(new=1, changed=1)
+    stored = store.runs.history(KeyLevel.NAME, "ada/wrf")
+    assert [(row.job_id, row.elapsed_s) for row in stored] == [(17, 7.5), (18, 100.0)]
+    assert [row["mem_bytes"] for row in everything(store_url, "steps")] == [5 << 40]
+
+
+def test_a_run_is_known_by_cluster_id_and_submit_time(store: Store) -> None:
+    runs = [run(), run(submit_s=SUBMIT_S + 1), run(cluster="oak"), run(job_id=18)]
+    assert store.runs.add(runs) == Stored(new=4)
+    assert store.runs.count() == 4
+
+
+def test_of_a_run_given_twice_the_last_counts(store: Store) -> None:
+    assert store.runs.add([run(state=JobState.FAILED), run()]) == Stored(new=1)
+    assert store.runs.history(KeyLevel.USER, "ada")[0].state is JobState.COMPLETED
+
+
+def test_all_facts_are_kept(store: Store, store_url: str) -> None:
+    given = run(
+        array_job_id=16,
+        array_task_id=0,
+        exit_code=0,
+        req_nodes=2,
+        tasks=8,
+        mem_bytes=2**40,
+        cpu_s=0.125,
+        comment="nimo:app=wrf,problem=d01",
+        name="名前 😀 'quoted' \"x\" \\ %s",
+        submit_line="sbatch " + "x" * 100_000,
+    )
+    store.runs.add([given])
+    row = store.runs.history(KeyLevel.TAG, "wrf/d01")[0]
+    for name in set(RunRow.__slots__) - {"run_id", "tag", "script", "line"}:
+        assert getattr(row, name) == getattr(given, name), name
+    stored = everything(store_url, "runs")[0]
+    assert stored["submit_line"] == given.submit_line
+    assert stored["cpu_s"] == 0.125
+    assert stored["het_offset"] is None
+
+
+def test_groups_are_those_of_the_keys(store: Store) -> None:
+    lines = ["sbatch -N1 a.sh", "sbatch -N2 b.sh", "sbatch -N4 a.sh"]
+    store.runs.add(
+        [run(job_id=i, submit_line=line, end_s=SUBMIT_S + 100 - i) for i, line in enumerate(lines)]
+    )
+    groups = {
+        len(rows): [row.job_id for row in rows] for _, rows in store.runs.by_key(KeyLevel.LINE)
+    }
+    assert groups == {1: [1], 2: [2, 0]}
+    assert list(store.runs.by_key(KeyLevel.SCRIPT)) == []
+    assert [key for key, _ in store.runs.by_key(KeyLevel.NAME)] == ["ada/wrf"]
+
+
+def test_keys_differ_in_case_and_accents(store: Store) -> None:
+    names = ["wrf", "WRF", "wrf-é", "wrf-e", "wrf/2"]
+    store.runs.add([run(job_id=i, name=name) for i, name in enumerate(names)])
+    keys = [key for key, _ in store.runs.by_key(KeyLevel.NAME)]
+    assert keys == sorted(f"ada/{name}" for name in names)
+    for i, name in enumerate(names):
+        assert [row.job_id for row in store.runs.history(KeyLevel.NAME, f"ada/{name}")] == [i]
+
+
+def test_runs_without_a_key_are_in_no_group(store: Store) -> None:
+    store.runs.add([run(user="", name="")])
+    for level in KeyLevel:
+        assert level is KeyLevel.LINE or list(store.runs.by_key(level)) == []
+
+
+def test_history_gives_the_newest_last_and_keeps_to_the_limit(store: Store) -> None:
+    store.runs.add([run(job_id=i, end_s=SUBMIT_S + i) for i in (5, 3, 9, 1)])
+    rows = store.runs.history(KeyLevel.USER, "ada", 3)
+    assert [row.job_id for row in rows] == [3, 5, 9]
+    assert store.runs.history(KeyLevel.USER, "bob") == []
+
+
+def test_many_runs_are_stored_in_several_transactions(sqlite_store: Store) -> None:
+    assert sqlite_store.runs.add(run(job_id=i) for i in range(4500)) == Stored(new=4500)
+    assert [len(rows) for _, rows in sqlite_store.runs.by_key(KeyLevel.USER)] == [4500]
+
+
+def test_groups_can_be_read_while_somebody_writes(sqlite_store: Store) -> None:
+    sqlite_store.runs.add(run(job_id=i, user=f"user{i % 7}") for i in range(5000))
+    seen = 0
+    for _, rows in sqlite_store.runs.by_key(KeyLevel.USER):
+        sqlite_store.runs.add([run(job_id=10_000 + seen, user="zoe")])
+        seen += len(rows)
+    assert seen == 5000
+
+
+@pytest.mark.parametrize(
+    ("comment", "found"),
+    [
+        ("NIMO1:0123456789ab:n=4", "0123456789ab"),
+        ("JS1:abc NIMO1:0123456789ab:n=4 JS1:x", "0123456789ab"),
+        ("NIMO1:000000000000:n=1 NIMO1:0123456789ab:n=4", "0123456789ab"),
+        ("xNIMO1:0123456789ab:n=4", ""),
+        ("NIMO1:0123:n=4", ""),
+        ("", ""),
+    ],
+)
+def test_decisions_noted_in_admin_comments(comment: str, found: str) -> None:
+    assert decision_id_in(comment) == found
+
+
+ODD = st.text(max_size=300)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(
+    st.lists(
+        st.builds(
+            lambda **given: replace(run(), **given),
+            job_id=st.integers(0, 2**40),
+            user=ODD,
+            name=ODD,
+            comment=ODD,
+            submit_line=ODD,
+            node_list=ODD,
+            elapsed_s=st.floats(0, 1e9),
+            steps=st.lists(st.builds(step, step=ODD, name=ODD), max_size=2).map(tuple),
+        ),
+        max_size=4,
+        unique_by=lambda run: run.job_id,
+    )
+)
+def test_no_text_is_too_odd_for_any_database(store: Store, runs: list[JobRun]) -> None:
+    store.runs.add(runs)
+    again = store.runs.add(runs)
+    assert (again.new, again.changed) == (0, 0)
+    for level in KeyLevel:
+        keys = [key for key, _ in store.runs.by_key(level)]
+        assert len(set(keys)) == len(keys)

@@ -1,0 +1,244 @@
+"""The store as a whole: opening, migrating, the small tables."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, text
+
+import sacct_ingest.store
+from sacct_ingest.errors import StoreError
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.store import FitRow, RejectRow, Store
+from sacct_ingest.store.rejects import KEPT
+from sacct_ingest.store.schema import HEAD, metadata
+from tests.conftest import scratch_directory
+from tests.sacct_ingest.records import run
+
+MIGRATIONS = Path(sacct_ingest.store.__file__).parent / "migrations"
+
+
+def fit(key: str = "a", **given: object) -> FitRow:
+    fields: dict[str, object] = {
+        "level": KeyLevel.LINE,
+        "key": key,
+        "label": "ada/wrf",
+        "verdict": "reliable",
+        "model": "adept",
+        "fitted_s": 1.5,
+        "payload": "{}",
+    }
+    return FitRow(**fields | given)  # type: ignore[arg-type]
+
+
+def test_what_is_public() -> None:
+    assert sacct_ingest.store.__all__ == ["FitRow", "RejectRow", "RunRow", "Store", "Stored"]
+
+
+def test_migrations_make_the_schema(new_url: str) -> None:
+    Store.open(new_url).close()
+    engine = create_engine(new_url)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
+
+
+def test_the_newest_migration_is_the_one_that_is_expected() -> None:
+    assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [HEAD]
+
+
+def test_opening_again_finds_what_was_there(new_url: str) -> None:
+    with Store.open(new_url) as store:
+        store.runs.add([run()])
+    with Store.open(new_url, create=False) as store:
+        assert store.runs.count() == 1
+
+
+def test_a_store_of_a_newer_release_is_left_alone(new_url: str) -> None:
+    Store.open(new_url).close()
+    engine = create_engine(new_url)
+    with engine.begin() as connection:
+        connection.execute(text("update alembic_version set version_num = '9999'"))
+    engine.dispose()
+    with pytest.raises(StoreError, match=r"schema 9999.*newer release"):
+        Store.open(new_url)
+
+
+def test_processes_may_make_the_same_store_at_once(new_url: str) -> None:
+    failures: list[Exception] = []
+
+    def open_it() -> None:
+        try:
+            for _ in range(10):  # opened and closed: the last to leave removes SQLite's log
+                Store.open(new_url).close()
+        except StoreError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=open_it) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_writers_take_turns(new_url: str) -> None:
+    Store.open(new_url).close()
+    failures: list[Exception] = []
+
+    def write(first: int) -> None:
+        try:
+            with Store.open(new_url) as store:
+                for i in range(first, first + 60, 20):
+                    store.runs.add([run(job_id=j) for j in range(i, i + 20)])
+        except StoreError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(i * 30,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with Store.open(new_url) as store:
+        assert store.runs.count() == 150
+
+
+def test_a_store_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"no store at .*nimo ingest"):
+        Store.open(str(tmp_path / "no.db"), create=False)
+    assert not (tmp_path / "no.db").exists()
+
+
+def test_folders_are_made(tmp_path: Path) -> None:
+    Store.open(f"sqlite:///{tmp_path}/a/b/nimo.db").close()
+    assert (tmp_path / "a/b/nimo.db").exists()
+
+
+@pytest.mark.parametrize("url", ["nonsense://x", "://", "postgresql+nodriver://x/y"])
+def test_urls_that_make_no_sense(url: str) -> None:
+    with pytest.raises(StoreError, match="not a database URL"):
+        Store.open(url)
+
+
+def test_errors_do_not_tell_the_password() -> None:
+    with pytest.raises(StoreError) as caught:
+        Store.open("postgresql+psycopg://nimo:secret@127.0.0.1:1/nimo")
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "nimo.db"
+    path.write_text("JobID|State\n" * 100)
+    with pytest.raises(StoreError, match="not a database"):
+        Store.open(str(path))
+
+
+def test_sqlite_lets_readers_in_beside_a_writer(tmp_path: Path) -> None:
+    Store.open(str(tmp_path / "nimo.db")).close()
+    with sqlite3.connect(tmp_path / "nimo.db") as connection:
+        assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("in_use", [True, False])
+def test_users_may_read_a_store_that_is_not_theirs(in_use: bool) -> None:
+    with scratch_directory("nimo-read-only-") as folder:
+        path = folder / "the site's.db"
+        with Store.open(str(path)) as store:
+            store.fits.replace([fit()])
+            if in_use:
+                assert in_another_account(path) == "1 readonly"
+        if not in_use:
+            assert in_another_account(path) == "1 readonly"
+
+
+def in_another_account(path: Path) -> str:
+    """Read and try to write a store as nobody; a fork, since nobody may not read our Python."""
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        told = "died"
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            with Store.open(str(path), create=False) as store:
+                told = str(len(store.fits.all()))
+                store.watermarks.set("x", 1)
+        except StoreError as error:
+            told += " readonly" if "readonly" in str(error) else f" {error}"
+        finally:
+            os.write(writer, told.encode())
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        return pipe.read()
+
+
+def test_opening_loads_alembic_only_to_migrate(tmp_path: Path) -> None:
+    Store.open(str(tmp_path / "nimo.db")).close()
+    code = (
+        "import sys; from sacct_ingest.store import Store;"
+        f"Store.open({str(tmp_path / 'nimo.db')!r}).close();"
+        "sys.exit('alembic' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_fits_are_replaced_as_a_whole(store: Store) -> None:
+    before = store.fits.version()
+    store.fits.replace([fit("a"), fit("b", payload="x" * 200_000)])
+    assert store.fits.version() > before
+    assert [row.key for row in store.fits.all()] == ["a", "b"]
+    store.fits.replace([fit("c")])
+    assert store.fits.all() == [fit("c")]
+
+
+def test_fits_of_others_can_be_kept(store: Store) -> None:
+    store.fits.replace([fit("a"), fit("b"), fit("a", level=KeyLevel.TAG)])
+    store.fits.replace([fit("b", model="usl")], keep_others=True)
+    found = {(row.level, row.key): row.model for row in store.fits.all()}
+    assert found == {
+        (KeyLevel.LINE, "a"): "adept",
+        (KeyLevel.LINE, "b"): "usl",
+        (KeyLevel.TAG, "a"): "adept",
+    }
+
+
+def test_many_fits(store: Store) -> None:
+    rows = [fit(f"{i:05}") for i in range(1234)]
+    store.fits.replace(rows)
+    store.fits.replace(rows[:700], keep_others=True)
+    assert store.fits.all() == rows
+
+
+def test_watermarks(store: Store) -> None:
+    assert store.watermarks.get("sacct:") is None
+    store.watermarks.set("sacct:", 5)
+    store.watermarks.set("sacct:pine", 7)
+    store.watermarks.set("sacct:", 2**33)
+    assert store.watermarks.get("sacct:") == 2**33
+    assert store.watermarks.get("sacct:pine") == 7
+
+
+def reject(i: int) -> RejectRow:
+    return RejectRow(source="file", reason="odd\0", text=f"row {i}\0", seen_s=i)
+
+
+def test_rejected_rows_are_kept_once_and_only_the_newest(store: Store) -> None:
+    store.rejects.add([reject(i) for i in range(10)])
+    store.rejects.add([reject(i) for i in range(10)])
+    assert [row.text for row in store.rejects.all()] == [f"row {i}" for i in range(10)]
+    store.rejects.add([reject(i) for i in range(10, KEPT + 5)])
+    kept = store.rejects.all()
+    assert len(kept) == KEPT
+    assert kept[0].seen_s == 5

@@ -1,0 +1,80 @@
+"""The table of columns."""
+
+from dataclasses import fields
+
+import pytest
+
+from sacct_ingest import columns
+from sacct_ingest.columns import COLUMNS, REQUIRED, names, plans, state, useful
+from sacct_ingest.records import JobRun, JobState, StepRun
+
+JOB_FIELDS = {field.name for field in fields(JobRun)}
+STEP_FIELDS = {field.name for field in fields(StepRun)}
+
+
+def test_columns_fill_fields_that_there_are() -> None:
+    for column in COLUMNS:
+        assert column.job in JOB_FIELDS | {""} or column.job.startswith("_"), column
+        assert column.step in STEP_FIELDS | {""} or column.step.startswith("_"), column
+
+
+def test_every_field_is_filled_by_some_column() -> None:
+    from_id = {"job_id", "array_job_id", "array_task_id", "het_job_id", "het_offset"}
+    from_steps = {"steps", "disk_read_bytes", "disk_write_bytes"}
+    filled = {column.job for column in COLUMNS} | from_id | from_steps | {"req_mem_bytes"}
+    assert filled >= JOB_FIELDS
+    assert {column.step for column in COLUMNS} | {"step"} >= STEP_FIELDS
+
+
+def test_required_columns_are_in_the_table() -> None:
+    assert set(REQUIRED) <= set(names())
+
+
+def test_the_last_column_cannot_hold_a_newline() -> None:
+    assert names()[-2:] == ["ElapsedRaw", "Elapsed"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("COMPLETED", JobState.COMPLETED),
+        ("CANCELLED by 1000", JobState.CANCELLED),
+        ("OUT_OF_ME+", JobState.OUT_OF_MEMORY),
+        ("CANCELLED+", JobState.CANCELLED),
+        ("NODE_FAIL", JobState.NODE_FAIL),
+        ("PENDING,REQUEUED", JobState.PENDING),
+        ("", JobState.UNKNOWN),
+        ("SLEEPING", JobState.UNKNOWN),
+    ],
+)
+def test_states(text: str, expected: JobState) -> None:
+    assert state(text) is expected
+
+
+def test_the_exact_column_goes_before_the_rounded_one() -> None:
+    job, _ = plans(["Elapsed", "ElapsedRaw", "Timelimit", "TimelimitRaw"])
+    fields = job.read(["00:00:09", "10", "00:01:00", "2"])
+    assert fields == {"elapsed_s": 10, "limit_s": 120}
+
+
+def test_names_of_columns_may_be_spelled_in_any_case() -> None:
+    job, _ = plans(["jobidraw", "STATE"])
+    assert job.read(["7", "FAILED"]) == {"_raw_id": "7", "state": "FAILED", "cancelled_by": ""}
+
+
+def test_what_a_column_cannot_hold_is_named() -> None:
+    job, _ = plans(["JobIDRaw", "Submit"])
+    with pytest.raises(ValueError, match="Invalid isoformat"):
+        job.read(["7", "yesterday"])
+    assert job.culprit(["7", "yesterday"]) == "submit_s"
+
+
+def test_memory_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "_MEMORY", 3)
+    job, _ = plans(["Submit", "UID"])
+    assert [job.read([str(i), "0"])["submit_s"] for i in range(10)] == list(range(10))
+
+
+def test_only_useful_columns_are_asked_for() -> None:
+    offered = {"JobID", "Elapsed", "ElapsedRaw", "Timelimit", "AveDiskRead", "AllocNodes"}
+    assert useful(offered) == ["JobID", "Timelimit", "AllocNodes", "AveDiskRead", "ElapsedRaw"]

@@ -1,0 +1,74 @@
+"""A store with a month of made-up history, and nimod on it."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from random import Random
+
+import pytest
+
+from sacct_ingest.records import JobRun
+from slurm_plugin import client
+from slurm_plugin.cli.nimo import main
+from slurm_plugin.demo import site as sites
+from slurm_plugin.demo.applications import applications
+from slurm_plugin.demo.history import make_runs
+from slurm_plugin.demo.site import Site
+
+NOW_S = time.time()
+
+
+@pytest.fixture(scope="session")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Folder with history, configuration, job scripts of ada, and a store that was fitted."""
+    site = Site(tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("s") / "nimod.sock")
+    sites.prepare(site, user="ada", now_s=NOW_S, rng=Random(5))
+    config = ["--config", str(site.config)]
+    assert main(["ingest", *config, str(site.folder / sites.HISTORY)]) == 0
+    assert main(["fit", "--workers", "1", *config]) == 0
+    return site
+
+
+@pytest.fixture
+def use(learned: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Make the learned store the configured one."""
+    monkeypatch.setenv("NIMO_CONFIG", str(learned.config))
+    monkeypatch.chdir(learned.folder)
+    return learned
+
+
+@pytest.fixture(scope="session")
+def nimod(learned: Site) -> Iterator[Site]:
+    """Nimod on the learned store, which sees the made-up cluster."""
+    env = os.environ | {
+        "NIMO_CONFIG": str(learned.config),
+        "PATH": f"{learned.stand_ins}{os.pathsep}{os.environ['PATH']}",
+    }
+    code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(['serve']))"
+    process = subprocess.Popen([sys.executable, "-c", code], env=env)
+    try:
+        _await(lambda: client.status(learned.socket, timeout_s=1.0).snapshot_age_s is not None)
+        yield learned
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _await(holds: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 30
+    while time.monotonic() < end_s:
+        try:
+            if holds():
+                return
+        except client.Unreachable:
+            pass
+        time.sleep(0.05)
+    pytest.fail("nimod did not start")
+
+
+@pytest.fixture(scope="session")
+def one_run() -> JobRun:
+    """One made-up run."""
+    return make_runs(applications("ada"), end_s=int(NOW_S), rng=Random(1), days=3)[0]

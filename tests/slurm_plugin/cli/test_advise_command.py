@@ -1,0 +1,154 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.cli.advise import main
+from slurm_plugin.demo.site import Site
+
+CALL = "import sys; from slurm_plugin.cli.advise import main; code = main(sys.argv[1:])\n"
+
+
+def advise(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the whole process, as a shell script would."""
+    code = f"{CALL}sys.exit(code)"
+    return subprocess.run(
+        [sys.executable, "-c", code, "--user", "ada", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=site.folder,
+        env=os.environ | {"NIMO_CONFIG": str(site.config)},
+    )
+
+
+def test_a_known_job_gets_a_table_and_a_line_to_paste(nimod: Site) -> None:
+    done = advise(nimod, "wrf.sh", "d02")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1].startswith("#SBATCH --nodes=")
+    assert done.stdout.count("=>") == 1
+    assert "wait" in done.stdout
+
+
+def test_the_recommended_count_is_one_the_job_asks_for(nimod: Site) -> None:
+    answer = json.loads(advise(nimod, "--json", "-N", "2-6", "wrf.sh", "d02").stdout)
+    assert 2 <= answer["nodes"] <= 6
+    assert answer["directive"] == f"#SBATCH --nodes={answer['nodes']}"
+
+
+def test_all_shows_more_than_the_selection(nimod: Site) -> None:
+    few, every = advise(nimod, "wrf.sh", "d02"), advise(nimod, "--all", "wrf.sh", "d02")
+    assert len(every.stdout.splitlines()) > len(few.stdout.splitlines()) + 10
+
+
+def test_an_unknown_job_is_status_3_without_a_line_to_paste(nimod: Site, tmp_path: Path) -> None:
+    script = tmp_path / "never-seen.sh"
+    script.write_text("#!/bin/sh\n#SBATCH -N 1-8\nsrun ./never-seen\n")
+    done = subprocess.run(
+        [sys.executable, "-c", f"{CALL}sys.exit(code)", "--user", "nobody-here", str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"NIMO_CONFIG": str(nimod.config)},
+    )
+    assert done.returncode == 3
+    assert "#SBATCH" not in done.stdout
+    assert "Nothing is known about this job yet" in done.stdout
+
+
+def test_two_node_counts_make_no_curve_and_the_mend_is_told(nimod: Site) -> None:
+    done = advise(nimod, "capsid.sh")
+    assert done.returncode == 3
+    assert "One run on 16 nodes would help most" in done.stdout
+    assert "#SBATCH" not in done.stdout
+
+
+def test_a_deadline_that_cannot_be_made_is_status_4(nimod: Site) -> None:
+    done = advise(nimod, "--deadline=now+10minutes", "wrf.sh", "d02")
+    assert done.returncode == 4
+    assert "cannot be made" in done.stdout
+    assert advise(nimod, "--deadline=now+10hours", "wrf.sh", "d02").returncode == 0
+
+
+def test_without_nimod_the_store_answers_and_says_so(use: Site) -> None:
+    config = use.folder / "no-nimod.yaml"
+    config.write_text(f"store: sqlite:///{use.store}\nsocket: {use.folder}/none.sock\n")
+    done = advise(use, "--config", str(config), "wrf.sh", "d02")
+    assert done.returncode == 0
+    assert done.stderr.startswith("nimo-advise: nimod at ")
+    assert done.stderr.endswith("; reading the store instead\n")
+    assert done.stdout.splitlines()[-1].startswith("#SBATCH --nodes=")
+    assert "wait" not in done.stdout
+
+
+def test_a_store_can_be_named_and_gives_the_same_times(nimod: Site) -> None:
+    one = json.loads(advise(nimod, "--json", "wrf.sh", "d02").stdout)
+    other = advise(nimod, "--json", "--store", str(nimod.store), "wrf.sh", "d02")
+    assert other.stderr == ""
+    times = {row["nodes"]: row["time_s"] for row in json.loads(other.stdout)["rows"]}
+    assert {row["nodes"]: row["time_s"] for row in one["rows"]}.items() <= times.items()
+
+
+def test_neither_nimod_nor_store_is_an_error(use: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--store", str(use.folder / "none.db"), "wrf.sh"]) == 74
+    assert "no store at" in capsys.readouterr().err
+
+
+def test_the_way_through_nimod_loads_nothing_heavy(nimod: Site) -> None:
+    code = (
+        f"{CALL}heavy = {{'sqlalchemy', 'numpy', 'scipy', 'rich', 'asyncio', 'alembic'}}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--user", "ada", "wrf.sh", "d02"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=nimod.folder,
+        env=os.environ | {"NIMO_CONFIG": str(nimod.config)},
+    )
+    assert done.stderr == "[]\n"
+    assert "#SBATCH" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["none.sh"], "none.sh: No such file"), (["-N", "many", "wrf.sh"], "--nodes=many")],
+)
+def test_a_script_or_option_that_cannot_be_read_is_one_line(
+    words: list[str], said: str, use: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 66
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"nimo-advise: {said}")
+
+
+def test_a_binary_is_no_job_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.out").write_bytes(b"\x7fELF\0\0")
+    assert main([str(tmp_path / "a.out")]) == 66
+    assert "not a job script" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--jsn", "wrf.sh"], ["--config"], ["-%", "wrf.sh"]])
+def test_unknown_options_are_wrong_usage(
+    words: list[str], use: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: nimo-advise")
+
+
+def test_help_has_examples_and_all_statuses(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert "exit status:" in text
+    assert all(f"\n  {status}  " in text for status in range(5))
+    assert "nimo-advise job.sh" in text.split("examples:")[1]

@@ -1,0 +1,61 @@
+import subprocess
+import sys
+
+import pytest
+
+from sacct_ingest.errors import ConfigError, NimoError, NoHistory, StoreError
+from slurm_plugin.cli.errors import INTERRUPTED, guarded
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(ConfigError, 78), (StoreError, 74), (NoHistory, 3), (NimoError, 1)]
+)
+def test_our_errors_are_one_line_and_their_status(
+    error: type[NimoError], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command() -> int:
+        raise error("nimo.yaml: modes: 'enfroce' is no mode; did you mean 'enforce'?")
+
+    assert guarded("nimo", command) == status
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "nimo: nimo.yaml: modes: 'enfroce' is no mode; did you mean 'enforce'?\n"
+
+
+def test_a_mistake_in_the_program_keeps_its_traceback() -> None:
+    def command() -> int:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        guarded("nimo", command)
+
+
+def test_interrupted_by_the_user() -> None:
+    def command() -> int:
+        raise KeyboardInterrupt
+
+    assert guarded("nimo", command) == INTERRUPTED
+
+
+def test_the_status_of_a_command_is_passed_on() -> None:
+    assert guarded("nimo", lambda: 4) == 4
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    code = (
+        "import sys; from slurm_plugin.cli.errors import guarded\n"
+        "def command():\n"
+        "    for _ in range(100_000): print('line')\n"
+        "    return 0\n"
+        "sys.exit(guarded('nimo', command))"
+    )
+    writer = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert writer.stdout is not None
+    assert writer.stderr is not None
+    writer.stdout.readline()
+    writer.stdout.close()
+    assert writer.stderr.read() == b""
+    assert writer.wait(timeout=30) == 141
+    writer.stderr.close()

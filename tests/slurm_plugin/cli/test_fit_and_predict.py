@@ -1,0 +1,88 @@
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from predictor.types import PredictionTable, Verdict
+from slurm_plugin.cli.nimo import main
+from slurm_plugin.demo.applications import applications
+from slurm_plugin.demo.site import Site
+
+WRF = next(a for a in applications("ada") if a.name == "wrf-d02")
+
+
+def test_fit_tells_what_it_left(use: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "--workers", "1", "--json"]) == 0
+    done = json.loads(capsys.readouterr().out)
+    # wrf, membrane, motorbike, melt (twice: tag and line), ocean, vasp have three node counts.
+    assert done["curves"] == 7
+    assert done["reliable"] + done["doubtful"] + done["refused"] == 7
+    assert done["histories"] > 0
+
+
+def test_fit_in_words(use: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "--workers", "1"]) == 0
+    assert capsys.readouterr().out.startswith("7 scaling curves: ")
+
+
+@pytest.mark.parametrize("command", [["fit"], ["predict"], ["report"]])
+def test_a_missing_store_names_the_mend(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--store", str(tmp_path / "none.db")]) == 74
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "'nimo ingest' makes one" in err
+
+
+def test_the_list_has_every_curve(use: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = [line.split()[0] for line in lines[1:]]
+    assert {"ada/wrf-d02", "ada/membrane", "lammps/melt", "sofia/ocean"} <= set(listed)
+    assert lines[-1].split()[-1] == "history"  # the reliable curves come first
+
+
+def test_one_application_is_near_its_truth(use: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "wrf-d02", "--json"]) == 0
+    (known,) = msgspec.json.decode(capsys.readouterr().out, type=list[PredictionTable])
+    assert known.verdict is Verdict.RELIABLE
+    for nodes, predicted_s in zip(known.nodes, known.median_s, strict=True):
+        if nodes <= 16:
+            assert predicted_s == pytest.approx(WRF.time_s(nodes), rel=0.05)
+
+
+def test_one_application_as_text_and_parsable(
+    use: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", "ada/wrf-d02"]) == 0
+    assert "verdict: reliable" in capsys.readouterr().out
+    assert main(["predict", "wrf-d02", "-P"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header == "Nodes|MedianS|LowS|HighS|Verdict|Observed"
+    assert len(rows) > 16
+
+
+def test_the_start_of_a_key_will_do(use: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["predict", "wrf-d02", "--json"])
+    (known,) = json.loads(capsys.readouterr().out)
+    assert main(["predict", known["key"][:8], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [known]
+
+
+def test_a_history_is_given_where_there_is_nothing_better(
+    use: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", "blast"]) == 0
+    assert "model: history" in capsys.readouterr().out
+
+
+def test_an_unknown_name_proposes_one_that_looks_alike(
+    use: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", "wrf-do2"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("nimo: nothing is known about 'wrf-do2'; did you mean ")
+    assert "wrf-d02" in err

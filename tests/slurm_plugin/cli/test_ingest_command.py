@@ -1,0 +1,105 @@
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.store import Store
+from slurm_plugin.cli.nimo import main
+from slurm_plugin.demo.site import HISTORY, Site
+
+HEADER = "JobID|Cluster|User|State|Submit|Start|End|ElapsedRaw|NNodes|SubmitLine|JobName\n"
+ROW = "{id}|pine|ada|COMPLETED|1790000000|1790000010|1790000110|100|{n}|sbatch -N {n} a.sh|a\n"
+
+
+def saved(folder: Path, *rows: str) -> str:
+    path = folder / "jobs.txt"
+    path.write_text(HEADER + "".join(rows))
+    return str(path)
+
+
+def ingest(store: Path, *arguments: str) -> int:
+    return main(["ingest", "--store", str(store), *arguments])
+
+
+def test_summary_in_words_and_a_second_time_nothing_is_new(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = saved(tmp_path, ROW.format(id=1, n=2), ROW.format(id=2, n=4))
+    assert ingest(tmp_path / "nimo.db", path) == 0
+    assert capsys.readouterr().out == (
+        f"{path}: 2 rows read; runs: 2 new, 0 changed, 0 known before\n"
+    )
+    assert ingest(tmp_path / "nimo.db", path) == 0
+    assert "0 new, 0 changed, 2 known before" in capsys.readouterr().out
+
+
+def test_json_has_one_object_a_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = saved(tmp_path, ROW.format(id=1, n=2))
+    assert ingest(tmp_path / "nimo.db", "--json", path, path) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["source"], first["new"], first["same"]) == (path, 1, 0)
+    assert (second["new"], second["same"]) == (0, 1)
+
+
+def test_refused_rows_are_counted_shown_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = saved(tmp_path, ROW.format(id=1, n=2), ROW.format(id="nonsense", n=2))
+    assert ingest(tmp_path / "nimo.db", path) == 0
+    out = capsys.readouterr().out
+    assert "1 new" in out
+    assert "1 row refused and kept in the store" in out
+    assert "nonsense" in out.splitlines()[-1]
+    with Store.open(str(tmp_path / "nimo.db"), create=False) as store:
+        assert ["nonsense" in row.text for row in store.rejects.all()] == [True]
+
+
+def test_a_compressed_file_is_read_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "jobs.xz"
+    path.write_bytes(lzma.compress((HEADER + ROW.format(id=1, n=2)).encode()))
+    assert ingest(tmp_path / "nimo.db", str(path)) == 0
+    assert "1 new" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["", "not|what|sacct|prints\n1|2|3|4\n"])
+def test_a_file_that_is_no_accounting_is_one_line_and_a_status(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "jobs.txt"
+    path.write_text(text)
+    assert ingest(tmp_path / "nimo.db", str(path)) == 65
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"nimo: {path}: ")
+    assert err.count("\n") == 1
+
+
+def test_without_sacct_there_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ingest(tmp_path / "nimo.db") == 1
+    assert capsys.readouterr().err.startswith("nimo: cannot run sacct: ")
+
+
+def test_the_made_up_history_is_read_whole(
+    learned: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ingest(tmp_path / "nimo.db", "--json", str(learned.folder / HISTORY)) == 0
+    (done,) = json.loads(capsys.readouterr().out)
+    rows = (learned.folder / HISTORY).read_text().count("\n") - 1
+    assert done["read"] == rows
+    assert done["new"] * 3 == rows  # each job has two steps
+    assert done["refused"] == done["unfinished"] == 0
+
+
+def test_a_time_that_is_none_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        ingest(tmp_path / "nimo.db", "-S", "whenever")
+    assert ended.value.code == 2
+    assert "whenever" in capsys.readouterr().err

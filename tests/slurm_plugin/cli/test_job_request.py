@@ -1,0 +1,120 @@
+from collections.abc import Sequence
+
+import pytest
+
+from sacct_ingest.errors import ScriptError
+from sacct_ingest.job_script import parse_command_line
+from slurm_plugin.cli.job_request import make_job
+from slurm_plugin.protocol import Job
+
+NOW_S = 1_790_000_000.0
+SCRIPT = """#!/bin/bash
+#SBATCH --nodes=2-16
+#SBATCH --ntasks-per-node=48
+#SBATCH -t 1-02:00:00 -J 'my wrf'
+#SBATCH --comment="nimo:app=wrf"
+srun ./wrf.exe
+#SBATCH --nodes=99
+"""
+
+
+def job(*words: str, script: str = SCRIPT) -> Job:
+    command = parse_command_line(["sbatch", *words])
+    return make_job(command, script, user="ada", uid=1001, work_dir="/home/ada", now_s=NOW_S)
+
+
+def test_directives_of_the_script() -> None:
+    made = job("run/wrf.sh", "d02")
+    assert (made.min_nodes, made.max_nodes) == (2, 16)
+    assert made.ntasks_per_node == 48
+    assert made.time_limit == 26 * 60
+    assert made.name == "my wrf"
+    assert made.comment == "nimo:app=wrf"
+    assert made.argv == ["run/wrf.sh", "d02"]
+    assert (made.user_name, made.user_id, made.work_dir) == ("ada", 1001, "/home/ada")
+    assert made.script == SCRIPT
+
+
+def test_the_command_line_goes_before_the_script() -> None:
+    made = job("-N4", "--time", "90", "-J", "other", "wrf.sh")
+    assert (made.min_nodes, made.max_nodes, made.time_limit, made.name) == (4, 4, 90, "other")
+    assert made.ntasks_per_node == 48
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        (["-n", "96"], "num_tasks", 96),
+        (["-c4"], "cpus_per_task", 4),
+        (["--mem=4G"], "min_mem_per_node", 4096),
+        (["--mem=3000"], "min_mem_per_node", 3000),
+        (["--mem-per-cpu", "1.5G"], "min_mem_per_cpu", 1536),
+        (["--deadline=now+1hour"], "deadline", "now+1hour"),
+        (["-b", "now+60"], "begin_time", int(NOW_S) + 60),
+        (["-a", "0-7"], "array_inx", "0-7"),
+        (["-d", "afterok:17"], "dependency", "afterok:17"),
+        (["-w", "n[1-4]"], "req_nodes", "n[1-4]"),
+        (["-x", "n9"], "exc_nodes", "n9"),
+        (["-C", "ib"], "features", "ib"),
+        (["--exclusive"], "shared", 0),
+        (["--contiguous"], "contiguous", 1),
+        (["--switches=2@1:00:00"], "req_switch", 2),
+        (["--gpus-per-node=4"], "tres_per_node", "gres/gpu:4"),
+        (["--gres=gpu:2"], "tres_per_node", "gres/gpu:2"),
+        (["-G", "8"], "tres_per_job", "gres/gpu:8"),
+        (["-D", "/tmp"], "work_dir", "/tmp"),
+        (["--time-min=10:30"], "time_min", 11),
+        (["-A", "physics"], "account", "physics"),
+        (["-p", "long"], "partition", "long"),
+        (["-q", "high"], "qos", "high"),
+        (["--reservation=maint"], "reservation", "maint"),
+        (["-L", "matlab:2"], "licenses", "matlab:2"),
+        ([":", "-N1"], "het_job_offset", 0),
+    ],
+)
+def test_options_fill_the_fields_that_slurmctld_would(
+    words: Sequence[str], field: str, value: object
+) -> None:
+    assert getattr(job(*words, "a.sh"), field) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"), [("4", (4, 4)), ("2-8", (2, 8)), ("1k", (1024, 1024)), ("4,2,16", (2, 16))]
+)
+def test_node_counts(text: str, nodes: tuple[int, int]) -> None:
+    made = job("-N", text, "a.sh")
+    assert (made.min_nodes, made.max_nodes) == nodes
+
+
+def test_no_limit_is_no_field() -> None:
+    assert job("-t", "UNLIMITED", "a.sh").time_limit is None
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "argv"),
+    [
+        (["dir/run.sh", "x"], "run.sh", ["dir/run.sh", "x"]),
+        (["-"], "sbatch", []),
+        ([], "sbatch", []),
+        (["--wrap=hostname"], "wrap", []),
+    ],
+)
+def test_a_job_without_a_name_is_called_as_sbatch_does(
+    words: Sequence[str], name: str, argv: list[str]
+) -> None:
+    made = job(*words, script="#!/bin/sh\nhostname\n")
+    assert (made.name, made.argv) == (name, argv)
+
+
+def test_a_heterogeneous_script_is_told_as_one() -> None:
+    script = "#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N4\nsrun a\n"
+    made = job("a.sh", script=script)
+    assert (made.het_job_offset, made.min_nodes) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "words", [["-N", "many"], ["-t", "soon"], ["--mem=big"], ["-n", "-1"], ["-b", "never"]]
+)
+def test_what_sbatch_would_not_take_names_the_option(words: Sequence[str]) -> None:
+    with pytest.raises(ScriptError, match=r"--(nodes|time|mem|ntasks|begin)="):
+        job(*words, "a.sh")

@@ -1,0 +1,106 @@
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import slurm_plugin.cli.commands
+from slurm_plugin.cli.nimo import COMMANDS, command_parser, main
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself_with_an_example(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: nimo {name}")
+    assert f"nimo {name}" in text.split("examples:")[1]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_help(name: str) -> None:
+    parser, _ = command_parser(name)
+    assert all(action.help for action in parser._actions)
+
+
+def test_every_module_is_a_command() -> None:
+    folder = Path(slurm_plugin.cli.commands.__file__).parent
+    modules = {path.stem.replace("_", "-") for path in folder.glob("[a-z]*.py")}
+    assert modules == set(COMMANDS)
+
+
+def test_the_overview_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert all(f"  {name} " in text and what in text for name, what in COMMANDS.items())
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("nimo ")
+
+
+@pytest.mark.parametrize("arguments", [[], ["frobnicate"], ["fit", "--frobnicate"]])
+def test_wrong_usage_is_status_2_on_stderr(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2
+    assert out == ""
+    assert err.startswith("usage: nimo")
+
+
+def test_the_overview_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom slurm_plugin.cli.nimo import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "sys.exit(bool({'sqlalchemy', 'numpy', 'rich', 'asyncio'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 0
+
+
+_SLOW = """
+from slurm_plugin.cli.progress import progress
+with progress("fitting", patience_s={patience}) as report:
+    for _ in range(3):
+        report(1200, "curves")
+"""
+
+
+@pytest.mark.parametrize(("patience", "shown"), [(0.0, True), (60.0, False)])
+def test_progress_is_shown_on_a_terminal_once_patience_is_over(
+    patience: float, shown: bool
+) -> None:
+    main_end, command_end = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-c", _SLOW.format(patience=patience)],
+        stderr=command_end,
+        check=True,
+        env=os.environ | {"TERM": "xterm"},
+    )
+    os.close(command_end)
+    try:
+        text = os.read(main_end, 100_000)
+    except OSError:  # Linux: nothing was written and the other end is closed
+        text = b""
+    os.close(main_end)
+    assert (b"fitting" in text) is shown
+
+
+def test_progress_is_silent_where_stderr_is_no_terminal() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _SLOW.format(patience=0.0)], capture_output=True, check=True
+    )
+    assert done.stderr == b""
+    assert done.stdout == b""

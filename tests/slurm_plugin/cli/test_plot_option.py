@@ -1,0 +1,110 @@
+"""``--plot`` of nimo predict and nimo-advise."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.cli import advise
+from slurm_plugin.cli.nimo import main
+from slurm_plugin.demo.site import Site
+
+
+@pytest.mark.parametrize(
+    "words", [["wrf-d02", "--plot"], ["--plot", "wrf-d02"], ["--plot", "--all", "wrf-d02"]]
+)
+def test_predict_draws_on_the_terminal(
+    words: list[str], use: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", *words]) == 0
+    out = capsys.readouterr().out
+    assert "verdict: " in out
+    assert "● observed" in out
+
+
+def test_predict_draws_into_a_file(
+    use: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "wrf.svg"
+    assert main(["predict", "wrf-d02", "--json", "--plot", str(file)]) == 0
+    assert capsys.readouterr().out.startswith("[{")
+    assert "ada/wrf-d02" in file.read_text()
+
+
+def test_another_suffix_is_refused(
+    use: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", "wrf-d02", "--plot", str(tmp_path / "wrf.gif")]) == 73
+    assert ".svg, .png, .pdf" in capsys.readouterr().err
+
+
+def test_a_file_holds_one_curve(
+    use: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", "melt", "--plot", str(tmp_path / "melt.svg")]) == 73
+    told = capsys.readouterr().err
+    assert "choose one by its key: " in told
+    assert "lammps/melt (tag)" in told
+    assert main(["predict", "lammps/melt", "--plot", str(tmp_path / "melt.svg")]) == 0
+
+
+def test_an_encoding_without_the_signs_is_told(
+    use: Site,
+) -> None:
+    code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "predict", "wrf-d02", "--plot"],
+        capture_output=True,
+        encoding="latin-1",
+        check=False,
+        env=os.environ | {"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"},
+    )
+    assert done.returncode == 73
+    assert "--plot=curve.svg writes a file" in done.stderr
+
+
+def test_advise_draws_and_recommends(
+    use: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--user", "ada", "--store", str(use.store)]
+    assert advise.main([*words, "--plot", "wrf.sh", "d02"]) == 0
+    out = capsys.readouterr().out
+    assert out.index("#SBATCH --nodes=") < out.index("◆ recommended: ")
+    file = tmp_path / "wrf.png"
+    assert advise.main([*words, "--plot", str(file), "wrf.sh", "d02"]) == 0
+    assert "recommended" not in capsys.readouterr().out
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_unknown_job_has_nothing_to_draw(
+    use: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "new.sh"
+    script.write_text("#!/bin/sh\nsrun ./never-seen\n")
+    assert advise.main(["--store", str(use.store), "--plot", str(script)]) == 3
+    assert "nothing to draw yet" in capsys.readouterr().err
+
+
+def test_json_and_a_drawing_do_not_mix(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        advise.main(["--json", "--plot", "job.sh"])
+    assert ended.value.code == 2
+
+
+def test_a_drawing_loads_nothing_heavy(nimod: Site) -> None:
+    code = (
+        "import sys; from slurm_plugin.cli.advise import main; main(sys.argv[1:])\n"
+        "sys.exit(bool({'numpy', 'scipy', 'matplotlib', 'rich', 'sqlalchemy'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--user", "ada", "--plot", "wrf.sh", "d02"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=nimod.folder,
+        env=os.environ | {"NIMO_CONFIG": str(nimod.config)},
+    )
+    assert "◆ recommended" in done.stdout
+    assert done.returncode == 0, done.stderr

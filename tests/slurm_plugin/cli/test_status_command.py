@@ -1,0 +1,41 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.cli.commands.status import describe
+from slurm_plugin.cli.nimo import main
+from slurm_plugin.demo.site import Site
+from slurm_plugin.protocol import Status
+
+
+def test_nimod_tells_how_it_is(nimod: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--config", str(nimod.config), "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert status["identities"] > 7
+    assert status["snapshot_age_s"] < 60
+    assert main(["status", "--config", str(nimod.config)]) == 0
+    assert "cluster    seen " in capsys.readouterr().out
+
+
+def test_no_nimod_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "nimo.yaml"
+    config.write_text(f"socket: {tmp_path}/none.sock\n")
+    assert main(["status", "--config", str(config)]) == 69
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"nimo: nimod at {tmp_path}/none.sock: ")
+
+
+@pytest.mark.parametrize(
+    ("age_s", "words"),
+    [(None, "not seen yet"), (12.0, "seen 12 s ago"), (61.0, "seen 61 s ago: too old")],
+)
+def test_what_nimod_sees_of_the_cluster(age_s: float | None, words: str) -> None:
+    text = describe(Status(snapshot_age_s=age_s), now_s=0, max_age_s=60)
+    assert f"cluster    {words}" in text
+    assert ("pass unchanged" in text) is (age_s != 12.0)
+
+
+def test_before_the_first_look_at_the_store_there_are_no_tables() -> None:
+    assert "tables     none yet" in describe(Status(), now_s=0, max_age_s=60)

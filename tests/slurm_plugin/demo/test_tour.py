@@ -1,0 +1,69 @@
+"""The demo as a newcomer runs it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CODE = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("demo")
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, "demo", "--directory", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        # No Slurm is needed, and none that happens to be there is asked.
+        env=os.environ | {"PATH": "/usr/bin:/bin", "SLURM_CONF": str(folder / "none.conf")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_every_step_is_there_and_says_what_is_made_up(shown: str) -> None:
+    for command in ("nimo ingest", "nimo fit", "nimo serve", "nimo-advise", "nimo report"):
+        assert f"$ {command}" in shown
+    assert "Made up are" in shown
+    assert shown.index("$ nimo ingest") < shown.index("$ nimo fit") < shown.index("$ nimo report")
+
+
+def test_history_becomes_reliable_curves(shown: str) -> None:
+    found = re.search(r"(\d+) scaling curves: (\d+) reliable", shown)
+    assert found is not None
+    assert int(found[1]) == 7
+    assert int(found[2]) >= 5
+
+
+def test_moldable_jobs_are_changed_and_the_others_are_not(shown: str) -> None:
+    rows = shown.partition("\nsubmitted ")[2].partition("\n\n")[0].splitlines()[1:]
+    kept = [row for row in rows if "  keep  " in row]
+    assert len(rows) == 12
+    assert [("-N 4" in row, "--array" in row, "capsid" in row) for row in kept] == [
+        (True, False, False),
+        (False, True, False),
+        (False, False, True),
+    ]
+
+
+def test_every_decision_finds_its_outcome(shown: str) -> None:
+    assert "12 decisions joined with an outcome" in shown
+    assert "12 decisions from " in shown
+    assert ", 12 with an outcome" in shown
+
+
+def test_statuses_for_scripts_are_shown(shown: str) -> None:
+    assert "(exit status 4)" in shown
+    assert "(exit status 3)" in shown
+
+
+def test_no_traceback_and_no_leftover(shown: str) -> None:
+    assert "Traceback" not in shown
+    folder = Path(re.search(r"export NIMO_CONFIG=(\S+)/nimo.yaml", shown)[1])  # type: ignore[index]
+    assert not (folder / "nimod.sock").exists()

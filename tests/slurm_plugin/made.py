@@ -1,0 +1,97 @@
+"""Tables, clusters and jobs for tests, with what does not matter filled in."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from predictor.types import Point, PredictionTable, Problem, Verdict
+from slurm_plugin.config import Config
+from slurm_plugin.policy import Rules
+from slurm_plugin.profile import Profile, profile
+from slurm_plugin.protocol import Job
+from slurm_plugin.slurm.state import Cluster, Partition
+
+NOW = 1_790_000_000.0
+
+
+def amdahl(serial_s: float, parallel_s: float) -> Callable[[int], float]:
+    return lambda n: serial_s + parallel_s / n
+
+
+#: T(n) = 100 + 3600/n seconds.
+AMDAHL = amdahl(100.0, 3600.0)
+
+
+def table(
+    time_of: Callable[[int], float] = AMDAHL,
+    *,
+    nodes: Sequence[int] = range(1, 33),
+    observed: Sequence[int] = (1, 2, 4, 8, 16),
+    spread: float = 1.1,
+    curve_sd: float = 0.0,
+    verdict: Verdict = Verdict.RELIABLE,
+    **fields: Any,
+) -> PredictionTable:
+    given: dict[str, Any] = {
+        "level": "name",
+        "key": "alice/solve",
+        "label": "solve",
+        "model": "amdahl",
+        "verdict": verdict,
+        "problems": (),
+        "nodes": tuple(nodes),
+        "median_s": tuple(time_of(n) for n in nodes),
+        "low_s": tuple(time_of(n) / spread for n in nodes),
+        "high_s": tuple(time_of(n) * spread for n in nodes),
+        "curve_sd": tuple(curve_sd for _ in nodes),
+        "confidence": 0.9,
+        "observed": tuple(Point(n, time_of(n)) for n in observed),
+        "knee": 8,
+        "max_useful": None,
+        "runs": 10,
+        "mem_node_bytes": None,
+        "fitted_s": NOW - 3600,
+    }
+    return PredictionTable(**given | fields)
+
+
+def history() -> PredictionTable:
+    """One node count, so no curve."""
+    problem = Problem("no_curve", "finished runs on 4 nodes only", 8)
+    doubtful = Verdict.DOUBTFUL
+    return table(nodes=[4], observed=[4], model="history", verdict=doubtful, problems=(problem,))
+
+
+def idle(nodes: int = 32) -> Profile:
+    return profile([(NOW, nodes)])
+
+
+def partition(free: Profile | None = None, **fields: Any) -> Partition:
+    given: dict[str, Any] = {"name": "batch", "nodes": 32, "profile": free or idle()}
+    return Partition(**given | fields)
+
+
+def cluster(part: Partition | None = None, *, taken_s: float = NOW) -> Cluster:
+    part = part or partition()
+    return Cluster(
+        name="pine", taken_s=taken_s, partitions={part.name: part}, default_partition=part.name
+    )
+
+
+def rules(config: Config | None = None) -> Rules:
+    config = config or Config()
+    return Rules(config.policy, config.deadline)
+
+
+def job(**fields: Any) -> Job:
+    given: dict[str, Any] = {
+        "user_id": 1000,
+        "user_name": "alice",
+        "name": "solve",
+        "min_nodes": 1,
+        "max_nodes": 16,
+        "min_cpus": 1,
+        "time_limit": 120,
+        "script": "#!/bin/sh\nsrun ./solve\n",
+        "argv": ["solve.sh"],
+    }
+    return Job(**given | fields)

@@ -1,0 +1,70 @@
+"""One nimod a socket."""
+
+import os
+import socket
+import stat
+
+import pytest
+
+from sacct_ingest.errors import ConfigError
+from slurm_plugin.nimod.listening import Listening
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "nimod.sock"
+
+
+def test_everybody_may_connect(path):
+    with Listening(path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o666
+    assert not path.exists()
+
+
+def test_the_umask_is_as_before(path):
+    before = os.umask(0o027)
+    try:
+        with Listening(path):
+            assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+
+
+def test_a_second_one_is_told_who_has_it(path):
+    with Listening(path), pytest.raises(ConfigError, match=f"process {os.getpid()}"):
+        Listening(path).__enter__()
+
+
+def test_a_second_one_leaves_the_first_in_peace(path):
+    with Listening(path) as channel:
+        with pytest.raises(ConfigError):
+            Listening(path).__enter__()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            channel.accept()[0].close()
+
+
+def test_a_socket_that_was_left_behind_is_no_obstacle(path):
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    with Listening(path), socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+
+
+def test_what_is_no_socket_is_not_removed(path):
+    path.write_text("precious")
+    with pytest.raises(ConfigError, match="something else"):
+        Listening(path).__enter__()
+    assert path.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["no/such/folder/nimod.sock", "x" * 200])
+def test_a_place_that_does_not_do_is_a_configuration_error(tmp_path, name):
+    with pytest.raises(ConfigError, match="socket "):
+        Listening(tmp_path / name).__enter__()
+
+
+def test_it_can_be_used_again(path):
+    for _ in range(2):
+        with Listening(path):
+            pass

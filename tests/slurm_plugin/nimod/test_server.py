@@ -1,0 +1,299 @@
+"""nimod as a process: what it answers, how it begins, reloads and ends."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.store import Store
+from slurm_plugin import client
+from slurm_plugin.config import Config, Mode, Snapshot
+from slurm_plugin.config_file import dump
+from slurm_plugin.protocol import MAX_LINE_BYTES, Ask, encode
+from tests.processes import wait_until
+from tests.slurm_plugin.made import job, table
+from tests.slurm_plugin.nimod.test_store_link import fit
+from tests.slurm_plugin.slurm.test_snapshot import PARTITIONS
+
+SLURM = """\
+#!/bin/sh
+case "$(basename "$0") $*" in
+  squeue*) ;;
+  sinfo*) for n in 1 2 3 4 5 6 7 8; do echo "n$n|batch*|idle|2000"; done ;;
+  *config*) echo "ClusterName = pine" ;;
+  *assoc_mgr*) ;;
+  *) cat "$(dirname "$0")/partitions" ;;
+esac
+"""
+
+
+class Nimod:
+    """A nimod of one's own, with a made-up Slurm of eight idle nodes on its PATH."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.socket = str(folder / "nimod.sock")
+        self.url = f"sqlite:///{folder}/nimo.db"
+        self.log = folder / "log"
+        self.process = None
+        self.set_slurm(SLURM)
+        self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notify.bind(str(folder / "notify"))
+        self.notify.settimeout(20)
+
+    def set_slurm(self, text):
+        for name in ("squeue", "sinfo", "scontrol"):
+            (self.folder / name).write_text(text)
+            (self.folder / name).chmod(0o755)
+        (self.folder / "partitions").write_text(PARTITIONS.splitlines()[0] + "\n")
+
+    def start(self, ready=True, **environ):
+        config = Config(
+            store=self.url,
+            socket=self.socket,
+            mode=Mode.ENFORCE,
+            snapshot=Snapshot(interval_s=0.1),
+        )
+        (self.folder / "nimo.yaml").write_text(dump(config))
+        code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
+        argv = [sys.executable, "-c", code, "serve", "-v"]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*argv, "--config", str(self.folder / "nimo.yaml")],
+                stderr=log,
+                env={
+                    **os.environ,
+                    "PATH": f"{self.folder}:{os.environ['PATH']}",
+                    "NOTIFY_SOCKET": str(self.folder / "notify"),
+                    **environ,
+                },
+            )
+        if ready:
+            assert self.notify.recv(100) == b"READY=1"
+
+    def see_cluster(self):
+        wait_until(lambda: self.status().snapshot_age_s is not None, timeout_s=20, what="a view")
+
+    def status(self):
+        return client.status(self.socket, timeout_s=5)
+
+    def decide(self, **fields):
+        return client.decide(self.socket, Ask(job=job(**fields)), timeout_s=5)
+
+    def fit(self, *tables):
+        with Store.open(self.url) as store:
+            store.fits.replace([fit(made) for made in tables or (table(),)])
+
+    def decisions(self):
+        with Store.open(self.url) as store:
+            return [row for row, _ in store.decisions.with_outcomes()]
+
+    def end(self):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.notify.close()
+
+
+@pytest.fixture
+def nimod(tmp_path):
+    made = Nimod(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def running(nimod):
+    nimod.fit()
+    nimod.start()
+    nimod.see_cluster()
+    return nimod
+
+
+def talk(path, data, answers=1):
+    """Send bytes, return the lines that come back."""
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.settimeout(10)
+        channel.connect(path)
+        channel.sendall(data)
+        received = channel.makefile("rb")
+        return [json.loads(received.readline()) for _ in range(answers)]
+
+
+def test_a_submission_is_answered_and_recorded(running):
+    answer = running.decide()
+    assert answer.action == "set"
+    assert 1 <= answer.set.min_nodes <= 8
+    wait_until(running.decisions, timeout_s=10, what="the decision in the store")
+    (row,) = running.decisions()
+    assert (row.nodes, row.cluster, row.applied) == (answer.set.min_nodes, "pine", True)
+    assert row.decision_id in answer.admin_comment
+
+
+def test_one_connection_serves_many_requests(running):
+    line = encode(Ask(job=job()))
+    answers = talk(running.socket, line * 50, 50)
+    assert [answer["v"] for answer in answers if answer.get("ok", True)] == [1] * 50
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"garbage", "malformed"),
+        (b"[1, 2]", "Expected `object`"),
+        (b'{"v":1,"op":"dance"}', "Invalid enum value 'dance'"),
+        (b'{"v":1,"job":{"min_nodes":"four"}}', "Expected `int"),
+        (b'{"v":2}', "nimod speaks 1"),
+        (b"\xff\xfe", "malformed"),
+    ],
+)
+def test_a_bad_request_gets_an_error_and_the_connection_lives(running, line, told):
+    bad, good = talk(running.socket, line + b"\n" + encode(Ask(op="status")), 2)
+    assert bad["ok"] is False
+    assert told in bad["error"]
+    assert good["identities"] == 1
+
+
+def test_a_request_without_end_is_cut_off(running):
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.settimeout(10)
+        channel.connect(running.socket)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            channel.sendall(b"x" * (MAX_LINE_BYTES + 70_000))
+        with contextlib.suppress(ConnectionResetError):
+            assert b"longer than" in channel.makefile("rb").readline()
+    assert running.status().ok
+
+
+def test_a_peer_that_does_not_read_is_dropped(running):
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.settimeout(10)
+        channel.connect(running.socket)
+        line = encode(Ask(op="status"))
+        with pytest.raises(OSError):
+            for _ in range(20_000):
+                channel.sendall(line)
+    assert running.status().ok
+
+
+def test_many_clients_at_once(running):
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda _: running.decide(), range(200)))
+    assert {answer.ok for answer in answers} == {True}
+    wait_until(lambda: len(running.decisions()) == 200, timeout_s=10, what="all decisions")
+
+
+def test_new_tables_are_seen_by_themselves(running):
+    assert running.decide(user_name="bob").reason == "unknown_application"
+    running.fit(table(), table(key="bob/solve"))
+    wait_until(lambda: running.status().identities == 2, timeout_s=10, what="the new tables")
+    assert running.decide(user_name="bob").action == "set"
+
+
+def test_a_hangup_reads_the_tables_again(running):
+    before = running.status().loaded_s
+    running.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: running.status().loaded_s > before, timeout_s=10, what="the reload")
+
+
+def test_reload_by_message(running):
+    before = running.status().loaded_s
+    assert client.status(running.socket, reload=True, timeout_s=5).ok
+    wait_until(lambda: running.status().loaded_s > before, timeout_s=10, what="the reload")
+
+
+def test_the_end_is_clean_and_loses_no_decision(running):
+    answers = [running.decide() for _ in range(20)]
+    running.process.send_signal(signal.SIGTERM)
+    assert running.process.wait(20) == 0
+    assert running.notify.recv(100) == b"STOPPING=1"
+    assert not Path(running.socket).exists()
+    assert len(running.decisions()) == len(answers)
+
+
+def test_a_second_one_refuses_to_start(running):
+    second = subprocess.run(
+        running.process.args, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert second.returncode == 78
+    assert f"another nimod has it (process {running.process.pid})" in second.stderr
+    assert running.status().ok
+
+
+def test_one_that_was_killed_is_followed_by_the_next(running):
+    running.process.kill()
+    running.process.wait()
+    running.start()
+    assert running.status().identities == 1
+
+
+def test_it_begins_without_slurm_and_without_a_store(nimod):
+    nimod.set_slurm("#!/bin/sh\necho 'slurmctld is away' >&2; exit 1\n")
+    nimod.start()
+    assert nimod.decide().reason == "no_snapshot"
+    assert "slurmctld is away" in nimod.log.read_text()
+    nimod.set_slurm(SLURM)
+    nimod.fit()
+    nimod.see_cluster()
+    wait_until(lambda: nimod.status().identities == 1, timeout_s=10, what="the tables")
+    assert nimod.decide().action == "set"
+    # The record from before the cluster's name was known has it all the same.
+    wait_until(lambda: len(nimod.decisions()) == 2, timeout_s=10, what="both decisions")
+    assert nimod.log.read_text().count("slurmctld is away") == 1
+
+
+def test_a_slurm_that_hangs_delays_no_answer(nimod):
+    nimod.set_slurm("#!/bin/sh\nexec sleep 60\n")
+    nimod.fit()
+    nimod.start()
+    began = time.monotonic()
+    assert nimod.decide().reason == "no_snapshot"
+    assert time.monotonic() - began < 1
+    nimod.process.send_signal(signal.SIGTERM)
+    assert nimod.process.wait(10) == 0
+
+
+def test_systemd_is_told_that_it_lives(nimod):
+    nimod.start(WATCHDOG_USEC="300000")
+    assert {nimod.notify.recv(100) for _ in range(3)} == {b"WATCHDOG=1"}
+
+
+@pytest.fixture
+def in_the_open():
+    """A nimod in a folder that everybody can reach, unlike pytest's."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        made = Nimod(Path(folder))
+        yield made
+        made.end()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_only_slurmctld_may_submit(in_the_open):
+    code = (
+        "import os, sys, socket; os.setuid(65534)\n"
+        "channel = socket.socket(socket.AF_UNIX); channel.connect(sys.argv[1])\n"
+        "channel.sendall(sys.argv[2].encode()); print(channel.makefile().readline())\n"
+    )
+
+    def ask_as_nobody(ask):
+        argv = [sys.executable, "-I", "-c", code, in_the_open.socket, encode(ask).decode()]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd="/")
+        return json.loads(done.stdout)
+
+    in_the_open.fit()
+    in_the_open.start()
+    in_the_open.see_cluster()
+    assert "not for user 65534" in ask_as_nobody(Ask(job=job()))["error"]
+    assert "not for user 65534" in ask_as_nobody(Ask(op="reload"))["error"]
+    assert ask_as_nobody(Ask(op="advise", job=job()))["nodes"]
+    assert in_the_open.decisions() == []

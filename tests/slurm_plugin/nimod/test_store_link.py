@@ -1,0 +1,154 @@
+"""nimod and the store: new tables in, decisions out, whatever happens in between."""
+
+import logging
+import sqlite3
+from dataclasses import replace
+
+import pytest
+
+from predictor.table import encode
+from sacct_ingest.errors import StoreError
+from sacct_ingest.records import DecisionRow, KeyLevel
+from sacct_ingest.store import FitRow, Store
+from slurm_plugin.nimod.store_link import StoreLink
+from tests.slurm_plugin.made import NOW, table
+
+
+def fit(made=None, payload=""):
+    made = made or table()
+    return FitRow(
+        level=KeyLevel(made.level),
+        key=made.key,
+        label=made.label,
+        verdict=made.verdict.value,
+        model=made.model,
+        fitted_s=NOW,
+        payload=payload or encode(made),
+    )
+
+
+def decision(number, **fields):
+    given = {"cluster": "pine", "at_s": NOW, **fields}
+    return DecisionRow(decision_id=f"{number:012x}", **given)
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path}/nimo.db"
+
+
+@pytest.fixture
+def published():
+    return []
+
+
+@pytest.fixture
+def link(url, published):
+    made = StoreLink(url, publish=published.append, cluster=lambda: "pine", limit=1000)
+    yield made
+    made.close()
+
+
+def written(url):
+    with Store.open(url) as store:
+        return [row for row, _ in store.decisions.with_outcomes()]
+
+
+def test_a_store_that_is_not_there_yet_is_made(link, published):
+    link.visit()
+    assert [len(tables) for tables in published] == [0]
+
+
+def test_tables_are_read_when_they_change_and_only_then(link, published, url):
+    link.visit()
+    with Store.open(url) as store:
+        store.fits.replace([fit(), fit(table(key="bob/solve"))])
+    link.visit()
+    link.visit()
+    assert [len(tables) for tables in published] == [0, 2]
+
+
+def test_tables_are_read_again_on_demand(link, published):
+    link.visit()
+    link.forget()
+    link.visit()
+    assert len(published) == 2
+
+
+def test_a_damaged_table_is_left_out(link, published, url, caplog):
+    with Store.open(url) as store:
+        store.fits.replace([fit(), fit(table(key="bob/solve"), payload='{"level": 7}')])
+    link.visit()
+    assert len(published[-1]) == 1
+    assert "skipped" in caplog.text
+
+
+def test_decisions_are_written_in_their_order(link, url):
+    rows = [decision(n, at_s=NOW + n) for n in range(700)]
+    for row in rows:
+        link.record(row)
+    link.visit()
+    assert link.pending == 0
+    assert written(url) == rows
+
+
+def test_decisions_from_before_the_cluster_was_known_get_its_name(link, url):
+    link.record(decision(1, cluster=""))
+    link.visit()
+    assert written(url) == [decision(1)]
+
+
+def test_a_store_that_fails_loses_nothing(link, url, monkeypatch, caplog):
+    link.visit()
+
+    def fails(_):
+        raise StoreError("store pine: database is locked")
+
+    link.record(decision(1))
+    with monkeypatch.context() as patch:
+        patch.setattr("sacct_ingest.store.decisions.Decisions.add", lambda self, rows: fails(rows))
+        link.visit()
+        link.record(decision(2))
+        link.visit()
+    assert link.pending == 2
+    assert [r.levelno for r in caplog.records].count(logging.ERROR) == 1
+    link.visit()
+    assert [row.decision_id for row in written(url)] == [f"{n:012x}" for n in (1, 2)]
+
+
+def test_a_broken_store_is_no_end(tmp_path, published, caplog):
+    broken = tmp_path / "broken.db"
+    broken.write_bytes(b"this is no database" * 100)
+    link = StoreLink(f"sqlite:///{broken}", publish=published.append, cluster=lambda: "")
+    link.record(decision(1))
+    link.visit()
+    assert (link.pending, published) == (1, [])
+    broken.unlink()
+    link.visit()
+    assert link.pending == 0
+    link.close()
+
+
+def test_beyond_the_limit_the_oldest_are_given_up_and_that_is_said(url, published, caplog):
+    link = StoreLink(url, publish=published.append, cluster=lambda: "", limit=3)
+    for number in range(5):
+        link.record(decision(number))
+    link.visit()
+    link.close()
+    assert "2 decisions were lost" in caplog.text
+    assert [row.decision_id for row in written(url)] == [f"{n:012x}" for n in (2, 3, 4)]
+
+
+def test_a_decision_that_was_written_half_way_is_not_doubled(link, url):
+    link.record(decision(1))
+    link.visit()
+    link.record(replace(decision(1), user="late"))
+    link.visit()
+    assert written(url) == [decision(1)]
+
+
+def test_the_file_is_a_plain_sqlite_database(link, url):
+    link.record(decision(1))
+    link.visit()
+    with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
+        assert connection.execute("select count(*) from decisions").fetchone() == (1,)

@@ -1,0 +1,161 @@
+"""Curves drawn as characters and as files."""
+
+import doctest
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from predictor.types import Point, Problem, Verdict
+from sacct_ingest.errors import PlotError
+from slurm_plugin.protocol import Advice, Row
+from slurm_plugin.reports import figure, picture, terminal_plot
+from slurm_plugin.reports.picture import Picture, of_advice, of_table
+from slurm_plugin.reports.terminal_plot import KNEE, OBSERVE, RECOMMENDED, SEEN, draw
+from tests.slurm_plugin.made import history, table
+
+PROBLEM = Problem("linear_section", "all points in the linear section", 24)
+
+
+def plot_lines(text: str) -> list[str]:
+    """What stands right of the axis, from the top."""
+    return [line.split("│", 1)[1] for line in text.splitlines() if "│" in line]
+
+
+def columns(text: str, sign: str) -> list[int]:
+    return sorted(line.index(sign) for line in plot_lines(text) if sign in line)
+
+
+def test_docstring_examples_hold() -> None:
+    assert doctest.testmod(picture).failed == 0
+
+
+def test_refused_predictions_are_left_out() -> None:
+    verdicts = tuple(Verdict.RELIABLE if n <= 20 else Verdict.REFUSED for n in range(1, 33))
+    assert of_table(table(verdicts=verdicts)).nodes == tuple(range(1, 21))
+
+
+def test_what_is_to_be_observed_is_the_first_that_a_problem_proposes() -> None:
+    assert of_table(table(problems=(Problem("a", "b"), PROBLEM))).observe == 24
+
+
+def test_nothing_observed_is_nothing_to_draw() -> None:
+    with pytest.raises(PlotError, match="nothing to draw"):
+        of_table(table(observed=()))
+
+
+def test_an_advice_brings_its_recommendation() -> None:
+    row = Row(
+        nodes=4, time_s=10.0, low_s=9.0, high_s=11.0, speedup=1.0, efficiency=1.0, node_hours=1.0
+    )
+    advice = Advice(rows=[row], points=[Point(4, 10.0)], nodes=4, knee=2, application="solve")
+    made = of_advice(advice)
+    assert (made.recommended, made.knee, made.observed) == (4, 2, (Point(4, 10.0),))
+
+
+def test_a_wide_interval_does_not_make_the_curve_flat() -> None:
+    known = table()
+    wide = replace(known, high_s=tuple(1e6 * t for t in known.median_s))
+    *_, highest = of_table(wide).limits()
+    assert highest <= 2.5 * max(known.median_s)
+
+
+def test_signs_stand_at_their_node_counts() -> None:
+    text = draw(replace(of_table(table(problems=(PROBLEM,))), recommended=3), width=75)
+    area = 75 - 12
+    # From 1 to 32 nodes on a logarithmic axis each doubling is a fifth of the way.
+    fifth = (area - 1) / 5
+    assert columns(text, SEEN) == pytest.approx([0, fifth, 2 * fifth, 3 * fifth, 4 * fifth], abs=1)
+    assert columns(text, OBSERVE) == pytest.approx([4.585 * fifth], abs=1)
+    assert columns(text, RECOMMENDED) == pytest.approx([1.585 * fifth], abs=1)
+    assert "knee: 8" in text
+    assert columns(text, KNEE) == []  # an observation was made there
+
+
+def test_the_curve_falls_and_its_labels_too() -> None:
+    text = draw(of_table(table()))
+    rows = {line.index(SEEN): i for i, line in enumerate(plot_lines(text)) if SEEN in line}
+    assert [rows[column] for column in sorted(rows)] == sorted(rows.values())
+    labels = [line.split("│")[0].strip() for line in text.splitlines() if "│" in line]
+    shown = [label for label in labels if label]
+    assert shown == sorted(shown, reverse=True)
+    assert len(shown) >= 3
+
+
+def test_a_history_of_one_node_count_is_a_point() -> None:
+    text = draw(of_table(history()))
+    assert sum(line.count(SEEN) for line in plot_lines(text)) == 1
+    assert "┴" in text
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    width=st.integers(1, 200),
+    height=st.integers(1, 60),
+    unit=st.floats(1e-3, 1e6),
+    seen=st.lists(st.integers(1, 20_000), min_size=1, max_size=8, unique=True),
+)
+def test_any_curve_fits_its_frame(width: int, height: int, unit: float, seen: list[int]) -> None:
+    nodes = tuple(sorted({1, *seen, 4 * max(seen)}))
+    times = tuple(unit * (100 + 3600 / n) for n in nodes)
+    made = Picture(
+        title="solve",
+        nodes=nodes,
+        median_s=times,
+        low_s=tuple(t / 3 for t in times),
+        high_s=tuple(t * 3 for t in times),
+        confidence=0.9,
+        observed=tuple(Point(n, unit * (100 + 3600 / n), 3, 0.1) for n in sorted(seen)),
+        knee=nodes[0],
+        observe=8 * max(seen),
+    )
+    lines = plot_lines(draw(made, width=width, height=height))
+    assert len(lines) == max(height, 8)
+    assert all(len(line) <= max(width, 40) - 12 for line in lines)
+
+
+def test_a_file_says_all_that_the_drawing_says(tmp_path: Path) -> None:
+    made = replace(of_table(table(problems=(PROBLEM,), label="so$lve$")), recommended=4)
+    figure.save(made, tmp_path / "curve.svg")
+    text = (tmp_path / "curve.svg").read_text()
+    for told in ("so$lve$: 10 runs, reliable", "observed range", "90 % of runs", "run time"):
+        assert f">{told}<" in text
+    for told in ("knee: 8", "recommended: 4", "observe next: 24", "observed, with spread"):
+        assert f">{told}<" in text
+
+
+def test_equal_pictures_are_equal_files(tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg"):
+        figure.save(of_table(table()), tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_the_spread_of_the_repeats_is_drawn() -> None:
+    known = replace(table(), observed=(Point(1, 3700.0, 5, 0.5), Point(4, 1000.0)))
+    (axes,) = figure.draw(of_table(known)).axes
+    (bars,) = (c for c in axes.collections if hasattr(c, "get_segments"))
+    low, high = bars.get_segments()[0][:, 1]
+    assert (low, high) == pytest.approx((3700 / 1.6487, 3700 * 1.6487), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")]
+)
+def test_the_suffix_says_the_format(suffix: str, start: bytes, tmp_path: Path) -> None:
+    figure.save(of_table(history()), tmp_path / f"curve.{suffix}")
+    assert (tmp_path / f"curve.{suffix}").read_bytes().startswith(start)
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(PlotError, match="No such file or directory"):
+        figure.save(of_table(table()), tmp_path / "none" / "curve.svg")
+
+
+def test_braille_dots_are_those_of_unicode() -> None:
+    canvas = terminal_plot._Canvas(1, 1, (1, 2, 1.0, 2.0))
+    for column in (0, 1):
+        for row in range(4):
+            canvas.dot(column, row)
+    assert list(canvas.lines()) == ["⣿"]

@@ -1,0 +1,61 @@
+import io
+
+from rich.console import Console
+
+from sacct_ingest.records import JobState
+from slurm_plugin.reports.outcomes import Pair, summarise
+from slurm_plugin.reports.terminal import parsable, render
+from tests.slurm_plugin.reports.rows import AT_S, decision, run
+
+REASONS = {"array": "it is a job array"}
+
+
+def shown(pairs: list[Pair]) -> str:
+    console = Console(file=io.StringIO(), width=120, highlight=False)
+    console.print(render(summarise(pairs, confidence=0.9), REASONS))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_nothing_decided_is_one_sentence() -> None:
+    assert shown([]) == (
+        "No decision is recorded for this selection; nimod records one at each submission.\n"
+    )
+
+
+def test_all_figures_are_there() -> None:
+    text = shown(
+        [
+            (decision(), run(elapsed_s=1250.0)),
+            (decision(action="keep", applied=False, reason="array"), run(state=JobState.FAILED)),
+            (decision(deadline_s=AT_S + 5000), run(elapsed_s=1000.0)),
+        ]
+    )
+    assert text.startswith("3 decisions from ")
+    assert ", 3 with an outcome\n" in text
+    assert "set 2, keep 1" in text
+    assert "2 runs compared: MAPE 10.0 %, median of actual/predicted 1.12" in text
+    assert "50 % of 2 inside the 90 % interval" in text
+    assert "1 met, 0 missed, 0 refused, 0 not known yet" in text
+    assert "2 jobs: 2.5 node-hours (2.0 as asked, by prediction)" in text
+    assert "1  it is a job array" in text
+    assert "wrf" in text.split("Applications")[1]
+
+
+def test_a_reason_without_words_stands_for_itself() -> None:
+    assert "1  new_reason" in shown(
+        [(decision(action="keep", applied=False, reason="new_reason"), None)]
+    )
+
+
+def test_a_name_is_never_markup() -> None:
+    assert "[red]wrf[/nonsense]" in shown([(decision(label="[red]wrf[/nonsense]"), None)])
+
+
+def test_parsable_lines_have_as_many_fields_as_the_header() -> None:
+    pairs: list[Pair] = [(decision(label="a|b\nc"), run()), (decision(label="md"), None)]
+    header, *lines = parsable(summarise(pairs, confidence=0.9))
+    assert len(lines) == 2
+    assert all(line.count("|") == header.count("|") for line in lines)
+    assert lines[0] == "a_b c|1|1|1|1|0.000|1.000|1.000"
+    assert lines[1] == "md|1|1|0|0|||"

@@ -1,0 +1,121 @@
+"""What nimo-advise gets to show."""
+
+import pytest
+
+from predictor.types import Problem, Verdict
+from sacct_ingest.records import Identity
+from slurm_plugin.advice import advice_of
+from slurm_plugin.case import Case
+from slurm_plugin.config import Mode
+from slurm_plugin.policy import Request
+from slurm_plugin.profile import profile
+from slurm_plugin.reasons import Reason
+from tests.slurm_plugin.made import NOW, history, job, partition, rules, table
+
+
+def advice(request=None, known=None, part=None, *, fresh=True, unknown=False):
+    case = Case(
+        job(),
+        Identity("alice", "solve"),
+        Mode.OBSERVE,
+        request or Request(low=1, high=16, limit_s=7200.0),
+        None if unknown else known or table(),
+        part or partition(),
+        NOW,
+    )
+    return advice_of(case, rules(), fresh=fresh)
+
+
+def test_rows_tell_what_each_count_would_mean():
+    rows = {row.nodes: row for row in advice().rows}
+    # T(n) = 100 + 3600/n, observed from one node on.
+    assert rows[4].time_s == pytest.approx(1000.0)
+    assert rows[4].speedup == pytest.approx(3.7)
+    assert rows[4].efficiency == pytest.approx(3.7 / 4)
+    assert rows[4].node_hours == pytest.approx(4000 / 3600)
+    assert (rows[4].low_s, rows[4].high_s) == pytest.approx((1000 / 1.1, 1100.0))
+    assert [n for n, row in rows.items() if row.observed] == [1, 2, 4, 8, 16]
+
+
+def test_what_was_observed_comes_along_to_be_drawn():
+    known = table()
+    assert advice(known=known).points == list(known.observed)
+    assert advice(known=known).knee == 8
+    assert advice(unknown=True).points == []
+
+
+def test_the_fewest_observed_nodes_are_the_base_of_efficiency():
+    rows = {row.nodes: row for row in advice(known=table(observed=(4, 8, 16))).rows}
+    assert (rows[4].speedup, rows[4].efficiency) == (1.0, 1.0)
+    assert rows[8].efficiency == pytest.approx(1000 / 550 / 2)
+
+
+def test_waits_are_those_of_the_partition():
+    busy = partition(profile([(NOW, 2), (NOW + 600, 30)]))
+    waits = {row.nodes: row.wait_s for row in advice(part=busy).rows}
+    assert (waits[2], waits[3]) == (0.0, 600.0)
+
+
+def test_counts_that_the_partition_does_not_have_are_not_shown():
+    assert max(row.nodes for row in advice(part=partition(max_nodes=12)).rows) == 12
+
+
+def test_counts_that_are_refused_are_not_shown():
+    verdicts = tuple(Verdict.RELIABLE if n <= 20 else Verdict.REFUSED for n in range(1, 33))
+    assert max(row.nodes for row in advice(known=table(verdicts=verdicts)).rows) == 20
+
+
+def test_without_a_view_of_the_cluster_there_are_no_waits_and_it_is_said():
+    told = advice(fresh=False)
+    assert {row.wait_s for row in told.rows} == {None}
+    assert told.nodes is not None
+    assert "queue is not known" in told.reason
+
+
+def test_nothing_known_is_said():
+    told = advice(unknown=True)
+    assert (told.verdict, told.nodes, told.rows) == ("unknown", None, [])
+    assert "Nothing is known" in told.verdict_text
+
+
+def test_a_history_is_shown_and_what_would_help():
+    told = advice(known=history())
+    assert (told.nodes, told.verdict, told.observe) == (None, "doubtful", 8)
+    assert [row.nodes for row in told.rows] == [4]
+    assert "One run on 8 nodes would help most." in told.verdict_text
+
+
+def test_a_doubtful_curve_recommends_nothing():
+    problem = Problem("runner_up", "another model fits as well", 24)
+    told = advice(known=table(verdict=Verdict.DOUBTFUL, problems=(problem,)))
+    assert (told.nodes, told.directive) == (None, "")
+    assert "doubtful" in told.verdict_text
+    assert "Another model fits as well." in told.verdict_text
+    assert len(told.rows) == 32
+
+
+@pytest.mark.parametrize("fixed", [Reason.FIXED_COUNT, Reason.NOT_OPTED_IN])
+def test_a_count_asked_for_is_compared_with_all_others(fixed):
+    told = advice(Request(low=16, high=16, limit_s=7200.0, fixed=fixed))
+    assert told.nodes is not None
+    assert told.nodes < 16
+
+
+def test_a_count_that_cannot_be_predicted_is_compared_with_the_nearest_that_can():
+    request = Request(low=1, high=1, limit_s=7200.0, fixed=Reason.NOT_OPTED_IN)
+    assert advice(request, table(nodes=range(4, 33), observed=(4, 8, 16))).nodes is not None
+
+
+def test_a_layout_that_is_fixed_is_not_second_guessed():
+    told = advice(Request(low=1, high=16, fixed=Reason.FIXED_TASKS))
+    assert told.nodes is None
+    assert Reason.FIXED_TASKS.text[1:] in told.reason
+
+
+def test_deadlines_are_told_for_each_count():
+    told = advice(Request(low=1, high=16, limit_s=400.0, deadline_s=NOW + 600))
+    meets = {row.nodes: row.meets_deadline for row in told.rows}
+    # 1.1·(100 + 3600/n) <= 600 from n = 9 on.
+    assert (meets[8], meets[9]) == (False, True)
+    assert told.meets_deadline is True
+    assert advice(Request(low=1, high=4, deadline_s=NOW + 60)).meets_deadline is False

@@ -1,0 +1,257 @@
+"""From a request to an answer and a record: what each mode lets through, and bursts."""
+
+import dataclasses
+import itertools
+
+import pytest
+
+from predictor.types import AtLimit, Verdict
+from slurm_plugin import comment
+from slurm_plugin.advisor import Advisor
+from slurm_plugin.config import Config, Deadline, Mode, ModeRule, OnMissed, OptIn
+from slurm_plugin.profile import profile
+from slurm_plugin.protocol import Answer, Change
+from slurm_plugin.reasons import Reason
+from slurm_plugin.tables import Tables
+from tests.slurm_plugin.made import NOW, cluster, history, job, partition, table
+
+
+def advisor(config=None, *, tables=(), seen=None, **settings):
+    ids = itertools.count(1)
+    made = Advisor(
+        config or Config(**{"mode": Mode.ENFORCE, **settings}),
+        new_id=lambda: f"{next(ids):012x}",
+    )
+    made.tables = Tables(tables or [table()])
+    made.cluster = seen or cluster()
+    return made
+
+
+def submit(made, request=None, now_s=NOW):
+    return made.submit(request or job(), via="job_submit", now_s=now_s)
+
+
+def test_enforce_sets_the_count_and_what_goes_with_it():
+    answer, row = submit(advisor())
+    nodes = row.nodes
+    assert nodes < 16
+    assert answer.action == "set"
+    assert answer.set == Change(
+        min_nodes=nodes, max_nodes=nodes, min_cpus=nodes, time_limit=answer.set.time_limit
+    )
+    assert answer.set.time_limit > 120
+    assert (row.applied, row.action, row.mode) == (True, "set", "enforce")
+
+
+def test_observe_decides_the_same_and_changes_nothing():
+    enforced = submit(advisor())[1]
+    answer, row = submit(advisor(mode=Mode.OBSERVE))
+    assert answer == Answer(reason=Reason.CHEAPEST)
+    assert (row.nodes, row.action, row.applied) == (enforced.nodes, "set", False)
+
+
+def test_advise_tells_and_changes_nothing():
+    answer, row = submit(advisor(mode=Mode.ADVISE))
+    assert (answer.action, answer.set) == ("keep", None)
+    assert f"--nodes={row.nodes}" in answer.message
+    assert comment.parse(answer.admin_comment).mode == "advise"
+
+
+def test_enforce_is_silent():
+    assert submit(advisor())[0].message == ""
+
+
+def test_off_leaves_no_trace():
+    assert submit(advisor(mode=Mode.OFF)) == (Answer(reason=Reason.OFF), None)
+
+
+def test_the_first_rule_that_matches_gives_the_mode():
+    rules = (
+        ModeRule(user="alice", application="sol*", mode=Mode.OFF),
+        ModeRule(user="alice", mode=Mode.ENFORCE),
+    )
+    made = advisor(mode=Mode.OBSERVE, rules=rules)
+    assert submit(made)[1] is None
+    assert submit(made, job(name="other"))[1].mode == "enforce"
+    assert submit(made, job(user_name="bob"))[1].mode == "observe"
+
+
+def test_the_tag_is_the_application_of_a_rule():
+    rules = (ModeRule(application="wrf/*", mode=Mode.OFF),)
+    assert submit(advisor(rules=rules), job(comment="nimo:app=wrf,problem=d02"))[1] is None
+
+
+def test_the_record_holds_the_request_and_the_decision():
+    request = job(account="physics", qos="high", work_dir="/home/alice", deadline="uts1790009999")
+    _, row = submit(advisor(), request)
+    assert (row.cluster, row.partition, row.account, row.qos) == (
+        "pine",
+        "batch",
+        "physics",
+        "high",
+    )
+    assert (row.user, row.uid, row.name, row.work_dir) == ("alice", 1000, "solve", "/home/alice")
+    assert (row.min_nodes, row.max_nodes, row.requested_nodes, row.limit_s) == (1, 16, 16, 7200)
+    assert (row.key_level, row.key, row.verdict) == ("name", "alice/solve", "reliable")
+    assert (row.deadline_s, row.at_s, row.wait_s) == (1790009999, NOW, 0.0)
+    assert row.predicted_s == pytest.approx(100 + 3600 / row.nodes)
+    assert row.request_predicted_s == pytest.approx(100 + 3600 / 16)
+    assert row.script and row.line
+
+
+def test_the_note_in_the_job_points_to_the_record():
+    answer, row = submit(advisor())
+    note = comment.parse(answer.admin_comment)
+    assert (note.decision_id, note.nodes, note.low, note.high) == (
+        row.decision_id,
+        row.nodes,
+        1,
+        16,
+    )
+    assert (note.reason, note.verdict, note.time_s) == (
+        row.reason,
+        row.verdict,
+        round(row.predicted_s),
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "tables", "seen", "reason"),
+    [
+        (job(user_name="bob"), (), None, Reason.UNKNOWN_APPLICATION),
+        (job(), (table(verdict=Verdict.DOUBTFUL),), None, Reason.UNRELIABLE_CURVE),
+        (job(max_nodes=4, min_nodes=4), (history(),), None, Reason.FIXED_COUNT),
+        (job(min_nodes=3, max_nodes=4), (history(),), None, Reason.NO_CURVE),
+        (job(), (), cluster(taken_s=NOW - 61), Reason.STALE_SNAPSHOT),
+        (job(partition="batch,debug"), (), None, Reason.UNKNOWN_PARTITION),
+        (job(), (), cluster(partition(open=False)), Reason.UNKNOWN_PARTITION),
+        (job(array_inx="1-9"), (), None, Reason.ARRAY),
+        (job(deadline="sometime"), (), None, Reason.DEADLINE_UNREADABLE),
+    ],
+)
+def test_a_kept_job_has_its_reason(request_, tables, seen, reason):
+    answer, row = submit(advisor(tables=tables, seen=seen), request_)
+    assert (answer.action, answer.set, answer.reason) == ("keep", None, reason)
+    assert (row.action, row.applied, row.reason) == ("keep", False, reason)
+
+
+def test_without_a_curve_the_limit_asked_for_tells_what_to_expect():
+    known = dataclasses.replace(history(), at_limits=(AtLimit(7200.0, (50.0,), (40.0,), (60.0,)),))
+    told = [
+        submit(advisor(tables=(known,)), job(min_nodes=4, max_nodes=4, time_limit=minutes))[1]
+        for minutes in (120, 60)
+    ]
+    assert [row.request_predicted_s for row in told] == [50.0, known.median_s[0]]
+
+
+def test_without_a_view_of_the_cluster_jobs_are_kept():
+    made = Advisor(Config(mode=Mode.ENFORCE), new_id=lambda: "0" * 12)
+    made.tables = Tables([table()])
+    assert submit(made)[0].reason is Reason.NO_SNAPSHOT
+
+
+# Deadlines
+
+
+def test_the_scripts_own_deadline_counts_where_the_hook_saw_none():
+    script = "#!/bin/sh\n#SBATCH --deadline=now+2minutes\nsrun ./solve\n"
+    answer, row = submit(advisor(), job(script=script))
+    assert row.deadline_s == NOW + 120
+    assert row.reason == Reason.DEADLINE_MISSED
+    assert "not expected to make its deadline" in answer.message
+
+
+def test_a_comment_that_mentions_a_deadline_is_none():
+    script = "#!/bin/sh\n# the deadline is near\nsrun ./solve\n"
+    assert submit(advisor(), job(script=script))[1].deadline_s is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "missed", "action", "told"),
+    [
+        (Mode.OBSERVE, OnMissed.REFUSE, "keep", False),
+        (Mode.ADVISE, OnMissed.REFUSE, "keep", True),
+        (Mode.ENFORCE, OnMissed.WARN, "set", True),
+        (Mode.ENFORCE, OnMissed.REFUSE, "refuse", True),
+    ],
+)
+def test_a_missed_deadline_in_each_mode(mode, missed, action, told):
+    made = advisor(mode=mode, deadline=Deadline(missed=missed))
+    answer, row = submit(made, job(deadline="now+2minutes"))
+    assert (answer.action, bool(answer.message)) == (action, told)
+    assert row.reason == Reason.DEADLINE_MISSED
+
+
+def test_the_message_has_the_numbers():
+    answer, _ = submit(advisor(), job(deadline="now+2minutes"))
+    # 16 nodes, 325 s predicted, at most 357.5 s with 95 % confidence.
+    for part in ("on 16 nodes, the best of 1 to 16", "95%", "00:05:25", "00:05:58"):
+        assert part in answer.message
+
+
+# Bursts
+
+
+def test_nodes_promised_to_one_job_are_not_offered_to_the_next():
+    made = advisor(seen=cluster(partition(profile([(NOW, 8)]), nodes=8)))
+    first = submit(made)[1]
+    second = submit(made)[1]
+    assert first.requested_nodes == 8
+    assert second.requested_nodes == 8 - first.nodes
+
+
+def test_in_observe_the_job_takes_what_it_asked_for():
+    seen = cluster(partition(profile([(NOW, 8), (NOW + 9000, 24)])))
+    made = advisor(mode=Mode.OBSERVE, seen=seen)
+    submit(made, job(min_nodes=6, max_nodes=6, min_cpus=6))
+    assert submit(made)[1].requested_nodes == 2
+
+
+def test_jobs_that_have_to_wait_make_the_queue_longer():
+    made = advisor(seen=cluster(partition(profile([(NOW, 2), (NOW + 3600, 30)]))))
+    submit(made, job(min_nodes=2, max_nodes=2, min_cpus=2), now_s=NOW + 5)
+    for _ in range(3):
+        submit(made, job(min_nodes=2, max_nodes=2, min_cpus=2), now_s=NOW + 6)
+    part = made.cluster.partitions["batch"]
+    assert part.queue == 3
+    assert part.profile.free_at(NOW + 6) == 0
+    # Nothing is planned for them, as for most jobs that squeue shows as pending.
+    assert part.profile.free_at(NOW + 3600) == 30
+
+
+def test_a_view_that_shows_the_job_ends_the_promise():
+    made = advisor(seen=cluster(partition(profile([(NOW, 8)]), nodes=8)))
+    submit(made)
+    made.cluster = cluster(partition(profile([(NOW + 20, 8)]), nodes=8), taken_s=NOW + 20)
+    assert submit(made, now_s=NOW + 20)[1].requested_nodes == 8
+
+
+def test_a_view_from_before_the_job_does_not():
+    made = advisor(seen=cluster(partition(profile([(NOW, 8)]), nodes=8)))
+    first = submit(made)[1]
+    made.cluster = cluster(partition(profile([(NOW - 1, 8)]), nodes=8), taken_s=NOW - 1)
+    assert submit(made)[1].requested_nodes == 8 - first.nodes
+
+
+# Advice
+
+
+def test_an_advice_recommends_what_a_submission_would_get():
+    made = advisor()
+    advice = made.advise(job(), now_s=NOW)
+    assert advice.nodes == submit(made)[1].nodes
+    assert advice.directive == f"#SBATCH --nodes={advice.nodes}"
+    assert [row.nodes for row in advice.rows if row.recommended] == [advice.nodes]
+
+
+def test_an_advice_takes_nothing():
+    made = advisor()
+    made.advise(job(), now_s=NOW)
+    assert made.cluster == cluster()
+
+
+def test_somebody_who_asks_may_still_change_their_mind():
+    advice = advisor(opt_in=OptIn(node_range=False)).advise(
+        job(min_nodes=16, max_nodes=16, min_cpus=16), now_s=NOW
+    )
+    assert advice.nodes < 16

@@ -1,0 +1,88 @@
+"""Asking over the socket, and every way in which there may be no answer."""
+
+import contextlib
+import socket
+import threading
+
+import pytest
+
+from slurm_plugin import client
+from slurm_plugin.protocol import Advice, Answer, Ask, Status, encode
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "nimod.sock"
+
+
+@contextlib.contextmanager
+def server(path, *pieces, keep_open=False):
+    """Answer one request with ``pieces`` of bytes."""
+    asked = []
+    ended = threading.Event()
+
+    def serve():
+        connection, _ = listener.accept()
+        with connection:
+            asked.append(connection.recv(65536))
+            with contextlib.suppress(OSError):
+                for piece in pieces:
+                    connection.sendall(piece)
+            if keep_open:
+                ended.wait(5)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield asked
+        ended.set()
+        thread.join(5)
+
+
+def test_an_advice_comes_in_any_number_of_pieces(path):
+    line = encode(Advice(nodes=4))
+    with server(path, line[:5], line[5:9], line[9:]) as asked:
+        assert client.advise(path, Ask(op="advise"), timeout_s=5).nodes == 4
+    assert asked == [encode(Ask(op="advise"))]
+
+
+def test_a_status_and_a_reload(path):
+    with server(path, encode(Status(identities=7))) as asked:
+        assert client.status(path, reload=True, timeout_s=5).identities == 7
+    assert b'"op":"reload"' in asked[0]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "told"),
+    [
+        ([], "something unknown"),
+        ([b"garbage\n"], "something unknown"),
+        ([b'{"v":1,"nodes":"four"}\n'], "something unknown"),
+        ([encode(Advice(nodes=4))[:9]], "something unknown"),
+        ([encode(Answer(ok=False, error="version 1; nimod speaks 2"))], "nimod speaks 2"),
+    ],
+)
+def test_a_bad_answer_is_none(path, pieces, told):
+    with server(path, *pieces), pytest.raises(client.Unreachable, match=told):
+        client.advise(path, Ask(op="advise"), timeout_s=5)
+
+
+def test_silence_ends_at_the_time_out(path):
+    hung = server(path, keep_open=True)
+    with hung, pytest.raises(client.Unreachable, match=r"within 0\.1 s"):
+        client.advise(path, Ask(op="advise"), timeout_s=0.1)
+
+
+def test_nobody_there(path):
+    with pytest.raises(client.Unreachable, match="No such file"):
+        client.status(path, timeout_s=1)
+    path.touch()
+    with pytest.raises(client.Unreachable, match="refused"):
+        client.status(path, timeout_s=1)
+
+
+def test_a_path_that_is_too_long(tmp_path):
+    with pytest.raises(client.Unreachable):
+        client.status(tmp_path / ("x" * 200), timeout_s=1)

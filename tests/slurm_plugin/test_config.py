@@ -1,0 +1,95 @@
+"""Settings: defaults, the file we ship, and errors that name the place and the mend."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sacct_ingest.errors import ConfigError
+from slurm_plugin.config import Config, Mode, ModeRule
+from slurm_plugin.config_file import dump, find, load, parse
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_commented_file_holds_the_defaults():
+    shipped = load(ROOT / "etc" / "nimo.yaml")
+    assert shipped == msgspec.structs.replace(Config(), store=shipped.store)
+
+
+def test_the_commented_file_names_every_setting():
+    text = (ROOT / "etc" / "nimo.yaml").read_text()
+    sections = [kind for kind in msgspec.to_builtins(Config()).items() if isinstance(kind[1], dict)]
+    names = [*Config.__struct_fields__, *(key for _, section in sections for key in section)]
+    assert [name for name in names if f"{name}:" not in text] == []
+
+
+def test_every_setting_survives_dump_and_parse():
+    config = Config(mode=Mode.ENFORCE, rules=(ModeRule(partition="debug*", mode=Mode.OFF),))
+    assert parse(dump(config), name="nimo.yaml") == config
+
+
+def test_an_empty_file_is_the_defaults():
+    assert parse("# nothing\n", name="nimo.yaml") == Config()
+
+
+def test_off_is_a_word_not_a_boolean():
+    assert parse("mode: off", name="nimo.yaml").mode is Mode.OFF
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("polcy: {}", "f: polcy: unknown key; did you mean 'policy'?"),
+        ("policy: {prise: 1}", "f: policy.prise: unknown key; did you mean 'price'?"),
+        ("rules: [{mod: off}]", "f: rules[0].mod: unknown key; did you mean 'mode'?"),
+        ("deadline: {zzz: 1}", "f: deadline.zzz: unknown key; known here: missed, wait_factor"),
+        ("policy: {price: -1}", "f: policy.price: Expected `float` > 0.0"),
+        ("policy: {price: dear}", "f: policy.price: Expected `float`, got `str`"),
+        ("rules: [{mode: of}]", "f: rules[0].mode: 'of' is no choice; did you mean 'off'?"),
+        ("rules: [{user: a}]", "f: rules[0]: Object missing required field `mode`"),
+        ("mode: off\nmode: off", "f: line 2, column 1: 'mode' is given twice"),
+        ("opt_in: {rules: [{nodes: 5-2}]}", "f: opt_in.rules[0].nodes: 5-2: give the lower"),
+        ("{[a]: 1}", "f: line 1, column 2: a key is a word"),
+        ("- a", "f: Expected `object`, got `array`"),
+        ("a: [", "f: line 1, column 5: expected the node content"),
+    ],
+)
+def test_errors_name_file_place_and_mend(text, told):
+    with pytest.raises(ConfigError) as caught:
+        parse(text, name="f")
+    assert str(caught.value).startswith(told)
+
+
+def test_text_of_the_file_is_never_evaluated():
+    with pytest.raises(ConfigError, match="could not determine a constructor"):
+        parse("store: !!python/object/apply:os.getcwd []", name="f")
+
+
+def test_the_command_line_goes_before_the_environment(tmp_path):
+    named, other = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    assert find(named, {"NIMO_CONFIG": str(other)}) == named
+    assert find(None, {"NIMO_CONFIG": str(other)}) == other
+
+
+def test_a_missing_file_is_an_error_not_the_defaults(tmp_path):
+    with pytest.raises(ConfigError, match="No such file"):
+        load(None, {"NIMO_CONFIG": str(tmp_path / "none.yaml")})
+
+
+def test_the_built_in_store_is_the_users_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert Config().store_url == f"sqlite:///{tmp_path}/nimo/nimo.db"
+
+
+@pytest.mark.parametrize(
+    ("fields", "held"),
+    [
+        ({"user": "alice", "application": "wrf/conus"}, True),
+        ({"user": "alice", "application": "lammps"}, False),
+        ({"user": "bob", "application": "wrf/conus"}, False),
+    ],
+)
+def test_a_rule_holds_when_all_its_patterns_match(fields, held):
+    rule = ModeRule(user="al*", application="wrf*", mode=Mode.ENFORCE)
+    assert rule.holds(**{"partition": "", "account": "", "qos": "", **fields}) is held

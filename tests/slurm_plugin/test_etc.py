@@ -1,0 +1,29 @@
+"""The files that an admin copies."""
+
+import subprocess
+from pathlib import Path
+from shutil import which
+
+import pytest
+from lupa.lua51 import LuaRuntime
+
+ROOT = Path(__file__).parents[2]
+UNITS = sorted((ROOT / "etc" / "systemd").iterdir())
+
+
+def test_the_sample_settings_of_the_hooks_are_their_defaults():
+    lua = LuaRuntime()
+    nimo = lua.execute((ROOT / "slurm_plugin" / "lua" / "nimo.lua").read_text())
+    settings, complaints = nimo.settings(str(ROOT / "etc" / "nimo_hook.conf"))
+    assert list(complaints.values()) == []
+    assert dict(settings) == dict(nimo.DEFAULTS)
+
+
+@pytest.mark.skipif(which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_systemd_understands_every_line_of_the_units(unit):
+    done = subprocess.run(
+        ["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False
+    )
+    wrong = [line for line in done.stderr.splitlines() if unit.name in line]
+    assert [line for line in wrong if "is not executable" not in line] == []

@@ -1,0 +1,320 @@
+"""Which node count a job gets: hand-computed cases, then what must hold for all."""
+
+from dataclasses import replace
+from math import inf
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.types import Verdict
+from slurm_plugin.config import Config, Deadline, OnMissed
+from slurm_plugin.policy import Action, Request, as_scheduled, decide, memory_floor
+from slurm_plugin.profile import profile
+from slurm_plugin.reasons import Reason
+from tests.slurm_plugin.made import NOW, amdahl, history, partition, rules, table
+
+RULES = rules()
+REQUEST = Request(low=1, high=16, limit_s=7200.0)
+
+
+def policy(**fields):
+    config = Config()
+    changed = msgspec.structs.replace(config.policy, **fields)
+    return rules(msgspec.structs.replace(config, policy=changed))
+
+
+def choose(request=REQUEST, known=None, part=None, by=RULES):
+    return decide(request, known or table(), part or partition(), by, now_s=NOW)
+
+
+# The choice
+
+
+def test_the_cost_is_turnaround_plus_the_delay_of_others():
+    # T(n) = 100 + 3600/n, idle: w = 0; q = 8·2; C(n) = T(n) + 16·n·T(n)/32.
+    decided = choose(by=policy(guard_ratio=100.0))
+    costs = {n: (100 + 3600 / n) * (1 + n / 2) for n in range(1, 17)}
+    best = min(costs, key=costs.get)
+    assert decided.chosen.nodes == best
+    assert decided.chosen.cost_s == pytest.approx(costs[best])
+    assert (decided.action, decided.reason) == (Action.SET, Reason.CHEAPEST)
+
+
+def test_the_request_is_what_slurm_would_give():
+    assert choose().request.nodes == 16
+
+
+def test_a_longer_queue_means_fewer_nodes():
+    guard = policy(guard_ratio=100.0)
+    chosen = [choose(part=partition(queue=q), by=guard).chosen.nodes for q in (0, 10, 100, 1000)]
+    assert chosen == sorted(chosen, reverse=True)
+    assert chosen[0] > chosen[-1]
+
+
+def test_the_average_queue_counts_half():
+    waiting, average = partition(queue=10), partition(queue_mean=20.0)
+    assert choose(part=waiting).chosen.cost_s == choose(part=average).chosen.cost_s
+
+
+def test_the_guard_keeps_a_job_from_paying_too_much_for_others():
+    decided = choose(part=partition(queue=10_000))
+    allowed = 1.25 * decided.request.turnaround_s + 60
+    assert decided.chosen.turnaround_s <= allowed
+    assert (100 + 3600 / (decided.chosen.nodes - 1)) > allowed
+
+
+def test_only_the_request_in_the_guard_is_said_so():
+    steep = table(amdahl(0.0, 36000.0))
+    tight = policy(guard_ratio=1.0, guard_s=0.0)
+    decided = choose(known=steep, part=partition(queue=1000), by=tight)
+    assert (decided.chosen.nodes, decided.reason) == (16, Reason.OUTSIDE_GUARD)
+
+
+def test_waiting_for_more_nodes_pays_when_the_wait_is_short():
+    soon = partition(profile([(NOW, 1), (NOW + 30, 31)]))
+    decided = choose(part=soon)
+    assert decided.request.nodes == 1
+    assert decided.chosen.nodes > 1
+    assert decided.chosen.wait_s == 30.0
+
+
+def test_waiting_for_more_nodes_does_not_pay_when_the_wait_is_long():
+    late = partition(profile([(NOW, 4), (NOW + 86400, 28)]))
+    assert choose(part=late).chosen.nodes <= 4
+
+
+def test_counts_beyond_the_fastest_are_never_chosen():
+    u_shaped = table(lambda n: 3600 / n + 100 * n)  # fastest at n = 6
+    free = policy(price=1e-9, pessimism=0.0)
+    assert choose(known=u_shaped, by=free).chosen.nodes == 6
+
+
+def test_counts_far_beyond_the_observed_are_never_chosen():
+    steep, free = table(amdahl(0.0, 3600.0), observed=(1, 2, 4)), policy(price=1e-9)
+    part = partition(profile([(NOW, 8), (NOW + 1, 24)]))
+    assert choose(known=steep, part=part, by=free).chosen.nodes == 8
+
+
+def test_uncertainty_speaks_for_the_request():
+    assert choose(known=table(curve_sd=0.0)).chosen.nodes < 16
+    assert choose(known=table(curve_sd=0.5)).chosen.nodes == 16
+
+
+# The limits
+
+
+def test_fewer_nodes_get_a_longer_time_limit():
+    decided = choose(replace(REQUEST, limit_s=600.0))
+    n = decided.chosen.nodes
+    ratio = (100 + 3600 / n) / (100 + 3600 / 16)
+    assert n < 16
+    assert decided.chosen.limit_s == pytest.approx(600 * ratio * 1.2, abs=60)
+    assert decided.chosen.limit_s % 60 == 0
+
+
+def test_a_time_limit_is_never_lowered():
+    soon = partition(profile([(NOW, 1), (NOW + 30, 31)]))
+    assert choose(part=soon).chosen.limit_s == REQUEST.limit_s
+
+
+def test_no_count_is_chosen_whose_time_limit_the_partition_forbids():
+    decided = choose(replace(REQUEST, limit_s=600.0), part=partition(max_time_s=600.0))
+    assert (decided.chosen.nodes, decided.reason) == (16, Reason.LIMIT_TOO_LONG)
+
+
+def test_a_default_limit_is_not_raised_but_has_to_do():
+    short = Request(low=1, high=16, limit_s=700.0, limit_raisable=False)
+    decided = choose(short, part=partition(queue=1000), by=policy(guard_ratio=100.0))
+    # (100 + 3600/n) · 1.1 · 1.2 <= 700 holds from n = 9 on.
+    assert (decided.chosen.nodes, decided.chosen.limit_s) == (9, 700.0)
+
+
+def test_partition_and_memory_bound_the_counts():
+    free = policy(guard_ratio=100.0)
+    crowded = partition(queue=1000, min_nodes=3)
+    assert choose(part=crowded, by=free).chosen.nodes == 3
+    heavy = table(mem_node_bytes=64 * 2**30, observed=(4, 8, 16))
+    small = partition(queue=1000, node_mem_bytes=128 * 2**30)
+    assert choose(known=heavy, part=small, by=free).chosen.nodes == 2
+
+
+def test_memory_that_fitted_on_the_fewest_nodes_fits_there():
+    heavy = table(mem_node_bytes=64 * 2**30, observed=(4, 8))
+    assert memory_floor(heavy, 32 * 2**30) == 4
+    assert memory_floor(heavy, 100 * 2**30) == 3
+    assert memory_floor(heavy, None) == 1
+
+
+def test_slurm_gives_all_that_are_free_when_the_fewest_are():
+    free = partition(profile([(NOW, 1), (NOW + 60, 5), (NOW + 120, 26)]))
+    assert as_scheduled(replace(REQUEST, low=2), free, now_s=NOW) == 6
+    assert as_scheduled(replace(REQUEST, low=33, high=40), free, now_s=NOW) is None
+
+
+# Keeping the request
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        (table(verdict=Verdict.DOUBTFUL), Reason.UNRELIABLE_CURVE),
+        (table(verdict=Verdict.REFUSED), Reason.UNRELIABLE_CURVE),
+        (table(nodes=range(1, 9)), Reason.OUTSIDE_CURVE),
+        (history(), Reason.NO_CURVE),
+    ],
+)
+def test_what_cannot_be_trusted_is_not_acted_on(known, reason):
+    request = replace(REQUEST, low=4, high=4) if known.model == "history" else REQUEST
+    decided = choose(request, known)
+    assert (decided.action, decided.reason) == (Action.KEEP, reason)
+
+
+def test_a_doubtful_curve_is_used_where_the_site_says_so():
+    assert choose(known=table(verdict=Verdict.DOUBTFUL), by=policy(accept_doubtful=True)).chosen
+
+
+def test_counts_with_a_verdict_of_their_own_are_left_out():
+    verdicts = tuple(Verdict.RELIABLE if n >= 12 else Verdict.DOUBTFUL for n in range(1, 33))
+    decided = choose(known=table(verdicts=verdicts), by=policy(guard_ratio=100.0))
+    assert decided.chosen.nodes == 12
+
+
+def test_a_fixed_request_keeps_its_reason():
+    decided = choose(replace(REQUEST, fixed=Reason.ARRAY))
+    assert (decided.action, decided.reason) == (Action.KEEP, Reason.ARRAY)
+    assert decided.chosen == decided.request
+
+
+def test_one_count_is_no_choice():
+    decided = choose(part=partition(min_nodes=16))
+    assert (decided.action, decided.reason) == (Action.KEEP, Reason.NO_CHOICE)
+
+
+def test_what_the_limits_forbid_is_left_to_slurm():
+    decided = choose(replace(REQUEST, low=6), part=partition(max_nodes=4))
+    assert (decided.action, decided.reason) == (Action.KEEP, Reason.BEYOND_LIMITS)
+
+
+# Deadlines
+
+
+def due(seconds, **fields):
+    return replace(REQUEST, deadline_s=NOW + seconds, **fields)
+
+
+def test_a_job_gets_a_count_that_makes_its_deadline():
+    # On 16 nodes T = 325 s.  On n nodes the limit is 360·1.2·T(n)/325, and Slurm starts no job
+    # whose limit reaches beyond its deadline: from 11 nodes on it is 600 s.
+    decided = choose(due(600.0, limit_s=360.0))
+    assert (decided.chosen.nodes, decided.chosen.limit_s) == (11, 600.0)
+    assert (decided.action, decided.deadline_met) == (Action.SET, True)
+
+
+def test_the_only_count_that_makes_the_deadline_is_kept_for_its_sake():
+    decided = choose(due(360.0, limit_s=360.0))
+    assert (decided.chosen.nodes, decided.reason) == (16, Reason.DEADLINE)
+
+
+def test_the_wait_counts_more_than_once_before_a_deadline():
+    later = partition(profile([(NOW, 0), (NOW + 100, 32)]))
+    wanted = 1.45 * 100 + 1.1 * (100 + 3600 / 16)
+    assert choose(due(wanted + 1), part=later).deadline_met is True
+    assert choose(due(wanted - 1), part=later).deadline_met is False
+
+
+def test_a_deadline_goes_before_the_guard():
+    # One node is free now; 16 nodes, free later, are out of the guard and the only way.
+    steep = table(amdahl(0.0, 3600.0), spread=1.01)
+    part = partition(profile([(NOW, 1), (NOW + 3000, 31)]), queue=500)
+    decided = choose(due(4610.0), steep, part)
+    assert decided.deadline_met is True
+    assert decided.chosen.late_s <= 0
+
+
+def test_no_count_makes_it_the_closest_is_taken():
+    decided = choose(due(100.0))
+    assert (decided.action, decided.reason) == (Action.SET, Reason.DEADLINE_MISSED)
+    assert decided.chosen.nodes == 16
+    assert decided.deadline_met is False
+
+
+def test_no_count_makes_it_and_the_site_refuses():
+    strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
+    assert choose(due(100.0), by=strict).action is Action.REFUSE
+    assert choose(due(5000.0), by=strict).action is Action.SET
+
+
+def test_a_fixed_count_is_checked_too():
+    fixed = due(450.0, low=4, high=4, fixed=Reason.FIXED_COUNT)
+    decided = choose(fixed)
+    assert (decided.action, decided.reason) == (Action.KEEP, Reason.DEADLINE_MISSED)
+    strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
+    assert choose(fixed, by=strict).action is Action.REFUSE
+    assert choose(replace(fixed, deadline_s=NOW + 2000), by=strict).reason is Reason.FIXED_COUNT
+
+
+def test_nobody_is_refused_on_a_doubtful_prediction():
+    strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
+    fixed = due(100.0, low=4, high=4, fixed=Reason.FIXED_COUNT)
+    decided = choose(fixed, table(verdict=Verdict.DOUBTFUL), by=strict)
+    assert (decided.action, decided.deadline_met) == (Action.KEEP, False)
+
+
+def test_a_raised_limit_never_reaches_beyond_the_deadline():
+    decided = choose(due(600.0, limit_s=590.0), part=partition(queue=50))
+    assert (decided.chosen.nodes, decided.chosen.limit_s) == (16, 590.0)
+
+
+# What holds for all clusters and curves
+
+curves = st.one_of(
+    st.builds(amdahl, st.floats(0, 1000), st.floats(1, 1e5)),
+    st.lists(st.floats(1, 1e5), min_size=32, max_size=32).map(lambda ts: lambda n: ts[n - 1]),
+    # Superlinear: the node time falls with the nodes.
+    st.builds(lambda a, b: lambda n: a / n**b, st.floats(10, 1e5), st.floats(0.1, 1.8)),
+)
+tables = st.builds(table, curves, curve_sd=st.floats(0, 0.3), spread=st.floats(1.0, 2.0))
+profiles = st.lists(
+    st.tuples(st.integers(1, 9000).map(lambda t: NOW + t), st.integers(-16, 16)), max_size=6
+).map(lambda later: profile([(NOW, 8), *later]))
+requests = st.builds(
+    lambda low, span, limit, due, begin: Request(
+        low=low, high=low + span, limit_s=limit, deadline_s=due and NOW + due, begin_s=begin
+    ),
+    st.integers(1, 16),
+    st.integers(0, 16),
+    st.one_of(st.none(), st.integers(60, 10**6).map(float)),
+    st.one_of(st.none(), st.floats(1, 20000)),
+    st.sampled_from([-inf, NOW + 500]),
+)
+
+
+@given(requests, tables, profiles, st.integers(0, 500), st.integers(0, 500), st.floats(0, 500))
+def test_a_fuller_queue_never_means_more_nodes(request, known, free, queue, more, mean):
+    calm = choose(request, known, partition(free, queue=queue, queue_mean=mean))
+    busy = choose(request, known, partition(free, queue=queue + more, queue_mean=mean))
+    if calm.chosen is None or busy.chosen is None:
+        assert calm == busy
+    else:
+        assert busy.chosen.nodes <= calm.chosen.nodes
+
+
+@given(requests, tables, profiles, st.integers(0, 500))
+def test_no_job_pays_more_than_the_guard_unless_for_its_deadline(request, known, free, queue):
+    decided = choose(request, known, partition(free, queue=queue))
+    if decided.action is not Action.SET or decided.reason is Reason.DEADLINE_MISSED:
+        return
+    allowed = 1.25 * decided.request.turnaround_s + 60
+    in_guard = decided.chosen.turnaround_s <= allowed
+    assert in_guard or decided.reason is Reason.DEADLINE
+
+
+@given(requests, tables, profiles, st.integers(0, 500))
+def test_the_users_own_bounds_are_kept(request, known, free, queue):
+    decided = choose(request, known, partition(free, queue=queue))
+    if decided.chosen is not None:
+        assert request.low <= decided.chosen.nodes <= request.high
+        if request.limit_s is not None:
+            assert decided.chosen.limit_s >= request.limit_s

@@ -1,0 +1,78 @@
+"""Tasks and CPUs for a chosen node count: the rows are what Slurm 22.05 sends for each request."""
+
+import pytest
+
+from slurm_plugin.protocol import Change, Job
+from slurm_plugin.reasons import Reason
+from slurm_plugin.tasks import change_for, fixed_layout
+
+SCRIPT = "#!/bin/sh\nsrun ./solve\n"
+
+
+def request(script=SCRIPT, **fields):
+    return Job(script=script, **fields)
+
+
+FREE = {
+    "-N 1-8": request(min_nodes=1, max_nodes=8, min_cpus=1),
+    "-N 1-4 --ntasks-per-node=2": request(min_nodes=1, max_nodes=4, ntasks_per_node=2, min_cpus=1),
+    "-N 1-4 -c 2": request(min_nodes=1, max_nodes=4, cpus_per_task=2, min_cpus=2),
+    "-N 1-8 --ntasks-per-node=2 -c 2": request(
+        min_nodes=1, max_nodes=8, ntasks_per_node=2, cpus_per_task=2, min_cpus=2
+    ),
+    "-N 1-4 --exclusive": request(min_nodes=1, max_nodes=4, min_cpus=1, shared=0),
+    "salloc -N 1-8": request(script="", min_nodes=1, max_nodes=8, min_cpus=1),
+    "--ntasks-per-node=2": request(num_tasks=2, ntasks_per_node=2, min_cpus=2),
+    "-N 4 --ntasks-per-node=2 -c 2": request(
+        min_nodes=4, max_nodes=4, num_tasks=8, ntasks_per_node=2, cpus_per_task=2, min_cpus=16
+    ),
+}
+
+FIXED = {
+    "-n 16": request(num_tasks=16, min_cpus=16),
+    "-N 2-4 -n 8": request(min_nodes=2, max_nodes=4, num_tasks=8, min_cpus=8),
+    "-N 1-8 -n 2": request(min_nodes=1, max_nodes=2, num_tasks=2, min_cpus=2),
+    "-N 1-4 -n 4 --ntasks-per-node=2": request(
+        min_nodes=1, max_nodes=4, num_tasks=4, ntasks_per_node=2, min_cpus=4
+    ),
+    "srun -N 1-8 --ntasks-per-node=2": request(
+        script="", min_nodes=1, max_nodes=8, num_tasks=2, ntasks_per_node=2, min_cpus=2
+    ),
+    "srun --ntasks-per-node=2": request(script="", num_tasks=2, ntasks_per_node=2, min_cpus=2),
+    "-N 4 --ntasks-per-node=2 --overcommit": request(
+        min_nodes=4, max_nodes=4, num_tasks=8, ntasks_per_node=2, min_cpus=4
+    ),
+    "--ntasks-per-socket=2": request(ntasks_per_socket=2, min_cpus=1),
+}
+
+
+@pytest.mark.parametrize("job", FREE.values(), ids=FREE)
+def test_layouts_that_follow_the_nodes(job):
+    assert fixed_layout(job) is None
+
+
+@pytest.mark.parametrize("job", FIXED.values(), ids=FIXED)
+def test_layouts_that_a_number_of_tasks_fixes(job):
+    assert fixed_layout(job) is Reason.FIXED_TASKS
+
+
+@pytest.mark.parametrize("field", ["tres_per_job", "tres_per_socket", "tres_per_task"])
+def test_devices_in_total_fix_the_layout(field):
+    assert fixed_layout(request(**{field: "gres/gpu:8"})) is Reason.FIXED_CPUS
+
+
+def test_devices_of_each_node_do_not():
+    assert fixed_layout(request(min_nodes=1, max_nodes=4, tres_per_node="gres/gpu:4")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("-N 1-8", Change(min_nodes=3, max_nodes=3, min_cpus=3)),
+        ("-N 1-4 --ntasks-per-node=2", Change(min_nodes=3, max_nodes=3, min_cpus=6)),
+        ("-N 1-8 --ntasks-per-node=2 -c 2", Change(min_nodes=3, max_nodes=3, min_cpus=12)),
+        ("--ntasks-per-node=2", Change(min_nodes=3, max_nodes=3, num_tasks=6, min_cpus=6)),
+    ],
+)
+def test_everything_that_depends_on_the_count_is_changed_and_nothing_else(name, change):
+    assert change_for(FREE[name], 3) == change
