@@ -81,7 +81,8 @@ class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
     max_nodes: int | None = None
     num_tasks: int | None = None
     min_cpus: int | None = None
-    time_limit: int | None = None  #: minutes
+    time_limit: int | None = None  #: minutes; raised only together with a node count
+    time_min: int | None = None  #: minutes, at most the limit; never where the user gave one
 
 
 class Answer(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -115,6 +116,8 @@ class Row(msgspec.Struct, kw_only=True):
     observed: bool = False
     recommended: bool = False
     meets_deadline: bool | None = None
+    limit_s: float | None = None  #: time limit to ask for, whole minutes; None: keep one's own
+    time_min_s: float | None = None  #: ``--time-min`` to go with it
 
 
 class Advice(msgspec.Struct, kw_only=True):
@@ -131,6 +134,7 @@ class Advice(msgspec.Struct, kw_only=True):
     rows: list[Row] = []
     nodes: int | None = None  #: the recommended count
     directive: str = ""  #: ``#SBATCH --nodes=4``
+    time_directive: str = ""  #: ``#SBATCH --time=00:20:00 --time-min=00:15:00``
     reason: str = ""
     observe: int | None = None  #: node count where one more run would help most
     points: list[Point] = []  #: what was observed

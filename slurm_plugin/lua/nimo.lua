@@ -140,7 +140,7 @@ end
 -- Checking ----------------------------------------------------------------------------------------
 
 local MESSAGE_BYTES = 4096
-local FIELDS = { "min_nodes", "max_nodes", "num_tasks", "min_cpus", "time_limit" }
+local FIELDS = { "min_nodes", "max_nodes", "num_tasks", "min_cpus", "time_limit", "time_min" }
 
 local function is_count(value)
   return type(value) == "number" and value >= 1 and value < 4294967294 and value % 1 == 0
@@ -189,13 +189,34 @@ local function check_cpus(change, job)
   end
 end
 
--- A limit is only ever raised: a job on fewer nodes than asked for needs longer.
+-- What a job without a limit of its own gets, where it names one partition.
+local function default_limit(partitions, name)
+  local partition = partitions and partitions[name] or {}
+  local limit = partition.default_time
+  if type(limit) ~= "number" or NO_VAL[limit] then limit = partition.max_time end
+  return type(limit) == "number" and limit or nil
+end
+
+-- A limit is raised only together with a node count: fewer nodes need longer.
 local function check_limit(change, job, partitions)
   local limit = change.time_limit
   if not limit then return nil end
-  local most = largest(partitions, job.partition, "max_time") or job.time_limit
-  if not job.time_limit or limit < job.time_limit or limit > most then
+  local own = job.time_limit or default_limit(partitions, job.partition)
+  local most = largest(partitions, job.partition, "max_time") or own
+  local raised = own and limit > own
+  if not own or limit < (job.time_min or 1)
+    or raised and not (job.time_limit and change.min_nodes and limit <= most) then
     return "time_limit " .. limit .. " is not allowed"
+  end
+end
+
+-- slurmctld refuses a time_min beyond the limit, and a user's own stays.
+local function check_time_min(change, job)
+  local least = change.time_min
+  if not least then return nil end
+  local limit = change.time_limit or job.time_limit
+  if job.time_min or not limit or least > limit then
+    return "time_min " .. least .. " is not allowed"
   end
 end
 
@@ -211,6 +232,7 @@ local function check_change(change, job, partitions)
   end
   return check_nodes(change, job, partitions) or check_tasks(change, job)
     or check_cpus(change, job) or check_limit(change, job, partitions)
+    or check_time_min(change, job)
 end
 
 --- What is wrong with an answer to `job`; nil when it may be carried out.

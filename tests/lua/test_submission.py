@@ -14,6 +14,10 @@ def change(nodes: int, **more: int) -> dict[str, object]:
     return {"v": 1, "action": "set", "set": {"min_nodes": nodes, "max_nodes": nodes, **more}}
 
 
+def limits(**minutes: int) -> dict[str, object]:
+    return {"v": 1, "action": "set", "set": minutes}
+
+
 def test_request_is_what_the_protocol_decodes(hooks: Hooks) -> None:
     hooks.submit(
         partitions=PARTITIONS,
@@ -121,7 +125,10 @@ WRONG = {
     "too few CPUs": change(4, min_cpus=2),
     "too many CPUs": change(4, min_cpus=5),
     "CPUs without nodes": {"v": 1, "action": "set", "set": {"min_cpus": 4}},
-    "shorter limit": change(4, time_limit=20),
+    "longer limit on the same nodes": limits(time_limit=31),
+    "time_min beyond the limit": limits(time_limit=20, time_min=21),
+    "time_min beyond the user's limit": limits(time_min=31),
+    "time_min of nothing": limits(time_limit=20, time_min=0),
     "limit beyond the partition's": change(4, time_limit=61),
     "a list": "[1, 2]\n",
     "text": '"keep"\n',
@@ -143,6 +150,49 @@ def test_bad_answers_leave_the_job_alone(hooks: Hooks, answer: object) -> None:
     assert (outcome.code, outcome.writes, outcome.messages) == (0, [], [])
     assert len(outcome.log) == 1
     assert outcome.log[0].startswith("nimo: jobs pass unchanged: ")
+
+
+@pytest.mark.parametrize("nodes", [{}, {"min_nodes": 4, "max_nodes": 4}], ids=["kept", "set"])
+def test_a_shorter_limit_is_written_with_and_without_nodes(hooks: Hooks, nodes: Fields) -> None:
+    hooks.answer(limits(**nodes, time_limit=20, time_min=15))
+    outcome = hooks.submit(partitions=PARTITIONS, **MOLDABLE)
+    assert (outcome.job["time_limit"], outcome.job["time_min"]) == (20, 15)
+    assert outcome.job["min_nodes"] == nodes.get("min_nodes", MOLDABLE["min_nodes"])
+    assert outcome.log == []
+
+
+@pytest.mark.parametrize(
+    ("partition", "minutes", "written"),
+    [
+        ({"default_time": 40}, 40, True),
+        ({"default_time": 40}, 41, False),
+        ({"default_time": 4294967294}, 60, True),
+        ({"default_time": 4294967294}, 61, False),
+    ],
+)
+def test_without_a_limit_the_partitions_default_is_the_bound(
+    hooks: Hooks, partition: Fields, minutes: int, written: bool
+) -> None:
+    hooks.answer(change(4, time_limit=minutes))
+    partitions = {"batch": {**PARTITIONS["batch"], **partition}}
+    outcome = hooks.submit(partitions=partitions, min_nodes=1, max_nodes=8)
+    assert bool(outcome.writes) is written
+    assert len(outcome.log) == (not written)
+
+
+@pytest.mark.parametrize(
+    ("answer", "written"),
+    [
+        (limits(time_limit=20), True),
+        (limits(time_limit=9), False),
+        (limits(time_limit=20, time_min=15), False),
+    ],
+)
+def test_the_users_own_time_min_stays(hooks: Hooks, answer: object, written: bool) -> None:
+    hooks.answer(answer)
+    outcome = hooks.submit(partitions=PARTITIONS, **MOLDABLE, time_min=10)
+    assert outcome.job["time_min"] == 10
+    assert bool(outcome.writes) is written
 
 
 @pytest.mark.parametrize(
