@@ -1,0 +1,198 @@
+"""EASY backfilling on whole nodes, event by event.
+
+The first job that waits is promised the earliest moment at which, by the limits of what runs,
+enough nodes are free; others may pass it as long as they do not delay it (Lifka, *The ANL/IBM SP
+Scheduling System*, 1995).  With :attr:`Order.SHORTEST` those that may pass are tried shortest
+limit first (SJBF: Tsafrir, Etsion, Feitelson, *Backfilling Using System-Generated Predictions
+Rather Than User Runtime Estimates*, 2007).
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from heapq import heappop, heappush
+from math import inf
+
+import numpy as np
+import numpy.typing as npt
+
+from slurm_plugin.replay.queue import Queue
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Order(StrEnum):
+    """In which order jobs may pass the one that waits longest."""
+
+    SUBMITTED = "submitted"
+    SHORTEST = "shortest"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a job is run as: its nodes, the limit that the scheduler plans with, its run time.
+
+    A job that reaches its limit is ended there.
+    """
+
+    nodes: int
+    limit_s: float
+    run_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When each job ran and on how many nodes; arrays of shape ``(jobs,)``."""
+
+    start_s: Floats
+    end_s: Floats
+    nodes: Ints
+
+
+class Engine:
+    """A cluster of equal nodes of which jobs get whole ones.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of the cluster.
+    order
+        Who may pass the first in the queue.
+
+    Attributes
+    ----------
+    free
+        Nodes free now.
+
+    Examples
+    --------
+    Three jobs on four nodes; the third fits beside the first until the second can start:
+
+    >>> shapes = [Shape(3, 10, 10), Shape(4, 5, 5), Shape(1, 8, 8)]
+    >>> Engine(4).run([0.0, 1.0, 2.0], lambda job, now_s: shapes[job]).start_s.tolist()
+    [0.0, 10.0, 2.0]
+    """
+
+    def __init__(self, nodes: int, order: Order = Order.SUBMITTED) -> None:
+        self.nodes = self.free = nodes
+        self._shortest = order is Order.SHORTEST
+        self._queue = Queue()
+        self._shapes: list[Shape] = []
+        self._starts: list[float] = []
+        self._ends: list[float] = []
+        #: What runs, by the end that it is sure to have: its limit.
+        self._planned: list[tuple[float, int]] = []
+        #: The same, by the end that it will have.
+        self._coming: list[tuple[float, int]] = []
+
+    def run(self, submit_s: Sequence[float], shape_of: Callable[[int, float], Shape]) -> Schedule:
+        """Submit jobs, let them all run, and say when each did.
+
+        Parameters
+        ----------
+        submit_s
+            Times of submission in seconds, rising, of length ``jobs``.
+        shape_of
+            Gives the shape of a job when it is submitted, by its number and the time; it may look
+            at the engine's state.
+
+        Raises
+        ------
+        ValueError
+            A job wants more nodes than there are.
+        """
+        count, job = len(submit_s), 0
+        while job < count or self._coming:
+            now = min(
+                submit_s[job] if job < count else inf, self._coming[0][0] if self._coming else inf
+            )
+            freed = self._finish(now)
+            known = len(self._queue)
+            while job < count and submit_s[job] <= now:
+                self._submit(shape_of(job, now))
+                job += 1
+            self._schedule(now, since=0 if freed else known)
+        return Schedule(
+            np.array(self._starts), np.array(self._ends), np.array([s.nodes for s in self._shapes])
+        )
+
+    @property
+    def waiting(self) -> list[Shape]:
+        """Jobs in the queue, the first to come first."""
+        return [self._shapes[job] for job in self._queue.jobs()]
+
+    @property
+    def depth(self) -> int:
+        """Length of the queue."""
+        return len(self._queue)
+
+    def releases(self) -> list[tuple[float, int]]:
+        """When nodes become free by the limits of what runs, and how many; in order of time."""
+        return [(end_s, self._shapes[job].nodes) for end_s, job in self._planned]
+
+    def _submit(self, shape: Shape) -> None:
+        job = len(self._shapes)
+        if not 0 < shape.nodes <= self.nodes:
+            raise ValueError(f"job {job} wants {shape.nodes} of {self.nodes} nodes")
+        self._shapes.append(shape)
+        self._starts.append(inf)
+        self._ends.append(inf)
+        self._queue.append(job, shape.nodes, shape.limit_s)
+
+    def _finish(self, now_s: float) -> bool:
+        """Take off what has ended by now; whether anything had."""
+        any_ended = False
+        while self._coming and self._coming[0][0] <= now_s:
+            _, job = heappop(self._coming)
+            shape = self._shapes[job]
+            del self._planned[bisect_left(self._planned, (self._starts[job] + shape.limit_s, job))]
+            self.free += shape.nodes
+            any_ended = True
+        return any_ended
+
+    def _schedule(self, now_s: float, *, since: int) -> None:
+        """Start what can be started.
+
+        ``since`` jobs of the queue were tried before with no fewer nodes free, and no earlier:
+        they cannot start now, unless the first of them could.
+        """
+        queue = self._queue
+        while queue and queue.first_nodes <= self.free:
+            self._start(queue.pop(), now_s)
+            since = 0
+        if self.free and len(queue) > max(since, 1):
+            self._pass_first(now_s, max(since, 1))
+
+    def _pass_first(self, now_s: float, since: int) -> None:
+        """Start those that do not delay the first in the queue."""
+        shadow_s, extra = self._promise(self._queue.first_nodes)
+        spare_s = shadow_s - now_s
+        for place in self._queue.fitting(
+            self.free, spare_s, extra, since=since, shortest=self._shortest
+        ):
+            nodes, limit_s = self._queue.wants(place)
+            in_time = limit_s <= spare_s
+            if nodes <= self.free and (in_time or nodes <= extra):
+                self._start(self._queue.take(place), now_s)
+                extra -= 0 if in_time else nodes
+
+    def _promise(self, nodes: int) -> tuple[float, int]:
+        """When ``nodes`` are free by the limits of what runs, and how many more are free then."""
+        free, found = self.free, inf
+        for end_s, job in self._planned:
+            if end_s > found:
+                break
+            free += self._shapes[job].nodes
+            if found == inf and free >= nodes:
+                found = end_s
+        return found, free - nodes
+
+    def _start(self, job: int, now_s: float) -> None:
+        shape = self._shapes[job]
+        end_s = now_s + min(shape.run_s, shape.limit_s)
+        self._starts[job], self._ends[job] = now_s, end_s
+        self.free -= shape.nodes
+        insort(self._planned, (now_s + shape.limit_s, job))
+        heappush(self._coming, (end_s, job))

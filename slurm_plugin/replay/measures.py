@@ -1,0 +1,92 @@
+"""What a schedule was like for those who waited, and one beside another."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from slurm_plugin.replay.engine import Schedule
+from slurm_plugin.replay.workload import Floats, Workload
+
+#: Run times are taken as at least this long: short jobs would swamp the mean slowdown (Feitelson
+#: and Rudolph, *Metrics and Benchmarking for Parallel Job Scheduling*, 1998, sec. 3.1).
+BOUND_S = 10.0
+#: A job whose turnaround grew by so much, and by a minute, is worse off.
+WORSE = 1.05
+WORSE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Means over the jobs looked at; times in seconds."""
+
+    jobs: int
+    wait_s: float
+    response_s: float
+    slowdown: float  #: bounded slowdown, by the run time on the nodes that were asked for
+    node_s: float  #: node time used by all
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How jobs fared against the schedule of their own requests."""
+
+    response_ratio: float  #: of the mean responses; less than one is better
+    wait_ratio: float
+    worse_off: float  #: share of jobs whose turnaround grew by more than five per cent and a minute
+    worse_by: float  #: by which factor, the median of those
+    much_worse: float  #: share of jobs whose turnaround more than doubled
+
+
+def measure(
+    workload: Workload, schedule: Schedule, of: npt.NDArray[np.bool_] | None = None
+) -> Measures:
+    """Measure a schedule, over the jobs that ``of`` selects."""
+    chosen = slice(None) if of is None else of
+    submit, start, end = (a[chosen] for a in (workload.submit_s, schedule.start_s, schedule.end_s))
+    response = end - submit
+    slowdown = np.maximum(response / np.maximum(workload.run_s[chosen], BOUND_S), 1.0)
+    return Measures(
+        jobs=len(submit),
+        wait_s=_mean(start - submit),
+        response_s=_mean(response),
+        slowdown=_mean(slowdown),
+        node_s=float(schedule.nodes[chosen] @ (end - start)),
+    )
+
+
+def utilisation(workload: Workload, schedule: Schedule) -> float:
+    """Share of the cluster's node time in use, from the first submission to the last one."""
+    begin, until = float(workload.submit_s[0]), float(workload.submit_s[-1])
+    inside = np.minimum(schedule.end_s, until) - np.maximum(schedule.start_s, begin)
+    used = float(schedule.nodes @ np.maximum(inside, 0.0))
+    return used / (workload.cluster_nodes * max(until - begin, 1.0))
+
+
+def compare(
+    workload: Workload,
+    rigid: Schedule,
+    other: Schedule,
+    of: npt.NDArray[np.bool_] | None = None,
+) -> Comparison:
+    """Hold a schedule against that of the jobs' own requests, over the jobs that ``of`` selects."""
+    chosen = slice(None) if of is None else of
+    submit = workload.submit_s[chosen]
+    before, after = rigid.end_s[chosen] - submit, other.end_s[chosen] - submit
+    waits = rigid.start_s[chosen] - submit, other.start_s[chosen] - submit
+    worse = after > np.maximum(WORSE * before, before + WORSE_S)
+    return Comparison(
+        response_ratio=_ratio(_mean(after), _mean(before)),
+        wait_ratio=_ratio(_mean(waits[1]), _mean(waits[0])),
+        worse_off=_mean(worse.astype(np.float64)),
+        worse_by=float(np.median(after[worse] / before[worse])) if worse.any() else 1.0,
+        much_worse=_mean((after > 2 * before).astype(np.float64)),
+    )
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _ratio(one: float, other: float) -> float:
+    return one / other if other else 1.0

@@ -1,0 +1,108 @@
+"""A history as a workload: what was submitted when, and how long it ran."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from sacct_ingest.errors import NimoError
+from sacct_ingest.records import JobRun
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+#: What a job without a limit is taken to have asked for (Tsafrir et al. 2007, sec. 3, likewise).
+_NO_LIMIT = 1.5
+_NO_LIMIT_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Jobs in order of submission; all arrays have the shape ``(jobs,)``."""
+
+    submit_s: Floats  #: when the job could first start (eligible), seconds since the epoch
+    nodes: Ints  #: nodes it had
+    run_s: Floats  #: how long it ran
+    limit_s: Floats  #: its time limit
+    runs: tuple[JobRun, ...] = ()  #: the records, where there are any
+    cluster_nodes: int  #: nodes of the cluster
+
+    def __post_init__(self) -> None:
+        if not len(self.submit_s):
+            raise NimoError("no job with a run time and nodes: nothing to replay")
+
+    @classmethod
+    def of(cls, runs: Iterable[JobRun], *, cluster_nodes: int | None = None) -> Self:
+        """Make a workload of the runs that started.
+
+        Parameters
+        ----------
+        runs
+            In any order; of one cluster, and of partitions that share their nodes.
+        cluster_nodes
+            Nodes of the cluster; None: as many as were in use at the busiest moment.
+
+        Raises
+        ------
+        NimoError
+            No run can be replayed.
+        """
+        usable = sorted((run for run in runs if _usable(run)), key=_submitted)
+        nodes = np.array([run.nodes for run in usable], dtype=np.int64)
+        if cluster_nodes is None:
+            cluster_nodes = most_at_once(usable)
+        else:
+            usable = [run for run in usable if run.nodes <= cluster_nodes]
+            nodes = nodes[nodes <= cluster_nodes]
+        return cls(
+            submit_s=np.array([_submitted(run) for run in usable], dtype=np.float64),
+            nodes=nodes,
+            run_s=np.array([run.elapsed_s for run in usable], dtype=np.float64),
+            limit_s=np.array([_limit(run) for run in usable], dtype=np.float64),
+            runs=tuple(usable),
+            cluster_nodes=cluster_nodes,
+        )
+
+    def __len__(self) -> int:
+        return len(self.submit_s)
+
+    @property
+    def load(self) -> float:
+        """Node time asked for, as a share of what the cluster has between the submissions."""
+        span_s = float(self.submit_s[-1] - self.submit_s[0])
+        return float(self.nodes @ self.run_s) / (self.cluster_nodes * max(span_s, 1.0))
+
+    def at_load(self, load: float) -> Self:
+        """Return the same jobs closer together or farther apart, so that their load is ``load``."""
+        first = self.submit_s[0]
+        stretch = self.load / load
+        return replace(self, submit_s=first + (self.submit_s - first) * stretch)
+
+
+def most_at_once(runs: Iterable[JobRun]) -> int:
+    """Most nodes that were in use at one moment.
+
+    A node that two jobs shared counts twice; the largest job sets the least.
+    """
+    changes: list[tuple[float, int]] = []
+    for run in runs:
+        start_s = run.start_s if run.start_s is not None else run.submit_s
+        changes += [(start_s, run.nodes), (start_s + run.elapsed_s, -run.nodes)]
+    # Nodes given back at a moment are taken again at that moment: sorting puts them first.
+    levels = np.cumsum([nodes for _, nodes in sorted(changes)])
+    return int(levels.max(initial=0))
+
+
+def _usable(run: JobRun) -> bool:
+    return run.nodes > 0 and run.elapsed_s > 0 and run.start_s is not None
+
+
+def _submitted(run: JobRun) -> float:
+    """When the job could start for all that it waited for itself: dependencies, a begin time."""
+    return max(run.submit_s, run.eligible_s or run.submit_s)
+
+
+def _limit(run: JobRun) -> float:
+    return run.limit_s or max(_NO_LIMIT * run.elapsed_s, _NO_LIMIT_S)

@@ -1,0 +1,139 @@
+"""The scheduler of the replay, against a plain one that looks at every job at every moment."""
+
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.replay.engine import Engine, Order, Shape
+
+NODES = 8
+KTH = Path(__file__).parents[4] / "shared" / "data" / "traces" / "KTH-SP2-1996-2.1-cln.swf.xz"
+
+
+def plain_easy(submits: list[int], shapes: list[Shape], order: Order) -> list[float]:
+    """EASY as its definition says it, with nothing remembered from one moment to the next."""
+    starts: dict[int, float] = {}
+    queue: list[int] = []
+    moments = sorted(set(map(float, submits)))
+    while moments:
+        now = moments.pop(0)
+        queue += [j for j, t in enumerate(submits) if t == now]
+        for job in _startable(now, queue, starts, shapes, order):
+            queue.remove(job)
+            end = now + min(shapes[job].run_s, shapes[job].limit_s)
+            moments = sorted({*moments, end})
+    return [starts[j] for j in range(len(submits))]
+
+
+def _startable(now, queue, starts, shapes, order):
+    def running():
+        return [j for j, t in starts.items() if t + min(shapes[j].run_s, shapes[j].limit_s) > now]
+
+    def free(at):
+        used = [j for j in running() if starts[j] + shapes[j].limit_s > at]
+        return NODES - sum(shapes[j].nodes for j in used)
+
+    left = list(queue)
+    while left and shapes[left[0]].nodes <= free(now):
+        starts[left[0]] = now
+        yield left.pop(0)
+    if not left:
+        return
+    head = shapes[left[0]].nodes
+    shadow = min(t for j in running() if free(t := starts[j] + shapes[j].limit_s) >= head)
+    extra = free(shadow) - head
+    rest = left[1:]
+    if order is Order.SHORTEST:
+        rest.sort(key=lambda j: shapes[j].limit_s)
+    for job in rest:
+        shape = shapes[job]
+        in_time = now + shape.limit_s <= shadow
+        if shape.nodes <= free(now) and (in_time or shape.nodes <= extra):
+            extra -= 0 if in_time else shape.nodes
+            starts[job] = now
+            yield job
+
+
+jobs = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(1, NODES), st.integers(1, 30), st.integers(1, 40)),
+    min_size=1,
+    max_size=30,
+)
+
+
+@pytest.mark.parametrize("order", Order)
+@given(jobs=jobs)
+def test_schedules_as_easy_is_defined(order: Order, jobs: list[tuple[int, ...]]) -> None:
+    jobs = sorted(jobs, key=lambda job: job[0])
+    submits, shapes = [job[0] for job in jobs], [Shape(*job[1:]) for job in jobs]
+    made = Engine(NODES, order).run(submits, lambda job, now_s: shapes[job])
+    assert made.start_s.tolist() == plain_easy(submits, shapes, order)
+
+
+@given(jobs=jobs)
+def test_never_more_nodes_than_there_are(jobs: list[tuple[int, ...]]) -> None:
+    jobs = sorted(jobs, key=lambda job: job[0])
+    shapes = [Shape(*job[1:]) for job in jobs]
+    made = Engine(NODES).run([job[0] for job in jobs], lambda job, now_s: shapes[job])
+    for moment in made.start_s:
+        running = (made.start_s <= moment) & (moment < made.end_s)
+        assert made.nodes[running].sum() <= NODES
+
+
+def test_a_job_ends_at_its_limit() -> None:
+    made = Engine(1).run([0.0, 0.0], lambda job, now_s: Shape(1, 10.0, 25.0))
+    assert made.end_s.tolist() == [10.0, 20.0]
+
+
+def test_a_long_queue_keeps_its_order() -> None:
+    count = 500
+    made = Engine(1).run([0.0] * count, lambda job, now_s: Shape(1, 10.0, 5.0))
+    assert made.start_s.tolist() == [5.0 * job for job in range(count)]
+
+
+def test_what_is_asked_sees_the_cluster_at_that_moment() -> None:
+    seen = {}
+    engine = Engine(4)
+
+    def shape_of(job: int, now_s: float) -> Shape:
+        seen[job] = engine.free, engine.depth, engine.releases(), engine.waiting
+        return Shape(3, 10.0, 7.0)
+
+    engine.run([0.0, 1.0, 2.0], shape_of)
+    assert seen[0] == (4, 0, [], [])
+    assert seen[1] == (1, 0, [(10.0, 3)], [])
+    assert seen[2] == (1, 1, [(10.0, 3)], [Shape(3, 10.0, 7.0)])
+
+
+def test_a_job_that_fits_nowhere_is_an_error() -> None:
+    with pytest.raises(ValueError, match="job 0 wants 5 of 4 nodes"):
+        Engine(4).run([0.0], lambda job, now_s: Shape(5, 1.0, 1.0))
+
+
+@pytest.mark.skipif(
+    not KTH.exists(), reason="needs the KTH-SP2 log of the Parallel Workloads Archive"
+)
+@pytest.mark.parametrize(
+    ("order", "clairvoyant", "slowdown"),
+    [
+        (Order.SUBMITTED, False, 92.6),
+        (Order.SHORTEST, False, 69.4),
+        (Order.SHORTEST, True, 49.85),
+    ],
+)
+def test_published_bounded_slowdowns(order: Order, clairvoyant: bool, slowdown: float) -> None:
+    """Tsafrir, Etsion, Feitelson 2007, on KTH-SP2; jobs without run time or nodes left out."""
+    with lzma.open(KTH, "rt") as log:
+        rows = np.loadtxt(log, comments=";")
+    rows = rows[(rows[:, 3] > 0) & (np.maximum(rows[:, 4], rows[:, 7]) > 0)]
+    submit, run, given_nodes, wanted, asked = rows[:, (1, 3, 4, 7, 8)].T
+    nodes = np.where(wanted > 0, wanted, given_nodes).astype(int)
+    limit = np.minimum(run, asked) if clairvoyant else np.maximum(asked, 1.0)
+    shapes = [Shape(*one) for one in zip(nodes.tolist(), limit.tolist(), run.tolist(), strict=True)]
+    made = Engine(100, order).run(submit.tolist(), lambda job, now_s: shapes[job])
+    found = np.maximum((made.end_s - submit) / np.maximum(run, 10.0), 1.0).mean()
+    assert found == pytest.approx(slowdown, abs=0.2)

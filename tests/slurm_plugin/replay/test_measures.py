@@ -1,0 +1,60 @@
+"""What is said of schedules."""
+
+import numpy as np
+import pytest
+
+from slurm_plugin.replay.engine import Schedule
+from slurm_plugin.replay.measures import compare, measure, utilisation
+from slurm_plugin.replay.workload import Workload
+
+WORK = Workload(
+    submit_s=np.array([0.0, 0.0, 100.0]),
+    nodes=np.array([2, 4, 1]),
+    run_s=np.array([100.0, 5.0, 100.0]),
+    limit_s=np.array([200.0, 200.0, 200.0]),
+    cluster_nodes=4,
+)
+
+
+def made(start_s: list[float], run_s: list[float], nodes: list[int]) -> Schedule:
+    start = np.array(start_s)
+    return Schedule(start, start + np.array(run_s), np.array(nodes))
+
+
+RIGID = made([0.0, 100.0, 105.0], [100.0, 5.0, 100.0], [2, 4, 1])
+
+
+def test_means_over_the_jobs() -> None:
+    found = measure(WORK, RIGID)
+    assert found.jobs == 3
+    assert found.wait_s == pytest.approx((0 + 100 + 5) / 3)
+    assert found.response_s == pytest.approx((100 + 105 + 105) / 3)
+    # The job of five seconds counts as one of ten.
+    assert found.slowdown == pytest.approx((1.0 + 10.5 + 1.05) / 3)
+    assert found.node_s == 200 + 20 + 100
+
+
+def test_some_of_the_jobs_may_be_looked_at() -> None:
+    assert measure(WORK, RIGID, np.array([False, True, False])).response_s == 105.0
+
+
+def test_no_job_at_all_means_zero() -> None:
+    assert measure(WORK, RIGID, np.zeros(3, dtype=bool)).response_s == 0.0
+
+
+def test_utilisation_counts_while_jobs_come() -> None:
+    assert utilisation(WORK, RIGID) == pytest.approx(200 / 400)
+
+
+def test_comparison_says_who_is_worse_off() -> None:
+    other = made([0.0, 50.0, 300.0], [50.0, 5.0, 100.0], [4, 4, 1])
+    found = compare(WORK, RIGID, other)
+    assert found.response_ratio == pytest.approx((50 + 55 + 300) / 310)
+    assert found.worse_off == pytest.approx(1 / 3)
+    assert found.worse_by == pytest.approx(300 / 105)
+    assert found.much_worse == pytest.approx(1 / 3)
+
+
+def test_a_few_seconds_are_not_worse() -> None:
+    other = made([0.0, 130.0, 105.0], [100.0, 5.0, 100.0], [2, 4, 1])
+    assert compare(WORK, RIGID, other).worse_off == 0.0
