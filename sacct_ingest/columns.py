@@ -127,6 +127,28 @@ def disk_total(value: str) -> int | None:
     return count(parse_tres(value)["fs/disk"])
 
 
+def lustre_total(value: str) -> int | None:
+    """Bytes of all tasks: acct_gather_filesystem/lustre counts in MiB."""
+    if "fs/lustre=" not in value:
+        return None
+    found = count(parse_tres(value)["fs/lustre"])
+    return None if found is None else found << 20
+
+
+def network_total(value: str) -> int | None:
+    """Bytes of all tasks over ``ic/ofed`` and ``ic/sysfs``."""
+    if "ic/" not in value:
+        return None
+    found = [count(text) for name, text in parse_tres(value).items() if name.startswith("ic/")]
+    known = [bytes_ for bytes_ in found if bytes_ is not None]
+    return sum(known) if known else None
+
+
+def energy(value: str) -> int | None:
+    """Joules; None where the node says nothing."""
+    return count(value) or None
+
+
 #: Where several rows fill one field, the first whose column is there counts.
 COLUMNS: Final = (
     Column("JobIDRaw", text, job="_raw_id"),
@@ -159,6 +181,13 @@ COLUMNS: Final = (
     Column("MaxRSS", parse_size, job="mem_bytes", step="mem_bytes"),
     Column("TRESUsageInTot", disk_total, step="disk_read_bytes"),
     Column("TRESUsageOutTot", disk_total, step="disk_write_bytes"),
+    Column("TRESUsageInTot", lustre_total, step="lustre_read_bytes"),
+    Column("TRESUsageOutTot", lustre_total, step="lustre_write_bytes"),
+    Column("TRESUsageInTot", network_total, step="net_in_bytes"),
+    Column("TRESUsageOutTot", network_total, step="net_out_bytes"),
+    Column("UserCPU", seconds, step="user_cpu_s"),
+    Column("SystemCPU", seconds, step="system_cpu_s"),
+    Column("ConsumedEnergyRaw", energy, step="energy_j"),
     Column("AveDiskRead", parse_size, step="_disk_read_mean"),
     Column("AveDiskWrite", parse_size, step="_disk_write_mean"),
     Column("Constraints", text, job="constraints"),

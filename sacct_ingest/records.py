@@ -80,6 +80,14 @@ class StepRun:
     disk_read_bytes: int | None = None
     disk_write_bytes: int | None = None
     mem_bytes: int | None = None  #: highest resident size of one task (MaxRSS)
+    user_cpu_s: float | None = None
+    system_cpu_s: float | None = None
+    #: Counters of whole nodes, summed over tasks as Slurm gives them: see `sacct_ingest.occupancy`.
+    lustre_read_bytes: int | None = None
+    lustre_write_bytes: int | None = None
+    net_in_bytes: int | None = None
+    net_out_bytes: int | None = None
+    energy_j: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,3 +182,57 @@ class DecisionRow:
     request_predicted_s: float | None = None
     wait_s: float | None = None
     message: str = ""
+
+
+class Resource(StrEnum):
+    """What a probe measures, and the unit of its value."""
+
+    BANDWIDTH = "bandwidth"  #: bytes/s from source to target, one TCP message
+    LATENCY = "latency"  #: s, round trip of one small TCP message
+    CPU = "cpu"  #: share of one CPU that a new process would get, 0 to 1
+    DISK_READ = "disk_read"  #: bytes/s
+    DISK_WRITE = "disk_write"  #: bytes/s, with fsync
+    DISK_LATENCY = "disk_latency"  #: s, one small read at a random place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One measurement of one series ``(resource, source, target)``.
+
+    ``target`` is a host for the network, a folder for the disk, empty for the CPU.  A measurement
+    that failed has no value, but says why.
+    """
+
+    resource: Resource
+    source: str
+    target: str = ""
+    at_s: float
+    value: float | None = None
+    size_bytes: int | None = None  #: moved to measure it
+    took_s: float = 0.0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeProfile:
+    """Benchmark figures of one node: NIMO's resource profile ρ.
+
+    None means not measured; ``error`` then says why.
+    """
+
+    cluster: str
+    node: str
+    node_type: str
+    at_s: float
+    job_id: int | None = None
+    cpus: int | None = None
+    cpu_events_per_s: float | None = None  #: one thread
+    cpu_all_events_per_s: float | None = None  #: a thread on each CPU
+    mem_bandwidth_bytes_per_s: float | None = None
+    mem_latency_s: float | None = None
+    disk_read_bytes_per_s: float | None = None
+    disk_write_bytes_per_s: float | None = None
+    disk_latency_s: float | None = None
+    net_bandwidth_bytes_per_s: float | None = None
+    net_latency_s: float | None = None
+    error: str = ""

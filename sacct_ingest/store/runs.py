@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
@@ -24,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from sacct_ingest.records import Identity, JobRun, JobState, KeyLevel
+from sacct_ingest.records import Identity, JobRun, JobState, KeyLevel, StepRun
 from sacct_ingest.signature import identity_of_run
 from sacct_ingest.store import counters
 from sacct_ingest.store.bulk import Values, insert_rows
@@ -42,6 +43,8 @@ ROW_COLUMNS = [runs.c.id.label("run_id"), *(runs.c[n] for n in RunRow.__slots__ 
 #: Keys that a decision may have given: an ingest that does not know them leaves them.
 _KEPT = ("tag", "script", "line")
 _DECISION_ID = re.compile(r"(?:^|\s)NIMO1:([0-9a-f]{12}):")
+_STEP_NAMES = [column.name for column in steps.columns][2:]
+_STEP_COLUMNS = [steps.c.run_id, *(steps.c[name] for name in _STEP_NAMES)]
 _encode = msgspec.json.Encoder().encode
 
 #: Order of runs within an identity: by their end, and always the same.
@@ -90,6 +93,20 @@ class Runs:
         query = select(*ROW_COLUMNS).where(_has_key(level, key)).order_by(*newest_first)
         with reading(self._engine) as connection:
             return [run_row(row._mapping) for row in connection.execute(query.limit(limit))][::-1]
+
+    def steps_of(self, run_ids: Iterable[int]) -> dict[int, list[StepRun]]:
+        """Give the steps of these runs, by run id; runs without any have an empty list."""
+        wanted = sorted(set(run_ids))
+        found: dict[int, list[StepRun]] = {run_id: [] for run_id in wanted}
+        with reading(self._engine) as connection:
+            for first in range(0, len(wanted), BATCH):
+                chunk = wanted[first : first + BATCH]
+                query = select(*_STEP_COLUMNS).where(steps.c.run_id.in_(chunk))
+                ordered = query.order_by(steps.c.run_id, steps.c.position)
+                for run_id, *values in connection.execute(ordered):
+                    step = StepRun(**dict(zip(_STEP_NAMES, values, strict=True)))
+                    found[run_id].append(replace(step, state=JobState(step.state)))
+        return found
 
 
 def add_batch(connection: Connection, given: Sequence[JobRun]) -> Stored:
@@ -177,6 +194,13 @@ def _insert_steps(connection: Connection, owners: Iterable[tuple[int, JobRun]]) 
                 step.disk_read_bytes,
                 step.disk_write_bytes,
                 step.mem_bytes,
+                step.user_cpu_s,
+                step.system_cpu_s,
+                step.lustre_read_bytes,
+                step.lustre_write_bytes,
+                step.net_in_bytes,
+                step.net_out_bytes,
+                step.energy_j,
             )
             for run_id, run in owners
             for position, step in enumerate(run.steps)

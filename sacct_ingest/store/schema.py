@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, OPTIONS, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0001"
+HEAD: Final = "0002"
 
 metadata = MetaData()
 
@@ -119,6 +119,13 @@ steps = Table(
     _count("disk_read_bytes"),
     _count("disk_write_bytes"),
     _count("mem_bytes"),
+    _real("user_cpu_s"),
+    _real("system_cpu_s"),
+    _count("lustre_read_bytes"),
+    _count("lustre_write_bytes"),
+    _count("net_in_bytes"),
+    _count("net_out_bytes"),
+    _count("energy_j"),
     **OPTIONS,
 )
 
@@ -174,6 +181,44 @@ decisions = Table(
     _prose("message"),
     Column("run_id", number(), ForeignKey("runs.id", ondelete="SET NULL"), unique=True),
     Index("ix_decisions_at_s", "at_s"),
+    **OPTIONS,
+)
+
+#: One row a measurement; a series is (resource, source, target), in the order of time.
+probes = Table(
+    "probes",
+    metadata,
+    Column("resource", short(16), primary_key=True),
+    Column("source", short(), primary_key=True),
+    Column("target", short(), primary_key=True),
+    Column("at_s", Double(), primary_key=True),
+    _real("value"),
+    _count("size_bytes"),
+    _real("took_s", nullable=False),
+    _prose("error"),
+    Index("ix_probes_at_s", "at_s"),
+    **OPTIONS,
+)
+
+profiles = Table(
+    "profiles",
+    metadata,
+    Column("cluster", short(64), primary_key=True),
+    Column("node", short(), primary_key=True),
+    Column("at_s", Double(), primary_key=True),
+    _text("node_type"),
+    _count("job_id"),
+    _count("cpus"),
+    _real("cpu_events_per_s"),
+    _real("cpu_all_events_per_s"),
+    _real("mem_bandwidth_bytes_per_s"),
+    _real("mem_latency_s"),
+    _real("disk_read_bytes_per_s"),
+    _real("disk_write_bytes_per_s"),
+    _real("disk_latency_s"),
+    _real("net_bandwidth_bytes_per_s"),
+    _real("net_latency_s"),
+    _prose("error"),
     **OPTIONS,
 )
 

@@ -9,13 +9,15 @@ from sacct_ingest.store.decisions import Decisions
 from sacct_ingest.store.engine import make_engine
 from sacct_ingest.store.fits import Fits
 from sacct_ingest.store.migrate import migrate
+from sacct_ingest.store.probes import Probes
+from sacct_ingest.store.profiles import Profiles
 from sacct_ingest.store.rejects import Rejects
 from sacct_ingest.store.runs import Runs
 from sacct_ingest.store.watermarks import Watermarks
 
 
 class Store:
-    """Runs, fits, decisions, watermarks and rejected rows in one SQL database.
+    """Runs, fits, decisions, watermarks, rejected rows, probes and profiles in one SQL database.
 
     Examples
     --------
@@ -32,6 +34,8 @@ class Store:
         self.decisions = Decisions(engine)
         self.watermarks = Watermarks(engine)
         self.rejects = Rejects(engine)
+        self.probes = Probes(engine)
+        self.profiles = Profiles(engine)
 
     @classmethod
     def open(cls, url: str, *, create: bool = True) -> Self:

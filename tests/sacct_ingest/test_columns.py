@@ -78,3 +78,29 @@ def test_memory_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_useful_columns_are_asked_for() -> None:
     offered = {"JobID", "Elapsed", "ElapsedRaw", "Timelimit", "AveDiskRead", "AllocNodes"}
     assert useful(offered) == ["JobID", "Timelimit", "AllocNodes", "AveDiskRead", "ElapsedRaw"]
+
+
+def test_what_steps_used_is_told_apart_by_resource() -> None:
+    header = ["TRESUsageInTot", "TRESUsageOutTot", "UserCPU", "SystemCPU", "ConsumedEnergyRaw"]
+    _, step = plans(header)
+    used = step.read(
+        [
+            "cpu=00:00:02,energy=0,fs/disk=4096,fs/lustre=3,ic/ofed=70,mem=1,pages=0,vmem=2",
+            "energy=0,fs/disk=8192,fs/lustre=0,ic/ofed=80,ic/sysfs=5",
+            "00:01.5",
+            "00:00.25",
+            "",
+        ]
+    )
+    assert used == {
+        "disk_read_bytes": 4096,
+        "disk_write_bytes": 8192,
+        "lustre_read_bytes": 3 << 20,
+        "lustre_write_bytes": 0,
+        "net_in_bytes": 70,
+        "net_out_bytes": 85,
+        "user_cpu_s": 1.5,
+        "system_cpu_s": 0.25,
+        "energy_j": None,
+    }
+    assert set(step.read(["cpu=1,mem=2", "", "", "", "12"]).values()) == {None, 12}
