@@ -1,0 +1,206 @@
+"""How fast the next transfer will be, from probes that are much smaller than it.
+
+A 64 KiB probe does not measure what a transfer of 16 MB will reach, but both go up and down
+together.  Three ways to use that, of which the first two are those of M. Faerman, A. Su,
+R. Wolski, F. Berman, *Adaptive Performance Prediction for Distributed Data-Intensive
+Applications*, SC 1999:
+
+=======================  =====================================================================
+:class:`RawBandwidth`    RBW: the transfer is as fast as the probe (section 3)
+:class:`AdRM`            a line from probe to transfer, fitted anew over a window of the latest
+                         pairs before each prediction (section 4, appendix A)
+:class:`CdfMatching`     the transfer is as unusual as the probe: same place in its distribution
+                         (M. Swany, R. Wolski, *Multivariate Resource Performance Forecasting in
+                         the Network Weather Service*, SC 2002)
+=======================  =====================================================================
+
+Throughputs are bytes per second; a line has no scale, so any other unit will do.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from dataclasses import dataclass
+from itertools import islice
+from math import inf
+from statistics import fmean, linear_regression
+from typing import Protocol
+
+#: Lengths of the running window that are tried: the paper found errors flat from 8 to 20 pairs.
+WINDOWS = (4, 6, 8, 10, 12, 15, 20, 30)
+#: Pairs before the first prediction ("start-up window").
+START_UP = 2
+#: A prediction is held within this factor of what the window has seen.
+_BEYOND = 2.0
+#: How much of its weight a window's past error keeps with each new pair.
+_MEMORY = 0.95
+#: Own errors that the interval is made of, and how many make it trustworthy.
+_RECENT = 100
+_FEW = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Predicted throughput, from ``low`` to ``high`` in nine of ten cases."""
+
+    value: float
+    low: float
+    high: float
+    window: int | None = None  #: pairs that it was made of; None: no window
+
+    def seconds(self, size_bytes: float) -> tuple[float, float, float]:
+        """Time of a transfer of ``size_bytes``: expected, shortest and longest of nine in ten."""
+        return tuple(  # type: ignore[return-value]
+            size_bytes / speed if speed > 0 else inf for speed in (self.value, self.high, self.low)
+        )
+
+
+class TransferModel(Protocol):
+    """Learns from pairs of a probe and the transfer that followed it."""
+
+    def update(self, probe: float, transfer: float) -> None:
+        """Take in the throughput of a probe and of the transfer after it."""
+
+    def predict(self, probe: float) -> Throughput:
+        """Throughput of the transfer after a probe.
+
+        Raises
+        ------
+        ValueError
+            Too few pairs were seen.
+        """
+
+
+class _Errors:
+    """Ratios of measured to predicted, for an interval."""
+
+    def __init__(self) -> None:
+        self._latest: deque[float] = deque(maxlen=_RECENT)
+
+    def add(self, predicted: float, measured: float) -> None:
+        if predicted > 0:
+            self._latest.append(measured / predicted)
+
+    def around(self, value: float, window: int | None = None) -> Throughput:
+        """Put the bounds around a prediction that nine of ten past ones kept."""
+        ratios = sorted(self._latest)
+        if len(ratios) < _FEW:
+            widest = max((max(r, 1 / r) for r in ratios if r > 0), default=_BEYOND)
+            factor = max(widest, _BEYOND)
+            return Throughput(value, value / factor, value * factor, window)
+        cut = (len(ratios) + 1) // 20
+        low, high = ratios[max(cut - 1, 0)], ratios[min(len(ratios) - cut, len(ratios) - 1)]
+        return Throughput(value, value * min(low, 1.0), value * max(high, 1.0), window)
+
+
+class RawBandwidth:
+    """RBW: the transfer is as fast as the probe was."""
+
+    def __init__(self) -> None:
+        self._errors = _Errors()
+
+    def update(self, probe: float, transfer: float) -> None:
+        """See :class:`TransferModel`."""
+        self._errors.add(probe, transfer)
+
+    def predict(self, probe: float) -> Throughput:
+        """See :class:`TransferModel`."""
+        return self._errors.around(probe)
+
+
+class AdRM:
+    """Adaptive Regression Modeling.
+
+    Parameters
+    ----------
+    window
+        Length of the running window.  None: chosen before each prediction among :data:`WINDOWS`,
+        by the errors that each would have made so far, of which old ones count less.  The paper
+        leaves the choice open.
+    start_up
+        Pairs needed before the first prediction.
+
+    Examples
+    --------
+    >>> model = AdRM()
+    >>> for probe in (10.0, 12.0, 9.0, 11.0):
+    ...     model.update(probe, 3 * probe + 2)
+    >>> round(model.predict(8.0).value, 6)
+    26.0
+    """
+
+    def __init__(self, window: int | None = None, *, start_up: int = START_UP) -> None:
+        self._windows = WINDOWS if window is None else (window,)
+        self._start_up = max(start_up, 1)
+        self._pairs: deque[tuple[float, float]] = deque(maxlen=self._windows[-1])
+        self._misses = dict.fromkeys(self._windows, 0.0)
+        self._errors = _Errors()
+
+    def update(self, probe: float, transfer: float) -> None:
+        """See :class:`TransferModel`."""
+        if len(self._pairs) >= self._start_up:
+            self._errors.add(self._over(self._best(), probe), transfer)
+            for window in self._windows:
+                missed = abs(self._over(window, probe) - transfer)
+                self._misses[window] = _MEMORY * self._misses[window] + missed
+        self._pairs.append((probe, transfer))
+
+    def predict(self, probe: float) -> Throughput:
+        """See :class:`TransferModel`."""
+        if len(self._pairs) < self._start_up:
+            raise ValueError(
+                f"{len(self._pairs)} transfers seen with their probes, {self._start_up} are needed"
+            )
+        window = self._best()
+        return self._errors.around(self._over(window, probe), min(window, len(self._pairs)))
+
+    def _best(self) -> int:
+        """Window with the smallest errors; the longest of those alike."""
+        return min(self._windows, key=lambda window: (self._misses[window], -window))
+
+    def _over(self, window: int, probe: float) -> float:
+        """Fit the line over the last pairs and read it at ``probe``."""
+        skipped = max(len(self._pairs) - window, 0)
+        pairs = list(islice(self._pairs, skipped, None))
+        transfers = [transfer for _, transfer in pairs]
+        value = _line(pairs, probe)
+        return min(max(value, min(transfers) / _BEYOND), max(transfers) * _BEYOND)
+
+
+class CdfMatching:
+    """The transfer has the place among transfers that the probe has among probes."""
+
+    def __init__(self) -> None:
+        self._probes: list[float] = []
+        self._transfers: list[float] = []
+        self._errors = _Errors()
+
+    def update(self, probe: float, transfer: float) -> None:
+        """See :class:`TransferModel`."""
+        if self._probes:
+            self._errors.add(self._match(probe), transfer)
+        insort(self._probes, probe)
+        insort(self._transfers, transfer)
+
+    def predict(self, probe: float) -> Throughput:
+        """See :class:`TransferModel`."""
+        if not self._probes:
+            raise ValueError("no transfer seen with its probe: nothing to match")
+        return self._errors.around(self._match(probe))
+
+    def _match(self, probe: float) -> float:
+        left, right = bisect_left(self._probes, probe), bisect_right(self._probes, probe)
+        count = len(self._transfers)
+        place = min(max((left + right - 1) / 2, 0.0), count - 1.0)
+        low = int(place)
+        high = min(low + 1, count - 1)
+        share = place - low
+        return (1 - share) * self._transfers[low] + share * self._transfers[high]
+
+
+def _line(pairs: list[tuple[float, float]], probe: float) -> float:
+    """Least-squares line through the pairs at ``probe``; their mean where the probes are alike."""
+    probes, transfers = zip(*pairs, strict=True)
+    if min(probes) == max(probes):
+        return fmean(transfers)
+    slope, intercept = linear_regression(probes, transfers)
+    return slope * probe + intercept

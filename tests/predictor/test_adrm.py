@@ -1,0 +1,102 @@
+"""Transfers predicted from small probes."""
+
+from math import sin
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from predictor.metrics import nmae
+from predictor.models.adrm import AdRM, CdfMatching, RawBandwidth, TransferModel
+
+
+def series(slope: float, offset: float, noise: float = 0.05, count: int = 200):
+    """Make a link whose bandwidth drifts: pairs of a small probe and the transfer after it."""
+    rng = np.random.default_rng(7)
+    for step in range(count):
+        probe = 1.0 + 0.3 * sin(step / 7) + 0.2 * sin(step / 23)
+        transfer = slope * probe + offset
+        yield probe * rng.lognormal(0, noise / 2), transfer * rng.lognormal(0, noise)
+
+
+def score(model: TransferModel, pairs, start: int = 10):
+    predicted, measured, held = [], [], []
+    for step, (probe, transfer) in enumerate(pairs):
+        if step >= start:
+            made = model.predict(probe)
+            predicted.append(made.value)
+            measured.append(transfer)
+            held.append(made.low <= transfer <= made.high)
+        model.update(probe, transfer)
+    return nmae(predicted, measured), fmean(held)
+
+
+@pytest.mark.parametrize(("slope", "offset"), [(2.0, 0.5), (0.4, 0.1), (1.5, -0.2)])
+def test_regression_mends_what_raw_bandwidth_cannot_know(slope: float, offset: float) -> None:
+    """In kind what tables 1 and 2 of the paper show."""
+    raw, _ = score(RawBandwidth(), series(slope, offset))
+    adaptive, held = score(AdRM(), series(slope, offset))
+    assert raw > 0.15
+    assert adaptive < 0.12
+    assert 0.8 < held < 0.98
+
+
+def test_cdf_matching_learns_the_distribution() -> None:
+    matching, held = score(CdfMatching(), series(2.0, 0.5), start=50)
+    assert matching < 0.15
+    assert 0.8 < held < 0.98
+
+
+def test_the_window_forgets_a_network_that_is_no_more() -> None:
+    changed = [(p, 3 * p) for p, _ in series(1, 0, 0.0)][:100]
+    changed += [(p, 0.5 * p) for p, _ in series(1, 0, 0.0)][100:200]
+    model, errors = AdRM(), []
+    for step, (probe, transfer) in enumerate(changed):
+        if step >= 135:
+            errors.append(abs(model.predict(probe).value - transfer) / transfer)
+        model.update(probe, transfer)
+    assert fmean(errors) < 0.01
+
+
+def test_noise_is_met_with_a_long_window_and_change_with_a_short_one() -> None:
+    noisy, changing = AdRM(), AdRM()
+    for probe, transfer in series(2.0, 0.0, noise=0.5):
+        noisy.update(probe, transfer)
+    for step, (probe, _) in enumerate(series(1.0, 0.0, noise=0.0)):
+        changing.update(probe, (3.0 if step // 12 % 2 else 1.0) * probe)
+    long, short = noisy.predict(1.0).window, changing.predict(1.0).window
+    assert long is not None
+    assert short is not None
+    assert long > short
+
+
+def test_equal_probes_give_the_mean() -> None:
+    model = AdRM()
+    for transfer in (3.0, 5.0):
+        model.update(1.0, transfer)
+    assert model.predict(1.0).value == 4.0
+
+
+def test_a_wild_line_is_held_near_what_was_seen() -> None:
+    model = AdRM()
+    model.update(1.0, 1.0)
+    model.update(1.001, 2.0)
+    assert model.predict(2.0).value == 4.0
+    assert model.predict(0.1).value == 0.5
+
+
+def test_too_few_pairs_are_an_error() -> None:
+    with pytest.raises(ValueError, match="2 are needed"):
+        AdRM().predict(1.0)
+    with pytest.raises(ValueError, match="nothing to match"):
+        CdfMatching().predict(1.0)
+
+
+def test_seconds_of_a_transfer() -> None:
+    model = AdRM()
+    for probe, transfer in series(2.0, 0.0):
+        model.update(probe, transfer * 1e6)
+    made = model.predict(1.0)
+    expected, shortest, longest = made.seconds(16e6)
+    assert expected == 16e6 / made.value
+    assert shortest <= expected <= longest
