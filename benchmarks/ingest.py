@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -22,6 +21,7 @@ from random import Random
 from typing import Any
 
 import _bench
+from msgspec.structs import replace
 
 from sacct_ingest.ingest import ingest
 from sacct_ingest.sources.base import Tally

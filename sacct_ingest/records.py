@@ -2,10 +2,15 @@
 
 Times are seconds since the epoch (UTC), sizes bytes, durations seconds.  ``None`` means that
 the accounting does not say; zero means zero.
+
+Runs and steps come by the million: as msgspec structs they are made ten times as fast as
+dataclasses (`msgspec.structs.replace` takes the place of `dataclasses.replace`).
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 
 class JobState(StrEnum):
@@ -63,8 +68,7 @@ class Identity:
         return str(getattr(self, level.value))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRun:
+class StepRun(msgspec.Struct, frozen=True, gc=False):
     """One step of a run (``batch``, ``extern``, ``interactive`` or a number)."""
 
     step: str
@@ -90,8 +94,7 @@ class StepRun:
     energy_j: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRun:
+class JobRun(msgspec.Struct, frozen=True, gc=False):
     """One run of a job: ids are reused and requeues repeat, so the key has three parts.
 
     ``(cluster, job_id, submit_s)`` is the key; ``job_id`` is the raw id that is unique among the

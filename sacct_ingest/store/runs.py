@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from sqlalchemy import (
     Column,
     ColumnElement,

@@ -6,8 +6,10 @@ their limit.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
+
+from msgspec.structs import replace
 
 from sacct_ingest.records import JobRun, JobState, StepRun
 from slurm_plugin.demo.applications import Application

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from msgspec import structs
+
 from sacct_ingest.records import JobRun
 from slurm_plugin import client
 from slurm_plugin.demo.applications import Application
@@ -89,4 +91,4 @@ def run(
         free_s=[0] * NODES,
         rng=rng,
     )
-    return replace(done, admin_comment=answer.admin_comment, submit_line=submission.line)
+    return structs.replace(done, admin_comment=answer.admin_comment, submit_line=submission.line)

@@ -1,8 +1,7 @@
 """The table of columns."""
 
-from dataclasses import fields
-
 import pytest
+from msgspec.structs import fields
 
 from sacct_ingest import columns
 from sacct_ingest.columns import COLUMNS, REQUIRED, names, plans, state, useful

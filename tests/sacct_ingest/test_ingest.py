@@ -1,7 +1,7 @@
 """An ingest: complete, repeatable, and resumable wherever it was stopped."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sacct_ingest.errors import FormatError, SacctError
 from sacct_ingest.ingest import IngestSettings, ingest, windows

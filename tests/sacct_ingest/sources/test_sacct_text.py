@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun, JobState

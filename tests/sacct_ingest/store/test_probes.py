@@ -1,6 +1,6 @@
 """Series of probes, node profiles and steps, on all three databases."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sacct_ingest.records import NodeProfile, Probe, Resource
 from sacct_ingest.store import Store

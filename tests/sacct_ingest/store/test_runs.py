@@ -1,11 +1,11 @@
 """Runs: idempotent to write, grouped by identity to read, the same in all databases."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from sqlalchemy import create_engine, text
 
 from sacct_ingest.records import JobRun, JobState, KeyLevel
