@@ -5,6 +5,7 @@
     NimoError                one line for the user, exit status in one place (cli.errors)
     ├── ConfigError          a configuration file: names file, path and mend
     ├── SacctError           sacct could not run, died, or broke off mid-stream
+    │   └── SacctOverload    slurmdbd took too long, or refused so large a question
     ├── FormatError          a saved file that is not what it should be: names file and line
     ├── StoreError           the database is missing, locked, newer than we are
     ├── ScriptError          a job script that cannot be read
@@ -29,6 +30,10 @@ class ConfigError(NimoError):
 
 class SacctError(NimoError):
     """Sacct could not be run, exited non-zero or broke off in the middle of its output."""
+
+
+class SacctOverload(SacctError):  # noqa: N818 - a noun that a user knows
+    """Slurmdbd did not answer in time, or found the question too large: ask for less."""
 
 
 class FormatError(NimoError):

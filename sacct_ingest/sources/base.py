@@ -30,11 +30,15 @@ class Reject:
 
 @dataclass(slots=True)
 class Tally:
-    """What a source has come across so far; sources write it while they are read."""
+    """What a source has come across so far; sources write it while they are read.
+
+    ``waited_s`` is the time in which nothing was done but wait for the accounting to answer.
+    """
 
     rows: int = 0
     refused: int = 0
     rejects: list[Reject] = field(default_factory=list)
+    waited_s: float = 0.0
 
     def refuse(self, reason: str, text: str) -> None:
         """Count a row that could not be read and keep its text."""

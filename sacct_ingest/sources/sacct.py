@@ -1,23 +1,31 @@
 """Sacct itself: asked for one window of time after the other, read as it prints."""
 
+import logging
 import os
 import secrets
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO
 
 from sacct_ingest.columns import known_name, useful
-from sacct_ingest.errors import FormatError, SacctError
+from sacct_ingest.errors import SacctError, SacctOverload
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.process import output_of
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.saved import decoded
 
 #: All states in which a run has ended, in sacct's short spelling.
 _ENDED = "CD,CA,F,TO,NF,PR,BF,DL,OOM,RQ,RV"
 _HELP_TIMEOUT_S = 60
+
+
+_FIRST_S = 1_000_000  #: Slurm takes no earlier "uts" for a time
+#: Jobs that one question names: enough to be few questions, few enough for slurmdbd.
+_NAMED = 100
+_Key = tuple[int, int]  # job id, submit time
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +38,13 @@ class LiveSacct:
         Cluster to ask for; empty: the one of this machine.
     command
         The program, with arguments that go before all others.
+    timeout_s
+        Seconds without a word after which sacct is ended.
     """
 
     cluster: str = ""
     command: Sequence[str] = ("sacct",)
+    timeout_s: float = 600.0
 
     @property
     def name(self) -> str:
@@ -46,38 +57,57 @@ class LiveSacct:
         return True
 
     def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
-        """Give the runs that ended in the window, all users'.
+        """Give the runs that ended in the window, all users', with all their steps.
+
+        Of a job's steps slurmdbd tells only those that touch the window it is asked for
+        (as_mysql_jobacct_process.c), and its CPU time is the sum of those.  So jobs that began
+        before the window are asked for once more by their ids, from their own start on.
 
         Raises
         ------
+        SacctOverload
+            Slurmdbd did not answer in time, or refused to answer so much.
         SacctError
             Sacct could not be run, failed, or broke off.
         """
+        fields = self._fields()
+        earlier: list[JobRun] = []
+        for run in self._ask(fields, begin_s, end_s, tally):
+            if run.start_s is not None and run.start_s < begin_s:
+                earlier.append(run)
+            else:
+                yield run
+        earlier.sort(key=lambda run: (run.start_s or 0, run.job_id))
+        for first in range(0, len(earlier), _NAMED):
+            yield from self._whole(fields, earlier[first : first + _NAMED], end_s, tally)
+
+    def _whole(
+        self, fields: Sequence[str], partial: Sequence[JobRun], end_s: int, tally: Tally
+    ) -> Iterator[JobRun]:
+        """Ask for runs once more, by their ids and from the start of the first of them."""
+        wanted = {_key(run): run for run in partial}
+        begin_s = min(run.start_s or end_s for run in partial)
+        ids = ",".join(str(job_id) for job_id in sorted({run.job_id for run in partial}))
+        try:
+            for run in self._ask(fields, begin_s, end_s, tally, f"--jobs={ids}"):
+                if wanted.pop(_key(run), None):
+                    yield run
+        except SacctOverload as error:
+            _log.warning("%d runs are kept without their early steps: %s", len(wanted), error)
+        yield from wanted.values()
+
+    def _ask(
+        self, fields: Sequence[str], begin_s: int, end_s: int, tally: Tally, *also: str
+    ) -> Iterator[JobRun]:
         # What a job's name may hold cannot part its fields if nobody can guess the delimiter.
         delimiter = f"\x1f{secrets.token_hex(6)}\x1f"
-        argv = [*self.command, *_arguments(self._fields(), delimiter, begin_s, end_s)]
+        argv = [*self.command, *_arguments(fields, delimiter, begin_s, end_s), *also]
         argv += ["-M", self.cluster] if self.cluster else []
-        with tempfile.TemporaryFile() as complaints:
-            process = self._start(argv, complaints)
-            try:
-                yield from self._runs(process, delimiter, tally)
-            except FormatError as error:
-                raise SacctError(f"sacct broke off: {error}; {_told(complaints)}") from error
-            finally:
-                # Nothing happens here if sacct has ended by itself.
-                process.kill()
-                status = process.wait()
-            if status != 0:
-                raise SacctError(f"sacct exited with status {status}: {_told(complaints)}")
-
-    def _runs(
-        self, process: subprocess.Popen[bytes], delimiter: str, tally: Tally
-    ) -> Iterator[JobRun]:
-        if process.stdout is None:
-            raise SacctError("sacct has no output")
-        with decoded(process.stdout) as lines:
+        with (
+            output_of(argv, tally, environment=_environment(), timeout_s=self.timeout_s) as output,
+            decoded(output) as lines,
+        ):
             yield from read_text(lines, tally, cluster=self.cluster, delimiter=delimiter)
-        process.wait()
 
     def _fields(self) -> list[str]:
         """Give the columns that both this release of sacct and we know."""
@@ -91,20 +121,14 @@ class LiveSacct:
         offered = {known_name(name) for name in done.stdout.split()}
         return useful(offered)
 
-    def _start(self, argv: list[str], complaints: IO[bytes]) -> subprocess.Popen[bytes]:
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("SACCT_")
-        }
-        try:
-            return subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=complaints,
-                env=environment | {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"},
-            )
-        except OSError as error:
-            raise SacctError(f"cannot run {self.command[0]}: {error.strerror}") from error
+
+def _key(run: JobRun) -> _Key:
+    return run.job_id, run.submit_s
+
+
+def _environment() -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("SACCT_")}
+    return inherited | {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
 
 
 def _arguments(fields: Sequence[str], delimiter: str, begin_s: int, end_s: int) -> list[str]:
@@ -115,14 +139,8 @@ def _arguments(fields: Sequence[str], delimiter: str, begin_s: int, end_s: int) 
         f"--format={','.join(fields)}",
         f"--state={_ENDED}",
         # "uts" is the epoch, the same in all time zones (Slurm's parse_time).
-        *(f"--starttime=uts{begin_s}", f"--endtime=uts{end_s}"),
+        *(f"--starttime=uts{max(begin_s, _FIRST_S)}", f"--endtime=uts{end_s}"),
     ]
-
-
-def _told(complaints: IO[bytes]) -> str:
-    complaints.seek(0)
-    lines = complaints.read(4096).decode(errors="replace").strip().splitlines()
-    return lines[0] if lines else "it gave no reason"
 
 
 def _reason(error: Exception) -> str:

@@ -3,11 +3,12 @@
 import stat
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sacct_ingest.errors import SacctError
+from sacct_ingest.errors import SacctError, SacctOverload
 from sacct_ingest.ingest import IngestSettings, ingest
 from sacct_ingest.records import JobRun, JobState, KeyLevel
 from sacct_ingest.sources.base import Tally
@@ -19,14 +20,14 @@ from tests.processes import wait_until
 HEADER = "JobID Cluster State Submit ElapsedRaw"
 
 
-def fake(folder: Path, body: str) -> LiveSacct:
-    """Make a sacct that offers five columns; $D is the delimiter that it was given."""
+def fake(folder: Path, body: str, header: str = HEADER) -> LiveSacct:
+    """Make a sacct that offers a few columns; $D is the delimiter that it was given."""
     path = folder / "sacct"
     path.write_text(
         "#!/bin/sh\n"
-        f'[ "$1" = --helpformat ] && {{ echo "{HEADER} Nonsense"; exit; }}\n'
+        f'[ "$1" = --helpformat ] && {{ echo "{header} Nonsense"; exit; }}\n'
         "for word; do case $word in --delimiter=*) D=${word#*=};; esac; done\n"
-        f'echo "{HEADER}" | sed "s/ /$D/g"\n{body}\n'
+        f'echo "{header}" | sed "s/ /$D/g"\n{body}\n'
     )
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return LiveSacct(command=[str(path)])
@@ -48,7 +49,7 @@ def test_asks_for_what_both_sides_know(tmp_path: Path) -> None:
     read(fake(tmp_path, body))
     argv = (tmp_path / "argv").read_text()
     assert "--format=JobID,Cluster,State,Submit,ElapsedRaw" in argv
-    assert "--starttime=uts0 --endtime=uts10" in argv
+    assert "--starttime=uts1000000 --endtime=uts10" in argv
     assert "SLURM_TIME_FORMAT=%s" in (tmp_path / "environment").read_text()
 
 
@@ -65,6 +66,8 @@ def test_the_delimiter_is_another_each_time(tmp_path: Path) -> None:
         (f"{ROW}\necho 'no slurmdbd' >&2; exit 1", "status 1: no slurmdbd"),
         (f"{ROW}\nkill -9 $$", "status -9: it gave no reason"),
         (f'{ROW}\nprintf "2$Dc$DFAI"', "broke off"),
+        # Its last number may have lost digits.
+        (f'{ROW}\nprintf "2${{D}}c${{D}}FAILED${{D}}60${{D}}12"', "middle of a line"),
     ],
 )
 def test_a_sacct_that_fails_is_an_error_after_its_rows(
@@ -72,6 +75,45 @@ def test_a_sacct_that_fails_is_an_error_after_its_rows(
 ) -> None:
     with pytest.raises(SacctError, match=message):
         read(fake(tmp_path, body))
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["Too wide of a date range in query", "Query result exceeds size limit"],
+)
+def test_too_large_a_question_is_told_from_other_failures(tmp_path: Path, reason: str) -> None:
+    with pytest.raises(SacctOverload, match=reason):
+        read(fake(tmp_path, f"echo 'sacct: error: slurmdbd: {reason}' >&2; exit 1"))
+
+
+def test_a_sacct_that_says_nothing_is_ended(tmp_path: Path) -> None:
+    source = fake(tmp_path, f"echo $$ >{tmp_path}/pid\nexec sleep 300")
+    with pytest.raises(SacctOverload, match=r"said nothing for 0\.3 s"):
+        read(replace(source, timeout_s=0.3))
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+def test_the_time_that_sacct_takes_is_counted(tmp_path: Path) -> None:
+    tally = Tally()
+    list(fake(tmp_path, f"sleep 0.3\n{ROW}").read(0, 10, tally))
+    assert tally.waited_s >= 0.3
+
+
+def test_jobs_that_began_before_the_window_are_asked_for_by_their_ids(tmp_path: Path) -> None:
+    body = (
+        f'echo "$@" >>{tmp_path}/argv\n'
+        'case "$*" in *--jobs=*) N=2;; *) N=1;; esac\n'
+        'row() { printf "%s$D" "$@"; echo 9; }\n'
+        "row 7 c COMPLETED 50 60; row 7.0 c COMPLETED 90 95\n"
+        "[ $N = 1 ] || row 7.1 c COMPLETED 60 70\n"
+        "row 8 c COMPLETED 90 105\n"
+    )
+    source = fake(tmp_path, body, header="JobID Cluster State Submit Start ElapsedRaw")
+    runs = list(source.read(100, 200, Tally()))
+    assert [(run.job_id, len(run.steps)) for run in runs] == [(8, 0), (7, 2)]
+    asked = (tmp_path / "argv").read_text().splitlines()
+    assert ["--jobs=7" in line for line in asked] == [False, True]
+    assert "--starttime=uts1000000 --endtime=uts200" in asked[1]
 
 
 def test_a_sacct_that_is_not_there(tmp_path: Path) -> None:
@@ -163,6 +205,26 @@ def test_runs_on_all_node_counts_share_their_keys(
     assert sorted(row.nodes for row in rows) == [1, 2, 4]
     assert len({row.line for row in rows}) == 1
     assert rows[0].line
+
+
+def test_steps_from_before_the_window_are_there(
+    slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in slurm.env.items():
+        monkeypatch.setenv(name, value)
+    script = slurm.layout.work / "stages.sh"
+    script.write_text("#!/bin/sh\nsrun true\nsleep 4\nsrun true\n")
+    job_id = slurm.sbatch("-N1", str(script))
+    slurm.wait(job_id, accounted=True)
+    whole = one_run(LiveSacct(), job_id, 0, int(time.time()) + 1)
+    assert [step.step for step in whole.steps if step.step.isdecimal()] == ["0", "1"]
+    end_s = whole.end_s or 0
+    assert one_run(LiveSacct(), job_id, end_s - 1, end_s + 1) == whole
+
+
+def one_run(source: LiveSacct, job_id: int, begin_s: int, end_s: int) -> JobRun:
+    (found,) = [run for run in source.read(begin_s, end_s, Tally()) if run.job_id == job_id]
+    return found
 
 
 def test_an_ingest_without_a_cluster_says_so(
