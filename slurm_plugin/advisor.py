@@ -21,6 +21,7 @@ from slurm_plugin.protocol import Advice, Answer, Change, Job
 from slurm_plugin.reasons import Reason
 from slurm_plugin.record import note_of, row_of
 from slurm_plugin.slurm.state import Cluster
+from slurm_plugin.slurm.view import partition_for
 from slurm_plugin.tables import Tables
 from slurm_plugin.tasks import change_for
 
@@ -112,7 +113,7 @@ class Advisor:
             argv=job.argv,
         )
         name = application_of(job, identity)
-        partition = self._cluster.partition(job.partition, job.qos) if self._cluster else None
+        partition = partition_for(self._cluster, job) if self._cluster else None
         request = request_of(job, self._config.opt_in, name, partition, now_s=now_s)
         known = self.tables.find(identity)
         table = for_limit(known, request.limit_s) if known else None

@@ -4,7 +4,6 @@ Nodes are counted whole.  A node in use becomes free when the limit of its last 
 pending jobs to which backfill gave a start take their nodes from then on.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,12 +13,12 @@ from sacct_ingest.errors import SlurmError
 from sacct_ingest.slurm_text import parse_time_limit
 from slurm_plugin.profile import Profile, profile
 from slurm_plugin.slurm.hostlist import count_indexes, expand
-from slurm_plugin.slurm.state import Cluster, Partition, QosLimits
+from slurm_plugin.slurm.limits import LimitTables
+from slurm_plugin.slurm.state import Cluster, Partition
 
 SQUEUE = ("squeue", "-h", "-a", "-t", "R,CG,CF,S,PD", "-o", "%i|%t|%P|%D|%S|%e|%r|%N")
-SINFO = ("sinfo", "-h", "-a", "-N", "-o", "%N|%P|%t|%m")
+SINFO = ("sinfo", "-h", "-a", "-N", "-o", "%N|%P|%t|%m|%c")
 PARTITIONS = ("scontrol", "show", "partition", "-o")
-QOS = ("scontrol", "show", "assoc_mgr", "flags=qos", "-o")
 
 DAY_S = 86400.0
 _FREE = frozenset({"idle", "plnd"})
@@ -37,8 +36,6 @@ _NOT_FOR_NODES = frozenset(
         "Licenses",
     }
 )
-_QOS = re.compile(r"QOS=\S+\(\d+\) ")
-_NODES = re.compile(r"(?:^|,)node=(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +64,7 @@ class _Nodes:
     free: set[str] = field(default_factory=set)
     in_use: set[str] = field(default_factory=set)
     mem_bytes: int | None = None
+    cpus: int | None = None
 
     @property
     def names(self) -> set[str]:
@@ -77,7 +75,7 @@ def build(
     squeue: str,
     sinfo: str,
     partitions: str,
-    qos: str = "",
+    limits: LimitTables | None = None,
     *,
     cluster: str,
     taken_s: float,
@@ -87,8 +85,10 @@ def build(
 
     Parameters
     ----------
-    squeue, sinfo, partitions, qos
-        Output of :data:`SQUEUE`, :data:`SINFO`, :data:`PARTITIONS` and :data:`QOS`.
+    squeue, sinfo, partitions
+        Output of :data:`SQUEUE`, :data:`SINFO` and :data:`PARTITIONS`.
+    limits
+        Those of QOS and associations.
     cluster
         Its name.
     taken_s
@@ -103,17 +103,16 @@ def build(
     """
     try:
         queue, nodes = _read_queue(squeue, taken_s), _read_nodes(sinfo)
-        limits = [_fields(line) for line in partitions.splitlines() if line.strip()]
-        made = [_partition(one, nodes, queue, taken_s, previous) for one in limits]
-        allowed = dict(map(_qos, filter(_QOS.match, qos.splitlines())))
+        own = [_fields(line) for line in partitions.splitlines() if line.strip()]
+        made = [_partition(one, nodes, queue, taken_s, previous) for one in own]
     except (ValueError, KeyError) as error:
         raise SlurmError(f"squeue, sinfo or scontrol wrote something unknown: {error}") from error
     return Cluster(
         name=cluster,
         taken_s=taken_s,
         partitions={part.name: part for part in made},
-        default_partition=next((f["PartitionName"] for f in limits if f["Default"] == "YES"), ""),
-        qos=allowed,
+        default_partition=next((f["PartitionName"] for f in own if f["Default"] == "YES"), ""),
+        limits=limits or LimitTables(),
     )
 
 
@@ -149,13 +148,14 @@ def _time(text: str) -> float:
 def _read_nodes(text: str) -> dict[str, _Nodes]:
     partitions: dict[str, _Nodes] = defaultdict(_Nodes)
     for line in text.splitlines():
-        name, partition, state, mebibytes = line.split("|")
+        name, partition, state, mebibytes, cpus = line.split("|")
         nodes, base = partitions[partition.rstrip("*")], state.rstrip(_FLAGS)
         if "*" in state or base not in _FREE | _IN_USE:
             continue
         (nodes.free if base in _FREE else nodes.in_use).add(name)
         mem_bytes = int(mebibytes.rstrip("+")) * 2**20
         nodes.mem_bytes = min(mem_bytes, nodes.mem_bytes or mem_bytes)
+        nodes.cpus = min(int(cpus), nodes.cpus or int(cpus))
     return partitions
 
 
@@ -187,18 +187,9 @@ def _partition(
         default_time_s=_limit(limits["DefaultTime"]),
         node_mem_bytes=own.mem_bytes,
         open=limits["State"] == "UP",
-        qos=limits.get("QoS", ""),
-    )
-
-
-def _qos(line: str) -> tuple[str, QosLimits]:
-    """Limits of one QOS; a limit on all its jobs together bounds each of them, too."""
-    limits = _fields(line.partition(" Account Limits=")[0])
-    nodes = [int(n) for key in ("MaxTRESPJ", "GrpTRES") for n in _NODES.findall(limits[key])]
-    minutes = limits["MaxWallPJ"]
-    return limits["QOS"].partition("(")[0], QosLimits(
-        max_nodes=min(nodes, default=None),
-        max_time_s=60.0 * int(minutes) if minutes.isdigit() else None,
+        qos=_named(limits.get("QoS", "")),
+        node_cpus=own.cpus or 1,
+        exclusive=limits.get("OverSubscribe", "").startswith("EXCLUSIVE"),
     )
 
 
@@ -218,6 +209,10 @@ def _mean(name: str, depth: int, taken_s: float, previous: Cluster | None) -> fl
         return float(depth)
     share = 1 - exp(-max(taken_s - previous.taken_s, 0.0) / DAY_S)
     return before.queue_mean + share * (depth - before.queue_mean)
+
+
+def _named(text: str) -> str:
+    return "" if text in ("N/A", "(null)") else text
 
 
 def _count(text: str) -> int | None:

@@ -1,20 +1,13 @@
 """What is known of the cluster at one moment; made by :mod:`slurm_plugin.slurm.snapshot`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from slurm_plugin.profile import Profile
+from slurm_plugin.slurm.limits import LimitTables, NodeRange
 
 _Number = TypeVar("_Number", int, float)
-
-
-@dataclass(frozen=True, slots=True)
-class QosLimits:
-    """What a QOS allows one job; None: no limit."""
-
-    max_nodes: int | None = None
-    max_time_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,18 +26,34 @@ class Partition:
     node_mem_bytes: int | None = None  #: of the smallest node
     open: bool = True  #: jobs may start
     qos: str = ""  #: whose limits hold for all its jobs
+    node_cpus: int = 1  #: of the smallest node
+    exclusive: bool = False  #: every job has its nodes to itself
+    bound: str = ""  #: limit of QOS or association that cuts the node counts, for people
 
     @property
     def largest(self) -> int:
         """Most nodes that a job may have."""
         return min(self.nodes, self.max_nodes or self.nodes)
 
-    def within(self, limits: QosLimits) -> "Partition":
-        """Partition as a job under these limits sees it."""
+    def within(self, allowed: NodeRange, flags: Collection[str] = ()) -> "Partition":
+        """Partition as a job under these limits sees it.
+
+        Parameters
+        ----------
+        allowed
+            What QOS and association allow.
+        flags
+            Of the job's QOS: some lift limits of the partition (sacctmgr(1), QOS flags).
+        """
+        most = None if "PartitionMaxNodes" in flags else self.max_nodes
+        least = 1 if "PartitionMinNodes" in flags else self.min_nodes
+        longest = None if "PartitionTimeLimit" in flags else self.max_time_s
         return replace(
             self,
-            max_nodes=_least(self.max_nodes, limits.max_nodes),
-            max_time_s=_least(self.max_time_s, limits.max_time_s),
+            max_nodes=_least(most, allowed.high),
+            min_nodes=max(least, allowed.low),
+            max_time_s=_least(longest, allowed.max_time_s),
+            bound=allowed.reason,
         )
 
     def promise(self, nodes: int, start_s: float, end_s: float) -> "Partition":
@@ -64,19 +73,11 @@ class Cluster:
     taken_s: float  #: when Slurm was asked, seconds since the epoch
     partitions: Mapping[str, Partition]
     default_partition: str = ""
-    qos: Mapping[str, QosLimits] = field(default_factory=dict)
+    limits: LimitTables = field(default_factory=LimitTables)
 
-    def partition(self, name: str, qos: str = "") -> Partition | None:
-        """Partition a job asks for, with the limits of the job's QOS and its own.
-
-        The empty name means the default one.  None for an unknown one and for a list of several,
-        where the scheduler has the choice.
-        """
-        found = self.partitions.get(name or self.default_partition)
-        for limits in (self.qos.get(qos), self.qos.get(found.qos) if found else None):
-            if found is not None and limits is not None:
-                found = found.within(limits)
-        return found
+    def partition(self, name: str) -> Partition | None:
+        """Partition of that name; the empty name means the default one."""
+        return self.partitions.get(name or self.default_partition)
 
     def with_partition(self, partition: Partition) -> "Cluster":
         """View with one partition exchanged."""

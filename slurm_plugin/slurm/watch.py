@@ -1,20 +1,20 @@
-"""Looking at the cluster again and again: four commands each time, never one for each job."""
+"""Looking at the cluster again and again: a few commands each time, never one for each job."""
 
-import logging
 import re
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import commands
-from slurm_plugin.slurm.snapshot import PARTITIONS, QOS, SINFO, SQUEUE, build
+from slurm_plugin.slurm.limit_watch import LimitWatch
+from slurm_plugin.slurm.snapshot import PARTITIONS, SINFO, SQUEUE, build
 from slurm_plugin.slurm.state import Cluster
 
 _COMMANDS = (SQUEUE, SINFO, PARTITIONS)
-_log = logging.getLogger(__name__)
 
 CONFIG = ("scontrol", "show", "config")
 _NAME = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
+_ENFORCED = re.compile(r"^AccountingStorageEnforce\s*=\s*(\S+)", re.MULTILINE)
 _SLURM_USER = re.compile(r"^SlurmUser\s*=\s*\S*\((\d+)\)", re.MULTILINE)
 
 
@@ -59,10 +59,12 @@ class Watch:
         self._run = run
         self._latest: Cluster | None = None
         self._asked = False
+        self._enforced: tuple[str, ...] = ()
+        self._limits = LimitWatch(clock, lambda argv: run(argv, timeout_s=timeout_s))
         self.slurm_users: frozenset[int] = frozenset()
 
     def look(self) -> Cluster:
-        """Ask Slurm; takes as long as four commands.
+        """Ask Slurm; takes as long as its commands.
 
         Raises
         ------
@@ -79,25 +81,18 @@ class Watch:
             squeue,
             sinfo,
             partitions,
-            self._ask_qos(),
+            self._limits.look(self._cluster, self._enforced),
             cluster=self._cluster,
             taken_s=taken_s,
             previous=self._latest,
         )
         return self._latest
 
-    def _ask_qos(self) -> str:
-        """Limits of QOS; clusters without accounting have none."""
-        try:
-            return self._run(QOS, timeout_s=self._timeout_s)
-        except SlurmError as error:
-            _log.debug("no QOS limits: %s", error)
-            return ""
-
     def _ask_config(self) -> None:
         text = self._run(CONFIG, timeout_s=self._timeout_s)
         self.slurm_users = frozenset(map(int, _SLURM_USER.findall(text)))
-        found = _NAME.search(text)
+        found, enforced = _NAME.search(text), _ENFORCED.search(text)
+        self._enforced = tuple(enforced[1].split(",")) if enforced else ()
         if not self._cluster and found is None:
             raise SlurmError("scontrol show config: no ClusterName")
         self._cluster = self._cluster or (found[1] if found else "")

@@ -21,16 +21,16 @@ SQUEUE = """\
 """
 
 SINFO = """\
-n1|batch*|alloc|2000
-n2|batch*|mix|2000
-n3|batch*|comp|2000
-n4|batch*|idle|1500
-n5|batch*|idle~|2000
-n6|batch*|down*|2000
-n7|batch*|drng|2000
-n8|debug|plnd|4000+
-n4|debug|idle|1500
-n9|other|resv|2000
+n1|batch*|alloc|2000|4
+n2|batch*|mix|2000|4
+n3|batch*|comp|2000|4
+n4|batch*|idle|1500|4
+n5|batch*|idle~|2000|4
+n6|batch*|down*|2000|4
+n7|batch*|drng|2000|4
+n8|debug|plnd|4000+|4
+n4|debug|idle|1500|4
+n9|other|resv|2000|4
 """
 
 PARTITIONS = """\
@@ -39,16 +39,6 @@ MaxTime=1-00:00:00 MinNodes=0 Nodes=n[1-7] State=UP TotalNodes=7 JobDefaults=(nu
 PartitionName=debug AllowGroups=ALL Default=NO DefaultTime=NONE MaxNodes=2 \
 MaxTime=UNLIMITED MinNodes=1 Nodes=n[4,8] State=DOWN TotalNodes=2 JobDefaults=(null)
 PartitionName=other Default=NO DefaultTime=NONE MaxNodes=2 MaxTime=10 MinNodes=1 Nodes=n9 State=UP
-"""
-
-
-QOS = """\
-Current Association Manager state
-QOS Records
-QOS=normal(1) UsageRaw=0.0 GrpTRES=cpu=N(0),node=N(0) MaxWallPJ= MaxTRESPJ= MinTRESPJ=
-QOS=short(2) UsageRaw=0.0 GrpTRES=cpu=9(0),node=7(2) MaxWallPJ=120 MaxTRESPJ=cpu=8,node=3 \
-Account Limits=No Accounts User Limits=alice MaxTRESPU=node=1(0)
-QOS=group(3) UsageRaw=0.0 GrpTRES=cpu=N(0),node=2(0) MaxWallPJ= MaxTRESPJ=gres/node=1 MinTRESPJ=
 """
 
 
@@ -65,18 +55,9 @@ def test_limits_of_the_partitions():
     assert batch.min_nodes == 1
 
 
-def test_limits_of_the_qos_of_job_and_partition():
-    seen = view(
-        partitions=PARTITIONS.replace("PartitionName=other", "PartitionName=other QoS=group"),
-        qos=QOS,
-    )
-    assert seen.partition("batch", "normal") == seen.partitions["batch"]
-    assert seen.partition("batch", "unheard-of") == seen.partitions["batch"]
-    short = seen.partition("batch", "short")
-    assert (short.max_nodes, short.max_time_s, short.largest) == (3, 7200.0, 3)
-    assert seen.partition("debug", "short").max_nodes == 2
-    assert seen.partition("other", "short").max_nodes == 2
-    assert seen.partition("other", "short").max_time_s == 600.0
+def test_a_qos_of_the_partition_is_named():
+    seen = view(partitions=PARTITIONS.replace("Nodes=n9", "Nodes=n9 QoS=group"))
+    assert (seen.partitions["other"].qos, seen.partitions["batch"].qos) == ("group", "")
 
 
 def test_nodes_that_are_down_or_draining_do_not_count():
@@ -137,7 +118,6 @@ def test_the_default_partition_is_that_of_jobs_that_name_none():
     [
         {"squeue": "1|R|batch\n"},
         {"squeue": "1|R|batch|x|1|2|None|n1\n".replace("R", "PD")},
-        {"qos": "QOS=normal(1) UsageRaw=0\n"},
         {"sinfo": "n1 batch idle\n"},
         {"partitions": "PartitionName=batch Default=YES\n"},
         {"partitions": PARTITIONS.replace("01:00:00", "soon")},

@@ -10,14 +10,16 @@ from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.watch import Watch
 from tests.processes import wait_until
-from tests.slurm_plugin.slurm.test_snapshot import PARTITIONS, QOS, SINFO, SQUEUE
+from tests.slurm_plugin.slurm.test_limits import ASSOC_MGR_TEXT
+from tests.slurm_plugin.slurm.test_snapshot import PARTITIONS, SINFO, SQUEUE
 
 CONFIG = "Configuration data\nClusterName             = pine\nSlurmUser = slurm(64030)\n"
+ENFORCING = f"{CONFIG}AccountingStorageEnforce = associations,limits,qos\n"
 
 
 def answers(argv, *, timeout_s):
     given = {"squeue": SQUEUE, "sinfo": SINFO, "config": CONFIG, "partition": PARTITIONS}
-    return next((text for word, text in given.items() if word in argv), QOS)
+    return next((text for word, text in given.items() if word in argv), "")
 
 
 def test_a_look_is_one_call_of_each_command():
@@ -29,17 +31,35 @@ def test_a_look_is_one_call_of_each_command():
 
     watch = Watch(itertools.count(1e9).__next__, timeout_s=1.0, run=run)
     first, second = watch.look(), watch.look()
-    assert asked == ["scontrol", *["squeue", "sinfo", "scontrol", "scontrol"] * 2]
+    assert asked == ["scontrol", *["squeue", "sinfo", "scontrol"] * 2]
     assert (first.taken_s, second.taken_s) == (1e9, 1e9 + 1)
 
 
-def test_a_cluster_without_qos_is_seen_all_the_same():
-    def run(argv, *, timeout_s):
-        if "assoc_mgr" in argv:
-            raise SlurmError("scontrol: accounting is not enabled")
-        return answers(argv, timeout_s=timeout_s)
+def test_limits_are_asked_for_at_their_own_pace_where_they_are_enforced():
+    asked = []
 
-    assert Watch(lambda: 0.0, timeout_s=1.0, run=run).look().qos == {}
+    def run(argv, *, timeout_s):
+        asked.append(argv[:3])
+        if "config" in argv:
+            return ENFORCING
+        return ASSOC_MGR_TEXT if "assoc_mgr" in argv else answers(argv, timeout_s=timeout_s)
+
+    now = [1e9]
+    watch = Watch(lambda: now[0], timeout_s=1.0, cluster="nimo", run=run)
+    for later in (0, 20, 70):
+        now[0] = 1e9 + later
+        assert "three" in watch.look().limits.qos
+    assert asked.count(("scontrol", "show", "assoc_mgr")) == 2
+    assert asked.count(("sacctmgr", "-nP", "show")) == 2
+
+
+def test_limits_known_before_hold_while_slurm_does_not_tell_them():
+    def run(argv, *, timeout_s):
+        if "assoc_mgr" in argv or "sacctmgr" in argv:
+            raise SlurmError("scontrol: accounting is not enabled")
+        return ENFORCING if "config" in argv else answers(argv, timeout_s=timeout_s)
+
+    assert Watch(lambda: 0.0, timeout_s=1.0, run=run).look().limits.qos == {}
 
 
 def test_slurm_tells_its_name_and_user():
