@@ -44,9 +44,10 @@ def squeue(now_s: int) -> str:
 
 def sinfo() -> str:
     """Text of ``sinfo``: one line for each node and partition."""
+    size = f"{_MEBIBYTES}|{_CPUS}"
     in_use = sum(nodes for nodes, _ in _RUNNING)
     lines = [
-        f"{node_names([node])}|{partition}|{'alloc' if node < in_use else 'idle'}|{_MEBIBYTES}|{_CPUS}"
+        f"{node_names([node])}|{partition}|{'alloc' if node < in_use else 'idle'}|{size}"
         for node in range(NODES)
         for partition in ("batch*", "short")
     ]
