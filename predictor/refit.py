@@ -81,28 +81,53 @@ def refit(
     sacct_ingest.errors.StoreError
         The store cannot be read or written.
     """
-    chosen, started = settings or TableSettings(), perf_counter()
+    started = perf_counter()
+    made = fits_of(
+        store.runs.by_key,
+        now_s=now_s,
+        settings=settings,
+        workers=workers,
+        pool=pool,
+        progress=progress,
+    )
+    store.fits.replace(made)
+    return _summary(made, perf_counter() - started)
+
+
+#: Gives the runs of each key of a level; the keys in order, the newest run last.
+ByKey = Callable[[KeyLevel], Iterable[tuple[str, list[RunRow]]]]
+
+
+def fits_of(
+    by_key: ByKey,
+    *,
+    now_s: float,
+    settings: TableSettings | None = None,
+    workers: int = 1,
+    pool: Executor | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[FitRow]:
+    """Make the prediction tables of all identities; parameters as :func:`refit` has them."""
+    chosen = settings or TableSettings()
     curves: list[FitRow] = []
     histories: list[PredictionTable] = []
     residuals: dict[KeyLevel, list[history.Residual]] = {level: [] for level in KeyLevel}
-    for done in _fit_all(_batches(store, chosen), now_s, chosen, workers, pool):
+    for done in _fit_all(_batches(by_key, chosen), now_s, chosen, workers, pool):
         curves += done.curves
         histories += done.histories
         for level, found in done.residuals.items():
             residuals[level] = _latest(residuals[level] + found, chosen)
         if progress:
             progress(done.identities)
-    calibrated = _calibrated(histories, residuals, chosen)
-    store.fits.replace([*curves, *map(_row, calibrated)])
-    return _summary(curves, len(histories), perf_counter() - started)
+    return [*curves, *map(_row, _calibrated(histories, residuals, chosen))]
 
 
-def _batches(store: Store, settings: TableSettings) -> Iterator[list[Work]]:
+def _batches(by_key: ByKey, settings: TableSettings) -> Iterator[list[Work]]:
     """Identities in batches of even work; of histories the recent runs are enough."""
     batch: list[Work] = []
     held = 0
     for level in KeyLevel:
-        for key, rows in store.runs.by_key(level):
+        for key, rows in by_key(level):
             kept = rows if level in CURVE_LEVELS else rows[-settings.history.recent :]
             batch.append((level, key, kept))
             held += len(kept)
@@ -214,13 +239,14 @@ def _row(table: PredictionTable) -> FitRow:
     )
 
 
-def _summary(curves: list[FitRow], histories: int, seconds: float) -> RefitSummary:
+def _summary(made: list[FitRow], seconds: float) -> RefitSummary:
+    curves = [row for row in made if row.model != "history"]
     verdicts = Counter(row.verdict for row in curves)
     return RefitSummary(
         curves=len(curves),
         reliable=verdicts[Verdict.RELIABLE],
         doubtful=verdicts[Verdict.DOUBTFUL],
         refused=verdicts[Verdict.REFUSED],
-        histories=histories,
+        histories=len(made) - len(curves),
         seconds=seconds,
     )

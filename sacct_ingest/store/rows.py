@@ -34,6 +34,7 @@ class RunRow:
     tasks: int | None
     elapsed_s: float
     limit_s: int | None
+    eligible_s: int | None
     start_s: int | None
     end_s: int | None
     mem_bytes: int | None

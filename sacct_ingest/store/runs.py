@@ -94,6 +94,33 @@ class Runs:
         with reading(self._engine) as connection:
             return [run_row(row._mapping) for row in connection.execute(query.limit(limit))][::-1]
 
+    def started(
+        self,
+        *,
+        cluster: str = "",
+        partition: str = "",
+        since_s: int | None = None,
+        until_s: int | None = None,
+    ) -> Iterator[RunRow]:
+        """Give the runs that started, in the order of their submission.
+
+        Parameters
+        ----------
+        cluster, partition
+            Only runs of these; empty: of all.
+        since_s, until_s
+            Only runs submitted from then, and before then.
+        """
+        wanted: list[ColumnElement[bool]] = [runs.c.start_s.is_not(None)]
+        wanted += [runs.c.cluster == cluster] if cluster else []
+        wanted += [runs.c.partition == partition] if partition else []
+        wanted += [runs.c.submit_s >= since_s] if since_s is not None else []
+        wanted += [runs.c.submit_s < until_s] if until_s is not None else []
+        query = select(*ROW_COLUMNS).where(*wanted).order_by(runs.c.submit_s, runs.c.job_id)
+        with reading(self._engine) as connection:
+            for row in connection.execute(query).mappings():
+                yield run_row(row)
+
     def steps_of(self, run_ids: Iterable[int]) -> dict[int, list[StepRun]]:
         """Give the steps of these runs, by run id; runs without any have an empty list."""
         wanted = sorted(set(run_ids))

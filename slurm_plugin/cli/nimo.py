@@ -18,6 +18,7 @@ COMMANDS = {
     "status": "ask nimod how it is",
     "predict": "show what is known about an application",
     "report": "compare what was predicted and decided with what happened",
+    "replay": "what if: your own history, as asked and as the policy would have decided",
     "config": "check the configuration and show what is in force",
     "hook-path": "print the folder of the Lua hooks for slurmctld",
     "demo": "show the main job on a made-up cluster: no Slurm, no root",

@@ -32,7 +32,6 @@ class Comparison:
     """How jobs fared against the schedule of their own requests."""
 
     response_ratio: float  #: of the mean responses; less than one is better
-    wait_ratio: float
     worse_off: float  #: share of jobs whose turnaround grew by more than five per cent and a minute
     worse_by: float  #: by which factor, the median of those
     much_worse: float  #: share of jobs whose turnaround more than doubled
@@ -73,11 +72,9 @@ def compare(
     chosen = slice(None) if of is None else of
     submit = workload.submit_s[chosen]
     before, after = rigid.end_s[chosen] - submit, other.end_s[chosen] - submit
-    waits = rigid.start_s[chosen] - submit, other.start_s[chosen] - submit
     worse = after > np.maximum(WORSE * before, before + WORSE_S)
     return Comparison(
         response_ratio=_ratio(_mean(after), _mean(before)),
-        wait_ratio=_ratio(_mean(waits[1]), _mean(waits[0])),
         worse_off=_mean(worse.astype(np.float64)),
         worse_by=float(np.median(after[worse] / before[worse])) if worse.any() else 1.0,
         much_worse=_mean((after > 2 * before).astype(np.float64)),

@@ -9,9 +9,13 @@ import numpy.typing as npt
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun
+from sacct_ingest.store import RunRow
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+#: A run as a source gives it, or as the store does.
+Ran = JobRun | RunRow
 
 #: What a job without a limit is taken to have asked for (Tsafrir et al. 2007, sec. 3, likewise).
 _NO_LIMIT = 1.5
@@ -26,7 +30,9 @@ class Workload:
     nodes: Ints  #: nodes it had
     run_s: Floats  #: how long it ran
     limit_s: Floats  #: its time limit
-    runs: tuple[JobRun, ...] = ()  #: the records, where there are any
+    wait_s: Floats  #: how long it really waited
+    users: tuple[str, ...]
+    runs: tuple[Ran, ...] = ()  #: the records, where there are any
     cluster_nodes: int  #: nodes of the cluster
 
     def __post_init__(self) -> None:
@@ -34,7 +40,7 @@ class Workload:
             raise NimoError("no job with a run time and nodes: nothing to replay")
 
     @classmethod
-    def of(cls, runs: Iterable[JobRun], *, cluster_nodes: int | None = None) -> Self:
+    def of(cls, runs: Iterable[Ran], *, cluster_nodes: int | None = None) -> Self:
         """Make a workload of the runs that started.
 
         Parameters
@@ -61,6 +67,8 @@ class Workload:
             nodes=nodes,
             run_s=np.array([run.elapsed_s for run in usable], dtype=np.float64),
             limit_s=np.array([_limit(run) for run in usable], dtype=np.float64),
+            wait_s=np.array([_waited(run) for run in usable], dtype=np.float64),
+            users=tuple(run.user for run in usable),
             runs=tuple(usable),
             cluster_nodes=cluster_nodes,
         )
@@ -81,7 +89,7 @@ class Workload:
         return replace(self, submit_s=first + (self.submit_s - first) * stretch)
 
 
-def most_at_once(runs: Iterable[JobRun]) -> int:
+def most_at_once(runs: Iterable[Ran]) -> int:
     """Most nodes that were in use at one moment.
 
     A node that two jobs shared counts twice; the largest job sets the least.
@@ -95,14 +103,19 @@ def most_at_once(runs: Iterable[JobRun]) -> int:
     return int(levels.max(initial=0))
 
 
-def _usable(run: JobRun) -> bool:
+def _usable(run: Ran) -> bool:
     return run.nodes > 0 and run.elapsed_s > 0 and run.start_s is not None
 
 
-def _submitted(run: JobRun) -> float:
+def _submitted(run: Ran) -> float:
     """When the job could start for all that it waited for itself: dependencies, a begin time."""
     return max(run.submit_s, run.eligible_s or run.submit_s)
 
 
-def _limit(run: JobRun) -> float:
+def _waited(run: Ran) -> float:
+    start_s = run.submit_s if run.start_s is None else run.start_s
+    return max(start_s - _submitted(run), 0.0)
+
+
+def _limit(run: Ran) -> float:
     return run.limit_s or max(_NO_LIMIT * run.elapsed_s, _NO_LIMIT_S)

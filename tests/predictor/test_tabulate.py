@@ -36,6 +36,7 @@ def row(nodes: int, elapsed_s: float, state: JobState = JobState.COMPLETED) -> R
         tasks=None,
         elapsed_s=elapsed_s,
         limit_s=3600,
+        eligible_s=0,
         start_s=0,
         end_s=int(elapsed_s),
         mem_bytes=None,

@@ -12,6 +12,8 @@ WORK = Workload(
     nodes=np.array([2, 4, 1]),
     run_s=np.array([100.0, 5.0, 100.0]),
     limit_s=np.array([200.0, 200.0, 200.0]),
+    wait_s=np.zeros(3),
+    users=("ada", "bob", "ada"),
     cluster_nodes=4,
 )
 

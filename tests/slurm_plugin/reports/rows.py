@@ -65,6 +65,7 @@ def run(**given: Any) -> RunRow:
         "tasks": 192,
         "elapsed_s": 1000.0,
         "limit_s": 7200,
+        "eligible_s": int(AT_S),
         "start_s": int(AT_S) + 10,
         "end_s": int(AT_S) + 1010,
         "mem_bytes": None,

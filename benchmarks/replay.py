@@ -1,0 +1,173 @@
+"""How fast histories are replayed, rigid and under the policy.
+
+Without ``--data`` the log is generated; with it a log in the Standard Workload Format is read
+(KTH-SP2 of the Parallel Workloads Archive is the one whose slowdowns are published: EASY 92.6,
+SJBF 69.4, clairvoyant SJBF 49.85).  ``ratio`` is the run time over that of the rigid replay of the
+same jobs in the same run.
+"""
+
+import bz2
+import gzip
+import lzma
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import _bench
+import numpy as np
+
+from slurm_plugin import config
+from slurm_plugin.policy import Rules
+from slurm_plugin.replay.assumed import Assumptions, assume
+from slurm_plugin.replay.engine import Engine, Order, Schedule, Shape
+from slurm_plugin.replay.measures import compare, measure
+from slurm_plugin.replay.what_if import WhatIf
+from slurm_plugin.replay.workload import Workload
+
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+SHARES = (0.5, 1.0)
+
+
+def generated(jobs: int, cluster_nodes: int = 128, load: float = 0.7) -> Workload:
+    """Make a log: powers of two, log-normal run times, limits that users round up."""
+    rng = np.random.default_rng(1)
+    nodes = 2 ** rng.integers(0, 6, jobs)
+    run_s = np.clip(rng.lognormal(7.0, 1.8, jobs), 5.0, 86_400.0).round()
+    limit_s = np.minimum(np.ceil(run_s * rng.uniform(1.0, 6.0, jobs) / 900) * 900, 172_800.0)
+    made = Workload(
+        submit_s=np.cumsum(rng.exponential(60.0, jobs)),
+        nodes=nodes,
+        run_s=run_s,
+        limit_s=limit_s,
+        wait_s=np.zeros(jobs),
+        users=tuple(f"u{n}" for n in rng.zipf(1.5, jobs) % 100),
+        cluster_nodes=cluster_nodes,
+    )
+    return made.at_load(load)
+
+
+def archived(path: Path) -> Workload:
+    """Read a log of the Parallel Workloads Archive; a processor counts as a node."""
+    opener = OPENERS.get(path.suffix, open)
+    with opener(path, "rt", encoding="utf-8", errors="replace") as log:
+        lines = log.readlines()
+    head = "".join(line for line in lines if line.startswith(";"))
+    rows = np.loadtxt([line for line in lines if not line.startswith(";")])
+    nodes = np.where(rows[:, 7] > 0, rows[:, 7], rows[:, 4]).astype(int)
+    cluster_nodes = int(head.partition("MaxProcs:")[2].split()[0])
+    rows, nodes = (
+        a[(rows[:, 3] > 0) & (nodes > 0) & (nodes <= cluster_nodes)] for a in (rows, nodes)
+    )
+    return Workload(
+        submit_s=rows[:, 1],
+        nodes=nodes,
+        run_s=rows[:, 3],
+        limit_s=np.where(rows[:, 8] > 0, rows[:, 8], np.maximum(1.5 * rows[:, 3], 3600.0)),
+        wait_s=np.maximum(rows[:, 2], 0.0),
+        users=tuple(str(int(user)) for user in rows[:, 11]),
+        cluster_nodes=cluster_nodes,
+    )
+
+
+def repeated(workload: Workload, times: int) -> Workload:
+    """Put a log behind itself again and again."""
+    span = float(np.ptp(workload.submit_s)) + 1.0
+    return replace(
+        workload,
+        submit_s=np.concatenate([workload.submit_s + span * n for n in range(times)]),
+        nodes=np.tile(workload.nodes, times),
+        run_s=np.tile(workload.run_s, times),
+        limit_s=np.tile(workload.limit_s, times),
+        wait_s=np.tile(workload.wait_s, times),
+        users=workload.users * times,
+    )
+
+
+def timed(replay: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds that a replay takes, and what it gives."""
+    began = time.perf_counter()
+    made = replay()
+    return time.perf_counter() - began, made
+
+
+def clairvoyant(workload: Workload) -> Schedule:
+    """Shortest first, with limits that are the run times."""
+    limits = np.minimum(workload.run_s, workload.limit_s).tolist()
+    shapes = list(map(Shape, workload.nodes.tolist(), limits, workload.run_s.tolist()))
+    engine = Engine(workload.cluster_nodes, Order.SHORTEST)
+    return engine.run(workload.submit_s.tolist(), lambda job, _: shapes[job])
+
+
+def rigid_rows(workload: Workload) -> list[dict[str, Any]]:
+    """Replay as asked, in three orders."""
+    none = [None] * len(workload)
+    ways = {
+        "EASY": WhatIf(workload, none).rigid,
+        "EASY, shortest first": WhatIf(workload, none, Order.SHORTEST).rigid,
+        "EASY, shortest first, clairvoyant": lambda: clairvoyant(workload),
+    }
+    rows = []
+    for name, way in ways.items():
+        seconds, schedule = timed(way)
+        found = measure(workload, schedule)
+        rows.append(
+            {
+                "replay": name,
+                "jobs": found.jobs,
+                "seconds": seconds,
+                "us a job": 1e6 * seconds / found.jobs,
+                "ratio": seconds / (rows[0]["seconds"] if rows else seconds),
+                "slowdown": found.slowdown,
+                "mean response h": found.response_s / 3600,
+            }
+        )
+    return rows
+
+
+def policy_rows(workload: Workload, rigid_s: float, loads: list[float]) -> list[dict[str, Any]]:
+    """Replay under the policy as it is set by default."""
+    rules = Rules(config.Policy(), config.Deadline())
+    rows = []
+    for load in loads:
+        for share in SHARES:
+            scaled = workload.at_load(load)
+            what_if = WhatIf(scaled, assume(scaled, Assumptions(share=share)))
+            asked = what_if.rigid()
+            seconds, outcome = timed(lambda: what_if.under(rules))  # noqa: B023 - called at once
+            found = compare(scaled, asked, outcome.schedule)
+            rows.append(
+                {
+                    "moldable": share,
+                    "load": load,
+                    "seconds": seconds,
+                    "ratio": seconds / rigid_s,
+                    "response": found.response_ratio,
+                    "worse off": found.worse_off,
+                    "slowdown before": measure(scaled, asked).slowdown,
+                    "slowdown": measure(scaled, outcome.schedule).slowdown,
+                }
+            )
+    return rows
+
+
+def main() -> None:
+    """Run it."""
+    parser = _bench.options(str(__doc__), data="log in the Standard Workload Format")
+    args = parser.parse_args()
+    workload = archived(args.data) if args.data else generated(4_000 if args.quick else 28_000)
+    rigid = rigid_rows(workload)
+    _bench.table(rigid, title=f"As asked, {workload.cluster_nodes} nodes, load {workload.load:.2f}")
+    loads = [0.7] if args.quick else [0.5, 0.7, 0.85]
+    under = policy_rows(workload, rigid[0]["seconds"], loads)
+    _bench.table(under, title="Under the policy, against as asked")
+    large: list[dict[str, Any]] = []
+    if not args.quick:
+        large = rigid_rows(repeated(workload, -(-1_000_000 // len(workload))))[:1]
+        _bench.table(large, title="A million jobs")
+    _bench.write(args.json, rigid=rigid, policy=under, million=large)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""What if: the site's own history through a scheduler, as asked and as the policy would decide.
+
+Run times on other node counts come from the curves of the history; what the policy knows is what
+was known before the replay begins.  Nothing is submitted and nothing is stored.
+"""
+
+import argparse
+import json
+import os
+import sys
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import ExitStack
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sacct_ingest.errors import NimoError
+from slurm_plugin.cli.context import (
+    add_config,
+    add_json,
+    add_parsable,
+    add_store,
+    load_config,
+    moment,
+)
+from slurm_plugin.cli.progress import Report, progress
+from slurm_plugin.cli.stores import open_store
+from slurm_plugin.config import Config
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import RunRow, Store
+    from slurm_plugin.replay.search import Setting
+    from slurm_plugin.replay.what_if import WhatIf
+    from slurm_plugin.reports.replay import ReplayReport
+
+EXAMPLE = """\
+  nimo replay                               # the store, with the settings in force
+  nimo replay --suggest -p batch            # which price and guard would be best here
+  nimo replay --load 0.7 --load 0.9 -S now-60days
+  nimo replay --assume 0.5 KTH-SP2.swf.gz   # a log without curves: half of its jobs moldable"""
+_DAY_S = 86400.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "files", metavar="FILE", nargs="*", type=Path, help="saved histories instead of the store"
+    )
+    parser.add_argument("-S", "--since", metavar="TIME", type=moment, help="jobs submitted since")
+    parser.add_argument("-E", "--until", metavar="TIME", type=moment, help="and before")
+    parser.add_argument("-M", "--cluster", default="", help="jobs of this cluster")
+    parser.add_argument("-p", "--partition", default="", help="jobs of this partition")
+    parser.add_argument(
+        "-N", "--nodes", type=int, help="nodes of the cluster (default: the most in use at once)"
+    )
+    parser.add_argument(
+        "--learn",
+        metavar="SHARE",
+        type=_share,
+        default=0.5,
+        help="share of the history that the policy has learned from; the rest is replayed "
+        "(default: 0.5)",
+    )
+    parser.add_argument(
+        "--range",
+        metavar="FACTOR",
+        type=float,
+        default=4.0,
+        help="moldable jobs may get from 1/FACTOR to FACTOR times their nodes (default: 4)",
+    )
+    parser.add_argument(
+        "--adopt",
+        metavar="SHARE",
+        type=_share,
+        default=1.0,
+        help="share of the moldable jobs that take part: 1 is enforce, less is advise (default: 1)",
+    )
+    parser.add_argument(
+        "--assume",
+        metavar="SHARE",
+        type=_share,
+        help="take this share of all jobs as moldable with made-up curves: for logs that have none",
+    )
+    parser.add_argument("--sjbf", action="store_true", help="backfill the shortest jobs first")
+    for name, what in (
+        ("load", "scale the times between submissions to this load"),
+        ("price", "try this policy.price"),
+        ("guard", "try this policy.guard_ratio"),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            metavar="NUMBER",
+            type=_positive,
+            action="append",
+            default=[],
+            help=f"{what}; may be given again",
+        )
+    parser.add_argument("--suggest", action="store_true", help="search for price and guard")
+    parser.add_argument("--seed", type=int, default=1, help="of what is drawn at random")
+    parser.add_argument("--workers", metavar="COUNT", type=int, default=0, help="0: one a core")
+    parser.add_argument("--dask", metavar="ADDRESS", help="replay on a Dask cluster; see nimo fit")
+    add_parsable(parser)
+    add_json(parser)
+    add_store(parser)
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Replay each setting and say what came of it."""
+    config = load_config(args)
+    with ExitStack() as stack:
+        report = stack.enter_context(progress("replaying"))
+        _print(_replay(args, config, report, stack), args)
+    return 0
+
+
+def _replay(
+    args: argparse.Namespace, config: Config, report: Report, stack: ExitStack
+) -> "ReplayReport":
+    # Loaded here: numpy and scipy take a second, and the help shall not.
+    from slurm_plugin.replay.search import GUARDS, PRICES, evaluate, settings, suggest  # noqa: PLC0415
+    from slurm_plugin.reports.replay import ReplayReport  # noqa: PLC0415
+
+    what_if, source, assumptions = _prepared(args, config, report)
+    wanted = settings(
+        config.policy,
+        prices=args.price or (PRICES if args.suggest else ()),
+        guards=args.guard or (GUARDS if args.suggest else ()),
+        loads=args.load,
+    )
+    results = []
+    pool = _pool(args, wanted, stack)
+    for result in evaluate(what_if, wanted, config.deadline, executor=pool):
+        results.append(result)
+        report(result.jobs, "jobs replayed")
+    work = what_if.workload
+    return ReplayReport(
+        source=source,
+        days=float(work.submit_s[-1] - work.submit_s[0]) / _DAY_S,
+        nodes=work.cluster_nodes,
+        assumptions=assumptions,
+        results=tuple(results),
+        present=config.policy,
+        suggested=suggest(results, config.policy),
+    )
+
+
+def _prepared(
+    args: argparse.Namespace, config: Config, report: Report
+) -> tuple["WhatIf", str, tuple[str, ...]]:
+    """Read the history and choose the moldable jobs; what was assumed, in words."""
+    from predictor.tabulate import TableSettings  # noqa: PLC0415
+    from slurm_plugin.replay import assumed, known  # noqa: PLC0415
+    from slurm_plugin.replay.engine import Order  # noqa: PLC0415
+    from slurm_plugin.replay.what_if import WhatIf  # noqa: PLC0415
+    from slurm_plugin.replay.workload import Workload  # noqa: PLC0415
+
+    rows, source = _rows(args, config, report)
+    order = Order.SHORTEST if args.sjbf else Order.SUBMITTED
+    if args.assume is not None:
+        made = assumed.Assumptions(share=args.assume, range=args.range, seed=args.seed)
+        work = Workload.of(rows, cluster_nodes=args.nodes)
+        what_if = WhatIf(work, assumed.assume(work, made), order)
+        return what_if.adopted(args.adopt, seed=args.seed), source, assumed.in_words(made)
+    learned = rows[: round(args.learn * len(rows))]
+    begin_s = float(learned[-1].submit_s) if learned else 0.0
+    fit = TableSettings(confidence=config.fit.confidence)
+    knowledge = known.learn(rows, begin_s=begin_s, settings=fit)
+    work = Workload.of(rows[len(learned) :], cluster_nodes=args.nodes)
+    chosen = known.moldable(work, knowledge, reach=args.range, seed=args.seed)
+    words = known.in_words(len(learned), args.range, args.adopt)
+    return WhatIf(work, chosen, order).adopted(args.adopt, seed=args.seed), source, words
+
+
+def _rows(args: argparse.Namespace, config: Config, report: Report) -> tuple[list["RunRow"], str]:
+    with ExitStack() as stack:
+        if args.files:
+            store = stack.enter_context(_store_of(args, config, report))
+            source = ", ".join(path.name for path in args.files)
+        else:
+            store = stack.enter_context(open_store(config))
+            source = "the store"
+        rows = list(
+            store.runs.started(
+                cluster=args.cluster,
+                partition=args.partition,
+                since_s=args.since,
+                until_s=args.until,
+            )
+        )
+    if not rows:
+        raise NimoError(f"{source} holds no job that ran, for this selection")
+    return rows, source
+
+
+def _store_of(args: argparse.Namespace, config: Config, report: Report) -> "Store":
+    """Read saved histories into a store in memory."""
+    from sacct_ingest.ingest import ingest  # noqa: PLC0415
+    from sacct_ingest.sources.saved import SavedSacct  # noqa: PLC0415
+    from sacct_ingest.store import Store  # noqa: PLC0415
+
+    store = Store.open("sqlite://")
+    for path in args.files:
+        source = SavedSacct(path, cluster=args.cluster or config.cluster)
+        ingest(store, source, now_s=0, progress=report)
+    return store
+
+
+def _pool(args: argparse.Namespace, wanted: "list[Setting]", stack: ExitStack) -> Executor | None:
+    """Where several settings are replayed at once; None: here, one after the other."""
+    if args.dask:
+        from slurm_plugin.cli.dask_pool import JOBS, dask_pool  # noqa: PLC0415
+
+        return stack.enter_context(dask_pool(args.dask, args.workers or JOBS)).executor
+    workers = min(args.workers or os.cpu_count() or 1, len(wanted))
+    if workers == 1:
+        return None
+    return stack.enter_context(ProcessPoolExecutor(workers, mp_context=get_context("spawn")))
+
+
+def _print(report: "ReplayReport", args: argparse.Namespace) -> None:
+    from slurm_plugin.reports import replay, terminal  # noqa: PLC0415
+
+    if args.json:
+        print(json.dumps(replay.as_json(report)))
+    elif args.parsable2:
+        print("\n".join(replay.parsable(report)))
+    else:
+        terminal.console_for(terminal=sys.stdout.isatty()).print(replay.render(report))
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a share from 0 to 1")
+    return share
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number

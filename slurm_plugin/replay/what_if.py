@@ -1,0 +1,126 @@
+"""One workload, scheduled as its users asked and as the policy would have had it.
+
+The policy that decides is :func:`slurm_plugin.policy.decide`, the one that runs in nimod.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from predictor.types import PredictionTable
+from slurm_plugin.policy import Action, Request, Rules, decide
+from slurm_plugin.reasons import Reason
+from slurm_plugin.replay.engine import Engine, Order, Schedule, Shape
+from slurm_plugin.replay.view import Viewer
+from slurm_plugin.replay.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Moldable:
+    """A job that could have run on other node counts.
+
+    ``truth`` gives its run time on so many nodes relative to that on the nodes it had: the replay
+    knows it, the policy only knows the table.
+    """
+
+    low: int
+    high: int
+    table: PredictionTable
+    truth: Callable[[int], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A schedule, and how often the policy said what; ``moved`` are the jobs given other nodes."""
+
+    schedule: Schedule
+    reasons: Counter[Reason]
+    moved: npt.NDArray[np.bool_]
+
+
+class WhatIf:
+    """Replays one workload.
+
+    Parameters
+    ----------
+    workload
+        What was submitted.
+    moldable
+        For each job whether and how its node count could have been chosen.
+    order
+        How the scheduler backfills.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        moldable: Sequence[Moldable | None],
+        order: Order = Order.SUBMITTED,
+    ) -> None:
+        self.workload = workload
+        self._moldable = moldable
+        self._order = order
+        self._own = [
+            Shape(nodes, limit_s, run_s)
+            for nodes, limit_s, run_s in zip(
+                workload.nodes.tolist(),
+                workload.limit_s.tolist(),
+                workload.run_s.tolist(),
+                strict=True,
+            )
+        ]
+
+    @property
+    def moldable(self) -> npt.NDArray[np.bool_]:
+        """Which jobs could have run on other node counts, shape ``(jobs,)``."""
+        return np.array([one is not None for one in self._moldable], dtype=bool)
+
+    def at_load(self, load: float) -> "WhatIf":
+        """Replay of the same jobs closer together or farther apart."""
+        return WhatIf(self.workload.at_load(load), self._moldable, self._order)
+
+    def adopted(self, share: float, *, seed: int = 1) -> "WhatIf":
+        """Replay where only a share of the moldable jobs takes part, as when users are advised."""
+        takes_part = np.random.default_rng(seed).random(len(self._moldable)) < share
+        kept = [one if yes else None for one, yes in zip(self._moldable, takes_part, strict=True)]
+        return WhatIf(self.workload, kept, self._order)
+
+    def rigid(self) -> Schedule:
+        """Schedule every job on the nodes that it had."""
+        return self._engine().run(self._submits(), lambda job, _: self._own[job])
+
+    def under(self, rules: Rules) -> Outcome:
+        """Schedule with the policy deciding on the moldable jobs."""
+        engine = self._engine()
+        viewer = Viewer(engine)
+        reasons: Counter[Reason] = Counter()
+
+        def shape_of(job: int, now_s: float) -> Shape:
+            moldable = self._moldable[job]
+            if moldable is None:
+                return self._own[job]
+            own = self._own[job]
+            partition = viewer.look(now_s)
+            request = Request(
+                low=moldable.low, high=moldable.high, asked=own.nodes, limit_s=own.limit_s
+            )
+            decision = decide(request, moldable.table, partition, rules, now_s=now_s)
+            reasons[decision.reason] += 1
+            if decision.action is not Action.SET or decision.chosen is None:
+                return own
+            nodes = decision.chosen.nodes
+            limit_s = decision.chosen.limit_s or own.limit_s
+            return Shape(nodes, limit_s, own.run_s * moldable.truth(nodes))
+
+        schedule = engine.run(self._submits(), shape_of)
+        return Outcome(schedule, reasons, schedule.nodes != self.workload.nodes)
+
+    def _engine(self) -> Engine:
+        return Engine(self.workload.cluster_nodes, self._order)
+
+    def _submits(self) -> list[float]:
+        submits: list[float] = self.workload.submit_s.tolist()
+        return submits

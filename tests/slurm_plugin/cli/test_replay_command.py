@@ -1,0 +1,86 @@
+"""``nimo replay`` from a store and from a file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.store import Store
+from slurm_plugin.cli.nimo import main
+from tests.sacct_ingest.records import SUBMIT_S
+from tests.sacct_ingest.records import run as job
+
+
+def fill(path: Path, count: int = 200) -> None:
+    """Store jobs of one application that scales, on 1, 2, 4 and 8 nodes."""
+    with Store.open(str(path)) as store:
+        store.runs.add(
+            job(
+                job_id=number,
+                submit_s=SUBMIT_S + 1200 * number,
+                start_s=SUBMIT_S + 1200 * number,
+                end_s=SUBMIT_S + 1200 * number + 28_800 // 2 ** (number % 4),
+                elapsed_s=28_800 / 2 ** (number % 4),
+                limit_s=40_000,
+                nodes=2 ** (number % 4),
+                submit_line="sbatch wrf.sh",
+            )
+            for number in range(count)
+        )
+
+
+def test_the_later_half_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(tmp_path / "nimo.db")
+    argv = ["replay", "--store", str(tmp_path / "nimo.db"), "-N", "40", "--workers", "1"]
+    assert main([*argv, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    (result,) = made["results"]
+    assert result["jobs"] == result["moldable_jobs"] == 100
+    assert made["nodes"] == 40
+    assert made["verdict"].startswith("Switching on would")
+    assert main(argv) == 0
+    shown = capsys.readouterr().out
+    assert "100 jobs over 1 days on 40 nodes, 100 of them moldable (the store)" in shown
+    assert made["verdict"][:40] in shown
+
+
+def test_a_search_tries_all_combinations_in_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path / "nimo.db", 80)
+    argv = ["replay", "--store", str(tmp_path / "nimo.db"), "--workers", "2", "-P"]
+    assert main([*argv, "--price", "4", "--price", "8", "--guard", "1.1", "--load", "0.6"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Load|Price|Guard|")
+    assert [line.split("|")[:3] for line in lines[1:]] == [["0.6", "4", "1.1"], ["0.6", "8", "1.1"]]
+
+
+def test_a_saved_log_without_curves_is_replayed_on_assumptions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "jobs.txt"
+    rows = ["JobID|User|JobName|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|State"]
+    rows += [
+        f"{n}|ada|x|{SUBMIT_S + 60 * n}|{SUBMIT_S + 60 * n}|{SUBMIT_S + 60 * n + 600}|600|30|2"
+        "|COMPLETED"
+        for n in range(1, 50)
+    ]
+    saved.write_text("\n".join(rows) + "\n")
+    assert main(["replay", "-M", "pine", "--assume", "1", "-P", str(saved)]) == 0
+    assert main(["replay", "-M", "pine", "--assume", "1", str(saved)]) == 0
+    assert "Assumed, since a log does not tell it: 100% of the jobs" in capsys.readouterr().out
+
+
+def test_nothing_to_replay_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Store.open(str(tmp_path / "nimo.db")).close()
+    assert main(["replay", "--store", str(tmp_path / "nimo.db")]) != 0
+    assert "holds no job that ran" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--assume", "1.5"), ("--load", "0")])
+def test_wrong_numbers_are_usage_errors(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["replay", option, value])
+    assert value in capsys.readouterr().err

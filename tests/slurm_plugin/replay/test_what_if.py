@@ -1,0 +1,184 @@
+"""The policy in the replay: the same jobs with and without it."""
+
+import numpy as np
+import pytest
+
+from predictor.table import at
+from predictor.tabulate import TableSettings
+from slurm_plugin import config
+from slurm_plugin.policy import Rules
+from slurm_plugin.replay.assumed import Assumptions, assume, recent_mean
+from slurm_plugin.replay.known import learn, moldable
+from slurm_plugin.replay.measures import compare
+from slurm_plugin.replay.search import ALIKE, WORTH, evaluate, settings, suggest
+from slurm_plugin.replay.what_if import WhatIf
+from slurm_plugin.replay.workload import Workload
+from tests.slurm_plugin.reports.rows import run
+
+RULES = Rules(config.Policy(), config.Deadline())
+HOUR = 3600.0
+
+
+def workload(count: int = 300, gap_s: float = 600.0, nodes: int = 4) -> Workload:
+    """Make jobs of an hour on a cluster of 16 nodes."""
+    rng = np.random.default_rng(5)
+    return Workload(
+        submit_s=np.cumsum(rng.exponential(gap_s, count)),
+        nodes=np.full(count, nodes),
+        run_s=rng.uniform(0.5, 1.5, count) * HOUR,
+        limit_s=np.full(count, 2 * HOUR),
+        wait_s=np.zeros(count),
+        users=("ada",) * count,
+        cluster_nodes=16,
+    )
+
+
+def history(count: int = 240) -> list:
+    """Make an application seen on 1, 2, 4 and 8 nodes that scales well, and one that does not."""
+    rows = []
+    for number in range(count):
+        nodes = (1, 2, 4, 8)[number % 4]
+        good = number % 2 == number // 4 % 2
+        run_s = HOUR * (8 / nodes if good else 1.0 + 0.5 / nodes)
+        submit = 1_790_000_000 + 900 * number
+        rows.append(
+            run(
+                run_id=number,
+                job_id=number,
+                submit_s=submit,
+                eligible_s=submit,
+                start_s=submit + 5,
+                end_s=submit + 5 + int(run_s),
+                elapsed_s=run_s,
+                limit_s=40_000,
+                nodes=nodes,
+                name="good" if good else "poor",
+                line="good" if good else "poor",
+            )
+        )
+    return rows
+
+
+def replayed(rows: list) -> WhatIf:
+    begin = rows[len(rows) // 2].submit_s
+    known = learn(rows, begin_s=begin, settings=TableSettings())
+    later = Workload.of([row for row in rows if row.submit_s > begin], cluster_nodes=16)
+    return WhatIf(later, moldable(later, known, reach=4.0))
+
+
+def test_without_moldable_jobs_the_policy_changes_nothing() -> None:
+    rigid = WhatIf(workload(), [None] * 300)
+    outcome = rigid.under(RULES)
+    assert (outcome.schedule.start_s == rigid.rigid().start_s).all()
+    assert not outcome.moved.any()
+    assert not outcome.reasons
+
+
+def test_jobs_run_as_long_as_their_curve_says() -> None:
+    what_if = replayed(history())
+    outcome = what_if.under(RULES)
+    work = what_if.workload
+    assert outcome.moved.any()
+    took = outcome.schedule.end_s - outcome.schedule.start_s
+    for job in np.flatnonzero(outcome.moved):
+        one = what_if._moldable[job]
+        assert took[job] == pytest.approx(work.run_s[job] * one.truth(outcome.schedule.nodes[job]))
+    assert (took[~outcome.moved] == work.run_s[~outcome.moved]).all()
+
+
+def test_an_idle_cluster_lends_its_nodes_to_those_that_scale() -> None:
+    what_if = replayed(history())
+    outcome = what_if.under(RULES)
+    names = np.array([one.name for one in what_if.workload.runs])
+    good = outcome.schedule.nodes[names == "good"].mean()
+    assert good > outcome.schedule.nodes[names == "poor"].mean()
+    result = compare(what_if.workload, what_if.rigid(), outcome.schedule)
+    assert result.response_ratio < 0.9
+
+
+def test_the_policy_knows_only_what_was_known_before() -> None:
+    rows = history()
+    begin = rows[len(rows) // 2].submit_s
+    # From then on everything takes twice as long; the early tables cannot know.
+    rows = [
+        row
+        if row.submit_s <= begin
+        else run(
+            **{name: getattr(row, name) for name in row.__slots__}
+            | {"elapsed_s": 2 * row.elapsed_s, "end_s": row.end_s + int(row.elapsed_s)}
+        )
+        for row in rows
+    ]
+    known = learn(rows, begin_s=begin, settings=TableSettings())
+    later = Workload.of([row for row in rows if row.submit_s > begin], cluster_nodes=16)
+    one = next(one for one in moldable(later, known, reach=4.0) if one and one.table.key == "good")
+    assert at(one.table, 8).time_s == pytest.approx(HOUR, rel=0.2)
+    assert at(one.truth.table, 8).time_s == pytest.approx(2 * HOUR, rel=0.2)
+
+
+def test_who_does_not_take_part_stays_as_is() -> None:
+    what_if = replayed(history())
+    half = what_if.adopted(0.5).moldable.sum()
+    assert 0.3 * what_if.moldable.sum() < half < 0.7 * what_if.moldable.sum()
+    assert not what_if.adopted(0.0).moldable.any()
+
+
+def test_assumed_jobs_are_as_many_as_asked_and_the_same_for_one_seed() -> None:
+    work = workload()
+    one, other = (assume(work, Assumptions(share=0.4, seed=7)) for _ in range(2))
+    assert sum(m is not None for m in one) == pytest.approx(120, abs=30)
+    assert [m and m.table for m in one] == [m and m.table for m in other]
+    some = next(m for m in one if m)
+    assert some.truth(4) == 1.0
+    assert (some.low, some.high) == (1, 16)
+    assert some.truth(8) <= 1.0 <= some.truth(2)
+
+
+def test_recent_mean_uses_only_what_had_ended() -> None:
+    work = Workload(
+        submit_s=np.array([0.0, 10.0, 200.0, 400.0]),
+        nodes=np.ones(4, dtype=int),
+        run_s=np.array([100.0, 50.0, 30.0, 1.0]),
+        limit_s=np.array([500.0, 600.0, 700.0, 20.0]),
+        wait_s=np.zeros(4),
+        users=("ada",) * 4,
+        cluster_nodes=4,
+    )
+    assert recent_mean(work) == [500.0, 600.0, 75.0, 20.0]
+
+
+def test_a_grid_of_settings_keeps_everything_else() -> None:
+    policy = config.Policy(pessimism=0.5)
+    made = settings(policy, prices=(1.0, 2.0), guards=(1.5,), loads=(0.5, 0.9))
+    assert [(s.load, s.policy.price) for s in made] == [
+        (0.5, 1.0),
+        (0.5, 2.0),
+        (0.9, 1.0),
+        (0.9, 2.0),
+    ]
+    assert {(s.policy.guard_ratio, s.policy.pessimism) for s in made} == {(1.5, 0.5)}
+    assert settings(policy)[0].policy == policy
+
+
+def test_suggestions_help_or_are_not_made() -> None:
+    policy = config.Policy()
+    helped = list(
+        evaluate(replayed(history()), settings(policy, prices=(4.0, 8.0)), config.Deadline())
+    )
+    found = suggest(helped, policy)
+    assert found is not None
+    best = min(r.everybody.response_ratio for r in helped)
+    assert found.everybody.response_ratio <= best * (1 + ALIKE)
+    assert found.everybody.response_ratio <= 1 - WORTH
+    rigid = WhatIf(workload(), [None] * 300)
+    assert suggest(list(evaluate(rigid, settings(policy), config.Deadline())), policy) is None
+
+
+def test_results_tell_moldable_and_rigid_jobs_apart() -> None:
+    work = workload()
+    what_if = WhatIf(work, assume(work, Assumptions(share=0.5)))
+    (result,) = evaluate(what_if, settings(config.Policy(), loads=(0.8,)), config.Deadline())
+    assert result.load == pytest.approx(0.8)
+    assert result.moldable_jobs == what_if.moldable.sum()
+    assert sum(result.reasons.values()) == result.moldable_jobs
+    assert 0 < result.moved <= 1
