@@ -1,0 +1,252 @@
+"""Run time as a product of what each resource contributes: aprof.
+
+S. M. Sadjadi, S. Shimizu, J. Figueroa, R. Rangaswami, J. Delgado, H. Duran, X. Collazo-Mojica, *A
+Modeling Approach for Estimating Execution Time of Long-Running Scientific Applications*, 2008.
+
+Each resource contributes a factor that falls with how much there is of it, ``a + b/P`` (equations
+2 and 3), and run time is the product of the factors (equation 1).  Expanded, that is a sum with
+one term for each set of resources (equation 4): 1, 1/nodes, 1/clock, 1/(nodes·clock), ....  All
+that regression needs of the observations are HᵀH and Hᵀx, whose size does not grow with them
+(equations 8 and 9): they can be kept for each application, added to as runs end, and merged across
+hosts.
+
+Two things go beyond the paper.  Squares of *relative* errors are minimised, so that long runs do
+not drown short ones (``relative=False`` is the paper's way).  And terms that the observations do
+not support are left out, by the Bayesian information criterion, which needs the same sums only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import log, prod, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from predictor.types import Prediction
+
+Floats = NDArray[np.float64]
+#: Smallest ratio of eigenvalues at which terms can be told apart.
+_INDEPENDENT = 1e-10
+
+
+class TooFewObservations(ValueError):  # noqa: N818 - a noun, as in sacct_ingest.errors
+    """The observations do not determine the profile parameters."""
+
+
+def terms(resources: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """List the sets of resources that have a term each: the empty one first (equation 4).
+
+    >>> terms(["nodes", "clock"])
+    ((), ('nodes',), ('clock',), ('nodes', 'clock'))
+    """
+    sizes = range(len(resources) + 1)
+    return tuple(chosen for size in sizes for chosen in combinations(resources, size))
+
+
+def explanatory(resources: Sequence[str], amounts: Mapping[str, float]) -> Floats:
+    """Explanatory variables y of one observation, one for each of the :func:`terms`.
+
+    Raises
+    ------
+    ValueError
+        An amount is missing or not above zero.
+    """
+    for name in resources:
+        if not amounts.get(name, 0.0) > 0:
+            raise ValueError(f"{name} is {amounts.get(name)}, an amount above zero is needed")
+    return np.array([1 / prod(amounts[name] for name in chosen) for chosen in terms(resources)])
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Everything that is kept of an application's runs.
+
+    ``hh`` is HᵀH, shape ``(terms, terms)``; ``hx`` Hᵀx, shape ``(terms,)``; ``xx`` xᵀx; ``count``
+    counts the runs.  With ``relative`` each row of H and x was divided by the run time.
+    """
+
+    resources: tuple[str, ...]
+    hh: tuple[tuple[float, ...], ...]
+    hx: tuple[float, ...]
+    xx: float = 0.0
+    count: int = 0
+    relative: bool = True
+
+    @classmethod
+    def none(cls, resources: Sequence[str], *, relative: bool = True) -> "Sums":
+        """Begin with no run at all."""
+        size = 2 ** len(resources)
+        zeros = (0.0,) * size
+        return cls(tuple(resources), (zeros,) * size, zeros, relative=relative)
+
+    def add(self, amounts: Mapping[str, float], time_s: float, times: int = 1) -> "Sums":
+        """Take one more run in (equation 9); ``times=-1`` takes it out again.
+
+        Raises
+        ------
+        ValueError
+            An amount or the time is not above zero.
+        """
+        if not time_s > 0:
+            raise ValueError(f"run time is {time_s}, one above zero is needed")
+        weight = 1 / time_s if self.relative else 1.0
+        row, value = explanatory(self.resources, amounts) * weight, time_s * weight
+        return replace(
+            self,
+            hh=_matrix(np.array(self.hh) + times * np.outer(row, row)),
+            hx=tuple((np.array(self.hx) + times * row * value).tolist()),
+            xx=self.xx + times * value**2,
+            count=self.count + times,
+        )
+
+    def merge(self, other: "Sums") -> "Sums":
+        """Make the sums of both, such as those of two hosts.
+
+        Raises
+        ------
+        ValueError
+            They are of other resources, or weighted otherwise.
+        """
+        if (self.resources, self.relative) != (other.resources, other.relative):
+            raise ValueError("sums of other resources or weights cannot be merged")
+        return replace(
+            self,
+            hh=_matrix(np.array(self.hh) + np.array(other.hh)),
+            hx=tuple((np.array(self.hx) + np.array(other.hx)).tolist()),
+            xx=self.xx + other.xx,
+            count=self.count + other.count,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProductFit:
+    """Profile parameters θ of an application (equation 5).
+
+    ``theta`` and ``covariance`` run over ``chosen``, the sets of resources whose terms were kept.
+    """
+
+    resources: tuple[str, ...]
+    chosen: tuple[tuple[str, ...], ...]
+    theta: tuple[float, ...]
+    covariance: tuple[tuple[float, ...], ...]
+    noise: float  #: standard deviation of one run: relative, or in seconds
+    count: int
+    relative: bool
+
+    def predict(self, amounts: Mapping[str, float], level: float = 0.9) -> Prediction:
+        """Run time on so much of each resource (equation 10), also of a node type never seen.
+
+        The interval is that of one new run, by Student's t.
+
+        Raises
+        ------
+        ValueError
+            An amount is missing, or the model gives no time above zero there.
+        """
+        place = {one: i for i, one in enumerate(terms(self.resources))}
+        row = explanatory(self.resources, amounts)[[place[one] for one in self.chosen]]
+        time_s = float(row @ np.array(self.theta))
+        if not time_s > 0:
+            raise ValueError("the fitted form gives no run time above zero there")
+        known = float(row @ np.array(self.covariance) @ row)
+        new_run = known + (self.noise * (time_s if self.relative else 1.0)) ** 2
+        free = max(self.count - len(self.theta), 1)
+        # As a factor, so that no bound reaches zero.
+        width = float(student.ppf((1 + level) / 2, free)) * sqrt(new_run) / time_s
+        nodes = int(amounts.get("nodes", 1))
+        low, high = time_s * np.exp(-width), time_s * np.exp(width)
+        return Prediction(nodes, time_s, float(low), float(high), level, sqrt(known) / time_s)
+
+
+@dataclass(frozen=True, slots=True)
+class ProductForm:
+    """The regression; ``select`` leaves out terms that the runs do not support."""
+
+    select: bool = True
+
+    def fit(self, sums: Sums) -> ProductFit:
+        """Estimate the profile parameters (equation 8).
+
+        Raises
+        ------
+        TooFewObservations
+            Fewer independent runs than terms.
+        """
+        if not self.select:
+            return _solved(sums, list(range(len(sums.hx))))
+        kept = _possible(sums)
+        if not kept:
+            raise _too_few(sums, 1)
+        score = _criterion(sums, kept)
+        while len(kept) > 1:
+            score_without, without = min(
+                (_criterion(sums, [i for i in kept if i != out]), out) for out in kept
+            )
+            if score_without > score:
+                break
+            score, kept = score_without, [i for i in kept if i != without]
+        return _solved(sums, kept)
+
+
+def _possible(sums: Sums) -> list[int]:
+    """Terms, simple ones first, as long as the observations can tell them apart."""
+    kept: list[int] = []
+    for term in range(len(sums.hx)):
+        if len(kept) + 1 < max(sums.count, 2) and _independent(sums, [*kept, term]):
+            kept.append(term)
+    return kept
+
+
+def _independent(sums: Sums, kept: list[int]) -> bool:
+    hh = np.array(sums.hh)[np.ix_(kept, kept)]
+    scale = np.sqrt(np.diag(hh))
+    if not (scale > 0).all():
+        return False
+    values = np.linalg.eigvalsh(hh / np.outer(scale, scale))
+    return bool(values[0] > _INDEPENDENT * values[-1])
+
+
+def _criterion(sums: Sums, kept: list[int]) -> float:
+    """Bayesian information criterion of a selection of terms."""
+    _, squares = _least_squares(sums, kept)
+    floor = 1e-12 * max(sums.xx, 1e-300)
+    return sums.count * log(max(squares, floor) / sums.count) + len(kept) * log(sums.count)
+
+
+def _least_squares(sums: Sums, kept: list[int]) -> tuple[Floats, float]:
+    """Parameters of the chosen terms, and the sum of squares that they leave."""
+    hh, hx = np.array(sums.hh)[np.ix_(kept, kept)], np.array(sums.hx)[kept]
+    scale = np.sqrt(np.diag(hh))
+    theta = np.linalg.solve(hh / np.outer(scale, scale), hx / scale) / scale
+    return theta, max(float(sums.xx - hx @ theta), 0.0)
+
+
+def _solved(sums: Sums, kept: list[int]) -> ProductFit:
+    if sums.count < len(kept) or not _independent(sums, kept):
+        raise _too_few(sums, len(kept))
+    theta, squares = _least_squares(sums, kept)
+    variance = squares / max(sums.count - len(kept), 1)
+    covariance = variance * np.linalg.inv(np.array(sums.hh)[np.ix_(kept, kept)])
+    every = terms(sums.resources)
+    return ProductFit(
+        resources=sums.resources,
+        chosen=tuple(every[i] for i in kept),
+        theta=tuple(theta.tolist()),
+        covariance=_matrix(covariance),
+        noise=sqrt(variance),
+        count=sums.count,
+        relative=sums.relative,
+    )
+
+
+def _too_few(sums: Sums, needed: int) -> TooFewObservations:
+    names = ", ".join(sums.resources)
+    return TooFewObservations(
+        f"{sums.count} runs do not determine {needed} terms: run it with other {names}"
+    )
+
+
+def _matrix(values: Floats) -> tuple[tuple[float, ...], ...]:
+    return tuple(map(tuple, values.tolist()))
