@@ -1,14 +1,21 @@
 """Records of sacct to runs: steps join their job, which takes from them what it lacks itself."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import islice, repeat
 from typing import Any
 
-from sacct_ingest.columns import known_name, plans
+from msgspec import structs
+
+from sacct_ingest.columns import Plan, known_name, plans
+from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun, StepRun
-from sacct_ingest.slurm_text import JobId, parse_job_id, parse_memory_request
+from sacct_ingest.slurm_text import parse_job_id, parse_memory_request
 from sacct_ingest.sources.base import Tally
 
 _Record = list[str]
+_Job = tuple[_Record, list[_Record]]  # the steps' records second
+_BLOCK = 500  #: jobs read at a time, a column at a time
 _TASK_SHIFT = 32  # bits of a job id
 
 
@@ -25,24 +32,45 @@ def fold(
     A row that cannot be read goes to the tally; so do the steps of a job that could not.
     """
     reader = _Reader(header, tally, cluster=cluster, delimiter=delimiter)
+    for block in _blocks(_grouped(records, list(header), reader)):
+        yield from reader.runs(block)
+
+
+def _blocks(jobs: Iterable[_Job]) -> Iterator[list[_Job]]:
+    """Give jobs many at a time; those from before a source broke off are given, too."""
+    block: list[_Job] = []
+    try:
+        for job in jobs:
+            block.append(job)
+            if len(block) == _BLOCK:
+                yield block
+                block = []
+    except NimoError:
+        yield block
+        raise
+    yield block
+
+
+def _grouped(records: Iterable[_Record], header: _Record, reader: "_Reader") -> Iterator[_Job]:
+    """Give each job's record with those of its steps, which follow it."""
     id_at = [known_name(name) for name in header].index("JobID")
     job: _Record | None = None
     prefix, steps = "", list[_Record]()
     for record in records:
-        tally.rows += 1
+        reader.tally.rows += 1
         name = record[id_at]
         if "." not in name:
-            if job is not None and (run := reader.run(job, steps)):
-                yield run
+            if job is not None:
+                yield job, steps
             # The header again: files that were joined, or sacct's own in each.
-            job, steps = (record if record != list(header) else None), []
+            job, steps = (record if record != header else None), []
             prefix = f"{name}."
         elif job is not None and name.startswith(prefix):
             steps.append(record)
         else:
             reader.refuse("step without its job", record)
-    if job is not None and (run := reader.run(job, steps)):
-        yield run
+    if job is not None:
+        yield job, steps
 
 
 class _Reader:
@@ -52,86 +80,147 @@ class _Reader:
         self, header: Sequence[str], tally: Tally, *, cluster: str, delimiter: str
     ) -> None:
         self._job, self._step = plans(header)
-        self._defaults = {"cluster": cluster} if cluster else {}
-        self._tally, self._delimiter = tally, delimiter
+        self._cluster, self._delimiter = cluster, delimiter
+        self.tally = tally
 
-    def run(self, job: _Record, steps: list[_Record]) -> JobRun | None:
-        """Make one run; None where its row cannot be read."""
-        folded = tuple(step for record in steps if (step := self._read_step(record)))
-        try:
-            return _run(self._defaults | self._job.read(job), folded)
-        except (ValueError, TypeError) as error:
-            self.refuse(f"{self._job.culprit(job)}: {error}", job)
-            return None
+    def runs(self, jobs: list[_Job]) -> Iterator[JobRun]:
+        """Make the runs of some jobs, but for those whose rows cannot be read."""
+        records = [step for _, steps in jobs for step in steps]
+        made = iter(self._made(_steps, self._step, records))
+        owned = [tuple(filter(None, islice(made, len(steps)))) for _, steps in jobs]
+        runs = partial(_runs, cluster=self._cluster)
+        return filter(None, self._made(runs, self._job, [job for job, _ in jobs], owned))
 
     def refuse(self, reason: str, record: _Record) -> None:
         """Keep a row that cannot be read."""
-        self._tally.refuse(reason, self._delimiter.join(record))
+        self.tally.refuse(reason, self._delimiter.join(record))
 
-    def _read_step(self, record: _Record) -> StepRun | None:
+    def _made(
+        self, make: Callable[..., list[Any]], plan: Plan, records: list[_Record], *more: list[Any]
+    ) -> list[Any]:
+        """Make something of each record: of all at once, or where that fails of each half."""
+        if not records:
+            return []
         try:
-            return _step(self._step.read(record))
+            return make(plan.read(records), *more)
         except (ValueError, TypeError) as error:
-            self.refuse(f"{self._step.culprit(record)}: {error}", record)
-            return None
+            if len(records) == 1:
+                self.refuse(f"{plan.culprit(records[0])}: {error}", records[0])
+                return [None]
+        half = len(records) // 2
+        parts = (slice(half), slice(half, None))
+        first, second = (
+            self._made(make, plan, records[part], *(each[part] for each in more)) for part in parts
+        )
+        return first + second
 
 
-def _step(fields: dict[str, Any]) -> StepRun:
+#: Values by field, those of a field in the order of the records.
+_Columns = dict[str, Sequence[Any]]
+
+
+def _steps(columns: _Columns) -> list[StepRun]:
+    ids = columns.pop("_id")
+    columns["step"] = [name.partition(".")[2] for name in ids]
     for mean_name, total_name in _DISK:
-        mean = fields.pop(mean_name, None)
-        if mean is not None and fields.get(total_name) is None:
-            fields[total_name] = mean * (fields.get("tasks") or 1)
-    if "elapsed_s" not in fields:
-        fields["elapsed_s"] = _between(fields)
-    fields["step"] = fields.pop("_id").partition(".")[2]
-    return StepRun(**fields)
+        if (means := columns.pop(mean_name, None)) is not None:
+            totals = columns.get(total_name) or repeat(None)
+            tasks = columns.get("tasks") or repeat(None)
+            columns[total_name] = list(map(_total, totals, means, tasks))
+    _fill_elapsed(columns, len(ids))
+    return _structs(StepRun, columns)
 
 
 _DISK = (("_disk_read_mean", "disk_read_bytes"), ("_disk_write_mean", "disk_write_bytes"))
 
 
-def _run(fields: dict[str, Any], steps: tuple[StepRun, ...]) -> JobRun:
-    requested = fields.pop("_req_mem", "")
-    name, raw_id = fields.pop("_id"), fields.pop("_raw_id", "")
-    if raw_id:
-        fields["job_id"] = int(raw_id)
-    if not (raw_id and name.isdecimal()):
-        _take_from_id(fields, parse_job_id(name))
-    if fields["submit_s"] is None:
+def _total(total: int | None, mean: int | None, tasks: int | None) -> int | None:
+    return mean * (tasks or 1) if total is None and mean is not None else total
+
+
+def _runs(columns: _Columns, owned: list[tuple[StepRun, ...]], *, cluster: str) -> list[JobRun]:
+    if cluster:
+        columns.setdefault("cluster", [cluster] * len(owned))
+    if None in columns["submit_s"]:
         raise ValueError("no submit time")
-    if "elapsed_s" not in fields:
-        fields["elapsed_s"] = _between(fields)
-    if requested:
-        fields["req_mem_bytes"] = parse_memory_request(
-            requested, nodes=fields.get("nodes", 1), cpus=fields.get("cpus", 1)
-        )
-    if steps:
-        _take_from_steps(fields, steps)
-    return JobRun(**fields, steps=steps)
+    _fill_ids(columns)
+    _fill_elapsed(columns, len(owned))
+    if "_req_mem" in columns:
+        requested = columns.pop("_req_mem")
+        sizes = (columns.get("nodes") or repeat(1), columns.get("cpus") or repeat(1))
+        columns["req_mem_bytes"] = list(map(_memory_request, requested, *sizes))
+    _fill_from_steps(columns, owned)
+    columns["steps"] = owned
+    return _structs(JobRun, columns)
+
+
+def _structs(kind: type[Any], columns: _Columns) -> list[Any]:
+    """Make records of columns; what no column fills is as the record says."""
+    return list(map(kind, *(columns.get(name) or repeat(it) for name, it in _DEFAULTS[kind])))
+
+
+_DEFAULTS = {
+    kind: [(field.name, field.default) for field in structs.fields(kind)]
+    for kind in (JobRun, StepRun)
+}
+
+
+@lru_cache(maxsize=4096)
+def _memory_request(text: str, nodes: int, cpus: int) -> int | None:
+    return parse_memory_request(text, nodes=nodes, cpus=cpus)
+
+
+def _fill_ids(columns: _Columns) -> None:
+    """Fill what JobID says; without JobIDRaw the id too, for array tasks above all real ids."""
+    names = columns.pop("_id")
+    raw_ids = columns.pop("_raw_id", None) or [""] * len(names)
+    if "" not in raw_ids and "".join(names).isdecimal():
+        columns["job_id"] = list(map(int, raw_ids))
+        return
+    told = list(map(_told_by_id, names, raw_ids))
+    for field, values in zip(_ID_FIELDS, zip(*told, strict=True), strict=True):
+        columns[field] = values
+
+
+_ID_FIELDS = ("job_id", "array_job_id", "array_task_id", "het_job_id", "het_offset")
+
+
+def _told_by_id(name: str, raw_id: str) -> tuple[int | None, ...]:
+    if raw_id and name.isdecimal():
+        return int(raw_id), None, None, None, None
+    parsed = parse_job_id(name)
+    array = parsed.job if parsed.task is not None or parsed.tasks else None
+    het = parsed.job if parsed.het is not None else None
+    task = 0 if parsed.task is None else parsed.task + 1
+    job_id = int(raw_id) if raw_id else (task << _TASK_SHIFT) + parsed.job + (parsed.het or 0)
+    return job_id, array, parsed.task, het, parsed.het
 
 
 #: Steps that are not the application.
 _SERVANTS = frozenset({"batch", "extern", "interactive"})
 
 
-def _take_from_id(fields: dict[str, Any], job_id: JobId) -> None:
-    """Fill what JobID says; without JobIDRaw the id too, for array tasks above all real ids."""
-    if job_id.task is not None or job_id.tasks:
-        fields["array_job_id"], fields["array_task_id"] = job_id.job, job_id.task
-    if job_id.het is not None:
-        fields["het_job_id"], fields["het_offset"] = job_id.job, job_id.het
-    if "job_id" not in fields:
-        task = 0 if job_id.task is None else job_id.task + 1
-        fields["job_id"] = (task << _TASK_SHIFT) + job_id.job + (job_id.het or 0)
+def _fill_from_steps(columns: _Columns, owned: list[tuple[StepRun, ...]]) -> None:
+    """Fill what sacct says of steps only."""
+    tasks = columns.get("tasks") or repeat(None)
+    memory = columns.get("mem_bytes") or repeat(None)
+    used = zip(*map(_used, owned, tasks, memory), strict=True)
+    for field, values in zip(_USED_FIELDS, used, strict=True):
+        columns[field] = values
 
 
-def _take_from_steps(fields: dict[str, Any], steps: tuple[StepRun, ...]) -> None:
-    """Fill what sacct says of steps only.
+_USED_FIELDS = ("tasks", "mem_bytes", "disk_read_bytes", "disk_write_bytes")
+
+
+def _used(
+    steps: tuple[StepRun, ...], tasks: int | None, memory: int | None
+) -> tuple[int | None, ...]:
+    """Sum up steps.
 
     Tasks are those of the largest step that is not the batch script; memory is the largest of any
     step; disk bytes are the sum (what srun relays of its tasks' output counts there too).
     """
-    tasks, memory, read, written = fields.get("tasks"), fields.get("mem_bytes"), None, None
+    read = written = None
     for step in steps:
         if step.tasks is not None and step.step not in _SERVANTS:
             tasks = max(tasks or 0, step.tasks)
@@ -141,14 +230,14 @@ def _take_from_steps(fields: dict[str, Any], steps: tuple[StepRun, ...]) -> None
             read = (read or 0) + step.disk_read_bytes
         if step.disk_write_bytes is not None:
             written = (written or 0) + step.disk_write_bytes
-    fields |= {
-        "tasks": tasks,
-        "mem_bytes": memory,
-        "disk_read_bytes": read,
-        "disk_write_bytes": written,
-    }
+    return tasks, memory, read, written
 
 
-def _between(fields: dict[str, Any]) -> float:
-    start, end = fields.get("start_s"), fields.get("end_s")
+def _fill_elapsed(columns: _Columns, count: int) -> None:
+    if "elapsed_s" not in columns:
+        starts, ends = (columns.get(name) or [None] * count for name in ("start_s", "end_s"))
+        columns["elapsed_s"] = list(map(_between, starts, ends))
+
+
+def _between(start: int | None, end: int | None) -> float:
     return float(end - start) if start is not None and end is not None else 0.0

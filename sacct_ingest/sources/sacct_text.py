@@ -6,6 +6,7 @@ fields as the header.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from sacct_ingest.columns import REQUIRED, known_name, names
 from sacct_ingest.errors import FormatError
@@ -13,6 +14,8 @@ from sacct_ingest.records import JobRun
 from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.fold import fold
 
+#: Lines split at a time; one that is no whole record has only these looked at one by one.
+_BLOCK = 256
 _MAX_RECORD = 4 * 2**20  #: characters; what is longer has lost its end
 
 
@@ -63,27 +66,49 @@ def split_records(
     FormatError
         The text ends in the middle of a record.
     """
-    begun = ""  # a record that goes on in the next line
-    for line in lines:
-        values = line.rstrip("\n").split(delimiter)
-        if len(values) == width and not begun:
-            yield values
-            continue
-        if len(values) >= width and begun:
-            tally.refuse("too few fields", begun)
-            begun = ""
-        elif begun or (len(values) < width and line.strip()):
-            begun += line
-            values = begun.rstrip("\n").split(delimiter)
-            if len(values) < width and len(begun) < _MAX_RECORD:
+    lines = iter(lines)
+    joiner = _Joiner(width, delimiter, tally)
+    while block := list(islice(lines, _BLOCK)):
+        records = [line.rstrip("\n").split(delimiter) for line in block]
+        if not joiner.begun and set(map(len, records)) == {width}:
+            yield from records
+        else:
+            yield from joiner.join(block, records)
+    if joiner.begun:
+        raise FormatError(f"the text ends in the middle of a record: {joiner.begun[:80]!r}")
+
+
+class _Joiner:
+    """Puts together the records that go over several lines; ``begun`` is one that goes on."""
+
+    def __init__(self, width: int, delimiter: str, tally: Tally) -> None:
+        self._width, self._delimiter, self._tally = width, delimiter, tally
+        self.begun = ""
+
+    def join(self, lines: Sequence[str], split: Sequence[list[str]]) -> Iterator[list[str]]:
+        """Give the records that end in these lines."""
+        width = self._width
+        for line, values in zip(lines, split, strict=True):
+            if len(values) == width and not self.begun:
+                yield values
                 continue
-            line, begun = begun, ""  # noqa: PLW2901
-        if len(values) == width:
-            yield values
-        elif line.strip():
-            tally.refuse(f"{len(values)} fields instead of {width}", line)
-    if begun:
-        raise FormatError(f"the text ends in the middle of a record: {begun[:80]!r}")
+            if len(values) >= width and self.begun:
+                self._tally.refuse("too few fields", self.begun)
+                self.begun = ""
+                whole, found = line, values
+            elif self.begun or (len(values) < width and line.strip()):
+                whole = self.begun + line
+                found = whole.rstrip("\n").split(self._delimiter)
+                if len(found) < width and len(whole) < _MAX_RECORD:
+                    self.begun = whole
+                    continue
+                self.begun = ""
+            else:
+                whole, found = line, values
+            if len(found) == width:
+                yield found
+            elif whole.strip():
+                self._tally.refuse(f"{len(found)} fields instead of {width}", whole)
 
 
 def _check(header: Sequence[str], cluster: str) -> None:

@@ -1,10 +1,12 @@
 """The table of columns."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import fields
 
 from sacct_ingest import columns
-from sacct_ingest.columns import COLUMNS, REQUIRED, names, plans, state, useful
+from sacct_ingest.columns import COLUMNS, REQUIRED, Plan, names, plans, state, useful
 from sacct_ingest.records import JobRun, JobState, StepRun
 
 JOB_FIELDS = {field.name for field in fields(JobRun)}
@@ -52,26 +54,27 @@ def test_states(text: str, expected: JobState) -> None:
 
 def test_the_exact_column_goes_before_the_rounded_one() -> None:
     job, _ = plans(["Elapsed", "ElapsedRaw", "Timelimit", "TimelimitRaw"])
-    fields = job.read(["00:00:09", "10", "00:01:00", "2"])
-    assert fields == {"elapsed_s": 10, "limit_s": 120}
+    fields = job.read([["00:00:09", "10", "00:01:00", "2"]])
+    assert fields == {"elapsed_s": [10], "limit_s": [120]}
 
 
 def test_names_of_columns_may_be_spelled_in_any_case() -> None:
     job, _ = plans(["jobidraw", "STATE"])
-    assert job.read(["7", "FAILED"]) == {"_raw_id": "7", "state": "FAILED", "cancelled_by": ""}
+    fields = job.read([["7", "FAILED"]])
+    assert fields == {"_raw_id": ("7",), "state": ["FAILED"], "cancelled_by": [""]}
 
 
 def test_what_a_column_cannot_hold_is_named() -> None:
     job, _ = plans(["JobIDRaw", "Submit"])
     with pytest.raises(ValueError, match="Invalid isoformat"):
-        job.read(["7", "yesterday"])
+        job.read([["8", "1"], ["7", "yesterday"]])
     assert job.culprit(["7", "yesterday"]) == "submit_s"
 
 
 def test_memory_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "_MEMORY", 3)
-    job, _ = plans(["Submit", "UID"])
-    assert [job.read([str(i), "0"])["submit_s"] for i in range(10)] == list(range(10))
+    job, _ = plans(["UID", "NNodes"])
+    assert job.read([[str(i), "0"] for i in range(10)])["uid"] == list(range(10))
 
 
 def test_only_useful_columns_are_asked_for() -> None:
@@ -82,14 +85,15 @@ def test_only_useful_columns_are_asked_for() -> None:
 def test_what_steps_used_is_told_apart_by_resource() -> None:
     header = ["TRESUsageInTot", "TRESUsageOutTot", "UserCPU", "SystemCPU", "ConsumedEnergyRaw"]
     _, step = plans(header)
-    used = step.read(
+    used = read_one(
+        step,
         [
             "cpu=00:00:02,energy=0,fs/disk=4096,fs/lustre=3,ic/ofed=70,mem=1,pages=0,vmem=2",
             "energy=0,fs/disk=8192,fs/lustre=0,ic/ofed=80,ic/sysfs=5",
             "00:01.5",
             "00:00.25",
             "",
-        ]
+        ],
     )
     assert used == {
         "disk_read_bytes": 4096,
@@ -102,4 +106,22 @@ def test_what_steps_used_is_told_apart_by_resource() -> None:
         "system_cpu_s": 0.25,
         "energy_j": None,
     }
-    assert set(step.read(["cpu=1,mem=2", "", "", "", "12"]).values()) == {None, 12}
+    assert set(read_one(step, ["cpu=1,mem=2", "", "", "", "12"]).values()) == {None, 12}
+
+
+def read_one(plan: Plan, record: list[str]) -> dict[str, Any]:
+    return {field: value for field, (value,) in plan.read([record]).items()}
+
+
+@pytest.mark.parametrize("column", [["1", "2"], ["1", "", "2"], ["1", "Unknown"], ["1", "0"]])
+def test_a_column_of_numbers_reads_as_its_values_one_by_one(column: list[str]) -> None:
+    job, _ = plans(["Submit"])
+    whole = job.read([[value] for value in column])["submit_s"]
+    assert list(whole) == [read_one(job, [value])["submit_s"] for value in column]
+
+
+@pytest.mark.parametrize("column", [["1", "9" * 19], ["9" * 19, "Unknown"]])
+def test_times_that_no_database_takes_are_refused(column: list[str]) -> None:
+    job, _ = plans(["Submit"])
+    with pytest.raises(ValueError, match="9999"):
+        job.read([[value] for value in column])

@@ -122,7 +122,8 @@ def test_a_sacct_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_nobody_is_left_behind_by_a_reader_that_stops_early(tmp_path: Path) -> None:
-    source = fake(tmp_path, f"echo $$ >{tmp_path}/pid\n{ROW}\n{ROW}\nexec sleep 300")
+    many = f"for i in $(seq 1000); do {ROW}; done"
+    source = fake(tmp_path, f"echo $$ >{tmp_path}/pid\n{many}\nexec sleep 300")
     runs = source.read(0, 10, Tally())
     next(runs)
     runs.close()  # type: ignore[attr-defined]
