@@ -1,11 +1,18 @@
 """One pass from a source into the store: resumable, and the same when repeated."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
+from sacct_ingest.errors import SacctOverload
+from sacct_ingest.pace import NARROWEST_S, Pace, PaceSettings
 from sacct_ingest.sources.base import ENDED, Source, Tally
+from sacct_ingest.span import Span, SpanSettings, asked_span, new_spans
 from sacct_ingest.store import RejectRow, Store, Stored
+
+_log = logging.getLogger(__name__)
 
 #: Runs handed to the store at a time.
 BATCH = 2000
@@ -13,15 +20,17 @@ BATCH = 2000
 
 @dataclass(frozen=True, slots=True)
 class IngestSettings:
-    """How accounting is read: ``window_s`` at a time, ``overlap_s`` of it once more.
+    """How accounting is read: how much at a time, and how far back."""
 
-    The overlap catches what reached the accounting late; ``first_s`` is how far back the first
-    ingest of a source goes.
-    """
+    pace: PaceSettings = field(default_factory=PaceSettings)
+    span: SpanSettings = field(default_factory=SpanSettings)
 
-    window_s: int = 86_400
-    overlap_s: int = 3600
-    first_s: int = 90 * 86_400
+
+class Progress(Protocol):
+    """Is told how an ingest gets on."""
+
+    def __call__(self, rows: int, where: str, share: float | None = None, /) -> None:
+        """Take the rows read since the last call, where the ingest is, and the share done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,7 @@ class IngestSummary:
     end_s: int | None = None
 
 
-def ingest(
+def ingest(  # noqa: PLR0913 - each by its name
     store: Store,
     source: Source,
     *,
@@ -54,21 +63,26 @@ def ingest(
     since_s: int | None = None,
     until_s: int | None = None,
     settings: IngestSettings | None = None,
-    progress: Callable[[int, str], None] | None = None,
+    progress: Progress | None = None,
+    pace: Pace | None = None,
 ) -> IngestSummary:
     """Read what is new in ``source`` into ``store``, then join decisions with their runs.
 
     Runs go into the store before the watermark moves, and only after a window was read to its
-    end: an ingest that was stopped anywhere goes on where it was.
+    end: an ingest that was stopped anywhere goes on where it was.  Of all ingests into a store
+    one at a time asks the accounting.
 
     Parameters
     ----------
     now_s
         The present, seconds since the epoch.
     since_s, until_s
-        Read this span instead of what is new; the watermark does not move back for it.
+        Read this span instead of what is new, going on where that was stopped before.  The
+        watermark moves with it where that leaves no gap.
     progress
-        Called with the rows read since its last call and a word on where the ingest is.
+        Told how far the ingest has come.
+    pace
+        What chooses windows and pauses; made of the settings where it is not given.
 
     Raises
     ------
@@ -78,97 +92,122 @@ def ingest(
         The store cannot be written.
     """
     chosen = settings or IngestSettings()
-    until_s = now_s if until_s is None else until_s
-    spans = list(_spans(store, source, since_s, until_s, chosen))
-    loader = _Loader(store, Tally(), _Reporter(progress))
-    try:
-        for begin, end in spans:
-            loader.load(source, begin, end)
-            if source.windowed and since_s is None:
-                store.watermarks.set(source.name, end)
-    finally:
-        loader.keep_rejects(source, now_s)
-    return loader.summary(source, spans, joined=store.decisions.join_outcomes())
-
-
-def windows(begin_s: int, end_s: int, width_s: int) -> Iterator[tuple[int, int]]:
-    """Spans of at most ``width_s`` seconds that cover ``[begin_s, end_s]``.
-
-    Examples
-    --------
-    >>> list(windows(0, 10, 4))
-    [(0, 4), (4, 8), (8, 10)]
-    """
-    while begin_s < end_s:
-        yield begin_s, min(begin_s + width_s, end_s)
-        begin_s += width_s
-
-
-def _spans(
-    store: Store, source: Source, since_s: int | None, until_s: int, settings: IngestSettings
-) -> Iterator[tuple[int, int]]:
-    if not source.windowed:
-        return iter([(0, until_s)])
-    if since_s is None:
-        watermark = store.watermarks.get(source.name)
-        if watermark is None:
-            since_s = until_s - settings.first_s
+    loader = _Loader(store, source, progress, now_s)
+    spans: list[Span] = []
+    if source.windowed:
+        # A mark in the future would say of runs that are still to end that they have been read.
+        end_s = now_s if until_s is None else min(until_s, now_s)
+        if since_s is None:
+            spans = new_spans(store, source.name, now_s, end_s, chosen.span)
         else:
-            since_s = min(watermark, until_s) - settings.overlap_s
-    return windows(since_s, until_s, settings.window_s)
-
-
-class _Reporter:
-    """Turns a running total into what came since the last report."""
-
-    def __init__(self, progress: Callable[[int, str], None] | None) -> None:
-        self._progress, self._told = progress, 0
-
-    def report(self, total: int, where: str) -> None:
-        if self._progress:
-            self._progress(total - self._told, where)
-            self._told = total
+            overlap_s = chosen.span.overlap_s
+            spans = [asked_span(store, source.name, since_s, until_s, now_s, overlap_s)]
+        loader.load_windows(spans, pace or Pace(chosen.pace))
+    else:
+        loader.load_all()
+    return loader.summary(spans, joined=store.decisions.join_outcomes())
 
 
 class _Loader:
     """Puts runs into the store, batch by batch."""
 
-    def __init__(self, store: Store, tally: Tally, reporter: _Reporter) -> None:
-        self._store, self._tally, self._reporter = store, tally, reporter
-        self._stored = Stored()
-        self._unfinished = 0
+    def __init__(self, store: Store, source: Source, progress: Progress | None, now_s: int) -> None:
+        self._store, self._source, self._now_s = store, source, now_s
+        self._tally, self._stored = Tally(), Stored()
+        self._progress, self._told = progress, 0
+        self._unfinished = self._windows = 0
+        self._left_s = self._total_s = 0
 
-    def load(self, source: Source, begin_s: int, end_s: int) -> None:
-        runs = source.read(begin_s, end_s, self._tally)
-        while batch := list(islice(runs, BATCH)):
-            ended = [run for run in batch if run.state in ENDED]
-            self._unfinished += len(batch) - len(ended)
-            self._stored += self._store.runs.add(ended)
-            self._reporter.report(self._tally.rows, source.name)
+    def load_all(self) -> None:
+        """Read a source that has no windows."""
+        self._windows = 1
+        try:
+            self._load(0, self._now_s)
+        finally:
+            self._keep_rejects()
 
-    def keep_rejects(self, source: Source, now_s: int) -> None:
-        rejects = self._tally.rejects
-        self._store.rejects.add(
-            [
-                RejectRow(source=source.name, reason=one.reason, text=one.text, seen_s=now_s)
-                for one in rejects
-            ]
-        )
+    def load_windows(self, spans: Sequence[Span], pace: Pace) -> None:
+        """Read spans, window by window; each window is in the store before its mark moves."""
+        self._left_s = self._total_s = sum(max(0, span.end_s - span.begin_s) for span in spans)
+        for span in spans:
+            begin_s = span.begin_s
+            while begin_s < span.end_s:
+                begin_s = self._take_turn(span, begin_s, pace)
+            span.finished(self._store)
 
-    def summary(
-        self, source: Source, spans: Sequence[tuple[int, int]], *, joined: int
-    ) -> IngestSummary:
-        windowed = source.windowed and bool(spans)
+    def _take_turn(self, span: Span, begin_s: int, pace: Pace) -> int:
+        """Read a window that begins there; gives where the next one does."""
+        end_s = min(begin_s + pace.width_s, span.end_s)
+        with self._store.turn(self._say_waiting):
+            waited_s = self._tally.waited_s
+            pace.ask()
+            if self._load_window(begin_s, end_s, pace):
+                span.read_to(self._store, end_s)
+                self._left_s -= end_s - begin_s
+                self._report(1 - self._left_s / self._total_s)
+                begin_s = end_s
+            if self._left_s:
+                pace.rest(self._tally.waited_s - waited_s)
+        return begin_s
+
+    def summary(self, spans: Sequence[Span], *, joined: int) -> IngestSummary:
+        """Say what came of it."""
         return IngestSummary(
-            source=source.name,
+            source=self._source.name,
             read=self._tally.rows,
             new=self._stored.new,
             changed=self._stored.changed,
             same=self._stored.same,
             unfinished=self._unfinished,
             refused=self._tally.refused,
-            windows=len(spans),
+            windows=self._windows,
             joined=joined,
-            begin_s=spans[0][0] if windowed else None,
-            end_s=spans[-1][1] if windowed else None,
+            begin_s=spans[0].begin_s if spans else None,
+            end_s=spans[0].end_s if spans else None,
         )
+
+    def _load_window(self, begin_s: int, end_s: int, pace: Pace) -> bool:
+        """Read one window; False where it was too large and is to be read in parts."""
+        waited_s = self._tally.waited_s
+        self._tally.rejects.clear()
+        try:
+            self._load(begin_s, end_s)
+        except SacctOverload as error:
+            if end_s - begin_s <= NARROWEST_S or not pace.narrow():
+                raise
+            _log.warning("%s; going on with windows of %d s", error, pace.width_s)
+            return False
+        waited_s = self._tally.waited_s - waited_s
+        _log.info("%s %d to %d: answered in %.1f s", self._source.name, begin_s, end_s, waited_s)
+        pace.answered(waited_s)
+        # Only now: what a sacct that breaks off says is no row of the accounting.
+        self._keep_rejects()
+        self._windows += 1
+        return True
+
+    def _load(self, begin_s: int, end_s: int) -> None:
+        runs = self._source.read(begin_s, end_s, self._tally)
+        while batch := list(islice(runs, BATCH)):
+            ended = [run for run in batch if run.state in ENDED]
+            self._unfinished += len(batch) - len(ended)
+            self._stored += self._store.runs.add(ended)
+            self._report()
+
+    def _keep_rejects(self) -> None:
+        self._store.rejects.add(
+            [
+                RejectRow(
+                    source=self._source.name, reason=one.reason, text=one.text, seen_s=self._now_s
+                )
+                for one in self._tally.rejects
+            ]
+        )
+        self._tally.rejects.clear()
+
+    def _report(self, share: float | None = None) -> None:
+        if self._progress:
+            self._progress(self._tally.rows - self._told, self._source.name, share)
+            self._told = self._tally.rows
+
+    def _say_waiting(self) -> None:
+        _log.warning("another ingest is asking the accounting; waiting for it")

@@ -17,6 +17,7 @@ SOCKET = "/run/nimo/nimod.sock"
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Ratio = Annotated[float, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 NodeRange = Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]*-[1-9][0-9]*$")]
 
@@ -120,7 +121,13 @@ class Ingest(_Section, frozen=True, kw_only=True):
 
     first_days: Count = 90  #: how far the first ingest goes back
     window_days: Positive = 1.0  #: accounting asked for at a time
-    overlap_s: NotNegative = 3600.0  #: read again, for what was written late
+    overlap_s: NotNegative = 3600.0  #: read again each time, for what was written late
+    again_days: Count = 14  #: read again now and then, for what came very late or was changed
+    again_every_hours: Positive = 24.0  #: how often that is
+    share: Share = 0.25  #: of the time of a long ingest in which slurmdbd works for it, at most
+    slow_s: Positive = 20.0  #: answers that take longer make the windows smaller
+    timeout_s: Positive = 600.0  #: a sacct that says nothing for so long is ended
+    follow_minutes: Positive = 10.0  #: between two ingests of "nimo ingest --follow"
 
 
 class Fit(_Section, frozen=True, kw_only=True):

@@ -1,5 +1,7 @@
 """The store as a whole: opened once, closed once, one small object for each table."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +15,7 @@ from sacct_ingest.store.probes import Probes
 from sacct_ingest.store.profiles import Profiles
 from sacct_ingest.store.rejects import Rejects
 from sacct_ingest.store.runs import Runs
+from sacct_ingest.store.turns import turn
 from sacct_ingest.store.watermarks import Watermarks
 
 
@@ -61,6 +64,16 @@ class Store:
             engine.dispose()
             raise
         return cls(engine)
+
+    def turn(self, waiting: Callable[[], None]) -> AbstractContextManager[None]:
+        """Have one's turn to ask the accounting: one process at a time, of all that share a store.
+
+        Parameters
+        ----------
+        waiting
+            Called once if another process has it.
+        """
+        return turn(self._engine, waiting)
 
     def close(self) -> None:
         """Give back all connections."""

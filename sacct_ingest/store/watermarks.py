@@ -1,7 +1,8 @@
 """How far each source has been read."""
 
-from sqlalchemy import Connection, Engine, delete, insert, select
+from sqlalchemy import Connection, Engine, delete, insert, select, update
 
+from sacct_ingest.store import counters
 from sacct_ingest.store.engine import reading, writing
 from sacct_ingest.store.schema import watermarks
 
@@ -14,17 +15,39 @@ class Watermarks:
 
     def get(self, source: str) -> int | None:
         """Time up to which ``source`` is known to have been read; None: never."""
-        query = select(watermarks.c.epoch_s).where(watermarks.c.source == source)
         with reading(self._engine) as connection:
-            found = connection.execute(query).scalar()
-            return None if found is None else int(found)
+            return _get(connection, source)
 
     def set(self, source: str, epoch_s: int) -> None:
         """Remember that ``source`` has been read up to ``epoch_s``."""
         with writing(self._engine) as connection:
+            counters.lock(connection, "runs")
             _set(connection, source, epoch_s)
+
+    def advance(self, source: str, epoch_s: int) -> None:
+        """Like `set`, but never back: another ingest may have come further."""
+        with writing(self._engine) as connection:
+            counters.lock(connection, "runs")
+            before = _get(connection, source)
+            if before is None or before < epoch_s:
+                _set(connection, source, epoch_s)
+
+    def forget(self, source: str) -> None:
+        """Remove a mark."""
+        with writing(self._engine) as connection:
+            connection.execute(delete(watermarks).where(watermarks.c.source == source))
+
+
+def _get(connection: Connection, source: str) -> int | None:
+    found = connection.execute(
+        select(watermarks.c.epoch_s).where(watermarks.c.source == source)
+    ).scalar()
+    return None if found is None else int(found)
 
 
 def _set(connection: Connection, source: str, epoch_s: int) -> None:
-    connection.execute(delete(watermarks).where(watermarks.c.source == source))
-    connection.execute(insert(watermarks), {"source": source, "epoch_s": epoch_s})
+    chosen = watermarks.c.source == source
+    if _get(connection, source) is None:
+        connection.execute(insert(watermarks), {"source": source, "epoch_s": epoch_s})
+    else:
+        connection.execute(update(watermarks).where(chosen).values(epoch_s=epoch_s))

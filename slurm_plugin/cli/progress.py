@@ -4,14 +4,28 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 PATIENCE_S = 2.0
+_STEPS = 10_000  #: of the bar
+_SPEED_OVER_S = 1800.0  #: a day of accounting may take minutes
 
-#: Called with how much was done since the last call, and a word on what is being done.
-Report = Callable[[int, str], None]
+
+class Report(Protocol):
+    """Takes how much was done since the last call, a word on it, and the share of all done."""
+
+    def __call__(self, done: int, what: str, share: float | None = None, /) -> None:
+        """Show it."""
 
 
 @contextmanager
@@ -20,24 +34,33 @@ def progress(
 ) -> Iterator[Report]:
     """Give a function to report progress to; shown on stderr if that is a terminal.
 
-    Nothing is shown before ``patience_s`` have passed, and the line is wiped at the end.
+    Where the share of all is known there is a bar, with the time that is left.  Nothing is shown
+    before ``patience_s`` have passed, and the line is wiped at the end.
     """
-    columns = SpinnerColumn(), TextColumn("{task.completed:,}"), TextColumn("{task.description}")
     bar = Progress(
         TextColumn(title),
-        *columns,
+        SpinnerColumn(),
+        TextColumn("{task.fields[done]:,}"),
+        TextColumn("{task.description}"),
+        BarColumn(),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
         console=Console(stderr=True),
+        speed_estimate_period=_SPEED_OVER_S,
         transient=True,
         disable=not sys.stderr.isatty(),
     )
-    task = bar.add_task("", total=None)
+    task, total = bar.add_task("", total=None, done=0), 0
     begun_s = clock()
 
-    def report(done: int, what: str) -> None:
+    def report(done: int, what: str, share: float | None = None, /) -> None:
+        nonlocal total
+        total += done
         if not bar.live.is_started and clock() - begun_s >= patience_s:
             bar.start()
-        bar.update(task, advance=done, description=what)
+        bar.update(task, description=what, done=total)
+        if share is not None:
+            bar.update(task, total=_STEPS, completed=round(share * _STEPS))
 
     try:
         yield report

@@ -2,20 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sacct_ingest.errors import FormatError, SacctError
-from sacct_ingest.ingest import IngestSettings, ingest, windows
+from sacct_ingest.ingest import IngestSettings, ingest
+from sacct_ingest.pace import PaceSettings
 from sacct_ingest.records import JobRun, JobState, KeyLevel
 from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.saved import SavedSacct
+from sacct_ingest.span import SpanSettings
 from sacct_ingest.store import Store
 from slurm_plugin.demo.applications import applications
 from slurm_plugin.demo.history import make_runs
@@ -24,7 +24,9 @@ from tests.sacct_ingest.records import SUBMIT_S, decision, run
 
 DATA = Path(__file__).parents[1] / "data"
 DAY_S = 86_400
-SETTINGS = IngestSettings(window_s=100, overlap_s=30, first_s=1000)
+SETTINGS = IngestSettings(
+    PaceSettings(window_s=100), SpanSettings(overlap_s=30, again_s=1000, every_s=500, first_s=1000)
+)
 
 
 @dataclass
@@ -45,6 +47,10 @@ class Accounting:
                 yield each
         if begin_s <= self.breaks_at < end_s:
             raise SacctError("sacct broke off")
+
+
+def windows(begin_s: int, end_s: int, width_s: int = 100) -> list[tuple[int, int]]:
+    return [(at, min(at + width_s, end_s)) for at in range(begin_s, end_s, width_s)]
 
 
 def runs_ending_at(*times: int) -> list[JobRun]:
@@ -102,7 +108,7 @@ def test_what_has_not_ended_waits_for_a_later_ingest(sqlite_store: Store) -> Non
 def test_the_first_ingest_goes_back_as_far_as_it_is_told(sqlite_store: Store) -> None:
     source = Accounting([])
     ingest(sqlite_store, source, now_s=5000, settings=SETTINGS)
-    assert source.asked == list(windows(4000, 5000, 100))
+    assert source.asked == windows(4000, 5000)
 
 
 def test_the_next_one_goes_on_with_some_overlap(sqlite_store: Store) -> None:
@@ -139,11 +145,99 @@ def test_a_span_asked_for_leaves_the_watermark(sqlite_store: Store) -> None:
     assert sqlite_store.watermarks.get(source.name) == 4900
 
 
-def test_a_clock_that_went_back_does_not_stop_ingests(sqlite_store: Store) -> None:
-    source = Accounting([])
-    sqlite_store.watermarks.set(source.name, 9000)
+def test_a_first_load_that_was_stopped_goes_on_where_it_was(sqlite_store: Store) -> None:
+    source = Accounting(runs_ending_at(*range(1010, 5000, 50)), breaks_at=3150)
+    load = partial(ingest, sqlite_store, source, since_s=1000, settings=SETTINGS)
+    with pytest.raises(SacctError):
+        load(now_s=5000)
+    assert sqlite_store.watermarks.get(source.name) == 3100
+    source.breaks_at, source.asked = 2**60, []
+    load(now_s=5020)
+    assert source.asked == windows(3070, 5020)
+    assert sqlite_store.runs.count() == len(source.runs)
+    assert sqlite_store.watermarks.get(source.name) == 5020
+    # Finished: asked for again it is read again.
+    source.asked = []
+    load(now_s=5020)
+    assert source.asked[0] == (1000, 1100)
+
+
+def test_what_is_new_goes_on_from_a_first_load_that_was_stopped(sqlite_store: Store) -> None:
+    source = Accounting([], breaks_at=1550)
+    with pytest.raises(SacctError):
+        ingest(sqlite_store, source, now_s=5000, since_s=1000, settings=SETTINGS)
+    source.breaks_at, source.asked = 2**60, []
     ingest(sqlite_store, source, now_s=5000, settings=SETTINGS)
-    assert source.asked == [(4970, 5000)]
+    assert source.asked == windows(1470, 5000)  # and nothing again: it was all new
+
+
+def test_a_span_with_a_gap_before_it_does_not_move_the_watermark(sqlite_store: Store) -> None:
+    source = Accounting([])
+    sqlite_store.watermarks.set(source.name, 2000)
+    ingest(sqlite_store, source, now_s=5000, since_s=3000, settings=SETTINGS)
+    assert sqlite_store.watermarks.get(source.name) == 2000
+
+
+def test_the_watermark_is_never_in_the_future(sqlite_store: Store) -> None:
+    source = Accounting([])
+    ingest(sqlite_store, source, now_s=5000, until_s=9000, settings=SETTINGS)
+    assert source.asked[-1] == (4900, 5000)
+    assert sqlite_store.watermarks.get(source.name) == 5000
+
+
+def test_what_came_very_late_is_found_when_the_last_days_are_read_again(
+    sqlite_store: Store,
+) -> None:
+    source = Accounting(runs_ending_at(4100, 4800))
+    ingest(sqlite_store, source, now_s=5000, settings=SETTINGS)
+    source.runs += runs_ending_at(4600)
+    source.runs[1] = replace(source.runs[1], state=JobState.FAILED)
+    lately = ingest(sqlite_store, source, now_s=5499, settings=SETTINGS)
+    assert (lately.new, lately.changed) == (0, 0)
+    source.asked.clear()
+    found = ingest(sqlite_store, source, now_s=5510, settings=SETTINGS)
+    assert source.asked == [(5469, 5510), *windows(4510, 5469)]
+    assert (found.new, found.changed) == (1, 1)
+
+
+def test_reading_again_goes_on_where_it_was_stopped(sqlite_store: Store) -> None:
+    source = Accounting([])
+    ingest(sqlite_store, source, now_s=5000, settings=SETTINGS)
+    source.breaks_at = 4950
+    with pytest.raises(SacctError):
+        ingest(sqlite_store, source, now_s=5600, settings=SETTINGS)
+    source.breaks_at, source.asked = 2**60, []
+    ingest(sqlite_store, source, now_s=5600, settings=SETTINGS)
+    assert source.asked == [(5570, 5600), *windows(4900, 5570)]
+    source.asked = []
+    ingest(sqlite_store, source, now_s=5700, settings=SETTINGS)
+    assert source.asked == windows(5570, 5700)
+
+
+def test_a_clock_that_went_back_has_the_last_days_read_again(sqlite_store: Store) -> None:
+    source = Accounting([])
+    ingest(sqlite_store, source, now_s=8000, settings=SETTINGS)
+    source.asked.clear()
+    source.breaks_at = 4350
+    with pytest.raises(SacctError):
+        ingest(sqlite_store, source, now_s=5000, settings=SETTINGS)
+    # It is not known what was missed meanwhile.
+    assert source.asked[0] == (3970, 4070)
+    assert sqlite_store.watermarks.get(source.name) == 4270
+    source.breaks_at = 2**60
+    ingest(sqlite_store, source, now_s=5000, settings=SETTINGS)
+    assert sqlite_store.watermarks.get(source.name) == 5000
+
+
+def test_rows_of_a_window_that_broke_off_are_not_kept_as_refused(sqlite_store: Store) -> None:
+    class Broken(Accounting):
+        def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
+            tally.refuse("odd", f"row of {begin_s}")
+            yield from super().read(begin_s, end_s, tally)
+
+    with pytest.raises(SacctError):
+        ingest(sqlite_store, Broken([], breaks_at=4150), now_s=5000, settings=SETTINGS)
+    assert [row.text for row in sqlite_store.rejects.all()] == ["row of 4000"]
 
 
 def test_progress_adds_up_to_the_rows_read(sqlite_store: Store) -> None:
@@ -154,7 +248,7 @@ def test_progress_adds_up_to_the_rows_read(sqlite_store: Store) -> None:
         source,
         now_s=5000,
         settings=SETTINGS,
-        progress=lambda rows, _: told.append(rows),
+        progress=lambda rows, *_: told.append(rows),
     )
     assert sum(told) == summary.read > 0
 
@@ -175,11 +269,3 @@ def test_all_databases_end_up_with_the_same(store: Store, tmp_path: Path) -> Non
             assert (summary.new, summary.refused) == (len(runs), 0)
         for level in KeyLevel:
             assert list(store.runs.by_key(level)) == list(other.runs.by_key(level))
-
-
-@given(st.integers(0, 500), st.integers(0, 500), st.integers(1, 100))
-def test_windows_cover_the_span_without_gaps(begin_s: int, length_s: int, width_s: int) -> None:
-    found = list(windows(begin_s, begin_s + length_s, width_s))
-    assert sum(end - begin for begin, end in found) == length_s
-    assert all(0 < end - begin <= width_s for begin, end in found)
-    assert all(a[1] == b[0] for a, b in pairwise(found))

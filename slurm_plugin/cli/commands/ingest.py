@@ -1,19 +1,25 @@
 """Read job accounting into the store: from sacct what is new since the last time, or saved files.
 
-Doing it twice changes nothing.  Decisions find the runs that came of them.
+Doing it twice changes nothing, and one that was stopped anywhere goes on where it was.  Decisions
+find the runs that came of them.
 """
 
 import argparse
 import json
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import NoReturn
 
+from sacct_ingest.follow import FollowSettings, follow
 from sacct_ingest.ingest import IngestSettings, IngestSummary, ingest
+from sacct_ingest.pace import PaceSettings
 from sacct_ingest.sources.base import Source
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import SavedSacct
+from sacct_ingest.span import SpanSettings
 from sacct_ingest.store import Store
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
 from slurm_plugin.cli.progress import Report, progress
@@ -23,10 +29,12 @@ from slurm_plugin.reports.text import clock, count
 
 EXAMPLE = """\
   nimo ingest
-  nimo ingest -S now-30days
+  nimo ingest --since 2023-01-01
+  nimo ingest --follow
   SLURM_TIME_FORMAT=%s sacct -aDP --noconvert -o ALL -S now-90days | xz > jobs.xz
   nimo ingest -M pine jobs.xz"""
 _REFUSED_SHOWN = 3
+_DAY_S = 86_400
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,11 +47,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="saved output of 'sacct -P', also .gz, .bz2, .xz; - for stdin",
     )
     parser.add_argument(
-        "-S", "--since", metavar="TIME", type=moment, help="ask sacct for runs since then"
+        "-S",
+        "--since",
+        metavar="TIME",
+        type=moment,
+        help="ask sacct for runs since then, going on where this was stopped before",
     )
     parser.add_argument("-E", "--until", metavar="TIME", type=moment, help="and until then")
     parser.add_argument(
         "-M", "--cluster", default="", help="cluster to ask for, or that of a file without it"
+    )
+    parser.add_argument(
+        "--follow", action="store_true", help="go on for ever, every few minutes, through outages"
+    )
+    parser.add_argument(
+        "--every",
+        metavar="MINUTES",
+        type=float,
+        help="between two ingests of --follow (default: the configuration's)",
     )
     add_json(parser)
     add_store(parser)
@@ -53,13 +74,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read each source and say what came of it."""
     config = load_config(args)
+    if not args.follow:
+        return _once(args, config)
+    # From here on an end that was asked for is no failure.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    minutes = args.every or config.ingest.follow_minutes
+    follow(lambda: _once(args, config), FollowSettings(every_s=minutes * 60), pause=time.sleep)
+    return 0
+
+
+def _stop(number: int, frame: object) -> NoReturn:  # noqa: ARG001 - signal gives it
+    raise SystemExit(0)
+
+
+def _once(args: argparse.Namespace, config: Config) -> int:
     with open_store(config, create=True) as store, progress("reading") as report:
         done = [_read(args, config, store, source, report) for source in _sources(args, config)]
         shown = [reject for one in done for reject in _refused(store, one)]
     if args.json:
-        print(json.dumps([asdict(summary) for summary in done]))
+        print(json.dumps([asdict(summary) for summary in done]), flush=True)
     else:
-        print("\\n".join([*map(describe, done), *shown]))
+        print("\\n".join([*map(describe, done), *shown]), flush=True)
     return 0
 
 
@@ -80,7 +116,7 @@ def describe(done: IngestSummary) -> str:
 def _sources(args: argparse.Namespace, config: Config) -> Iterator[Source]:
     cluster = args.cluster or config.cluster
     if not args.files:
-        yield LiveSacct(cluster=args.cluster)
+        yield LiveSacct(cluster=args.cluster, timeout_s=config.ingest.timeout_s)
     for path in args.files:
         yield SavedSacct(path, cluster=cluster)
 
@@ -88,19 +124,30 @@ def _sources(args: argparse.Namespace, config: Config) -> Iterator[Source]:
 def _read(
     args: argparse.Namespace, config: Config, store: Store, source: Source, report: Report
 ) -> IngestSummary:
-    chosen = config.ingest
     return ingest(
         store,
         source,
         now_s=int(time.time()),
         since_s=args.since,
         until_s=args.until,
-        settings=IngestSettings(
-            window_s=round(chosen.window_days * 86_400),
-            overlap_s=round(chosen.overlap_s),
-            first_s=chosen.first_days * 86_400,
-        ),
+        settings=ingest_settings(config),
         progress=report,
+    )
+
+
+def ingest_settings(config: Config) -> IngestSettings:
+    """Give the settings of an ingest in its own units."""
+    chosen = config.ingest
+    return IngestSettings(
+        PaceSettings(
+            window_s=chosen.window_days * _DAY_S, slow_s=chosen.slow_s, share=chosen.share
+        ),
+        SpanSettings(
+            overlap_s=round(chosen.overlap_s),
+            again_s=chosen.again_days * _DAY_S,
+            every_s=round(chosen.again_every_hours * 3600),
+            first_s=chosen.first_days * _DAY_S,
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from sacct_ingest.ingest import IngestSettings, ingest
 from sacct_ingest.records import JobRun, JobState, KeyLevel
 from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.sacct import LiveSacct
+from sacct_ingest.span import SpanSettings
 from sacct_ingest.store import Store
 from tests.cluster import SlurmCluster
 from tests.processes import wait_until
@@ -166,7 +167,7 @@ def ingest_now(
 ) -> tuple[int, int, int]:
     for name, value in slurm.env.items():
         monkeypatch.setenv(name, value)
-    lately = IngestSettings(first_s=3600)
+    lately = IngestSettings(span=SpanSettings(first_s=3600))
     summary = ingest(store, LiveSacct(), now_s=int(time.time()) + 1, settings=lately)
     assert summary.refused == 0
     return summary.new, summary.changed, summary.same

@@ -1,0 +1,86 @@
+"""Taking turns: of all processes that share a store, one at a time asks the accounting.
+
+The locks end with the process that holds them, however it ends.
+"""
+
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from sacct_ingest.errors import StoreError
+from sacct_ingest.store.engine import translated
+
+#: What takes and gives back the lock; a database of its own on MariaDB, whose names are global.
+_SERVERS = {
+    "postgresql": (
+        "SELECT CASE WHEN pg_try_advisory_lock(5140612) THEN 1 ELSE 0 END",
+        "SELECT pg_advisory_lock(5140612)",
+        "SELECT pg_advisory_unlock(5140612)",
+    ),
+    "mysql": (
+        "SELECT GET_LOCK(MD5(CONCAT('nimo ingest ', DATABASE())), 0)",
+        # About a year.
+        "SELECT GET_LOCK(MD5(CONCAT('nimo ingest ', DATABASE())), 31536000)",
+        "SELECT RELEASE_LOCK(MD5(CONCAT('nimo ingest ', DATABASE())))",
+    ),
+}
+_SERVERS["mariadb"] = _SERVERS["mysql"]
+
+
+@contextmanager
+def turn(engine: Engine, waiting: Callable[[], None]) -> Iterator[None]:
+    """Wait until no other process has its turn, and have it.
+
+    Parameters
+    ----------
+    waiting
+        Called once if somebody else has it.
+    """
+    if engine.dialect.name in _SERVERS:
+        yield from _on_server(engine, waiting)
+    else:
+        yield from _beside_file(engine, waiting)
+
+
+def _on_server(engine: Engine, waiting: Callable[[], None]) -> Iterator[None]:
+    attempt, wait, release = _SERVERS[engine.dialect.name]
+    with translated(engine):
+        connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+    with closing(connection):
+        with translated(engine):
+            if not _takes(connection, attempt):
+                waiting()
+                connection.execute(text(wait))
+        try:
+            yield
+        finally:
+            # Where the server is gone so is the lock.
+            with suppress(SQLAlchemyError):
+                connection.execute(text(release))
+
+
+def _takes(connection: Connection, attempt: str) -> bool:
+    return bool(connection.execute(text(attempt)).scalar())
+
+
+def _beside_file(engine: Engine, waiting: Callable[[], None]) -> Iterator[None]:
+    database = engine.url.database
+    if database in (None, "", ":memory:"):
+        yield  # nobody else can see it
+        return
+    path = Path(f"{database}-ingest")
+    try:
+        file = path.open("a")
+    except OSError as error:
+        raise StoreError(f"store {path}: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,69 @@
+"""Of all processes that share a store one at a time asks the accounting."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from sacct_ingest.store import Store
+from tests.processes import wait_until
+
+_HOLDER = """
+import sys, time
+from sacct_ingest.store import Store
+with Store.open(sys.argv[1]) as store, store.turn(lambda: None):
+    print("mine", flush=True)
+    time.sleep(300)
+"""
+
+
+def test_turns_are_taken_one_after_the_other(store_url: str) -> None:
+    order: list[str] = []
+    waits = threading.Event()
+
+    def second() -> None:
+        with Store.open(store_url) as store, store.turn(waits.set):
+            order.append("second")
+
+    with Store.open(store_url) as store:
+        with store.turn(lambda: None):
+            thread = threading.Thread(target=second)
+            thread.start()
+            assert waits.wait(30)
+            order.append("first")
+        thread.join(30)
+    assert order == ["first", "second"]
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_a_turn_ends_with_its_process(store_url: str, ending: signal.Signals) -> None:
+    with Store.open(store_url) as store:
+        holder = subprocess.Popen(
+            [sys.executable, "-c", _HOLDER, store_url], stdout=subprocess.PIPE, text=True
+        )
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "mine\n"
+        waits, had = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            with store.turn(waits.set):
+                had.set()
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        assert waits.wait(30)
+        assert not had.is_set()
+        os.kill(holder.pid, ending)
+        holder.wait(30)
+        wait_until(had.is_set, timeout_s=30, what="the turn")
+        thread.join(30)
+        holder.stdout.close()
+
+
+def test_a_turn_comes_back_after_an_error(store: Store) -> None:
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), store.turn(pytest.fail):
+            raise ZeroDivisionError
