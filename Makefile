@@ -4,9 +4,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PACKAGES := sacct_ingest predictor slurm_plugin
+# Other releases of Slurm than this machine's run in root directories that the tests make as root.
+FOREIGN_SLURM ?= 26.05/slurm
+EVERY_SLURM ?= 22.05/munge 24.11/munge 24.11/slurm 26.05/munge 26.05/slurm
 QUICK_JSON := build/bench
 
-.PHONY: help setup lint types test demo bench docs cluster cluster-down clean
+.PHONY: help setup lint types test test-releases demo bench docs cluster cluster-down clean
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -35,6 +38,14 @@ test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL,
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
 	$(BIN)/pytest
+	$(BIN)/pytest -m releases --slurm $(FOREIGN_SLURM)
+
+test-releases: ## all tests with a cluster on three releases of Slurm, as root; half an hour
+	sh scripts/install-system-packages
+	$(MAKE) $(VENV)/.developer
+	failed=; for slurm in $(EVERY_SLURM); do \
+	  $(BIN)/pytest -m cluster --slurm $$slurm || failed="$$failed $$slurm"; \
+	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 demo: $(VENV)/.runtime ## the main job on generated history: no Slurm, no root
 	$(BIN)/nimo demo --directory .demo
@@ -48,7 +59,7 @@ docs: $(VENV)/.developer ## the HTML documentation, in build/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
 
 cluster: $(VENV)/.developer ## start a throw-away Slurm with NIMO switched on, to play with
-	$(BIN)/python -m tests.cluster up --directory .cluster --with-nimo
+	$(BIN)/python -m tests.cluster up --directory .cluster --with-nimo $(CLUSTER)
 
 cluster-down: ## stop it
 	$(BIN)/python -m tests.cluster down --directory .cluster

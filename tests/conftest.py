@@ -2,6 +2,10 @@
 
 A test that asks for one of them is marked ``cluster`` or ``database`` by itself. Where the programs
 are missing it is skipped, or fails if NIMO_REQUIRE_CLUSTER=1.
+
+``pytest --slurm 26.05/slurm`` runs the tests with another release of Slurm than the machine's own
+(`tests.cluster.releases`). Where that one cannot be had, not being root or without a Debian mirror,
+they are skipped all the same: a mirror that is down says nothing about this project.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import pytest
 
 from tests.cluster import SlurmCluster
 from tests.cluster import missing_programs as missing_slurm_programs
+from tests.cluster.releases import ReleaseError
 from tests.databases import MariaDB, PostgreSQL, Server, missing_programs, unprivileged
 from tests.processes import Account, Processes
 
@@ -33,6 +38,16 @@ MARKS = {
 CLUSTER_TIMES = pytest.StashKey[list[str]]()
 
 _database_names = (f"nimo_test_{number}" for number in itertools.count(1))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the release of Slurm be chosen."""
+    parser.addoption(
+        "--slurm",
+        metavar="RELEASE[/AUTH]",
+        default="",
+        help="Slurm to test with, such as 26.05/slurm (auth: munge or slurm; default: installed)",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -129,21 +144,27 @@ def mariadb_url(mariadb_server: Server) -> Iterator[str]:
 def slurm_cluster(request: pytest.FixtureRequest) -> ClusterFactory:
     """Factory of clusters of one's own.
 
-    Takes the options of `SlurmCluster`; use it in a fixture of module scope::
+    Takes the options of `SlurmCluster`, by default with the release and authentication of
+    ``--slurm``; use it in a fixture of module scope::
 
         @pytest.fixture(scope="module")
         def cluster(slurm_cluster):
             with slurm_cluster(nodes=4, lua=HOOKS) as cluster:
                 yield cluster
     """
-    if missing := missing_slurm_programs():
+    release, _, auth = request.config.getoption("--slurm").partition("/")
+    chosen = {"release": release or None, "auth": auth or "munge"}
+    if missing := missing_slurm_programs(chosen["release"]):
         unavailable(f"not installed: {', '.join(missing)}")
     times = request.config.stash.setdefault(CLUSTER_TIMES, [])
 
     @contextmanager
     def cluster(**options: Any) -> Iterator[SlurmCluster]:
         with scratch_directory("nimo-slurm-") as directory:
-            made = SlurmCluster(directory, **options)
+            try:
+                made = SlurmCluster(directory, **chosen | options)
+            except ReleaseError as error:
+                pytest.skip(str(error))
             up_s = made.up()
             try:
                 yield made

@@ -14,6 +14,7 @@ _RUNNING = ((6, 5), (2, 9))
 #: Waiting jobs: the nodes they ask for.
 _WAITING = (28, 30, 30)
 _MEBIBYTES = 192_000
+_CPUS = 48
 
 
 def write(folder: Path, *, now_s: float) -> None:
@@ -43,9 +44,10 @@ def squeue(now_s: int) -> str:
 
 def sinfo() -> str:
     """Text of ``sinfo``: one line for each node and partition."""
+    size = f"{_MEBIBYTES}|{_CPUS}"
     in_use = sum(nodes for nodes, _ in _RUNNING)
     lines = [
-        f"{node_names([node])}|{partition}|{'alloc' if node < in_use else 'idle'}|{_MEBIBYTES}"
+        f"{node_names([node])}|{partition}|{'alloc' if node < in_use else 'idle'}|{size}"
         for node in range(NODES)
         for partition in ("batch*", "short")
     ]

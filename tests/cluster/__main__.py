@@ -8,8 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.cluster.configuration import AUTHENTICATION
 from tests.cluster.host import missing_programs
 from tests.cluster.nimod import Nimod, hooks_for
+from tests.cluster.releases import SUITES
 from tests.cluster.slurm import SlurmCluster
 from tests.processes import ProcessError, Processes
 
@@ -42,14 +44,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def up(options: argparse.Namespace) -> None:
     """Bring the cluster up and say how to use it."""
-    if missing := missing_programs():
+    if missing := missing_programs(options.release):
         raise ProcessError(
             f"not installed: {', '.join(missing)}; as root: sh scripts/install-system-packages"
         )
     directory = options.directory.resolve()
     directory.mkdir(parents=True, exist_ok=True)
     lua = hooks_for(directory) if options.with_nimo else options.lua
-    cluster = SlurmCluster(directory, nodes=options.nodes, lua=lua, leashed=False)
+    cluster = SlurmCluster(
+        directory,
+        nodes=options.nodes,
+        lua=lua,
+        leashed=False,
+        release=options.release,
+        auth=options.auth,
+    )
     seconds = cluster.up()
     if options.with_nimo:
         try:
@@ -92,6 +101,8 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(command=command)
         if command is up:
             added.add_argument("--nodes", type=int, default=8, help="default: %(default)s")
+            added.add_argument("--release", choices=SUITES, help="of Slurm; default: installed")
+            added.add_argument("--auth", choices=AUTHENTICATION, default="munge")
             hooks = added.add_mutually_exclusive_group()
             hooks.add_argument("--lua", type=Path, metavar="DIR", help="switch on the hooks there")
             hooks.add_argument("--with-nimo", action="store_true", help="hooks and daemon of NIMO")

@@ -17,6 +17,16 @@ SINCE: tuple[tuple[Version, str, str], ...] = (
     ((22, 11), "slurm.conf", "AccountingStoreFlags=job_comment,job_script,job_env,job_extra"),
     ((25, 11), "slurm.conf", "CliFilterParameters=cli_filter_lua_path={etc}/cli_filter.lua"),
 )
+# A requeued job waits until its credential has expired: 120 s unless told otherwise.
+AUTHENTICATION: dict[str, dict[str, str]] = {
+    "munge": {
+        "AuthType": "auth/munge",
+        "AuthInfo": "socket={munge_socket},cred_expire=10",
+    },
+    # Since 23.11. The key is slurm.key beside slurm.conf.
+    "slurm": {"AuthType": "auth/slurm", "AuthInfo": "cred_expire=10"},
+}
+CREDENTIALS = {"munge": "cred/munge", "slurm": "auth/slurm"}
 REPEATABLE = ("NodeName", "PartitionName", "DownNodes", "NodeSet")
 
 
@@ -92,6 +102,8 @@ class Settings:
         slurm.conf parameters of the Lua hooks to switch on.
     conf
         More lines for slurm.conf; they replace those with the same parameter.
+    auth
+        How daemons and users are told apart: a key of `AUTHENTICATION`.
     """
 
     version: Version
@@ -102,6 +114,7 @@ class Settings:
     cpus: int = 4
     plugins: tuple[str, ...] = ()
     conf: tuple[str, ...] = ()
+    auth: str = "munge"
 
     def node_names(self) -> list[str]:
         """List the nodes' names: n1, n2, ..."""
@@ -145,17 +158,14 @@ def _lines(parameters: Mapping[str, object]) -> list[str]:
     return [f"{key}={value}" for key, value in parameters.items()]
 
 
-def _authentication(layout: Layout) -> dict[str, object]:
-    # A requeued job waits until its credential has expired: 120 s unless told otherwise.
-    return {
-        "AuthType": "auth/munge",
-        "AuthInfo": f"socket={layout.munge_socket},cred_expire=10",
-    }
+def _authentication(layout: Layout, settings: Settings) -> dict[str, object]:
+    places = {"munge_socket": layout.munge_socket}
+    return {k: v.format(**places) for k, v in AUTHENTICATION[settings.auth].items()}
 
 
 def _slurmdbd_conf(layout: Layout, settings: Settings) -> dict[str, object]:
     return {
-        **_authentication(layout),
+        **_authentication(layout, settings),
         "DbdHost": "localhost",
         "DbdPort": settings.ports[1],
         "SlurmUser": settings.account.name,
@@ -175,7 +185,8 @@ def _slurm_conf(layout: Layout, settings: Settings) -> dict[str, object]:
         "SlurmctldPort": settings.ports[0],
         "SlurmUser": settings.account.name,
         "SlurmdUser": settings.slurmd_account.name,
-        **_authentication(layout),
+        **_authentication(layout, settings),
+        "CredType": CREDENTIALS[settings.auth],
         "StateSaveLocation": layout.directory / "state",
         "SlurmdSpoolDir": layout.directory / "spool" / "%n",
         "SlurmctldPidFile": layout.run / "slurmctld.pid",
@@ -212,7 +223,7 @@ def _accounting(layout: Layout, settings: Settings) -> dict[str, object]:
         "AccountingStorageHost": "localhost",
         "AccountingStoragePort": settings.ports[1],
         # Clients of slurmdbd ignore AuthInfo and take munge's socket from the "password".
-        "AccountingStoragePass": layout.munge_socket,
+        **({"AccountingStoragePass": layout.munge_socket} if settings.auth == "munge" else {}),
         "AccountingStoreFlags": "job_comment,job_script,job_env",
     }
 

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import subprocess
 from pathlib import Path
 
-from tests.cluster.configuration import Version
+from tests.cluster.releases import native
 from tests.databases import MariaDB
 from tests.processes import Account, ProcessError, search_path
 
-PROGRAMS = (
-    *("munged", "slurmdbd", "slurmctld", "slurmd", "sbatch", "sacct", "sinfo"),
-    *MariaDB.programs,
-)
+# Whatever the release of Slurm, these are this machine's.
+PROGRAMS = ("munged", *MariaDB.programs)
+SLURM = ("slurmdbd", "slurmctld", "slurmd", "sbatch", "sacct", "sinfo")
 
 
-def missing_programs() -> list[str]:
-    """List the programs this needs that this machine lacks."""
-    return [name for name in PROGRAMS if _find(name) is None]
-
-
-def slurm_version() -> Version:
-    """Give the release of the installed Slurm, such as (22, 5)."""
-    text = subprocess.run(
-        [real("slurmctld"), "-V"], check=True, capture_output=True, text=True
-    ).stdout
-    major, minor = re.findall(r"(\d+)\.(\d+)", text)[0]
-    return int(major), int(minor)
+def missing_programs(release: str | None = None) -> list[str]:
+    """List the programs this needs that this machine lacks, for its own or another release."""
+    own = release in (None, native())
+    return [name for name in (*PROGRAMS, *(SLURM if own else ())) if _find(name) is None]
 
 
 def slurm_account(directory: Path) -> Account:

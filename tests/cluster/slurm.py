@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import secrets
+import shlex
 import shutil
 import subprocess
 import time
@@ -13,8 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.cluster.configuration import Layout, Settings, files
-from tests.cluster.host import real, slurm_account, slurm_version, write_file
+from tests.cluster.host import real, slurm_account, write_file
 from tests.cluster.listing import job_fields, table
+from tests.cluster.releases import root, version_of
 from tests.databases import MariaDB
 from tests.processes import Account, ProcessError, Processes, free_ports, tail, wait_until
 
@@ -45,6 +47,16 @@ class SlurmCluster:
         the two hooks is switched on if its file is there.
     leashed
         Whether everything is to end when this process does, however it does.
+    release
+        Slurm's release, such as 24.11; by default the one installed on this machine. Another one
+        runs in a root directory (`tests.cluster.releases`); munge and MariaDB stay this machine's.
+    auth
+        ``munge`` or, from 23.11 on, ``slurm``.
+
+    Raises
+    ------
+    ReleaseError
+        When the release cannot be had here.
 
     Notes
     -----
@@ -62,11 +74,14 @@ class SlurmCluster:
         conf: Sequence[str] = (),
         lua: Path | None = None,
         leashed: bool = True,
+        release: str | None = None,
+        auth: str = "munge",
     ) -> None:
         self.layout = Layout(directory.resolve())
+        self._root = root(release) if release else None
         self.processes = Processes(self.layout.directory)
         self.settings = Settings(
-            version=slurm_version(),
+            version=self._root.version() if self._root else version_of([real("slurmctld")]),
             account=slurm_account(self.layout.directory),
             slurmd_account=Account.mine(),
             ports=free_ports(nodes + 2),
@@ -74,6 +89,7 @@ class SlurmCluster:
             cpus=cpus,
             plugins=tuple(name for file, name in HOOKS.items() if lua and (lua / file).exists()),
             conf=tuple(conf),
+            auth=auth,
         )
         self._lua = lua
         self._leashed = leashed
@@ -95,7 +111,7 @@ class SlurmCluster:
         self._write_files()
         self.processes.open(leashed=self._leashed)
         try:
-            for daemon in (*DAEMONS, *self.settings.node_names()):
+            for daemon in (*self._daemons(), *self.settings.node_names()):
                 self._launch(daemon)
                 if daemon in DAEMONS:
                     self._await(daemon)
@@ -113,7 +129,7 @@ class SlurmCluster:
                 self._end_jobs()
                 others = self.processes.status().keys() - set(DAEMONS)
                 self.processes.stop(*others, patience_s=3)
-                for daemon in reversed(DAEMONS):
+                for daemon in reversed(self._daemons()):
                     self.processes.stop(daemon)
         finally:
             self.processes.close()
@@ -260,16 +276,33 @@ class SlurmCluster:
         for folder in self.layout.folders():
             folder.mkdir(exist_ok=True)
         self.layout.work.chmod(0o1777)
+        if self._root:
+            self._root.prepare(self.layout.directory)
         account = self.settings.account
         account.own(self.layout.directory, *self.layout.folders())
         for name, text in files(self.layout, self.settings).items():
             secret = name == "slurmdbd.conf"
             write_file(self.layout.etc / name, text.encode(), 0o600 if secret else 0o644, account)
-        write_file(self.layout.etc / "munge.key", secrets.token_bytes(128), 0o600, account)
+        for key in ("munge.key", "slurm.key"):
+            write_file(self.layout.etc / key, secrets.token_bytes(128), 0o600, account)
         self._copy_hooks()
         for command in COMMANDS:
-            text = f'#!/bin/sh\nSLURM_CONF={self.layout.slurm_conf} exec {real(command)} "$@"\n'
-            write_file(self.bin / command, text.encode(), 0o755, account)
+            self._write_wrapper(command)
+
+    def _write_wrapper(self, command: str) -> None:
+        argv = self._slurm(command, Account.mine())
+        text = f'#!/bin/sh\nSLURM_CONF={self.layout.slurm_conf} exec {shlex.join(argv)} "$@"\n'
+        write_file(self.bin / command, text.encode(), 0o755, self.settings.account)
+
+    def _slurm(self, program: str, account: Account, *arguments: str) -> list[str]:
+        """Give the command line that runs a program of Slurm's, wherever it is installed."""
+        if self._root is None:
+            return [real(program), *arguments]
+        argv = [self._root.program(program), *arguments]
+        return self._root.inside(self.layout.directory, argv, account)
+
+    def _daemons(self) -> list[str]:
+        return [name for name in DAEMONS if name != "munged" or self.settings.auth == "munge"]
 
     def _copy_hooks(self) -> None:
         if self._lua:
@@ -301,9 +334,12 @@ class SlurmCluster:
             "SLURM_CONF": str(self.layout.slurm_conf),
             "MYSQL_UNIX_PORT": str(self._database.socket),
         }
-        self.processes.start(daemon, self._command(daemon), env=env, account=account)
+        argv = self._command(daemon, account)
+        # Only root can enter a root directory: entering changes the account, not the guardian.
+        entered = self._root is not None and daemon != "munged"
+        self.processes.start(daemon, argv, env=env, account=None if entered else account)
 
-    def _command(self, daemon: str) -> list[str]:
+    def _command(self, daemon: str, account: Account) -> list[str]:
         run, log = self.layout.run, self.layout.log
         match daemon:
             case "munged":
@@ -314,11 +350,11 @@ class SlurmCluster:
                     *(f"--log-file={log}/munged.log", f"--seed-file={run}/munge.seed"),
                 ]
             case "slurmdbd":
-                return ["slurmdbd", "-D"]
+                return self._slurm(daemon, account, "-D")
             case "slurmctld":
-                return ["slurmctld", "-D", "-i"]
+                return self._slurm(daemon, account, "-D", "-i")
             case node if node in self.settings.node_names():
-                return ["slurmd", "-D", "-N", node]
+                return self._slurm("slurmd", account, "-D", "-N", node)
         raise ProcessError(f"there is no daemon {daemon!r}")
 
     def _await(self, daemon: str) -> None:

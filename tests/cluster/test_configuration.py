@@ -55,6 +55,13 @@ def test_releases_differ(
     assert parameters(written.get("cgroup.conf", "")).get("CgroupPlugin") == cgroup
 
 
+def test_daemons_may_be_told_apart_without_munge() -> None:
+    written = files(LAYOUT, replace(SETTINGS, version=(24, 11), auth="slurm"))
+    for name in ("slurm.conf", "slurmdbd.conf"):
+        assert parameters(written[name])["AuthType"] == "auth/slurm"
+        assert "munge" not in written[name]
+
+
 def test_a_plugin_that_is_not_there_is_not_named() -> None:
     slurm_conf = files(LAYOUT, replace(SETTINGS, version=(26, 5)))["slurm.conf"]
     assert "Plugins=" not in slurm_conf

@@ -1,0 +1,156 @@
+"""The releases of Slurm to test with: this machine's own, and Debian's others in root directories.
+
+A root directory is made by ``scripts/make-slurm-root`` when somebody first asks for it, which takes
+about a minute and a Debian mirror, and kept in a cache: ``$XDG_CACHE_HOME/nimo/slurm-roots``, for
+root by default ``/var/cache/nimo/slurm-roots`` (200 MB each; to be rid of one, delete it).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster.configuration import Version
+from tests.processes import Account, ProcessError, search_path
+
+#: Release of Slurm to the Debian suite that has it.
+SUITES = {"22.05": "bookworm", "24.11": "trixie", "26.05": "forky"}
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+MAKE, ENTER = SCRIPTS / "make-slurm-root", SCRIPTS / "enter-slurm-root"
+CANNOT = 3  # exit status of MAKE
+
+
+class ReleaseError(ProcessError):
+    """A release of Slurm cannot be had on this machine; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A root directory with a Slurm of its own."""
+
+    path: Path
+
+    def inside(self, directory: Path, argv: Sequence[str], account: Account) -> list[str]:
+        """Give the command that runs another one in there, where `directory` is shared.
+
+        Parameters
+        ----------
+        directory
+            As `prepare` has made it ready.
+        argv
+            Command and arguments.
+        account
+            Who is to run it.
+        """
+        user = f"{account.uid}:{account.gid}" if account.foreign else ""
+        # A copy, because a job in there may want to run it.
+        enter = directory / "entrance" / ENTER.name
+        return [str(enter), str(self.path), str(directory), user, *argv]
+
+    def program(self, name: str) -> str:
+        """Give the path in there of one of Slurm's programs."""
+        # Not left to PATH, where the cluster's wrappers come first.
+        found = next(self.path.glob(f"usr/*bin/{name}"))
+        return f"/{found.relative_to(self.path)}"
+
+    def prepare(self, directory: Path) -> None:
+        """Make what entering needs to find in a directory: a ``/run`` and this machine's name."""
+        run = directory / "entrance" / "run"
+        run.mkdir(parents=True, exist_ok=True)
+        run.chmod(0o1777)
+        shutil.copy(ENTER, directory / "entrance")
+        (directory / "etc").mkdir(exist_ok=True)
+        # slurmctld tries for 10 s, holding its locks, to look up a name that is not there.
+        names = f"127.0.0.1 localhost {os.uname().nodename}\n"
+        (directory / "etc" / "hosts").write_text(names)
+
+    def version(self) -> Version:
+        """Give the release in there."""
+        return version_of(["chroot", str(self.path), "slurmctld"])
+
+
+def version_of(slurmctld: Sequence[str]) -> Version:
+    """Ask a slurmctld for its release, such as (22, 5)."""
+    done = subprocess.run([*slurmctld, "-V"], check=True, capture_output=True, text=True)
+    major, minor = re.findall(r"(\d+)\.(\d+)", done.stdout)[0]
+    return int(major), int(minor)
+
+
+def root(release: str) -> Root | None:
+    """Find or make the root directory of a release; None for the one installed on this machine.
+
+    Raises
+    ------
+    ReleaseError
+        When it cannot be had here.
+    """
+    if release not in SUITES:
+        raise ReleaseError(f"no Slurm {release}: choose one of {', '.join(SUITES)}")
+    if release == native():
+        return None
+    found = _made(SUITES[release])
+    if isinstance(found, ReleaseError):
+        raise found
+    return found
+
+
+@functools.cache
+def native() -> str | None:
+    """Name the release that is installed on this machine; None where there is none."""
+    program = shutil.which("slurmctld", path=search_path())
+    return "{}.{:02}".format(*version_of([program])) if program else None
+
+
+def cache() -> Path:
+    """Name the folder of the root directories."""
+    # As root not in its home, which others may not enter.
+    usual = Path("/var/cache") if os.geteuid() == 0 else Path.home() / ".cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or usual) / "nimo" / "slurm-roots"
+
+
+@functools.cache
+def _made(suite: str) -> Root | ReleaseError:
+    """Find or make one; a failure is kept, so that it is not tried again by every test."""
+    path = cache() / suite
+    try:
+        if not _current(path):
+            _make(suite, path)
+    except ReleaseError as error:
+        return error
+    return Root(path)
+
+
+def _current(path: Path) -> bool:
+    """Tell whether a root directory is there and was made by the script as it is now."""
+    made_by = path / "etc" / "made-by-make-slurm-root"
+    script = hashlib.sha256(MAKE.read_bytes()).hexdigest()
+    return made_by.exists() and made_by.read_text().strip() == script
+
+
+def _make(suite: str, path: Path) -> None:
+    if os.geteuid() != 0:
+        raise ReleaseError(f"only root can make {path}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    log = path.with_suffix(".log")
+    # One process at a time; who waited finds it made.
+    with path.with_suffix(".lock").open("w") as lock, log.open("ab") as output:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _current(path):
+            return
+        output.truncate(0)
+        status = subprocess.call([MAKE, suite, path], stdout=output, stderr=output)
+    why = log.read_text(errors="replace").strip()
+    if status == CANNOT:
+        raise ReleaseError(
+            f"no root directory of {suite}: {why.rpartition(chr(10))[2]} (see {log})"
+        )
+    if status:
+        raise ProcessError(f"{MAKE.name} {suite} ended with status {status}: {why[-2000:]}")
