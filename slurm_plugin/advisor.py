@@ -6,7 +6,8 @@ SQL, no fit and no Slurm command happens on the way.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 from predictor.table import for_limit
@@ -24,6 +25,9 @@ from slurm_plugin.slurm.state import Cluster
 from slurm_plugin.slurm.view import partition_for
 from slurm_plugin.tables import Tables
 from slurm_plugin.tasks import change_for
+
+#: Does what follows from a decision and gives its record, if there is to be one.
+Book = Callable[[], DecisionRow | None]
 
 #: A job is decided on this long before squeue can show it.
 _UNSEEN_S = 0.5
@@ -86,25 +90,43 @@ class Advisor:
 
         There is no record where the site has switched the decision off.
         """
+        answer, book = self.answer(job, via=via, now_s=now_s)
+        return answer, book()
+
+    def answer(self, job: Job, *, via: str, now_s: float) -> tuple[Answer, Book]:
+        """Answer for a job that is being submitted, and what can wait until it was sent.
+
+        The second must be called before the next job is decided on: it keeps the nodes in mind that
+        this one will take, and gives the record of the decision.
+        """
         case = self._case(job, now_s)
         if case.mode is Mode.OFF:
-            self._promise(case, None)
-            return Answer(reason=Reason.OFF), None
-        decided = self._decide(case)
+            return Answer(reason=Reason.OFF), partial(self._promise, case, None)
+        decided, decision_id = self._decide(case), self._new_id()
         answer = _permitted(case, decided)
+        if case.mode in (Mode.ADVISE, Mode.ENFORCE):
+            answer.admin_comment = note_of(case, decided, decision_id=decision_id)
+        return answer, partial(self._book, case, decided, answer, decision_id, via)
+
+    def _book(
+        self, case: Case, decided: Decision, answer: Answer, decision_id: str, via: str
+    ) -> DecisionRow:
         self._promise(case, decided if answer.action == "set" else None)
         cluster = self._config.cluster or (self._cluster.name if self._cluster else "")
-        row = row_of(case, decided, answer, decision_id=self._new_id(), cluster=cluster, via=via)
-        if case.mode in (Mode.ADVISE, Mode.ENFORCE):
-            answer.admin_comment = note_of(row, case)
-        return answer, row
+        return row_of(case, decided, answer, decision_id=decision_id, cluster=cluster, via=via)
 
-    def advise(self, job: Job, *, now_s: float) -> Advice:
-        """Advice for a job that may be submitted."""
-        case = self._case(job, now_s)
+    def advise(self, job: Job, *, now_s: float, private: bool = False) -> Advice:
+        """Advice for a job that may be submitted.
+
+        Parameters
+        ----------
+        private
+            Only from the runs of this user: not by tag or script, which others may have run too.
+        """
+        case = self._case(job, now_s, private=private)
         return advice_of(case, self._rules, fresh=self._blind(case) is None)
 
-    def _case(self, job: Job, now_s: float) -> Case:
+    def _case(self, job: Job, now_s: float, *, private: bool = False) -> Case:
         identity = identity_of_request(
             user=job.user_name,
             name=job.name,
@@ -115,7 +137,7 @@ class Advisor:
         name = application_of(job, identity)
         partition = partition_for(self._cluster, job) if self._cluster else None
         request = request_of(job, self._config.opt_in, name, partition, now_s=now_s)
-        known = self.tables.find(identity)
+        known = self.tables.find(replace(identity, tag="", script="") if private else identity)
         table = for_limit(known, request.limit_s) if known else None
         return Case(job, identity, self._mode(job, name), request, table, partition, now_s)
 

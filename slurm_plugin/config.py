@@ -116,6 +116,13 @@ class Snapshot(_Section, frozen=True, kw_only=True):
     timeout_s: Positive = 10.0  #: for one Slurm command
 
 
+class Access(_Section, frozen=True, kw_only=True):
+    """What each user may ask of nimod; slurmctld and root may as much as they like."""
+
+    requests_per_s: Positive = 20.0  #: for ever; twice as many at once
+    connections: Count = 16  #: at the same time
+
+
 class Ingest(_Section, frozen=True, kw_only=True):
     """How accounting is read."""
 
@@ -149,6 +156,7 @@ class Config(_Section, frozen=True, kw_only=True):
     deadline: Deadline = Deadline()
     policy: Policy = Policy()
     snapshot: Snapshot = Snapshot()
+    access: Access = Access()
     ingest: Ingest = Ingest()
     fit: Fit = Fit()
 

@@ -38,22 +38,23 @@ def row_of(
     )
 
 
-def note_of(row: DecisionRow, case: Case) -> str:
+def note_of(case: Case, decided: Decision, *, decision_id: str) -> str:
     """Text for the job's admin_comment; empty without a prediction."""
-    if row.nodes is None or row.predicted_s is None or row.low_s is None or row.high_s is None:
+    if decided.chosen is None or case.table is None:
         return ""
+    one = decided.chosen.prediction
     return comment.build(
         comment.Note(
-            decision_id=row.decision_id,
-            nodes=row.nodes,
+            decision_id=decision_id,
+            nodes=decided.chosen.nodes,
             low=case.request.low,
             high=case.request.high,
-            time_s=round(row.predicted_s),
-            low_s=round(row.low_s),
-            high_s=round(row.high_s),
-            verdict=row.verdict,
-            mode=row.mode,
-            reason=row.reason,
+            time_s=round(one.time_s),
+            low_s=round(one.low_s),
+            high_s=round(one.high_s),
+            verdict=case.table.verdict.value,
+            mode=case.mode.value,
+            reason=decided.reason.value,
         )
     )
 

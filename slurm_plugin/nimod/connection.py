@@ -1,60 +1,173 @@
-"""One connection to nimod: lines in, lines out, whatever they hold."""
+"""One peer of nimod: lines in, one answer to each, whatever they hold."""
 
-import asyncio
-import logging
 import socket
 import struct
 from collections.abc import Callable
-from typing import cast
+from dataclasses import dataclass
 
 from slurm_plugin.protocol import MAX_LINE_BYTES, Answer, encode
 
-Respond = Callable[[bytes, int], bytes]
-
-_log = logging.getLogger(__name__)
 _PEERCRED = struct.Struct("3i")  # pid, uid, gid: unix(7)
+_PIECE = 65536
 
 
-class Connection(asyncio.Protocol):
-    """Hands each line to ``respond`` together with the peer's uid and sends what it returns.
+class Gone(Exception):  # noqa: N818 - a state, not an error
+    """The peer hung up, or is to be hung up on."""
 
-    A line longer than the protocol allows ends the connection: where the next one begins is
-    known only to the peer.
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a request leads to: bytes for the peer now, and work that can wait until they left."""
+
+    data: bytes
+    afterwards: Callable[[], None] | None = None
+    last: bool = False  #: hang up after it
+
+
+Respond = Callable[[bytes, int], Reply]
+
+
+class Connection:
+    """Takes lines from a peer, one at a time, and sends it what ``respond`` makes of them.
+
+    Nothing here waits: the loop calls :meth:`serve` when there is something to do.
+
+    Parameters
+    ----------
+    channel
+        Connected Unix socket.
+    respond
+        Makes the answer to a line.
+    uid
+        Who the kernel says the peer is.
+    first
+        Whether this peer goes before others.
+
+    Attributes
+    ----------
+    served_s
+        When it had its last turn, by the loop's clock.
+    since_s
+        Since when it is half way through a request or an answer; None: it is not.
     """
 
-    def __init__(self, respond: Respond) -> None:
+    __slots__ = (
+        "_channel",
+        "_received",
+        "_respond",
+        "_unsent",
+        "first",
+        "served_s",
+        "since_s",
+        "uid",
+    )
+
+    def __init__(
+        self, channel: socket.socket, respond: Respond, *, uid: int, first: bool = False
+    ) -> None:
+        channel.settimeout(0)
+        self.uid = uid
+        self.first = first
+        self.served_s = 0.0
+        self.since_s: float | None = None
+        self._channel = channel
         self._respond = respond
-        self._transport: asyncio.Transport | None = None
         self._received = bytearray()
-        self._uid = -1
+        self._unsent = b""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note who is there."""
-        self._transport = cast("asyncio.Transport", transport)
-        channel = transport.get_extra_info("socket")
-        credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size)
-        self._uid = _PEERCRED.unpack(credentials)[1]
+    def fileno(self) -> int:
+        """File descriptor, for a selector."""
+        return self._channel.fileno()
 
-    def data_received(self, data: bytes) -> None:
-        """Answer every whole line."""
+    @property
+    def writing(self) -> bool:
+        """Whether an answer waits for room; no request is taken meanwhile."""
+        return bool(self._unsent)
+
+    @property
+    def halfway(self) -> bool:
+        """Whether the rest of a request, or room for an answer, is waited for."""
+        return bool(self._received or self._unsent)
+
+    def serve(self) -> bool:
+        """Answer one line at most; tell whether another one is here already.
+
+        Raises
+        ------
+        Gone
+            This connection is over.
+        """
+        if self._unsent:
+            self._send(self._unsent)
+            if not self._unsent:
+                self.since_s = None
+        elif line := self._line():
+            self._answer(line)
+        return not self._unsent and b"\n" in self._received
+
+    def close(self) -> None:
+        """Hang up."""
+        self._channel.close()
+
+    def _answer(self, line: bytes) -> None:
+        self.since_s = None
+        if line.isspace():
+            return
+        reply = self._respond(line, self.uid)
+        try:
+            self._send(reply.data)
+        finally:
+            if reply.afterwards is not None:
+                reply.afterwards()
+        if reply.last:
+            raise Gone
+
+    def _line(self) -> bytes:
+        """Next whole line; nothing where there is none yet."""
+        if b"\n" in self._received:
+            return self._cut()
+        data = self._piece()
+        if not self._received and data.find(b"\n") == len(data) - 1:
+            return data  # as a rule: one request in one piece
         self._received += data
         if b"\n" in data:
-            *lines, rest = self._received.split(b"\n")
-            self._received = rest
-            self._send(b"".join(self._respond(bytes(line), self._uid) for line in lines if line))
+            return self._cut()
         if len(self._received) > MAX_LINE_BYTES:
-            self._received.clear()
+            # Where the next request begins is known only to the peer.
             error = f"request longer than {MAX_LINE_BYTES} bytes"
             self._send(encode(Answer(ok=False, error=error)))
-            if self._transport is not None:
-                self._transport.close()
+            raise Gone
+        return b""
 
-    def pause_writing(self) -> None:
-        """Drop a peer that asks but does not read the answers."""
-        _log.warning("uid %d does not read its answers: connection closed", self._uid)
-        if self._transport is not None:
-            self._transport.abort()
+    def _piece(self) -> bytes:
+        try:
+            data = self._channel.recv(_PIECE)
+        except BlockingIOError:
+            return b""
+        except OSError as error:
+            raise Gone from error
+        if not data:
+            raise Gone
+        return data
+
+    def _cut(self) -> bytes:
+        end = self._received.index(b"\n") + 1
+        line = bytes(self._received[:end])
+        del self._received[:end]
+        return line
 
     def _send(self, data: bytes) -> None:
-        if data and self._transport is not None:
-            self._transport.write(data)
+        try:
+            sent = self._channel.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            raise Gone from error
+        self._unsent = data[sent:]
+
+
+def peer_uid(channel: socket.socket) -> int:
+    """Uid of the process that connected, as the kernel saw it then (SO_PEERCRED)."""
+    credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size)
+    uid: int = _PEERCRED.unpack(credentials)[1]
+    return uid

@@ -1,10 +1,9 @@
 """nimod: answers the hooks and nimo-advise on a Unix socket.
 
-The event loop only looks things up.  Slurm is asked in a worker thread, the store has a thread of
+The loop only looks things up.  Slurm is asked in a worker thread, the store has a thread of
 its own, and neither of them needs to be there for nimod to answer.
 """
 
-import asyncio
 import gc
 import logging
 import os
@@ -14,20 +13,22 @@ import signal
 import socket
 import sys
 import time
-from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 
 import msgspec
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.advisor import Advisor
+from slurm_plugin.advisor import Advisor, Book
 from slurm_plugin.config import Config
-from slurm_plugin.nimod.connection import Connection
+from slurm_plugin.nimod.access import Door, Names, Rates
+from slurm_plugin.nimod.connection import Connection, Reply
 from slurm_plugin.nimod.listening import Listening
+from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.periodic import Periodic
 from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.nimod.systemd import notify, watchdog_s
-from slurm_plugin.protocol import VERSION, Advice, Answer, Ask, Status, decode_ask, encode
+from slurm_plugin.protocol import VERSION, Advice, Answer, Ask, Job, Status, decode_ask, encode
 from slurm_plugin.slurm.watch import Watch
 from slurm_plugin.tables import Tables
 
@@ -36,6 +37,7 @@ _log = logging.getLogger(__name__)
 _FIRST_LOOK_S = 5.0  #: for the store, before nimod calls itself ready
 _STORE_S = 1.0  #: between looks for new tables
 _STOP_S = 10.0
+_TICK_S = 1.0  #: between looks for peers that leave us waiting
 #: Longest that a background thread may keep the interpreter from answering, seconds.
 _SWITCH_S = 0.0001
 
@@ -49,7 +51,7 @@ def serve(config: Config) -> None:
         The socket cannot be made, or another nimod has it.
     """
     sys.setswitchinterval(_SWITCH_S)
-    asyncio.run(Daemon(config).run())
+    Daemon(config).run()
 
 
 class Daemon:
@@ -64,40 +66,57 @@ class Daemon:
             Periodic("store", self._link.visit, interval_s=_STORE_S),
             Periodic("slurm", self._look, interval_s=config.snapshot.interval_s),
         )
-        self._trusted = {0, os.geteuid(), *_slurm_account()}
+        self._own_trusted = frozenset({0, os.geteuid(), *_slurm_account()})
+        self._rates = Rates(config.access.requests_per_s)
+        self._names = Names()
+        self._loop: Loop | None = None
         self._loaded_s: float | None = None
         self._answered = self._failed = 0
         self._complaint = ""
 
-    async def run(self) -> None:
+    def run(self) -> None:
         """Start, answer until told to stop, stop."""
         with Listening(self._config.socket) as channel:
-            server = await self._start(channel)
+            loop = self._loop = self._start(channel)
             try:
-                await self._loop()
+                self._serve(loop)
             finally:
-                server.close()
+                loop.close()
                 self._stop()
 
-    async def _start(self, channel: socket.socket) -> asyncio.Server:
-        self._events, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        for name in (signal.SIGTERM, signal.SIGINT):
-            self._events.add_signal_handler(name, self._stopping.set)
-        self._events.add_signal_handler(signal.SIGHUP, self._reload)
+    def _start(self, channel: socket.socket) -> Loop:
+        door = Door(
+            self._config.access,
+            trusted=self._trusts,
+            respond=self.respond,
+            names=self._names,
+            later=self._adopt,
+        )
+        loop = Loop(channel, door, clock=time.monotonic)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: loop.call_soon(loop.stop))
+        signal.signal(signal.SIGHUP, lambda *_: loop.call_soon(self._reload))
         for periodic in self._background:
             periodic.start()
-        await asyncio.to_thread(self._background[0].tried, _FIRST_LOOK_S)
-        return await self._events.create_unix_server(lambda: Connection(self.respond), sock=channel)
+        self._background[0].tried(_FIRST_LOOK_S)
+        return loop
 
-    async def _loop(self) -> None:
+    def _serve(self, loop: Loop) -> None:
         notify("READY=1")
         _log.info("answering on %s", self._config.socket)
         wanted = watchdog_s()
-        while wanted is not None and not self._stopping.is_set():
-            notify("WATCHDOG=1")
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), wanted / 3)
-        await self._stopping.wait()
+        if wanted is None:
+            loop.run(lambda: None, tick_s=_TICK_S)
+        else:
+            loop.run(_alive, tick_s=min(_TICK_S, wanted / 3))
+
+    def _adopt(self, connection: Connection) -> None:
+        """Serve a peer whose name is known by now; called by the thread that found it."""
+        if self._loop is not None:
+            self._loop.call_soon(partial(self._loop.adopt, connection))
+
+    def _trusts(self, uid: int) -> bool:
+        return uid in self._own_trusted or uid in self._watch.slurm_users
 
     def _stop(self) -> None:
         notify("STOPPING=1")
@@ -108,35 +127,62 @@ class Daemon:
         if self._link.pending:
             _log.error("%d decisions could not be written", self._link.pending)
 
-    def respond(self, line: bytes, uid: int) -> bytes:
+    def respond(self, line: bytes, uid: int) -> Reply:
         """Answer one request line of a peer; never raises."""
+        trusted = self._trusts(uid)
+        if not trusted and not self._rates.allow(uid, time.monotonic()):
+            self._failed += 1
+            most = self._config.access.requests_per_s
+            error = f"more than {most:g} requests a second from user {uid}; wait a moment"
+            return Reply(encode(Answer(ok=False, error=error)), last=True)
+        book: Book | None = None
+        message: Answer | Advice | Status
         try:
-            answer = self._answer(decode_ask(line), uid)
+            message, book = self._answer(decode_ask(line), uid, trusted=trusted)
         except msgspec.DecodeError as error:
-            answer = Answer(ok=False, error=str(error))
+            message = Answer(ok=False, error=str(error))
         except Exception as error:
             _log.exception("a request could not be answered")
-            answer = Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log")
-        self._answered += answer.ok
-        self._failed += not answer.ok
-        return encode(answer)
+            message = Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log")
+        self._answered += message.ok
+        self._failed += not message.ok
+        return Reply(encode(message), book and partial(self._book, book))
 
-    def _answer(self, ask: Ask, uid: int) -> Answer | Advice | Status:
+    def _answer(
+        self, ask: Ask, uid: int, *, trusted: bool
+    ) -> tuple[Answer | Advice | Status, Book | None]:
         if ask.v != VERSION:
-            return Answer(ok=False, error=f"version {ask.v}; nimod speaks {VERSION}")
-        if ask.op == "advise":
-            return self._advisor.advise(ask.job, now_s=time.time())
+            return Answer(ok=False, error=f"version {ask.v}; nimod speaks {VERSION}"), None
         if ask.op == "status":
-            return self._status()
-        if uid not in self._trusted | self._watch.slurm_users:
-            return Answer(ok=False, error=f"{ask.op} is not for user {uid}")
+            return self._status(), None
+        if ask.op == "advise":
+            return self._advice(ask.job, uid, trusted=trusted), None
+        if not trusted:
+            return Answer(ok=False, error=f"{ask.op} is not for user {uid}"), None
         if ask.op == "reload":
             self._reload()
-            return self._status()
-        answer, row = self._advisor.submit(ask.job, via=ask.via, now_s=time.time())
+            return self._status(), None
+        return self._advisor.answer(ask.job, via=ask.via, now_s=time.time())
+
+    def _advice(self, job: Job, uid: int, *, trusted: bool) -> Advice:
+        if trusted:
+            return self._advisor.advise(job, now_s=time.time())
+        own = self._names.known(uid)
+        if not own or job.user_name not in ("", own) or job.user_id not in (None, uid):
+            whose = job.user_name or job.user_id
+            return Advice(ok=False, error=f"jobs of user {whose!r} are not for user {uid}")
+        job.user_name, job.user_id = own, uid
+        return self._advisor.advise(job, now_s=time.time(), private=self._watch.private)
+
+    def _book(self, book: Book) -> None:
+        """Do what could wait until the answer was sent."""
+        try:
+            row = book()
+        except Exception:
+            _log.exception("a decision could not be recorded")
+            return
         if row is not None:
             self._link.record(row)
-        return answer
 
     def _status(self) -> Status:
         cluster = self._advisor.cluster
@@ -176,8 +222,13 @@ class Daemon:
             self._complaint = str(error)
             return
         self._complaint = ""
-        # What was promised since is taken off in the event loop, where promises are made.
-        self._events.call_soon_threadsafe(setattr, self._advisor, "cluster", seen)
+        # What was promised since is taken off in the loop, where promises are made.
+        if self._loop is not None:
+            self._loop.call_soon(partial(setattr, self._advisor, "cluster", seen))
+
+
+def _alive() -> None:
+    notify("WATCHDOG=1")
 
 
 def _slurm_account() -> set[int]:

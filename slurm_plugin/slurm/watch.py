@@ -15,6 +15,7 @@ _COMMANDS = (SQUEUE, SINFO, PARTITIONS)
 CONFIG = ("scontrol", "show", "config")
 _NAME = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 _ENFORCED = re.compile(r"^AccountingStorageEnforce\s*=\s*(\S+)", re.MULTILINE)
+_PRIVATE = re.compile(r"^PrivateData\s*=.*\b(?:jobs|usage|all)\b", re.MULTILINE)
 _SLURM_USER = re.compile(r"^SlurmUser\s*=\s*\S*\((\d+)\)", re.MULTILINE)
 
 
@@ -43,6 +44,8 @@ class Watch:
     ----------
     slurm_users
         Uid that slurmctld runs as, once Slurm was asked.
+    private
+        Whether PrivateData hides users' jobs from each other; so until Slurm was asked.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Watch:
         self._enforced: tuple[str, ...] = ()
         self._limits = LimitWatch(clock, lambda argv: run(argv, timeout_s=timeout_s))
         self.slurm_users: frozenset[int] = frozenset()
+        self.private = True
 
     def look(self) -> Cluster:
         """Ask Slurm; takes as long as its commands.
@@ -91,6 +95,7 @@ class Watch:
     def _ask_config(self) -> None:
         text = self._run(CONFIG, timeout_s=self._timeout_s)
         self.slurm_users = frozenset(map(int, _SLURM_USER.findall(text)))
+        self.private = _PRIVATE.search(text) is not None
         found, enforced = _NAME.search(text), _ENFORCED.search(text)
         self._enforced = tuple(enforced[1].split(",")) if enforced else ()
         if not self._cluster and found is None:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -277,23 +278,96 @@ def in_the_open():
         made.end()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
-def test_only_slurmctld_may_submit(in_the_open):
-    code = (
-        "import os, sys, socket; os.setuid(65534)\n"
-        "channel = socket.socket(socket.AF_UNIX); channel.connect(sys.argv[1])\n"
-        "channel.sendall(sys.argv[2].encode()); print(channel.makefile().readline())\n"
-    )
+NOBODY = pwd.getpwnam("nobody")
+AS_NOBODY = f"""
+import os, sys, socket; os.setuid({NOBODY.pw_uid})
+channels = []
+for line in sys.stdin:
+    channels.append(socket.socket(socket.AF_UNIX)); channels[-1].settimeout(10)
+    channels[-1].connect(sys.argv[1])
+    try:
+        channels[-1].sendall(line.encode()); print(channels[-1].makefile().readline(), end="")
+    except OSError:
+        print("{{}}")
+"""
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 
-    def ask_as_nobody(ask):
-        argv = [sys.executable, "-I", "-c", code, in_the_open.socket, encode(ask).decode()]
-        done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd="/")
-        return json.loads(done.stdout)
 
-    in_the_open.fit()
+def ask_as_nobody(nimod, *asks):
+    """Answers to user nobody, each on a connection of its own; nothing where it was hung up on."""
+    argv = [sys.executable, "-I", "-c", AS_NOBODY, nimod.socket]
+    lines = "".join(encode(ask).decode() for ask in asks)
+    done = subprocess.run(argv, input=lines, capture_output=True, text=True, check=True, cwd="/")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def watched(in_the_open):
+    """With a curve of alice's by its tag and of nobody's own by its name."""
+    in_the_open.fit(table(), table(level="tag", key="cfd"), table(key="nobody/solve"))
     in_the_open.start()
     in_the_open.see_cluster()
-    assert "not for user 65534" in ask_as_nobody(Ask(job=job()))["error"]
-    assert "not for user 65534" in ask_as_nobody(Ask(op="reload"))["error"]
-    assert ask_as_nobody(Ask(op="advise", job=job()))["nodes"]
-    assert in_the_open.decisions() == []
+    return in_the_open
+
+
+@needs_root
+def test_only_slurmctld_may_submit_or_reload(watched):
+    own = job(user_name="nobody", user_id=NOBODY.pw_uid)
+    for answer in ask_as_nobody(watched, Ask(job=own), Ask(op="reload")):
+        assert f"not for user {NOBODY.pw_uid}" in answer["error"]
+    assert watched.decisions() == []
+
+
+@needs_root
+def test_users_ask_about_their_own_jobs_only(watched):
+    own = job(user_name="nobody", user_id=None)
+    mine, unnamed, by_name, by_uid = ask_as_nobody(
+        watched,
+        Ask(op="advise", job=own),
+        Ask(op="advise", job=job(user_name="", user_id=None)),
+        Ask(op="advise", job=job(user_name="alice", user_id=None)),
+        Ask(op="advise", job=job(user_name="nobody", user_id=1001)),
+    )
+    assert mine["nodes"] == unnamed["nodes"] is not None
+    assert "jobs of user 'alice' are not for user" in by_name["error"]
+    assert by_uid["ok"] is False
+
+
+@needs_root
+@pytest.mark.parametrize(("private", "known"), [("none", True), ("accounts,jobs", False)])
+def test_private_data_hides_what_others_ran(in_the_open, private, known):
+    in_the_open.set_slurm(SLURM.replace('pine"', f'pine\nPrivateData = {private}"'))
+    in_the_open.fit(table(level="tag", key="cfd"))
+    in_the_open.start()
+    in_the_open.see_cluster()
+    ask = Ask(op="advise", job=job(user_name="", user_id=None, comment="nimo:app=cfd"))
+    (answer,) = ask_as_nobody(in_the_open, ask)
+    assert bool(answer["points"]) is known
+    assert client.advise(in_the_open.socket, ask, timeout_s=5).points
+
+
+@needs_root
+def test_connections_of_a_user_are_few_and_those_of_slurmctld_many(watched):
+    answers = ask_as_nobody(watched, *[Ask(op="status")] * 20)
+    assert [bool(answer) for answer in answers] == [True] * 16 + [False] * 4
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            channel = stack.enter_context(socket.socket(socket.AF_UNIX))
+            channel.connect(watched.socket)
+        assert watched.status().ok
+
+
+@needs_root
+def test_a_user_who_asks_too_often_is_told_and_cut_off(watched):
+    code = (
+        f"import os, socket, sys; os.setuid({NOBODY.pw_uid})\n"
+        "channel = socket.socket(socket.AF_UNIX); channel.connect(sys.argv[1])\n"
+        "channel.sendall(sys.stdin.buffer.read() * 500); print(channel.makefile().read())\n"
+    )
+    argv = [sys.executable, "-I", "-c", code, watched.socket]
+    line = encode(Ask(op="status"))
+    done = subprocess.run(argv, input=line, capture_output=True, check=False, cwd="/")
+    told = done.stdout.splitlines()
+    assert b"more than 20 requests a second from user" in told[-2]
+    assert len(told) < 500
+    assert all(watched.status().ok for _ in range(60))

@@ -1,0 +1,88 @@
+"""Who may connect, and how often they may ask."""
+
+import os
+import socket
+import threading
+
+import pytest
+
+from slurm_plugin.config import Access
+from slurm_plugin.nimod.access import Door, Names, Rates
+from slurm_plugin.nimod.connection import Reply
+
+ME = os.geteuid()
+
+
+@pytest.fixture
+def channels():
+    pairs = [socket.socketpair() for _ in range(6)]
+    yield [there for _, there in pairs]
+    for pair in pairs:
+        for channel in pair:
+            channel.close()
+
+
+def door(names, *, trusted=False, later=lambda _: None):
+    return Door(
+        Access(connections=2),
+        trusted=lambda uid: trusted,
+        respond=lambda line, uid: Reply(b""),
+        names=names,
+        later=later,
+    )
+
+
+def test_requests_come_back_with_time():
+    rates = Rates(2.0)
+    assert [rates.allow(7, 10.0) for _ in range(5)] == [True] * 4 + [False]
+    assert rates.allow(8, 10.0)
+    assert [rates.allow(7, 10.6) for _ in range(2)] == [True, False]
+    assert [rates.allow(7, 1e6) for _ in range(5)] == [True] * 4 + [False]
+
+
+def test_a_user_is_let_in_when_the_name_is_known(channels):
+    arrived = threading.Event()
+    names = Names(lambda uid: "alice")
+    at_door = door(names, later=lambda _: arrived.set())
+    assert at_door.enter(channels[0]) is None
+    assert arrived.wait(10)
+    assert names.known(ME) == "alice"
+    assert at_door.enter(channels[1]) is not None
+
+
+def test_slurmctld_waits_for_no_name(channels):
+    hung = threading.Event()
+    names = Names(lambda uid: str(hung.wait(60)))
+    door(names).enter(channels[0])
+    connection = door(names, trusted=True).enter(channels[1])
+    assert connection is not None
+    assert connection.first
+    hung.set()
+
+
+def test_a_user_without_a_name_is_let_in_with_none(channels):
+    def unknown(uid):
+        raise KeyError(uid)
+
+    arrived = threading.Event()
+    names = Names(unknown)
+    door(names, later=lambda _: arrived.set()).enter(channels[0])
+    assert arrived.wait(10)
+    assert names.known(ME) == ""
+
+
+def test_connections_are_counted_until_they_are_over(channels):
+    names = Names(lambda uid: "alice")
+    known = threading.Event()
+    names.ask(ME, known.set)
+    assert known.wait(10)
+    at_door = door(names)
+    first, _, third = (at_door.enter(channel) for channel in channels[:3])
+    assert third is None
+    at_door.leave(first)
+    assert at_door.enter(channels[3]) is not None
+
+
+def test_slurmctld_is_not_counted(channels):
+    at_door = door(Names(lambda uid: ""), trusted=True)
+    assert all(at_door.enter(channel) for channel in channels)

@@ -1,0 +1,230 @@
+"""The loop that serves connections: turns, patience, order."""
+
+import socket
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pytest
+
+from slurm_plugin.nimod.connection import Connection, Reply
+from slurm_plugin.nimod.loop import HALFWAY_S, IDLE_S, Loop
+from slurm_plugin.protocol import MAX_LINE_BYTES
+from tests.processes import wait_until
+
+
+@dataclass
+class Doorman:
+    """Lets everybody in; the next ones go first if so told."""
+
+    first: bool = False
+    served: list = field(default_factory=list)
+    booked: list = field(default_factory=list)
+    left: int = 0
+
+    def respond(self, line, uid):
+        self.served.append(line)
+        size = int(line[1:]) if line.startswith(b"*") else 0
+        return Reply(b"x" * size + line, lambda: self.booked.append(line), line == b"last\n")
+
+    def enter(self, channel):
+        return Connection(channel, self.respond, uid=1, first=self.first)
+
+    def leave(self, connection):
+        self.left += 1
+
+
+class Running:
+    """A loop in a thread, with a clock that stands still."""
+
+    def __init__(self, path):
+        self.now_s = 1000.0
+        self.door = Doorman()
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen()
+        self.path = path
+        self.channels = []
+        self.ticks = 0
+        self.loop = Loop(self.listener, self.door, clock=lambda: self.now_s)
+        self.thread = threading.Thread(
+            target=self.loop.run, args=(self.tick,), kwargs={"tick_s": 0.01}
+        )
+        self.thread.start()
+
+    def tick(self):
+        self.ticks += 1
+
+    def connect(self):
+        channel = socket.socket(socket.AF_UNIX)
+        channel.settimeout(10)
+        channel.connect(self.path)
+        self.channels.append(channel)
+        return channel
+
+    def pass_time(self, seconds):
+        """Let the clock jump, and the loop look around."""
+        before, self.now_s = self.ticks, self.now_s + seconds
+        self.loop.call_soon(lambda: None)
+        wait_until(lambda: self.ticks > before, timeout_s=10, what="a tick")
+
+    def settle(self):
+        """Wait until the loop has done what there was to do."""
+        done = threading.Event()
+        for _ in range(2):
+            self.loop.call_soon(done.set)
+            assert done.wait(10)
+            done.clear()
+
+    def end(self):
+        self.loop.call_soon(self.loop.stop)
+        self.thread.join(10)
+        self.loop.close()
+        for channel in [*self.channels, self.listener]:
+            channel.close()
+
+
+@pytest.fixture
+def running(tmp_path):
+    made = Running(str(tmp_path / "s"))
+    yield made
+    made.end()
+
+
+def ended(channel):
+    with suppress(ConnectionResetError):
+        return channel.recv(10) == b""
+    return True
+
+
+def test_lines_are_answered_in_their_order_and_booked(running):
+    channel = running.connect()
+    lines = [b"%d\n" % n for n in range(50)]
+    channel.sendall(b"".join(lines))
+    reader = channel.makefile("rb")
+    assert [reader.readline() for _ in lines] == lines
+    wait_until(lambda: running.door.booked == lines, timeout_s=10, what="the books")
+
+
+def test_a_line_in_pieces_is_one_line(running):
+    channel = running.connect()
+    for piece in (b"he", b"llo\nwor", b"ld\n"):
+        channel.sendall(piece)
+        running.settle()
+    assert channel.makefile("rb").readline() == b"hello\n"
+    wait_until(lambda: running.door.served == [b"hello\n", b"world\n"], timeout_s=10, what="both")
+
+
+def test_blank_lines_are_passed_over(running):
+    channel = running.connect()
+    channel.sendall(b"\n \n\nhello\n")
+    assert channel.makefile("rb").readline() == b"hello\n"
+
+
+def test_an_answer_larger_than_the_pipe_arrives_whole(running):
+    channel = running.connect()
+    channel.sendall(b"*3000000\nnext\n")
+    reader = channel.makefile("rb")
+    assert len(reader.readline()) == 3_000_000 + len(b"*3000000\n")
+    assert reader.readline() == b"next\n"
+
+
+def test_after_the_last_answer_it_hangs_up(running):
+    channel = running.connect()
+    channel.sendall(b"last\nmore\n")
+    assert channel.makefile("rb").read() == b"last\n"
+    wait_until(lambda: running.door.left == 1, timeout_s=10, what="the end")
+    assert running.door.served == running.door.booked == [b"last\n"]
+
+
+def test_an_endless_line_is_cut_off(running):
+    channel = running.connect()
+    with suppress(BrokenPipeError, ConnectionResetError):
+        channel.sendall(b"x" * (MAX_LINE_BYTES + 200_000))
+    wait_until(lambda: running.door.left == 1, timeout_s=10, what="the end")
+    assert running.door.served == []
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_who_drips_is_dropped_however_steadily(running, first):
+    running.door.first = first
+    channel = running.connect()
+    channel.sendall(b"x")
+    running.settle()
+    for _ in range(4):
+        running.pass_time(HALFWAY_S / 3)
+        with suppress(BrokenPipeError):
+            channel.sendall(b"x")
+        running.settle()
+    assert ended(channel)
+
+
+def test_who_does_not_take_the_answer_is_dropped(running):
+    channel = running.connect()
+    channel.sendall(b"*3000000\n")
+    wait_until(lambda: running.door.booked, timeout_s=10, what="the answer")
+    running.pass_time(HALFWAY_S + 1)
+    assert running.door.left == 1
+
+
+def test_idle_users_are_dropped_and_slurmctld_is_not(running):
+    user = running.connect()
+    user.sendall(b"hello\n")
+    assert user.makefile("rb").readline() == b"hello\n"
+    running.door.first = True
+    slurmctld = running.connect()
+    slurmctld.sendall(b"hello\n")
+    assert slurmctld.makefile("rb").readline() == b"hello\n"
+    running.pass_time(IDLE_S + 1)
+    assert ended(user)
+    slurmctld.sendall(b"again\n")
+    assert slurmctld.recv(100) == b"again\n"
+
+
+def test_slurmctld_waits_for_one_of_the_crowd_at_most(running):
+    pause, go_on = threading.Event(), threading.Event()
+
+    def hold():
+        pause.set()
+        assert go_on.wait(10)
+
+    crowd = [running.connect() for _ in range(10)]
+    for channel in crowd:
+        channel.sendall(b"hello\n")
+        assert channel.recv(100) == b"hello\n"
+    running.door.first = True
+    slurmctld = running.connect()
+    slurmctld.sendall(b"first\n")
+    assert slurmctld.recv(100) == b"first\n"
+    running.door.served.clear()
+    running.loop.call_soon(hold)
+    assert pause.wait(10)
+    for channel in crowd:
+        channel.sendall(b"crowd\n" * 5)
+    slurmctld.sendall(b"first\n")
+    go_on.set()
+    assert slurmctld.recv(100) == b"first\n"
+    wait_until(lambda: len(running.door.served) == 51, timeout_s=10, what="all answers")
+    assert running.door.served.index(b"first\n") <= 1
+
+
+def test_turns_are_taken(running):
+    pause, go_on = threading.Event(), threading.Event()
+
+    def hold():
+        pause.set()
+        assert go_on.wait(10)
+
+    one, other = running.connect(), running.connect()
+    for channel in (one, other):
+        channel.sendall(b"hello\n")
+        assert channel.recv(100) == b"hello\n"
+    running.now_s += 1
+    running.door.served.clear()
+    running.loop.call_soon(hold)
+    assert pause.wait(10)
+    one.sendall(b"one\n" * 20)
+    other.sendall(b"other\n")
+    go_on.set()
+    wait_until(lambda: len(running.door.served) == 21, timeout_s=10, what="all answers")
+    assert running.door.served.index(b"other\n") <= 2
