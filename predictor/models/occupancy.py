@@ -1,0 +1,222 @@
+"""NIMO: how long an application occupies processor, network and disk for each byte it moves.
+
+P. Shivam, S. Babu, J. Chase, *Learning Application Models for Utility Resource Planning*, ICAC
+2006, and *Active and Accelerated Learning of Cost Models for Optimizing Scientific Applications*,
+VLDB 2006.  A run on a resource assignment gives its utilisation U, time T and data flow D, and with
+them the occupancies (seconds a byte)::
+
+    o_a = U·T/D     o_s = (1 - U)·T/D = o_n + o_d
+
+Predictor functions of the resources' attributes ρ and of the data's λ are learned for each, and the
+execution time is f_D·(f_a + f_n + f_d) (equation 1).  Only ratios of attributes matter.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import exp, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from predictor.models.transformed import Function, learn
+
+Floats = NDArray[np.float64]
+#: Name under which the processor's occupancy takes part in the functions of the stalls: what it
+#: has to do hides them.
+COMPUTE = "compute"
+#: Standard deviation of log time that a model of too few samples is believed to have.
+_PRIOR, _PRIOR_WEIGHT = 0.2, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancies:
+    """Seconds that each byte of data flow occupies a resource, and the bytes."""
+
+    compute_s: float
+    network_s: float
+    disk_s: float
+    data_bytes: float
+
+    @property
+    def time_s(self) -> float:
+        """Execution time (equation 1)."""
+        return self.data_bytes * (self.compute_s + self.network_s + self.disk_s)
+
+
+def occupancies(
+    utilisation: float, time_s: float, data_bytes: float, *, network_share: float = 0.0
+) -> Occupancies:
+    """Solve for the occupancies of one run (ICAC 2006, algorithm 1).
+
+    Parameters
+    ----------
+    utilisation
+        Share of the time that the processors allotted were busy, 0 to 1.
+    time_s
+        Execution time.
+    data_bytes
+        Bytes read and written.
+    network_share
+        Share of the time per I/O that is spent in the network; the rest is the disk's.
+
+    Raises
+    ------
+    ValueError
+        A value is outside its range.
+
+    Examples
+    --------
+    >>> made = occupancies(0.75, 100.0, 1e9, network_share=0.4)
+    >>> round(made.compute_s * 1e9), round(made.network_s * 1e9), round(made.disk_s * 1e9)
+    (75, 10, 15)
+    """
+    if not (0 <= utilisation <= 1 and 0 <= network_share <= 1):
+        raise ValueError(
+            f"utilisation {utilisation} and network share {network_share} have to be from 0 to 1"
+        )
+    if not (time_s > 0 and data_bytes > 0):
+        raise ValueError(f"time {time_s} s and data flow {data_bytes} bytes have to be above zero")
+    each = time_s / data_bytes
+    stall = (1 - utilisation) * each
+    return Occupancies(
+        utilisation * each, network_share * stall, (1 - network_share) * stall, data_bytes
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run: attributes of its resources (ρ) and data (λ), all above zero, and what it took."""
+
+    attributes: Mapping[str, float]
+    found: Occupancies
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Execution time, from ``low_s`` to ``high_s`` in ``level`` of the cases, and what it is of."""
+
+    time_s: float
+    low_s: float
+    high_s: float
+    level: float
+    made_of: Occupancies
+
+
+@dataclass(frozen=True, slots=True)
+class OccupancyFit:
+    """Application profile: a predictor function for each occupancy and for the data flow.
+
+    ``error`` is the standard deviation of log time when each sample is predicted from the others.
+    """
+
+    compute: Function
+    network: Function
+    disk: Function
+    data: Function
+    error: float
+    samples: int
+
+    def predict(self, attributes: Mapping[str, float], level: float = 0.9) -> Predicted:
+        """Predict the execution time on an assignment.
+
+        Raises
+        ------
+        KeyError
+            An attribute that a function depends on is missing.
+        """
+        compute = self.compute(attributes)
+        known = {**attributes, COMPUTE: max(compute, 1e-300)}
+        made = Occupancies(
+            compute, self.network(known), self.disk(known), max(self.data(attributes), 1.0)
+        )
+        free = self.samples + _PRIOR_WEIGHT - 1
+        width = float(student.ppf((1 + level) / 2, free)) * self.error
+        time_s = max(made.time_s, 1e-9)
+        return Predicted(time_s, time_s * exp(-width), time_s * exp(width), level, made)
+
+
+@dataclass(frozen=True, slots=True)
+class OccupancyModel:
+    """Learns an application profile (ICAC 2006, algorithm 2).
+
+    ``compute``, ``network``, ``disk`` and ``data`` name the attributes that each function may
+    depend on, where one knows; none: all that the samples have.
+    """
+
+    compute: tuple[str, ...] = ()
+    network: tuple[str, ...] = ()
+    disk: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    latency_hiding: bool = field(default=True, kw_only=True)
+
+    def fit(
+        self, samples: Sequence[Sample], reference: Mapping[str, float] | None = None
+    ) -> OccupancyFit:
+        """Learn the predictor functions.
+
+        Parameters
+        ----------
+        samples
+            At least one; with a single one all functions are constants.
+        reference
+            Attributes of the reference assignment; None: those of the first sample.
+
+        Raises
+        ------
+        ValueError
+            No sample, or attributes that are missing or not above zero.
+        """
+        if not samples:
+            raise ValueError("no sample to learn from")
+        base = dict(reference or samples[0].attributes)
+        every = tuple(sorted(base))
+        amounts = [one.attributes for one in samples]
+        compute, compute_out = learn(
+            amounts,
+            [one.found.compute_s for one in samples],
+            reference=base,
+            attributes=self.compute or every,
+        )
+        data, data_out = learn(
+            amounts,
+            [one.found.data_bytes for one in samples],
+            reference=base,
+            attributes=self.data or every,
+        )
+        network, network_out = self._stall(
+            samples, [one.found.network_s for one in samples], base, self.network or every
+        )
+        disk, disk_out = self._stall(
+            samples, [one.found.disk_s for one in samples], base, self.disk or every
+        )
+        out = data_out * (compute_out + network_out + disk_out)
+        return OccupancyFit(compute, network, disk, data, _spread(out, samples), len(samples))
+
+    def _stall(
+        self,
+        samples: Sequence[Sample],
+        values: Sequence[float],
+        base: Mapping[str, float],
+        attributes: tuple[str, ...],
+    ) -> tuple[Function, Floats]:
+        """Learn a stall's function; what the processor has to do may hide some of it."""
+        scale = float(np.mean([one.found.compute_s for one in samples])) or 1.0
+        amounts = [
+            {**one.attributes, COMPUTE: max(one.found.compute_s, 1e-6 * scale)} for one in samples
+        ]
+        return learn(
+            amounts,
+            values,
+            reference={**base, COMPUTE: scale},
+            attributes=attributes,
+            hides=COMPUTE if self.latency_hiding else "",
+        )
+
+
+def _spread(left_out: Floats, samples: Sequence[Sample]) -> float:
+    """Spread of log time around what the others predict, with a prior while there are few."""
+    times = np.array([one.found.time_s for one in samples])
+    ratios = np.log(np.maximum(left_out, 1e-3 * times) / times)
+    squares = float((ratios**2).sum()) if len(samples) > 1 else 0.0
+    return sqrt((squares + _PRIOR_WEIGHT * _PRIOR**2) / (len(samples) - 1 + _PRIOR_WEIGHT))
