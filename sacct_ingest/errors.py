@@ -12,6 +12,7 @@
     ├── NoHistory            nothing is known about the application asked for
     ├── SlurmError           a Slurm command that failed or answered with something unknown
     ├── DaskError            a Dask cluster that cannot be used for a refit
+    ├── ProbeError           a host, disk or benchmark that could not be measured
     └── PlotError            a picture that cannot be drawn or written
 """
 
@@ -66,6 +67,12 @@ class SlurmError(NimoError):
 
 class DaskError(NimoError):
     """A Dask cluster cannot be reached, lost its workers, or is of another release."""
+
+    exit_status = 69  # EX_UNAVAILABLE
+
+
+class ProbeError(NimoError):
+    """A sensor, disk or benchmark that could not be measured, or settings that make no ring."""
 
     exit_status = 69  # EX_UNAVAILABLE
 

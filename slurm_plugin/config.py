@@ -144,6 +144,23 @@ class Fit(_Section, frozen=True, kw_only=True):
     workers: Annotated[int, msgspec.Meta(ge=0)] = 0  #: processes; 0: one a core
 
 
+class Probes(_Section, frozen=True, kw_only=True):
+    """The sensors of network, CPU and disk."""
+
+    hosts: tuple[str, ...] = ()  #: the clique in the order of its ring: NAME=HOST:PORT
+    bind: str = "127.0.0.1:7733"  #: where a sensor listens
+    key_file: str = ""  #: shared key; empty: loopback only
+    period_s: Positive = 300.0
+    message_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 << 20)] = 64 << 10
+    echoes: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+    timeout_s: Positive = 5.0
+    hold_s: Positive = 30.0
+    spin_s: Positive = 1.5
+    spin_every: Count = 6
+    disk_folder: str = ""  #: empty: no disk probe
+    disk_bytes: Annotated[int, msgspec.Meta(ge=1 << 20)] = 16 << 20
+
+
 class Config(_Section, frozen=True, kw_only=True):
     """All settings.  The text of each is in ``etc/nimo.yaml``."""
 
@@ -159,6 +176,7 @@ class Config(_Section, frozen=True, kw_only=True):
     access: Access = Access()
     ingest: Ingest = Ingest()
     fit: Fit = Fit()
+    probes: Probes = Probes()
 
     @property
     def store_url(self) -> str:

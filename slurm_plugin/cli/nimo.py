@@ -19,6 +19,7 @@ COMMANDS = {
     "predict": "show what is known about an application",
     "report": "compare what was predicted and decided with what happened",
     "replay": "what if: your own history, as asked and as the policy would have decided",
+    "probe": "measure network, CPU and disk now and then; keep the series",
     "config": "check the configuration and show what is in force",
     "hook-path": "print the folder of the Lua hooks for slurmctld",
     "demo": "show the main job on a made-up cluster: no Slurm, no root",

@@ -1,0 +1,103 @@
+"""Bringing what the sensors found into the store."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sacct_ingest.errors import ProbeError
+from sacct_ingest.probes import wire
+from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.wire import Message
+from sacct_ingest.records import Probe, Resource
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What was collected, and which sensors could not be asked."""
+
+    probes: list[Probe] = field(default_factory=list)
+    unreachable: list[str] = field(default_factory=list)
+
+
+class Collector:
+    """Asks each sensor for what it has not asked for yet."""
+
+    def __init__(self, members: Sequence[Member], settings: Settings, *, key: bytes = b"") -> None:
+        self._members, self._settings, self._key = members, settings, key
+        self._read: dict[str, tuple[str, int]] = {}
+
+    def collect(self) -> Gathered:
+        """Ask all sensors; one that does not answer is named, the others are asked all the same."""
+        gathered = Gathered()
+        for member in self._members:
+            try:
+                gathered.probes.extend(self._of(member))
+            except ProbeError as error:
+                gathered.unreachable.append(str(error))
+        return gathered
+
+    def measure_now(self) -> Gathered:
+        """Have all sensors measure at once, wait until they have, and give what they found.
+
+        The wait ends when each has had the token and looked at itself, or after everybody's
+        longest turn.
+        """
+        before: dict[Member, Message] = {}
+        missing: list[str] = []
+        for member in self._members:
+            try:
+                before[member] = self._ask(member, {"op": "wake"})
+            except ProbeError as error:
+                missing.append(str(error))
+        gathered = self._await(before)
+        gathered.unreachable = list(dict.fromkeys([*missing, *gathered.unreachable]))
+        return gathered
+
+    def _await(self, before: dict[Member, Message]) -> Gathered:
+        count = len(self._members)
+        give_up = time.monotonic() + count * (self._settings.hold_s + self._settings.timeout_s)
+        waiting = dict(before)
+        gathered = Gathered()
+        while waiting and time.monotonic() < give_up:
+            for member, state in list(waiting.items()):
+                try:
+                    now = self._ask(member, {"op": "series", "after": 2**62, **_boot(state)})
+                except ProbeError as error:
+                    gathered.unreachable.append(str(error))
+                    del waiting[member]
+                    continue
+                if _has_measured(state, now):
+                    del waiting[member]
+            if waiting:
+                time.sleep(0.2)
+        found = self.collect()
+        gathered.probes.extend(found.probes)
+        gathered.unreachable.extend(found.unreachable)
+        return gathered
+
+    def _of(self, member: Member) -> Iterator[Probe]:
+        more = True
+        while more:
+            boot, after = self._read.get(member.name, ("", 0))
+            answer = self._ask(member, {"op": "series", "boot": boot, "after": after})
+            self._read[member.name] = (str(answer["boot"]), int(answer["after"]))
+            more = bool(answer.get("more"))
+            yield from map(_probe, answer["probes"])
+
+    def _ask(self, member: Member, request: Message) -> Message:
+        return wire.ask(member, request, key=self._key, timeout_s=self._settings.timeout_s)
+
+
+def _boot(state: Message) -> Message:
+    return {"boot": state.get("boot", "")}
+
+
+def _has_measured(before: Message, now: Message) -> bool:
+    if now.get("boot") != before.get("boot"):
+        return True
+    return all(int(now[name]) > int(before[name]) for name in ("rounds", "locals"))
+
+
+def _probe(values: dict[str, Any]) -> Probe:
+    return Probe(**{**values, "resource": Resource(values["resource"])})

@@ -1,0 +1,109 @@
+"""The network probes: both ends of a round trip and of one TCP message.
+
+As in the NWS the latency is the round trip of a message of four bytes on an open connection, and
+the bandwidth is what one message of (by default) 64 KiB reaches until its receipt is acknowledged,
+less that round trip.  A message this small is mostly TCP's slow start: on long or fast links it is
+far below what a long transfer reaches, but rises and falls with it, which is what AdRM's
+regression needs (Faerman et al., sec. 3.2).
+"""
+
+import time
+from collections.abc import Sequence
+from statistics import median
+
+from sacct_ingest.errors import ProbeError
+from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.wire import Channel, Conversation, Superseded, translated
+from sacct_ingest.records import Probe, Resource
+
+#: A sensor takes no larger message, whoever asks.
+LARGEST_MESSAGE = 64 << 20
+MOST_ECHOES = 100
+_PING = b"nimo"
+_DONE = b"."
+
+
+def measure_pair(
+    source: str,
+    target: Member,
+    settings: Settings,
+    *,
+    key: bytes,
+    generation: Sequence[int] = (0, 0),
+) -> list[Probe]:
+    """Measure latency and bandwidth to one host; a failure is a measurement without a value.
+
+    Raises
+    ------
+    Superseded
+        The host knows of a newer token than that of ``generation``.
+    """
+    began_s, began = time.time(), time.monotonic()
+    request = {
+        "op": "pair",
+        "bytes": settings.message_bytes,
+        "echoes": settings.echoes,
+        "generation": list(generation),
+    }
+    try:
+        talk = Conversation(target, request, key=key, timeout_s=settings.timeout_s)
+        with talk, translated(target.name):
+            trips = [_round_trip(talk.channel) for _ in range(settings.echoes)]
+            sent_s = time.time()
+            took_s = _send_message(talk.channel, settings.message_bytes)
+    except Superseded:
+        raise
+    except ProbeError as error:
+        return failed_pair(
+            source, target, str(error), at_s=began_s, took_s=time.monotonic() - began
+        )
+    return [
+        Probe(resource=Resource.LATENCY, source=source, target=target.name, at_s=began_s,
+              value=median(trips), size_bytes=len(_PING), took_s=sum(trips)),
+        Probe(resource=Resource.BANDWIDTH, source=source, target=target.name, at_s=sent_s,
+              value=bandwidth(settings.message_bytes, took_s, min(trips)),
+              size_bytes=settings.message_bytes, took_s=took_s),
+    ]  # fmt: skip
+
+
+def failed_pair(
+    source: str, target: Member, error: str, *, at_s: float, took_s: float = 0.0
+) -> list[Probe]:
+    """Measurements of a pair that have no value, and why."""
+    return [
+        Probe(resource=resource, source=source, target=target.name, at_s=at_s, took_s=took_s,
+              error=error)
+        for resource in (Resource.LATENCY, Resource.BANDWIDTH)
+    ]  # fmt: skip
+
+
+def bandwidth(size_bytes: int, took_s: float, round_trip_s: float) -> float:
+    """Bytes a second of one message: its time less the round trip of its acknowledgement.
+
+    On a fast link the trip may have been longer than the message: then nothing is taken off.
+    """
+    moving_s = took_s - round_trip_s
+    return size_bytes / (moving_s if moving_s > took_s / 10 else took_s)
+
+
+def serve_pair(channel: Channel, *, size_bytes: int, echoes: int) -> None:
+    """Answer a measurement: send back each ping, take the message, acknowledge it."""
+    for _ in range(echoes):
+        channel.send(channel.receive(len(_PING)))
+    channel.skip(size_bytes)
+    channel.send(_DONE)
+
+
+def _round_trip(channel: Channel) -> float:
+    began = time.perf_counter()
+    channel.send(_PING)
+    channel.receive(len(_PING))
+    return time.perf_counter() - began
+
+
+def _send_message(channel: Channel, size_bytes: int) -> float:
+    message = memoryview(bytes(size_bytes))
+    began = time.perf_counter()
+    channel.send(message)
+    channel.receive(len(_DONE))
+    return time.perf_counter() - began

@@ -1,0 +1,245 @@
+"""A sensor: answers others' probes, makes its own while it holds the token, keeps what it found."""
+
+import ipaddress
+import logging
+import secrets
+import socket
+import socketserver
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sacct_ingest.errors import ProbeError
+from sacct_ingest.probes import network, wire
+from sacct_ingest.probes.local import LocalProbes
+from sacct_ingest.probes.ring import Clique, Generation, Ring
+from sacct_ingest.probes.settings import Member, Settings, find
+from sacct_ingest.probes.wire import Channel, Message
+from sacct_ingest.records import Probe
+
+_log = logging.getLogger(__name__)
+#: Measurements that wait to be collected; the oldest go first.
+KEPT = 20_000
+_PAGE = 2000
+_REQUEST_S = 10.0
+
+
+class Sensor:
+    """One host's sensor.
+
+    Parameters
+    ----------
+    members, name
+        The clique in its order, and which of its hosts this is.
+    bind
+        Address and port to listen on.
+    key
+        What all sensors of the clique and who collects from them share.
+
+    Raises
+    ------
+    ProbeError
+        The name is not in the clique, the address cannot be bound, or everybody could use it.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        name: str,
+        settings: Settings,
+        *,
+        bind: tuple[str, int],
+        key: bytes = b"",
+    ) -> None:
+        self._members, self._me = list(members), find(members, name)
+        self._settings, self._key = settings, key
+        self._local = LocalProbes(name, settings)
+        self._kept: deque[tuple[int, Probe]] = deque(maxlen=KEPT)
+        self._found, self._boot = 0, secrets.token_hex(4)
+        self._lock = threading.Lock()
+        self._stopped, self._woken = threading.Event(), threading.Event()
+        self._first = 0
+        self.locals = 0
+        self._ring = Ring(Clique(self._members, self._me, self._ask), settings, self._measure)
+        self._server = _bound(bind, key, self._serve)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        host, port = self._server.server_address[:2]
+        return str(host), int(port)
+
+    def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve and measure until `stop` is called."""
+        threads = [
+            threading.Thread(target=self._ring.run, args=(self._stopped,), daemon=True),
+            threading.Thread(target=self._probe_locally, daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        ready()
+        try:
+            self._server.serve_forever(poll_interval=0.2)
+        finally:
+            self._stopped.set()
+            self._server.server_close()
+
+    def stop(self) -> None:
+        """Make `run` return; from another thread."""
+        self._stopped.set()
+        self._woken.set()
+        self._server.shutdown()
+
+    # --- measuring ----------------------------------------------------------------------------
+
+    def _measure(self, generation: Generation, until: float) -> None:
+        """Measure to all others; who is not reached in this turn comes first in the next."""
+        others = [i for i in range(len(self._members)) if i != self._me]
+        turn = others[self._first :] + others[: self._first]
+        for done, place in enumerate(turn):
+            if time.monotonic() + self._settings.timeout_s > until and done > 0:
+                self._first = (self._first + done) % len(others)
+                return
+            if self._ring.superseded(generation):
+                return
+            found = network.measure_pair(
+                self._members[self._me].name,
+                self._members[place],
+                self._settings,
+                key=self._key,
+                generation=generation,
+            )
+            self._keep(found)
+
+    def _probe_locally(self) -> None:
+        while not self._stopped.is_set():
+            self._woken.clear()
+            self._keep(self._local.measure())
+            self.locals += 1
+            self._woken.wait(self._settings.period_s)
+
+    def _keep(self, probes: Sequence[Probe]) -> None:
+        with self._lock:
+            for probe in probes:
+                self._found += 1
+                self._kept.append((self._found, probe))
+
+    def _ask(self, member: Member, request: Message) -> Message:
+        return wire.ask(member, request, key=self._key, timeout_s=self._settings.timeout_s)
+
+    # --- answering ----------------------------------------------------------------------------
+
+    def _serve(self, link: socket.socket) -> None:
+        channel = Channel(link, _REQUEST_S)
+        try:
+            nonce = wire.greet(channel)
+            request = channel.receive_message()
+            if not wire.genuine(request, nonce, self._key):
+                channel.send_message({"refused": "signed with another key"})
+                return
+            channel.send_message(self._answer(request))
+            if request.get("op") == "pair":
+                # Time for the probe itself, however long the request took.
+                size, echoes = _pair(request)
+                slow = Channel(link, max(_REQUEST_S, self._settings.timeout_s))
+                network.serve_pair(slow, size_bytes=size, echoes=echoes)
+        except (OSError, ProbeError) as error:
+            _log.debug("a request broke off: %s", error)
+
+    def _answer(self, request: Message) -> Message:
+        handlers: dict[str, Callable[[Message], Message]] = {
+            "pair": self._admit,
+            "token": self._take_token,
+            "holds": lambda asked: {"holds": self._ring.holds(_generation(asked))},
+            "wake": self._wake,
+            "series": self._series,
+        }
+        handler = handlers.get(str(request.get("op")))
+        if handler is None:
+            return {"refused": f"no such request: {request.get('op')!r}"}
+        try:
+            return handler(request)
+        except (KeyError, TypeError, ValueError) as error:
+            return {"refused": f"not a request of ours: {error!r}"}
+
+    def _admit(self, request: Message) -> Message:
+        _pair(request)
+        newer = self._ring.admit(_generation(request))
+        return {"ok": True} if newer is None else {"newer": newer}
+
+    def _take_token(self, request: Message) -> Message:
+        newer = self._ring.offer(_generation(request))
+        return {"ok": True} if newer is None else {"newer": newer}
+
+    def _wake(self, _: Message) -> Message:
+        state = self._state()
+        self._ring.wake()
+        self._woken.set()
+        return state
+
+    def _state(self) -> Message:
+        return {
+            "boot": self._boot,
+            "rounds": self._ring.rounds,
+            "locals": self.locals,
+            "holding": self._ring.holding,
+        }
+
+    def _series(self, request: Message) -> Message:
+        after = int(request.get("after", 0)) if request.get("boot") == self._boot else 0
+        with self._lock:
+            page = [(number, probe) for number, probe in self._kept if number > after][:_PAGE]
+        last = page[-1][0] if page else after
+        found = [asdict(probe) for _, probe in page]
+        return {**self._state(), "after": last, "more": len(page) == _PAGE, "probes": found}
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 64
+
+
+def _bound(bind: tuple[str, int], key: bytes, serve: Callable[[socket.socket], None]) -> _Server:
+    host, port = bind
+    if not key and not _is_loopback(host):
+        raise ProbeError(
+            f"{host}: without a key anybody could have it send and take data; set probes.key_file, "
+            "or bind to 127.0.0.1"
+        )
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            serve(self.request)
+
+    class Server(_Server):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+    try:
+        return Server((host, port), Handler)
+    except OSError as error:
+        raise ProbeError(f"{host}:{port}: {error.strerror or error}") from error
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _generation(request: Message) -> Generation:
+    counter, origin = request["generation"]
+    return int(counter), int(origin)
+
+
+def _pair(request: dict[str, Any]) -> tuple[int, int]:
+    size, echoes = int(request["bytes"]), int(request["echoes"])
+    if not (0 < size <= network.LARGEST_MESSAGE and 0 < echoes <= network.MOST_ECHOES):
+        raise ValueError(
+            f"at most {network.LARGEST_MESSAGE} bytes and {network.MOST_ECHOES} echoes"
+        )
+    return size, echoes

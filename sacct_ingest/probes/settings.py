@@ -1,0 +1,141 @@
+"""What the sensors are told, and what that costs."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sacct_ingest.errors import ProbeError
+
+DEFAULT_PORT: Final = 7733
+_MEMBER = re.compile(r"(?:([\w.-]+)=)?(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(\d{1,5}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One sensor: the name that its series have, and where it listens."""
+
+    name: str
+    host: str
+    port: int = DEFAULT_PORT
+
+
+def member(text: str) -> Member:
+    """Read ``[NAME=]HOST[:PORT]``; an IPv6 address stands in brackets.
+
+    Raises
+    ------
+    ProbeError
+        It is none.
+
+    Examples
+    --------
+    >>> member("n1=10.0.0.1:7000")
+    Member(name='n1', host='10.0.0.1', port=7000)
+    >>> member("n2")
+    Member(name='n2', host='n2', port=7733)
+    """
+    match = _MEMBER.fullmatch(text)
+    if match is None:
+        raise ProbeError(f"host {text!r}: write NAME=HOST:PORT, HOST:PORT or HOST")
+    name, host, port = match.groups()
+    bare = host.strip("[]")
+    number = int(port or DEFAULT_PORT)
+    if number > 65535:
+        raise ProbeError(f"host {text!r}: ports end at 65535")
+    return Member(name or bare, bare, number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How much is measured, how often.
+
+    Parameters
+    ----------
+    period_s
+        Between two measurements of one series.
+    message_bytes
+        One TCP message of the bandwidth probe.
+    echoes
+        Round trips of four bytes of which the latency is the median.
+    timeout_s
+        For one pair of hosts, and for one message between sensors.
+    hold_s
+        How long a sensor may keep the token; what it did not reach, it measures the next time.
+    spin_s, spin_every
+        A process that spins so long corrects every so many-th estimate of the CPU.
+    disk_folder, disk_bytes
+        Where a file of this size is written and read; no folder: no disk probe.
+    """
+
+    period_s: float = 300.0
+    message_bytes: int = 64 << 10
+    echoes: int = 5
+    timeout_s: float = 5.0
+    hold_s: float = 30.0
+    spin_s: float = 1.5
+    spin_every: int = 6
+    disk_folder: Path | None = None
+    disk_bytes: int = 16 << 20
+    disk_reads: int = 32
+
+
+#: Bytes of one pair besides the message: greeting, request, acknowledgement, TCP's and IP's own.
+_OVERHEAD = 600
+_ECHO = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What the probes of a clique use, at most.
+
+    ``link_share`` is that of a link on which only one host is, at 1 Gbit/s.
+    """
+
+    pairs: int
+    probes_per_hour: float
+    bytes_per_pair: int
+    network_bytes_per_hour: float
+    link_share: float
+    cpu_share: float
+    disk_bytes_per_hour: float
+
+
+def cost(settings: Settings, hosts: int) -> Cost:
+    """Compute the cost of probing ``hosts`` hosts, each with each, both ways."""
+    pairs = hosts * (hosts - 1)
+    rounds = 3600.0 / settings.period_s
+    bytes_per_pair = settings.message_bytes + settings.echoes * _ECHO + _OVERHEAD
+    through_one_link = 2 * (hosts - 1) * bytes_per_pair * rounds
+    local = 1 if settings.disk_folder is None else 4
+    return Cost(
+        pairs=pairs,
+        probes_per_hour=rounds * (2 * pairs + local * hosts),
+        bytes_per_pair=bytes_per_pair,
+        network_bytes_per_hour=rounds * pairs * bytes_per_pair,
+        link_share=through_one_link / (3600 * 125e6),
+        cpu_share=settings.spin_s / (settings.period_s * settings.spin_every),
+        disk_bytes_per_hour=0.0 if settings.disk_folder is None else rounds * _disk_bytes(settings),
+    )
+
+
+def _disk_bytes(settings: Settings) -> int:
+    return 2 * settings.disk_bytes + 4096 * settings.disk_reads
+
+
+def find(members: Sequence[Member], name: str) -> int:
+    """Give the place of a host in the ring.
+
+    Raises
+    ------
+    ProbeError
+        It is not in the clique, or there twice.
+    """
+    names = [each.name for each in members]
+    if len(set(names)) < len(names):
+        raise ProbeError(f"hosts of the clique: {', '.join(names)}: each name may be there once")
+    if name not in names:
+        known = ", ".join(names) or "none"
+        raise ProbeError(f"{name!r} is no host of the clique ({known}): give its --name")
+    return names.index(name)

@@ -1,0 +1,192 @@
+"""Measure network, CPU and disk as the Network Weather Service does, and keep the series.
+
+Sensors run on the hosts (--serve); without an option all of them are told to measure once, and what
+they find is stored.  Where no hosts are configured, only this one's CPU and disk are measured.
+"""
+
+import argparse
+import json
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from sacct_ingest.errors import ConfigError, ProbeError, StoreError
+from sacct_ingest.probes.collect import Collector
+from sacct_ingest.probes.local import LocalProbes
+from sacct_ingest.probes.sensor import Sensor
+from sacct_ingest.probes.settings import Member, Settings, cost, member
+from sacct_ingest.records import Probe
+from sacct_ingest.store import Store
+from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.stores import open_store
+from slurm_plugin.config import Config, Probes
+from slurm_plugin.nimod.systemd import notify
+from slurm_plugin.reports import probes as words
+
+EXAMPLE = """\
+  nimo probe
+  nimo probe --cost
+  nimo probe --serve --name n1
+  nimo probe --follow
+  nimo probe --show --json"""
+#: Measurements that wait while the store is gone.
+_MOST_WAITING = 200_000
+
+_log = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--serve", action="store_true", help="run this host's sensor")
+    what.add_argument(
+        "--follow", action="store_true", help="store what the sensors find, until stopped"
+    )
+    what.add_argument("--show", action="store_true", help="print the newest of each series")
+    what.add_argument("--cost", action="store_true", help="print what the probes use, and end")
+    parser.add_argument(
+        "--host",
+        metavar="NAME=HOST:PORT",
+        action="append",
+        default=[],
+        help="a host of the clique, in the order of its ring (default: probes.hosts)",
+    )
+    parser.add_argument("--name", default="", help="this host's name (default: its host name)")
+    parser.add_argument("--bind", metavar="HOST:PORT", default="", help="where the sensor listens")
+    add_json(parser)
+    add_store(parser)
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve, follow, show, or measure once."""
+    config = load_config(args)
+    members = [member(text) for text in args.host or config.probes.hosts]
+    if args.cost:
+        found = cost(settings_of(config.probes), max(1, len(members)))
+        print(json.dumps(asdict(found)) if args.json else words.describe_cost(found, config.probes))
+    elif args.show:
+        with open_store(config) as store:
+            _print(store.probes.latest(), args)
+    elif args.serve:
+        _serve(args, config, members)
+    elif args.follow:
+        _follow(config, members)
+    else:
+        return _measure_once(args, config, members)
+    return 0
+
+
+def settings_of(given: Probes) -> Settings:
+    """Give the settings of the sensors as the configuration has them."""
+    return Settings(
+        period_s=given.period_s,
+        message_bytes=given.message_bytes,
+        echoes=given.echoes,
+        timeout_s=given.timeout_s,
+        hold_s=given.hold_s,
+        spin_s=given.spin_s,
+        spin_every=given.spin_every,
+        disk_folder=Path(given.disk_folder) if given.disk_folder else None,
+        disk_bytes=given.disk_bytes,
+    )
+
+
+def _serve(args: argparse.Namespace, config: Config, members: Sequence[Member]) -> None:
+    given = config.probes
+    name = args.name or _host_name(members)
+    where = member(args.bind or given.bind)
+    settings = settings_of(given)
+    everybody = list(members) or [Member(name, where.host, where.port)]
+    sensor = Sensor(everybody, name, settings, bind=(where.host, where.port), key=_key(given))
+    print(words.describe_cost(cost(settings, len(everybody)), given), flush=True)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: threading.Thread(target=sensor.stop).start())
+    sensor.run(ready=lambda: _ready(f"listening on {sensor.address[0]}:{sensor.address[1]}"))
+
+
+def _follow(config: Config, members: Sequence[Member]) -> None:
+    collector = Collector(_some(members), settings_of(config.probes), key=_key(config.probes))
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    waiting: list[Probe] = []
+    with open_store(config, create=True) as store:
+        _ready(f"collecting from {len(members)} sensors")
+        while not stopped.is_set():
+            gathered = collector.collect()
+            for error in gathered.unreachable:
+                _log.warning("sensor %s", error)
+            waiting = _stored(store, [*waiting, *gathered.probes])
+            stopped.wait(min(60.0, config.probes.period_s))
+
+
+def _stored(store: Store, waiting: list[Probe]) -> list[Probe]:
+    """Store measurements; give those that have to wait for the store to come back."""
+    try:
+        new = store.probes.add(waiting)
+    except StoreError as error:
+        _log.warning("%s: %d measurements wait", error, len(waiting))
+        return waiting[-_MOST_WAITING:]
+    _log.info("%d measurements stored", new)
+    return []
+
+
+def _measure_once(args: argparse.Namespace, config: Config, members: Sequence[Member]) -> int:
+    settings = settings_of(config.probes)
+    with open_store(config, create=True) as store:
+        if not members:
+            found = LocalProbes(args.name or socket.gethostname(), settings).measure()
+            store.probes.add(found)
+            _print(found, args)
+            return 0
+        gathered = Collector(members, settings, key=_key(config.probes)).measure_now()
+        store.probes.add(gathered.probes)
+        for error in gathered.unreachable:
+            _log.warning("sensor %s", error)
+        if not gathered.probes:
+            raise ProbeError(f"no sensor answered: {'; '.join(gathered.unreachable)}")
+        _print(words.newest(gathered.probes), args)
+        return 0
+
+
+def _print(probes: Sequence[Probe], args: argparse.Namespace) -> None:
+    print(json.dumps([asdict(each) for each in probes]) if args.json else words.table(probes))
+
+
+def _some(members: Sequence[Member]) -> Sequence[Member]:
+    if not members:
+        raise ConfigError("no sensors to collect from: list them in probes.hosts or with --host")
+    return members
+
+
+def _host_name(members: Sequence[Member]) -> str:
+    """Name of this host as the clique has it: in full, or without its domain."""
+    full = socket.gethostname()
+    names = {each.name for each in members}
+    short = full.partition(".")[0]
+    return short if short in names else full
+
+
+def _key(given: Probes) -> bytes:
+    if not given.key_file:
+        return b""
+    try:
+        key = Path(given.key_file).read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"probes.key_file: {given.key_file}: {error.strerror}") from error
+    if len(key) < 16:
+        raise ConfigError(
+            f"probes.key_file: {given.key_file}: {len(key)} bytes are no key; make one with "
+            "'openssl rand -hex 32'"
+        )
+    return key
+
+
+def _ready(text: str) -> None:
+    print(text, flush=True)
+    notify("READY=1")

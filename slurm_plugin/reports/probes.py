@@ -1,0 +1,67 @@
+"""Measurements and what they cost, in words."""
+
+from collections.abc import Sequence
+
+from sacct_ingest.probes.settings import Cost
+from sacct_ingest.records import Probe, Resource
+from slurm_plugin.config import Probes
+
+
+def newest(probes: Sequence[Probe]) -> list[Probe]:
+    """Give the newest measurement of each series."""
+    found = {
+        (probe.resource, probe.source, probe.target): probe
+        for probe in sorted(probes, key=lambda probe: probe.at_s)
+    }
+    return [found[key] for key in sorted(found)]
+
+
+def table(probes: Sequence[Probe]) -> str:
+    """One line a measurement; of one that failed, why.
+
+    >>> print(table([Probe(resource=Resource.LATENCY, source="n1", target="n2", at_s=0.0,
+    ...     value=0.00025)]))
+    resource  from  to  value
+    latency   n1    n2  250 us
+    """
+    rows = [("resource", "from", "to", "value")]
+    rows += [(p.resource.value, p.source, p.target or "-", _value(p)) for p in probes]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    return "\n".join(
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])
+        for row in rows
+    )
+
+
+def describe_cost(found: Cost, given: Probes) -> str:
+    """Put what the probes use into words."""
+    lines = [
+        f"network  {found.pairs} pairs every {given.period_s:g} s, {found.bytes_per_pair} bytes"
+        f" each, one at a time: {found.network_bytes_per_hour / 1e6:.3g} MB/h,"
+        f" {found.link_share:.2g} of a link of 1 Gbit/s",
+        f"cpu      {given.spin_s:g} s of one CPU every {given.spin_every * given.period_s:g} s:"
+        f" {found.cpu_share:.2g} of it",
+        f"disk     {found.disk_bytes_per_hour / 1e6:.3g} MB/h on each host",
+        f"in all   {found.probes_per_hour:.4g} measurements an hour",
+    ]
+    return "\n".join(lines)
+
+
+def _value(probe: Probe) -> str:
+    if probe.value is None:
+        return f"failed: {probe.error}"
+    return _FORMATS[probe.resource].format(probe.value * _SCALES[probe.resource])
+
+
+_RATES = (Resource.BANDWIDTH, Resource.DISK_READ, Resource.DISK_WRITE)
+_TIMES = (Resource.LATENCY, Resource.DISK_LATENCY)
+_SCALES = {
+    **dict.fromkeys(_RATES, 1e-6),
+    **dict.fromkeys(_TIMES, 1e6),
+    Resource.CPU: 1.0,
+}
+_FORMATS = {
+    **dict.fromkeys(_RATES, "{:.4g} MB/s"),
+    **dict.fromkeys(_TIMES, "{:.4g} us"),
+    Resource.CPU: "{:.3f} of a CPU",
+}

@@ -1,0 +1,61 @@
+"""CPU availability: the NWS's estimates, and the process that corrects them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.errors import ProbeError
+from sacct_ingest.probes.cpu import Activity, Hybrid, from_load, from_times, observe, spin
+
+IDLE = Activity(cpus=1, load=0.0, running=0.0, user=0.0, system=0.0, idle=1.0)
+BUSY = Activity(cpus=1, load=1.0, running=1.0, user=1.0, system=0.0, idle=0.0)
+
+
+def test_an_idle_cpu_is_all_there() -> None:
+    assert from_load(IDLE) == from_times(IDLE) == 1.0
+
+
+def test_one_other_process_leaves_half() -> None:
+    assert from_load(BUSY) == from_times(BUSY) == 0.5
+
+
+def test_system_time_is_shared_as_far_as_there_is_user_time() -> None:
+    router = replace(BUSY, user=0.0, system=1.0)
+    assert from_times(router) == 0.0
+    assert from_times(replace(BUSY, user=0.5, system=0.5)) == pytest.approx(0.25 + 0.125)
+
+
+def test_other_cpus_are_free_for_a_new_process() -> None:
+    half = replace(BUSY, cpus=2, user=0.5, idle=0.5)
+    assert from_load(half) == from_times(half) == 1.0
+    assert from_load(replace(half, load=3.0)) == 0.5
+
+
+def test_the_estimate_nearest_to_the_spinning_process_is_taken_and_moved() -> None:
+    # A process of low priority: the load average counts it, but it gives way.
+    polite = replace(BUSY, load=1.0, user=0.0, idle=1.0)
+    hybrid = Hybrid()
+    hybrid.calibrate(polite, 0.9)
+    assert hybrid.estimate(polite) == pytest.approx(0.9)
+    assert hybrid.estimate(replace(polite, load=9.0)) == pytest.approx(0.9)
+    hybrid.calibrate(replace(BUSY, load=3.0, running=0.0), 0.3)
+    assert hybrid.estimate(replace(BUSY, load=4.0, running=0.0)) == pytest.approx(0.25)
+
+
+def test_estimates_stay_shares() -> None:
+    hybrid = Hybrid()
+    hybrid.calibrate(BUSY, 1.0)
+    assert hybrid.estimate(IDLE) == 1.0
+
+
+def test_this_machine_is_seen() -> None:
+    seen = observe(0.3)
+    assert seen.cpus >= 1
+    assert seen.user + seen.system + seen.idle == pytest.approx(1.0)
+    assert 0.0 < spin(0.2) <= 1.0
+
+
+def test_a_machine_without_proc_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ProbeError, match="cannot be read"):
+        observe(0.01, proc=tmp_path)

@@ -1,0 +1,72 @@
+"""The disk probe on the disk that the tests run on."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.errors import ProbeError
+from sacct_ingest.probes import disk
+from tests.conftest import unavailable
+
+MIB = 1 << 20
+
+
+def knows_o_direct(folder: Path) -> bool:
+    try:
+        os.close(os.open(folder / "direct", os.O_WRONLY | os.O_CREAT | os.O_DIRECT))
+    except OSError:
+        return False
+    return True
+
+
+def test_a_bounded_file_is_written_read_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not knows_o_direct(tmp_path):
+        unavailable(f"the file system of {tmp_path} knows no O_DIRECT")
+    written, flags = [], []
+    real_write, real_open = os.write, os.open
+
+    def write(file: int, data: bytes) -> int:
+        written.append(real_write(file, data))
+        return written[-1]
+
+    def opened(path: str, how: int, mode: int = 0o777) -> int:
+        flags.append(how)
+        return real_open(path, how, mode)
+
+    monkeypatch.setattr(os, "write", write)
+    monkeypatch.setattr(os, "open", opened)
+    seen = disk.measure(tmp_path, size_bytes=3 * MIB + 5, reads=4)
+    assert sum(written) == 3 * MIB
+    assert all(how & os.O_DIRECT for how in flags)
+    assert seen.write_bytes_per_s > 0
+    assert seen.read_bytes_per_s > 0
+    assert 0 < seen.latency_s < 60
+    assert [path.name for path in tmp_path.iterdir()] == ["direct"]
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ProbeError, match="No such file"):
+        disk.measure(tmp_path / "none", size_bytes=MIB, reads=1)
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not knows_o_direct(tmp_path):
+        unavailable(f"the file system of {tmp_path} knows no O_DIRECT")
+    monkeypatch.setattr(os, "write", lambda file, data: 4096)
+    with pytest.raises(ProbeError, match="No space left"):
+        disk.measure(tmp_path, size_bytes=MIB, reads=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["direct"]
+
+
+def test_a_file_system_that_only_answers_from_its_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(ProbeError, match=r"O_DIRECT.*choose another folder"):
+        disk.measure(tmp_path, size_bytes=MIB, reads=1)

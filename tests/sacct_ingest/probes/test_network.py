@@ -1,0 +1,131 @@
+"""The network probes on links whose bandwidth and delay are known."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sacct_ingest.errors import ProbeError
+from sacct_ingest.probes.network import bandwidth, measure_pair
+from sacct_ingest.probes.sensor import Sensor
+from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.records import Resource
+from tests.processes import free_ports
+from tests.sacct_ingest.probes import slow_link
+from tests.sacct_ingest.probes.slow_link import ADDRESSES, Hosts
+
+KEY = "a key that only tests know"
+MIB = 1 << 20
+FAR = """
+import sys
+from sacct_ingest.probes.sensor import Sensor
+from sacct_ingest.probes.settings import Member, Settings
+host, key = sys.argv[1:]
+far = Sensor([Member("far", host)], "far", Settings(), bind=(host, 7733), key=key.encode())
+far.run(ready=lambda: print("ready", flush=True))
+"""
+NEAR = """
+import dataclasses, json, sys
+from sacct_ingest.probes.network import measure_pair
+from sacct_ingest.probes.settings import Member, Settings
+host, key, size = sys.argv[1:]
+settings = Settings(message_bytes=int(size), timeout_s=60)
+found = measure_pair("near", Member("far", host), settings, key=key.encode())
+print(json.dumps([dataclasses.asdict(each) for each in found]))
+"""
+
+
+@contextmanager
+def sensor_on(hosts: Hosts) -> Iterator[None]:
+    argv = hosts.command(hosts.far, sys.executable, "-c", FAR, ADDRESSES[1], KEY)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as far:
+        try:
+            assert far.stdout is not None
+            assert far.stdout.readline() == "ready\n"
+            yield
+        finally:
+            far.kill()
+
+
+def measure(hosts: Hosts, size_bytes: int) -> dict[str, float]:
+    argv = hosts.command(hosts.near, sys.executable, "-c", NEAR, ADDRESSES[1], KEY, str(size_bytes))
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert [each["error"] for each in found] == ["", ""]
+    return {each["resource"]: each["value"] for each in found}
+
+
+@pytest.fixture(scope="module")
+def namespaces() -> None:
+    """Skip where this machine cannot be two."""
+    if reason := slow_link.missing():
+        pytest.skip(reason)
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_bandwidth_is_what_the_link_was_limited_to() -> None:
+    # 20 Mbit/s are 2.5 MB/s on the wire; TCP and IP take 4 % of it.
+    with slow_link.limited(20) as hosts, sensor_on(hosts):
+        # The better of two: a busy machine makes a link slower, never faster.
+        large = max(measure(hosts, 2 * MIB)["bandwidth"] for _ in range(2))
+        assert 1.9e6 < large < 2.6e6
+        # 16 KiB of the 64 pass at once, so a small message sees a bit more.
+        small = max(measure(hosts, 64 << 10)["bandwidth"] for _ in range(2))
+        assert 1.2e6 < small < 4.8e6
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_latency_is_what_the_link_was_delayed_by() -> None:
+    try:
+        with slow_link.delayed(0.02) as hosts, sensor_on(hosts):
+            seen = [measure(hosts, 64 << 10) for _ in range(3)]
+    except OSError as error:
+        pytest.skip(str(error))
+    assert 0.04 <= min(each["latency"] for each in seen) < 0.06
+    # Slow start: 64 KiB take some round trips, so the probe sees far less than the link has.
+    assert max(each["bandwidth"] for each in seen) < (64 << 10) / 0.04
+
+
+def test_hosts_that_cannot_be_measured_are_measurements_that_failed() -> None:
+    (port,) = free_ports(1)
+    began = time.time()
+    found = measure_pair("a", Member("b", "127.0.0.1", port), Settings(), key=b"")
+    assert [each.resource for each in found] == [Resource.LATENCY, Resource.BANDWIDTH]
+    for each in found:
+        assert (each.value, each.error) == (None, "b: Connection refused")
+        assert each.at_s >= began - 1
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_a_host_that_never_answers_costs_no_more_than_the_time_out() -> None:
+    with slow_link.limited(20) as hosts:
+        _drop_all(hosts)
+        argv = hosts.command(hosts.near, sys.executable, "-c",
+                             NEAR.replace("=60", "=1"), ADDRESSES[1], KEY, "65536")  # fmt: skip
+        found = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
+    assert [each["error"] for each in found] == ["far: timed out"] * 2
+    assert found[0]["took_s"] >= 0.9
+
+
+def _drop_all(hosts: Hosts) -> None:
+    """Take the far host's link down, with its address still known to the near one."""
+    for argv in (
+        ("ip", "neighbour", "replace", ADDRESSES[1], "lladdr", "02:00:00:00:00:01", "dev", "nimo0"),
+        ("tc", "qdisc", "replace", "dev", "nimo0", "root", "tbf",
+         "rate", "8bit", "burst", "1", "latency", "1ms"),
+    ):  # fmt: skip
+        subprocess.run(hosts.command(hosts.near, *argv), check=True, capture_output=True)
+
+
+def test_the_acknowledgement_is_not_part_of_the_message() -> None:
+    assert bandwidth(1000, 1.5, 0.5) == 1000
+    assert bandwidth(1000, 1.0, 0.95) == 1000
+
+
+def test_without_a_key_a_sensor_is_for_this_machine_only() -> None:
+    with pytest.raises(ProbeError, match="key_file"):
+        Sensor([Member("a", "0.0.0.0")], "a", Settings(), bind=("0.0.0.0", 0))
