@@ -25,7 +25,8 @@ from msgspec.structs import replace
 
 from sacct_ingest.ingest import ingest
 from sacct_ingest.sources.base import Tally
-from sacct_ingest.sources.saved import SavedSacct, decoded, open_file
+from sacct_ingest.sources.opened import decoded, open_file
+from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
 from slurm_plugin.demo.applications import applications
 from slurm_plugin.demo.history import make_runs

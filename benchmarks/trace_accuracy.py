@@ -31,7 +31,8 @@ from predictor.similar import Calibration, Request, Sample, SimilarSettings
 from predictor.types import Run
 from sacct_ingest.errors import FormatError
 from sacct_ingest.sources.base import Tally
-from sacct_ingest.sources.saved import SavedSacct, decoded, open_file
+from sacct_ingest.sources.opened import decoded, open_file
+from sacct_ingest.sources.saved import SavedSacct
 
 LEVELS = (0.9, 0.95, 0.99)
 #: Jobs up to so many times longer than a quantile count as held.

@@ -1,43 +1,48 @@
-"""Saved output of sacct: plain, ``.gz``, ``.bz2`` or ``.xz``."""
+"""Saved histories: what sacct, slurmrestd or the Parallel Workloads Archive wrote into a file."""
 
-import bz2
-import gzip
-import io
-import lzma
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, cast
+from typing import Final
 
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.opened import decoded, foreign_errors, open_file
 from sacct_ingest.sources.sacct_text import read_text
+from sacct_ingest.sources.slurm_json import read_json
+from sacct_ingest.sources.swf import looks_like_swf, read_swf
+
+#: Bytes by which a format is told.
+_SAMPLE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class SavedSacct:
-    """A file with the output of ``sacct -P``; ``-`` is standard input.
+    """A file of accounting in any of `FORMATS`, compressed or not; ``-`` is standard input.
 
     Times without an offset are taken for local ones (of ``TZ``, where that is set).
 
     Parameters
     ----------
     path
-        The file; its ending says how it is compressed.
+        The file.
     cluster
-        Cluster of the runs where the file has no column that says it.
+        Cluster of the runs where the file does not say it.
     fields
-        Names of the columns where the file has no header.
+        Names of the columns where a text has no header, or other names in it.
     delimiter
-        What stands between the fields; empty: found out from the header.
+        What stands between the fields of a text; empty: found out from the header.
+    format
+        One of `FORMATS`; empty: told by the content.
     """
 
     path: Path
     cluster: str = ""
     fields: Sequence[str] = ()
     delimiter: str = ""
+    format: str = ""
 
     @property
     def name(self) -> str:
@@ -55,41 +60,58 @@ class SavedSacct:
         Raises
         ------
         FormatError
-            It cannot be read, or is not what sacct prints.
+            It cannot be read, is in no known format, or breaks off.
         """
         del begin_s, end_s
         try:
             with open_file(self.path) as binary:
-                yield from read_text(
-                    decoded(binary),
-                    tally,
-                    cluster=self.cluster,
-                    delimiter=self.delimiter or ("|" if self.fields else ""),
-                    fields=self.fields,
-                )
+                reader = FORMATS[self.format or recognise(binary)]
+                yield from reader(self, binary, tally)
         except FormatError as error:
             raise FormatError(f"{self.path}: {error}") from error
         except EOFError as error:
             raise FormatError(f"{self.path}: the file breaks off") from error
-        except (OSError, lzma.LZMAError) as error:
+        except foreign_errors() as error:
             raise FormatError(
                 f"{self.path}: {getattr(error, 'strerror', None) or error}"
             ) from error
 
 
-def open_file(path: Path) -> IO[bytes]:
-    """Open a file that may be compressed, or standard input for ``-``."""
-    if str(path) == "-":
-        return sys.stdin.buffer
-    if path.suffix == ".gz":
-        return cast("IO[bytes]", gzip.open(path))
-    if path.suffix == ".bz2":
-        return bz2.open(path)
-    if path.suffix == ".xz":
-        return lzma.open(path)
-    return path.open("rb")
+def recognise(binary: BufferedReader) -> str:
+    """Tell the format by the first bytes of a file, without taking them.
+
+    Raises
+    ------
+    EOFError
+        A compressed file breaks off in them.
+    """
+    start = binary.peek(_SAMPLE)[:_SAMPLE].lstrip()
+    if start.startswith((b"{", b"[")):
+        return "json"
+    return "swf" if looks_like_swf(start) else "text"
 
 
-def decoded(binary: IO[bytes]) -> io.TextIOWrapper:
-    r"""Decode accounting text: lines end at ``\n`` only, and what is not UTF-8 is replaced."""
-    return io.TextIOWrapper(binary, encoding="utf-8", errors="replace", newline="\n")
+def _text(file: SavedSacct, binary: BufferedReader, tally: Tally) -> Iterator[JobRun]:
+    return read_text(
+        decoded(binary),
+        tally,
+        cluster=file.cluster,
+        delimiter=file.delimiter or ("|" if file.fields else ""),
+        fields=file.fields,
+    )
+
+
+def _json(file: SavedSacct, binary: BufferedReader, tally: Tally) -> Iterator[JobRun]:
+    return read_json(decoded(binary), tally, cluster=file.cluster)
+
+
+def _swf(file: SavedSacct, binary: BufferedReader, tally: Tally) -> Iterator[JobRun]:
+    return read_swf(decoded(binary), tally, cluster=file.cluster)
+
+
+#: What a saved file may hold.
+FORMATS: Final[dict[str, Callable[[SavedSacct, BufferedReader, Tally], Iterator[JobRun]]]] = {
+    "text": _text,
+    "json": _json,
+    "swf": _swf,
+}

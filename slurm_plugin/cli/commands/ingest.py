@@ -8,17 +8,18 @@ import argparse
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from sacct_ingest.follow import FollowSettings, follow
 from sacct_ingest.ingest import IngestSettings, IngestSummary, ingest
 from sacct_ingest.pace import PaceSettings
 from sacct_ingest.sources.base import Source
+from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
 from sacct_ingest.sources.sacct import LiveSacct
-from sacct_ingest.sources.saved import SavedSacct
+from sacct_ingest.sources.saved import FORMATS, SavedSacct
 from sacct_ingest.span import SpanSettings
 from sacct_ingest.store import Store
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
@@ -35,6 +36,14 @@ EXAMPLE = """\
   nimo ingest -M pine jobs.xz"""
 _REFUSED_SHOWN = 3
 _DAY_S = 86_400
+#: What can be asked for a cluster's accounting.
+LIVE: Final[dict[str, Callable[[str, float], Source]]] = {
+    "sacct": lambda cluster, timeout_s: LiveSacct(cluster, timeout_s=timeout_s),
+    "sacct-json": lambda cluster, timeout_s: LiveSacct(
+        cluster, timeout_s=timeout_s, as_json=True
+    ),
+    "pyslurm": lambda cluster, _: PySlurmJobs(cluster),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +53,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         nargs="*",
         type=Path,
-        help="saved output of 'sacct -P', also .gz, .bz2, .xz; - for stdin",
+        help="saved output of 'sacct -P', 'sacct --json' or slurmrestd, or a log in the Standard "
+        "Workload Format; may be compressed; - for stdin",
+    )
+    parser.add_argument(
+        "--source",
+        choices=sorted(LIVE),
+        default="sacct",
+        help="what to ask where no file is given (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--format", choices=sorted(FORMATS), default="", help="of the files; told by their content"
+    )
+    parser.add_argument(
+        "-o",
+        "--fields",
+        metavar="NAME,…",
+        type=_names,
+        default=(),
+        help="columns of a text without a header of sacct's; - for one that is not to be read",
+    )
+    parser.add_argument(
+        "--delimiter", metavar="TEXT", default="", help="between the fields of a text"
     )
     parser.add_argument(
         "-S",
@@ -99,6 +129,10 @@ def _once(args: argparse.Namespace, config: Config) -> int:
     return 0
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(","))
+
+
 def describe(done: IngestSummary) -> str:
     """Put the summary of an ingest into words."""
     span = f", {clock(done.begin_s)} to {clock(done.end_s)}" if done.begin_s is not None else ""
@@ -116,9 +150,9 @@ def describe(done: IngestSummary) -> str:
 def _sources(args: argparse.Namespace, config: Config) -> Iterator[Source]:
     cluster = args.cluster or config.cluster
     if not args.files:
-        yield LiveSacct(cluster=args.cluster, timeout_s=config.ingest.timeout_s)
+        yield LIVE[args.source](args.cluster, config.ingest.timeout_s)
     for path in args.files:
-        yield SavedSacct(path, cluster=cluster)
+        yield SavedSacct(path, cluster, args.fields, args.delimiter, args.format)
 
 
 def _read(

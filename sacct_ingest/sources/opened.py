@@ -1,0 +1,74 @@
+"""Files as they were saved: compressed or not is told by their first bytes, not by their names."""
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, cast
+
+from sacct_ingest.errors import FormatError
+
+
+def _zstd(binary: IO[bytes]) -> IO[bytes]:
+    try:
+        import zstandard  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise FormatError("reading .zst needs 'pip install zstandard'") from error
+    return cast("IO[bytes]", zstandard.ZstdDecompressor().stream_reader(binary))
+
+
+#: First bytes of a compressed file, and what reads it.
+_COMPRESSED: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
+    (b"\x1f\x8b", lambda binary: gzip.GzipFile(fileobj=binary)),
+    (b"BZh", bz2.BZ2File),
+    (b"\xfd7zXZ\x00", lzma.LZMAFile),
+    (b"\x28\xb5\x2f\xfd", _zstd),
+)
+_MAGIC = max(len(magic) for magic, _ in _COMPRESSED)
+
+
+def open_file(path: Path) -> io.BufferedReader:
+    """Open a file that may be compressed, or standard input for ``-``.
+
+    Raises
+    ------
+    OSError
+        It cannot be opened.
+    FormatError
+        What it is compressed with cannot be read here.
+    """
+    raw = cast("io.BufferedReader", sys.stdin.buffer if str(path) == "-" else path.open("rb"))
+    try:
+        start = raw.peek(_MAGIC)
+        for magic, reader in _COMPRESSED:
+            if start.startswith(magic):
+                return _without_mark(io.BufferedReader(reader(raw)))
+        return _without_mark(raw)
+    except BaseException:
+        raw.close()
+        raise
+
+
+def _without_mark(binary: io.BufferedReader) -> io.BufferedReader:
+    """Skip the byte order mark that editors on Windows write."""
+    if binary.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+        binary.read(len(codecs.BOM_UTF8))
+    return binary
+
+
+def decoded(binary: IO[bytes]) -> io.TextIOWrapper:
+    r"""Decode accounting text: lines end at ``\n`` only, and what is not UTF-8 is replaced."""
+    return io.TextIOWrapper(binary, encoding="utf-8", errors="replace", newline="\n")
+
+
+def foreign_errors() -> tuple[type[Exception], ...]:
+    """Errors by which the libraries above say that a file is damaged or cannot be read."""
+    found: list[type[Exception]] = [OSError, EOFError, lzma.LZMAError, zlib.error]
+    if (zstandard := sys.modules.get("zstandard")) is not None:
+        found.append(zstandard.ZstdError)
+    return tuple(found)

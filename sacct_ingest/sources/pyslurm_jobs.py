@@ -1,0 +1,204 @@
+"""PySlurm's ``db.Jobs`` as rows of sacct's columns.
+
+Its records lose what sacct keeps (see `LOSSES`), so that sacct stays the default.  PySlurm is
+imported when it is asked for only: it exists for one release of Slurm at a time.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sacct_ingest.columns import names
+from sacct_ingest.errors import SacctError
+from sacct_ingest.records import JobRun
+from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.fold import fold
+from sacct_ingest.sources.json_columns import job_id
+
+#: What the records of PySlurm 25.11 do not say, or not as sacct says it.
+LOSSES: Final = (
+    "requeues, resizes and reused job ids: of several runs with one id the last is there",
+    "array task 0 and component 0 of a heterogeneous job look like none",
+    "times of a CPU are whole seconds: 0.97 s is 0",
+    "exit codes from 128 on are less by 128",
+    "a job without nodes or with a run time of 0 s looks as if nothing were known",
+    "disk bytes are the mean of a step's tasks times their number; none over Lustre or network",
+    "no states can be asked for: a window lists all that was eligible or ran in it",
+)
+
+_Read = Callable[[Any], str]
+
+
+def _of(name: str) -> _Read:
+    """Attribute of a record; None is empty."""
+
+    def read(record: Any) -> str:
+        value = getattr(record, name, None)
+        if isinstance(value, list | tuple):
+            return ",".join(map(str, value))
+        return "" if value is None else str(value)
+
+    return read
+
+
+def _statistic(name: str) -> _Read:
+    """Figure of a step; PySlurm's 0 may be "not gathered"."""
+
+    def read(record: Any) -> str:
+        value = getattr(getattr(record, "stats", None), name, None)
+        return str(value) if value else ""
+
+    return read
+
+
+def _disk(name: str) -> _Read:
+    def read(step: Any) -> str:
+        mean = getattr(getattr(step, "stats", None), name, None) or 0
+        return f"fs/disk={mean * (step.ntasks or 1)}" if mean else ""
+
+    return read
+
+
+def _id(job: Any) -> str:
+    shown = ("array_id", "array_task_id", "heterogeneous_id", "heterogeneous_offset")
+    return job_id(job.id, *(_of(name)(job) for name in shown))
+
+
+def _state(job: Any) -> str:
+    by = _of("cancelled_by")(job)
+    return f"{job.state} by {by}" if job.state == "CANCELLED" and by else _of("state")(job)
+
+
+def _minutes(job: Any) -> str:
+    # "PartitionLimit" stands for Slurm's INFINITE.
+    value = _of("time_limit")(job)
+    return value if value.isdecimal() else ""
+
+
+def _memory(job: Any) -> str:
+    return f"{job.memory}M" if job.memory else ""
+
+
+def _exit(record: Any) -> str:
+    return f"{record.exit_code or 0}:{record.exit_code_signal or 0}"
+
+
+JOB: Final[dict[str, _Read]] = {
+    "JobIDRaw": _of("id"),
+    "JobID": _id,
+    "Cluster": _of("cluster"),
+    "User": _of("user_name"),
+    "UID": _of("user_id"),
+    "Account": _of("account"),
+    "Partition": _of("partition"),
+    "QOS": _of("qos"),
+    "State": _state,
+    "ExitCode": _exit,
+    "Submit": _of("submit_time"),
+    "Eligible": _of("eligible_time"),
+    "Start": _of("start_time"),
+    "End": _of("end_time"),
+    "TimelimitRaw": _minutes,
+    "NNodes": _of("num_nodes"),
+    "NCPUS": _of("cpus"),
+    "NodeList": _of("nodelist"),
+    "ReqMem": _memory,
+    "TotalCPU": _statistic("total_cpu_time"),
+    "Constraints": _of("constraints"),
+    "Reservation": _of("reservation"),
+    "SubmitLine": _of("submit_command"),
+    "WorkDir": _of("working_directory"),
+    "Comment": _of("comment"),
+    "AdminComment": _of("admin_comment"),
+    "JobName": _of("name"),
+    "ElapsedRaw": _of("elapsed_time"),
+}
+
+STEP: Final[dict[str, _Read]] = {
+    "JobID": _of("id"),
+    "State": _of("state"),
+    "Start": _of("start_time"),
+    "End": _of("end_time"),
+    "NNodes": _of("num_nodes"),
+    "NCPUS": _of("cpus"),
+    "NTasks": _of("ntasks"),
+    "UserCPU": _statistic("user_cpu_time"),
+    "SystemCPU": _statistic("system_cpu_time"),
+    "MaxRSS": _statistic("max_resident_memory"),
+    "TRESUsageInTot": _disk("avg_disk_read"),
+    "TRESUsageOutTot": _disk("avg_disk_write"),
+    "ConsumedEnergyRaw": _statistic("consumed_energy"),
+    "JobName": _of("name"),
+    "ElapsedRaw": _of("elapsed_time"),
+}
+
+_HEADER: Final = [name for name in names() if name in {*JOB, *STEP}]
+
+
+@dataclass(frozen=True, slots=True)
+class PySlurmJobs:
+    """The accounting that PySlurm reads from slurmdbd.
+
+    Parameters
+    ----------
+    cluster
+        Cluster to ask for; empty: the one of this machine.
+    module
+        Name of the module to import.
+    """
+
+    cluster: str = ""
+    module: str = "pyslurm"
+
+    @property
+    def name(self) -> str:
+        """Name of the watermark."""
+        return f"pyslurm:{self.cluster}"
+
+    @property
+    def windowed(self) -> bool:
+        """Slurmdbd is asked for a window at a time."""
+        return True
+
+    def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
+        """Give the runs of a window, all users'.
+
+        Raises
+        ------
+        SacctError
+            PySlurm is not there, does not fit this release of Slurm, or slurmdbd did not answer.
+        """
+        try:
+            pyslurm = importlib.import_module(self.module)
+        except (ImportError, RuntimeError) as error:
+            raise SacctError(f"no PySlurm for this Slurm: {error}; use sacct") from error
+        asked: dict[str, Any] = {"start_time": begin_s, "end_time": end_s}
+        if self.cluster:
+            asked["clusters"] = [self.cluster]
+        try:
+            jobs = pyslurm.db.Jobs.load(pyslurm.db.JobFilter(**asked))
+        except Exception as error:
+            # Its errors share no root; a job without memory even makes it raise a TypeError.
+            raise SacctError(f"PySlurm could not read the jobs: {error}") from error
+        yield from fold(_records(jobs.values(), tally), _HEADER, tally, cluster=self.cluster)
+
+
+def _records(jobs: Iterable[Any], tally: Tally) -> Iterator[list[str]]:
+    for job in jobs:
+        try:
+            record = [JOB[name](job) if name in JOB else "" for name in _HEADER]
+            steps = [_step(record, step) for step in (job.steps or {}).values()]
+        except (AttributeError, TypeError, ValueError) as error:
+            tally.rows += 1
+            tally.refuse(str(error), repr(job))
+            continue
+        yield record
+        yield from steps
+
+
+def _step(job: list[str], step: Any) -> list[str]:
+    record = [STEP[name](step) if name in STEP else "" for name in _HEADER]
+    at = _HEADER.index("JobID")
+    record[at] = f"{job[at]}.{record[at]}"
+    return record

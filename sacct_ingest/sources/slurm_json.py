@@ -1,0 +1,237 @@
+"""Slurm's JSON: ``sacct --json``, ``squeue --json`` and what slurmrestd answers to ``jobs``.
+
+The file is read job by job: memory does not grow with it, and a job that is not JSON costs only
+itself.  Python's own decoder finds where a job ends; it is C, and can go on after a mistake.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final, TextIO
+
+from sacct_ingest.columns import names
+from sacct_ingest.errors import FormatError
+from sacct_ingest.records import JobRun
+from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.fold import fold
+from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB, Rows
+
+_CHUNK: Final = 2**20  #: characters read at a time
+_MAX_JOB: Final = 16 * 2**20  #: characters; what is longer has lost its end
+_SPACE = re.compile(r"[ \t\r\n]*")
+_OBJECT = re.compile(r'\{\s*"')
+#: The end of a list of jobs, told by what stands behind it.
+_LIST_END = re.compile(r'\]\s*(?:\}\s*\Z|,\s*"(?:meta|errors|warnings|last_\w+)"\s*:)')
+#: A mistake nearer to the end of what was read so far may be none once more is read.
+_MARGIN: Final = 64
+
+_HEADER: Final = [name for name in names() if name in {*DB_JOB, *DB_STEP, *LIVE_JOB}]
+
+
+def read_json(text: TextIO, tally: Tally, *, cluster: str = "") -> Iterator[JobRun]:
+    """Read runs with their steps, in the order of the file.
+
+    Parameters
+    ----------
+    text
+        One or more JSON documents with a list ``jobs``, such a list alone, or a job a line.
+    cluster
+        Cluster of the runs where a job does not say it.
+
+    Raises
+    ------
+    FormatError
+        It is not JSON, breaks off, or Slurm noted an error in it.
+    """
+    return fold(_records(_Scanner(text, tally), tally, cluster), _HEADER, tally)
+
+
+def _records(scanner: "_Scanner", tally: Tally, cluster: str) -> Iterator[list[str]]:
+    for job in scanner.jobs():
+        try:
+            records = list(_rows(job, cluster))
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            tally.rows += 1
+            tally.refuse(str(error), json.dumps(job, ensure_ascii=False, default=str))
+            continue
+        yield from records
+
+
+def _rows(job: Any, cluster: str) -> Iterator[list[str]]:
+    """Give the rows that sacct would have printed of a job and its steps."""
+    if not isinstance(job, dict):
+        raise TypeError("not a job")
+    accounted = "job_state" not in job
+    first = _row(job, DB_JOB if accounted else LIVE_JOB, {})
+    first["Cluster"] = first["Cluster"] or cluster
+    if not first["JobIDRaw"] or not first["Cluster"]:
+        raise ValueError("no job_id" if not first["JobIDRaw"] else "no cluster; say it with -M")
+    yield [first.get(name, "") for name in _HEADER]
+    steps = job.get("steps") if accounted else None
+    for step in steps if isinstance(steps, list) else ():
+        row = _row(step, DB_STEP, {})
+        row["JobID"] = f"{first['JobID']}.{row['JobID']}"
+        yield [row.get(name, "") for name in _HEADER]
+
+
+def _row(record: Any, rows: Rows, row: dict[str, str]) -> dict[str, str]:
+    for name, read in rows.items():
+        try:
+            row[name] = read(record)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    return row
+
+
+class _Scanner:
+    """Finds the jobs in a stream of JSON."""
+
+    def __init__(self, text: TextIO, tally: Tally) -> None:
+        self._text, self._tally = text, tally
+        self._decode = json.JSONDecoder(strict=False).raw_decode
+        self._buffer, self._at, self._ended = "", 0, False
+
+    def jobs(self) -> Iterator[Any]:
+        """Give what stands in the lists of jobs."""
+        while self._peek():
+            if self._peek() == "[":
+                yield from self._list()
+            elif self._peek() == "{":
+                yield from self._document()
+            else:
+                raise FormatError(f"not Slurm's JSON: {self._buffer[self._at : self._at + 40]!r}")
+
+    def _document(self) -> Iterator[Any]:
+        """One object with ``jobs`` and ``errors``, or one job."""
+        self._at += 1
+        job: dict[str, Any] = {}
+        listed = False
+        while self._peek() != "}":
+            key = self._value()
+            self._take(":")
+            if key == "jobs" and self._peek() == "[":
+                listed = True
+                yield from self._list()
+            else:
+                job[str(key)] = self._value()
+            if self._peek() != "}":
+                self._take(",")
+        self._at += 1
+        if listed:
+            _check(job.get("errors"))
+        elif "job_id" in job:
+            yield job
+        elif job:
+            raise FormatError("no list 'jobs' in the JSON")
+
+    def _list(self) -> Iterator[Any]:
+        self._at += 1
+        while self._peek() != "]":
+            yield from self._element()
+            if self._peek() == ",":
+                self._at += 1
+            elif self._peek() != "]":
+                yield from self._skip("no comma after it")
+        self._at += 1
+
+    def _element(self) -> Iterator[Any]:
+        try:
+            yield self._value()
+        except _BrokenError as error:
+            yield from self._skip(str(error))
+
+    def _skip(self, reason: str) -> Iterator[Any]:
+        """Refuse what cannot be read, up to where the next job starts or the list ends."""
+        while True:
+            for found in _OBJECT.finditer(self._buffer, self._at + 1):
+                job, end = self._job_at(found.start())
+                if job is not None:
+                    self._refuse(reason, found.start())
+                    self._at = end
+                    yield job
+                    return
+            if self._ended or len(self._buffer) - self._at > 2 * _MAX_JOB:
+                break
+            self._more()
+        end_of_list = _LIST_END.search(self._buffer, self._at)
+        if end_of_list is None:
+            raise FormatError(
+                f"breaks off in the middle of a job: {self._buffer[self._at :][:60]!r}"
+            )
+        self._refuse(reason, end_of_list.start())
+
+    def _job_at(self, at: int) -> tuple[Any, int]:
+        """Job that starts here; None where there is none, or not all of it."""
+        try:
+            found, end = self._decode(self._buffer, at)
+        except (ValueError, RecursionError):
+            return None, at
+        whole = "job_id" in found and ("job_state" in found or "time" in found)
+        return (found if whole else None), end
+
+    def _refuse(self, reason: str, end: int) -> None:
+        self._tally.rows += 1
+        self._tally.refuse(reason, self._buffer[self._at : end].rstrip(", \t\r\n"))
+        self._at = end
+
+    def _value(self) -> Any:
+        """Decode what stands here, reading on until it is whole."""
+        while True:
+            self._peek()
+            try:
+                value, end = self._decode(self._buffer, self._at)
+            except RecursionError as error:
+                raise _BrokenError("nested too deeply") from error
+            except json.JSONDecodeError as error:
+                if self._is_mistake(error):
+                    raise _BrokenError(
+                        f"{error.msg}{' (the text breaks off)' * self._ended}"
+                    ) from error
+                self._more()
+                continue
+            # A number goes on where the text that was read so far happens to end.
+            if end == len(self._buffer) and not self._ended:
+                self._more()
+                continue
+            self._at = end
+            return value
+
+    def _is_mistake(self, error: json.JSONDecodeError) -> bool:
+        """Whether reading on will not help."""
+        left = len(self._buffer) - error.pos
+        margin = _MAX_JOB if error.msg.startswith("Unterminated") else _MARGIN
+        return self._ended or left > margin or len(self._buffer) - self._at > _MAX_JOB
+
+    def _take(self, sign: str) -> None:
+        if self._peek() != sign:
+            broken = "the text breaks off" if self._ended and not self._peek() else "not JSON"
+            raise _BrokenError(f"{broken}: no {sign!r} after {self._buffer[: self._at][-40:]!r}")
+        self._at += 1
+
+    def _peek(self) -> str:
+        """Give the next character that is not space; empty at the end."""
+        while True:
+            found = _SPACE.match(self._buffer, self._at)
+            self._at = found.end() if found else self._at
+            if self._at < len(self._buffer):
+                return self._buffer[self._at]
+            if self._ended:
+                return ""
+            self._more()
+
+    def _more(self) -> None:
+        chunk = self._text.read(_CHUNK)
+        self._ended = not chunk
+        self._buffer = self._buffer[self._at :] + chunk
+        self._at = 0
+
+
+class _BrokenError(FormatError):
+    """What stands here is not JSON."""
+
+
+def _check(errors: Any) -> None:
+    """Raise where Slurm says that the list is not whole."""
+    for error in errors if isinstance(errors, list) else ():
+        told = error.get("description") or error.get("error") if isinstance(error, dict) else error
+        raise FormatError(f"Slurm noted an error: {told}")

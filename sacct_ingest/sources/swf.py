@@ -1,0 +1,170 @@
+"""The Standard Workload Format, version 2.2, of the Parallel Workloads Archive.
+
+Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers, JSSPP 1999;
+https://www.cs.huji.ac.il/labs/parallel/workload/swf.html.  A line becomes a row of sacct's columns.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from sacct_ingest.errors import FormatError
+from sacct_ingest.records import JobRun
+from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.fold import fold
+
+_FIELDS: Final = 18
+_NOTE = re.compile(r";\s*(\w+):\s*(.*?)\s*$")
+_RECORD = re.compile(rb"\s*-?\d+(?:[ \t]+-?\d+(?:\.\d+)?){10,}\s*$")
+_NAMED = re.compile(r"(\d+)\s+(\S+)")
+#: Field 11; 2 to 4 are parts of a job that was checkpointed, -1 is what models and some logs give.
+_STATES: Final = {
+    "0": "FAILED",
+    "1": "COMPLETED",
+    "2": "REQUEUED",
+    "3": "COMPLETED",
+    "4": "FAILED",
+    "5": "CANCELLED",
+    "-1": "COMPLETED",
+}
+_HEADER: Final = (
+    *("JobID", "Cluster", "User", "Account", "Partition", "QOS", "State", "Submit", "Start", "End"),
+    *("Timelimit", "NNodes", "ReqNodes", "NCPUS", "ReqMem", "MaxRSS", "TotalCPU", "JobName"),
+    "Elapsed",
+)  # fmt: skip
+
+
+def looks_like_swf(start: bytes) -> bool:
+    """Whether a file that starts so is in this format."""
+    first = start.split(b"\n", 1)[0]
+    return first.startswith(b";") or _RECORD.match(first + b"\n") is not None
+
+
+def read_swf(lines: Iterable[str], tally: Tally, *, cluster: str = "") -> Iterator[JobRun]:
+    """Read the jobs of a log.
+
+    Parameters
+    ----------
+    cluster
+        Their cluster; empty: the log's ``Computer``.
+
+    Raises
+    ------
+    FormatError
+        Neither ``cluster`` nor the log says which machine this is.
+    """
+    return fold(_records(lines, tally, cluster), _HEADER, tally)
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What the lines that start with a semicolon say."""
+
+    cluster: str
+    values: dict[str, str] = field(default_factory=dict)
+    named: dict[str, dict[str, str]] = field(default_factory=lambda: {"Queue": {}, "Partition": {}})
+
+    def read(self, line: str) -> None:
+        found = _NOTE.match(line)
+        if found is None:
+            return
+        name, value = found.groups()
+        if name in self.named and (pair := _NAMED.match(value)):
+            self.named[name][pair[1]] = pair[2]
+        self.values.setdefault(name, value)
+
+    def number(self, name: str) -> int:
+        found = re.match(r"\d+", self.values.get(name, ""))
+        return int(found[0]) if found else 0
+
+    @property
+    def machine(self) -> str:
+        """Cluster of the log.
+
+        Raises
+        ------
+        FormatError
+            Nobody says it.
+        """
+        name = self.cluster or self.values.get("Computer", "")
+        if not name:
+            raise FormatError("no line '; Computer: NAME'; say with -M which cluster this is")
+        return name
+
+    @property
+    def cpus_a_node(self) -> int:
+        """Processors of one node; 1 where the log does not say."""
+        nodes, cpus = self.number("MaxNodes"), self.number("MaxProcs")
+        return max(cpus // nodes, 1) if nodes else 1
+
+
+def _records(lines: Iterable[str], tally: Tally, cluster: str) -> Iterator[list[str]]:
+    notes = _Notes(cluster)
+    for line in lines:
+        if line.startswith(";"):
+            notes.read(line)
+        elif values := line.split():
+            try:
+                yield _record(values, notes)
+            except ValueError as error:
+                tally.rows += 1
+                tally.refuse(str(error), line.rstrip("\n"))
+
+
+def _record(values: list[str], notes: _Notes) -> list[str]:
+    """Give one line as the row that sacct would have printed of the job."""
+    if len(values) < _FIELDS:
+        raise ValueError(f"{len(values)} fields instead of {_FIELDS}")
+    job, submit, wait, run, procs, cpu_s, memory, asked_procs, asked_s, asked_memory = (
+        _known(value) for value in values[:10]
+    )
+    if job is None or submit is None:
+        raise ValueError("no job number or submit time")
+    state, user, group, program, queue, partition = values[10:16]
+    submit_s = notes.number("UnixStartTime") + int(submit)
+    start_s = submit_s + int(wait or 0) if run is not None else None
+    # Some logs know only one of both counts.
+    cpus, asked = procs or asked_procs or 0, asked_procs or procs
+    return [
+        _text(job),
+        notes.machine,
+        _label(user, "user"),
+        _label(group, "group"),
+        notes.named["Partition"].get(partition, _label(partition, "")),
+        notes.named["Queue"].get(queue, _label(queue, "")),
+        _STATES.get(state, "UNKNOWN"),
+        _text(submit_s),
+        _text(start_s),
+        _text(start_s + int(run) if start_s is not None and run is not None else None),
+        _text(asked_s),
+        _text(_nodes(cpus, notes)),
+        _text(_nodes(asked, notes)),
+        _text(cpus),
+        f"{_text(asked_memory)}Kc" if asked_memory is not None else "",
+        f"{_text(memory)}K" if memory is not None else "",
+        # Field 6 is the mean over the processors.
+        _text(cpu_s * cpus if cpu_s is not None else None),
+        "" if program == "0" else _label(program, "program"),
+        _text(run),
+    ]
+
+
+def _known(text: str) -> float | None:
+    """Read a number; -1 says that it is not known."""
+    number = float(text)
+    if not abs(number) < 2**63:  # or not a number at all
+        raise ValueError(f"not a number that a log holds: {text!r}")
+    return None if number < 0 else number
+
+
+def _text(number: float | None) -> str:
+    return "" if number is None else f"{number:.3f}".rstrip("0").rstrip(".")
+
+
+def _label(number: str, word: str) -> str:
+    return "" if number == "-1" else f"{word}{number}"
+
+
+def _nodes(cpus: float | None, notes: _Notes) -> float | None:
+    return None if cpus is None else float(-(-cpus // notes.cpus_a_node))
