@@ -3,23 +3,33 @@
 import bz2
 import codecs
 import gzip
+import importlib
 import io
 import lzma
 import sys
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any, cast
 
 from sacct_ingest.errors import FormatError
 
 
+def _zstd_module() -> ModuleType | None:
+    """Give the module for Zstandard: Python's own from 3.14 on, else an extra; None without it."""
+    for name in ("compression.zstd", "backports.zstd"):
+        with suppress(ImportError):
+            return importlib.import_module(name)
+    return None
+
+
 def _zstd(binary: IO[bytes]) -> IO[bytes]:
-    try:
-        import zstandard  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise FormatError("reading .zst needs 'pip install zstandard'") from error
-    return cast("IO[bytes]", zstandard.ZstdDecompressor().stream_reader(binary))
+    module = _zstd_module()
+    if module is None:
+        raise FormatError("reading .zst needs 'pip install backports.zstd'")
+    return cast("IO[bytes]", module.ZstdFile(binary))
 
 
 #: First bytes of a compressed file, and what reads it.
@@ -69,6 +79,6 @@ def decoded(binary: IO[bytes]) -> io.TextIOWrapper:
 def foreign_errors() -> tuple[type[Exception], ...]:
     """Errors by which the libraries above say that a file is damaged or cannot be read."""
     found: list[type[Exception]] = [OSError, EOFError, lzma.LZMAError, zlib.error]
-    if (zstandard := sys.modules.get("zstandard")) is not None:
-        found.append(zstandard.ZstdError)
+    if (zstd := _zstd_module()) is not None:
+        found.append(zstd.ZstdError)
     return tuple(found)

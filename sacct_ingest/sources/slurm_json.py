@@ -43,11 +43,23 @@ def read_json(text: TextIO, tally: Tally, *, cluster: str = "") -> Iterator[JobR
     FormatError
         It is not JSON, breaks off, or Slurm noted an error in it.
     """
-    return fold(_records(_Scanner(text, tally), tally, cluster), _HEADER, tally)
+    ended: list[FormatError] = []
+    records = _records(_until_error(_Scanner(text, tally).jobs(), ended), tally, cluster)
+    # An error is held back until the last job is out: it has all its steps, unlike in a text.
+    yield from fold(records, _HEADER, tally)
+    if ended:
+        raise ended[0]
 
 
-def _records(scanner: "_Scanner", tally: Tally, cluster: str) -> Iterator[list[str]]:
-    for job in scanner.jobs():
+def _until_error(jobs: Iterator[Any], ended: list[FormatError]) -> Iterator[Any]:
+    try:
+        yield from jobs
+    except FormatError as error:
+        ended.append(error)
+
+
+def _records(jobs: Iterator[Any], tally: Tally, cluster: str) -> Iterator[list[str]]:
+    for job in jobs:
         try:
             records = list(_rows(job, cluster))
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:

@@ -28,7 +28,8 @@ _STATES: Final = {
     "5": "CANCELLED",
     "-1": "COMPLETED",
 }
-_HEADER: Final = (
+#: The columns of sacct that a line fills.
+COLUMNS: Final = (
     *("JobID", "Cluster", "User", "Account", "Partition", "QOS", "State", "Submit", "Start", "End"),
     *("Timelimit", "NNodes", "ReqNodes", "NCPUS", "ReqMem", "MaxRSS", "TotalCPU", "JobName"),
     "Elapsed",
@@ -54,7 +55,7 @@ def read_swf(lines: Iterable[str], tally: Tally, *, cluster: str = "") -> Iterat
     FormatError
         Neither ``cluster`` nor the log says which machine this is.
     """
-    return fold(_records(lines, tally, cluster), _HEADER, tally)
+    return fold(_records(lines, tally, cluster), COLUMNS, tally)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,119 @@
+"""Saved files: what they hold and how they are compressed is told by their content."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.errors import FormatError
+from sacct_ingest.records import JobRun
+from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.saved import SavedSacct
+from tests.sacct_ingest.sources.json_jobs import TEXT, new_job
+from tests.sacct_ingest.sources.test_swf import LINE, NOTES
+
+FILES = {
+    "text": TEXT,
+    "json": json.dumps({"jobs": [new_job()]}),
+    "swf": f"{NOTES}{LINE}\n",
+}
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "plain": bytes,
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+    "zstd": lambda data: pytest.importorskip("backports.zstd").compress(data),
+}
+
+
+def read(path: Path, tally: Tally | None = None, **options: str) -> list[JobRun]:
+    return list(SavedSacct(path, **options).read(0, 0, tally or Tally()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("packed", PACKED)
+@pytest.mark.parametrize("form", FILES)
+def test_formats_and_compression_are_told_by_the_content(
+    tmp_path: Path, form: str, packed: str
+) -> None:
+    path = tmp_path / "no-ending"
+    path.write_bytes(PACKED[packed](FILES[form].encode()))
+    (run,) = read(path)
+    assert run.cpus in (4, 8)
+
+
+@pytest.mark.parametrize("packed", ["gzip", "bzip2", "xz", "zstd"])
+def test_a_compressed_file_that_breaks_off(tmp_path: Path, packed: str) -> None:
+    path = tmp_path / "jobs"
+    rows = "".join(f"{i}|c|FAILED|{i}\n" for i in range(20_000))
+    whole = PACKED[packed](f"JobID|Cluster|State|Submit\n{rows}".encode())
+    path.write_bytes(whole[: len(whole) // 2])
+    runs: list[JobRun] = []
+    with pytest.raises(FormatError, match="jobs: "):
+        runs.extend(read(path))
+
+
+@pytest.mark.parametrize("packed", ["gzip", "bzip2", "xz", "zstd"])
+def test_a_damaged_file(tmp_path: Path, packed: str) -> None:
+    path = tmp_path / "jobs"
+    whole = bytearray(PACKED[packed](os.urandom(3000)))
+    whole[20:60] = b"x" * 40
+    path.write_bytes(whole)
+    with pytest.raises(FormatError, match="jobs: "):
+        read(path, cluster="c")
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = io.BufferedReader(io.BytesIO(gzip.compress(TEXT.encode())))  # type: ignore[arg-type]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(packed))
+    (run,) = read(Path("-"))
+    assert run.user == "ann"
+
+
+def test_a_mark_of_windows_is_no_part_of_the_first_column(tmp_path: Path) -> None:
+    for form, text in FILES.items():
+        path = tmp_path / form
+        path.write_text(text, encoding="utf-8-sig")
+        assert len(read(path)) == 1
+
+
+def test_the_format_may_be_forced(tmp_path: Path) -> None:
+    path = tmp_path / "jobs"
+    path.write_text(FILES["json"])
+    with pytest.raises(FormatError, match="first line"):
+        read(path, format="text")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="No such file"):
+        read(tmp_path / "missing")
+
+
+def test_bytes_that_are_no_utf8_cost_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "jobs"
+    path.write_bytes(b"JobID|Cluster|State|Submit|JobName\n1|c|FAILED|5|na\xefve\xff\n")
+    assert read(path)[0].name == "na\ufffdve\ufffd"
+
+
+#: Columns of a file that names them otherwise, or not at all.
+FOREIGN = (
+    "job_id,wallclock_req,nodes_req,submit_time,state\n9,172800.0,10,2019-01-01 08:55:55,TIMEOUT\n"
+)
+
+
+def test_columns_may_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(FOREIGN)
+    tally = Tally()
+    source = SavedSacct(
+        path, "c", ("JobID", "Timelimit", "NNodes", "Submit", "State"), delimiter=","
+    )
+    (run,) = source.read(0, 0, tally)
+    assert (run.job_id, run.limit_s, run.nodes) == (9, 172800, 10)
+    assert [reject.text for reject in tally.rejects] == [FOREIGN.splitlines()[0]]

@@ -1,0 +1,280 @@
+"""Slurm's JSON: the shapes of all releases, and what may happen to a file."""
+
+import io
+import json
+import tracemalloc
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sacct_ingest.errors import FormatError
+from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.sources import slurm_json
+from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.sacct_text import read_text
+from sacct_ingest.sources.slurm_json import read_json
+from tests.sacct_ingest.sources.json_jobs import (
+    TEXT,
+    UNLIMITED,
+    live_job,
+    new_job,
+    number,
+    old_job,
+)
+
+#: Fields that 22.05's JSON does not have, though its text does.
+NOT_IN_OLD = {"submit_line": "not in data_parser 0.0.38"}
+#: Fields that slurmctld does not have.
+NOT_LIVE = {
+    "cpu_s": "gathered by slurmdbd",
+    "mem_bytes": "gathered by slurmdbd",
+    "disk_read_bytes": "gathered by slurmdbd",
+    "disk_write_bytes": "gathered by slurmdbd",
+    "steps": "gathered by slurmdbd",
+    "submit_line": "not told by data_parser 0.0.41",
+    "uid": "no JSON of slurmdbd has it",
+}
+
+
+def document(*jobs: Any, **more: Any) -> str:
+    return json.dumps({"meta": {"plugin": {}}, "jobs": list(jobs), "errors": [], **more}, indent=1)
+
+
+def read(text: str, tally: Tally | None = None, **options: Any) -> list[JobRun]:
+    return list(read_json(io.StringIO(text), tally or Tally(), **options))
+
+
+def one(job: dict[str, Any]) -> JobRun:
+    tally = Tally()
+    (run,) = read(document(job), tally)
+    assert tally.rejects == []
+    return run
+
+
+def facts(run: JobRun, without: Any = ()) -> dict[str, Any]:
+    return {k: v for k, v in msgspec.structs.asdict(run).items() if k not in without}
+
+
+@pytest.fixture(scope="module")
+def from_text() -> JobRun:
+    (run,) = read_text(TEXT.splitlines(keepends=True), Tally())
+    return run
+
+
+def test_new_json_says_what_the_text_says(from_text: JobRun) -> None:
+    assert one(new_job()) == from_text
+
+
+def test_old_json_says_all_but_a_few_columns(from_text: JobRun) -> None:
+    assert facts(one(old_job()), NOT_IN_OLD) == facts(from_text, NOT_IN_OLD)
+
+
+def test_slurmctld_says_all_but_what_is_gathered(from_text: JobRun) -> None:
+    assert facts(one(live_job()), NOT_LIVE) == facts(from_text, NOT_LIVE)
+
+
+def changed(job: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    at = job
+    *parents, last = path.split(".")
+    for key in parents:
+        at = at[key]
+    at[last] = value
+    return job
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field", "expected"),
+    [
+        ("time.start", 4294967294, "start_s", None),
+        ("time.start", 0, "start_s", None),
+        ("time.end", 0, "end_s", None),
+        ("time.limit", UNLIMITED, "limit_s", None),
+        ("time.limit", 4294967295, "limit_s", None),
+        ("state.current", ["PENDING", "REQUEUED"], "state", JobState.REQUEUED),
+        ("state.current", ["PENDING", "RESIZING"], "state", JobState.RESIZING),
+        ("state.current", ["COMPLETED", "COMPLETING"], "state", JobState.COMPLETED),
+        ("state.current", [], "state", JobState.UNKNOWN),
+        ("state.current", None, "state", JobState.UNKNOWN),
+        ("array", {"job_id": 6, "task_id": number(3)}, "array_task_id", 3),
+        ("array", {"job_id": 6, "task_id": 0}, "array_task_id", 0),
+        ("het", {"job_id": 7, "job_offset": number(1)}, "het_offset", 1),
+        ("het", {"job_id": 7, "job_offset": 4294967294}, "het_offset", None),
+        ("reservation.name", 0, "reservation", ""),
+        ("reservation.name", "maintenance", "reservation", "maintenance"),
+        ("user", None, "user", "ann"),
+        ("name", "<script>alert(1)</script>", "name", "<script>alert(1)</script>"),
+        ("name", "a|b\nc\x1f\u202eשלום", "name", "a|b\nc\x1f\u202eשלום"),
+        ("steps", None, "steps", ()),
+        ("time.elapsed", 10**9, "elapsed_s", 1e9),
+    ],
+)
+def test_values_and_what_stands_for_none(path: str, value: Any, field: str, expected: Any) -> None:
+    assert getattr(one(changed(new_job(), path, value)), field) == expected
+
+
+def test_who_cancelled() -> None:
+    job = new_job(kill_request_user="root", state={"current": ["CANCELLED"]})
+    assert (one(job).state, one(job).cancelled_by) == (JobState.CANCELLED, "root")
+
+
+def test_exit_codes_of_the_first_json_are_not_believed() -> None:
+    """It says 0 whatever the code was; a signal it knows."""
+    failed = old_job(state={"current": "FAILED"})
+    assert one(failed).exit_code is None
+    code = {"status": "SIGNALED", "return_code": None, "signal": {"signal_id": 11}}
+    run = one(failed | {"exit_code": code})
+    assert (run.exit_code, run.exit_signal) == (0, 11)
+    code = {"return_code": number(3), "signal": {"id": number(None)}}
+    assert one(new_job(state={"current": ["FAILED"]}, exit_code=code)).exit_code == 3
+
+
+def test_a_running_job_of_slurmctld_has_no_end_yet() -> None:
+    """What it gives as its end is when its limit will be reached."""
+    run = one(live_job(job_state="RUNNING"))
+    assert (run.end_s, run.elapsed_s) == (None, 0)
+    assert one(live_job(job_state=["PENDING"])).start_s is None
+
+
+def test_exit_status_of_the_first_slurmctld_json() -> None:
+    run = one(live_job(exit_code=3 << 8))
+    assert (run.exit_code, run.exit_signal) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        json.dumps,
+        lambda jobs: json.dumps({"jobs": jobs}),
+        lambda jobs: "\n".join(json.dumps(job) for job in jobs),
+        lambda jobs: json.dumps({"jobs": jobs[:1]}) + "\n" + json.dumps({"jobs": jobs[1:]}),
+        lambda jobs: json.dumps({"last_update": number(5), "jobs": jobs, "warnings": ["x"]}),
+    ],
+    ids=["list", "document", "lines", "two documents", "slurmrestd"],
+)
+def test_lists_documents_and_lines(wrap: Any) -> None:
+    assert [run.job_id for run in read(wrap([new_job(1), new_job(2)]))] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '{"job_id": 5, "name": "a "quote" in it", "time": {"submission": 5}}',
+        '{"job_id": 5, "time": {"submission": 5,, "flags": []}}',
+        '{"job_id": 5, "name": bare}',
+        "5",
+        "null",
+        '"job"',
+        "{}",
+        '{"job_id": 5, "time": 7}',
+        '{"job_id": {}, "time": {"submission": 5}}',
+        '{"job_id": 5, "cluster": "oak", "time": {"submission": {}}}',
+        "[" * 100_000,
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_broken_job_costs_only_itself(broken: str, place: int) -> None:
+    good = [json.dumps(new_job(1), indent=1), json.dumps(new_job(2))]
+    jobs = [*good[:place], broken, *good[place:]]
+    tally = Tally()
+    runs = read('{"jobs": [' + ",\n".join(jobs) + '], "errors": []}', tally)
+    assert [run.job_id for run in runs] == [1, 2]
+    assert tally.refused == 1
+
+
+@given(st.integers(0, 10**6))
+def test_a_file_that_breaks_off_is_an_error_after_what_was_whole(place: int) -> None:
+    text = document(*(new_job(i) for i in range(1, 4)))
+    cut = text[: place % (len(text) - 1)]
+    runs: list[JobRun] = []
+    if not cut.strip():
+        return
+    with pytest.raises(FormatError):
+        read_into(runs, cut)
+    whole = cut.count('"working_directory": "/home/ann"')
+    assert len(runs) <= whole + 1
+    assert runs == read(document(*(new_job(i) for i in range(1, 4))))[: len(runs)]
+
+
+def read_into(runs: list[JobRun], text: str) -> None:
+    runs.extend(read_json(io.StringIO(text), Tally()))
+
+
+def test_an_error_that_slurm_noted_is_told_after_the_jobs() -> None:
+    errors = [{"description": "Unable to query JobId=5", "error_number": 2017}]
+    runs: list[JobRun] = []
+    with pytest.raises(FormatError, match="Unable to query JobId=5"):
+        read_into(runs, document(new_job(), errors=errors))
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("text", ["{", "[", '{"jobs"', '{"a": 1}', "5", "nonsense", '{"jobs": [{}'])
+def test_what_is_not_slurms_json(text: str) -> None:
+    with pytest.raises(FormatError):
+        read(text)
+
+
+def test_a_job_without_a_cluster_takes_the_one_that_is_told() -> None:
+    job = new_job(cluster="")
+    assert read(document(job), cluster="pine")[0].cluster == "pine"
+    tally = Tally()
+    assert read(document(job), tally) == []
+    assert "-M" in tally.rejects[0].reason
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+def test_pieces_of_any_size_make_the_same(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr(slurm_json, "_CHUNK", chunk)
+    assert read(document(old_job(1), new_job(2))) == [one(old_job(1)), one(new_job(2))]
+
+
+def test_memory_does_not_grow_with_the_file() -> None:
+    class Endless(io.TextIOBase):
+        """Many jobs, made when they are read."""
+
+        def __init__(self, count: int) -> None:
+            job = json.dumps(new_job())
+            self._pieces = iter(['{"jobs": [', *[job + ","] * (count - 1), job, "]}"])
+
+        def read(self, size: int | None = -1, /) -> str:
+            return next(self._pieces, "")
+
+    count = 4000
+    tracemalloc.start()
+    assert sum(1 for _ in read_json(Endless(count), Tally())) == count  # type: ignore[arg-type]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < len(json.dumps(new_job())) * count / 4
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+ANYTHING = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+PATHS = [
+    *("job_id", "time", "time.submission", "time.limit", "time.total", "state", "state.current"),
+    *("array", "array.task_id", "het", "exit_code", "steps", "tres", "tres.allocated", "name"),
+    *("comment", "cluster", "association", "nodes", "required", "reservation", "tres.requested"),
+]
+
+
+@given(st.sampled_from(PATHS), ANYTHING)
+def test_no_value_is_too_odd(path: str, value: Any) -> None:
+    tally = Tally()
+    runs = read(document(changed(new_job(1), path, value), new_job(2)), tally)
+    assert runs[-1].job_id == 2
+    assert len(runs) + tally.refused >= 2
+
+
+@given(st.text())
+def test_no_text_is_too_odd(text: str) -> None:
+    try:
+        read(text, cluster="c")
+    except FormatError as error:
+        assert str(error)
