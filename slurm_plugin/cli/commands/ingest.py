@@ -39,9 +39,7 @@ _DAY_S = 86_400
 #: What can be asked for a cluster's accounting.
 LIVE: Final[dict[str, Callable[[str, float], Source]]] = {
     "sacct": lambda cluster, timeout_s: LiveSacct(cluster, timeout_s=timeout_s),
-    "sacct-json": lambda cluster, timeout_s: LiveSacct(
-        cluster, timeout_s=timeout_s, as_json=True
-    ),
+    "sacct-json": lambda cluster, timeout_s: LiveSacct(cluster, timeout_s=timeout_s, as_json=True),
     "pyslurm": lambda cluster, _: PySlurmJobs(cluster),
 }
 
