@@ -45,21 +45,17 @@ class Connection:
 
     Attributes
     ----------
+    turn
+        Number of its last turn.
     served_s
-        When it had its last turn, by the loop's clock.
+        When that was, by the loop's clock.
     since_s
         Since when it is half way through a request or an answer; None: it is not.
     """
 
     __slots__ = (
-        "_channel",
-        "_received",
-        "_respond",
-        "_unsent",
-        "first",
-        "served_s",
-        "since_s",
-        "uid",
+        *("_channel", "_received", "_respond", "_unsent"),
+        *("first", "served_s", "since_s", "turn", "uid"),
     )
 
     def __init__(
@@ -68,6 +64,7 @@ class Connection:
         channel.settimeout(0)
         self.uid = uid
         self.first = first
+        self.turn = 0
         self.served_s = 0.0
         self.since_s: float | None = None
         self._channel = channel

@@ -34,7 +34,7 @@ class Loop:
     """Serves the connections of a listening socket until stopped.
 
     Peers that go ``first`` (slurmctld) are served as soon as they have sent something.  Of the
-    others one is served at a time, the one whose turn is longest ago, so that a crowd of them
+    others one is served at a time, the one whose turn was longest ago, so that a crowd of them
     delays slurmctld by one answer at most.
 
     Parameters
@@ -58,7 +58,7 @@ class Loop:
         self._calls: deque[Callable[[], None]] = deque()
         self._woken, self._waker = socket.socketpair()
         self._more: set[Connection] = set()  # have sent more than one request
-        self._accepted_s = 0.0
+        self._turn = 0
         self._stopping = False
         for channel in (self._woken, self._waker):
             channel.settimeout(0)
@@ -110,7 +110,7 @@ class Loop:
             elif peer not in self._more:
                 waiting.append(peer)
         if waiting:
-            self._serve(min(waiting, key=attrgetter("served_s")))
+            self._serve(min(waiting, key=attrgetter("turn")))
         if knocked:
             self._accept()
 
@@ -143,7 +143,8 @@ class Loop:
         if peer.halfway and peer.since_s is None:
             peer.since_s = self._clock()
         if not peer.first:
-            peer.served_s = self._clock()
+            self._turn += 1
+            peer.turn, peer.served_s = self._turn, self._clock()
         if peer.writing is not was_writing:
             events = selectors.EVENT_WRITE if peer.writing else selectors.EVENT_READ
             self._selector.modify(peer, events, peer)

@@ -29,7 +29,7 @@ SLURM = """\
 #!/bin/sh
 case "$(basename "$0") $*" in
   squeue*) ;;
-  sinfo*) for n in 1 2 3 4 5 6 7 8; do echo "n$n|batch*|idle|2000"; done ;;
+  sinfo*) for n in 1 2 3 4 5 6 7 8; do echo "n$n|batch*|idle|2000|4"; done ;;
   *config*) echo "ClusterName = pine" ;;
   *assoc_mgr*) ;;
   *) cat "$(dirname "$0")/partitions" ;;
