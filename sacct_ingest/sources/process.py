@@ -22,7 +22,12 @@ _LINGER_S = 2.0  #: between the end of the output and that of the process
 
 @contextmanager
 def output_of(
-    argv: Sequence[str], tally: Tally, *, environment: Mapping[str, str], timeout_s: float
+    argv: Sequence[str],
+    tally: Tally,
+    *,
+    environment: Mapping[str, str],
+    timeout_s: float,
+    ends: bytes = b"\n",
 ) -> Iterator[IO[bytes]]:
     """Run a command and give its standard output; its last line must be whole.
 
@@ -32,6 +37,8 @@ def output_of(
         Takes the seconds for which the command kept us waiting.
     timeout_s
         Seconds without a word after which it is ended.
+    ends
+        Bytes of which one must be the last.
 
     Raises
     ------
@@ -43,7 +50,7 @@ def output_of(
     with tempfile.TemporaryFile() as complaints:
         process = _start(argv, complaints, environment)
         try:
-            with _Output(process, tally, timeout_s) as output:
+            with _Output(process, tally, timeout_s, ends) as output:
                 yield io.BufferedReader(output, _BUFFER)
             process.wait(timeout_s)
         except FormatError as error:
@@ -67,11 +74,13 @@ def output_of(
 class _Output(io.RawIOBase):
     """Standard output of a process, for readers whose patience has an end."""
 
-    def __init__(self, process: subprocess.Popen[bytes], tally: Tally, timeout_s: float) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], tally: Tally, timeout_s: float, ends: bytes
+    ) -> None:
         if process.stdout is None:
             raise SacctError("there is no output to read")
         self._pipe, self._tally, self._timeout_s = process.stdout, tally, timeout_s
-        self._last = b"\n"
+        self._last, self._ends = ends[-1:], ends
 
     def readable(self) -> bool:
         return True
@@ -86,7 +95,7 @@ class _Output(io.RawIOBase):
         data = os.read(self._pipe.fileno(), len(buffer))
         if data:
             self._last = data[-1:]
-        elif self._last != b"\n":
+        elif self._last not in self._ends:
             raise FormatError("the text ends in the middle of a line")
         buffer[: len(data)] = data
         return len(data)

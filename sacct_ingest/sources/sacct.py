@@ -109,7 +109,13 @@ class LiveSacct:
         argv = [*self.command, *form, *_arguments(begin_s, end_s), *also]
         argv += ["-M", self.cluster] if self.cluster else []
         with (
-            output_of(argv, tally, environment=_environment(), timeout_s=self.timeout_s) as output,
+            output_of(
+                argv,
+                tally,
+                environment=_environment(epoch=not self.as_json),
+                timeout_s=self.timeout_s,
+                ends=b"\n}" if self.as_json else b"\n",
+            ) as output,
             decoded(output) as lines,
         ):
             if self.as_json:
@@ -134,9 +140,11 @@ def _key(run: JobRun) -> _Key:
     return run.job_id, run.submit_s
 
 
-def _environment() -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("SACCT_")}
-    return inherited | {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
+def _environment(*, epoch: bool) -> dict[str, str]:
+    told = ("SACCT_", "SLURM_TIME_FORMAT")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(told)}
+    # JSON has the epoch by itself, and 22.05 cannot make it with another format of times.
+    return inherited | {"LC_ALL": "C.UTF-8"} | ({"SLURM_TIME_FORMAT": "%s"} if epoch else {})
 
 
 def _text(fields: Sequence[str], delimiter: str) -> list[str]:

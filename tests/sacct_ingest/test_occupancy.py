@@ -1,10 +1,10 @@
 """Steps to T, U and D: the arithmetic, and a real program on a real Slurm."""
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sacct_ingest.occupancy import usage
 from sacct_ingest.records import JobRun, JobState, KeyLevel, StepRun
