@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from predictor import reliability
 from predictor.models import base
@@ -51,6 +52,10 @@ class Choice:
     def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
         """See :class:`predictor.models.base.Fit`."""
         return self.fit.predict(nodes, level)
+
+    def quantiles(self, nodes: Sequence[int], shares: Sequence[float]) -> NDArray[np.float64]:
+        """Run times in seconds that these shares of new runs stay below: a row for each share."""
+        return self.fit.quantiles(nodes, shares)
 
     def judge(
         self, predictions: Sequence[Prediction], settings: ReliabilitySettings | None = None

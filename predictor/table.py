@@ -66,6 +66,23 @@ def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
     return replace(table, median_s=own.median_s, low_s=own.low_s, high_s=own.high_s)
 
 
+def quantile(table: PredictionTable, nodes: int, share: float) -> float | None:
+    """Give the run time in seconds that ``share`` of new runs on ``nodes`` stay below, or more.
+
+    That of the lowest share in the table which is no lower.  None where there is none.
+
+    Raises
+    ------
+    LookupError
+        ``nodes`` is outside the table; see :func:`covers`.
+    """
+    tail = next((one for one in table.tails if one.share >= share), None)
+    if tail is None:
+        return None
+    low, high, part = _bracket(table, nodes)
+    return _log_mix(tail.time_s[low], tail.time_s[high], part)
+
+
 def verdict_at(table: PredictionTable, nodes: int) -> Verdict:
     """Verdict on ``nodes``: the worse of its neighbouring entries, refused outside the table."""
     if not covers(table, nodes):

@@ -15,11 +15,13 @@ from predictor.table import worse
 from predictor.types import (
     AtLimit,
     Curve,
+    Memory,
     Point,
     Prediction,
     PredictionTable,
     Problem,
     Run,
+    Tail,
     Verdict,
 )
 from sacct_ingest.records import CURVE_LEVELS, JobState, KeyLevel
@@ -33,9 +35,13 @@ CUT_SHORT = (JobState.TIMEOUT, JobState.DEADLINE)
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
-    """How tables are made; ``reach`` is how far beyond the largest observed count they go."""
+    """How tables are made; ``reach`` is how far beyond the largest observed count they go.
+
+    ``tails`` are the shares of runs whose quantiles a curve's table holds, rising.
+    """
 
     confidence: float = 0.9
+    tails: tuple[float, ...] = (0.9, 0.99)
     every_up_to: int = 64
     per_doubling: int = 8
     reach: int = 4
@@ -79,13 +85,15 @@ def tabulate(
         table = _of_history(runs, level, settings)
     else:
         return None
+    memory = memory_of(rows)
     return replace(
         table,
         level=level.value,
         key=key,
         label=label_of(level, key, rows),
         runs=finished,
-        mem_node_bytes=memory_of(rows),
+        mem_node_bytes=max((one.mem_bytes for one in memory), default=None),
+        memory=memory,
         fitted_s=now_s,
     )
 
@@ -132,14 +140,14 @@ def label_of(level: KeyLevel, key: str, rows: Sequence[RunRow]) -> str:
     return f"{users.pop()}/{name}" if len(users) == 1 else name
 
 
-def memory_of(rows: Iterable[RunRow]) -> int | None:
-    """Highest memory that one node was seen to need: the largest task times tasks on a node."""
-    needs = [
-        row.mem_bytes * ceil((row.tasks or row.nodes) / row.nodes)
-        for row in rows
-        if row.mem_bytes and row.nodes > 0
-    ]
-    return max(needs, default=None)
+def memory_of(rows: Iterable[RunRow]) -> tuple[Memory, ...]:
+    """Highest memory of a node on each count: the largest task times tasks on a node."""
+    needs: dict[int, int] = {}
+    for row in rows:
+        if row.mem_bytes and row.nodes > 0:
+            need = row.mem_bytes * ceil((row.tasks or row.nodes) / row.nodes)
+            needs[row.nodes] = max(need, needs.get(row.nodes, 0))
+    return tuple(Memory(nodes, need) for nodes, need in sorted(needs.items()))
 
 
 def _of_curve(drawn: Curve, settings: TableSettings) -> PredictionTable:
@@ -157,8 +165,20 @@ def _of_curve(drawn: Curve, settings: TableSettings) -> PredictionTable:
         model=choice.model,
         problems=(*drifted, *judged.problems),
         observed=drawn.points,
+        tails=_tails(choice, nodes, settings.tails),
         knee=knee_of(nodes, times),
         max_useful=max_useful_of(nodes, times),
+    )
+
+
+def _tails(
+    choice: choose.Choice, nodes: Sequence[int], shares: Sequence[float]
+) -> tuple[Tail, ...]:
+    ordered = sorted(set(shares))
+    rows = choice.quantiles(nodes, ordered)
+    return tuple(
+        Tail(share, tuple(map(_short, row.tolist())))
+        for share, row in zip(ordered, rows, strict=True)
     )
 
 

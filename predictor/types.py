@@ -103,6 +103,22 @@ class AtLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class Tail:
+    """Column of a table: run times that a share of new runs stays below."""
+
+    share: float
+    time_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Highest memory that one node was seen to need where the application had ``nodes`` of them."""
+
+    nodes: int
+    mem_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class PredictionTable:
     """What a refit leaves for one identity, and all that a submission reads.
 
@@ -134,3 +150,7 @@ class PredictionTable:
     #: where there is no curve, the limit that is asked for says something; the columns of the
     #: table are for the one asked for last
     at_limits: tuple[AtLimit, ...] = ()
+    #: high quantiles of a curve, rising; what time limits are made of
+    tails: tuple[Tail, ...] = ()
+    #: rising in nodes; empty where the accounting knows no memory
+    memory: tuple[Memory, ...] = ()

@@ -185,6 +185,24 @@ class DecisionRow:
     request_predicted_s: float | None = None
     wait_s: float | None = None
     message: str = ""
+    given_limit_s: int | None = None  #: time limit that the hook was told to write
+    given_min_s: int | None = None  #: and ``--time-min``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingRow:
+    """Whether an application's predictions still hold; see :mod:`predictor.standing`."""
+
+    level: KeyLevel
+    key: str
+    label: str
+    off: bool  #: its jobs are only observed
+    ratio: float  #: median of realised over predicted run time of the last runs
+    runs: int  #: how many these are
+    low: float  #: the band that the ratio has to be in
+    high: float
+    since_s: float  #: when it was last switched on or off
+    judged_s: float
 
 
 class Resource(StrEnum):

@@ -1,4 +1,8 @@
-"""What users tell NIMO in a job's comment: ``nimo:app=wrf,problem=d02`` or ``nimo:off``."""
+"""What users tell NIMO in a job's comment.
+
+``nimo:app=wrf,problem=d02`` names the application, ``nimo:off`` asks to be left alone, ``nimo:on``
+says that the node count may be chosen, and ``nimo:time=set`` that the time limit may be.
+"""
 
 import re
 from dataclasses import dataclass
@@ -9,11 +13,13 @@ _LENGTH = 200
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A tag; ``off`` asks to be left alone."""
+    """A tag; ``off`` asks to be left alone, ``on`` to be looked after."""
 
     app: str = ""
     problem: str = ""
     off: bool = False
+    on: bool = False
+    time: str = ""  #: what to do with the time limit
 
     @property
     def key(self) -> str:
@@ -30,7 +36,7 @@ def parse_tag(comment: str) -> Tag | None:
     Examples
     --------
     >>> parse_tag("for the paper nimo:app=wrf,problem=d02")
-    Tag(app='wrf', problem='d02', off=False)
+    Tag(app='wrf', problem='d02', off=False, on=False, time='')
     >>> parse_tag("nimo:off").off
     True
     """
@@ -41,4 +47,10 @@ def parse_tag(comment: str) -> Tag | None:
         return None
     pairs = [part.partition("=") for part in found[-1].split(",")]
     values = {name: value for name, _, value in pairs}
-    return Tag(values.get("app", ""), values.get("problem", ""), off="off" in values)
+    return Tag(
+        values.get("app", ""),
+        values.get("problem", ""),
+        off="off" in values,
+        on="on" in values,
+        time=values.get("time", ""),
+    )

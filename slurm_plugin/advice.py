@@ -7,7 +7,7 @@ from predictor.table import at, verdict_at
 from predictor.types import PredictionTable, Verdict
 from slurm_plugin import messages
 from slurm_plugin.case import Case
-from slurm_plugin.policy import Action, Decision, Request, Rules, decide, trusted
+from slurm_plugin.policy import Action, Decision, Request, Rules, decide, limits_on, trusted
 from slurm_plugin.profile import profile
 from slurm_plugin.protocol import Advice, Row
 from slurm_plugin.reasons import Reason
@@ -81,6 +81,8 @@ def _recommend(advice: Advice, decided: Decision, *, fresh: bool) -> None:
     if decided.action is not Action.KEEP and decided.chosen is not None:
         advice.nodes = decided.chosen.nodes
         advice.directive = f"#SBATCH --nodes={advice.nodes}"
+    limits = decided.chosen.limits if decided.chosen else None
+    advice.time_directive = f"#SBATCH {messages.time_options(limits)}" if limits else ""
 
 
 def _rows(
@@ -98,6 +100,7 @@ def _rows(
         one = at(table, n)
         start = part.profile.earliest_start(n, request.limit_s or one.high_s, from_s=case.now_s)
         speedup = base.time_s / one.time_s
+        limits = limits_on([n], request, table, rules)
         rows.append(
             Row(
                 nodes=n,
@@ -110,6 +113,8 @@ def _rows(
                 wait_s=start - case.now_s if waits and start < inf else None,
                 observed=n in observed,
                 recommended=n == recommended,
+                limit_s=limits.limit_s if limits else None,
+                time_min_s=limits.least_s if limits else None,
                 meets_deadline=_meets(request, start - case.now_s, one.high_s, rules, case.now_s),
             )
         )

@@ -16,8 +16,8 @@ from sacct_ingest.signature import identity_of_request
 from slurm_plugin import messages
 from slurm_plugin.advice import advice_of
 from slurm_plugin.case import Case, application_of, request_of
-from slurm_plugin.config import Config, Mode
-from slurm_plugin.policy import Action, Decision, Rules, as_scheduled, decide
+from slurm_plugin.config import Config, Mode, TimeUse, Trust
+from slurm_plugin.policy import Action, Decision, Option, Rules, as_scheduled, decide
 from slurm_plugin.protocol import Advice, Answer, Change, Job
 from slurm_plugin.reasons import Reason
 from slurm_plugin.record import note_of, row_of
@@ -65,12 +65,20 @@ class Advisor:
     """
 
     def __init__(self, config: Config, *, new_id: Callable[[], str]) -> None:
-        self._config = config
-        self._rules = Rules(config.policy, config.deadline)
+        self.config = config
         self._new_id = new_id
         self._cluster: Cluster | None = None
         self._promises: deque[_Promise] = deque(maxlen=_PROMISES)
         self.tables = Tables()
+
+    @property
+    def config(self) -> Config:
+        """The site's settings; may be exchanged at any time."""
+        return self._config
+
+    @config.setter
+    def config(self, config: Config) -> None:
+        self._config, self._rules = config, Rules.of(config)
 
     @property
     def cluster(self) -> Cluster | None:
@@ -100,12 +108,12 @@ class Advisor:
         this one will take, and gives the record of the decision.
         """
         case = self._case(job, now_s)
-        if case.mode is Mode.OFF:
+        if case.site.mode is Mode.OFF:
             return Answer(reason=Reason.OFF), partial(self._promise, case, None)
         decided, decision_id = self._decide(case), self._new_id()
         answer = _permitted(case, decided)
-        if case.mode in (Mode.ADVISE, Mode.ENFORCE):
-            answer.admin_comment = note_of(case, decided, decision_id=decision_id)
+        if case.site.mode in (Mode.ADVISE, Mode.ENFORCE):
+            answer.admin_comment = note_of(case, decided, answer.set, decision_id=decision_id)
         return answer, partial(self._book, case, decided, answer, decision_id, via)
 
     def _book(
@@ -136,22 +144,22 @@ class Advisor:
         )
         name = application_of(job, identity)
         partition = partition_for(self._cluster, job) if self._cluster else None
-        request = request_of(job, self._config.opt_in, name, partition, now_s=now_s)
-        known = self.tables.find(replace(identity, tag="", script="") if private else identity)
+        site = self._config.for_job(
+            partition=job.partition,
+            account=job.account,
+            qos=job.qos,
+            user=job.user_name,
+            application=name,
+        )
+        request = request_of(
+            job, self._config.opt_in, name, partition, time_use=site.time_limit, now_s=now_s
+        )
+        tables = self.tables
+        known = tables.find(replace(identity, tag="", script="") if private else identity)
+        off = known is not None and tables.is_off(known)
+        request = replace(request, distrusted=_distrust(site.trust, off=off))
         table = for_limit(known, request.limit_s) if known else None
-        return Case(job, identity, self._mode(job, name), request, table, partition, now_s)
-
-    def _mode(self, job: Job, application: str) -> Mode:
-        for rule in self._config.rules:
-            if rule.holds(
-                partition=job.partition,
-                account=job.account,
-                qos=job.qos,
-                user=job.user_name,
-                application=application,
-            ):
-                return rule.mode
-        return self._config.mode
+        return Case(job, identity, site, request, table, partition, now_s)
 
     def _decide(self, case: Case) -> Decision:
         problem = self._blind(case)
@@ -200,20 +208,33 @@ class Advisor:
 def _permitted(case: Case, decided: Decision) -> Answer:
     """Cut a decision down to what the job's mode permits."""
     answer = Answer(reason=decided.reason)
-    if case.mode is Mode.OBSERVE:
+    if case.site.mode is Mode.OBSERVE:
         return answer
-    advise = case.mode is Mode.ADVISE
+    advise = case.site.mode is Mode.ADVISE
     answer.message = messages.at_submission(decided, case.request, advise=advise, now_s=case.now_s)
-    if case.mode is Mode.ENFORCE and decided.action is Action.REFUSE:
+    if case.site.mode is Mode.ENFORCE and decided.action is Action.REFUSE:
         answer.action = "refuse"
-    elif case.mode is Mode.ENFORCE and decided.action is Action.SET and decided.chosen:
-        answer.action = "set"
-        answer.set = _change(case.job, decided.chosen.nodes, decided.chosen.limit_s)
+    elif case.site.mode is Mode.ENFORCE and decided.chosen:
+        change = _change(case, decided.action, decided.chosen)
+        if change != Change():
+            answer.action, answer.set = "set", change
     return answer
 
 
-def _change(job: Job, nodes: int, limit_s: float | None) -> Change:
-    change = change_for(job, nodes)
-    if limit_s is not None and job.time_limit is not None and limit_s > 60 * job.time_limit:
-        change.time_limit = round(limit_s / 60)
+def _change(case: Case, action: Action, chosen: Option) -> Change:
+    """Fields to write: the count with what goes with it, and the limit even of a kept count."""
+    set_nodes = action is Action.SET
+    change = change_for(case.job, chosen.nodes) if set_nodes else Change()
+    own, limits = case.job.time_limit, chosen.limits
+    if limits is not None and case.request.time_use is TimeUse.SET:
+        change.time_limit = round(limits.limit_s / 60)
+        change.time_min = round(limits.least_s / 60) if limits.least_s else None
+    elif set_nodes and chosen.limit_s is not None and own is not None:
+        change.time_limit = round(chosen.limit_s / 60) if chosen.limit_s > 60 * own else None
     return change
+
+
+def _distrust(trust: Trust, *, off: bool) -> Reason | None:
+    if trust is Trust.OFF:
+        return Reason.DISTRUSTED
+    return Reason.OUT_OF_BAND if off and trust is Trust.AUTO else None

@@ -7,8 +7,9 @@ from math import inf
 from predictor.types import PredictionTable
 from sacct_ingest.job_script import parse_script
 from sacct_ingest.records import Identity
+from sacct_ingest.tag import parse_tag
 from sacct_ingest.time_spec import parse_time
-from slurm_plugin.config import Mode, OptIn
+from slurm_plugin.config import JobSettings, OptIn, TimeUse
 from slurm_plugin.eligibility import span_of
 from slurm_plugin.policy import Request
 from slurm_plugin.protocol import Job
@@ -22,7 +23,7 @@ class Case:
 
     job: Job
     identity: Identity
-    mode: Mode
+    site: JobSettings
     request: Request
     table: PredictionTable | None
     partition: Partition | None  #: None: unknown, or several
@@ -35,7 +36,13 @@ def application_of(job: Job, identity: Identity) -> str:
 
 
 def request_of(
-    job: Job, opt_in: OptIn, application: str, partition: Partition | None, *, now_s: float
+    job: Job,
+    opt_in: OptIn,
+    application: str,
+    partition: Partition | None,
+    *,
+    time_use: TimeUse,
+    now_s: float,
 ) -> Request:
     """Put into a request what a job asks for, its deadline and time limit in seconds.
 
@@ -43,6 +50,8 @@ def request_of(
     ----------
     partition
         Whose default limit holds where the job gives none.
+    time_use
+        What the site wants of its time limit; the job's comment may ask for less or more.
     now_s
         Time that relative deadlines count from, seconds since the epoch.
     """
@@ -52,18 +61,47 @@ def request_of(
         deadline_s = deadline_of(job, now_s=now_s)
     except ValueError:
         fixed = fixed or Reason.DEADLINE_UNREADABLE
-    own = job.time_min or job.time_limit  # backfill may shorten a job down to time_min
     default = (partition.default_time_s or partition.max_time_s) if partition else None
+    limit_s = 60.0 * job.time_limit if job.time_limit else default
+    least_s = 60.0 * job.time_min if job.time_min else None
     return Request(
         low=span.low,
         high=span.high,
-        limit_s=60.0 * own if own else default,
+        limit_s=least_s or limit_s,  # backfill may shorten a job down to time_min
+        asked_limit_s=limit_s,
+        least_s=least_s,
         limit_raisable=job.time_min is None and job.time_limit is not None,
         deadline_s=deadline_s,
         begin_s=job.begin_time if job.begin_time else -inf,
-        mem_node_bytes=job.min_mem_per_node * 2**20 if job.min_mem_per_node else None,
+        mem_node_bytes=_memory(job),
         fixed=fixed,
+        time_use=_time_use(job, fixed, time_use),
     )
+
+
+def _memory(job: Job) -> int | None:
+    """Memory that a job gets on each node; None where it asks for none, or for all of it."""
+    if job.min_mem_per_node:
+        return job.min_mem_per_node * 2**20
+    if job.min_mem_per_cpu:
+        cpus = (job.ntasks_per_node or 1) * (job.cpus_per_task or 1)
+        return job.min_mem_per_cpu * cpus * 2**20
+    return None
+
+
+#: Requests whose jobs are not what the prediction is about, or that are to be left alone.
+_UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
+
+
+def _time_use(job: Job, fixed: Reason | None, site: TimeUse) -> TimeUse:
+    """Say what is wanted of the time limit; nothing where the job's node count is not known."""
+    if fixed in _UNTIMED:
+        return TimeUse.OFF
+    counted = job.min_nodes is not None or max(job.num_tasks or 1, job.min_cpus or 1) == 1
+    if fixed is not None and not counted:
+        return TimeUse.OFF
+    tag = parse_tag(job.comment)
+    return next((use for use in TimeUse if tag and use.value == tag.time), site)
 
 
 def deadline_of(job: Job, *, now_s: float) -> float | None:

@@ -1,7 +1,8 @@
 """The short copy of a decision that goes into a job's admin_comment.
 
 ``NIMO1:3f9a0c12b7de:n=4,req=1-8,t=312,lo=290,hi=340,v=reliable,m=enforce,r=cheapest``: the id
-under which the store has all of it, then times in whole seconds.  Other tools write into the same
+under which the store has all of it, then times in whole seconds; a limit that was
+set comes last, in minutes (``,tl=20,tm=15``).  Other tools write into the same
 field (jobstats: ``JS1:…``), so ours is one word among others, separated by spaces.
 """
 
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 _NOTE = re.compile(
     r"(?:^|\s)NIMO1:(?P<id>[0-9a-f]{12}):n=(?P<n>\d+),req=(?P<low>\d+)-(?P<high>\d+),"
     r"t=(?P<t>\d+),lo=(?P<lo>\d+),hi=(?P<hi>\d+),"
-    r"v=(?P<v>[a-z]+),m=(?P<m>[a-z]+),r=(?P<r>[a-z_]+)(?=\s|$)"
+    r"v=(?P<v>[a-z]+),m=(?P<m>[a-z]+),r=(?P<r>[a-z_]+)"
+    r"(?:,tl=(?P<tl>\d+))?(?:,tm=(?P<tm>\d+))?(?=\s|$)"
 )
 
 
@@ -29,6 +31,8 @@ class Note:
     verdict: str
     mode: str
     reason: str
+    limit_min: int | None = None  #: time limit that was set, minutes
+    least_min: int | None = None  #: and ``--time-min``
 
 
 def build(note: Note) -> str:
@@ -38,10 +42,12 @@ def build(note: Note) -> str:
     ...            high_s=340, verdict="reliable", mode="enforce", reason="cheapest"))
     'NIMO1:3f9a0c12b7de:n=4,req=1-8,t=312,lo=290,hi=340,v=reliable,m=enforce,r=cheapest'
     """
+    limit = "" if note.limit_min is None else f",tl={note.limit_min}"
+    least = "" if note.least_min is None else f",tm={note.least_min}"
     return (
         f"NIMO1:{note.decision_id}:n={note.nodes},req={note.low}-{note.high},"
         f"t={note.time_s},lo={note.low_s},hi={note.high_s},"
-        f"v={note.verdict},m={note.mode},r={note.reason}"
+        f"v={note.verdict},m={note.mode},r={note.reason}{limit}{least}"
     )
 
 
@@ -62,4 +68,6 @@ def parse(admin_comment: str) -> Note | None:
         verdict=part["v"],
         mode=part["m"],
         reason=part["r"],
+        limit_min=int(part["tl"]) if part["tl"] else None,
+        least_min=int(part["tm"]) if part["tm"] else None,
     )

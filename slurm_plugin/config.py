@@ -19,6 +19,9 @@ NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Ratio = Annotated[float, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
+HighShare = Annotated[float, msgspec.Meta(gt=0.5, lt=1)]
+#: A shell pattern, several, or ``@FILE`` with one on each line.
+Patterns = str | tuple[str, ...]
 NodeRange = Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]*-[1-9][0-9]*$")]
 
 
@@ -38,34 +41,52 @@ class OnMissed(StrEnum):
     REFUSE = "refuse"
 
 
+class TimeUse(StrEnum):
+    """What becomes of a time limit that the prediction would shorten."""
+
+    OFF = "off"
+    ADVISE = "advise"  #: told in advice, and at submission in advise mode
+    SET = "set"  #: written to the job in enforce mode
+
+
+class Trust(StrEnum):
+    """Whether an application may be switched off for what its predictions missed."""
+
+    AUTO = "auto"  #: by its band
+    ON = "on"  #: it is acted on, whatever came of it
+    OFF = "off"  #: it is never acted on, only observed
+
+
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A mapping of the file: unknown keys are errors."""
 
 
 class Match(_Section, frozen=True, kw_only=True):
-    """Which jobs a rule is for: shell patterns, all given ones must match."""
+    """Which jobs a rule is for: shell patterns, all given ones must match, one of a list."""
 
-    partition: str = "*"
-    account: str = "*"
-    qos: str = "*"
-    user: str = "*"
-    application: str = "*"
+    partition: Patterns = "*"
+    account: Patterns = "*"
+    qos: Patterns = "*"
+    user: Patterns = "*"
+    application: Patterns = "*"
 
     def holds(self, *, partition: str, account: str, qos: str, user: str, application: str) -> bool:
         """Whether a job with these fields is meant; empty fields match only ``*``."""
         return (
-            fnmatchcase(partition, self.partition)
-            and fnmatchcase(account, self.account)
-            and fnmatchcase(qos, self.qos)
-            and fnmatchcase(user, self.user)
-            and fnmatchcase(application, self.application)
+            _matches(partition, self.partition)
+            and _matches(account, self.account)
+            and _matches(qos, self.qos)
+            and _matches(user, self.user)
+            and _matches(application, self.application)
         )
 
 
 class ModeRule(Match, frozen=True, kw_only=True):
-    """The mode of the jobs that match."""
+    """What holds for the jobs that match, as far as it says; at least one of the three."""
 
-    mode: Mode
+    mode: Mode | None = None
+    time_limit: TimeUse | None = None
+    trust: Trust | None = None
 
 
 class NodesRule(Match, frozen=True, kw_only=True):
@@ -96,6 +117,24 @@ class Deadline(_Section, frozen=True, kw_only=True):
     wait_factor: Ratio = 1.45
 
 
+class TimeLimit(_Section, frozen=True, kw_only=True):
+    """Time limits from predictions; see :mod:`slurm_plugin.limits`."""
+
+    use: TimeUse = TimeUse.ADVISE
+    quantile: HighShare = 0.99  #: share of runs that end within the limit ...
+    min_quantile: HighShare = 0.9  #: ... and within ``--time-min``
+    margin: Ratio = 1.2  #: slack on both
+
+
+class Band(_Section, frozen=True, kw_only=True):
+    """When an application is switched off by itself; see :mod:`predictor.standing`."""
+
+    ratio: Ratio = 1.5  #: off: realised over predicted beyond this or its inverse
+    back: Ratio = 1.25  #: on again: within this
+    runs: Count = 6  #: whose median counts: the last ones with a prediction
+    least: Count = 3  #: fewer say nothing
+
+
 class Policy(_Section, frozen=True, kw_only=True):
     """The numbers of :func:`slurm_plugin.policy.decide`."""
 
@@ -106,6 +145,7 @@ class Policy(_Section, frozen=True, kw_only=True):
     observed_reach: Ratio = 2.0  #: node counts up to this multiple of the largest one observed
     pessimism: NotNegative = 1.0  #: standard deviations by which a change has to win
     accept_doubtful: bool = False  #: also act on curves that are called doubtful
+    memory_margin: Ratio = 1.2  #: slack in memory on fewer nodes than were observed
 
 
 class Snapshot(_Section, frozen=True, kw_only=True):
@@ -172,16 +212,49 @@ class Config(_Section, frozen=True, kw_only=True):
     opt_in: OptIn = OptIn()
     deadline: Deadline = Deadline()
     policy: Policy = Policy()
+    time_limit: TimeLimit = TimeLimit()
+    band: Band = Band()
     snapshot: Snapshot = Snapshot()
     access: Access = Access()
     ingest: Ingest = Ingest()
     fit: Fit = Fit()
     probes: Probes = Probes()
 
+    def for_job(
+        self, *, partition: str, account: str, qos: str, user: str, application: str
+    ) -> "JobSettings":
+        """Collect what holds for a job: of each setting the first matching rule that says it."""
+        rules = [
+            rule
+            for rule in self.rules
+            if rule.holds(
+                partition=partition, account=account, qos=qos, user=user, application=application
+            )
+        ]
+        return JobSettings(
+            mode=next((r.mode for r in rules if r.mode), self.mode),
+            time_limit=next((r.time_limit for r in rules if r.time_limit), self.time_limit.use),
+            trust=next((r.trust for r in rules if r.trust), Trust.AUTO),
+        )
+
     @property
     def store_url(self) -> str:
         """SQLAlchemy URL of the store."""
         return self.store or f"sqlite:///{data_folder() / 'nimo.db'}"
+
+
+class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the site says about one job."""
+
+    mode: Mode
+    time_limit: TimeUse
+    trust: Trust
+
+
+def _matches(text: str, patterns: Patterns) -> bool:
+    if isinstance(patterns, str):
+        return fnmatchcase(text, patterns)
+    return any(fnmatchcase(text, pattern) for pattern in patterns)
 
 
 def data_folder() -> Path:

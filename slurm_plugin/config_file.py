@@ -62,11 +62,13 @@ def parse(text: str, *, name: str) -> Config:
         data = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader with fewer types
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}: {_one_line(error)}") from error
+    _read_lists(data, name)
     try:
         config = msgspec.convert({} if data is None else data, Config)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{name}: {_explain(str(error))}") from error
     _check_ranges(config, name)
+    _check_rules(config, name)
     return config
 
 
@@ -107,6 +109,27 @@ def _read(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise ConfigError(f"{path}: cannot be read: {reason}") from error
+
+
+def _read_lists(data: Any, name: str) -> None:
+    """Put the lines of a file where a rule names one: ``user: "@/etc/nimo/opted-out"``."""
+    opt_in = data.get("opt_in") if isinstance(data, dict) else None
+    for section in (data, opt_in):
+        rules = section.get("rules") if isinstance(section, dict) else None
+        for rule in rules if isinstance(rules, list) else ():
+            fields = rule.items() if isinstance(rule, dict) else ()
+            for key, value in fields:
+                if isinstance(value, str) and value.startswith("@"):
+                    rule[key] = _lines(Path(name).parent / value[1:])
+
+
+def _lines(path: Path) -> list[str]:
+    """Words of a list file: one on each line, ``#`` begins a comment."""
+    words = [line.partition("#")[0].split() for line in _read(path).splitlines()]
+    for number, found in enumerate(words, start=1):
+        if len(found) > 1:
+            raise ConfigError(f"{path}: line {number}: one name or pattern on each line")
+    return [word for found in words for word in found]
 
 
 def _one_line(error: yaml.YAMLError) -> str:
@@ -156,3 +179,9 @@ def _check_ranges(config: Config, name: str) -> None:
         if low > high:
             place = f"opt_in.rules[{index}].nodes"
             raise ConfigError(f"{name}: {place}: {rule.nodes}: give the lower count first")
+
+
+def _check_rules(config: Config, name: str) -> None:
+    for index, rule in enumerate(config.rules):
+        if rule.mode is None and rule.time_limit is None and rule.trust is None:
+            raise ConfigError(f"{name}: rules[{index}]: give it mode, time_limit or trust")

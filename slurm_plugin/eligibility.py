@@ -53,7 +53,7 @@ def _asked(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> Span:
     low, high = job.min_nodes or 1, job.max_nodes or _UNBOUNDED
     if low == high:
         return Span(low, high, Reason.FIXED_COUNT)
-    tagged = tag is not None and bool(tag.app) and opt_in.tag
+    tagged = tag is not None and (tag.on or bool(tag.app)) and opt_in.tag
     wanted = opt_in.node_range or tagged or offered is not None
     return Span(low, high, None if wanted else Reason.NOT_OPTED_IN)
 

@@ -1,6 +1,7 @@
 """What users read: at submission, and in the plain words of an advice."""
 
 from predictor.types import PredictionTable, Verdict
+from slurm_plugin.limits import Limits
 from slurm_plugin.policy import Action, Decision, Option, Request
 from slurm_plugin.reasons import Reason
 from slurm_plugin.reports.text import clock, count, duration
@@ -17,8 +18,32 @@ def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: 
     """
     if decision.deadline_met is False and decision.chosen and request.deadline_s is not None:
         return _missed(decision, decision.chosen, request, request.deadline_s, now_s)
+    if not advise or decision.chosen is None:
+        return ""
+    return "\n".join(filter(None, (_better_count(decision), _shorter_limit(decision.chosen))))
+
+
+def time_options(limits: Limits | None) -> str:
+    """Options of sbatch for a time limit; empty for none.
+
+    >>> time_options(Limits(1200.0, 900.0))
+    '--time=00:20:00 --time-min=00:15:00'
+    """
+    if limits is None:
+        return ""
+    least = f" --time-min={duration(limits.least_s)}" if limits.least_s else ""
+    return f"--time={duration(limits.limit_s)}{least}"
+
+
+def _shorter_limit(chosen: Option) -> str:
+    options = time_options(chosen.limits)
+    which = count(chosen.nodes, "node")
+    return options and f"nimo: {options} would do for this job on {which} and may start it earlier"
+
+
+def _better_count(decision: Decision) -> str:
     better, asked = decision.chosen, decision.request
-    if not advise or decision.action is not Action.SET or better is None or asked is None:
+    if decision.action is not Action.SET or better is None or asked is None:
         return ""
     if better.nodes == asked.nodes:
         return ""

@@ -12,15 +12,17 @@ made non-decreasing in n, and nothing else depends on the queue.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import accumulate
-from math import ceil, exp, hypot, inf
+from math import exp, hypot, inf
 from operator import attrgetter
 
 from predictor.table import at, covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
 from slurm_plugin import config
+from slurm_plugin.limits import Limits, from_prediction, raised
+from slurm_plugin.memory import memory_floor
 from slurm_plugin.reasons import Reason
 from slurm_plugin.slurm.state import Partition
 
@@ -40,12 +42,16 @@ class Request:
     low: int  #: fewest nodes it may get
     high: int  #: most nodes
     asked: int | None = None  #: what to compare with; None: what Slurm would give
-    limit_s: float | None = None  #: its time limit; None: none
+    limit_s: float | None = None  #: the least that it may be cut down to; None: no limit
+    asked_limit_s: float | None = None  #: its time limit before that
+    least_s: float | None = None  #: its own ``--time-min``
     limit_raisable: bool = True  #: the user gave it; a default of the partition is not ours
     deadline_s: float | None = None  #: seconds since the epoch
     begin_s: float = -inf  #: not before this, seconds since the epoch
     mem_node_bytes: int | None = None  #: memory it asks for on each node
     fixed: Reason | None = None  #: why its count must not be changed
+    distrusted: Reason | None = None  #: why the prediction is only observed
+    time_use: config.TimeUse = config.TimeUse.OFF  #: of a limit from the prediction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,7 @@ class Option:
     in_guard: bool  #: its turnaround is near that of the request
     in_limit: bool  #: its time limit is allowed
     late_s: float  #: by how much it misses the deadline; zero or less: made
+    limits: Limits | None = None  #: what the prediction makes of the time limit
 
     @property
     def turnaround_s(self) -> float:
@@ -85,6 +92,12 @@ class Rules:
 
     policy: config.Policy
     deadline: config.Deadline
+    time_limit: config.TimeLimit = field(default_factory=config.TimeLimit)
+
+    @classmethod
+    def of(cls, site: config.Config) -> "Rules":
+        """Take them out of a site's configuration."""
+        return cls(site.policy, site.deadline, site.time_limit)
 
 
 def decide(
@@ -111,8 +124,8 @@ def decide(
     if not covers(table, asked):
         return Decision(action=Action.KEEP, reason=request.fixed or Reason.OUTSIDE_CURVE)
     scene = _Scene(request, table, partition, rules, now_s, asked)
-    if request.fixed:
-        return _checked(scene, request.fixed)
+    if kept := request.fixed or request.distrusted:
+        return _checked(scene, kept)
     if not trusted(table, asked, rules.policy):
         unknown = table.model == "history"
         return _checked(scene, Reason.NO_CURVE if unknown else Reason.UNRELIABLE_CURVE)
@@ -148,15 +161,21 @@ def trusted(table: PredictionTable, nodes: int, policy: config.Policy) -> bool:
     return verdict is Verdict.RELIABLE or (policy.accept_doubtful and verdict is Verdict.DOUBTFUL)
 
 
-def memory_floor(table: PredictionTable, mem_node_bytes: int | None) -> int:
-    """Fewest nodes whose memory holds the problem, if each node's share falls as 1/n.
-
-    The need of a node is known on the fewest nodes observed; down to there it did fit.
-    """
-    if not (table.mem_node_bytes and mem_node_bytes and table.observed):
-        return 1
-    fewest = table.observed[0].nodes
-    return min(fewest, ceil(table.mem_node_bytes * fewest / mem_node_bytes))
+def limits_on(
+    counts: Iterable[int], request: Request, table: PredictionTable, rules: Rules
+) -> Limits | None:
+    """Time limit that holds the run on any of ``counts``, where that is wanted and trusted."""
+    asked = list(counts)
+    unwanted = request.time_use is config.TimeUse.OFF or request.distrusted
+    if unwanted or not all(trusted(table, n, rules.policy) for n in asked):
+        return None
+    return from_prediction(
+        table,
+        asked,
+        rules.time_limit,
+        own_s=request.asked_limit_s,
+        own_least_s=request.least_s,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +195,11 @@ class _Scene:
         medians = list(accumulate((p.time_s for p in predictions), min))
         base, base_s = predictions[asked], medians[asked]
         times = [self._pessimistic(p, base, m) for p, m in zip(predictions, medians, strict=True)]
-        limits = [self._limit(p.nodes, t / base_s) for p, t in zip(predictions, times, strict=True)]
+        shorter = [self.limits([p.nodes]) for p in predictions]
+        limits = [
+            self._limit(p.nodes, t / base_s, own)
+            for p, t, own in zip(predictions, times, shorter, strict=True)
+        ]
         waits = self._waits(predictions, limits)
         work = accumulate((p.nodes * t for p, t in zip(predictions, times, strict=True)), max)
         policy, part = self.rules.policy, self.partition
@@ -191,45 +214,58 @@ class _Scene:
                 wait_s=wait_s,
                 cost_s=wait_s + time_s + price * node_s,
                 in_guard=wait_s + time_s <= most,
-                in_limit=self._allows(one, limit_s, wait_s),
+                in_limit=self._allows(one, limit_s, wait_s, shortened=self._shortens(own)),
                 late_s=self._late(one, wait_s),
+                limits=own,
             )
-            for one, time_s, limit_s, wait_s, node_s in zip(
-                predictions, times, limits, waits, work, strict=True
+            for one, time_s, limit_s, own, wait_s, node_s in zip(
+                predictions, times, limits, shorter, waits, work, strict=True
             )
         ]
+
+    def limits(self, counts: Iterable[int]) -> Limits | None:
+        """See :func:`limits_on`."""
+        return limits_on(counts, self.request, self.table, self.rules)
+
+    def _shortens(self, own: Limits | None) -> bool:
+        return own is not None and self.request.time_use is config.TimeUse.SET
 
     def _pessimistic(self, one: Prediction, base: Prediction, median_s: float) -> float:
         if one.nodes == base.nodes:
             return median_s
         return median_s * exp(self.rules.policy.pessimism * hypot(one.curve_sd, base.curve_sd))
 
-    def _limit(self, nodes: int, ratio: float) -> float | None:
-        """Time limit: the user's own, longer where fewer nodes need longer; whole minutes."""
+    def _limit(self, nodes: int, ratio: float, shorter: Limits | None) -> float | None:
+        """Time limit: the user's own, longer where fewer nodes need longer, or a shorter one."""
         own = self.request.limit_s
+        if shorter is not None and self._shortens(shorter):
+            return min(shorter.limit_s, own or inf)
         if own is None or nodes >= self.asked or not self.request.limit_raisable:
             return own
-        return max(own, 60.0 * ceil(own * ratio * self.rules.policy.limit_margin / 60.0))
+        return raised(own, ratio, self.rules.policy.limit_margin)
 
     def _waits(
         self, predictions: Sequence[Prediction], limits: Sequence[float | None]
     ) -> list[float]:
         free, begin = self.partition.profile, max(self.now_s, self.request.begin_s)
-        starts = []
+        starts: list[float] = []
+        before = inf
         for one, limit_s in zip(predictions, limits, strict=True):
-            start = free.earliest_start(one.nodes, limit_s or one.high_s, from_s=begin)
-            starts.append(start)
-            # From here on the limits are all the same: more nodes never start earlier.
-            if limit_s is not None and one.nodes >= self.asked:
-                begin = start
+            duration = limit_s or one.high_s
+            # More nodes for at least as long never start earlier.
+            since = starts[-1] if duration >= before else begin
+            starts.append(free.earliest_start(one.nodes, duration, from_s=since))
+            before = duration
         return [start - self.now_s for start in starts]
 
-    def _allows(self, one: Prediction, limit_s: float | None, wait_s: float) -> bool:
+    def _allows(
+        self, one: Prediction, limit_s: float | None, wait_s: float, *, shortened: bool
+    ) -> bool:
         if wait_s == inf:
             return False
         if limit_s is None or one.nodes >= self.asked:
             return True
-        if not self.request.limit_raisable:
+        if not self.request.limit_raisable and not shortened:
             return one.high_s * self.rules.policy.limit_margin <= limit_s
         # Slurm does not start a job whose limit reaches beyond its deadline.
         deadline = self.request.deadline_s
@@ -246,7 +282,8 @@ class _Scene:
 def _candidates(scene: _Scene) -> list[Prediction]:
     """List the trusted counts up to where more nodes no longer help, and that of the request."""
     table, policy, part = scene.table, scene.rules.policy, scene.partition
-    memory = memory_floor(table, scene.request.mem_node_bytes or part.node_mem_bytes)
+    share = _least(scene.request.mem_node_bytes, part.node_mem_bytes)
+    memory = memory_floor(table, share, margin=policy.memory_margin)
     low = max(scene.request.low, part.min_nodes, memory)
     reach = policy.observed_reach * max((p.nodes for p in table.observed), default=0)
     high = min(scene.request.high, part.largest, int(reach))
@@ -316,9 +353,10 @@ def _checked(scene: _Scene, reason: Reason) -> Decision:
     """Let the request stand, and look at its deadline as far as the prediction allows."""
     if verdict_at(scene.table, scene.asked) is Verdict.REFUSED:
         return Decision(action=Action.KEEP, reason=reason)
-    (only,) = scene.options([at(scene.table, scene.asked)])
+    (one,) = scene.options([at(scene.table, scene.asked)])
+    only = replace(one, limits=scene.limits(_possible(scene)))
     kept = Decision(action=Action.KEEP, reason=reason, chosen=only, request=only)
-    if scene.request.deadline_s is None:
+    if scene.request.deadline_s is None or scene.request.distrusted:
         return kept
     if only.late_s <= 0:
         return replace(kept, deadline_met=True)
@@ -330,6 +368,19 @@ def _checked(scene: _Scene, reason: Reason) -> Decision:
         reason=Reason.DEADLINE_MISSED,
         deadline_met=False,
     )
+
+
+def _possible(scene: _Scene) -> list[int]:
+    """List the counts that Slurm may give a job whose request stands, when it starts."""
+    request, high = scene.request, min(scene.request.high, scene.partition.largest)
+    if request.asked is not None:
+        return [request.asked]
+    inside = {n for n in scene.table.nodes if request.low < n < high}
+    return sorted(inside | {request.low, high})
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((n for n in (one, other) if n is not None), default=None)
 
 
 def _cheapest(options: Iterable[Option]) -> Option:

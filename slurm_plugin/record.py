@@ -7,7 +7,7 @@ from sacct_ingest.records import DecisionRow
 from slurm_plugin import comment
 from slurm_plugin.case import Case
 from slurm_plugin.policy import Decision, Option
-from slurm_plugin.protocol import Answer
+from slurm_plugin.protocol import Answer, Change
 
 
 def row_of(
@@ -20,7 +20,7 @@ def row_of(
         decision_id=decision_id,
         cluster=cluster,
         at_s=case.now_s,
-        mode=case.mode.value,
+        mode=case.site.mode.value,
         via=via,
         action=decided.action.value,
         reason=decided.reason.value,
@@ -32,13 +32,15 @@ def row_of(
         applied=answer.action != "keep",
         request_predicted_s=asked.prediction.time_s if asked else None,
         message=answer.message,
+        given_limit_s=_seconds(answer.set.time_limit if answer.set else None),
+        given_min_s=_seconds(answer.set.time_min if answer.set else None),
         **_who(case),
         **_known(case),
         **_chosen(decided.chosen),
     )
 
 
-def note_of(case: Case, decided: Decision, *, decision_id: str) -> str:
+def note_of(case: Case, decided: Decision, change: Change | None, *, decision_id: str) -> str:
     """Text for the job's admin_comment; empty without a prediction."""
     if decided.chosen is None or case.table is None:
         return ""
@@ -53,10 +55,16 @@ def note_of(case: Case, decided: Decision, *, decision_id: str) -> str:
             low_s=round(one.low_s),
             high_s=round(one.high_s),
             verdict=case.table.verdict.value,
-            mode=case.mode.value,
+            mode=case.site.mode.value,
             reason=decided.reason.value,
+            limit_min=change.time_limit if change else None,
+            least_min=change.time_min if change else None,
         )
     )
+
+
+def _seconds(minutes: int | None) -> int | None:
+    return None if minutes is None else 60 * minutes
 
 
 def _who(case: Case) -> dict[str, Any]:

@@ -9,14 +9,37 @@ _HISTORY = "history"
 
 
 class Tables:
-    """All prediction tables of one state of the store; never changed once made."""
+    """All prediction tables of one state of the store; never changed once made.
 
-    def __init__(self, tables: Iterable[PredictionTable] = (), *, version: int | None = None):
+    Parameters
+    ----------
+    off
+        Level and key of the identities that are switched off for what their predictions missed.
+    """
+
+    def __init__(
+        self,
+        tables: Iterable[PredictionTable] = (),
+        *,
+        version: int | None = None,
+        off: Iterable[tuple[str, str]] = (),
+    ) -> None:
         self._tables = {(table.level, table.key): table for table in tables}
+        self._off = frozenset(off)
         self.version = version  #: of the store's tables; None: not read yet
 
     def __len__(self) -> int:
         return len(self._tables)
+
+    def with_off(self, off: Iterable[tuple[str, str]]) -> "Tables":
+        """Make the same tables with other identities switched off."""
+        made = Tables(version=self.version, off=off)
+        made._tables = self._tables
+        return made
+
+    def is_off(self, table: PredictionTable) -> bool:
+        """Whether what came of this table's predictions switched it off."""
+        return (table.level, table.key) in self._off
 
     def find(self, identity: Identity) -> PredictionTable | None:
         """Find the table that says most about an application.

@@ -79,6 +79,11 @@ class AveragedFit:
             for n, t, low, high, sd in rows
         ]
 
+    def quantiles(self, nodes: Sequence[int], shares: Sequence[float]) -> Floats:
+        """Run times in seconds that these shares of new runs stay below: a row for each share."""
+        draws = _posterior(self.curve, self.settings).draws(np.asarray(nodes, dtype=float))
+        return np.asarray(np.exp(_quantiles(draws.one_run(), shares)))
+
     def most_telling(self, candidates: Sequence[int], targets: Sequence[int]) -> int:
         """Which of ``candidates`` to observe next: most is learned there about ``targets``.
 

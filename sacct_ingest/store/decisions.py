@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Engine, String, insert, select
 
-from sacct_ingest.records import DecisionRow
+from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.store.engine import reading, writing
 from sacct_ingest.store.outcomes import join
 from sacct_ingest.store.rows import RunRow
@@ -69,6 +69,33 @@ class Decisions:
         with reading(self._engine) as connection:
             for row in connection.execute(query).mappings():
                 yield _pair(row)
+
+    def touched_keys(self, since_s: float) -> list[tuple[KeyLevel, str]]:
+        """Identities that were predicted by, of decisions whose runs ended since then."""
+        query = (
+            select(decisions.c.key_level, decisions.c.key)
+            .join(runs, runs.c.id == decisions.c.run_id)
+            .where(runs.c.end_s >= since_s, decisions.c.key != "")
+            .distinct()
+            .order_by(decisions.c.key_level, decisions.c.key)
+        )
+        with reading(self._engine) as connection:
+            return [(KeyLevel(row.key_level), row.key) for row in connection.execute(query)]
+
+    def last_outcomes(
+        self, level: KeyLevel, key: str, most: int
+    ) -> list[tuple[DecisionRow, RunRow]]:
+        """Give the newest decisions that were predicted by one identity and have a run."""
+        query = (
+            select(*(decisions.c[name].label(f"d_{name}") for name in _NAMES), *ROW_COLUMNS)
+            .select_from(decisions.join(runs, runs.c.id == decisions.c.run_id))
+            .where(decisions.c.key == key, decisions.c.key_level == level.value)
+            .order_by(decisions.c.at_s.desc(), decisions.c.decision_id)
+            .limit(most)
+        )
+        with reading(self._engine) as connection:
+            pairs = [_pair(row) for row in connection.execute(query).mappings()]
+        return [(decision, run) for decision, run in pairs if run is not None]
 
 
 def _pair(row: Any) -> tuple[DecisionRow, RunRow | None]:

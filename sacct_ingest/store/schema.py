@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, OPTIONS, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0002"
+HEAD: Final = "0003"
 
 metadata = MetaData()
 
@@ -179,8 +179,27 @@ decisions = Table(
     _real("request_predicted_s"),
     _real("wait_s"),
     _prose("message"),
+    _count("given_limit_s"),
+    _count("given_min_s"),
     Column("run_id", number(), ForeignKey("runs.id", ondelete="SET NULL"), unique=True),
     Index("ix_decisions_at_s", "at_s"),
+    Index("ix_decisions_key", "key", "at_s"),
+    **OPTIONS,
+)
+
+standings = Table(
+    "standings",
+    metadata,
+    Column("level", short(16), primary_key=True),
+    Column("key", short(KEY_LENGTH), primary_key=True),
+    _prose("label"),
+    Column("off", Boolean(), nullable=False),
+    _real("ratio", nullable=False),
+    _count("runs", nullable=False),
+    _real("low", nullable=False),
+    _real("high", nullable=False),
+    _real("since_s", nullable=False),
+    _real("judged_s", nullable=False),
     **OPTIONS,
 )
 
@@ -241,7 +260,7 @@ rejects = Table(
     **OPTIONS,
 )
 
-#: ``runs``: the next run id; ``fits``: the version that nimod polls.
+#: ``runs``: the next run id; ``fits`` and ``standings``: the versions that nimod polls.
 counters = Table(
     "counters",
     metadata,

@@ -15,12 +15,13 @@ from sacct_ingest.store.probes import Probes
 from sacct_ingest.store.profiles import Profiles
 from sacct_ingest.store.rejects import Rejects
 from sacct_ingest.store.runs import Runs
+from sacct_ingest.store.standings import Standings
 from sacct_ingest.store.turns import turn
 from sacct_ingest.store.watermarks import Watermarks
 
 
 class Store:
-    """Runs, fits, decisions, watermarks, rejected rows, probes and profiles in one SQL database.
+    """Runs, fits, decisions, watermarks, rejected rows, probes … in one SQL database.
 
     Examples
     --------
@@ -35,6 +36,7 @@ class Store:
         self.runs = Runs(engine)
         self.fits = Fits(engine)
         self.decisions = Decisions(engine)
+        self.standings = Standings(engine)
         self.watermarks = Watermarks(engine)
         self.rejects = Rejects(engine)
         self.probes = Probes(engine)

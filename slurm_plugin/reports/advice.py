@@ -113,8 +113,9 @@ def _deadline(advice: Advice, now_s: float) -> str:
 
 
 def _recommendation(advice: Advice) -> str:
+    reason = advice.reason
     if not advice.directive:
-        return f"No recommendation: {advice.reason}" if advice.reason else ""
-    # A missed deadline is told with its numbers already.
-    reason = "" if advice.meets_deadline is False else advice.reason
-    return "\n".join(part for part in (reason, advice.directive) if part)
+        reason = reason and f"No recommendation: {reason}"
+    elif advice.meets_deadline is False:  # told with its numbers already
+        reason = ""
+    return "\n".join(filter(None, (reason, advice.directive, advice.time_directive)))

@@ -79,7 +79,7 @@ def cluster(part: Partition | None = None, *, taken_s: float = NOW) -> Cluster:
 
 def rules(config: Config | None = None) -> Rules:
     config = config or Config()
-    return Rules(config.policy, config.deadline)
+    return Rules.of(config)
 
 
 def job(**fields: Any) -> Job:

@@ -2,16 +2,28 @@
 
 import dataclasses
 import itertools
+from math import ceil
 
 import pytest
 
-from predictor.types import AtLimit, Verdict
+from predictor.types import AtLimit, Tail, Verdict
 from slurm_plugin import comment
 from slurm_plugin.advisor import Advisor
-from slurm_plugin.config import Config, Deadline, Mode, ModeRule, OnMissed, OptIn
+from slurm_plugin.config import (
+    Config,
+    Deadline,
+    Mode,
+    ModeRule,
+    OnMissed,
+    OptIn,
+    TimeLimit,
+    TimeUse,
+    Trust,
+)
 from slurm_plugin.profile import profile
 from slurm_plugin.protocol import Answer, Change
 from slurm_plugin.reasons import Reason
+from slurm_plugin.reports.text import duration
 from slurm_plugin.tables import Tables
 from tests.slurm_plugin.made import NOW, cluster, history, job, partition, table
 
@@ -150,6 +162,114 @@ def test_without_a_view_of_the_cluster_jobs_are_kept():
     assert submit(made)[0].reason is Reason.NO_SNAPSHOT
 
 
+# Time limits
+
+
+def tailed(**fields):
+    known = table(**fields)
+    tails = [Tail(share, tuple(f * t for t in known.median_s)) for share, f in TAILS]
+    return dataclasses.replace(known, tails=tuple(tails))
+
+
+TAILS = ((0.9, 1.1), (0.99, 1.2))
+SET = TimeLimit(use=TimeUse.SET)
+
+
+def test_a_limit_is_set_where_the_site_opted_in():
+    answer, row = submit(advisor(tables=(tailed(),), time_limit=SET))
+    time_s = 100 + 3600 / row.nodes
+    minutes = [ceil(time_s * factor * 1.2 / 60) for _, factor in TAILS]
+    assert [answer.set.time_min, answer.set.time_limit] == minutes
+    assert (row.given_min_s, row.given_limit_s) == (60 * minutes[0], 60 * minutes[1])
+    note = comment.parse(answer.admin_comment)
+    assert (note.least_min, note.limit_min) == tuple(minutes)
+
+
+def test_a_kept_count_still_gets_its_limit():
+    fixed = job(min_nodes=16, max_nodes=16, min_cpus=16)
+    answer, row = submit(advisor(tables=(tailed(),), time_limit=SET), fixed)
+    assert (answer.action, answer.reason) == ("set", Reason.FIXED_COUNT)
+    assert answer.set == Change(time_limit=8, time_min=8 if row.given_min_s else None)
+    assert (row.action, row.nodes, row.limit_s) == ("keep", 16, 7200)
+
+
+@pytest.mark.parametrize(
+    ("request_", "set_"),
+    [
+        (job(comment="nimo:time=set"), True),
+        (job(comment="nimo:off,time=set"), False),
+        (job(comment="nimo:time=set", het_job_offset=0), False),
+        (job(comment="nimo:time=set", array_inx="1-9"), True),
+        # Where these tasks will run is not known.
+        (job(comment="nimo:time=set", min_nodes=None, max_nodes=None, num_tasks=64), False),
+        (job(comment="nimo:time=set", min_nodes=None, max_nodes=None), True),
+        (job(), False),
+    ],
+)
+def test_a_comment_opts_one_job_in(request_, set_):
+    answer, _ = submit(advisor(tables=(tailed(),)), request_)
+    given = answer.set is not None and answer.set.time_min is not None
+    assert given is set_
+
+
+def test_a_comment_opts_one_job_out():
+    answer, _ = submit(advisor(tables=(tailed(),), time_limit=SET), job(comment="nimo:time=off"))
+    assert answer.set.time_min is None
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.ADVISE])
+def test_only_enforce_sets_limits(mode):
+    answer, row = submit(advisor(tables=(tailed(),), time_limit=SET, mode=mode))
+    assert (answer.set, row.given_limit_s) == (None, None)
+    assert ("--time=" in answer.message) is (mode is Mode.ADVISE)
+
+
+def test_the_advice_has_a_line_for_the_limit():
+    advice = advisor(tables=(tailed(),)).advise(job(), now_s=NOW)
+    row = next(row for row in advice.rows if row.recommended)
+    assert row.time_min_s < row.limit_s < 7200
+    assert advice.time_directive == (
+        f"#SBATCH --time={duration(row.limit_s)} --time-min={duration(row.time_min_s)}"
+    )
+
+
+# Switched off
+
+
+def switched_off(made):
+    made.tables = made.tables.with_off([("name", "alice/solve")])
+    return made
+
+
+def test_an_application_out_of_its_band_is_only_observed():
+    answer, row = submit(switched_off(advisor(tables=(tailed(),), time_limit=SET)))
+    assert (answer.action, answer.reason) == ("keep", Reason.OUT_OF_BAND)
+    assert (row.nodes, row.requested_nodes, row.applied) == (16, 16, False)
+    assert row.predicted_s == pytest.approx(325.0)
+
+
+@pytest.mark.parametrize(
+    ("trust", "off", "reason"),
+    [
+        (Trust.ON, True, Reason.CHEAPEST),
+        (Trust.OFF, False, Reason.DISTRUSTED),
+        (Trust.AUTO, False, Reason.CHEAPEST),
+    ],
+)
+def test_a_rule_forces_it_on_or_off(trust, off, reason):
+    made = advisor(rules=(ModeRule(application="solve", trust=trust),))
+    assert submit(switched_off(made) if off else made)[1].reason == reason
+
+
+# Settings
+
+
+def test_new_settings_hold_from_the_next_job_on():
+    made = advisor(mode=Mode.OBSERVE)
+    made.config = Config(mode=Mode.ENFORCE)
+    assert submit(made)[0].action == "set"
+
+
 # Deadlines
 
 
@@ -255,3 +375,14 @@ def test_somebody_who_asks_may_still_change_their_mind():
         job(min_nodes=16, max_nodes=16, min_cpus=16), now_s=NOW
     )
     assert advice.nodes < 16
+
+
+# Opting in
+
+
+def test_nimo_on_opts_a_range_in_where_ranges_alone_do_not():
+    careful = OptIn(node_range=False)
+    assert submit(advisor(opt_in=careful))[1].reason == Reason.NOT_OPTED_IN
+    assert submit(advisor(opt_in=careful), job(comment="nimo:on"))[0].action == "set"
+    deaf = OptIn(node_range=False, tag=False)
+    assert submit(advisor(opt_in=deaf), job(comment="nimo:on"))[1].reason == Reason.NOT_OPTED_IN

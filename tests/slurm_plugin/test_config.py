@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.config import Config, Mode, ModeRule
+from slurm_plugin.config import Config, Mode, ModeRule, TimeUse, Trust
 from slurm_plugin.config_file import dump, find, load, parse
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,7 @@ def test_off_is_a_word_not_a_boolean():
         ("policy: {price: -1}", "f: policy.price: Expected `float` > 0.0"),
         ("policy: {price: dear}", "f: policy.price: Expected `float`, got `str`"),
         ("rules: [{mode: of}]", "f: rules[0].mode: 'of' is no choice; did you mean 'off'?"),
-        ("rules: [{user: a}]", "f: rules[0]: Object missing required field `mode`"),
+        ("rules: [{user: a}]", "f: rules[0]: give it mode, time_limit or trust"),
         ("mode: off\nmode: off", "f: line 2, column 1: 'mode' is given twice"),
         ("opt_in: {rules: [{nodes: 5-2}]}", "f: opt_in.rules[0].nodes: 5-2: give the lower"),
         ("{[a]: 1}", "f: line 1, column 2: a key is a word"),
@@ -93,3 +93,46 @@ def test_the_built_in_store_is_the_users_own(monkeypatch, tmp_path):
 def test_a_rule_holds_when_all_its_patterns_match(fields, held):
     rule = ModeRule(user="al*", application="wrf*", mode=Mode.ENFORCE)
     assert rule.holds(**{"partition": "", "account": "", "qos": "", **fields}) is held
+
+
+def test_a_rule_takes_its_users_from_a_file(tmp_path):
+    (tmp_path / "opted-out").write_text("alice\n# on leave\nbob*   # all of them\n\n")
+    path = tmp_path / "nimo.yaml"
+    path.write_text('rules: [{user: "@opted-out", mode: off}, {user: [carol, dan], mode: advise}]')
+    config = load(path)
+    given = {
+        name: config.for_job(partition="", account="", qos="", user=name, application="").mode
+        for name in ("alice", "bobby", "dan", "eve")
+    }
+    assert given == {
+        "alice": Mode.OFF, "bobby": Mode.OFF, "dan": Mode.ADVISE, "eve": Mode.OBSERVE,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [(None, "cannot be read"), ("alice\nbob carol\n", "line 2: one name or pattern on each line")],
+)
+def test_a_list_that_cannot_be_read_is_named(tmp_path, text, told):
+    if text is not None:
+        (tmp_path / "users").write_text(text)
+    path = tmp_path / "nimo.yaml"
+    path.write_text('opt_in: {rules: [{user: "@users", nodes: 1-4}]}')
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert str(tmp_path / "users") in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_each_setting_of_a_job_comes_from_the_first_rule_that_says_it():
+    config = Config(
+        rules=(
+            ModeRule(application="wrf", trust=Trust.ON),
+            ModeRule(user="alice", time_limit=TimeUse.SET),
+            ModeRule(user="a*", mode=Mode.ENFORCE, time_limit=TimeUse.OFF),
+        )
+    )
+    alice = config.for_job(partition="p", account="", qos="", user="alice", application="wrf")
+    other = config.for_job(partition="p", account="", qos="", user="anna", application="x")
+    assert (alice.mode, alice.time_limit, alice.trust) == (Mode.ENFORCE, TimeUse.SET, Trust.ON)
+    assert (other.mode, other.time_limit, other.trust) == (Mode.ENFORCE, TimeUse.OFF, Trust.AUTO)

@@ -1,16 +1,18 @@
 """Which node count a job gets: hand-computed cases, then what must hold for all."""
 
 from dataclasses import replace
-from math import inf
+from math import ceil, inf
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.types import Verdict
-from slurm_plugin.config import Config, Deadline, OnMissed
-from slurm_plugin.policy import Action, Request, as_scheduled, decide, memory_floor
+from predictor.table import quantile
+from predictor.types import Memory, Tail, Verdict
+from slurm_plugin.config import Config, Deadline, OnMissed, TimeUse
+from slurm_plugin.limits import Limits
+from slurm_plugin.policy import Action, Request, as_scheduled, decide
 from slurm_plugin.profile import profile
 from slurm_plugin.reasons import Reason
 from tests.slurm_plugin.made import NOW, amdahl, history, partition, rules, table
@@ -135,22 +137,117 @@ def test_partition_and_memory_bound_the_counts():
     free = policy(guard_ratio=100.0)
     crowded = partition(queue=1000, min_nodes=3)
     assert choose(part=crowded, by=free).chosen.nodes == 3
-    heavy = table(mem_node_bytes=64 * 2**30, observed=(4, 8, 16))
+    heavy = table(memory=(Memory(4, 50 * 2**30), Memory(8, 30 * 2**30)), observed=(4, 8, 16))
     small = partition(queue=1000, node_mem_bytes=128 * 2**30)
     assert choose(known=heavy, part=small, by=free).chosen.nodes == 2
-
-
-def test_memory_that_fitted_on_the_fewest_nodes_fits_there():
-    heavy = table(mem_node_bytes=64 * 2**30, observed=(4, 8))
-    assert memory_floor(heavy, 32 * 2**30) == 4
-    assert memory_floor(heavy, 100 * 2**30) == 3
-    assert memory_floor(heavy, None) == 1
+    assert choose(replace(REQUEST, mem_node_bytes=80 * 2**30), heavy, small, free).chosen.nodes == 3
 
 
 def test_slurm_gives_all_that_are_free_when_the_fewest_are():
     free = partition(profile([(NOW, 1), (NOW + 60, 5), (NOW + 120, 26)]))
     assert as_scheduled(replace(REQUEST, low=2), free, now_s=NOW) == 6
     assert as_scheduled(replace(REQUEST, low=33, high=40), free, now_s=NOW) is None
+
+
+# Limits from the prediction
+
+
+def tailed(time_of=None, **fields):
+    """Run times of which 90 % stay below 1.1 times the median and 99 % below 1.2 times."""
+    time_of = time_of or amdahl(100.0, 3600.0)
+    nodes = range(1, 33)
+    tails = [Tail(s, tuple(f * time_of(n) for n in nodes)) for s, f in ((0.9, 1.1), (0.99, 1.2))]
+    return table(time_of, nodes=nodes, tails=tuple(tails), **fields)
+
+
+def timed(use=TimeUse.SET, minutes=120, **fields):
+    limit_s = 60.0 * minutes
+    return replace(REQUEST, limit_s=limit_s, asked_limit_s=limit_s, time_use=use, **fields)
+
+
+def test_a_generous_limit_is_cut_to_the_high_quantile():
+    chosen = choose(timed(), tailed()).chosen
+    # T(n) = 100 + 3600/n; 1.2 of slack on both quantiles; whole minutes.
+    time_s = 100 + 3600 / chosen.nodes
+    assert chosen.limits == Limits(
+        60.0 * ceil(time_s * 1.2 * 1.2 / 60), 60.0 * ceil(time_s * 1.1 * 1.2 / 60)
+    )
+    assert chosen.limit_s == chosen.limits.limit_s
+
+
+def test_advised_limits_leave_the_limit_alone():
+    advised, left = (choose(timed(use), tailed()).chosen for use in (TimeUse.ADVISE, TimeUse.OFF))
+    assert advised.limits is not None
+    assert left.limits is None
+    assert replace(advised, limits=None) == left
+
+
+def test_a_limit_below_the_quantile_stays():
+    # On 16 nodes 325 s · 1.2 · 1.2 = 468 s: eight minutes are not shortened, nine are to eight.
+    fixed = {"low": 16, "high": 16, "fixed": Reason.FIXED_COUNT}
+    assert choose(timed(minutes=8, **fixed), tailed()).chosen.limits is None
+    nine = choose(timed(minutes=9, **fixed), tailed())
+    assert (nine.action, nine.chosen.limits.limit_s) == (Action.KEEP, 480.0)
+
+
+def test_a_limit_on_fewer_nodes_is_that_of_the_prediction_or_else_raised():
+    by = policy(guard_ratio=100.0)
+    crowded = partition(queue=1000)
+    roomy, tight = (choose(timed(minutes=m), tailed(), crowded, by).chosen for m in (120, 20))
+    assert roomy.nodes == tight.nodes == 1
+    assert (roomy.limits.limit_s, roomy.limit_s) == (5340.0, 5340.0)
+    assert tight.limits is None
+    assert tight.limit_s > 1200.0
+
+
+def test_a_shorter_limit_lets_more_nodes_start_before_others_need_them():
+    # All 32 nodes are free for half an hour, then only one.
+    gap = partition(profile([(NOW, 32), (NOW + 1800, -31), (NOW + 90000, 31)]))
+    cut, left = (choose(timed(use), tailed(), gap).chosen for use in (TimeUse.SET, TimeUse.ADVISE))
+    assert (cut.wait_s, left.wait_s) == (0.0, 0.0)
+    assert cut.nodes > left.nodes == 1
+
+
+def test_a_kept_range_is_given_a_limit_that_holds_on_any_of_its_counts():
+    kept = choose(timed(low=4, high=8, fixed=Reason.NOT_OPTED_IN), tailed()).chosen
+    assert kept.limits == Limits(60.0 * ceil(1000 * 1.44 / 60), 60.0 * ceil(1000 * 1.32 / 60))
+
+
+def test_ones_own_time_min_stays_and_bounds_the_limit():
+    own = {"low": 16, "high": 16, "fixed": Reason.FIXED_COUNT}
+    assert choose(timed(least_s=300.0, **own), tailed()).chosen.limits == Limits(480.0)
+    assert choose(timed(least_s=3600.0, **own), tailed()).chosen.limits == Limits(3600.0)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [table(), tailed(verdict=Verdict.DOUBTFUL)],
+    ids=["no quantiles in the table", "doubtful"],
+)
+def test_no_limit_without_a_good_prediction(known):
+    assert choose(timed(), known).chosen.limits is None
+
+
+def test_with_a_deadline_a_shorter_limit_allows_more_counts():
+    # Slurm starts nothing whose limit reaches beyond the deadline.
+    far = due(1800.0, limit_s=7200.0, asked_limit_s=7200.0)
+    chosen = choose(replace(far, time_use=TimeUse.SET), tailed()).chosen
+    assert chosen.nodes < 16
+    assert chosen.wait_s + chosen.limit_s <= 1800.0
+    assert choose(far, tailed()).chosen.nodes == 16
+
+
+# Switched off
+
+
+@pytest.mark.parametrize("reason", [Reason.OUT_OF_BAND, Reason.DISTRUSTED])
+def test_what_is_switched_off_is_observed_and_nothing_else(reason):
+    strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
+    off = replace(timed(), deadline_s=NOW + 100.0, distrusted=reason)
+    decided = choose(off, tailed(), by=strict)
+    assert (decided.action, decided.reason, decided.deadline_met) == (Action.KEEP, reason, None)
+    assert decided.chosen.nodes == 16
+    assert decided.chosen.limits is None
 
 
 # Keeping the request
@@ -275,19 +372,36 @@ curves = st.one_of(
     # Superlinear: the node time falls with the nodes.
     st.builds(lambda a, b: lambda n: a / n**b, st.floats(10, 1e5), st.floats(0.1, 1.8)),
 )
-tables = st.builds(table, curves, curve_sd=st.floats(0, 0.3), spread=st.floats(1.0, 2.0))
+tables = st.builds(
+    lambda made, more: replace(
+        made,
+        tails=tuple(
+            Tail(share, tuple(t * f for t in made.high_s))
+            for share, f in zip((0.9, 0.99), more, strict=True)
+        ),
+    ),
+    st.builds(table, curves, curve_sd=st.floats(0, 0.3), spread=st.floats(1.0, 2.0)),
+    st.tuples(st.floats(0.9, 1.0), st.floats(1.0, 2.0)),
+)
 profiles = st.lists(
     st.tuples(st.integers(1, 9000).map(lambda t: NOW + t), st.integers(-16, 16)), max_size=6
 ).map(lambda later: profile([(NOW, 8), *later]))
 requests = st.builds(
-    lambda low, span, limit, due, begin: Request(
-        low=low, high=low + span, limit_s=limit, deadline_s=due and NOW + due, begin_s=begin
+    lambda low, span, limit, due, begin, use: Request(
+        low=low,
+        high=low + span,
+        limit_s=limit,
+        asked_limit_s=limit,
+        deadline_s=due and NOW + due,
+        begin_s=begin,
+        time_use=use,
     ),
     st.integers(1, 16),
     st.integers(0, 16),
     st.one_of(st.none(), st.integers(60, 10**6).map(float)),
     st.one_of(st.none(), st.floats(1, 20000)),
     st.sampled_from([-inf, NOW + 500]),
+    st.sampled_from(TimeUse),
 )
 
 
@@ -316,5 +430,17 @@ def test_the_users_own_bounds_are_kept(request, known, free, queue):
     decided = choose(request, known, partition(free, queue=queue))
     if decided.chosen is not None:
         assert request.low <= decided.chosen.nodes <= request.high
-        if request.limit_s is not None:
+        if request.limit_s is not None and decided.chosen.limits is None:
             assert decided.chosen.limit_s >= request.limit_s
+
+
+@given(requests, tables, profiles, st.integers(0, 500))
+def test_limits_are_between_the_quantile_and_what_was_asked_for(request, known, free, queue):
+    decided = choose(request, known, partition(free, queue=queue))
+    if decided.chosen is None or decided.chosen.limits is None:
+        return
+    limits, nodes = decided.chosen.limits, decided.chosen.nodes
+    assert request.time_use is not TimeUse.OFF
+    assert quantile(known, nodes, 0.99) <= limits.limit_s < (request.limit_s or inf)
+    assert limits.least_s is None or quantile(known, nodes, 0.9) <= limits.least_s < limits.limit_s
+    assert limits.limit_s % 60 == 0

@@ -62,7 +62,10 @@ def run(args: argparse.Namespace) -> int:
         done = refit(
             store,
             now_s=time.time(),
-            settings=TableSettings(confidence=config.fit.confidence),
+            settings=TableSettings(
+                confidence=config.fit.confidence,
+                tails=(config.time_limit.min_quantile, config.time_limit.quantile),
+            ),
             workers=workers,
             pool=pool,
             progress=lambda identities: report(identities, "applications"),

@@ -1,0 +1,79 @@
+"""Time limits: what fewer nodes need, and what a good prediction makes of a generous one.
+
+All limits are whole minutes, as slurmctld keeps them, rounded up.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import ceil
+
+from predictor.table import quantile
+from predictor.types import PredictionTable
+from slurm_plugin import config
+
+MINUTE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A time limit and the ``--time-min`` that backfill may cut it down to; None: none."""
+
+    limit_s: float
+    least_s: float | None = None
+
+
+def whole_minutes(seconds: float) -> float:
+    """Seconds of the whole minutes that hold ``seconds``.
+
+    >>> whole_minutes(61.0)
+    120.0
+    """
+    return MINUTE_S * ceil(seconds / MINUTE_S)
+
+
+def raised(own_s: float, ratio: float, margin: float) -> float:
+    """Limit on fewer nodes, where a run takes ``ratio`` times as long: never below one's own."""
+    return max(own_s, whole_minutes(own_s * ratio * margin))
+
+
+def from_prediction(
+    table: PredictionTable,
+    counts: Iterable[int],
+    settings: config.TimeLimit,
+    *,
+    own_s: float | None,
+    own_least_s: float | None,
+) -> Limits | None:
+    """Limits that hold the run on any of ``counts`` nodes, and are shorter than what was asked for.
+
+    Parameters
+    ----------
+    own_s
+        What the user asked for, or gets by default; None: no limit.
+    own_least_s
+        The user's own ``--time-min``: the limit stays above it, and it stays as it is.
+
+    Returns
+    -------
+    Limits or None
+        None where the high quantile is not known or leaves nothing to shorten.
+    """
+    asked = list(counts)
+    high = _longest(table, asked, settings.quantile, settings.margin)
+    low = _longest(table, asked, settings.min_quantile, settings.margin)
+    if high is None or low is None:
+        return None
+    limit = max(high, own_least_s or 0.0)
+    if own_s is not None and limit >= own_s:
+        return None
+    return Limits(limit, low if own_least_s is None and low < limit else None)
+
+
+def _longest(
+    table: PredictionTable, counts: list[int], share: float, margin: float
+) -> float | None:
+    times = [quantile(table, nodes, share) for nodes in counts]
+    known = [time for time in times if time is not None]
+    if not known or len(known) < len(times):
+        return None
+    return whole_minutes(max(known) * margin)

@@ -1,0 +1,34 @@
+"""Fewest nodes whose memory holds a job, by what its earlier runs needed."""
+
+from math import ceil
+
+from predictor.types import PredictionTable
+
+#: More nodes than any cluster has: no count is known to do.
+NEVER = 2**31
+
+
+def memory_floor(table: PredictionTable, mem_node_bytes: int | None, *, margin: float) -> int:
+    """Fewest nodes on which the job's memory is known or expected to fit.
+
+    What a node needed where the application ran on ``n`` nodes fits there.  On fewer nodes each
+    one needs more, at most ``n`` over their number times as much, and ``margin`` more than that
+    (MaxRSS is sampled).  On more nodes none needs less for sure: what was too large on one count
+    is only taken to fit on a larger one where it was seen to.
+
+    Parameters
+    ----------
+    mem_node_bytes
+        Memory that the job gets on each node; None: not known, any count will do.
+    margin
+        Ratio, at least 1.
+    """
+    if not (table.memory and mem_node_bytes):
+        return 1
+    unfit = [one.nodes for one in table.memory if one.mem_bytes > mem_node_bytes]
+    beyond = unfit[-1] if unfit else 0
+    known = next((one for one in table.memory if one.nodes > beyond), None)
+    if known is None:
+        return NEVER
+    scaled = ceil(known.nodes * known.mem_bytes * margin / mem_node_bytes)
+    return max(min(known.nodes, scaled), beyond + 1)
