@@ -201,6 +201,29 @@ class Probes(_Section, frozen=True, kw_only=True):
     disk_bytes: Annotated[int, msgspec.Meta(ge=1 << 20)] = 16 << 20
 
 
+class TypeColumn(StrEnum):
+    """What makes nodes one type."""
+
+    CPU_MODEL = "cpu_model"
+    CPUS = "cpus"
+    MEMORY = "memory"
+    FEATURES = "features"
+
+
+class Benchmarks(_Section, frozen=True, kw_only=True):
+    """How nodes are benchmarked."""
+
+    type_by: tuple[TypeColumn, ...] = (TypeColumn.CPU_MODEL, TypeColumn.CPUS, TypeColumn.FEATURES)
+    tolerance: Positive = 0.1  #: by which nodes of one type may differ
+    seconds: Count = 2
+    repeats: Count = 3
+    disk_folder: str = "/tmp"  # noqa: S108 - what each node has
+    disk_bytes: Annotated[int, msgspec.Meta(ge=1 << 20)] = 64 << 20
+    network_host: str = ""  #: iperf3 server, HOST:PORT; empty: one is started
+    nice: Annotated[int, msgspec.Meta(ge=0)] = 10_000
+    limit_min: Count = 15
+
+
 class Config(_Section, frozen=True, kw_only=True):
     """All settings.  The text of each is in ``etc/nimo.yaml``."""
 
@@ -219,6 +242,7 @@ class Config(_Section, frozen=True, kw_only=True):
     ingest: Ingest = Ingest()
     fit: Fit = Fit()
     probes: Probes = Probes()
+    benchmarks: Benchmarks = Benchmarks()
 
     def for_job(
         self, *, partition: str, account: str, qos: str, user: str, application: str

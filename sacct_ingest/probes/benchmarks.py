@@ -1,0 +1,265 @@
+"""Node benchmarks: the script that runs them with kept tools, and what their output says.
+
+NIMO measures resource profiles with whetstone, lmbench and netperf (Shivam et al., sec. 2.5) and
+says that any benchmarks do which tell resources apart.  Here they are sysbench, fio and iperf3.  A
+node needs nothing else: the script is plain sh, and its output is read where it was sent from.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sacct_ingest.records import NodeProfile
+
+PARTS: Final = ("cpu", "memory", "disk", "network")
+_MARK: Final = "@@nimo"
+_MIB: Final = 1 << 20
+#: How to get a tool that a node lacks.
+_MENDS: Final = "install it there (apt-get install {0}, dnf install {0})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is run on each node.
+
+    Parameters
+    ----------
+    parts
+        Of `PARTS`.
+    seconds, repeats
+        Each CPU and memory benchmark runs so long and so often; the best counts, since whatever
+        else a node does can only make it slower.
+    disk_folder, disk_bytes
+        Where fio writes and reads a file of this size.
+    network_host, network_port
+        An iperf3 server; it serves one node at a time, the others wait for it.
+    """
+
+    parts: tuple[str, ...] = PARTS
+    seconds: int = 2
+    repeats: int = 3
+    disk_folder: str = "/tmp"  # noqa: S108 - what each node has
+    disk_bytes: int = 64 << 20
+    network_host: str = ""
+    network_port: int = 5201
+
+
+def script(plan: Plan) -> str:
+    """Give the text of the job: each benchmark's own output between two marks."""
+    runs = [line for part in plan.parts for line in _LINES[part](plan)]
+    return "\n".join([_HEAD, *runs, ""])
+
+
+_HEAD = f"""\
+nimo_run() {{
+  nimo_name=$1; shift
+  command -v "$1" >/dev/null 2>&1 || {{ echo "{_MARK} missing $nimo_name $1"; return; }}
+  echo "{_MARK} begin $nimo_name"
+  "$@" 2>&1
+  echo "{_MARK} end $nimo_name $?"
+}}
+nimo_patiently() {{
+  nimo_tries=0
+  while :; do
+    nimo_out=$("$@" 2>&1); nimo_status=$?
+    case $nimo_out in
+      *"server is busy"*) nimo_tries=$((nimo_tries + 1))
+        [ $nimo_tries -ge 120 ] || {{ sleep 1; continue; }} ;;
+    esac
+    printf '%s\\n' "$nimo_out"; return $nimo_status
+  done
+}}
+echo "{_MARK} fact job ${{SLURM_JOB_ID:-}}"
+echo "{_MARK} fact cpus $(nproc)"
+echo "{_MARK} fact model $(sed -n 's/^\\(model name\\|cpu model\\|Model\\)[^:]*: *//p' \
+/proc/cpuinfo | head -n 1)"
+export LC_ALL=C"""
+
+
+def _cpu_lines(plan: Plan) -> Iterable[str]:
+    for threads, name in (("1", "cpu"), ('"$(nproc)"', "cpu_all")):
+        yield from [
+            f"nimo_run {name} sysbench cpu --cpu-max-prime=20000 --threads={threads}"
+            f" --time={plan.seconds} run"
+        ] * plan.repeats
+
+
+def _memory_lines(plan: Plan) -> Iterable[str]:
+    # A block far larger than any cache; "total size" is out of reach, so that time ends it.
+    common = f"--memory-oper=read --memory-total-size=100T --time={plan.seconds}"
+    bandwidth = f'--memory-block-size=256M --threads="$(nproc)" {common}'
+    latency = (
+        f"--memory-block-size=128M --threads=1 {common} --memory-access-mode=rnd"
+        " --rand-type=uniform"
+    )
+    for name, options in (("memory", bandwidth), ("memory_random", latency)):
+        yield from [f"nimo_run {name} sysbench memory {options} run"] * plan.repeats
+
+
+def _disk_lines(plan: Plan) -> Iterable[str]:
+    folder = shlex.quote(plan.disk_folder)
+    yield f"nimo_file={folder}/.nimo-profile-$$"
+    yield "trap 'rm -f \"$nimo_file\"' EXIT"
+    yield (
+        f'nimo_run disk fio --output-format=json --filename="$nimo_file" --size={plan.disk_bytes}'
+        " --direct=1 --ioengine=psync --thread"
+        " --name=write --rw=write --bs=1M --end_fsync=1"
+        " --name=read --stonewall --rw=read --bs=1M"
+        " --name=latency --stonewall --rw=randread --bs=4k --number_ios=200"
+    )
+
+
+def _network_lines(plan: Plan) -> Iterable[str]:
+    if not plan.network_host:
+        return
+    server = f"-c {shlex.quote(plan.network_host)} -p {plan.network_port} -J"
+    # The round trip of a trickle: a full link would be measured with its own queue.
+    for name, options in (("network", f"-t {plan.seconds}"), ("network_latency", "-t 1 -b 1M")):
+        yield f"command -v iperf3 >/dev/null 2>&1 || echo '{_MARK} missing {name} iperf3'"
+        yield (
+            "command -v iperf3 >/dev/null 2>&1 && "
+            f"nimo_run {name} nimo_patiently iperf3 {server} {options}"
+        )
+
+
+_LINES: Final[Mapping[str, Callable[[Plan], Iterable[str]]]] = {
+    "cpu": _cpu_lines,
+    "memory": _memory_lines,
+    "disk": _disk_lines,
+    "network": _network_lines,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What one node's output says; `profile` is what is measured, without node and time."""
+
+    profile: NodeProfile
+    cpu_model: str
+
+
+def read(output: str, *, cluster: str, node: str, at_s: float) -> Findings:
+    """Read what a node printed; what failed or is missing is in the profile's ``error``."""
+    facts, texts, errors = _sections(output)
+    values: dict[str, float] = {}
+    for name, text in texts:
+        try:
+            for field, value in _READERS[name](text).items():
+                best = min if field.endswith("_s") and "_per_" not in field else max
+                values[field] = best(value, values.get(field, value))
+        except (KeyError, ValueError, TypeError, IndexError):
+            errors.append(f"{name}: {_gist(text)}")
+    if not facts:
+        errors.insert(0, f"nothing came back: {_gist(output)}")
+    empty = NodeProfile(cluster=cluster, node=node, node_type="", at_s=at_s)
+    profile = replace(
+        empty,
+        job_id=_number(facts.get("job", "")),
+        cpus=_number(facts.get("cpus", "")),
+        error="; ".join(dict.fromkeys(errors)),
+        **values,  # type: ignore[arg-type]
+    )
+    return Findings(profile=profile, cpu_model=facts.get("model", ""))
+
+
+def _sections(output: str) -> tuple[dict[str, str], list[tuple[str, str]], list[str]]:
+    """Facts, the outputs of benchmarks that ended well, and complaints about the others."""
+    facts: dict[str, str] = {}
+    texts: list[tuple[str, str]] = []
+    errors: list[str] = []
+    lines: list[str] = []
+    for line in output.splitlines():
+        word, _, rest = line.partition(" ")
+        if word != _MARK:
+            lines.append(line)
+            continue
+        kind, name, value = [*rest.split(" ", 2), "", ""][:3]
+        if kind == "fact":
+            facts[name] = value.strip()
+        elif kind == "missing":
+            errors.append(f"{value} is missing: {_MENDS.format(value)}")
+        elif kind == "end" and value == "0":
+            texts.append((name, "\n".join(lines)))
+        elif kind == "end":
+            errors.append(f"{name}: {_gist(chr(10).join(lines))}")
+        lines = []
+    if lines and facts and _began(output):
+        errors.append(f"broke off: {_gist(chr(10).join(lines))}")
+    return facts, texts, errors
+
+
+def _began(output: str) -> bool:
+    """Whether the last benchmark that began did not end."""
+    marks = [line.split()[1] for line in output.splitlines() if line.startswith(f"{_MARK} ")]
+    return marks[-1:] == ["begin"]
+
+
+def _events(field: str) -> Callable[[str], dict[str, float]]:
+    def read_events(text: str) -> dict[str, float]:
+        return {field: _found(r"events per second:\s*([\d.]+)", text)}
+
+    return read_events
+
+
+def _memory(text: str) -> dict[str, float]:
+    return {"mem_bandwidth_bytes_per_s": _found(r"\(([\d.]+) MiB/sec\)", text) * _MIB}
+
+
+def _memory_random(text: str) -> dict[str, float]:
+    # Each access is of one word of eight bytes.
+    return {"mem_latency_s": 8 / (_found(r"\(([\d.]+) MiB/sec\)", text) * _MIB)}
+
+
+def _disk(text: str) -> dict[str, float]:
+    jobs = {job["jobname"]: job for job in _json(text)["jobs"]}
+    return {
+        "disk_write_bytes_per_s": float(jobs["write"]["write"]["bw_bytes"]),
+        "disk_read_bytes_per_s": float(jobs["read"]["read"]["bw_bytes"]),
+        "disk_latency_s": jobs["latency"]["read"]["clat_ns"]["mean"] / 1e9,
+    }
+
+
+def _network(text: str) -> dict[str, float]:
+    received = _json(text)["end"]["sum_received"]
+    return {"net_bandwidth_bytes_per_s": received["bits_per_second"] / 8}
+
+
+def _network_latency(text: str) -> dict[str, float]:
+    return {"net_latency_s": _json(text)["end"]["streams"][0]["sender"]["min_rtt"] / 1e6}
+
+
+_READERS: Final[Mapping[str, Callable[[str], dict[str, float]]]] = {
+    "cpu": _events("cpu_events_per_s"),
+    "cpu_all": _events("cpu_all_events_per_s"),
+    "memory": _memory,
+    "memory_random": _memory_random,
+    "disk": _disk,
+    "network": _network,
+    "network_latency": _network_latency,
+}
+
+
+def _found(pattern: str, text: str) -> float:
+    match = re.search(pattern, text)
+    if match is None or float(match[1]) <= 0:
+        raise ValueError(f"no {pattern} in it")
+    return float(match[1])
+
+
+def _json(text: str) -> Any:
+    # fio warns before it.
+    return json.loads(text[text.index("{") : text.rindex("}") + 1])
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def _gist(text: str) -> str:
+    """Give the line that most likely says what went wrong."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if re.search("error|fatal|fail|denied", line, re.IGNORECASE)]
+    return (told or lines or ["no output"])[0][:200]

@@ -1,0 +1,147 @@
+"""What the tools print, read back; and the script that runs them."""
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.probes.benchmarks import Findings, Plan, read, script
+
+CPU = "sysbench 1.0.20\n\nCPU speed:\n    events per second:   {}\n\nGeneral statistics:\n"
+MEMORY = "Total operations: 9 (8.1 per second)\n\n12288.00 MiB transferred ({} MiB/sec)\n"
+FIO = json.dumps(
+    {
+        "fio version": "fio-3.33",
+        "jobs": [
+            {"jobname": "write", "read": {}, "write": {"bw_bytes": 300_000_000}},
+            {"jobname": "read", "read": {"bw_bytes": 500_000_000}, "write": {}},
+            {"jobname": "latency", "read": {"clat_ns": {"mean": 90_000.0}}, "write": {}},
+        ],
+    },
+    indent=2,
+)
+IPERF = json.dumps(
+    {
+        "end": {
+            "streams": [{"sender": {"min_rtt": 250, "mean_rtt": 400}}],
+            "sum_received": {"bits_per_second": 8e8},
+        }
+    },
+    indent="\t",
+)
+
+
+def output(*sections: tuple[str, str, int]) -> str:
+    facts = "@@nimo fact job 42\n@@nimo fact cpus 16\n@@nimo fact model AMD EPYC 7763\n"
+    parts = (f"@@nimo begin {n}\n{text}\n@@nimo end {n} {status}\n" for n, text, status in sections)
+    return facts + "".join(parts)
+
+
+def found(text: str) -> Findings:
+    return read(text, cluster="pine", node="n1", at_s=5.0)
+
+
+def test_the_best_of_all_repeats_is_kept() -> None:
+    profile = found(
+        output(
+            ("cpu", CPU.format(900), 0),
+            ("cpu", CPU.format(1000), 0),
+            ("cpu_all", CPU.format(15000), 0),
+            ("memory", MEMORY.format(20000), 0),
+            ("memory_random", MEMORY.format(100), 0),
+            ("memory_random", MEMORY.format(80), 0),
+            ("disk", f"fio: this is a note\n{FIO}", 0),
+            ("network", IPERF, 0),
+            ("network_latency", IPERF, 0),
+        )
+    ).profile
+    assert (profile.node, profile.job_id, profile.cpus, profile.error) == ("n1", 42, 16, "")
+    assert profile.cpu_events_per_s == 1000
+    assert profile.cpu_all_events_per_s == 15000
+    assert profile.mem_bandwidth_bytes_per_s == 20000 * 2**20
+    assert profile.mem_latency_s == pytest.approx(8 / (100 * 2**20))
+    assert profile.disk_write_bytes_per_s == 3e8
+    assert profile.disk_read_bytes_per_s == 5e8
+    assert profile.disk_latency_s == pytest.approx(9e-5)
+    assert profile.net_bandwidth_bytes_per_s == 1e8
+    assert profile.net_latency_s == pytest.approx(250e-6)
+
+
+def test_the_cpu_is_named() -> None:
+    assert found(output()).cpu_model == "AMD EPYC 7763"
+
+
+def test_what_failed_says_why_and_the_rest_counts() -> None:
+    profile = found(
+        output(
+            ("disk", "fio: looks like your file system does not support direct=1\nerr=22", 1),
+            ("network", '{\n"error": "unable to connect to server: Connection refused"\n}', 0),
+            ("cpu", CPU.format(1000), 0),
+        )
+    ).profile
+    assert profile.cpu_events_per_s == 1000
+    assert profile.disk_read_bytes_per_s is None
+    assert "disk: fio: looks like" in profile.error
+    assert "network: " in profile.error
+    assert "Connection refused" in profile.error
+
+
+def test_a_job_that_did_not_run_is_told_with_what_srun_said() -> None:
+    profile = found("srun: error: Unable to allocate resources: Invalid account\n").profile
+    assert profile.error == (
+        "nothing came back: srun: error: Unable to allocate resources: Invalid account"
+    )
+
+
+def test_a_job_that_was_stopped_keeps_what_it_had() -> None:
+    cut = output(("cpu", CPU.format(7), 0)) + "@@nimo begin disk\nslurmstepd: error: TIME LIMIT\n"
+    profile = found(cut).profile
+    assert profile.cpu_events_per_s == 7
+    assert profile.error == "broke off: slurmstepd: error: TIME LIMIT"
+
+
+def test_tools_that_a_node_lacks_are_named_with_the_mend(tmp_path: Path) -> None:
+    for name in ("sed", "head", "nproc", "sh", "rm"):
+        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+    done = subprocess.run(
+        ["/bin/sh", "-c", script(Plan(network_host="x"))],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    error = found(done.stdout).profile.error
+    for tool in ("sysbench", "fio", "iperf3"):
+        assert f"{tool} is missing: install it there (apt-get install {tool}" in error
+    assert error.count("sysbench is missing") == 1
+
+
+def test_a_server_that_serves_another_node_is_waited_for(tmp_path: Path) -> None:
+    busy = tmp_path / "iperf3"
+    busy.write_text(
+        "#!/bin/sh\n"
+        f'echo x >>{tmp_path}/tries\n[ "$(wc -l <{tmp_path}/tries)" -gt 1 ] || '
+        "{ echo 'error - the server is busy running a test'; exit 1; }\n"
+        f"cat <<'END'\n{IPERF}\nEND\n"
+    )
+    busy.chmod(busy.stat().st_mode | stat.S_IXUSR)
+    done = subprocess.run(
+        ["/bin/sh", "-c", script(Plan(parts=("network",), network_host="x"))],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    profile = found(done.stdout).profile
+    assert (profile.net_bandwidth_bytes_per_s, profile.error) == (1e8, "")
+
+
+def test_what_is_not_asked_for_is_not_run() -> None:
+    text = script(Plan(parts=("memory",)))
+    assert "sysbench memory" in text
+    assert "sysbench cpu" not in text
+    assert "fio" not in text
+    assert "iperf3 -c" not in script(Plan(network_host=""))
