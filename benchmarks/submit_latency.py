@@ -3,7 +3,9 @@
 Three throw-away clusters run side by side with their state in memory (on a disk, writing each job's
 script hides everything else): without plugin, with an empty job_submit.lua, with NIMO and a nimod
 that knows the application.  Rounds of submissions of held jobs go to each in turn.  Then clients
-ask nimod directly: at a steady rate, and as fast as they can.
+ask nimod directly: at a steady rate, and as fast as they can; then one asks on while nimod reads
+few and many prediction tables anew.  At last the hook meets a nimod that fails in every way, and
+the longest that a submission waited for it is told.
 """
 
 import contextlib
@@ -102,10 +104,19 @@ def main() -> int:
             for setup in setups:
                 setup.round(jobs)
         answers = ask_directly(nimod, seconds)
+        reloads = [reload_under_load(nimod, n) for n in (1, 10_000 if options.quick else 100_000)]
     submissions = [setup.row(setups[0]) for setup in setups]
     _bench.table(submissions, title=f"Submissions one after another ({rounds} x {jobs})")
     _bench.table(answers, title=f"nimod, {CLIENTS} clients for {seconds:g} s")
-    _bench.write(options.json, submissions=submissions, nimod=answers, rounds=rounds, jobs=jobs)
+    _bench.table(reloads, title="One client asks while nimod reads its tables anew")
+    _bench.write(
+        options.json,
+        submissions=submissions,
+        nimod=answers,
+        reloads=reloads,
+        rounds=rounds,
+        jobs=jobs,
+    )
     return 0
 
 
@@ -141,14 +152,14 @@ def in_memory() -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def known_application() -> FitRow:
+def known_application(key: str = "bench") -> FitRow:
     """Make a table for the application of the script, so that nimod has something to decide."""
     nodes = (1, 2, 4, 8)
     times = tuple(3000 / n + 60 for n in nodes)
     table = PredictionTable(
         level=KeyLevel.TAG,
-        key="bench",
-        label="bench",
+        key=key,
+        label=key,
         model="interpolation",
         verdict=Verdict.RELIABLE,
         problems=(),
@@ -178,9 +189,7 @@ def known_application() -> FitRow:
 
 def ask_directly(nimod: Nimod, seconds: float) -> list[dict[str, Any]]:
     """Ask at a steady rate, then without pause; one row each."""
-    job = {"name": "bench", "user_name": "root", "user_id": 0, "comment": "nimo:app=bench"}
-    job |= {"partition": "batch", "min_nodes": 1, "max_nodes": 8, "min_cpus": 1, "time_limit": 60}
-    line = json.dumps({"v": 1, "op": "decide", "job": job | {"script": SCRIPT}}).encode() + b"\n"
+    line = request()
     rows = []
     for name, pause_s in ((f"{STEADY_HZ}/s each", 1 / STEADY_HZ), ("without pause", 0.0)):
         took_s, wall_s, cpu_s = ask_from_all(nimod, partial(client, line, pause_s, seconds))
@@ -195,6 +204,80 @@ def ask_directly(nimod: Nimod, seconds: float) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def reload_under_load(nimod: Nimod, identities: int) -> dict[str, Any]:
+    """Give nimod so many tables and make it read them again while somebody asks on."""
+    with Store.open(nimod.store) as store:
+        others = [known_application(f"other{n}") for n in range(1, identities)]
+        store.fits.replace([known_application(), *others])
+    wait_for_tables(nimod, identities, after_s=0.0)
+    time.sleep(2.0)  # the reload by itself is over
+    calm_s = Asking(nimod).stop_after(2.0)
+    asking, began = Asking(nimod), time.time()
+    nimod.run("status", "--reload")
+    wait_for_tables(nimod, identities, after_s=began)
+    took_s = time.time() - began
+    busy_s = asking.stop_after(0.5)
+    calm, busy = (statistics.quantiles(times, n=100) for times in (calm_s, busy_s))
+    return {
+        "identities": identities,
+        "nimod MiB": resident_mib(nimod),
+        "p50 ms": calm[49] * 1e3,
+        "p99 ms": calm[98] * 1e3,
+        "reload s": took_s,
+        "p50 ms during": busy[49] * 1e3,
+        "p99 ms during": busy[98] * 1e3,
+        "longest ms during": max(busy_s) * 1e3,
+    }
+
+
+class Asking:
+    """One client that asks every few milliseconds from a process of its own."""
+
+    def __init__(self, nimod: Nimod) -> None:
+        context = multiprocessing.get_context("fork")
+        self._end = context.Event()
+        self._times = context.SimpleQueue()
+        work = partial(self._ask, str(nimod.socket))
+        self._process = context.Process(target=work)
+        self._process.start()
+
+    def _ask(self, path: str) -> None:
+        times: list[float] = []
+        while not self._end.is_set():
+            times += client(request(), 0.005, 0.2, path)
+        self._times.put(times)
+
+    def stop_after(self, seconds: float) -> list[float]:
+        """End, and give the seconds that each answer took."""
+        time.sleep(seconds)
+        self._end.set()
+        times: list[float] = self._times.get()
+        self._process.join()
+        return times
+
+
+def wait_for_tables(nimod: Nimod, identities: int, *, after_s: float) -> None:
+    """Wait until nimod has loaded so many tables after a moment."""
+    while True:
+        status = json.loads(nimod.run("status", "--json").stdout)
+        if status["identities"] == identities and (status["loaded_s"] or 0.0) >= after_s:
+            return
+        time.sleep(0.05)
+
+
+def resident_mib(nimod: Nimod) -> float:
+    """Memory of nimod."""
+    text = Path(f"/proc/{pid_of(nimod)}/status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]) / 1024
+
+
+def request() -> bytes:
+    """Line that asks about the job of the script."""
+    job = {"name": "bench", "user_name": "root", "user_id": 0, "comment": "nimo:app=bench"}
+    job |= {"partition": "batch", "min_nodes": 1, "max_nodes": 8, "min_cpus": 1, "time_limit": 60}
+    return json.dumps({"v": 1, "op": "decide", "job": job | {"script": SCRIPT}}).encode() + b"\n"
 
 
 def ask_from_all(
@@ -231,13 +314,18 @@ def hung_up() -> bytes:
     raise ConnectionError("nimod hung up")
 
 
-def cpu_of(nimod: Nimod) -> float:
-    """CPU seconds that nimod has used."""
+def pid_of(nimod: Nimod) -> int:
+    """Process that answers."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(nimod.socket))
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    pid, _, _ = struct.unpack("3i", credentials)
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    pid: int = struct.unpack("3i", credentials)[0]
+    return pid
+
+
+def cpu_of(nimod: Nimod) -> float:
+    """CPU seconds that nimod has used."""
+    fields = Path(f"/proc/{pid_of(nimod)}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 

@@ -160,7 +160,11 @@ local function check_nodes(change, job, partitions)
   local nodes = change.min_nodes
   if change.max_nodes ~= nodes then return "min_nodes is not max_nodes" end
   if not nodes then return nil end
-  local most = job.max_nodes or largest(partitions, job.partition, "total_nodes") or math.huge
+  local most = math.min(
+    job.max_nodes or math.huge,
+    largest(partitions, job.partition, "total_nodes") or math.huge,
+    largest(partitions, job.partition, "max_nodes") or math.huge
+  )
   if nodes < (job.min_nodes or 1) or nodes > most then
     return nodes .. " nodes are outside the request"
   end
@@ -272,7 +276,8 @@ local function planned(job_desc, answer)
   end
   if (answer.admin_comment or "") ~= "" then
     local there = job_desc.admin_comment or ""
-    local text = (there ~= "" and there .. " " or "") .. answer.admin_comment
+    local own = answer.admin_comment:gsub("%c", " ")
+    local text = (there ~= "" and there .. " " or "") .. own
     writes[#writes + 1] = { at = job_desc, key = "admin_comment", value = text }
   end
   return writes
@@ -309,7 +314,8 @@ function M.complainer(log, clock, pause_s)
       return
     end
     local more = silenced > 0 and (" (and %d more since the last message)"):format(silenced) or ""
-    log("nimo: jobs pass unchanged: " .. tostring(text) .. more)
+    -- Part of the text may have come from nimod, or from a user through it.
+    log("nimo: jobs pass unchanged: " .. tostring(text):gsub("%c", " ") .. more)
     next_s, silenced = now + pause_s, 0
   end
 end
