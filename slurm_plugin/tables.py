@@ -41,6 +41,11 @@ class Tables:
         """Whether what came of this table's predictions switched it off."""
         return (table.level, table.key) in self._off
 
+    def dismantle(self) -> None:
+        """Give the memory back table by table: all at once would hold up other threads."""
+        while self._tables:
+            self._tables.popitem()
+
     def find(self, identity: Identity) -> PredictionTable | None:
         """Find the table that says most about an application.
 

@@ -1,6 +1,6 @@
 """Prediction tables: written by refits, read by nimod."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Engine, and_, delete, insert, or_, select
 
@@ -46,6 +46,13 @@ class Fits:
         with reading(self._engine) as connection:
             found = connection.execute(select(fits).order_by(fits.c.level, fits.c.key))
             return [_row(row._mapping) for row in found]
+
+    def each(self) -> Iterator[FitRow]:
+        """Rows one after the other, a few of them in memory at a time."""
+        with reading(self._engine) as connection:
+            streaming = connection.execution_options(yield_per=_BATCH)
+            for row in streaming.execute(select(fits)):
+                yield _row(row._mapping)
 
     def find(self, keys: Sequence[tuple[KeyLevel, str]]) -> list[FitRow]:
         """Rows of these identities, without reading all others."""

@@ -3,9 +3,11 @@
 The one module of nimod that loads SQLAlchemy.  It works in a thread that no answer waits for.
 """
 
+import gc
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 
@@ -56,6 +58,8 @@ class StoreLink:
         self._lost = 0
         self._store: Store | None = None
         self._version: int | None = None
+        self._published = Tables()
+        self._retired = Tables()
         self._complaint = ""
 
     @property
@@ -76,6 +80,7 @@ class StoreLink:
 
     def visit(self) -> None:
         """Write what waits and read what is new."""
+        self._retired.dismantle()  # nobody looks into them since the visit before
         try:
             store = self._store = self._store or Store.open(self._url, create=True)
             self._write(store)
@@ -116,10 +121,22 @@ class StoreLink:
         version = store.fits.version()
         if version == self._version:
             return
-        tables = Tables(filter(None, map(_decoded, store.fits.all())), version=version)
+        with _without_collections():
+            tables = Tables(filter(None, map(_decoded, store.fits.each())), version=version)
         self._version = version
+        self._retired, self._published = self._published, tables
         self._publish(tables)
         _log.info("%d prediction tables loaded", len(tables))
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Keep the garbage collector from walking through half-read tables: answers would wait."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _decoded(row: FitRow) -> PredictionTable | None:

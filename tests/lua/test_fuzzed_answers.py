@@ -27,7 +27,7 @@ ANYTHING = st.recursive(
 )
 FIELD = COUNT | ANYTHING
 CHANGE = st.fixed_dictionaries(
-    {}, optional={name: FIELD for name in sorted(WRITABLE - {"admin_comment"})}
+    {}, optional=dict.fromkeys(sorted(WRITABLE - {"admin_comment"}), FIELD)
 )
 NODES = st.integers(1, 9)
 LIKELY = NODES.flatmap(

@@ -36,3 +36,10 @@ def test_user_and_name_are_better_than_nothing():
 
 def test_an_empty_key_finds_nothing():
     assert Tables([of("tag", "")]).find(Identity("", "")) is None
+
+
+def test_dismantled_tables_hold_nothing():
+    tables = Tables([history()])
+    tables.dismantle()
+    assert len(tables) == 0
+    assert tables.find(ALICE) is None

@@ -75,6 +75,18 @@ def test_tables_are_read_again_on_demand(link, published):
     assert len(published) == 2
 
 
+def test_tables_that_were_replaced_are_given_back_a_visit_later(link, published, url):
+    link.visit()
+    with Store.open(url) as store:
+        store.fits.replace([fit()])
+    for _ in range(2):
+        link.forget()
+        link.visit()
+    assert [len(tables) for tables in published] == [0, 1, 1]
+    link.visit()
+    assert [len(tables) for tables in published] == [0, 0, 1]
+
+
 def test_a_damaged_table_is_left_out(link, published, url, caplog):
     with Store.open(url) as store:
         store.fits.replace([fit(), fit(table(key="bob/solve"), payload='{"level": 7}')])
