@@ -8,6 +8,7 @@ PACKAGES := sacct_ingest predictor slurm_plugin
 FOREIGN_SLURM ?= 26.05/slurm
 EVERY_SLURM ?= 22.05/munge 24.11/munge 24.11/slurm 26.05/munge 26.05/slurm
 QUICK_JSON := build/bench
+FUZZ_SECONDS ?= 30
 
 .PHONY: help setup lint types test test-releases demo bench docs cluster cluster-down clean
 help: ## list these commands
@@ -54,6 +55,10 @@ bench: $(VENV)/.developer ## the quick benchmarks, each beside its peers
 	mkdir -p $(QUICK_JSON)
 	set -e; for b in benchmarks/[a-z]*.py; do \
 	  $(BIN)/python $$b --quick --json $(QUICK_JSON)/$$(basename $$b .py).json; done
+
+fuzz: $(VENV)/.developer ## fuzz the parsers, FUZZ_SECONDS (30) for each of five targets
+	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
+	$(BIN)/python benchmarks/fuzz_parsers.py --seconds $(FUZZ_SECONDS)
 
 docs: $(VENV)/.developer ## the HTML documentation, in build/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs

@@ -135,16 +135,14 @@ def node_list(value: str) -> str:
 
 def disk_total(value: str) -> int | None:
     """Bytes of all tasks out of TRESUsageInTot or TRESUsageOutTot."""
-    if "fs/disk=" not in value:
-        return None
-    return count(parse_tres(value)["fs/disk"])
+    return count(parse_tres(value).get("fs/disk", "")) if "fs/disk=" in value else None
 
 
 def lustre_total(value: str) -> int | None:
     """Bytes of all tasks: acct_gather_filesystem/lustre counts in MiB."""
     if "fs/lustre=" not in value:
         return None
-    found = count(parse_tres(value)["fs/lustre"])
+    found = count(parse_tres(value).get("fs/lustre", ""))
     return None if found is None else found << 20
 
 

@@ -6,7 +6,17 @@ import pytest
 from msgspec.structs import fields
 
 from sacct_ingest import columns
-from sacct_ingest.columns import COLUMNS, REQUIRED, Plan, names, plans, state, useful
+from sacct_ingest.columns import (
+    COLUMNS,
+    REQUIRED,
+    Plan,
+    disk_total,
+    lustre_total,
+    names,
+    plans,
+    state,
+    useful,
+)
 from sacct_ingest.records import JobRun, JobState, StepRun
 
 JOB_FIELDS = {field.name for field in fields(JobRun)}
@@ -125,3 +135,10 @@ def test_times_that_no_database_takes_are_refused(column: list[str]) -> None:
     job, _ = plans(["Submit"])
     with pytest.raises(ValueError, match="9999"):
         job.read([[value] for value in column])
+
+
+def test_resources_whose_names_end_like_others() -> None:
+    """Found by fuzzing: ``fs/disk=`` may stand inside another name."""
+    assert disk_total("cpu=1,xfs/disk=5") is None
+    assert lustre_total("cpu=1,xfs/lustre=5") is None
+    assert disk_total("cpu=1,fs/disk=5") == 5

@@ -1,0 +1,226 @@
+"""Coverage-guided fuzzing of everything that reads what others wrote (``make fuzz``).
+
+Atheris (libFuzzer for Python) mutates the seeds towards code that was not reached before.  What may
+come out of a parser are runs and our own errors, and the good jobs that stand around the fuzzed
+bytes must survive.  Each target has a process of its own, since libFuzzer ends its process.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import io
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import _bench
+
+PACKAGE = "sacct_ingest"
+NAMES = "JobID|Cluster|JobName|User|UID|State|Submit|Start|End|Timelimit|ReqMem|TotalCPU|ElapsedRaw"
+ROW = "{}|c|solve|ann|1001|COMPLETED|50|50|55|1-02:03:04|4Gc|00:01.5|5\n"
+SWF = "; Computer: Oak\n; UnixStartTime: 10\n"
+SWF_ROW = "{} 100 20 60 8 50 1024 8 300 2048 1 7 4 12 2 1 -1 -1\n"
+JOB = (
+    '{{"job_id": {}, "cluster": "oak", "name": "solve", "state": {{"current": ["COMPLETED"]}}, '
+    '"time": {{"submission": 50, "start": 50, "end": 55, "elapsed": 5, "limit": '
+    '{{"set": true, "infinite": false, "number": 5}}}}, '
+    '"steps": [{{"step": {{"id": "1.batch"}}}}]}}'
+)
+
+
+def main() -> None:
+    """Fuzz each target for a while and say what was reached."""
+    parser = _bench.options(__doc__ or "", data="folder with more seeds")
+    parser.add_argument("--seconds", type=int, default=30, help="for each target")
+    parser.add_argument("--target", choices=sorted(TARGETS), help=argparse.SUPPRESS)
+    parser.add_argument("--corpus", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if importlib.util.find_spec("atheris") is None:
+        print("nothing is fuzzed: 'make fuzz' installs atheris")
+        return
+    seconds = 3 if args.quick else args.seconds
+    if args.target:
+        _fuzz(args.target, args.corpus, seconds)
+        return
+    rows = [_run(name, seconds, args.data) for name in TARGETS]
+    _bench.table(rows, title="Fuzzed parsers")
+    _bench.write(args.json, rows=rows)
+    if any(row["findings"] for row in rows):
+        raise SystemExit(1)
+
+
+def _run(name: str, seconds: int, data: Path | None) -> dict[str, Any]:
+    """Fuzz one target in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Path(folder)
+        for number, seed in enumerate([*SEEDS[name], *_given(data)]):
+            (corpus / f"seed{number}").write_bytes(seed)
+        argv = [sys.executable, __file__, "--target", name, "--corpus", folder]
+        began = time.monotonic()
+        done = subprocess.run(
+            [*argv, "--seconds", str(seconds)],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+        )
+        said = done.stderr + done.stdout
+    counts = [int(count) for count in re.findall(r"^#(\d+)\s", said, re.MULTILINE)]
+    covered = [int(count) for count in re.findall(r"cov: (\d+)", said)]
+    found = done.returncode != 0
+    if found:
+        print(said[-3000:], file=sys.stderr)
+    return {
+        "target": name,
+        "executions": max(counts, default=0),
+        "seconds": round(time.monotonic() - began, 1),
+        "edges": max(covered, default=0),
+        "edges of the seeds": covered[0] if covered else 0,
+        "findings": int(found),
+    }
+
+
+def _given(data: Path | None) -> Iterable[bytes]:
+    for path in sorted(data.iterdir()) if data else ():
+        if path.is_file():
+            yield path.read_bytes()[:4096]
+
+
+def _fuzz(name: str, corpus: Path, seconds: int) -> None:
+    import atheris  # noqa: PLC0415 - an extra
+
+    with atheris.instrument_imports(include=[PACKAGE]):
+        target = TARGETS[name]()
+    atheris.Setup(
+        ["fuzz", str(corpus), f"-max_total_time={seconds}", "-max_len=4096", "-timeout=20"], target
+    )
+    atheris.Fuzz()
+
+
+def _text() -> Callable[[bytes], None]:
+    """Rows of sacct's text between two good ones."""
+    from sacct_ingest.errors import FormatError  # noqa: PLC0415
+    from sacct_ingest.sources.base import Tally  # noqa: PLC0415
+    from sacct_ingest.sources.opened import decoded  # noqa: PLC0415
+    from sacct_ingest.sources.sacct_text import read_text  # noqa: PLC0415
+
+    def target(data: bytes) -> None:
+        text = f"{NAMES}\n{ROW.format(1)}".encode() + data + f"\n{ROW.format(2)}".encode()
+        runs = list(read_text(decoded(io.BytesIO(text)), Tally()))
+        assert [runs[0].job_id, runs[-1].job_id] == [1, 2], runs
+
+    def whole(data: bytes) -> None:
+        target(data)
+        with contextlib.suppress(FormatError):
+            list(read_text(decoded(io.BytesIO(data)), Tally(), cluster="c"))
+
+    return whole
+
+
+def _json() -> Callable[[bytes], None]:
+    """Elements of a list of jobs between two good ones, and whole documents."""
+    from sacct_ingest.errors import FormatError  # noqa: PLC0415
+    from sacct_ingest.sources.base import Tally  # noqa: PLC0415
+    from sacct_ingest.sources.opened import decoded  # noqa: PLC0415
+    from sacct_ingest.sources.slurm_json import read_json  # noqa: PLC0415
+
+    def target(data: bytes) -> None:
+        parts = (b'{"jobs": [', JOB.format(1).encode(), b",", data, b",", JOB.format(2).encode())
+        ids = []
+        try:
+            runs = read_json(decoded(io.BytesIO(b"".join(parts) + b"]}")), Tally())
+            ids.extend(run.job_id for run in runs)
+            list(read_json(decoded(io.BytesIO(data)), Tally(), cluster="c"))
+        except FormatError:
+            pass
+        assert ids[:1] == [1], ids
+
+    return target
+
+
+def _swf() -> Callable[[bytes], None]:
+    """Lines of a log between two good ones."""
+    from sacct_ingest.sources.base import Tally  # noqa: PLC0415
+    from sacct_ingest.sources.opened import decoded  # noqa: PLC0415
+    from sacct_ingest.sources.swf import read_swf  # noqa: PLC0415
+
+    def target(data: bytes) -> None:
+        text = f"{SWF}{SWF_ROW.format(1)}".encode() + data + f"\n{SWF_ROW.format(2)}".encode()
+        runs = list(read_swf(decoded(io.BytesIO(text)), Tally()))
+        assert [runs[0].job_id, runs[-1].job_id] == [1, 2], runs
+
+    return target
+
+
+def _saved() -> Callable[[bytes], None]:
+    """Files of any bytes, compressed or not."""
+    from sacct_ingest.errors import FormatError  # noqa: PLC0415
+    from sacct_ingest.sources.base import Tally  # noqa: PLC0415
+    from sacct_ingest.sources.saved import SavedSacct  # noqa: PLC0415
+
+    path = Path("fuzzed")
+
+    def target(data: bytes) -> None:
+        path.write_bytes(data)
+        with contextlib.suppress(FormatError):
+            list(SavedSacct(path, cluster="c").read(0, 0, Tally()))
+
+    return target
+
+
+def _values() -> Callable[[bytes], None]:
+    """Single values: what a converter cannot read is a ValueError."""
+    from sacct_ingest.columns import COLUMNS  # noqa: PLC0415
+    from sacct_ingest.slurm_text import parse_job_id, parse_memory_request  # noqa: PLC0415
+
+    converters = list({column.convert for column in COLUMNS})
+
+    def target(data: bytes) -> None:
+        text = data.decode(errors="replace")
+        readers = (*converters, parse_job_id, lambda t: parse_memory_request(t, nodes=2, cpus=4))
+        for convert in readers:
+            with contextlib.suppress(ValueError):
+                convert(text)
+
+    return target
+
+
+TARGETS: dict[str, Callable[[], Callable[[bytes], None]]] = {
+    "text": _text,
+    "json": _json,
+    "swf": _swf,
+    "saved": _saved,
+    "values": _values,
+}
+SEEDS: dict[str, list[bytes]] = {
+    "text": [
+        ROW.format("6_3").encode(),
+        b"7+1|c|a|b|ann|1|CANCELLED by 5|50|Unknown|None|UNLIMITED|4Gn|1-02:03:04|5",
+        f"{NAMES}\n{ROW.format(1)}".encode(),
+        b"1|c|two\nlines|ann|1|RUNNING|2025-01-01T00:00:00|Unknown|Unknown|Partition_Limit|||0\n",
+    ],
+    "json": [JOB.format(3).encode(), json.dumps({"job_id": 5, "job_state": "RUNNING"}).encode()],
+    "swf": [SWF_ROW.format(3).encode(), SWF.encode()],
+    "saved": [
+        f"{NAMES}\n{ROW.format(1)}".encode(),
+        f"{SWF}{SWF_ROW.format(3)}".encode(),
+        f'{{"jobs": [{JOB.format(1)}]}}'.encode(),
+        b"\x1f\x8b\x08\x00",
+        b"\xfd7zXZ\x00",
+    ],
+    "values": [
+        *(b"1-02:03:04", b"12:34.567", b"UNLIMITED", b"2147486648Mn", b"4Gc", b"56.06M", b"1:0"),
+        *(b"6_[0-3%2].batch", b"2025-09-12T14:06:12", b"cpu=1,fs/disk=5", b"CANCELLED by 5"),
+        b"\xd9\xa3",
+    ],
+}
+
+
+if __name__ == "__main__":
+    main()
