@@ -13,12 +13,13 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 
 import msgspec
 
-from sacct_ingest.errors import SlurmError
+from sacct_ingest.errors import ConfigError, SlurmError
 from slurm_plugin.advisor import Advisor, Book
 from slurm_plugin.config import Config
 from slurm_plugin.nimod.access import Door, Names, Rates
@@ -37,13 +38,20 @@ _log = logging.getLogger(__name__)
 _FIRST_LOOK_S = 5.0  #: for the store, before nimod calls itself ready
 _STORE_S = 1.0  #: between looks for new tables
 _STOP_S = 10.0
+#: Settings that nimod only looks at when it starts.
+_FIXED = ("store", "socket", "cluster", "snapshot", "access")
 _TICK_S = 1.0  #: between looks for peers that leave us waiting
 #: Longest that a background thread may keep the interpreter from answering, seconds.
 _SWITCH_S = 0.0001
 
 
-def serve(config: Config) -> None:
+def serve(config: Config, reread: Callable[[], Config]) -> None:
     """Run nimod until SIGTERM or SIGINT.
+
+    Parameters
+    ----------
+    reread
+        Reads the settings anew at SIGHUP; raises ConfigError.
 
     Raises
     ------
@@ -51,14 +59,15 @@ def serve(config: Config) -> None:
         The socket cannot be made, or another nimod has it.
     """
     sys.setswitchinterval(_SWITCH_S)
-    Daemon(config).run()
+    Daemon(config, reread).run()
 
 
 class Daemon:
     """The process: what it listens to, what runs in the background, how it ends."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, reread: Callable[[], Config]) -> None:
         self._config = config
+        self._reread = reread
         self._advisor = Advisor(config, new_id=lambda: secrets.token_hex(6))
         self._watch = Watch(time.time, timeout_s=config.snapshot.timeout_s, cluster=config.cluster)
         self._link = StoreLink(config.store_url, publish=self._publish, cluster=self._cluster_name)
@@ -95,7 +104,7 @@ class Daemon:
         loop = Loop(channel, door, clock=time.monotonic)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.call_soon(loop.stop))
-        signal.signal(signal.SIGHUP, lambda *_: loop.call_soon(self._reload))
+        signal.signal(signal.SIGHUP, lambda *_: loop.call_soon(self._hang_up))
         for periodic in self._background:
             periodic.start()
         self._background[0].tried(_FIRST_LOOK_S)
@@ -195,6 +204,20 @@ class Daemon:
             failed=self._failed,
             decisions_pending=self._link.pending,
         )
+
+    def _hang_up(self) -> None:
+        """Take the settings that say how to decide; the others hold from the next start on."""
+        try:
+            config = self._reread()
+        except ConfigError as error:
+            _log.error("%s; the settings stay as they were", error)
+        else:
+            for name in _FIXED:
+                if getattr(config, name) != getattr(self._config, name):
+                    _log.warning("%s was changed: that needs a restart", name)
+            self._advisor.config = config
+            _log.info("settings read")
+        self._reload()
 
     def _reload(self) -> None:
         self._link.forget()

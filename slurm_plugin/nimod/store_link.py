@@ -60,6 +60,7 @@ class StoreLink:
         self._version: int | None = None
         self._published = Tables()
         self._retired = Tables()
+        self._standings = -1
         self._complaint = ""
 
     @property
@@ -118,15 +119,20 @@ class StoreLink:
         return row if row.cluster else replace(row, cluster=self._cluster())
 
     def _read(self, store: Store) -> None:
-        version = store.fits.version()
-        if version == self._version:
+        version, standings = store.fits.version(), store.standings.version()
+        if (version, standings) == (self._version, self._standings):
             return
-        with _without_collections():
-            tables = Tables(filter(None, map(_decoded, store.fits.each())), version=version)
-        self._version = version
-        self._retired, self._published = self._published, tables
+        off = store.standings.off()
+        if version == self._version:
+            # These share their tables with those before, which are not to be dismantled.
+            tables = self._published.with_off(off)
+        else:
+            with _without_collections():
+                found = filter(None, map(_decoded, store.fits.each()))
+                tables = Tables(found, version=version, off=off)
+            self._retired = self._published
+        self._published, self._version, self._standings = tables, version, standings
         self._publish(tables)
-        _log.info("%d prediction tables loaded", len(tables))
 
 
 @contextmanager

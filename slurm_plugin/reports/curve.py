@@ -1,7 +1,8 @@
 """What is known about one application, as text."""
 
 from predictor.types import PredictionTable, Verdict
-from slurm_plugin.reports.text import RECOGNISED, count, duration, percent, printable, table
+from sacct_ingest.records import StandingRow
+from slurm_plugin.reports.text import RECOGNISED, clock, count, duration, percent, printable, table
 
 _READ = {
     Verdict.RELIABLE: "reliable",
@@ -30,6 +31,16 @@ def render(known: PredictionTable, *, every: bool = False) -> str:
     if known.max_useful is not None:
         lines.append(f"run time stops falling at {count(known.max_useful, 'node')}")
     return "\n".join(lines)
+
+
+def standing_line(row: StandingRow) -> str:
+    """Say whether what came of an application's predictions switched it off, and by how much."""
+    what = "switched off" if row.off else "acted upon"
+    return (
+        f"{printable(row.label)}: {what} since {clock(row.since_s)}: realised over predicted run "
+        f"time {row.ratio:.2f} in the last {count(row.runs, 'run')}, the band is "
+        f"{row.low:.2f} to {row.high:.2f}"
+    )
 
 
 def parsable(known: PredictionTable) -> list[str]:

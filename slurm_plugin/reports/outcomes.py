@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from sacct_ingest.records import DecisionRow, JobState
+from sacct_ingest.records import DecisionRow, JobState, StandingRow
 from sacct_ingest.store import RunRow
 
 Pair = tuple[DecisionRow, RunRow | None]
@@ -91,6 +91,7 @@ class OutcomeReport:
     applied: Effect | None
     observed: Effect | None
     applications: tuple[ApplicationOutcome, ...]  #: most decisions first
+    switched_off: tuple[StandingRow, ...] = ()  #: of these, for what their predictions missed
 
 
 def select(
@@ -108,7 +109,9 @@ def select(
         yield decision, run
 
 
-def summarise(pairs: Iterable[Pair], *, confidence: float) -> OutcomeReport:
+def summarise(
+    pairs: Iterable[Pair], *, confidence: float, standings: Iterable[StandingRow] = ()
+) -> OutcomeReport:
     """Sum up decisions and their outcomes.
 
     Parameters
@@ -117,6 +120,8 @@ def summarise(pairs: Iterable[Pair], *, confidence: float) -> OutcomeReport:
         Decisions, each with its run or ``None``.
     confidence
         Nominal level of the intervals, for the reader to compare with.
+    standings
+        How the applications were judged.
     """
     known = list(pairs)
     decisions = [decision for decision, _ in known]
@@ -136,6 +141,7 @@ def summarise(pairs: Iterable[Pair], *, confidence: float) -> OutcomeReport:
         applied=applied_effect(known),
         observed=observed_effect(known),
         applications=by_application(known),
+        switched_off=_switched_off(known, standings),
     )
 
 
@@ -235,6 +241,13 @@ def _application(name: str, pairs: Sequence[Pair]) -> ApplicationOutcome:
         finished=sum(is_finished(run) for _, run in pairs),
         accuracy=accuracy(pairs),
     )
+
+
+def _switched_off(
+    pairs: Sequence[Pair], standings: Iterable[StandingRow]
+) -> tuple[StandingRow, ...]:
+    asked = {(decision.key_level, decision.key) for decision, _ in pairs}
+    return tuple(row for row in standings if row.off and (row.level.value, row.key) in asked)
 
 
 def _by_verdict(pairs: Sequence[Pair]) -> dict[str, Accuracy]:

@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from slurm_plugin.reports.curve import standing_line
 from slurm_plugin.reports.outcomes import (
     Accuracy,
     ApplicationOutcome,
@@ -43,6 +44,8 @@ def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
         parts += [Text("\nPassed unchanged because", style="bold")]
         parts += [_unchanged(report.unchanged, reasons)]
     parts += [Text("\nApplications", style="bold"), _applications(report)]
+    # Text, not markup: labels are the users' own.
+    parts += [Text(standing_line(row)) for row in report.switched_off]
     return Group(*parts)
 
 

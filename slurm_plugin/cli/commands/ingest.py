@@ -22,10 +22,12 @@ from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
 from sacct_ingest.span import SpanSettings
 from sacct_ingest.store import Store
+from slurm_plugin import standings
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
 from slurm_plugin.cli.progress import Report, progress
 from slurm_plugin.cli.stores import open_store
 from slurm_plugin.config import Config
+from slurm_plugin.reports.curve import standing_line
 from slurm_plugin.reports.text import clock, count
 
 EXAMPLE = """\
@@ -120,10 +122,11 @@ def _once(args: argparse.Namespace, config: Config) -> int:
     with open_store(config, create=True) as store, progress("reading") as report:
         done = [_read(args, config, store, source, report) for source in _sources(args, config)]
         shown = [reject for one in done for reject in _refused(store, one)]
+        turned = standings.update(store, config.band, now_s=time.time())
     if args.json:
         print(json.dumps([asdict(summary) for summary in done]), flush=True)
     else:
-        print("\\n".join([*map(describe, done), *shown]), flush=True)
+        print("\\n".join([*map(describe, done), *shown, *map(standing_line, turned)]), flush=True)
     return 0
 
 

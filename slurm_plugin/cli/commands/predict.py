@@ -5,14 +5,14 @@ Without APPLICATION it lists all that have a scaling curve.
 
 import argparse
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from predictor.table import decode
 from predictor.types import PredictionTable
 from sacct_ingest.errors import NoHistory, PlotError
-from sacct_ingest.records import CURVE_LEVELS
+from sacct_ingest.records import CURVE_LEVELS, StandingRow
 from sacct_ingest.store import Store
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.context import (
@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
         args.application, args.plot = args.plot, plot.TERMINAL
     with open_store(load_config(args)) as store:
         tables = load(store)
+        standings = {(row.level.value, row.key): row for row in store.standings.all()}
     if args.application is None:
         curves = [t for t in tables if args.all or t.level in CURVE_LEVELS]
         print(_as_json(curves) if args.json else curve.summary(curves))
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     found = matching(tables, args.application)
     if args.plot not in (None, plot.TERMINAL):
         plot.show(of_table(_only(found)), args.plot)
-    _print(found, args)
+    _print(found, args, standings)
     return 0
 
 
@@ -91,7 +92,11 @@ def matching(tables: Sequence[PredictionTable], wanted: str) -> list[PredictionT
     raise NoHistory(f"nothing is known about {wanted!r}{hint}")
 
 
-def _print(found: Sequence[PredictionTable], args: argparse.Namespace) -> None:
+def _print(
+    found: Sequence[PredictionTable],
+    args: argparse.Namespace,
+    standings: Mapping[tuple[str, str], StandingRow],
+) -> None:
     if args.json:
         print(_as_json(found))
     elif args.parsable2:
@@ -99,6 +104,8 @@ def _print(found: Sequence[PredictionTable], args: argparse.Namespace) -> None:
     else:
         for number, table in enumerate(found):
             print("\n" * bool(number) + curve.render(table, every=args.all))
+            if standing := standings.get((table.level, table.key)):
+                print(curve.standing_line(standing))
             if args.plot == plot.TERMINAL:
                 print()
                 plot.show(of_table(table), plot.TERMINAL)

@@ -54,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
             partition=args.partition,
             application=args.app,
         )
-        _print(summarise(pairs, confidence=config.fit.confidence), args)
+        report = summarise(pairs, confidence=config.fit.confidence, standings=store.standings.all())
+        _print(report, args)
     return 0
 
 

@@ -1,6 +1,7 @@
 """Run nimod: answer the hooks and nimo-advise on a Unix socket until told to stop.
 
-SIGTERM stops it, after what was decided is in the store; SIGHUP makes it read the tables anew.
+SIGTERM stops it, after what was decided is in the store; SIGHUP makes it read the settings and the
+tables anew (a file that cannot be read leaves the settings as they were, and the log says so).
 """
 
 import argparse
@@ -8,6 +9,7 @@ import argparse
 from msgspec.structs import replace
 
 from slurm_plugin.cli.context import add_config, add_store, load_config
+from slurm_plugin.config import Config
 from slurm_plugin.nimod.server import serve
 
 EXAMPLE = "  nimo serve\n  nimo serve --config ./nimo.yaml -v"
@@ -22,6 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal ends it."""
-    config = load_config(args)
-    serve(replace(config, socket=args.socket) if args.socket else config)
+    serve(_settings(args), lambda: _settings(args))
     return 0
+
+
+def _settings(args: argparse.Namespace) -> Config:
+    config = load_config(args)
+    return replace(config, socket=args.socket) if args.socket else config

@@ -206,6 +206,28 @@ def test_a_hangup_reads_the_tables_again(running):
     wait_until(lambda: running.status().loaded_s > before, timeout_s=10, what="the reload")
 
 
+def hang_up(nimod, text, told):
+    """Write nimo.yaml, send SIGHUP and wait for what the log says of it."""
+    (nimod.folder / "nimo.yaml").write_text(text)
+    nimod.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: told in nimod.log.read_text(), timeout_s=20, what=told)
+
+
+def test_a_hangup_reads_the_settings_and_a_broken_file_leaves_them(running):
+    whole = (running.folder / "nimo.yaml").read_text()
+    assert running.decide().action == "set"
+    hang_up(running, whole.replace("mode: enforce", "mode: [broken"), "stay as they were")
+    assert running.decide().action == "set"
+    hang_up(running, whole.replace("mode: enforce", "mode: observe"), "settings read")
+    assert running.decide().action == "keep"
+
+
+def test_a_hangup_tells_which_changes_need_a_restart(running):
+    whole = (running.folder / "nimo.yaml").read_text()
+    hang_up(running, whole.replace("nimod.sock", "other.sock"), "socket was changed: that needs")
+    assert running.status().ok
+
+
 def test_reload_by_message(running):
     before = running.status().loaded_s
     assert client.status(running.socket, reload=True, timeout_s=5).ok

@@ -8,7 +8,7 @@ import pytest
 
 from predictor.table import encode
 from sacct_ingest.errors import StoreError
-from sacct_ingest.records import DecisionRow, KeyLevel
+from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.nimod.store_link import StoreLink
 from tests.slurm_plugin.made import NOW, table
@@ -164,3 +164,22 @@ def test_the_file_is_a_plain_sqlite_database(link, url):
     link.visit()
     with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
         assert connection.execute("select count(*) from decisions").fetchone() == (1,)
+
+
+def test_what_is_switched_off_comes_with_the_tables_and_alone(link, published, url):
+    with Store.open(url) as store:
+        store.fits.replace([fit()])
+        link.visit()
+        store.standings.put([standing(off=True)])
+        link.visit()
+        store.standings.put([standing(off=False)])
+        link.visit()
+    assert [tables.is_off(table()) for tables in published] == [False, True, False]
+    assert [len(tables) for tables in published] == [1, 1, 1]
+
+
+def standing(**fields):
+    known = table()
+    numbers = {"ratio": 3.0, "runs": 6, "low": 0.6, "high": 1.5, "since_s": NOW, "judged_s": NOW}
+    named = {"level": KeyLevel(known.level), "key": known.key, "label": known.label}
+    return StandingRow(**named, **numbers, **fields)

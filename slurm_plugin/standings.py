@@ -1,0 +1,95 @@
+"""Applications are judged by what came of the decisions about them, and switched off or on."""
+
+from collections.abc import Iterator
+
+from predictor.standing import Band, Outcome, judge
+from sacct_ingest.records import DecisionRow, JobState, KeyLevel, StandingRow
+from sacct_ingest.store import RunRow, Store
+from slurm_plugin import config
+
+#: Watermark of the last pass, and how far behind it runs are looked at again: accounting is late.
+SOURCE, OVERLAP_S = "standings", 86_400.0
+#: Decisions read for each run that counts: others have no prediction, or failed.
+_SPARE = 8
+_CUT = (JobState.TIMEOUT, JobState.DEADLINE)
+
+
+def update(store: Store, settings: config.Band, *, now_s: float) -> list[StandingRow]:
+    """Judge anew every application with runs that ended since the last pass.
+
+    Returns
+    -------
+    list of StandingRow
+        Those that were switched off or on again.
+
+    Raises
+    ------
+    sacct_ingest.errors.StoreError
+        The store cannot be read or written.
+    """
+    band = Band(settings.ratio, settings.back, settings.runs, settings.least)
+    since_s = (store.watermarks.get(SOURCE) or 0) - OVERLAP_S
+    known = {(row.level, row.key): row for row in store.standings.all()}
+    judged = [
+        row
+        for level, key in store.decisions.touched_keys(since_s)
+        if (row := _judged(store, level, key, band, known.get((level, key)), now_s)) is not None
+    ]
+    if judged:
+        store.standings.put(judged)
+    store.watermarks.set(SOURCE, int(now_s))
+    return [row for row in judged if row.off != _was_off(known.get((row.level, row.key)))]
+
+
+def _judged(
+    store: Store, level: KeyLevel, key: str, band: Band, before: StandingRow | None, now_s: float
+) -> StandingRow | None:
+    """Judge one application; None where nothing changed or nothing can be said."""
+    pairs = store.decisions.last_outcomes(level, key, band.runs * _SPARE)
+    found = judge(list(_outcomes(pairs)), band, off=_was_off(before))
+    if found is None:
+        return None
+    turned = found.off != _was_off(before)
+    row = StandingRow(
+        level=level,
+        key=key,
+        label=pairs[0][0].label,
+        off=found.off,
+        ratio=found.ratio,
+        runs=found.runs,
+        low=found.low,
+        high=found.high,
+        since_s=now_s if before is None or turned else before.since_s,
+        judged_s=now_s,
+    )
+    return row if before is None or _news(row, before) else None
+
+
+def _news(row: StandingRow, before: StandingRow) -> bool:
+    shown = ("off", "ratio", "runs", "low", "high")
+    return any(getattr(row, name) != getattr(before, name) for name in shown)
+
+
+def _was_off(before: StandingRow | None) -> bool:
+    return before is not None and before.off
+
+
+def _outcomes(pairs: list[tuple[DecisionRow, RunRow]]) -> Iterator[Outcome]:
+    """Compare runs with what was predicted for the count that they had."""
+    for decision, run in pairs:
+        predicted_s, low_s, high_s = decision.predicted_s, decision.low_s, decision.high_s
+        ended = run.state is JobState.COMPLETED or run.state in _CUT
+        if not (ended and run.elapsed_s > 0 and predicted_s and low_s and high_s):
+            continue
+        if run.nodes == decision.requested_nodes != decision.nodes:
+            # Only observed, on the count asked for: the interval is taken to be as wide there.
+            asked_s = decision.request_predicted_s or 0.0
+            low_s, high_s = asked_s * low_s / predicted_s, asked_s * high_s / predicted_s
+            predicted_s = asked_s
+        elif run.nodes != decision.nodes:
+            continue
+        if predicted_s:
+            yield Outcome(
+                float(run.end_s or 0), run.elapsed_s, predicted_s, low_s, high_s,
+                cut=run.state in _CUT,
+            )  # fmt: skip

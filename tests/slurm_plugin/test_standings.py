@@ -1,0 +1,82 @@
+"""An application is switched off by what came of its decisions, and on again, in a real store."""
+
+import itertools
+
+import pytest
+
+from sacct_ingest.records import JobState
+from sacct_ingest.store import Store
+from slurm_plugin import standings
+from slurm_plugin.config import Band
+from slurm_plugin.reports.curve import standing_line
+from tests.sacct_ingest.records import run
+from tests.slurm_plugin.reports.rows import AT_S, decision
+
+NUMBER = itertools.count(1)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(f"sqlite:///{tmp_path}/nimo.db") as opened:
+        yield opened
+
+
+def took(store, *ratios, state=JobState.COMPLETED, nodes=4, **fields):
+    """Decide on jobs of which 4 nodes were predicted to take 1000 s, and let them run."""
+    for ratio in ratios:
+        number = next(NUMBER)
+        name, at_s = f"wrf{number}", AT_S + 10 * number
+        store.decisions.add(
+            [decision(decision_id=f"{number:012x}", at_s=at_s, name=name, **fields)]
+        )
+        store.runs.add(
+            [
+                run(
+                    job_id=number, submit_s=int(at_s), name=name, nodes=nodes, state=state,
+                    elapsed_s=1000.0 * ratio, end_s=int(at_s) + 5, work_dir="/home/ada",
+                )
+            ]
+        )  # fmt: skip
+    store.decisions.join_outcomes()
+
+
+def update(store):
+    return standings.update(store, Band(), now_s=AT_S + 10 * next(NUMBER))
+
+
+def test_three_times_slower_is_switched_off_and_comes_back(store):
+    took(store, 1.0, 1.02, 0.98, 1.0)
+    assert update(store) == []
+    took(store, 3.0, 3.1, 2.9, 3.0)
+    (row,) = update(store)
+    assert (row.off, row.label, store.standings.off()) == (True, "wrf", [("line", "ab12")])
+    assert "wrf: switched off since " in standing_line(row)
+    # Off, its jobs are kept as they are and still compared.
+    took(store, 1.0, 1.0, action="keep", reason="out_of_band", applied=False)
+    assert update(store) == []
+    took(store, 1.0, 1.0, 1.0, action="keep", reason="out_of_band", applied=False)
+    (back,) = update(store)
+    assert (back.off, store.standings.off()) == (False, [])
+    assert back.since_s > row.since_s
+
+
+def test_runs_that_ended_by_their_limit_count_and_failed_ones_do_not(store):
+    took(store, 2.0, 2.0, 2.0, state=JobState.FAILED)
+    assert update(store) == []
+    took(store, 2.0, 2.0, 2.0, state=JobState.TIMEOUT)
+    assert [row.off for row in update(store)] == [True]
+
+
+def test_what_was_only_observed_is_compared_on_the_count_asked_for(store):
+    # 2 nodes were asked for, with 1800 s predicted.
+    took(store, 1.8, 1.8, 1.8, nodes=2, applied=False, mode="observe")
+    assert update(store) == []
+    assert store.standings.all()[0].ratio == pytest.approx(1.0)
+
+
+def test_nothing_new_writes_nothing(store):
+    took(store, 1.0, 1.0, 1.0)
+    update(store)
+    version = store.standings.version()
+    assert update(store) == []
+    assert store.standings.version() == version
