@@ -294,18 +294,14 @@ def _made(count: int) -> list[Job]:
 
 
 def _swf(path: Path) -> Iterator[Job]:
-    """Jobs of a file in the Standard Workload Format, version 2.2 (Parallel Workloads Archive)."""
-    with open_file(path) as binary:
-        for line in decoded(binary):
-            if line.startswith(";") or len(fields := line.split()) < 14:
-                continue
-            submit, wait, run = (float(fields[place]) for place in (1, 2, 3))
-            nodes = int(float(fields[7])) if float(fields[7]) > 0 else int(float(fields[4]))
-            if nodes < 1:
-                continue
-            name = "" if fields[13] in ("-1", "0") else fields[13]
-            end = submit + max(wait, 0.0) + run
-            yield Job(submit, end, run, fields[11], name, Request(nodes, float(fields[8])))
+    """Jobs of a log in the Standard Workload Format; node counts are those asked for."""
+    for run in SavedSacct(path, cluster="any").read(0, 2**40, Tally()):
+        nodes = run.req_nodes or run.nodes
+        if nodes < 1 or run.start_s is None:
+            continue
+        asked = Request(nodes, float(-1 if run.limit_s is None else run.limit_s))
+        end = float(run.start_s) + run.elapsed_s
+        yield Job(float(run.submit_s), end, run.elapsed_s, run.user, run.name, asked)
 
 
 def _sacct(path: Path) -> Iterator[Job]:

@@ -240,4 +240,5 @@ def _fill_elapsed(columns: _Columns, count: int) -> None:
 
 
 def _between(start: int | None, end: int | None) -> float:
-    return float(end - start) if start is not None and end is not None else 0.0
+    # Not below zero where a clock was set back.
+    return float(max(end - start, 0)) if start is not None and end is not None else 0.0
