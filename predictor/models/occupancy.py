@@ -141,13 +141,13 @@ class OccupancyModel:
     """Learns an application profile (ICAC 2006, algorithm 2).
 
     ``compute``, ``network``, ``disk`` and ``data`` name the attributes that each function may
-    depend on, where one knows; none: all that the samples have.
+    depend on, where one knows; None: all that the samples have.
     """
 
-    compute: tuple[str, ...] = ()
-    network: tuple[str, ...] = ()
-    disk: tuple[str, ...] = ()
-    data: tuple[str, ...] = ()
+    compute: tuple[str, ...] | None = None
+    network: tuple[str, ...] | None = None
+    disk: tuple[str, ...] | None = None
+    data: tuple[str, ...] | None = None
     latency_hiding: bool = field(default=True, kw_only=True)
 
     def fit(
@@ -176,19 +176,19 @@ class OccupancyModel:
             amounts,
             [one.found.compute_s for one in samples],
             reference=base,
-            attributes=self.compute or every,
+            attributes=_known(self.compute, every),
         )
         data, data_out = learn(
             amounts,
             [one.found.data_bytes for one in samples],
             reference=base,
-            attributes=self.data or every,
+            attributes=_known(self.data, every),
         )
         network, network_out = self._stall(
-            samples, [one.found.network_s for one in samples], base, self.network or every
+            samples, [one.found.network_s for one in samples], base, _known(self.network, every)
         )
         disk, disk_out = self._stall(
-            samples, [one.found.disk_s for one in samples], base, self.disk or every
+            samples, [one.found.disk_s for one in samples], base, _known(self.disk, every)
         )
         out = data_out * (compute_out + network_out + disk_out)
         return OccupancyFit(compute, network, disk, data, _spread(out, samples), len(samples))
@@ -212,6 +212,10 @@ class OccupancyModel:
             attributes=attributes,
             hides=COMPUTE if self.latency_hiding else "",
         )
+
+
+def _known(chosen: tuple[str, ...] | None, every: tuple[str, ...]) -> tuple[str, ...]:
+    return every if chosen is None else chosen
 
 
 def _spread(left_out: Floats, samples: Sequence[Sample]) -> float:

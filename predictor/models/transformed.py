@@ -4,14 +4,15 @@ What NIMO's predictor functions are made of (Shivam, Babu, Chase, *Learning Appl
 Utility Resource Planning*, ICAC 2006, section IV.C): values normalised by a reference, and for each
 attribute x the terms x and 1/x.  The paper leaves latency hiding open, where a stall begins only
 beyond a certain latency (section V.B.4); for that there are terms that bend: above a fixed value,
-or above a value that grows with what the processor has to do meanwhile.
+or above a value that grows with what the processor has to do meanwhile.  And attributes may work
+together: a term that was taken may be multiplied by another attribute.
 
 Terms are added one by one, the one first that most reduces the error of predicting each sample from
 the others (PRESS), for as long as it does so clearly.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
@@ -23,6 +24,8 @@ Floats = NDArray[np.float64]
 _CLEARLY = 0.15
 #: Errors below this share of the mean value are noise that no term is needed for.
 _NOISE = 1e-3
+#: Columns whose own part is smaller than this add nothing.
+_INDEPENDENT = 1e-7
 #: Samples needed for each term beyond the constant.
 _SAMPLES_A_TERM = 2
 #: Distinct values from which on a bend can be told from a line.
@@ -42,16 +45,21 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One term of a function, of normalised attributes."""
+    """One term of a function, of normalised attributes; ``times`` is a second factor."""
 
     attribute: str
     shape: Shape
     bend: float = 0.0
     other: str = ""
+    times: "Term | None" = None
 
     def __call__(self, amounts: Mapping[str, float]) -> float:
         """Value of the term."""
-        x = amounts[self.attribute]
+        return self._value(amounts[self.attribute], amounts) * (
+            self.times(amounts) if self.times else 1.0
+        )
+
+    def _value(self, x: float, amounts: Mapping[str, float]) -> float:
         if self.shape is Shape.LINEAR:
             return x
         if self.shape is Shape.INVERSE:
@@ -67,7 +75,7 @@ class Term:
             Shape.ABOVE: f"({self.attribute} - {self.bend:.3g})+",
             Shape.EXCEEDING: f"({self.attribute} - {self.bend:.3g} {self.other})+",
         }
-        return texts[self.shape]
+        return f"{texts[self.shape]} {self.times}" if self.times else texts[self.shape]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +161,7 @@ def learn(
     scale = float(np.abs(target).mean()) or 1.0
     target = target / scale
     chosen, left_out = _select(ratios, target, list(_candidates(ratios, attributes, hides)))
-    theta, _ = _solve(_design(ratios, chosen), target)
+    theta = _solve(ratios, chosen, target)
     press = float(np.sqrt(np.mean((left_out - target) ** 2)))
     coefficients = tuple(theta[1:].tolist())
     function = Function(base, scale, float(theta[0]), tuple(chosen), coefficients, press)
@@ -195,53 +203,88 @@ def _select(
     ratios: Sequence[Mapping[str, float]], target: Floats, candidates: list[Term]
 ) -> tuple[list[Term], Floats]:
     """Add terms for as long as each clearly helps; with the leave-one-out predictions."""
+    simple = [term for term in candidates if term.shape in (Shape.LINEAR, Shape.INVERSE)]
     chosen: list[Term] = []
-    left_out = _left_out(_design(ratios, chosen), target)
-    error = _error(left_out, target)
-    while len(target) >= _SAMPLES_A_TERM * (len(chosen) + 1) + 1 and error > _NOISE:
-        tried = [
-            (_error(found, target), place, found)
-            for place, term in enumerate(candidates)
-            if term not in chosen
-            and len(found := _left_out(_design(ratios, [*chosen, term]), target))
-        ]
-        if not tried:
+    found = _Solution.constant(target)
+    while len(target) >= _SAMPLES_A_TERM * (len(chosen) + 1) + 1 and found.error > _NOISE:
+        column, better = found.best_with(_columns(ratios, candidates))
+        if better is None or better.error > (1 - _CLEARLY) * found.error:
             break
-        best, place, found = min(tried, key=lambda one: one[:2])
-        if best > (1 - _CLEARLY) * error:
-            break
-        chosen.append(candidates[place])
-        error, left_out = best, found
-    return chosen, left_out
+        found = better
+        chosen.append(candidates[column])
+        candidates = [*candidates, *_products(chosen[-1], simple)]
+    return chosen, found.left_out
 
 
-def _design(ratios: Sequence[Mapping[str, float]], chosen: Sequence[Term]) -> Floats:
-    return np.array([[1.0, *(term(one) for term in chosen)] for one in ratios])
+def _products(term: Term, simple: Iterable[Term]) -> Iterator[Term]:
+    """Products of a term that was taken with other attributes."""
+    if term.times is None:
+        yield from (
+            replace(term, times=other) for other in simple if other.attribute != term.attribute
+        )
 
 
-def _solve(design: Floats, target: Floats) -> tuple[Floats, Floats]:
-    """Least squares: the parameters, and the leverage of each sample."""
-    q, r = np.linalg.qr(design)
-    determined = np.abs(np.diag(r)).min(initial=1.0) >= 1e-9
-    found = np.linalg.solve(r, q.T @ target) if determined else np.linalg.pinv(design) @ target
-    theta: Floats = np.asarray(found, dtype=np.float64)
-    leverage: Floats = (q**2).sum(axis=1)
-    return theta, leverage
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    """Least squares on some columns, in the form to which one more is easily added.
+
+    ``basis`` is orthonormal, shape ``(samples, terms)``; ``rest`` is what it leaves of the target;
+    ``leverage`` is the diagonal of the hat matrix.
+    """
+
+    target: Floats
+    basis: Floats
+    rest: Floats
+    leverage: Floats
+
+    @classmethod
+    def constant(cls, target: Floats) -> "_Solution":
+        column = np.full((len(target), 1), 1 / np.sqrt(len(target)))
+        return cls(target, column, target - target.mean(), column[:, 0] ** 2)
+
+    @property
+    def left_out(self) -> Floats:
+        """Prediction of each sample from the others."""
+        if len(self.target) == 1:
+            return self.target.copy()
+        return self.target - _missed(self.rest, self.leverage)
+
+    @property
+    def error(self) -> float:
+        return float(np.sqrt(np.mean((self.left_out - self.target) ** 2)))
+
+    def best_with(self, columns: Floats) -> tuple[int, "_Solution | None"]:
+        """Add the column that most reduces the error; None where none adds anything."""
+        if not columns.size:
+            return 0, None
+        new = columns - self.basis @ (self.basis.T @ columns)
+        sizes = np.linalg.norm(new, axis=0)
+        usable = sizes > _INDEPENDENT * np.linalg.norm(columns, axis=0)
+        if not usable.any():
+            return 0, None
+        new = new / np.where(usable, sizes, 1.0)
+        rest = self.rest[:, None] - new * (new.T @ self.rest)
+        leverage = self.leverage[:, None] + new**2
+        errors = np.sqrt((_missed(rest, leverage) ** 2).mean(axis=0))
+        best = int(np.argmin(np.where(usable, errors, np.inf)))
+        basis = np.column_stack([self.basis, new[:, best]])
+        return best, _Solution(self.target, basis, rest[:, best], leverage[:, best])
 
 
-def _left_out(design: Floats, target: Floats) -> Floats:
-    """Prediction of each sample from the others; empty where they do not determine the terms."""
-    if len(target) == 1:
-        return target.copy()
-    diagonal = np.abs(np.diag(np.linalg.qr(design, mode="r")))
-    if len(target) < design.shape[1] or diagonal.min() < 1e-9 * diagonal.max():
-        return np.empty(0)
-    theta, leverage = _solve(design, target)
-    # A sample that alone determines a term cannot be predicted: it counts as badly missed.
-    rest = np.maximum(1 - leverage, 0.05)
-    predicted: Floats = target - (target - design @ theta) / rest
-    return predicted
+def _missed(rest: Floats, leverage: Floats) -> Floats:
+    """Errors of predicting each sample from the others (PRESS residuals).
+
+    A sample that alone determines a term cannot be predicted: it counts as badly missed.
+    """
+    missed: Floats = rest / np.maximum(1 - leverage, 0.05)
+    return missed
 
 
-def _error(predicted: Floats, target: Floats) -> float:
-    return float(np.sqrt(np.mean((predicted - target) ** 2)))
+def _columns(ratios: Sequence[Mapping[str, float]], terms: Sequence[Term]) -> Floats:
+    return np.array([[term(one) for term in terms] for one in ratios]).reshape(len(ratios), -1)
+
+
+def _solve(ratios: Sequence[Mapping[str, float]], terms: Sequence[Term], target: Floats) -> Floats:
+    design = np.column_stack([np.ones(len(target)), _columns(ratios, terms)])
+    theta = np.linalg.lstsq(design, target, rcond=None)[0]
+    return np.asarray(theta, dtype=np.float64)

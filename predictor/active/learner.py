@@ -1,0 +1,322 @@
+"""NIMO's algorithm 1: propose a run, take its sample in, refine the functions, until good enough.
+
+Every step has the alternatives of table 1 of the paper.  What a learner proposes depends on its
+settings and the samples so far alone, so that one that was stopped is put back by giving it the
+same samples again.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+import numpy as np
+
+from predictor.active.informative import Informative
+from predictor.active.settings import (
+    Error,
+    Order,
+    Part,
+    Purpose,
+    Reference,
+    Selection,
+    Settings,
+    Traversal,
+)
+from predictor.active.space import (
+    Assignment,
+    Key,
+    Space,
+    binary_search,
+    effects,
+    plackett_burman,
+)
+from predictor.metrics import mape
+from predictor.models.occupancy import OccupancyFit, OccupancyModel, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The next run."""
+
+    assignment: dict[str, float]
+    purpose: Purpose
+    why: str
+
+
+class Learner:
+    """Learns the cost model of one application on one data set.
+
+    Parameters
+    ----------
+    space
+        What a run can be given.
+    settings
+        How to go about it.
+
+    Attributes
+    ----------
+    samples
+        Learned from, in order.
+    tests
+        Samples of the internal test set.
+    """
+
+    def __init__(self, space: Space, settings: Settings | None = None) -> None:
+        self.space = space
+        self.settings = settings or Settings()
+        self.samples: list[Sample] = []
+        self.tests: list[Sample] = []
+        self._rng = np.random.default_rng(self.settings.seed)
+        self._done: set[Key] = set()
+        self._met = 0
+        self._refine = _Refinement(self)
+        self._planned = self._plan()
+        self._next = next(self._planned, None)
+        self._fit: OccupancyFit | None = None
+
+    def propose(self) -> Proposal | None:
+        """Give the next run; None when the error is low enough or nothing is left to run."""
+        return None if self.good_enough else self._next
+
+    def observe(self, sample: Sample) -> None:
+        """Take in what the proposed run gave.
+
+        Raises
+        ------
+        ValueError
+            No run was proposed, or the sample lacks an attribute.
+        """
+        if self._next is None:
+            raise ValueError("no run was proposed")
+        (self.tests if self._next.purpose is Purpose.TEST else self.samples).append(sample)
+        self._done.add(self.space.key(self._next.assignment))
+        self._fit = None
+        self._met = self._met + 1 if self.error <= self.settings.target else 0
+        self._next = next(self._planned, None)
+
+    @property
+    def fit(self) -> OccupancyFit:
+        """Cost model of the samples so far.
+
+        Raises
+        ------
+        ValueError
+            There is none yet.
+        """
+        if self._fit is None:
+            self._fit = self._refine.model().fit(self.samples)
+        return self._fit
+
+    @property
+    def error(self) -> float:
+        """Current MAPE of execution time in percent; infinite before there is one."""
+        if self.settings.error is Error.CROSS_VALIDATION:
+            return self._left_out() if len(self.samples) > 2 else float("inf")
+        if not (self.tests and self.samples):
+            return float("inf")
+        predicted = [self.fit.predict(one.attributes).time_s for one in self.tests]
+        return mape(predicted, [one.found.time_s for one in self.tests])
+
+    @property
+    def good_enough(self) -> bool:
+        """Whether the error stayed below the target, with as many samples as that takes."""
+        return len(self.samples) >= self.settings.fewest and self._met >= self.settings.in_a_row
+
+    def unused(self) -> list[dict[str, float]]:
+        """List the assignments not run yet."""
+        return [one for one in self.space.candidates if self.space.key(one) not in self._done]
+
+    def is_unused(self, assignment: Assignment) -> bool:
+        """Whether an assignment was not run yet."""
+        return self.space.key(assignment) not in self._done
+
+    def _left_out(self) -> float:
+        """Error of predicting each sample from the others (section 3.6, number 1)."""
+        model = self._refine.model()
+        predicted = [
+            model.fit([*self.samples[:i], *self.samples[i + 1 :]]).predict(one.attributes).time_s
+            for i, one in enumerate(self.samples)
+        ]
+        return mape(predicted, [one.found.time_s for one in self.samples])
+
+    def _plan(self) -> Iterator[Proposal]:
+        """Everything to run, in order; what was observed meanwhile decides how it goes on."""
+        yield Proposal(self._reference(), Purpose.REFERENCE, "all else is relative to it")
+        if self.settings.error is not Error.CROSS_VALIDATION:
+            yield from self._new(self._test_set(), Purpose.TEST, "to measure the error on")
+        if self._screens:
+            design = plackett_burman(self.space)
+            yield from self._new(design, Purpose.SCREENING, "to see which attributes matter")
+        yield from self._training()
+
+    @property
+    def _screens(self) -> bool:
+        """Whether the order of attributes has to be found out first."""
+        informed = self.settings.selection is Selection.INFORMATIVE
+        return self.settings.order is Order.RELEVANCE and not informed
+
+    def _training(self) -> Iterator[Proposal]:
+        propose = {
+            Selection.LMAX_I1: self._refine.lmax_i1,
+            Selection.L2_I2: self._l2_i2,
+            Selection.INFORMATIVE: self._informative,
+        }[self.settings.selection]
+        yield from propose()
+
+    def _l2_i2(self) -> Iterator[Proposal]:
+        for name in self.space.attributes:
+            for part in Part:
+                self._refine.take_up(part, name)
+        yield from self._new(plackett_burman(self.space), Purpose.TRAINING, "low and high levels")
+
+    def _informative(self) -> Iterator[Proposal]:
+        for name in self.space.attributes:
+            for part in Part:
+                self._refine.take_up(part, name)
+        informative = Informative(self.space)
+        while left := self.unused():
+            chosen = informative.choose(left, self.samples, self._cost)
+            yield Proposal(chosen, Purpose.TRAINING, "removes most uncertainty for its run time")
+
+    def _cost(self, assignment: Assignment) -> float:
+        return self.fit.predict(assignment).time_s
+
+    def _new(
+        self, wanted: Sequence[dict[str, float]], purpose: Purpose, why: str
+    ) -> Iterator[Proposal]:
+        for one in wanted:
+            if self.is_unused(one):
+                yield Proposal(one, purpose, why)
+
+    def _reference(self) -> dict[str, float]:
+        if self.settings.reference is Reference.RAND:
+            return dict(self._rng.choice(np.array(self.space.candidates, dtype=object)))
+        return self.space.corner(best=self.settings.reference is Reference.MAX)
+
+    def _test_set(self) -> list[dict[str, float]]:
+        if self.settings.error is Error.PBDF_TEST:
+            return plackett_burman(self.space)
+        left = self.unused()
+        chosen = self._rng.permutation(len(left))[: self.settings.test_runs]
+        return [left[i] for i in chosen]
+
+
+class _Refinement:
+    """Which function is refined next, with which attributes (algorithm 1, steps 2.1 to 2.3)."""
+
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+        self._taken: dict[Part, list[str]] = {part: [] for part in Part}
+        self._levels: dict[tuple[Part, str], Iterator[float]] = {}
+        self._before: dict[Part, float] = {}
+
+    def model(self) -> OccupancyModel:
+        """Model whose functions have the attributes taken up so far; the data flow has all."""
+        compute, network, disk = (tuple(self._taken[part]) for part in Part)
+        return OccupancyModel(compute, network, disk)
+
+    def take_up(self, part: Part, name: str) -> None:
+        """Add an attribute to a function."""
+        if name not in self._taken[part]:
+            self._taken[part].append(name)
+            self._learner._fit = None
+
+    def lmax_i1(self) -> Iterator[Proposal]:
+        """Propose levels of one attribute after the other (algorithm 5)."""
+        orders = self._attribute_orders()
+        current = dict.fromkeys(Part, 0)
+        parts = self._parts()
+        idle = 0
+        while idle <= len(Part) * max(len(self._learner.space.attributes), 1):
+            part = next(parts)
+            name = self._attribute(part, orders[part], current)
+            self.take_up(part, name)
+            assignment = self._level(part, name)
+            if assignment is None:
+                current[part] += 1
+                idle += 1
+                continue
+            idle = 0
+            why = f"refines the {part.value} occupancy over {name}"
+            yield Proposal(assignment, Purpose.TRAINING, why)
+
+    def _attribute(self, part: Part, order: Sequence[str], current: dict[Part, int]) -> str:
+        """Attribute to vary: the next one once the last no longer improves (section 3.3)."""
+        error = self.error_of(part)
+        refined = self._before.get(part, float("inf")) - error < self._learner.settings.improvement
+        if part in self._before and refined:
+            current[part] += 1
+        self._before[part] = error
+        return order[current[part] % len(order)]
+
+    def _level(self, part: Part, name: str) -> dict[str, float] | None:
+        """Next unused level of an attribute, all others at the reference; None: all were run."""
+        space = self._learner.space
+        levels = self._levels.setdefault((part, name), binary_search(space.levels(name)))
+        reference = self._learner.samples[0].attributes
+        for value in levels:
+            chosen = space.nearest({**reference, name: value})
+            if self._learner.is_unused(chosen):
+                return chosen
+        return None
+
+    def _parts(self) -> Iterator[Part]:
+        settings = self._learner.settings
+        order = self._part_order()
+        if settings.traversal is Traversal.DYNAMIC:
+            while True:
+                yield max(order, key=self.error_of)
+        while True:
+            for part in order:
+                yield part
+                if settings.traversal is Traversal.IMPROVEMENT:
+                    yield from self._while_improving(part)
+
+    def _while_improving(self, part: Part) -> Iterator[Part]:
+        before = self.error_of(part)
+        while True:
+            yield part
+            after = self.error_of(part)
+            if before - after < self._learner.settings.improvement:
+                return
+            before = after
+
+    def _part_order(self) -> tuple[Part, ...]:
+        settings = self._learner.settings
+        if settings.order is Order.DOMAIN:
+            return settings.parts
+        total = {part: sum(self._effects(part).values()) for part in Part}
+        return tuple(sorted(Part, key=lambda part: -total[part]))
+
+    def _attribute_orders(self) -> dict[Part, tuple[str, ...]]:
+        settings, every = self._learner.settings, self._learner.space.attributes
+        if settings.order is Order.DOMAIN:
+            return {part: settings.attributes.get(part, every) for part in Part}
+        return {
+            part: tuple(sorted(every, key=self._effects(part).__getitem__, reverse=True))
+            for part in Part
+        }
+
+    def _effects(self, part: Part) -> dict[str, float]:
+        """Effect of each attribute on a function, in seconds of the whole run."""
+        found = attrgetter(f"{part.value}_s")
+        runs = [
+            (one.attributes, found(one.found) * one.found.data_bytes)
+            for one in self._learner.samples
+        ]
+        return effects(self._learner.space, runs)
+
+    def error_of(self, part: Part) -> float:
+        """Measure the current error of one function (algorithm 4).
+
+        In percent of all occupancies together: a function that hardly counts is not refined for
+        its own sake, which is what the paper found its dynamic scheme to suffer from.
+        """
+        held = self._learner.tests or self._learner.samples
+        if not held:
+            return float("inf")
+        found = attrgetter(f"{part.value}_s")
+        total = float(np.mean([one.found.time_s / one.found.data_bytes for one in held]))
+        predict = self._learner.fit.predict
+        missed = [abs(found(predict(s.attributes).made_of) - found(s.found)) for s in held]
+        return 100 * float(np.mean(missed)) / total

@@ -1,0 +1,221 @@
+"""Active learning: designs, the paper's choices, and what it takes to learn an application."""
+
+from itertools import islice, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.active.learner import Learner
+from predictor.active.settings import (
+    Error,
+    Order,
+    Part,
+    Purpose,
+    Reference,
+    Selection,
+    Settings,
+    Traversal,
+)
+from predictor.active.space import Space, binary_search, effects, plackett_burman
+from predictor.metrics import mape
+from predictor.models.occupancy import Occupancies, Sample
+
+#: The workbench of the paper (section 4.1).
+SPACE = Space.full(
+    {
+        "cpu_mhz": (451.0, 797.0, 930.0, 996.0, 1396.0),
+        "memory_mb": (64.0, 256.0, 512.0, 1024.0, 2048.0),
+        "latency_ms": (0.2, 4.0, 8.0, 12.0, 15.0, 18.0),
+    },
+    {"cpu_mhz": True, "memory_mb": True, "latency_ms": False},
+)
+LMAX = Settings(selection=Selection.LMAX_I1)
+
+
+def blast(given_: dict[str, float]) -> Sample:
+    """Make an application that computes, and reads more when memory is short."""
+    missing = max(0.0, 512 / given_["memory_mb"] - 1)
+    compute = 4.0 * 930 / given_["cpu_mhz"]
+    network = (0.2 + 0.01 * missing) * given_["latency_ms"]
+    return Sample(given_, Occupancies(compute * 1e-6, network * 1e-6, 0.3e-6, 1e9))
+
+
+def learned(settings: Settings, runs: int = 60) -> Learner:
+    learner = Learner(SPACE, settings)
+    for _ in range(runs):
+        if (proposal := learner.propose()) is None:
+            break
+        learner.observe(blast(proposal.assignment))
+    return learner
+
+
+def external_error(learner: Learner) -> float:
+    every = [blast(one) for one in SPACE.candidates]
+    return mape(
+        [learner.fit.predict(one.attributes).time_s for one in every],
+        [one.found.time_s for one in every],
+    )
+
+
+def test_binary_search_is_the_sequence_of_algorithm_5() -> None:
+    even = [float(n) for n in range(9)]
+    assert list(binary_search(even)) == [0, 8, 4, 2, 6, 1, 3, 5, 7]
+
+
+@given(st.sets(st.floats(0.1, 1e6), min_size=1, max_size=12))
+def test_binary_search_gives_every_level_once(levels: set[float]) -> None:
+    ordered = sorted(levels)
+    assert sorted(islice(binary_search(ordered), 20)) == ordered
+
+
+def test_plackett_burman_with_foldover_has_two_levels_of_each_equally_often() -> None:
+    design = plackett_burman(SPACE)
+    assert len(design) == 8  # as in section 3.2
+    for name in SPACE.attributes:
+        low, high = SPACE.levels(name)[0], SPACE.levels(name)[-1]
+        assert sorted(one[name] for one in design) == [low] * 4 + [high] * 4
+
+
+def test_effects_are_differences_of_means() -> None:
+    runs = [
+        (one, 3.0 * (one["cpu_mhz"] > 900) + 1.0 * (one["latency_ms"] > 9))
+        for one in plackett_burman(SPACE)
+    ]
+    assert effects(SPACE, runs) == {"cpu_mhz": 3.0, "memory_mb": 0.0, "latency_ms": 1.0}
+
+
+def test_the_nearest_candidate_is_found_where_not_all_can_be_had() -> None:
+    space = Space(({"a": 1.0, "b": 10.0}, {"a": 5.0, "b": 90.0}), {"a": True, "b": True})
+    assert space.nearest({"a": 1.5, "b": 10.0}) == {"a": 1.0, "b": 10.0}
+    assert space.corner(best=True) == {"a": 5.0, "b": 90.0}
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [(Reference.MIN, (451.0, 64.0, 18.0)), (Reference.MAX, (1396.0, 2048.0, 0.2))],
+)
+def test_the_reference_comes_first(reference: Reference, expected: tuple[float, ...]) -> None:
+    proposal = Learner(SPACE, Settings(reference=reference)).propose()
+    assert proposal is not None
+    assert proposal.purpose is Purpose.REFERENCE
+    assert tuple(proposal.assignment.values()) == expected
+
+
+def test_lmax_i1_varies_one_attribute_of_the_reference() -> None:
+    learner = learned(Settings(selection=Selection.LMAX_I1, order=Order.DOMAIN, target=0.0), 12)
+    reference = learner.samples[0].attributes
+    for sample in learner.samples[1:]:
+        assert sum(sample.attributes[name] != reference[name] for name in SPACE.attributes) == 1
+
+
+def test_relevance_screens_before_it_learns() -> None:
+    learner = Learner(SPACE, LMAX)
+    purposes = []
+    for _ in range(9):
+        proposal = learner.propose()
+        purposes.append(proposal.purpose)
+        learner.observe(blast(proposal.assignment))
+    # The worst corner is the reference already.
+    assert purposes == [Purpose.REFERENCE, *[Purpose.SCREENING] * 7, Purpose.TRAINING]
+
+
+def test_domain_knowledge_sets_the_order() -> None:
+    settings = Settings(
+        selection=Selection.LMAX_I1,
+        order=Order.DOMAIN,
+        parts=(Part.NETWORK, Part.COMPUTE),
+        attributes={Part.NETWORK: ("latency_ms",), Part.COMPUTE: ("cpu_mhz",)},
+        target=0.0,
+    )
+    learner = learned(settings, 3)
+    assert learner.samples[1].attributes["latency_ms"] != 18.0
+    assert learner.samples[2].attributes["cpu_mhz"] != 451.0
+    assert learner.propose().why == "refines the network occupancy over latency_ms"
+
+
+@pytest.mark.parametrize(
+    ("reference", "traversal", "error"),
+    [
+        *product(Reference, [Traversal.ROUND_ROBIN], [Error.CROSS_VALIDATION]),
+        *product([Reference.MIN], Traversal, Error),
+    ],
+)
+def test_every_choice_of_table_1_learns(
+    reference: Reference, traversal: Traversal, error: Error
+) -> None:
+    learner = learned(
+        Settings(
+            reference=reference,
+            traversal=traversal,
+            error=error,
+            selection=Selection.LMAX_I1,
+            target=5.0,
+            fewest=10,
+        ),
+        40,
+    )
+    # The interaction of memory and latency is not seen with one attribute at a time.
+    assert external_error(learner) < 20.0
+    assert len(learner.samples) <= 40
+
+
+def test_test_sets_are_never_learned_from() -> None:
+    learner = learned(Settings(error=Error.RANDOM_TEST, test_runs=7))
+    assert len(learner.tests) == 7
+    tested = {SPACE.key(one.attributes) for one in learner.tests}
+    assert not tested & {SPACE.key(one.attributes) for one in learner.samples}
+
+
+def test_two_levels_end_when_their_design_does() -> None:
+    learner = learned(Settings(selection=Selection.L2_I2, target=0.0))
+    assert learner.propose() is None
+    assert len(learner.samples) == 8
+
+
+def test_our_own_choice_needs_less_run_time_than_the_paper_s() -> None:
+    """Table 2 of the paper: 10 % error with 10 % of the sample space."""
+    all_s = sum(blast(one).found.time_s for one in SPACE.candidates)
+    spent = {}
+    for settings in (Settings(), LMAX):
+        learner = learned(settings)
+        spent[settings.selection] = sum(one.found.time_s for one in learner.samples) / all_s
+        if settings.selection is Selection.INFORMATIVE:
+            assert external_error(learner) < 10.0
+    assert spent[Selection.INFORMATIVE] < 0.1
+    assert spent[Selection.INFORMATIVE] < spent[Selection.LMAX_I1]
+
+
+def test_no_assignment_is_run_twice_and_the_space_ends() -> None:
+    small = Space.full(
+        {"cpu_mhz": (1.0, 2.0), "latency_ms": (1.0, 3.0)}, {"cpu_mhz": True, "latency_ms": False}
+    )
+    learner = Learner(small, Settings(target=0.0))
+    seen = set()
+    while proposal := learner.propose():
+        key = small.key(proposal.assignment)
+        assert key not in seen
+        seen.add(key)
+        sample = blast({**proposal.assignment, "memory_mb": 512.0})
+        learner.observe(Sample(proposal.assignment, sample.found))
+    assert len(seen) == 4
+
+
+def test_a_learner_is_put_back_by_its_samples() -> None:
+    stopped = learned(LMAX, 11)
+    again = Learner(SPACE, LMAX)
+    for sample in stopped.samples:
+        proposal = again.propose()
+        assert dict(sample.attributes) == proposal.assignment
+        again.observe(sample)
+    assert again.propose() == stopped.propose()
+
+
+def test_it_stops_when_good_enough_but_not_before_enough_runs() -> None:
+    learner = learned(Settings(target=50.0, fewest=5))
+    assert len(learner.samples) == 5
+    assert learner.good_enough
+    assert np.isfinite(learner.error)
+    with pytest.raises(ValueError, match="no sample"):
+        _ = Learner(SPACE).fit
