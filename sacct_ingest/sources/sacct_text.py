@@ -53,7 +53,7 @@ def read_text(
     source = iter(lines)
     header_line = "" if fields else next(source, "").rstrip("\r\n")
     delimiter = delimiter or _delimiter(header_line)
-    header = list(fields) or header_line.split(delimiter)
+    header = _with_job_id(list(fields) or header_line.split(delimiter))
     _check(header, cluster)
     records = split_records(source, len(header), delimiter, tally, rejoiner(header, delimiter))
     return fold(records, header, tally, cluster=cluster, delimiter=delimiter)
@@ -152,6 +152,15 @@ class _Joiner:
             )
         self._tally.refuse(reason, "".join(self.begun))
         self.begun = []
+
+
+def _with_job_id(header: list[str]) -> list[str]:
+    """Let JobIDRaw stand for JobID where that is not there: only arrays are not told then."""
+    known = [known_name(name) for name in header]
+    if "JobID" in known or "JobIDRaw" not in known:
+        return header
+    header[known.index("JobIDRaw")] = "JobID"
+    return header
 
 
 def _check(header: Sequence[str], cluster: str) -> None:

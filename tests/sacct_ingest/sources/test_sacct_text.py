@@ -179,6 +179,12 @@ def test_texts_without_a_header_are_read_with_their_columns_named() -> None:
     assert runs[0].submit_s == 50
 
 
+def test_raw_ids_alone_will_do() -> None:
+    text = "State|JobIDRaw|Cluster|Submit\nFAILED|29|c|50\nFAILED|29.batch|c|50\n"
+    (run,) = read(text)
+    assert (run.job_id, [step.step for step in run.steps]) == (29, ["batch"])
+
+
 def test_without_raw_ids_array_tasks_do_not_collide() -> None:
     text = "JobID|Cluster|State|Submit\n6_0|c|FAILED|50\n6_1|c|FAILED|50\n6|c|FAILED|50\n"
     runs = read(text + "7+0|c|FAILED|50\n7+1|c|FAILED|50\n")

@@ -1,5 +1,6 @@
 import json
 import lzma
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.site import HISTORY, Site
+from tests.sacct_ingest.sources.json_jobs import new_job
 
 HEADER = "JobID|Cluster|User|State|Submit|Start|End|ElapsedRaw|NNodes|SubmitLine|JobName\n"
 ROW = "{id}|pine|ada|COMPLETED|1790000000|1790000010|1790000110|100|{n}|sbatch -N {n} a.sh|a\n"
@@ -103,3 +105,40 @@ def test_a_time_that_is_none_is_wrong_usage(
         ingest(tmp_path / "nimo.db", "-S", "whenever")
     assert ended.value.code == 2
     assert "whenever" in capsys.readouterr().err
+
+
+def test_json_and_archive_logs_are_recognised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "jobs").write_text(json.dumps({"jobs": [new_job()]}))
+    (tmp_path / "log").write_text(
+        "; Computer: oak\n3 100 20 60 8 -1 -1 8 -1 -1 1 7 4 12 2 1 -1 -1\n"
+    )
+    assert ingest(tmp_path / "nimo.db", str(tmp_path / "jobs"), str(tmp_path / "log")) == 0
+    assert capsys.readouterr().out.count("1 new") == 2
+
+
+def test_columns_and_delimiter_may_be_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("5,x,FAILED,50\n")
+    options = ("-M", "oak", "-o", "JobID,-,State,Submit", "--delimiter", ",")
+    assert ingest(tmp_path / "nimo.db", *options, str(path)) == 0
+    assert "1 new" in capsys.readouterr().out
+
+
+def test_a_format_that_does_not_fit_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = saved(tmp_path, ROW.format(id=1, n=2))
+    assert ingest(tmp_path / "nimo.db", "--format", "json", path) == 65
+    assert "not Slurm's JSON" in capsys.readouterr().err
+
+
+def test_pyslurm_is_asked_only_where_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyslurm", None)
+    assert ingest(tmp_path / "nimo.db", "--source", "pyslurm") == 1
+    assert "use sacct" in capsys.readouterr().err
