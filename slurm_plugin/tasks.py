@@ -5,13 +5,19 @@ have made it for the new count.  What each of them sends and what slurmctld make
 on Slurm 22.05; the table is in the documentation of the hooks.
 """
 
+import re
+
 from slurm_plugin.protocol import Change, Job
 from slurm_plugin.reasons import Reason
+
+#: From 24.11 on ``-c 2`` says this too.
+_CPUS_PER_TASK = re.compile(r"^cpu[:=]\d+$")
 
 
 def fixed_layout(job: Job) -> Reason | None:
     """Why the layout of a job ties it to a node count; None where it does not."""
-    if job.tres_per_job or job.tres_per_socket or job.tres_per_task or job.max_cpus:
+    devices = _CPUS_PER_TASK.sub("", job.tres_per_task)
+    if job.tres_per_job or job.tres_per_socket or devices or job.max_cpus:
         return Reason.FIXED_CPUS
     if job.ntasks_per_socket:
         return Reason.FIXED_TASKS

@@ -252,22 +252,28 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
-local function tasks_in_environment(job_desc, before, tasks)
-  local writes, environment = {}, job_desc.environment
-  for _, name in ipairs({ "SLURM_NTASKS", "SLURM_NPROCS" }) do
-    -- sbatch has put them there from the request; srun inside the job goes by them.
-    if environment and tonumber(environment[name]) == before then
-      writes[#writes + 1] = { at = environment, key = name, value = ("%d"):format(tasks) }
-    end
-  end
-  return writes
+-- How many tasks the job will have, where its environment says another number: sbatch has put it
+-- there from the request, or has passed on that of the job it runs in.
+local function tasks_told(job_desc, change)
+  local environment = job_desc.environment
+  if not environment or not change.min_nodes then return nil end
+  local told = tonumber(environment.SLURM_NTASKS)
+  if change.num_tasks then return told == job_desc.num_tasks and change.num_tasks or nil end
+  if not told or not environment.SLURM_JOB_ID then return nil end
+  local per_node = job_desc.ntasks_per_node
+  return change.min_nodes * (NO_VAL16_OR_0[per_node or 0] and 1 or per_node)
 end
 
 local function planned(job_desc, answer)
   local change = answer.action == "set" and answer.set or {}
   local writes = {}
-  if change.num_tasks then
-    writes = tasks_in_environment(job_desc, job_desc.num_tasks, change.num_tasks)
+  local tasks = tasks_told(job_desc, change)
+  for _, name in ipairs(tasks and { "SLURM_NTASKS", "SLURM_NPROCS" } or {}) do
+    -- srun inside the job goes by them.
+    if job_desc.environment[name] then
+      local value = ("%d"):format(tasks)
+      writes[#writes + 1] = { at = job_desc.environment, key = name, value = value }
+    end
   end
   for _, field in ipairs(FIELDS) do
     if change[field] then

@@ -104,6 +104,8 @@ class Settings:
         More lines for slurm.conf; they replace those with the same parameter.
     auth
         How daemons and users are told apart: a key of `AUTHENTICATION`.
+    gpus
+        How many GPUs each node claims to have.
     """
 
     version: Version
@@ -115,6 +117,7 @@ class Settings:
     plugins: tuple[str, ...] = ()
     conf: tuple[str, ...] = ()
     auth: str = "munge"
+    gpus: int = 0
 
     def node_names(self) -> list[str]:
         """List the nodes' names: n1, n2, ..."""
@@ -127,6 +130,7 @@ def files(layout: Layout, settings: Settings) -> dict[str, str]:
         "slurm.conf": _slurm_conf(layout, settings),
         "slurmdbd.conf": _slurmdbd_conf(layout, settings),
         "cgroup.conf": {},
+        "gres.conf": _gres_conf(layout, settings),
     }
     for since, name, line in SINCE:
         if settings.version >= since and _wanted(line, settings):
@@ -178,6 +182,12 @@ def _slurmdbd_conf(layout: Layout, settings: Settings) -> dict[str, object]:
     }
 
 
+def _gres_conf(layout: Layout, settings: Settings) -> dict[str, object]:
+    # A GPU without a file does not count; one line holds it all.
+    last = settings.gpus - 1
+    return {"Name": f"gpu File={layout.etc}/gpu[0-{last}]"} if settings.gpus else {}
+
+
 def _slurm_conf(layout: Layout, settings: Settings) -> dict[str, object]:
     return {
         "ClusterName": "nimo",
@@ -195,6 +205,7 @@ def _slurm_conf(layout: Layout, settings: Settings) -> dict[str, object]:
         "SlurmdLogFile": layout.log / "%n.log",
         # All nodes are this machine: believe slurm.conf, not the hardware; track by /proc.
         "SlurmdParameters": "config_overrides",
+        **({"GresTypes": "gpu"} if settings.gpus else {}),
         "ProctrackType": "proctrack/linuxproc",
         "TaskPlugin": "task/none",
         "MpiDefault": "none",
@@ -229,9 +240,10 @@ def _accounting(layout: Layout, settings: Settings) -> dict[str, object]:
 
 
 def _nodes(settings: Settings) -> list[str]:
+    gpus = f" Gres=gpu:{settings.gpus}" if settings.gpus else ""
     return [
         f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port}"
-        f" CPUs={settings.cpus} RealMemory=2000"
+        f" CPUs={settings.cpus} RealMemory=2000 Feature=plain{gpus}"
         for name, port in zip(settings.node_names(), settings.ports[2:], strict=True)
     ]
 

@@ -12,7 +12,7 @@ from tests.processes import Account, ProcessError, search_path
 
 # Whatever the release of Slurm, these are this machine's.
 PROGRAMS = ("munged", *MariaDB.programs)
-SLURM = ("slurmdbd", "slurmctld", "slurmd", "sbatch", "sacct", "sinfo")
+SLURM = ("slurmdbd", "slurmctld", "slurmd", "slurmrestd", "sbatch", "sacct", "sinfo")
 
 
 def missing_programs(release: str | None = None) -> list[str]:

@@ -52,6 +52,8 @@ class SlurmCluster:
         runs in a root directory (`tests.cluster.releases`); munge and MariaDB stay this machine's.
     auth
         ``munge`` or, from 23.11 on, ``slurm``.
+    gpus
+        How many GPUs each node claims to have.
 
     Raises
     ------
@@ -76,6 +78,7 @@ class SlurmCluster:
         leashed: bool = True,
         release: str | None = None,
         auth: str = "munge",
+        gpus: int = 0,
     ) -> None:
         self.layout = Layout(directory.resolve())
         self._root = root(release) if release else None
@@ -90,6 +93,7 @@ class SlurmCluster:
             plugins=tuple(name for file, name in HOOKS.items() if lua and (lua / file).exists()),
             conf=tuple(conf),
             auth=auth,
+            gpus=gpus,
         )
         self._lua = lua
         self._leashed = leashed
@@ -139,6 +143,12 @@ class SlurmCluster:
         """Start munged, mariadbd, slurmdbd, slurmctld or a node such as n1; wait until ready."""
         self._launch(daemon)
         self._await(daemon)
+
+    def start_program(self, program: str, argv: Sequence[str], *, account: Account) -> None:
+        """Start another of Slurm's daemons, such as slurmrestd, and do not wait for it."""
+        line = self._slurm(program, account, *argv)
+        env = {"SLURM_CONF": str(self.layout.slurm_conf)}
+        self.processes.start(program, line, env=env, account=None if self._root else account)
 
     def stop(self, daemon: str) -> None:
         """Stop one daemon."""
@@ -285,6 +295,8 @@ class SlurmCluster:
             write_file(self.layout.etc / name, text.encode(), 0o600 if secret else 0o644, account)
         for key in ("munge.key", "slurm.key"):
             write_file(self.layout.etc / key, secrets.token_bytes(128), 0o600, account)
+        for number in range(self.settings.gpus):
+            write_file(self.layout.etc / f"gpu{number}", b"", 0o644, account)
         self._copy_hooks()
         for command in COMMANDS:
             self._write_wrapper(command)

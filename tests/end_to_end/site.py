@@ -13,12 +13,15 @@ from typing import Any
 
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import RunRow, Store
+from slurm_plugin import client
 from tests.cluster import SlurmCluster
 from tests.cluster.nimod import Nimod
 from tests.processes import wait_until
 
 #: How long the hooks wait for nimod where a test is about its answer.
 PATIENT_MS = 500
+#: A view of the cluster may not show a job that was submitted so long before.
+PROMISED_S = 0.5
 #: Forty-eight pieces of work, dealt out to the tasks, and then an exchange among all of them: the
 #: run time comes from how many there are, and more than about eight no longer help.
 MOLDABLE = """\
@@ -90,6 +93,16 @@ class Site:
         """What nimod says of itself."""
         status: dict[str, Any] = json.loads(self.nimod.run("status", "--json").stdout)
         return status
+
+    def settled(self) -> None:
+        """Wait until nimod sees the cluster as it is: without what it promised to jobs before."""
+        since = time.time() + PROMISED_S
+
+        def fresh() -> bool:
+            age = client.status(self.nimod.socket, timeout_s=5).snapshot_age_s
+            return age is not None and time.time() - age > since
+
+        wait_until(fresh, timeout_s=20, what="nimod to look at the cluster")
 
     def kill_nimod(self) -> None:
         """End nimod without a chance to tidy up."""

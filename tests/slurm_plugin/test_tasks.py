@@ -20,6 +20,12 @@ FREE = {
     "-N 1-8 --ntasks-per-node=2 -c 2": request(
         min_nodes=1, max_nodes=8, ntasks_per_node=2, cpus_per_task=2, min_cpus=2
     ),
+    "-N 1-4 -c 2 (24.11)": request(
+        min_nodes=1, max_nodes=4, cpus_per_task=2, min_cpus=2, tres_per_task="cpu:2"
+    ),
+    "-N 1-4 -c 2 (26.05)": request(
+        min_nodes=1, max_nodes=4, cpus_per_task=2, min_cpus=2, tres_per_task="cpu=2"
+    ),
     "-N 1-4 --exclusive": request(min_nodes=1, max_nodes=4, min_cpus=1, shared=0),
     "salloc -N 1-8": request(script="", min_nodes=1, max_nodes=8, min_cpus=1),
     "--ntasks-per-node=2": request(num_tasks=2, ntasks_per_node=2, min_cpus=2),

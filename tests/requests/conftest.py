@@ -1,0 +1,67 @@
+"""A site whose history is made up, so that its cluster is all that takes time."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+
+import pytest
+
+from predictor.table import encode
+from predictor.types import PredictionTable
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.store import FitRow, Store
+from tests.cluster.nimod import hooks_for
+from tests.conftest import ClusterFactory, scratch_directory
+from tests.end_to_end.site import PATIENT_MS, Site
+from tests.slurm_plugin.made import amdahl, table
+
+#: Says what the job finds around it; the name is that of the application with a curve.
+SHAPES = """\
+#!/bin/sh
+#SBATCH --job-name=shapes --time=10
+env | grep -E '^SLURM_(NNODES|JOB_NUM_NODES|NTASKS|NPROCS|NTASKS_PER_NODE)='
+echo STARTED=$(srun hostname | wc -l)
+"""
+#: Who submits over REST: slurmrestd serves neither root nor SlurmUser.
+REST_USER = "nobody"
+
+
+def curve(user: str) -> PredictionTable:
+    """Serial for half a minute, parallel for eight: a few nodes of eight are the best."""
+    return table(
+        amdahl(30.0, 480.0),
+        level="name",
+        key=f"{user}/shapes",
+        label="shapes",
+        nodes=range(1, 9),
+        observed=(1, 2, 4, 8),
+    )
+
+
+@pytest.fixture(scope="package")
+def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+    """Eight nodes of eight CPUs and two GPUs; ``shapes`` has a curve; nimod enforces."""
+    with (
+        scratch_directory("nimo-shapes-") as directory,
+        slurm_cluster(lua=hooks_for(directory, timeout_ms=PATIENT_MS), cpus=8, gpus=2) as cluster,
+    ):
+        site = Site(directory, cluster)
+        site.script = site.write_script("shapes.sh", SHAPES)
+        with Store.open(site.nimod.store) as store:
+            store.fits.replace([row_of(curve(user)) for user in (getpass.getuser(), REST_USER)])
+        site.run_nimod("enforce", snapshot={"interval_s": 0.3})
+        yield site
+
+
+def row_of(made: PredictionTable) -> FitRow:
+    """A table as the store keeps it."""
+    return FitRow(
+        level=KeyLevel(made.level),
+        key=made.key,
+        label=made.label,
+        verdict=made.verdict.value,
+        model=made.model,
+        fitted_s=made.fitted_s,
+        payload=encode(made),
+    )

@@ -1,0 +1,45 @@
+"""The tables of docs/requests.md: what is promised for each request."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "requests.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One row: a request and what becomes of it; counts may depend on n, the chosen one."""
+
+    request: str
+    nodes: str
+    cpus: str
+    tasks: str
+    why: str
+
+    @property
+    def chosen(self) -> bool:
+        """Whether nimod is to choose the count."""
+        return self.nodes == "n"
+
+
+def promises(heading: str) -> list[Promise]:
+    """Read the table under a heading."""
+    section = PAGE.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ") for line in section.splitlines() if line.startswith("|")]
+    cells = ([cell.strip(" `") for cell in re.split(r"\|", line)] for line in rows[2:])
+    return [Promise(*row) if len(row) == 5 else Promise("", *row) for row in cells]
+
+
+def count(cell: str, n: int | None) -> int:
+    """Read ``n`` or ``2n``."""
+    return int(cell.removesuffix("n") or 1) * (n or 0)
+
+
+def ways() -> list[str]:
+    """List the other ways in, by their names in the table."""
+    section = PAGE.read_text().partition("\n## Other ways in\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")][2:]
+    return [row.split("|")[1].strip().replace("`", "") for row in rows]

@@ -1,0 +1,181 @@
+"""The other ways in that docs/requests.md names: each a test of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sacct_ingest.records import DecisionRow
+from tests.end_to_end.site import Site
+from tests.processes import wait_until
+from tests.requests import rest
+from tests.requests.conftest import REST_USER, SHAPES
+from tests.requests.documented import ways
+
+pytestmark = pytest.mark.releases
+
+RANGE = ("-N", "1-8", "-t", "10")
+TESTS: dict[str, Callable[..., None]] = {}
+
+
+@pytest.fixture
+def idle(site: Site) -> Iterator[Site]:
+    site.empty_queue()
+    yield site
+    site.empty_queue()
+
+
+def way(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Say which row of the table a test is about."""
+
+    def note(test: Callable[..., None]) -> Callable[..., None]:
+        TESTS[name] = test
+        return test
+
+    return note
+
+
+def test_every_way_of_the_page_has_its_test() -> None:
+    assert set(TESTS) == set(ways())
+
+
+def recorded(site: Site, since_s: float) -> list[DecisionRow]:
+    """All decisions since then; another's, made last, tells that none is still on its way."""
+    site.submit("--hold", "-J", "mark", "-N", "1")
+
+    def marked() -> bool:
+        return any(d.name == "mark" and d.at_s >= since_s for d, _ in site.decisions())
+
+    wait_until(marked, timeout_s=10, what="the decisions to be written")
+    return [d for d, _ in site.decisions() if d.at_s >= since_s and d.name != "mark"]
+
+
+@way("sbatch < job.sh")
+def test_sbatch_from_standard_input(idle: Site) -> None:
+    since = time.time()
+    job_id = idle.cluster.sbatch("--hold", *RANGE, script=SHAPES)
+    decision = idle.last_decision(since_s=since)
+    assert decision.applied
+    assert idle.node_count(job_id) == decision.nodes
+
+
+@way("sbatch --wrap")
+def test_sbatch_wrap(idle: Site) -> None:
+    since = time.time()
+    job_id = idle.cluster.sbatch("-J", "shapes", "--hold", *RANGE, "--wrap=srun hostname")
+    decision = idle.last_decision(since_s=since)
+    assert decision.applied
+    assert idle.node_count(job_id) == decision.nodes
+
+
+@way("sbatch inside a job")
+def test_sbatch_inside_a_job(idle: Site) -> None:
+    since = time.time()
+    inner = "sbatch --parsable --ntasks-per-node=2 -N 1-8 -o inner.out shapes.sh > inner.id"
+    outer = idle.cluster.sbatch("-J", "outer", "-N", "3", "-n", "3", f"--wrap={inner}")
+    idle.cluster.wait(outer)
+    job_id = int((idle.cluster.layout.work / "inner.id").read_text())
+    idle.cluster.wait(job_id)
+    decision = idle.last_decision(since_s=since)
+    lines = (idle.cluster.layout.work / "inner.out").read_text().splitlines()
+    assert decision.applied
+    assert f"SLURM_NNODES={decision.nodes}" in lines
+    assert decision.nodes is not None
+    assert {f"SLURM_NTASKS={2 * decision.nodes}", f"STARTED={2 * decision.nodes}"} <= {*lines}
+
+
+@way("sbatch --test-only")
+def test_sbatch_test_only(idle: Site) -> None:
+    since = time.time()
+    done = idle.cluster.run("sbatch", "--test-only", *RANGE, idle.script)
+    (decision,) = recorded(idle, since)
+    assert decision.nodes is not None
+    assert f"using {decision.nodes} processors" in done.stderr
+
+
+@way("salloc")
+def test_salloc(idle: Site) -> None:
+    since = time.time()
+    inside = "echo $SLURM_NNODES ${SLURM_NTASKS:-none} $(srun hostname | wc -l)"
+    done = idle.cluster.run("salloc", "-J", "shapes", *RANGE, "sh", "-c", inside)
+    (decision,) = recorded(idle, since)
+    assert decision.applied
+    assert done.stdout.split() == [str(decision.nodes), "none", str(decision.nodes)]
+
+
+@way("srun")
+def test_srun(idle: Site) -> None:
+    since = time.time()
+    inside = 'echo "$SLURM_NNODES $SLURM_NTASKS"'
+    done = idle.cluster.run("srun", "-J", "shapes", *RANGE, "sh", "-c", inside)
+    (decision,) = recorded(idle, since)
+    assert decision.applied
+    assert decision.nodes is not None
+    assert done.stdout.splitlines() == [f"{decision.nodes} {decision.nodes}"] * decision.nodes
+
+
+@way("sbatch :  (heterogeneous)")
+def test_het_jobs(idle: Site) -> None:
+    since = time.time()
+    job_id = idle.cluster.sbatch(*RANGE, "--hold", ":", "-N", "1-3", idle.script)
+    assert {d.reason for d in recorded(idle, since)} == {"het"}
+    shown = idle.cluster.run("scontrol", "show", "job", str(job_id)).stdout
+    assert "NumNodes=1-8" in shown
+    assert "NumNodes=1-3" in shown
+
+
+@way("scontrol update")
+def test_scontrol_update(idle: Site) -> None:
+    job, _ = idle.decided(*RANGE, "--hold")
+    since = time.time()
+    changes = ("numnodes=2-3", "timelimit=4", "comment=nimo{deadline=,own=1} x")
+    for change in changes:
+        idle.cluster.run("scontrol", "update", f"jobid={job['JobId']}", change)
+    changed = idle.cluster.job(int(job["JobId"]))
+    assert (changed["NumNodes"], changed["TimeLimit"]) == ("2-3", "00:04:00")
+    assert changed["Comment"] == changes[2].partition("=")[2]
+    assert recorded(idle, since) == []
+
+
+@way("scontrol requeue")
+def test_requeue(idle: Site) -> None:
+    since = time.time()
+    job_id = idle.submit(*RANGE, "--requeue", script=idle.write_script("long.sh", LONG))
+    decision = idle.last_decision(since_s=since)
+    assert decision.applied
+    wait_until(
+        lambda: idle.cluster.job(job_id)["JobState"] == "RUNNING", timeout_s=30, what="the job"
+    )
+    idle.cluster.run("scontrol", "requeuehold", str(job_id))
+    wait_until(
+        lambda: idle.cluster.job(job_id)["JobState"] == "PENDING", timeout_s=30, what="requeueing"
+    )
+    assert idle.node_count(job_id) == decision.nodes
+    assert len(recorded(idle, since)) == 1
+
+
+LONG = "#!/bin/sh\n#SBATCH --job-name=shapes\nexec sleep 600\n"
+
+
+@way("slurmrestd")
+def test_slurmrestd(idle: Site) -> None:
+    since = time.time()
+    with rest.slurmrestd(idle.cluster, REST_USER) as path:
+        answer = rest.submit(
+            idle.cluster,
+            path,
+            SHAPES,
+            nodes=(1, 8),
+            name="shapes",
+            partition="batch",
+            current_working_directory=str(idle.cluster.layout.work),
+            standard_output="rest.out",
+        )
+    assert not answer["errors"], answer
+    decision = idle.last_decision(since_s=since)
+    assert (decision.user, decision.reason, decision.applied) == (REST_USER, "cheapest", True)
+    idle.cluster.wait(answer["job_id"])
+    lines = (idle.cluster.layout.work / "rest.out").read_text().splitlines()
+    assert {f"SLURM_NNODES={decision.nodes}", f"STARTED={decision.nodes}"} <= {*lines}
