@@ -138,7 +138,7 @@ class Ring:
     def _await_token(self) -> Generation | None:
         with self._changed:
             if self._offered is None:
-                self._changed.wait(min(1.0, self._settings.timeout_s))
+                self._changed.wait(self._settings.timeout_s)
             self._held, self._offered = self._offered, None
             return self._held
 

@@ -60,7 +60,7 @@ class Settings:
     echoes
         Round trips of four bytes of which the latency is the median.
     timeout_s
-        For one pair of hosts, and for one message between sensors.
+        For one pair of hosts, for one message between sensors, and between two looks at the token.
     hold_s
         How long a sensor may keep the token; what it did not reach, it measures the next time.
     spin_s, spin_every
@@ -113,11 +113,17 @@ def cost(settings: Settings, hosts: int) -> Cost:
         pairs=pairs,
         probes_per_hour=rounds * (2 * pairs + local * hosts),
         bytes_per_pair=bytes_per_pair,
-        network_bytes_per_hour=rounds * pairs * bytes_per_pair,
+        network_bytes_per_hour=rounds * pairs * bytes_per_pair + _watching(settings, hosts),
         link_share=through_one_link / (3600 * 125e6),
         cpu_share=settings.spin_s / (settings.period_s * settings.spin_every),
         disk_bytes_per_hour=0.0 if settings.disk_folder is None else rounds * _disk_bytes(settings),
     )
+
+
+def _watching(settings: Settings, hosts: int) -> float:
+    """Bytes an hour of asking whether the token is still there, and of passing it on."""
+    passes = hosts * 3600.0 / settings.period_s
+    return (3600.0 / settings.timeout_s + passes) * _OVERHEAD if hosts > 1 else 0.0
 
 
 def _disk_bytes(settings: Settings) -> int:

@@ -24,7 +24,10 @@ PROGRAM = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path, config = tmp_path / "nimo.db", tmp_path / "nimo.yaml"
-    settings = {"store": f"sqlite:///{path}", "probes": {"spin_s": 0.05, "timeout_s": 2.0}}
+    settings = {
+        "store": f"sqlite:///{path}",
+        "probes": {"spin_s": 0.05, "timeout_s": 2.0, "period_s": 1.0},
+    }
     (tmp_path / "key").write_bytes(KEY + b"\n")
     settings["probes"]["key_file"] = str(tmp_path / "key")  # type: ignore[index]
     config.write_text(json.dumps(settings))
@@ -61,7 +64,7 @@ def test_the_cost_is_told_before_anything_is_measured(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = nimo(capsys, "--cost", "--host", "a", "--host", "b")
-    assert "2 pairs every 300 s" in text
+    assert "2 pairs every 1 s" in text
     assert "MB/h" in text
     assert json.loads(nimo(capsys, "--cost", "--json", "--host", "a", "--host", "b"))["pairs"] == 2
     assert not store.exists()
