@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Protocol, cast
 
+from slurm_plugin.cli import log
 from slurm_plugin.cli.errors import guarded
 
 #: Command -> what it does, in the order in which one meets them.
@@ -86,4 +87,4 @@ def _top_parser() -> argparse.ArgumentParser:
 
 def _log(verbosity: int) -> None:
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    log.set_up(level)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import threading
@@ -17,8 +18,13 @@ from predictor.table import decode, encode
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
 from tests.end_to_end.site import PATIENT_MS, Site
+from tests.end_to_end.troubled_nimod import ANSWERS, TroubledNimod
 
 SUBMISSIONS = 8
+MANY = 2000
+PENDING = re.compile(
+    r"^JobId=(\d+) JobName=(\S+) .*JobState=PENDING .*NumNodes=(\S+) ", re.MULTILINE
+)
 RANGE = ("-N", "1-3", "-t", "5", "--hold")
 
 
@@ -173,3 +179,44 @@ def test_an_error_in_the_policy_rejects_no_job(enforcing: Site) -> None:
         enforcing.submit(*RANGE, "--comment=nimo:app=broken")
     assert unchanged(enforcing)
     assert enforcing.status()["failed"] > failed
+
+
+@pytest.fixture
+def impatient(enforcing: Site) -> Iterator[Site]:
+    """Hooks that ask again at once after time-outs, so that every trouble is met."""
+    settings = enforcing.cluster.layout.etc / "nimo_hook.conf"
+    before = settings.read_text()
+    settings.write_text(before + "breaker_s = 0.05\n")
+    enforcing.cluster.restart("slurmctld")
+    enforcing.nimod.stop()
+    yield enforcing
+    settings.write_text(before)
+    enforcing.cluster.run("scancel", "--me")
+    enforcing.restart_slurmctld()
+
+
+def submit_many(site: Site) -> list[str]:
+    """Submit held jobs, eight at a time; the ids that sbatch printed."""
+    sbatch = ["sbatch", "--parsable", *RANGE, str(site.script)]
+    numbers = "\n".join(map(str, range(MANY)))
+    # Each number becomes a job's name; a failing sbatch ends xargs with status 123.
+    argv = ["xargs", "-P", "8", "-I", "{}", *sbatch[:1], "-J", "job{}", *sbatch[1:]]
+    return site.cluster.run(*argv, stdin=numbers, timeout_s=280).stdout.split()
+
+
+def test_two_thousand_jobs_pass_whatever_nimod_does(impatient: Site) -> None:
+    cluster = impatient.cluster
+    before = cluster.processes.status()["slurmctld"]
+    with TroubledNimod(impatient.nimod.socket, seed=7) as nimod:
+        ids = submit_many(impatient)
+    assert len(set(ids)) == MANY
+    jobs = PENDING.findall(cluster.run("scontrol", "-o", "show", "job").stdout)
+    assert {job_id for job_id, _, _ in jobs} == set(ids)
+    assert {name for _, name, _ in jobs} == {f"job{n}" for n in range(MANY)}
+    # As asked for, or as the right answer said; on 3 nodes only what came too late would have been.
+    counts = {nodes for _, _, nodes in jobs}
+    assert "1-3" in counts
+    assert counts - {"1-3"} <= {"2", "2-2"}
+    assert counts != {"1-3"}
+    assert cluster.processes.status()["slurmctld"] == before
+    assert set(ANSWERS) <= nimod.seen

@@ -1,5 +1,6 @@
 """The files that an admin copies."""
 
+import re
 import subprocess
 from pathlib import Path
 from shutil import which
@@ -27,3 +28,17 @@ def test_systemd_understands_every_line_of_the_units(unit):
     )
     wrong = [line for line in done.stderr.splitlines() if unit.name in line]
     assert [line for line in wrong if "is not executable" not in line] == []
+
+
+@pytest.mark.skipif(which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.parametrize("name", ["nimod.service", "nimo-ingest.service"])
+def test_services_may_do_little_more_than_they_must(name):
+    unit = ROOT / "etc" / "systemd" / name
+    argv = ["systemd-analyze", "security", "--offline=yes", unit]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if "unrecognized option" in done.stderr:
+        pytest.skip("systemd-analyze is older than 250")
+    exposure = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert exposure is not None, done.stderr
+    assert float(exposure[1]) <= 2.0
+    assert re.search(r"^User=(?!root)\w", unit.read_text(), re.MULTILINE)

@@ -1,0 +1,104 @@
+"""What users write is data: in shells, in SQL, in logs; and the threat model names real tests."""
+
+import ast
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.records import DecisionRow
+from sacct_ingest.store import Store
+from slurm_plugin.advisor import Advisor
+from slurm_plugin.cli import log
+from slurm_plugin.config import Config, Mode
+from slurm_plugin.reports.text import printable
+from slurm_plugin.tables import Tables
+from tests.slurm_plugin.made import NOW, cluster, job, table
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("sacct_ingest", "predictor", "slurm_plugin")
+SOURCES = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+LUA = sorted((ROOT / "slurm_plugin" / "lua").glob("*.lua"))
+HOSTILE = [
+    "'; DROP TABLE decisions; --",
+    '" OR 1=1 --',
+    "$(touch {mark})`touch {mark}`;touch {mark}",
+    "<script>alert(1)</script>",
+    "line\nERROR slurm_plugin: forged\r\x1b[2J\x9b31m",
+    "../../../etc/passwd\x00",
+    "%s%n{0.__class__}${PATH}",
+]
+FORBIDDEN_CALLS = {"eval", "exec", "system", "popen", "getoutput", "getstatusoutput"}
+ROW = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+
+
+def submit(**fields: str) -> DecisionRow:
+    advisor = Advisor(Config(mode=Mode.ENFORCE), new_id=lambda: "0123456789ab")
+    advisor.tables, advisor.cluster = Tables([table()]), cluster()
+    answer, row = advisor.submit(job(**fields), via="job_submit", now_s=NOW)
+    assert answer.ok
+    assert row is not None
+    return row
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_users_write_is_stored_as_it_is(tmp_path: Path, text: str) -> None:
+    text = text.replace("\0", "")
+    row = submit(name=text, account=text, qos=text, work_dir=text)
+    with Store.open(f"sqlite:///{tmp_path}/nimo.db", create=True) as store:
+        store.decisions.add([row])
+        ((kept, _),) = store.decisions.with_outcomes()
+    assert kept == row
+    assert kept.work_dir == text
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_job_scripts_are_read_and_never_run(tmp_path: Path, text: str) -> None:
+    mark = tmp_path / "mark"
+    text = text.replace("{mark}", str(mark))
+    submit(script=f"#!/bin/sh\n#SBATCH --comment={text}\n{text}\n", comment=text, deadline="")
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_is_given_to_a_shell_or_evaluated(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            assert called not in FORBIDDEN_CALLS, f"{path}:{node.lineno}"
+            assert "shell" not in {keyword.arg for keyword in node.keywords}
+
+
+@pytest.mark.parametrize("path", LUA, ids=lambda path: path.name)
+def test_the_hooks_start_no_process_and_evaluate_nothing(path: Path) -> None:
+    assert not re.search(r"os\.execute|io\.popen|loadstring|\bload\(", path.read_text())
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_logs_cannot_be_forged(text: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        int(text)
+    info = (caught.type, caught.value, caught.tb)
+    record = logging.makeLogRecord(
+        {"name": "x", "levelname": "INFO", "msg": text, "exc_info": info}
+    )
+    first, *rest = log.OneLine("%(levelname)s %(name)s: %(message)s").format(record).split("\n")
+    assert first.startswith("INFO x: ")
+    assert all(line.startswith("  | ") for line in rest)
+    assert all(line.isprintable() for line in [first, *rest])
+
+
+def test_terminals_cannot_be_driven() -> None:
+    assert all(printable(text).isprintable() for text in HOSTILE)
+
+
+def test_every_row_of_the_threat_model_names_a_test_that_exists() -> None:
+    text = (ROOT / "docs" / "threat-model.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) > 10
+    for row in rows:
+        named = ROW.findall(row)
+        assert named, f"no test is named: {row}"
+        for path, name in named:
+            assert f"def {name}(" in (ROOT / path).read_text(), f"{path}::{name} is not there"
