@@ -59,10 +59,13 @@ def test_a_compressed_file_that_breaks_off(tmp_path: Path, packed: str) -> None:
         runs.extend(read(path))
 
 
+@pytest.mark.parametrize(
+    "data", [os.urandom(3000), bytes(range(97, 123)) * 999], ids=["noise", "text"]
+)
 @pytest.mark.parametrize("packed", ["gzip", "bzip2", "xz", "zstd"])
-def test_a_damaged_file(tmp_path: Path, packed: str) -> None:
+def test_a_damaged_file(tmp_path: Path, packed: str, data: bytes) -> None:
     path = tmp_path / "jobs"
-    whole = bytearray(PACKED[packed](os.urandom(3000)))
+    whole = bytearray(PACKED[packed](data))
     whole[20:60] = b"x" * 40
     path.write_bytes(whole)
     with pytest.raises(FormatError, match="jobs: "):

@@ -92,6 +92,7 @@ def changed(job: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("time.start", 0, "start_s", None),
         ("time.end", 0, "end_s", None),
         ("time.limit", UNLIMITED, "limit_s", None),
+        ("time.limit", {"set": True, "infinite": True, "number": 0}, "limit_s", None),
         ("time.limit", 4294967295, "limit_s", None),
         ("state.current", ["PENDING", "REQUEUED"], "state", JobState.REQUEUED),
         ("state.current", ["PENDING", "RESIZING"], "state", JobState.RESIZING),
