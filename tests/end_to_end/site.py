@@ -23,13 +23,16 @@ PATIENT_MS = 500
 #: A view of the cluster may not show a job that was submitted so long before.
 PROMISED_S = 0.5
 #: Forty-eight pieces of work, dealt out to the tasks, and then an exchange among all of them: the
-#: run time comes from how many there are, and more than about eight no longer help.
+#: run time comes from how many there are, and more than about eight no longer help.  How long a
+#: piece takes is in a file, so that the same application can become slower.
+PACE_S = 0.5
 MOLDABLE = """\
 #!/bin/bash
 #SBATCH --job-name=moldable
 srun sh -c '
+  pace=$(cat @PACE@)
   i=$SLURM_PROCID
-  while [ $i -lt 48 ]; do sleep 0.5; i=$((i + SLURM_NTASKS)); done
+  while [ $i -lt 48 ]; do sleep $pace; i=$((i + SLURM_NTASKS)); done
   i=0
   while [ $i -lt $SLURM_NTASKS ]; do sleep 0.4; i=$((i + 1)); done'
 """
@@ -49,7 +52,13 @@ class Site:
     def __init__(self, directory: Path, cluster: SlurmCluster) -> None:
         self.cluster = cluster
         self.nimod = Nimod(directory, cluster)
-        self.script = self.write_script("moldable.sh", MOLDABLE)
+        self.set_pace(PACE_S)
+        text = MOLDABLE.replace("@PACE@", str(cluster.layout.work / "pace"))
+        self.script = self.write_script("moldable.sh", text)
+
+    def set_pace(self, seconds: float) -> None:
+        """Make a piece of the moldable program's work take this long."""
+        self.write_script("pace", f"{seconds}\n")
 
     def write_script(self, name: str, text: str) -> Path:
         """Put a job script where every user can read it."""

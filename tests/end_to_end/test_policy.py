@@ -1,0 +1,166 @@
+"""The policy on a real queue: both directions, a burst, time limits, and being switched off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from predictor.table import decode, encode
+from predictor.types import Tail
+from sacct_ingest.records import DecisionRow
+from sacct_ingest.store import FitRow, Store
+from tests.end_to_end.site import PACE_S, Site
+from tests.processes import wait_until
+
+#: What a job says that leaves its node count open; Slurm alone would give it one node.
+OPEN = ("-t", "5", "--comment=nimo:nodes=1-8")
+
+
+@contextmanager
+def nimod(site: Site, **settings: object) -> Iterator[None]:
+    """Run nimod with other settings for a while."""
+    site.run_nimod("enforce", **settings)
+    try:
+        yield
+    finally:
+        site.empty_queue()
+        site.run_nimod("enforce")
+
+
+def fill_queue(site: Site, jobs: int) -> None:
+    """Keep all nodes busy, and so many jobs waiting for them; wait until nimod knows."""
+    sleeper = site.write_script("sleeper.sh", "#!/bin/sh\n#SBATCH -J sleeper\nsleep 600\n")
+    for _ in range(jobs + 1):
+        site.submit("-N", "8", "--exclusive", "-t", "1", script=sleeper)
+
+    def waiting() -> bool:
+        shown = site.cluster.run("squeue", "-h", "-t", "PD", "-n", "sleeper", "-o", "%A").stdout
+        return len(shown.split()) == jobs
+
+    wait_until(waiting, timeout_s=30, what="the first one to start")
+
+
+def test_grown_when_idle_and_shrunk_under_load(enforcing: Site) -> None:
+    job, grown = enforcing.decided(*OPEN, "--hold")
+    assert grown.applied, grown.reason
+    assert grown.nodes is not None
+    assert grown.nodes > 1
+    assert job["NumNodes"].split("-")[0] == str(grown.nodes)
+
+    fill_queue(enforcing, 12)
+    job, shrunk = enforcing.decided(*OPEN, "--hold")
+    assert shrunk.applied, shrunk.reason
+    assert shrunk.nodes is not None
+    assert shrunk.nodes < grown.nodes
+    assert job["NumNodes"].split("-")[0] == str(shrunk.nodes)
+
+
+def test_a_burst_between_two_snapshots_is_reckoned_with(enforcing: Site) -> None:
+    with nimod(enforcing, snapshot={"interval_s": 500.0, "max_age_s": 1000.0}):
+        since = time.time()
+        for _ in range(50):
+            enforcing.submit(*OPEN)
+
+        def made() -> list[DecisionRow]:
+            return [d for d, _ in enforcing.decisions() if d.at_s >= since]
+
+        wait_until(lambda: len(made()) == 50, timeout_s=30, what="fifty decisions")
+        decisions = made()
+    # Nimod has seen none of these jobs in the queue, and yet:
+    starting = [d.nodes or 0 for d in decisions if d.wait_s == 0.0]
+    assert sum(starting) <= 8
+    assert decisions[0].nodes is not None
+    assert decisions[-1].nodes is not None
+    assert decisions[-1].nodes < decisions[0].nodes
+    waiting = [d.nodes or 0 for d in decisions if d.wait_s != 0.0]
+    assert len(waiting) >= 40
+    assert waiting == sorted(waiting, reverse=True)
+
+
+@contextmanager
+def tails(site: Site, *shares: tuple[float, float]) -> Iterator[None]:
+    """Let the curves' high quantiles be so many times the median."""
+    with Store.open(site.nimod.store) as store:
+        whole = store.fits.all()
+        store.fits.replace([_with_tails(row, shares) for row in whole])
+    try:
+        site.run_nimod("enforce")
+        yield
+    finally:
+        with Store.open(site.nimod.store) as store:
+            store.fits.replace(whole)
+        site.empty_queue()
+        site.run_nimod("enforce")
+
+
+def _with_tails(row: FitRow, shares: Sequence[tuple[float, float]]) -> FitRow:
+    known = decode(row.payload)
+    made = tuple(Tail(s, tuple(factor * t for t in known.median_s)) for s, factor in shares)
+    return replace(row, payload=encode(replace(known, tails=made)))
+
+
+def test_a_job_that_asks_for_it_gets_its_time_limit_and_time_min(enforcing: Site) -> None:
+    # On 8 nodes it takes a little over 6 s: some four and two minutes.
+    with tails(enforcing, (0.9, 15.0), (0.99, 30.0)):
+        asked = ("-N", "8", "-t", "60", "--hold", "--comment=nimo:time=set")
+        job, decision = enforcing.decided(*asked)
+        assert (decision.action, decision.reason, decision.applied) == ("keep", "fixed_count", True)
+        assert decision.limit_s == 3600
+        assert decision.given_limit_s is not None
+        assert decision.given_min_s is not None
+        assert 120 <= decision.given_min_s < decision.given_limit_s < 600
+        assert job["TimeLimit"] == f"00:{decision.given_limit_s // 60:02}:00"
+        assert job["TimeMin"] == f"00:{decision.given_min_s // 60:02}:00"
+        # Nobody else's limit changes, and none becomes longer.
+        job, decision = enforcing.decided("-N", "8", "-t", "60", "--hold")
+        assert (job["TimeLimit"], decision.given_limit_s) == ("01:00:00", None)
+        job, decision = enforcing.decided("-N", "8", "-t", "2", "--hold", "--comment=nimo:time=set")
+        assert (job["TimeLimit"], decision.given_limit_s) == ("00:02:00", None)
+
+
+def test_nimo_off_keeps_a_job_as_it_is(enforcing: Site) -> None:
+    job, decision = enforcing.decided("-N", "1-8", "-t", "5", "--hold", "--comment=nimo:off")
+    assert (decision.reason, decision.applied) == ("opted_out", False)
+    assert job["NumNodes"] == "1-8"
+
+
+def run_three(site: Site, pace_s: float) -> None:
+    """Run the program three times on 2 nodes, at once, and read what came of it."""
+    site.set_pace(pace_s)
+    jobs = [site.submit("-N", "2", "-t", "5") for _ in range(3)]
+    site.cluster.wait(*jobs, timeout_s=120, accounted=True)
+    site.nimod.run("ingest")
+
+
+def test_what_becomes_three_times_slower_is_switched_off_until_it_recovers(enforcing: Site) -> None:
+    band = {"runs": 3, "least": 3}
+    with nimod(enforcing, band=band):
+        try:
+            run_three(enforcing, 3 * PACE_S)
+            _, decision = wait_for_reason(enforcing, "out_of_band")
+            assert not decision.applied
+            said = enforcing.nimod.run("predict", "root/moldable").stdout
+            assert "switched off since" in said
+            assert "switched off since" in enforcing.nimod.run("report").stdout
+            run_three(enforcing, PACE_S)
+            _, decision = wait_for_reason(enforcing, "cheapest")
+            assert decision.applied
+        finally:
+            enforcing.set_pace(PACE_S)
+            with Store.open(enforcing.nimod.store) as store:
+                rows = [replace(row, off=False) for row in store.standings.all()]
+                store.standings.put(rows)
+
+
+def wait_for_reason(site: Site, reason: str) -> tuple[dict[str, str], DecisionRow]:
+    """Submit held jobs until nimod has read the new standing and decides for this reason."""
+    seen: list[tuple[dict[str, str], DecisionRow]] = []
+
+    def decided() -> bool:
+        seen.append(site.decided("-N", "1-8", "-t", "5", "--hold"))
+        return seen[-1][1].reason == reason
+
+    wait_until(decided, timeout_s=30, what=f"a decision for {reason}")
+    return seen[-1]
