@@ -18,6 +18,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Ratio = Annotated[float, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Days = Annotated[int, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 HighShare = Annotated[float, msgspec.Meta(gt=0.5, lt=1)]
 #: A shell pattern, several, or ``@FILE`` with one on each line.
@@ -177,6 +178,16 @@ class Ingest(_Section, frozen=True, kw_only=True):
     follow_minutes: Positive = 10.0  #: between two ingests of "nimo ingest --follow"
 
 
+class Retention(_Section, frozen=True, kw_only=True):
+    """Days for which "nimo prune" keeps rows; 0: for ever."""
+
+    runs_days: Days = 0
+    steps_days: Days = 0
+    decisions_days: Days = 0
+    rejects_days: Days = 90
+    probes_days: Days = 0
+
+
 class Fit(_Section, frozen=True, kw_only=True):
     """How prediction tables are made."""
 
@@ -240,6 +251,7 @@ class Config(_Section, frozen=True, kw_only=True):
     snapshot: Snapshot = Snapshot()
     access: Access = Access()
     ingest: Ingest = Ingest()
+    retention: Retention = Retention()
     fit: Fit = Fit()
     probes: Probes = Probes()
     benchmarks: Benchmarks = Benchmarks()

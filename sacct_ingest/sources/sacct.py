@@ -5,7 +5,7 @@ import os
 import secrets
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from sacct_ingest.columns import known_name, useful
 from sacct_ingest.errors import SacctError, SacctOverload
@@ -49,6 +49,7 @@ class LiveSacct:
     command: Sequence[str] = ("sacct",)
     timeout_s: float = 600.0
     as_json: bool = False
+    _columns: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -108,23 +109,33 @@ class LiveSacct:
         form = ["--json"] if self.as_json else _text(fields, delimiter)
         argv = [*self.command, *form, *_arguments(begin_s, end_s), *also]
         argv += ["-M", self.cluster] if self.cluster else []
-        with (
-            output_of(
-                argv,
-                tally,
-                environment=_environment(epoch=not self.as_json),
-                timeout_s=self.timeout_s,
-                ends=b"\n}" if self.as_json else b"\n",
-            ) as output,
-            decoded(output) as lines,
-        ):
-            if self.as_json:
-                yield from read_json(lines, tally, cluster=self.cluster)
-            else:
-                yield from read_text(lines, tally, cluster=self.cluster, delimiter=delimiter)
+        refused = len(tally.rejects)
+        try:
+            with (
+                output_of(
+                    argv,
+                    tally,
+                    environment=_environment(epoch=not self.as_json),
+                    timeout_s=self.timeout_s,
+                    ends=b"\n}" if self.as_json else b"\n",
+                ) as output,
+                decoded(output) as lines,
+            ):
+                if self.as_json:
+                    yield from read_json(lines, tally, cluster=self.cluster)
+                else:
+                    yield from read_text(lines, tally, cluster=self.cluster, delimiter=delimiter)
+        finally:
+            # A row that is refused again is the same row: it must not show our delimiter.
+            tally.rejects[refused:] = [
+                replace(row, text=row.text.replace(delimiter, "\x1f"))
+                for row in tally.rejects[refused:]
+            ]
 
     def _fields(self) -> list[str]:
-        """Give the columns that both this release of sacct and we know."""
+        """Give the columns that both this release of sacct and we know; asks it once."""
+        if self._columns:
+            return self._columns
         argv = [*self.command, "--helpformat"]
         try:
             done = subprocess.run(
@@ -133,7 +144,8 @@ class LiveSacct:
         except (OSError, subprocess.SubprocessError) as error:
             raise SacctError(f"cannot run {self.command[0]}: {_reason(error)}") from error
         offered = {known_name(name) for name in done.stdout.split()}
-        return useful(offered)
+        self._columns.extend(useful(offered))
+        return self._columns
 
 
 def _key(run: JobRun) -> _Key:

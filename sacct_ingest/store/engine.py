@@ -82,7 +82,9 @@ def _server(url: URL) -> Engine:
 
 
 def _sqlite(url: URL, *, create: bool) -> Engine:
-    options: dict[str, Any] = {"connect_args": {"timeout": BUSY_S, "check_same_thread": False}}
+    # The URL may say otherwise: sqlite:////var/lib/nimo/nimo.db?timeout=60.
+    busy_s = float(str(url.query.get("timeout", BUSY_S)))
+    options: dict[str, Any] = {"connect_args": {"timeout": busy_s, "check_same_thread": False}}
     set_up = _set_up_writable
     if url.database in (None, "", ":memory:"):
         options["poolclass"] = StaticPool
@@ -123,6 +125,8 @@ def _set_up(connection: Any, record: object) -> None:  # noqa: ARG001 - SQLAlche
 
 def _set_up_writable(connection: Any, record: object) -> None:
     _set_up(connection, record)
+    # Only of use before the first table is made: 'nimo prune' can give space back in small steps.
+    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     _write_ahead(connection)
     connection.execute("PRAGMA synchronous=NORMAL")
 

@@ -1,8 +1,10 @@
 """Bring a database to the schema of this release; forward only."""
 
+import re
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import Connection, Engine, event, inspect, text
 
 from sacct_ingest.errors import StoreError
 from sacct_ingest.store.engine import reading, translated, writing
@@ -18,6 +20,22 @@ _UNLOCKS = {"mysql": "SELECT RELEASE_LOCK('nimo_migration')"}
 _UNLOCKS["mariadb"] = _UNLOCKS["mysql"]
 
 
+#: MariaDB commits each change of a table by itself: a migration that was killed is done once more,
+#: and what it had done already is left alone.
+_REPEATABLE = tuple(
+    (re.compile(rf"\b{words}\b(?! IF )"), f"{words} IF {condition}")
+    for words, condition in (
+        ("CREATE TABLE", "NOT EXISTS"),
+        ("CREATE INDEX", "NOT EXISTS"),
+        ("CREATE UNIQUE INDEX", "NOT EXISTS"),
+        ("ADD COLUMN", "NOT EXISTS"),
+        ("DROP TABLE", "EXISTS"),
+        ("DROP INDEX", "EXISTS"),
+        ("DROP COLUMN", "EXISTS"),
+    )
+)
+
+
 def migrate(engine: Engine) -> None:
     """Create or upgrade the tables.
 
@@ -31,6 +49,8 @@ def migrate(engine: Engine) -> None:
             return
     with translated(engine), writing(engine) as connection:
         _execute(connection, _LOCKS)
+        if getattr(connection.dialect, "is_mariadb", False):
+            event.listen(connection, "before_cursor_execute", _repeatably, retval=True)
         try:
             _upgrade(connection)
         finally:
@@ -54,6 +74,15 @@ def _upgrade(connection: Connection) -> None:
         )
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+
+
+def _repeatably(
+    connection: object, cursor: object, statement: str, parameters: Any, *also: object
+) -> tuple[str, Any]:
+    del connection, cursor, also
+    for words, instead in _REPEATABLE:
+        statement = words.sub(instead, statement)
+    return statement, parameters
 
 
 def _revision(connection: Connection) -> str | None:

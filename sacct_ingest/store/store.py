@@ -13,6 +13,7 @@ from sacct_ingest.store.fits import Fits
 from sacct_ingest.store.migrate import migrate
 from sacct_ingest.store.probes import Probes
 from sacct_ingest.store.profiles import Profiles
+from sacct_ingest.store.prune import Pruned, Retention, prune
 from sacct_ingest.store.rejects import Rejects
 from sacct_ingest.store.runs import Runs
 from sacct_ingest.store.standings import Standings
@@ -76,6 +77,10 @@ class Store:
             Called once if another process has it.
         """
         return turn(self._engine, waiting)
+
+    def prune(self, retention: Retention, *, dry_run: bool = False) -> list[Pruned]:
+        """Delete what is older than its table keeps it; see `sacct_ingest.store.prune`."""
+        return prune(self._engine, retention, dry_run=dry_run)
 
     def close(self) -> None:
         """Give back all connections."""

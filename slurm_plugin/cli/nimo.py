@@ -14,6 +14,7 @@ from slurm_plugin.cli.errors import guarded
 #: Command -> what it does, in the order in which one meets them.
 COMMANDS = {
     "ingest": "read job accounting, live or from saved files, into the store",
+    "prune": "delete what is older than the store is to keep it",
     "fit": "learn run time over node counts from the store",
     "serve": "run nimod, which answers the hooks and nimo-advise",
     "status": "ask nimod how it is",

@@ -126,7 +126,7 @@ def _once(args: argparse.Namespace, config: Config) -> int:
     if args.json:
         print(json.dumps([asdict(summary) for summary in done]), flush=True)
     else:
-        print("\\n".join([*map(describe, done), *shown, *map(standing_line, turned)]), flush=True)
+        print("\n".join([*map(describe, done), *shown, *map(standing_line, turned)]), flush=True)
     return 0
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 import sacct_ingest.store
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import KeyLevel
-from sacct_ingest.store import FitRow, RejectRow, Store
+from sacct_ingest.store import FitRow, RejectRow, Store, counters
 from sacct_ingest.store.rejects import KEPT
 from sacct_ingest.store.schema import HEAD, metadata
 from tests.conftest import scratch_directory
@@ -60,6 +60,18 @@ def test_opening_again_finds_what_was_there(new_url: str) -> None:
         store.runs.add([run()])
     with Store.open(new_url, create=False) as store:
         assert store.runs.count() == 1
+
+
+def test_a_migration_that_was_killed_is_done_once_more(
+    new_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MariaDB keeps the tables that were changed before; the others roll back."""
+    with monkeypatch.context() as patch:
+        patch.setattr(counters, "start", lambda _: sys.exit("killed"))
+        with pytest.raises(SystemExit):
+            Store.open(new_url)
+    with Store.open(new_url) as store:
+        assert store.runs.add([run()]).new == 1
 
 
 def test_a_store_of_a_newer_release_is_left_alone(new_url: str) -> None:

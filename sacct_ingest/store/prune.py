@@ -1,0 +1,163 @@
+"""Retention: old rows go, in small batches, so that nobody waits long for a lock.
+
+What prediction tables are made of stays: of each application on each node count the newest runs
+that completed or met their limit, however old, since a count that is rarely run has no others.  So
+do the runs that kept decisions are about.  One row of `TABLES` a table.
+"""
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from sqlalchemy import Column, Engine, Select, and_, delete, exists, func, or_, select
+
+from sacct_ingest.records import CURVE_LEVELS, JobState
+from sacct_ingest.store.engine import reading, translated, writing
+from sacct_ingest.store.schema import decisions, probes, rejects, runs, steps
+
+BATCH = 1000  #: rows of one transaction
+#: Runs of an application on a node count that stay whatever their age: as many as a curve looks at.
+KEPT_RUNS = 30
+#: Pages given back to the file system at a time.
+_PAGES = 1000
+_CURVE_STATES = (JobState.COMPLETED.value, JobState.TIMEOUT.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """For each table the time before which rows may go, seconds since the epoch; None: never."""
+
+    runs: int | None = None
+    steps: int | None = None
+    decisions: int | None = None
+    rejects: int | None = None
+    probes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What went, or would go, from a table."""
+
+    table: str
+    before_s: int
+    rows: int
+
+
+def prune(engine: Engine, retention: Retention, *, dry_run: bool = False) -> list[Pruned]:
+    """Delete rows that are older than their table keeps them, and give the space back.
+
+    Parameters
+    ----------
+    dry_run
+        Only count.
+
+    Raises
+    ------
+    sacct_ingest.errors.StoreError
+        The store cannot be read or written.
+    """
+    done = []
+    # Decisions first: the runs that they kept may go with them.
+    for name, (key, chosen) in TABLES.items():
+        before_s = getattr(retention, name)
+        if before_s is not None:
+            rows = _delete(engine, key, chosen(before_s, retention), dry_run=dry_run)
+            done.append(Pruned(name, before_s, rows))
+    if not dry_run and any(each.rows for each in done) and engine.dialect.name == "sqlite":
+        _shrink_file(engine)
+    return done
+
+
+def _delete(engine: Engine, key: Column[Any], chosen: Select[Any], *, dry_run: bool) -> int:
+    found, table, rows = _keys(engine, chosen), key.table, 0
+    for first in range(0, len(found), BATCH):
+        among = key.in_(list(found[first : first + BATCH]))
+        with (reading if dry_run else writing)(engine) as connection:
+            if dry_run:
+                counted = select(func.count()).select_from(table).where(among)
+                rows += int(connection.execute(counted).scalar_one())
+            else:
+                rows += connection.execute(delete(table).where(among)).rowcount
+    return rows
+
+
+def _keys(engine: Engine, query: Select[Any]) -> Sequence[Any]:
+    """Keys of what goes; of ten million runs eight bytes each."""
+    with reading(engine) as connection:
+        keys = connection.execute(query).scalars()
+        first = next(keys, None)
+        if isinstance(first, int):
+            return array("q", chain([first], keys))
+        return [] if first is None else [first, *keys]
+
+
+def _old_runs(before_s: int, retention: Retention) -> Select[Any]:
+    at = func.coalesce(runs.c.end_s, runs.c.submit_s)
+    curve = runs.c.state.in_(_CURVE_STATES)
+    ranks = [
+        func.row_number()
+        .over(
+            partition_by=[runs.c[level.value], runs.c.nodes, curve],
+            order_by=[at.desc(), runs.c.submit_s.desc(), runs.c.job_id.desc()],
+        )
+        .label(f"{level.value}_rank")
+        for level in CURVE_LEVELS
+    ]
+    keys = [runs.c[level.value] for level in CURVE_LEVELS]
+    ranked = select(runs.c.id, at.label("at"), curve.label("curve"), *keys, *ranks).subquery()
+    superfluous = [
+        or_(ranked.c[level.value] == "", ranked.c[f"{level.value}_rank"] > KEPT_RUNS)
+        for level in CURVE_LEVELS
+    ]
+    decided = exists().where(decisions.c.run_id == ranked.c.id)
+    if retention.decisions is not None:
+        # So that a dry run counts what a run deletes.
+        decided = decided.where(decisions.c.at_s >= retention.decisions)
+    return (
+        select(ranked.c.id)
+        .where(ranked.c.at < before_s, ~decided, or_(~ranked.c.curve, and_(*superfluous)))
+        .order_by(ranked.c.id)
+    )
+
+
+def _steps_of_old_runs(before_s: int, retention: Retention) -> Select[Any]:
+    del retention
+    at = func.coalesce(runs.c.end_s, runs.c.submit_s)
+    query = select(steps.c.run_id).join(runs, runs.c.id == steps.c.run_id).where(at < before_s)
+    return query.distinct().order_by(steps.c.run_id)
+
+
+_Chosen = Callable[[int, Retention], Select[Any]]
+
+
+def _older(at: Column[Any], key: Column[Any]) -> _Chosen:
+    def chosen(before_s: int, retention: Retention) -> Select[Any]:
+        del retention
+        return select(key).distinct().where(at < before_s).order_by(key)
+
+    return chosen
+
+
+#: Table -> a column of its key, and its values in what goes; in the order in which they go.
+TABLES: dict[str, tuple[Column[Any], _Chosen]] = {
+    "decisions": (decisions.c.decision_id, _older(decisions.c.at_s, decisions.c.decision_id)),
+    "steps": (steps.c.run_id, _steps_of_old_runs),
+    "runs": (runs.c.id, _old_runs),
+    "rejects": (rejects.c.digest, _older(rejects.c.seen_s, rejects.c.digest)),
+    "probes": (probes.c.at_s, _older(probes.c.at_s, probes.c.at_s)),
+}
+
+
+def _shrink_file(engine: Engine) -> None:
+    """Give free pages back, a few at a time; a file of an older release is written anew, once."""
+    with translated(engine), engine.connect() as connection:
+        raw = connection.connection.cursor()
+        if raw.execute("PRAGMA auto_vacuum").fetchone()[0] == 0:
+            raw.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            raw.execute("VACUUM")
+        while raw.execute("PRAGMA freelist_count").fetchone()[0]:
+            raw.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        raw.close()

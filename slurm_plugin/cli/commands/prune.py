@@ -1,0 +1,76 @@
+"""Delete rows that are older than the store is to keep them, and give the space back.
+
+What prediction tables are made of stays: of each application on each node count the 30 newest runs
+that completed or met their limit, whatever their age; and the runs that kept decisions are about.
+"""
+
+import argparse
+import json
+import time
+from dataclasses import asdict, fields
+
+from sacct_ingest.errors import ConfigError
+from sacct_ingest.store.prune import Pruned, Retention
+from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.stores import open_store
+from slurm_plugin.config import Config
+from slurm_plugin.reports.text import clock, count
+
+EXAMPLE = """\
+  nimo prune --dry-run
+  nimo prune --runs 730 --steps 90 --decisions 365"""
+_DAY_S = 86_400
+_TABLES = [field.name for field in fields(Retention)]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    for table in _TABLES:
+        parser.add_argument(
+            f"--{table}",
+            metavar="DAYS",
+            type=int,
+            help=f"keep {table} for so long; 0: for ever (default: the configuration's)",
+        )
+    parser.add_argument("--dry-run", action="store_true", help="only count what would go")
+    add_json(parser)
+    add_store(parser)
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prune each table that has a limit."""
+    config = load_config(args)
+    retention = _retention(args, config, now_s=int(time.time()))
+    with open_store(config) as store:
+        done = store.prune(retention, dry_run=args.dry_run)
+    if args.json:
+        print(json.dumps([asdict(each) for each in done]))
+    else:
+        print("\n".join(_words(each, dry_run=args.dry_run) for each in done) or _NOTHING)
+    return 0
+
+
+_NOTHING = "everything is kept for ever: see 'retention' in nimo.yaml"
+
+
+def _words(done: Pruned, *, dry_run: bool) -> str:
+    verb = "would be deleted" if dry_run else "deleted"
+    return f"{done.table}: {count(done.rows, 'row')} from before {clock(done.before_s)} {verb}"
+
+
+def _retention(args: argparse.Namespace, config: Config, *, now_s: int) -> Retention:
+    days = {
+        table: getattr(config.retention, f"{table}_days")
+        if getattr(args, table) is None
+        else getattr(args, table)
+        for table in _TABLES
+    }
+    again = config.ingest.again_days
+    for table in ("runs", "steps"):
+        if 0 < days[table] <= again:
+            raise ConfigError(
+                f"retention.{table}_days is {days[table]}: ingests read the last {again} days "
+                f"again (ingest.again_days) and would bring them back; keep more than {again} days"
+            )
+    return Retention(**{table: now_s - d * _DAY_S for table, d in days.items() if d > 0})

@@ -1,0 +1,90 @@
+"""Retention: what goes, what stays, and that the space comes back."""
+
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.records import JobState, KeyLevel, Probe, Resource
+from sacct_ingest.store import RejectRow, Store
+from sacct_ingest.store.prune import KEPT_RUNS, Pruned, Retention
+from tests.sacct_ingest.records import SUBMIT_S, decision, run, step
+
+DAY_S = 86_400
+
+
+def history(days: int, *, job_id: int = 0, **given: object) -> list[object]:
+    """A run a day, each with a step; the newest on day 0."""
+    return [
+        run(
+            job_id=job_id + day,
+            submit_s=SUBMIT_S - day * DAY_S,
+            end_s=SUBMIT_S - day * DAY_S + 100,
+            steps=(step(),),
+            **given,
+        )
+        for day in range(days)
+    ]
+
+
+def test_old_runs_go_but_for_the_newest_of_each_application_and_node_count(store: Store) -> None:
+    store.runs.add(history(KEPT_RUNS + 15))
+    store.runs.add(history(40, job_id=1000, nodes=64))
+    failed = history(50, job_id=2000, state=JobState.FAILED)
+    store.runs.add(failed)
+    retention = Retention(runs=SUBMIT_S - 10 * DAY_S)
+    would = store.prune(retention, dry_run=True)
+    assert store.runs.count() == KEPT_RUNS + 15 + 40 + 50
+    assert store.prune(retention) == would
+    kept = store.runs.history(KeyLevel.USER, "ada")
+    assert {r.job_id for r in kept if r.state is JobState.FAILED} == set(range(2000, 2011)) - {
+        2010
+    } | {2010 for r in kept if r.job_id == 2010}
+    assert sorted(r.job_id for r in kept if r.nodes == 2 and r.job_id < 1000) == list(
+        range(KEPT_RUNS)
+    )
+    assert sum(r.nodes == 64 for r in kept) == KEPT_RUNS
+    assert store.prune(retention) == [Pruned("runs", SUBMIT_S - 10 * DAY_S, 0)]
+
+
+def test_runs_of_kept_decisions_stay(store: Store) -> None:
+    store.runs.add(history(3, state=JobState.FAILED))
+    store.decisions.add([decision(at_s=SUBMIT_S - 2 * DAY_S + 1.0, decision_id="a" * 12)])
+    assert store.decisions.join_outcomes() == 1
+    before_s = SUBMIT_S + DAY_S
+    assert store.prune(Retention(runs=before_s))[0].rows == 2
+    both = Retention(runs=before_s, decisions=before_s)
+    assert [each.rows for each in store.prune(both, dry_run=True)] == [1, 1]
+    assert [each.rows for each in store.prune(both)] == [1, 1]
+    assert store.runs.count() == 0
+    assert list(store.decisions.with_outcomes()) == []
+
+
+def test_steps_rejects_and_probes_go_by_their_own_age(store: Store) -> None:
+    store.runs.add(history(10))
+    store.rejects.add(
+        [RejectRow(source="f", reason="odd", text=str(i), seen_s=i) for i in range(5)]
+    )
+    store.probes.add(
+        [Probe(resource=Resource.LATENCY, source="a", target=t, at_s=i, value=1.0)
+         for i in range(4) for t in "bc"]
+    )  # fmt: skip
+    done = store.prune(Retention(steps=SUBMIT_S - 4 * DAY_S, rejects=3, probes=1))
+    assert {each.table: each.rows for each in done} == {"steps": 5, "rejects": 3, "probes": 2}
+    assert store.runs.count() == 10
+    assert len(store.rejects.all()) == 2
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_sqlite_gives_the_space_back(tmp_path: Path, older: bool) -> None:
+    path = tmp_path / "nimo.db"
+    with Store.open(str(path)) as store:
+        if older:  # made before files could shrink in steps
+            raw = store._engine.raw_connection()
+            raw.cursor().execute("PRAGMA auto_vacuum=NONE")
+            raw.cursor().execute("VACUUM")
+            raw.close()
+        store.runs.add(history(3000, state=JobState.FAILED, submit_line="x" * 2000))
+        full = path.stat().st_size
+        store.prune(Retention(runs=SUBMIT_S - DAY_S))
+        assert path.stat().st_size < full / 10
+        assert store.runs.count() == 2
