@@ -1,6 +1,7 @@
 """Connections: SQLite set up for one writer beside many readers, errors in our own words."""
 
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from sacct_ingest.errors import StoreError
 #: Seconds that a writer waits for another to finish.
 BUSY_S = 30
 _WRITES = "nimo_writes"
+#: What PostgreSQL and MariaDB say to a user who lacks a right.
+_DENIED = re.compile("permission denied|command denied|[Aa]ccess denied|must be owner")
 _EXTRAS = {"postgresql": "postgresql", "mysql": "mariadb", "mariadb": "mariadb"}
 
 
@@ -68,7 +71,8 @@ def translated(engine: Engine) -> Iterator[None]:
     except SQLAlchemyError as error:
         cause = str(getattr(error, "orig", None) or error).splitlines()[0]
         name = engine.url.render_as_string(hide_password=True)
-        raise StoreError(f"store {name}: {cause}") from error
+        mend = "; docs/ingest.md lists the rights it needs" if _DENIED.search(cause) else ""
+        raise StoreError(f"store {name}: {cause}{mend}") from error
 
 
 def _is_sqlite(url: URL) -> bool:

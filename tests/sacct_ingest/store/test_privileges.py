@@ -1,0 +1,88 @@
+"""The rights of docs/ingest.md are enough, and what is missing is said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sacct_ingest.errors import StoreError
+from sacct_ingest.store import Store
+from sacct_ingest.store.prune import Retention
+from tests.databases import MariaDB, Server
+from tests.sacct_ingest.records import SUBMIT_S, decision, run, step
+
+DOCS = Path(__file__).parents[3] / "docs" / "ingest.md"
+_numbers = count()
+
+
+def statements(kind: str, who: str) -> list[str]:
+    """Statements of the documentation's block for a kind of server and a user."""
+    (block,) = re.findall(rf"```sql\n-- {kind}: {who}\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    return [line for line in block.splitlines() if line.strip()]
+
+
+@pytest.fixture(params=["mariadb", "postgresql"])
+def granted(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """URL for each user of the documentation, made with just its statements."""
+    kind: str = request.param
+    server: Server = request.getfixturevalue(f"{kind}_server")
+    number = next(_numbers)
+    database = f"granted_{number}"
+    urls: dict[str, str] = {}
+
+    def url(who: str) -> str:
+        if database not in urls:
+            urls[database] = server.create(database)
+        user = {"owner": "nimo_owner", "reader": "nimo_reader"}[who] + str(number)
+        text = "\n".join(statements(kind, who))
+        text = text.replace("nimo_reader", "READER").replace("nimo_owner", "OWNER")
+        text = re.sub(r"@'[^']*'", "@'localhost'", text)
+        text = re.sub(r"\bnimo\b", database, text)
+        text = text.replace("READER", f"nimo_reader{number}").replace(
+            "OWNER", f"nimo_owner{number}"
+        )
+        for line in text.splitlines():
+            execute(server, database, line)
+        return as_user(server, urls[database], user)
+
+    return url
+
+
+def execute(server: Any, database: str, sql: str) -> None:
+    if isinstance(server, MariaDB):
+        server.execute(sql)
+    elif not sql.startswith("CREATE DATABASE"):
+        from sqlalchemy import create_engine, text  # noqa: PLC0415
+
+        url = f"postgresql+psycopg://nimo@/{database}?host={server.directory}"
+        engine = create_engine(url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(sql))
+        engine.dispose()
+
+
+def as_user(server: Any, url: str, user: str) -> str:
+    if isinstance(server, MariaDB):
+        return re.sub(r"//[^@]*@", f"//{user}:secret@", url)
+    return url.replace("//nimo@", f"//{user}@")
+
+
+def test_the_documented_rights_are_enough(granted: Callable[[str], str]) -> None:
+    with Store.open(granted("owner")) as store:
+        with store.turn(pytest.fail):
+            store.runs.add([run(steps=(step(),))])
+            store.watermarks.advance("sacct:", 5)
+        store.decisions.add([decision()])
+        assert store.decisions.join_outcomes() == 1
+        store.fits.replace([])
+        store.prune(Retention(runs=SUBMIT_S + 10**6, decisions=SUBMIT_S + 10**6))
+    with Store.open(granted("reader"), create=False) as reports:
+        assert reports.runs.count() == 1
+        assert list(reports.decisions.with_outcomes()) == []
+        with pytest.raises(StoreError, match=r"docs/ingest\.md"):
+            reports.watermarks.set("sacct:", 7)
