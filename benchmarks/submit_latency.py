@@ -17,6 +17,7 @@ import shutil
 import socket
 import statistics
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -38,6 +39,8 @@ from sacct_ingest.store import FitRow, Store  # noqa: E402
 from tests.cluster.host import missing_programs  # noqa: E402
 from tests.cluster.nimod import Nimod, hooks_for  # noqa: E402
 from tests.cluster.slurm import SlurmCluster  # noqa: E402
+from tests.end_to_end.troubled_nimod import ANSWERS  # noqa: E402
+from tests.lua.canned_nimod import CannedNimod  # noqa: E402
 
 EMPTY = """function slurm_job_submit(job, partitions, uid) return slurm.SUCCESS end
 function slurm_job_modify(job, record, partitions, uid) return slurm.SUCCESS end
@@ -47,6 +50,8 @@ SCRIPT = "#!/bin/sh\n#SBATCH --comment=nimo:app=bench\n" + "srun ./solver --mesh
 SBATCH = ("sbatch", "--hold", "--nodes=1-8", "--time=60")
 RPC = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s.*count:(\d+)\s.*total_time:(\d+)")
 CLIENTS = 8
+DRIVE = ROOT / "tests" / "lua" / "drive.lua"
+STALLED_JOBS = 50
 STEADY_HZ = 100  # of each client
 
 Request = dict[str, Any]
@@ -89,13 +94,15 @@ class Setup:
 
 def main() -> int:
     """Measure, print, write."""
-    options = _bench.options(__doc__ or "").parse_args()
-    if missing := missing_programs():
+    parser = _bench.options(__doc__ or "")
+    parser.add_argument("--release", help="of Slurm, such as 24.11; default: this machine's own")
+    options = parser.parse_args()
+    if missing := missing_programs(options.release):
         print(f"Slurm is missing here: {', '.join(missing)} not installed", file=sys.stderr)
         return 1
     rounds, jobs, seconds = (4, 25, 2.0) if options.quick else (15, 100, 10.0)
     with contextlib.ExitStack() as stack:
-        setups, nimod = set_up(stack)
+        setups, nimod = set_up(stack, options.release)
         for setup in setups:  # the first submissions load files and fill caches
             setup.round(jobs)
             setup.sbatch_s.clear()
@@ -105,12 +112,17 @@ def main() -> int:
                 setup.round(jobs)
         answers = ask_directly(nimod, seconds)
         reloads = [reload_under_load(nimod, n) for n in (1, 10_000 if options.quick else 100_000)]
+        hooks = lua_folder(stack)
+        stalls = [stall(hooks, name) for name in ("nobody there", *ANSWERS)]
     submissions = [setup.row(setups[0]) for setup in setups]
     _bench.table(submissions, title=f"Submissions one after another ({rounds} x {jobs})")
     _bench.table(answers, title=f"nimod, {CLIENTS} clients for {seconds:g} s")
     _bench.table(reloads, title="One client asks while nimod reads its tables anew")
+    _bench.table(stalls, title=f"What a job waits for a failing nimod ({STALLED_JOBS} jobs)")
     _bench.write(
         options.json,
+        release=options.release,
+        stalls=stalls,
         submissions=submissions,
         nimod=answers,
         reloads=reloads,
@@ -120,7 +132,7 @@ def main() -> int:
     return 0
 
 
-def set_up(stack: contextlib.ExitStack) -> tuple[list[Setup], Nimod]:
+def set_up(stack: contextlib.ExitStack, release: str | None) -> tuple[list[Setup], Nimod]:
     """Start the three clusters and nimod; all ends with the stack."""
     folders = [stack.enter_context(in_memory()) for _ in range(3)]
     (folders[1] / "lua").mkdir()
@@ -129,7 +141,7 @@ def set_up(stack: contextlib.ExitStack) -> tuple[list[Setup], Nimod]:
     names = ("no plugin", "empty job_submit.lua", "NIMO")
     setups = []
     for name, folder, lua in zip(names, folders, hooks, strict=True):
-        cluster = SlurmCluster(folder / "slurm", nodes=8, lua=lua)
+        cluster = SlurmCluster(folder / "slurm", nodes=8, lua=lua, release=release)
         stack.callback(cluster.down)
         cluster.up()
         setups.append(Setup(name, cluster))
@@ -230,6 +242,29 @@ def reload_under_load(nimod: Nimod, identities: int) -> dict[str, Any]:
         "p99 ms during": busy[98] * 1e3,
         "longest ms during": max(busy_s) * 1e3,
     }
+
+
+def lua_folder(stack: contextlib.ExitStack) -> Path:
+    """Make a folder with the hooks as they are shipped, set to ask a nimod in it."""
+    folder = stack.enter_context(in_memory())
+    hooks = hooks_for(folder)
+    with (hooks / "nimo_hook.conf").open("a") as conf:
+        conf.write("breaker_failures = 1000000\n")  # the longest wait, not the mean with pauses
+    return folder
+
+
+def stall(folder: Path, name: str) -> dict[str, Any]:
+    """Submit to the hook, in the real Lua, while nimod does the same to every request."""
+    path = folder / "nimod.sock"
+    with contextlib.ExitStack() as stack:
+        if name in ANSWERS:
+            server = CannedNimod(path, lambda peer, _: ANSWERS[name](peer))
+            stack.callback(server.stop)
+        job = json.dumps({"min_nodes": 1, "max_nodes": 8, "script": SCRIPT})
+        argv = ["lua5.1", str(DRIVE), str(folder / "hooks"), job, *["0"] * (STALLED_JOBS - 1)]
+        done = subprocess.run(argv, check=True, capture_output=True, text=True, errors="replace")
+    took_ms = [json.loads(line)["took_s"] * 1e3 for line in done.stdout.splitlines()]
+    return {"nimod": name, "median ms": statistics.median(took_ms), "longest ms": max(took_ms)}
 
 
 class Asking:

@@ -321,7 +321,7 @@ function M.complainer(log, clock, pause_s)
     end
     local more = silenced > 0 and (" (and %d more since the last message)"):format(silenced) or ""
     -- Part of the text may have come from nimod, or from a user through it.
-    log("nimo: jobs pass unchanged: " .. tostring(text):gsub("%c", " ") .. more)
+    log("nimo: jobs pass unchanged: " .. tostring(text):gsub("[^\32-\126]", " ") .. more)
     next_s, silenced = now + pause_s, 0
   end
 end
