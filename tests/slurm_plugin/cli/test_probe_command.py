@@ -15,6 +15,7 @@ from sacct_ingest.records import Probe, Resource
 from sacct_ingest.store import Store
 from slurm_plugin.cli.commands import probe
 from slurm_plugin.cli.nimo import main
+from slurm_plugin.reports.probes import table
 from tests.processes import free_ports, wait_until
 
 KEY = b"0123456789abcdef"
@@ -161,3 +162,10 @@ def test_only_this_machine_is_served_without_a_key(
     monkeypatch.setenv("NIMO_CONFIG", str(tmp_path / "none.yaml"))
     assert main(["probe", "--serve", "--name", "a", "--bind", "0.0.0.0:0"]) == 69
     assert "set probes.key_file" in capsys.readouterr().err
+
+
+def test_every_resource_can_be_printed() -> None:
+    lines = table([Probe(resource=each, source="a", at_s=1.0, value=0.5) for each in Resource])
+    assert len(lines.splitlines()) == 1 + len(Resource)
+    failed = table([Probe(resource=Resource.CPU, source="a", at_s=1.0, error="no /proc")])
+    assert failed.endswith("failed: no /proc")
