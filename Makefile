@@ -45,7 +45,7 @@ test-releases: ## all tests with a cluster on three releases of Slurm, as root; 
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
 	failed=; for slurm in $(EVERY_SLURM); do \
-	  $(BIN)/pytest -m cluster --slurm $$slurm || failed="$$failed $$slurm"; \
+	  NIMO_PYSLURM=make $(BIN)/pytest -m cluster --slurm $$slurm || failed="$$failed $$slurm"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 demo: $(VENV)/.runtime ## the main job on generated history: no Slurm, no root

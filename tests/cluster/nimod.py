@@ -16,9 +16,10 @@ import yaml
 import slurm_plugin
 from tests.cluster.host import write_file
 from tests.cluster.slurm import SlurmCluster
-from tests.processes import Account
+from tests.processes import Account, ProcessError
 
 HOOKS = Path(slurm_plugin.__file__).parent / "lua"
+PACKAGES = ("sacct_ingest", "predictor", "slurm_plugin")
 COMMANDS = ("nimo", "nimo-advise")
 
 
@@ -42,6 +43,18 @@ def hooks_for(directory: Path, *, timeout_ms: int = 20) -> Path:
         "forward_deadline = yes\n"
     )
     return folder
+
+
+def run_in_root(cluster: SlurmCluster, *argv: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the Python of a cluster's root directory, with its PySlurm and a copy of this project."""
+    root, folder = cluster.root, cluster.layout.directory
+    if root is None:
+        raise ProcessError("this machine's own Slurm is in no root directory")
+    project = folder / "entrance" / "project"
+    for package in PACKAGES:
+        shutil.copytree(HOOKS.parents[1] / package, project / package, dirs_exist_ok=True)
+    line = root.inside(folder, [root.python, *map(str, argv)], Account.mine())
+    return cluster.run(*line, env={"PYTHONPATH": str(project)})
 
 
 class Nimod:

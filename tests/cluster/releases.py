@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,8 @@ from tests.processes import Account, ProcessError, search_path
 SUITES = {"22.05": "bookworm", "24.11": "trixie", "26.05": "forky"}
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 MAKE, ENTER = SCRIPTS / "make-slurm-root", SCRIPTS / "enter-slurm-root"
+MAKE_PYTHON = SCRIPTS / "make-root-python"
+COMPAT = Path(__file__).parent / "pyslurm-compat"
 CANNOT = 3  # exit status of MAKE
 
 
@@ -71,6 +73,30 @@ class Root:
         # slurmctld tries for 10 s, holding its locks, to look up a name that is not there.
         names = f"127.0.0.1 localhost {os.uname().nodename}\n"
         (directory / "etc" / "hosts").write_text(names)
+
+    @property
+    def python(self) -> str:
+        """Path in there of a Python that has PySlurm, once `make_python` has made it."""
+        return "/opt/nimo/bin/python"
+
+    @property
+    def has_python(self) -> bool:
+        """Tell whether `make_python` has made it."""
+        return (self.path / "opt" / "nimo" / "complete").exists()
+
+    def make_python(self) -> None:
+        """Make a Python with PySlurm and what NIMO needs, in some three minutes.
+
+        Raises
+        ------
+        ReleaseError
+            When it cannot be made here.
+        """
+        _run(
+            [MAKE_PYTHON, self.path, COMPAT],
+            self.path.with_suffix(".python"),
+            lambda: self.has_python,
+        )
 
     def version(self) -> Version:
         """Give the release in there."""
@@ -138,19 +164,22 @@ def _current(path: Path) -> bool:
 def _make(suite: str, path: Path) -> None:
     if os.geteuid() != 0:
         raise ReleaseError(f"only root can make {path}")
+    _run([MAKE, suite, path], path, lambda: _current(path))
+
+
+def _run(argv: Sequence[str | Path], path: Path, made: Callable[[], bool]) -> None:
+    """Run a script that makes something, unless it is made; its log is beside `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    log = path.with_suffix(".log")
+    log = path.with_name(f"{path.name}.log")
     # One process at a time; who waited finds it made.
-    with path.with_suffix(".lock").open("w") as lock, log.open("ab") as output:
+    with path.with_name(f"{path.name}.lock").open("w") as lock, log.open("ab") as output:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if _current(path):
+        if made():
             return
         output.truncate(0)
-        status = subprocess.call([MAKE, suite, path], stdout=output, stderr=output)
+        status = subprocess.call(argv, stdout=output, stderr=output)
     why = log.read_text(errors="replace").strip()
     if status == CANNOT:
-        raise ReleaseError(
-            f"no root directory of {suite}: {why.rpartition(chr(10))[2]} (see {log})"
-        )
+        raise ReleaseError(f"cannot make {path}: {why.rpartition(chr(10))[2]} (see {log})")
     if status:
-        raise ProcessError(f"{MAKE.name} {suite} ended with status {status}: {why[-2000:]}")
+        raise ProcessError(f"{argv[0]} ended with status {status}: {why[-2000:]}")

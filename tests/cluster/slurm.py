@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.cluster.configuration import Layout, Settings, files
 from tests.cluster.host import real, slurm_account, write_file
 from tests.cluster.listing import job_fields, table
-from tests.cluster.releases import root, version_of
+from tests.cluster.releases import Root, root, version_of
 from tests.databases import MariaDB
 from tests.processes import Account, ProcessError, Processes, free_ports, tail, wait_until
 
@@ -174,6 +174,11 @@ class SlurmCluster:
     def bin(self) -> Path:
         """Folder to put into PATH: Slurm's commands for this cluster."""
         return self.layout.bin
+
+    @property
+    def root(self) -> Root | None:
+        """Root directory that Slurm is in; None for this machine's own."""
+        return self._root
 
     @property
     def env(self) -> dict[str, str]:

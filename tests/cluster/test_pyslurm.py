@@ -1,0 +1,76 @@
+"""PySlurm on a real cluster, where a root directory has the release that it can be compiled for."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.store import RunRow, Store
+from tests.cluster import SlurmCluster
+from tests.cluster.nimod import Nimod, run_in_root
+from tests.cluster.releases import ReleaseError
+from tests.conftest import scratch_directory
+
+#: Compiled for 25.11, through header files that know the changes up to this one.
+RELEASE = (26, 5)
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm: SlurmCluster) -> SlurmCluster:
+    """A cluster whose root directory has a Python with PySlurm."""
+    root = slurm.root
+    if root is None or slurm.settings.version != RELEASE:
+        pytest.skip("PySlurm is tested with --slurm 26.05")
+    if not root.has_python and os.environ.get("NIMO_PYSLURM") != "make":
+        pytest.skip("no PySlurm yet; NIMO_PYSLURM=make, as of make test-releases, makes it")
+    try:
+        root.make_python()
+    except ReleaseError as error:
+        pytest.skip(str(error))
+    return slurm
+
+
+def test_it_sees_nodes_partitions_and_jobs(cluster: SlurmCluster) -> None:
+    job_id = cluster.sbatch("--hold", "-N", "2", "--wrap=true")
+    script = (
+        "import json, pyslurm; print(json.dumps([sorted(pyslurm.Nodes.load()),"
+        " sorted(pyslurm.Partitions.load()), sorted(pyslurm.Jobs.load())]))"
+    )
+    nodes, partitions, jobs = json.loads(run_in_root(cluster, "-c", script).stdout)
+    cluster.run("scancel", str(job_id))
+    assert nodes == cluster.settings.node_names()
+    assert partitions == ["batch", "small"]
+    assert job_id in jobs
+
+
+def test_histories_are_those_of_sacct(cluster: SlurmCluster) -> None:
+    jobs = [cluster.sbatch("-N", str(n), "-t", "5", "--wrap=srun sleep 2") for n in (1, 2, 4)]
+    cluster.wait(*jobs, accounted=True)
+    with scratch_directory("nimo-pyslurm-") as directory:
+        ours = Nimod(directory, cluster)
+        ours.run("ingest", "-S", "now-1hour")
+        theirs = directory / "theirs"
+        theirs.mkdir()
+        store = f"sqlite:///{theirs / 'nimo.db'}"
+        config = theirs / "nimo.yaml"
+        config.write_text(f"store: {store}\n")
+        program = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main())"
+        argv = ("-c", program, "ingest", "--source", "pyslurm", "-S", "now-1hour")
+        run_in_root(cluster, *argv, "--config", config)
+        assert runs(store, jobs) == runs(ours.store, jobs)
+        assert len(runs(store, jobs)) == len(jobs)
+
+
+def runs(url: str, jobs: list[int]) -> list[tuple[object, ...]]:
+    """What both sources must say of these jobs."""
+    with Store.open(url) as store:
+        found: list[RunRow] = [
+            run
+            for _, made in store.runs.by_key(KeyLevel.NAME)
+            for run in made
+            if run.job_id in jobs
+        ]
+    return sorted((r.job_id, r.state, r.nodes, r.elapsed_s, r.user, r.name) for r in found)
