@@ -49,6 +49,7 @@ def full_cluster(site: Site) -> Iterator[None]:
     site.settled()
     yield
     site.empty_queue()
+    site.settled()
 
 
 LATE = ("-N", "1", "-t", "1", "--deadline=now+10minutes")
