@@ -58,6 +58,15 @@ class Trust(StrEnum):
     OFF = "off"  #: it is never acted on, only observed
 
 
+class Source(StrEnum):
+    """Who is asked for nodes and jobs."""
+
+    AUTO = "auto"  #: PySlurm where it fits the running Slurm, else JSON, else text
+    PYSLURM = "pyslurm"
+    JSON = "json"
+    TEXT = "text"
+
+
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A mapping of the file: unknown keys are errors."""
 
@@ -155,6 +164,8 @@ class Snapshot(_Section, frozen=True, kw_only=True):
     interval_s: Positive = 20.0
     max_age_s: Positive = 60.0  #: an older view is not believed
     timeout_s: Positive = 10.0  #: for one Slurm command
+    share: Share = 0.1  #: of the time that looks may take; where Slurm is slow, pauses grow
+    source: Source = Source.AUTO
 
 
 class Access(_Section, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ Whole nodes are counted: a node that is partly used becomes free when its last j
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
@@ -77,6 +77,12 @@ def profile(changes: Iterable[tuple[float, int]]) -> Profile:
         steps[time_s] = max(total, 0)
     steps.pop(inf, None)
     return _profile(list(steps), list(steps.values()))
+
+
+def highest(profiles: Sequence[Profile]) -> Profile:
+    """Profile with, at each time, the most nodes that one of the profiles has."""
+    times = sorted({time_s for one in profiles for time_s in one.times_s})
+    return _profile(times, [max(one.free_at(t) for one in profiles) for t in times])
 
 
 def _profile(times: list[float], free: list[int]) -> Profile:

@@ -1,12 +1,14 @@
 """What squeue, sinfo and scontrol would print on the made-up cluster.
 
 The demo has no Slurm, but nimod asks for the state of the cluster as always; these texts answer.
-They follow the formats of :mod:`slurm_plugin.slurm.snapshot`.
+They follow the formats of :mod:`slurm_plugin.slurm.sources`.
 """
 
 from pathlib import Path
 
 from slurm_plugin.demo.history import NODES, node_names
+from slurm_plugin.slurm import fields
+from slurm_plugin.slurm.sources import line
 
 _HOUR_S = 3600
 #: Running jobs: nodes, and hours until their limit.
@@ -29,29 +31,47 @@ def write(folder: Path, *, now_s: float) -> None:
 
 def squeue(now_s: int) -> str:
     """Text of ``squeue`` at ``now_s``, seconds since the epoch."""
-    lines, first = [], 0
-    for job, (nodes, hours) in enumerate(_RUNNING, start=900):
-        names = node_names(range(first, first + nodes))
-        end_s = now_s + hours * _HOUR_S
-        lines.append(f"{job}|R|batch|{nodes}|{now_s - _HOUR_S}|{end_s}|None|{names}")
+    text, first = "", 0
+    for nodes, hours in _RUNNING:
+        text += _job(
+            State="RUNNING",
+            NumNodes=nodes,
+            StartTime=now_s - _HOUR_S,
+            EndTime=now_s + hours * _HOUR_S,
+            Reason="None",
+            NodeList=node_names(range(first, first + nodes)),
+        )
         first += nodes
-    lines += [
-        f"{job}|PD|batch|{nodes}|N/A|N/A|Resources|"
-        for job, nodes in enumerate(_WAITING, start=950)
-    ]
-    return _text(lines)
+    for nodes in _WAITING:
+        text += _job(State="PENDING", NumNodes=nodes, Reason="Resources", NodeList="")
+    return text
 
 
 def sinfo() -> str:
     """Text of ``sinfo``: one line for each node and partition."""
-    size = f"{_MEBIBYTES}|{_CPUS}"
     in_use = sum(nodes for nodes, _ in _RUNNING)
-    lines = [
-        f"{node_names([node])}|{partition}|{'alloc' if node < in_use else 'idle'}|{size}"
+    return "".join(
+        _node(node, partition, used=node < in_use)
         for node in range(NODES)
         for partition in ("batch*", "short")
-    ]
-    return _text(lines)
+    )
+
+
+def _job(**words: object) -> str:
+    tres = f"cpu={_CPUS * int(str(words['NumNodes']))}"
+    return line(fields.JOB, {"Partition": "batch", "tres-alloc": tres, **words})
+
+
+def _node(node: int, partition: str, *, used: bool) -> str:
+    words = {
+        "NodeList": node_names([node]),
+        "StateComplete": "allocated" if used else "idle",
+        "CPUs": _CPUS,
+        "CPUsState": f"{_CPUS}/0/0/{_CPUS}" if used else f"0/{_CPUS}/0/{_CPUS}",
+        "Memory": _MEBIBYTES,
+        "Partition": partition,
+    }
+    return line(fields.NODE, words)
 
 
 def partitions() -> str:

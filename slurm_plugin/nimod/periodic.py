@@ -8,7 +8,7 @@ _log = logging.getLogger(__name__)
 
 
 class Periodic:
-    """Calls ``work`` every ``interval_s``, or at once when woken, until stopped.
+    """Calls ``work`` with a pause after each time, or at once when woken, until stopped.
 
     An unexpected error is logged and the work is tried again.  The thread never keeps the process
     from ending.
@@ -19,13 +19,15 @@ class Periodic:
         For logs.
     work
         What to do.
-    interval_s
-        Pause between two calls.
+    pause_s
+        Seconds until the next call, asked after each.
     """
 
-    def __init__(self, name: str, work: Callable[[], None], *, interval_s: float) -> None:
+    def __init__(
+        self, name: str, work: Callable[[], None], *, pause_s: Callable[[], float]
+    ) -> None:
         self._work = work
-        self._interval_s = interval_s
+        self._pause_s = pause_s
         self._once_more = False
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -56,7 +58,7 @@ class Periodic:
         while not self._stopping.is_set():
             self._once()
             self._tried.set()
-            self._wake.wait(self._interval_s)
+            self._wake.wait(self._pause_s())
             self._wake.clear()
         if self._once_more:
             self._once()

@@ -69,11 +69,11 @@ class Daemon:
         self._config = config
         self._reread = reread
         self._advisor = Advisor(config, new_id=lambda: secrets.token_hex(6))
-        self._watch = Watch(time.time, timeout_s=config.snapshot.timeout_s, cluster=config.cluster)
+        self._watch = Watch(time.time, cluster=config.cluster, how=config.snapshot)
         self._link = StoreLink(config.store_url, publish=self._publish, cluster=self._cluster_name)
         self._background = (
-            Periodic("store", self._link.visit, interval_s=_STORE_S),
-            Periodic("slurm", self._look, interval_s=config.snapshot.interval_s),
+            Periodic("store", self._link.visit, pause_s=lambda: _STORE_S),
+            Periodic("slurm", self._look, pause_s=self._watch.pause_s),
         )
         self._own_trusted = frozenset({0, os.geteuid(), *_slurm_account()})
         self._rates = Rates(config.access.requests_per_s)

@@ -1,80 +1,52 @@
-"""Text of squeue, sinfo and scontrol to a view of the cluster: pure.
+"""What Slurm told, made into a view of the cluster: pure.
 
-Nodes are counted whole.  A node in use becomes free when the limit of its last job ends, and
-pending jobs to which backfill gave a start take their nodes from then on.
+A node is free for a job as soon as what the job wants of it is: until then its jobs hold what they
+have up to their limits.  Pending jobs to which backfill gave a start take their nodes from then on,
+and reservations take theirs.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, inf
+from math import ceil, exp, inf
 
-from sacct_ingest.errors import SlurmError
-from sacct_ingest.slurm_text import parse_time_limit
 from slurm_plugin.profile import Profile, profile
-from slurm_plugin.slurm.hostlist import count_indexes, expand
 from slurm_plugin.slurm.limits import LimitTables
-from slurm_plugin.slurm.state import Cluster, Partition
-
-SQUEUE = ("squeue", "-h", "-a", "-t", "R,CG,CF,S,PD", "-o", "%i|%t|%P|%D|%S|%e|%r|%N")
-SINFO = ("sinfo", "-h", "-a", "-N", "-o", "%N|%P|%t|%m|%c")
-PARTITIONS = ("scontrol", "show", "partition", "-o")
+from slurm_plugin.slurm.pool import Group, Pool, Share, Step, grouped
+from slurm_plugin.slurm.seen import JobSeen, NodeSeen, PartitionSeen, Seen
+from slurm_plugin.slurm.settings import Settings
+from slurm_plugin.slurm.state import Admits, Cluster, Partition
 
 DAY_S = 86400.0
-_FREE = frozenset({"idle", "plnd"})
-_IN_USE = frozenset({"mix", "alloc", "comp", "npc"})
-_FLAGS = "*~#!%$@^-+"  #: sinfo(1), NODE STATE CODES
+#: Nodes that start no job until somebody does something (sinfo(1), NODE STATE CODES).
+_UNUSABLE = frozenset({
+    "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ERROR", "UNKNOWN", "FUTURE",
+    "INVAL", "INVALID_REG", "BLOCKED", "NOT_RESPONDING", "NO_RESPOND", "REBOOT", "REBOOT_ISSUED",
+    "REBOOT_REQUESTED",
+})  # fmt: skip
+#: Nodes that are off, or on their way there or back.
+_OFF = frozenset({
+    "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP", "POWER_SAVING",
+})  # fmt: skip
 #: Reasons of pending jobs that would not start if nodes were free (squeue(1), JOB REASON CODES).
-_NOT_FOR_NODES = frozenset(
-    {
-        "BeginTime",
-        "Dependency",
-        "DependencyNeverSatisfied",
-        "JobArrayTaskLimit",
-        "JobHeldAdmin",
-        "JobHeldUser",
-        "Licenses",
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Queued:
-    """A pending job: where it waits and what backfill has planned for it."""
-
-    partitions: tuple[str, ...]
-    jobs: int
-    nodes: int
-    start_s: float
-    end_s: float
+_NOT_FOR_NODES = frozenset({
+    "BeginTime", "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit", "JobHeldAdmin",
+    "JobHeldUser", "Licenses",
+})  # fmt: skip
+_DONE = frozenset({"COMPLETING", "CG"})
+_WAITS = frozenset({"PENDING", "PD"})
 
 
 @dataclass(slots=True)
-class _Queue:
-    """What squeue tells: until when nodes are in use, and who waits."""
+class _Use:
+    """Jobs on one node: until when, and what each has of it."""
 
-    busy_until: dict[str, float] = field(default_factory=dict)
-    waiting: list[_Queued] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Nodes:
-    """The usable nodes of a partition."""
-
-    free: set[str] = field(default_factory=set)
-    in_use: set[str] = field(default_factory=set)
-    mem_bytes: int | None = None
-    cpus: int | None = None
-
-    @property
-    def names(self) -> set[str]:
-        return self.free | self.in_use
+    ends: list[tuple[float, int, int, dict[str, int]]] = field(default_factory=list)
 
 
 def build(
-    squeue: str,
-    sinfo: str,
-    partitions: str,
+    seen: Seen,
+    settings: Settings,
     limits: LimitTables | None = None,
     *,
     cluster: str,
@@ -85,8 +57,10 @@ def build(
 
     Parameters
     ----------
-    squeue, sinfo, partitions
-        Output of :data:`SQUEUE`, :data:`SINFO` and :data:`PARTITIONS`.
+    seen
+        What Slurm told.
+    settings
+        Of its configuration.
     limits
         Those of QOS and associations.
     cluster
@@ -95,111 +69,222 @@ def build(
         When Slurm was asked, seconds since the epoch.
     previous
         The view before, whose mean queue is carried on.
-
-    Raises
-    ------
-    SlurmError
-        The text is not what these commands write.
     """
-    try:
-        queue, nodes = _read_queue(squeue, taken_s), _read_nodes(sinfo)
-        own = [_fields(line) for line in partitions.splitlines() if line.strip()]
-        made = [_partition(one, nodes, queue, taken_s, previous) for one in own]
-    except (ValueError, KeyError) as error:
-        raise SlurmError(f"squeue, sinfo or scontrol wrote something unknown: {error}") from error
+    nodes = _groups(seen, settings, taken_s)
+    members: dict[str, list[str]] = defaultdict(list)
+    for node in seen.nodes:
+        if node.name in nodes:
+            for name in node.partitions:
+                members[name].append(node.name)
+    waiting = [job for job in seen.jobs if job.state in _WAITS and _waits_for_nodes(job.reason)]
+    scene = _Scene(settings, taken_s, previous, nodes, members, waiting)
+    made = [scene.partition(one) for one in seen.partitions]
     return Cluster(
         name=cluster,
         taken_s=taken_s,
         partitions={part.name: part for part in made},
-        default_partition=next((f["PartitionName"] for f in own if f["Default"] == "YES"), ""),
+        default_partition=next((part.name for part in seen.partitions if part.default), ""),
         limits=limits or LimitTables(),
+        licences=_licences(seen, taken_s),
     )
 
 
-def _read_queue(text: str, taken_s: float) -> _Queue:
-    queue = _Queue()
-    for line in text.splitlines():
-        job, state, partitions, count, start, end, reason, names = line.split("|")
-        if state != "PD":
-            until = taken_s if state == "CG" else _time(end)
-            for node in expand(names):
-                queue.busy_until[node] = max(until, queue.busy_until.get(node, 0.0))
-        elif _waits_for_nodes(reason):
-            names_of = tuple(partitions.split(","))
-            times = max(_time(start), taken_s), _time(end)
-            queue.waiting.append(_Queued(names_of, _jobs(job), int(count), *times))
-    return queue
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What the partitions of one look have in common."""
+
+    settings: Settings
+    taken_s: float
+    previous: Cluster | None
+    nodes: Mapping[str, Group]
+    members: Mapping[str, Sequence[str]]
+    waiting: Sequence[JobSeen]
+
+    def partition(self, one: PartitionSeen) -> Partition:
+        own = self.members.get(one.name, ())
+        groups = [self.nodes[name] for name in own]
+        waiting = self._rivals(one.name, frozenset(own))
+        depth = sum(job.jobs for job, _ in waiting)
+        cpus = min((g.cpus for g in groups), default=1)
+        pool = Pool(
+            now_s=self.taken_s,
+            groups=grouped((name, _capped(self.nodes[name], one)) for name in own),
+            taken=tuple(self._planned(job, nodes, cpus) for job, nodes in waiting),
+        )
+        before = self.previous.partitions.get(one.name) if self.previous else None
+        if before is not None and before.pool is not None:
+            pool.warm(before.pool)
+        free, count = pool.fitting(Share())
+        mem_cpu_mib, mem_node_mib = self._default_memory(one)
+        memory = min((g.mem_mib for g in groups), default=0)
+        return Partition(
+            name=one.name,
+            nodes=count,
+            profile=free,
+            pool=pool,
+            queue=depth,
+            queue_mean=_mean(one.name, depth, self.taken_s, self.previous),
+            max_nodes=one.max_nodes,
+            min_nodes=one.min_nodes,
+            max_time_s=one.max_time_s,
+            default_time_s=one.default_time_s,
+            node_mem_bytes=memory * 2**20 or None,
+            node_cpus=cpus,
+            open=one.up,
+            qos=one.qos,
+            exclusive=one.exclusive or self.settings.whole_nodes,
+            admits=Admits(
+                accounts=one.accounts,
+                denied_accounts=one.denied_accounts,
+                qos=one.allowed_qos,
+                denied_qos=one.denied_qos,
+            ),
+            mem_cpu_mib=mem_cpu_mib,
+            mem_node_mib=mem_node_mib,
+        )
+
+    def _rivals(self, name: str, own: frozenset[str]) -> list[tuple[JobSeen, int]]:
+        """Jobs that wait for nodes of this partition, with how many of them they will take."""
+        sharing = {p for p, names in self.members.items() if not own.isdisjoint(names)} | {name}
+        found = []
+        for job in self.waiting:
+            if not sharing.isdisjoint(job.partitions):
+                planned = sum(node in own for node in job.planned_names)
+                found.append((job, planned if job.planned_names else job.nodes))
+        return found
+
+    def _planned(self, job: JobSeen, nodes: int, node_cpus: int) -> tuple[float, float, int]:
+        start_s = max(job.start_s, self.taken_s)
+        each = job.tres.get("cpu", inf) / max(job.nodes, 1)
+        return start_s, job.end_s, ceil(nodes * min(each / max(node_cpus, 1), 1.0))
+
+    def _default_memory(self, one: PartitionSeen) -> tuple[int | None, int | None]:
+        """Memory for each CPU or each node of a job that asks for none; none counts: 0."""
+        if not self.settings.counts_memory:
+            return 0, None
+        own = one.mem_cpu_mib, one.mem_node_mib
+        return own if any(own) else (self.settings.mem_cpu_mib, self.settings.mem_node_mib)
+
+
+def _groups(seen: Seen, settings: Settings, taken_s: float) -> dict[str, Group]:
+    """Usable nodes by name, each as the group it belongs to."""
+    use: dict[str, _Use] = defaultdict(_Use)
+    for job in seen.jobs:
+        if job.node_names and job.state not in _WAITS:
+            end = taken_s if job.state in _DONE else max(job.end_s, taken_s)
+            share = (end, *_each(job))
+            for name in job.node_names:
+                use[name].ends.append(share)
+    closed = _closed(seen)
+    return {
+        node.name: _group(node, use.get(node.name, _Use()), settings, taken_s, closed)
+        for node in seen.nodes
+        if node.state.isdisjoint(_UNUSABLE)
+    }
+
+
+def _each(job: JobSeen) -> tuple[int, int, dict[str, int]]:
+    """Tell what a job has of each of its nodes, as if it were dealt out evenly."""
+    nodes = len(job.node_names)
+    gres = {
+        name.removeprefix("gres/"): ceil(amount / nodes)
+        for name, amount in job.tres.items()
+        if name.startswith("gres/") and ":" not in name
+    }
+    cpu, mem = job.tres.get("cpu", 0.0), job.tres.get("mem", 0.0)
+    return ceil(cpu / nodes), ceil(mem / nodes), gres
+
+
+def _group(
+    node: NodeSeen,
+    use: _Use,
+    settings: Settings,
+    taken_s: float,
+    closed: Mapping[str, tuple[tuple[float, float], ...]],
+) -> Group:
+    ready_s = taken_s if node.state.isdisjoint(_OFF) else taken_s + settings.resume_s
+    steps, empty_s = _steps(node, use, ready_s)
+    return Group(
+        cpus=node.cpus,
+        mem_mib=node.mem_mib,
+        gres=tuple(sorted(node.gres.items())),
+        features=node.features,
+        steps=steps,
+        empty_s=empty_s,
+        closed=closed.get(node.name, ()),
+    )
+
+
+def _steps(node: NodeSeen, use: _Use, ready_s: float) -> tuple[tuple[Step, ...], float]:
+    """Tell what is free of a node from when on, and when all of it is."""
+    whole = (node.cpus, node.mem_mib, tuple(sorted(node.gres.items())))
+    busy = node.cpus_used or node.mem_used_mib or any(node.gres_used.values())
+    if not busy and not use.ends:
+        return ((ready_s, *whole),), ready_s
+    cpus, mem = node.cpus - node.cpus_used, node.mem_mib - node.mem_used_mib
+    gres = {name: n - node.gres_used.get(name, 0) for name, n in node.gres.items()}
+    steps: list[Step] = [(ready_s, cpus, mem, tuple(sorted(gres.items())))]
+    if not use.ends:
+        # Used by nobody that we may see (PrivateData): nobody knows for how long.
+        return tuple(steps), inf
+    *earlier, last = sorted(use.ends, key=lambda end: end[0])
+    for end_s, more_cpus, more_mem, more_gres in earlier:
+        cpus = min(cpus + more_cpus, node.cpus)
+        mem = min(mem + more_mem, node.mem_mib)
+        for name in more_gres.keys() & gres.keys():
+            gres[name] = min(gres[name] + more_gres[name], node.gres[name])
+        steps.append((max(end_s, ready_s), cpus, mem, tuple(sorted(gres.items()))))
+    empty_s = max(last[0], ready_s)
+    return (*(s for s in steps if s[0] < empty_s), (empty_s, *whole)), empty_s
+
+
+def _closed(seen: Seen) -> dict[str, tuple[tuple[float, float], ...]]:
+    """Find the times for which reservations keep nodes, by node, without overlap."""
+    windows: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for one in seen.reservations:
+        for name in one.node_names:
+            windows[name].append((one.start_s, one.end_s))
+    return {name: _union(spans) for name, spans in windows.items()}
+
+
+def _union(spans: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    joined: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], end)
+        else:
+            joined.append((start, end))
+    return tuple(joined)
+
+
+def _capped(group: Group, one: PartitionSeen) -> Group:
+    """Group as the partition gives it out (MaxCPUsPerNode)."""
+    if one.max_cpus_node is None or one.max_cpus_node >= group.cpus:
+        return group
+    most = one.max_cpus_node
+    return Group(
+        cpus=most,
+        mem_mib=group.mem_mib,
+        gres=group.gres,
+        features=group.features,
+        steps=tuple((t, min(cpus, most), mem, gres) for t, cpus, mem, gres in group.steps),
+        empty_s=group.empty_s,
+        closed=group.closed,
+    )
+
+
+def _licences(seen: Seen, taken_s: float) -> dict[str, Profile]:
+    """Free licences over time, by name."""
+    held: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for job in seen.jobs:
+        if job.state not in _WAITS:
+            for name, n in job.licences.items():
+                held[name] += [(taken_s, -n), (max(job.end_s, taken_s), n)]
+    return {name: profile([(taken_s, n), *held[name]]) for name, n in seen.licences.items()}
 
 
 def _waits_for_nodes(reason: str) -> bool:
     return reason not in _NOT_FOR_NODES and not reason.startswith(("Assoc", "QOS"))
-
-
-def _jobs(job_id: str) -> int:
-    """Jobs that a line stands for: pending tasks of an array share one, ``4_[1-9%2]``."""
-    _, bracket, indexes = job_id.partition("_[")
-    return count_indexes(indexes.rstrip("]")) if bracket else 1
-
-
-def _time(text: str) -> float:
-    return float(text) if text.isdigit() else inf
-
-
-def _read_nodes(text: str) -> dict[str, _Nodes]:
-    partitions: dict[str, _Nodes] = defaultdict(_Nodes)
-    for line in text.splitlines():
-        name, partition, state, mebibytes, cpus = line.split("|")
-        nodes, base = partitions[partition.rstrip("*")], state.rstrip(_FLAGS)
-        if "*" in state or base not in _FREE | _IN_USE:
-            continue
-        (nodes.free if base in _FREE else nodes.in_use).add(name)
-        mem_bytes = int(mebibytes.rstrip("+")) * 2**20
-        nodes.mem_bytes = min(mem_bytes, nodes.mem_bytes or mem_bytes)
-        nodes.cpus = min(int(cpus), nodes.cpus or int(cpus))
-    return partitions
-
-
-def _fields(line: str) -> dict[str, str]:
-    return dict(word.partition("=")[::2] for word in line.split() if "=" in word)
-
-
-def _partition(
-    limits: Mapping[str, str],
-    nodes: Mapping[str, _Nodes],
-    queue: _Queue,
-    taken_s: float,
-    previous: Cluster | None,
-) -> Partition:
-    name = limits["PartitionName"]
-    own = nodes.get(name, _Nodes())
-    rivals = {other for other, theirs in nodes.items() if theirs.names & own.names} | {name}
-    waiting = [job for job in queue.waiting if not rivals.isdisjoint(job.partitions)]
-    depth = sum(job.jobs for job in waiting)
-    return Partition(
-        name=name,
-        nodes=len(own.names),
-        profile=_free_nodes(own, queue, waiting, taken_s),
-        queue=depth,
-        queue_mean=_mean(name, depth, taken_s, previous),
-        max_nodes=_count(limits["MaxNodes"]),
-        min_nodes=max(_count(limits["MinNodes"]) or 1, 1),
-        max_time_s=_limit(limits["MaxTime"]),
-        default_time_s=_limit(limits["DefaultTime"]),
-        node_mem_bytes=own.mem_bytes,
-        open=limits["State"] == "UP",
-        qos=_named(limits.get("QoS", "")),
-        node_cpus=own.cpus or 1,
-        exclusive=limits.get("OverSubscribe", "").startswith("EXCLUSIVE"),
-    )
-
-
-def _free_nodes(own: _Nodes, queue: _Queue, waiting: Iterable[_Queued], taken_s: float) -> Profile:
-    changes = [(taken_s, len(own.free))]
-    # A node in use by nobody we may see (PrivateData) is not counted on.
-    changes += [(max(queue.busy_until.get(node, inf), taken_s), 1) for node in own.in_use]
-    for job in waiting:
-        changes += [(job.start_s, -job.nodes), (job.end_s, job.nodes)]
-    return profile(changes)
 
 
 def _mean(name: str, depth: int, taken_s: float, previous: Cluster | None) -> float:
@@ -209,15 +294,3 @@ def _mean(name: str, depth: int, taken_s: float, previous: Cluster | None) -> fl
         return float(depth)
     share = 1 - exp(-max(taken_s - previous.taken_s, 0.0) / DAY_S)
     return before.queue_mean + share * (depth - before.queue_mean)
-
-
-def _named(text: str) -> str:
-    return "" if text in ("N/A", "(null)") else text
-
-
-def _count(text: str) -> int | None:
-    return int(text) if text.isdigit() else None
-
-
-def _limit(text: str) -> float | None:
-    return None if text in ("NONE", "UNLIMITED") else parse_time_limit(text)

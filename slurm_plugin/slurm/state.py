@@ -6,8 +6,29 @@ from typing import TypeVar
 
 from slurm_plugin.profile import Profile
 from slurm_plugin.slurm.limits import LimitTables, NodeRange
+from slurm_plugin.slurm.pool import Pool, Promise, Share
 
 _Number = TypeVar("_Number", int, float)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admits:
+    """Accounts and QOS that may use a partition; None: all."""
+
+    accounts: frozenset[str] | None = None
+    denied_accounts: frozenset[str] = frozenset()
+    qos: frozenset[str] | None = None
+    denied_qos: frozenset[str] = frozenset()
+
+    def holds(self, account: str, qos: str) -> bool:
+        """Whether a job of this account and QOS may come in; an unknown account may."""
+        if account and self.accounts is not None and account not in self.accounts:
+            return False
+        if self.qos is not None and qos not in self.qos:
+            return False
+        # An allowed list makes Slurm ignore the denied one (slurm.conf(5), DenyAccounts).
+        denied = self.accounts is None and account in self.denied_accounts
+        return not denied and not (self.qos is None and qos in self.denied_qos)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +49,11 @@ class Partition:
     qos: str = ""  #: whose limits hold for all its jobs
     node_cpus: int = 1  #: of the smallest node
     exclusive: bool = False  #: every job has its nodes to itself
+    mem_cpu_mib: int | None = None  #: memory of a job that asks for none, for each CPU ...
+    mem_node_mib: int | None = None  #: ... or for each node; with neither all the node has
+    admits: Admits = field(default_factory=Admits)
+    pool: Pool | None = None  #: its nodes one by one; None: ``profile`` is all that is known
+    promised: tuple[Promise, ...] = ()  #: taken off the profile already
     bound: str = ""  #: limit of QOS or association that cuts the node counts, for people
 
     @property
@@ -56,9 +82,22 @@ class Partition:
             bound=allowed.reason,
         )
 
+    def fitting(self, share: Share) -> "Partition":
+        """Partition with those nodes only that can take a job's share of each, and their times."""
+        if self.pool is None:
+            return self
+        free, nodes = self.pool.less(share, self.promised)
+        return replace(self, profile=free, nodes=nodes)
+
+    def blocked(self, until_s: float) -> "Partition":
+        """Partition where nothing starts before ``until_s``."""
+        closed = self.profile.reserve(self.nodes, self.profile.times_s[0], until_s)
+        return replace(self, profile=closed)
+
     def promise(self, nodes: int, start_s: float, end_s: float) -> "Partition":
         """Partition after a job was let in that starts at ``start_s``, not shown here yet."""
-        return replace(self, profile=self.profile.reserve(nodes, start_s, end_s))
+        made = (nodes, start_s, end_s)
+        return replace(self, profile=self.profile.reserve(*made), promised=(*self.promised, made))
 
     def queued(self) -> "Partition":
         """Partition after a job was let in that has to wait, and for which nothing is planned."""
@@ -74,6 +113,7 @@ class Cluster:
     partitions: Mapping[str, Partition]
     default_partition: str = ""
     limits: LimitTables = field(default_factory=LimitTables)
+    licences: Mapping[str, Profile] = field(default_factory=dict)  #: free ones over time
 
     def partition(self, name: str) -> Partition | None:
         """Partition of that name; the empty name means the default one."""

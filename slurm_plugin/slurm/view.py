@@ -1,10 +1,15 @@
 """The cluster as one job sees it: its partition, within the limits that hold for it.  Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil, inf
 
+from slurm_plugin.profile import Profile, highest
 from slurm_plugin.protocol import Job
+from slurm_plugin.slurm.fields import licences
 from slurm_plugin.slurm.limits import Need, limits_of, node_range
+from slurm_plugin.slurm.pool import Share
 from slurm_plugin.slurm.state import Cluster, Partition
 
 #: ``gres/gpu:2``, ``gres:gpu:a100:2``, ``gres/gpu=2``; without a count it is one.
@@ -15,39 +20,116 @@ _EXCLUSIVE = 0  #: job_desc.shared of ``--exclusive``
 def partition_for(cluster: Cluster, job: Job) -> Partition | None:
     """Partition that a job asks for, with all limits that hold for the job.
 
-    None for an unknown one and for a list of several, where the scheduler has the choice.
+    Of several partitions those that take jobs of its account and QOS are seen as one, with the
+    limits of the strictest: the scheduler starts the job where it can first.  None where one of
+    them is not known.
     """
-    found = cluster.partition(job.partition)
-    if found is None:
+    account = cluster.limits.account_of(job.user_name, job.account)
+    names = job.partition.split(",") if job.partition else [cluster.default_partition]
+    if not all(name in cluster.partitions for name in names):
         return None
-    limits = limits_of(
-        cluster.limits,
-        user=job.user_name,
-        uid=job.user_id,
-        account=job.account,
-        partition=found.name,
-        qos=job.qos,
-        partition_qos=found.qos,
+    known = [cluster.partitions[name] for name in names]
+    admitted = [part for part in known if part.admits.holds(account, job.qos or "normal")]
+    seen = [_as_seen(cluster, job, part) for part in admitted or known]
+    return seen[0] if len(seen) == 1 else _together(seen)
+
+
+def share_of(job: Job, partition: Partition) -> Share:
+    """Tell what a job takes of each of its nodes.
+
+    A number of tasks for the whole job is dealt out on the most nodes that it may get.
+    """
+    taken = taken_per_node(job, partition)
+    devices = {name.removeprefix("gres/"): int(n) for name, n in taken.items() if "/" in name}
+    all_memory = taken["mem"] == inf
+    return Share(
+        cpus=int(taken["cpu"]),
+        mem_mib=0 if all_memory else int(taken["mem"]),
+        gres=tuple(sorted(devices.items())),
+        whole=all_memory or _whole(job, partition),
+        constraint=job.features,
+        excluded=job.exc_nodes,
     )
-    limit_s = 60.0 * job.time_limit if job.time_limit else found.default_time_s
-    need = Need(
-        low=job.min_nodes or 1,
-        high=found.nodes,
-        per_node=taken_per_node(job, found),
-        limit_s=limit_s or found.max_time_s,
-    )
-    allowed = node_range(need, limits, safe=cluster.limits.safe)
-    return found.within(allowed, limits.flags)
 
 
 def taken_per_node(job: Job, partition: Partition) -> Mapping[str, float]:
     """CPUs, memory (MiB) and devices that a job takes on each of its nodes.
 
-    Memory that the job does not ask for is not counted: the default of the site is not ours.
+    Memory is ``inf`` where the job and the site name none: then it has all of the node's.
     """
-    whole = job.shared == _EXCLUSIVE or partition.exclusive
-    cpus = (job.ntasks_per_node or 1) * (job.cpus_per_task or 1)
-    cpus = partition.node_cpus if whole else cpus
-    memory = job.min_mem_per_node or (job.min_mem_per_cpu or 0) * cpus
+    cpus = _cpus(job, partition)
     taken = {f"gres/{name}": float(n or 1) for name, _, n in _GRES.findall(job.tres_per_node)}
-    return {"cpu": float(cpus), "mem": float(memory), **taken}
+    return {"cpu": float(cpus), "mem": _memory(job, partition, cpus), **taken}
+
+
+def _as_seen(cluster: Cluster, job: Job, part: Partition) -> Partition:
+    limits = limits_of(
+        cluster.limits,
+        user=job.user_name,
+        uid=job.user_id,
+        account=job.account,
+        partition=part.name,
+        qos=job.qos,
+        partition_qos=part.qos,
+    )
+    limit_s = 60.0 * job.time_limit if job.time_limit else part.default_time_s
+    taken = {name: n for name, n in taken_per_node(job, part).items() if n < inf}
+    need = Need(
+        low=job.min_nodes or 1,
+        high=part.nodes,
+        per_node=taken,
+        limit_s=limit_s or part.max_time_s,
+    )
+    allowed = node_range(need, limits, safe=cluster.limits.safe)
+    fitting = part.fitting(share_of(job, part)).within(allowed, limits.flags)
+    return _licensed(cluster, job, fitting)
+
+
+def _licensed(cluster: Cluster, job: Job, part: Partition) -> Partition:
+    """Partition from when on the job's licences are free; Slurm knows those of others."""
+    until_s = -inf
+    for name, n in licences(job.licenses).items() if job.licenses else ():
+        if name in cluster.licences:
+            until_s = max(until_s, cluster.licences[name].earliest_start(n, 0.0))
+    return part.blocked(until_s) if until_s > part.profile.times_s[0] else part
+
+
+def _whole(job: Job, partition: Partition) -> bool:
+    return job.shared == _EXCLUSIVE or partition.exclusive
+
+
+def _cpus(job: Job, partition: Partition) -> int:
+    if _whole(job, partition):
+        return partition.node_cpus
+    tasks = job.ntasks_per_node or 1
+    if job.num_tasks and not job.ntasks_per_node:
+        tasks = ceil(job.num_tasks / (job.max_nodes or job.min_nodes or job.num_tasks))
+    return tasks * (job.cpus_per_task or 1)
+
+
+def _memory(job: Job, partition: Partition, cpus: int) -> float:
+    """Memory a node, MiB: the job's own, or else what the site gives."""
+    wanted = job.min_mem_per_node or (job.min_mem_per_cpu or 0) * cpus
+    if wanted:
+        return float(wanted)
+    if partition.mem_node_mib:
+        return float(partition.mem_node_mib)
+    return inf if partition.mem_cpu_mib is None else float(partition.mem_cpu_mib * cpus)
+
+
+def _together(parts: Sequence[Partition]) -> Partition:
+    """Several partitions as one: the job starts in that where it can first."""
+    profile: Profile = highest([part.profile for part in parts])
+    strictest = min(parts, key=lambda part: part.largest)
+    times = [part.max_time_s for part in parts if part.max_time_s is not None]
+    return replace(
+        strictest,
+        name=",".join(part.name for part in parts),
+        profile=profile,
+        max_nodes=strictest.largest,
+        min_nodes=max(part.min_nodes for part in parts),
+        max_time_s=min(times, default=None),
+        queue=min(part.queue for part in parts),
+        queue_mean=min(part.queue_mean for part in parts),
+        open=any(part.open for part in parts),
+    )

@@ -9,7 +9,7 @@ LONG_S = 1000.0
 
 def test_the_work_is_done_at_once_and_when_woken():
     done = threading.Semaphore(0)
-    periodic = Periodic("test", done.release, interval_s=LONG_S)
+    periodic = Periodic("test", done.release, pause_s=lambda: LONG_S)
     periodic.start()
     assert done.acquire(timeout=5)
     assert periodic.tried(5)
@@ -21,7 +21,7 @@ def test_the_work_is_done_at_once_and_when_woken():
 
 def test_it_may_be_done_a_last_time():
     calls = []
-    periodic = Periodic("test", lambda: calls.append(1), interval_s=LONG_S)
+    periodic = Periodic("test", lambda: calls.append(1), pause_s=lambda: LONG_S)
     periodic.start()
     periodic.tried(5)
     assert periodic.stop(5, once_more=True)
@@ -36,7 +36,7 @@ def test_an_error_does_not_end_it(caplog):
         done.release()
         1 / (1 - next(turns))
 
-    periodic = Periodic("test", work, interval_s=0.001)
+    periodic = Periodic("test", work, pause_s=lambda: 0.001)
     periodic.start()
     assert all(done.acquire(timeout=5) for _ in range(2))
     periodic.stop(5)
@@ -45,7 +45,7 @@ def test_an_error_does_not_end_it(caplog):
 
 def test_work_that_hangs_does_not_keep_the_process():
     forever = threading.Event()
-    periodic = Periodic("test", lambda: forever.wait() and None, interval_s=LONG_S)
+    periodic = Periodic("test", lambda: forever.wait() and None, pause_s=lambda: LONG_S)
     periodic.start()
     assert not periodic.stop(0.05)
     forever.set()

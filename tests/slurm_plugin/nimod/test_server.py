@@ -20,21 +20,28 @@ from slurm_plugin import client
 from slurm_plugin.config import Config, Mode, Snapshot
 from slurm_plugin.config_file import dump
 from slurm_plugin.protocol import MAX_LINE_BYTES, Ask, encode
+from slurm_plugin.slurm import fields
+from slurm_plugin.slurm.sources import line
 from tests.processes import wait_until
 from tests.slurm_plugin.made import job, table
 from tests.slurm_plugin.nimod.test_store_link import fit
-from tests.slurm_plugin.slurm.test_snapshot import PARTITIONS
+from tests.slurm_plugin.slurm.slurm_text import PARTITIONS
 
 SLURM = """\
 #!/bin/sh
 case "$(basename "$0") $*" in
   squeue*) ;;
-  sinfo*) for n in 1 2 3 4 5 6 7 8; do echo "n$n|batch*|idle|2000|4"; done ;;
+  sinfo*) cat "$(dirname "$0")/nodes" ;;
   *config*) echo "ClusterName = pine" ;;
   *assoc_mgr*) ;;
   *) cat "$(dirname "$0")/partitions" ;;
 esac
 """
+
+
+def idle_node(number):
+    words = {"NodeList": f"n{number}", "StateComplete": "idle", "CPUs": 4, "CPUsState": "0/4/0/4"}
+    return line(fields.NODE, words | {"Memory": 2000, "Partition": "batch*"})
 
 
 class Nimod:
@@ -55,6 +62,7 @@ class Nimod:
         for name in ("squeue", "sinfo", "scontrol"):
             (self.folder / name).write_text(text)
             (self.folder / name).chmod(0o755)
+        (self.folder / "nodes").write_text("".join(map(idle_node, range(1, 9))))
         (self.folder / "partitions").write_text(PARTITIONS.splitlines()[0] + "\n")
 
     def start(self, ready=True, **environ):

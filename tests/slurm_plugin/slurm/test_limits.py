@@ -212,7 +212,7 @@ def limited(slurm_cluster):
 
 
 def may_have(limited, **fields):
-    seen = Watch(time.time, timeout_s=10).look()
+    seen = Watch(time.time).look()
     asked = Job(user_id=0, user_name="root", min_nodes=1, max_nodes=8, **fields)
     return partition_for(seen, asked)
 

@@ -1,128 +1,316 @@
-"""A view of the cluster from what squeue, sinfo and scontrol of Slurm 22.05 write."""
+"""A view of the cluster from what Slurm told, whoever told it."""
 
 from math import exp, inf
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sacct_ingest.errors import SlurmError
+from slurm_plugin.slurm.fields import tres
+from slurm_plugin.slurm.hostlist import expand
+from slurm_plugin.slurm.pool import Share, alternatives
+from slurm_plugin.slurm.seen import JobSeen, NodeSeen, PartitionSeen, ReservationSeen, Seen
+from slurm_plugin.slurm.settings import Settings, read_settings
 from slurm_plugin.slurm.snapshot import DAY_S, build
+from slurm_plugin.slurm.view import partition_for, share_of
+from tests.slurm_plugin.made import job
 
 NOW = 1_795_256_400.0
-
-SQUEUE = """\
-4_[1-9,20%2]|PD|batch|4|1795259400|1795259700|Resources|
-8|PD|debug,batch|1|N/A|N/A|Priority|
-6|PD|batch|1|N/A|N/A|Dependency|(null)
-5|PD|batch|1|N/A|N/A|JobHeldUser|(null)
-9|PD|batch|1|N/A|N/A|QOSMaxJobsPerUserLimit|(null)
-1|R|batch|2|1795256400|1795257000|None|n[1-2]
-2|R|batch|1|1795256400|1795342800|None|n1
-3|CG|batch|1|1795256400|1795257600|None|n3
-"""
-
-SINFO = """\
-n1|batch*|alloc|2000|4
-n2|batch*|mix|2000|4
-n3|batch*|comp|2000|4
-n4|batch*|idle|1500|4
-n5|batch*|idle~|2000|4
-n6|batch*|down*|2000|4
-n7|batch*|drng|2000|4
-n8|debug|plnd|4000+|4
-n4|debug|idle|1500|4
-n9|other|resv|2000|4
-"""
-
-PARTITIONS = """\
-PartitionName=batch AllowGroups=ALL Default=YES DefaultTime=01:00:00 MaxNodes=UNLIMITED \
-MaxTime=1-00:00:00 MinNodes=0 Nodes=n[1-7] State=UP TotalNodes=7 JobDefaults=(null)
-PartitionName=debug AllowGroups=ALL Default=NO DefaultTime=NONE MaxNodes=2 \
-MaxTime=UNLIMITED MinNodes=1 Nodes=n[4,8] State=DOWN TotalNodes=2 JobDefaults=(null)
-PartitionName=other Default=NO DefaultTime=NONE MaxNodes=2 MaxTime=10 MinNodes=1 Nodes=n9 State=UP
-"""
+HOUR = 3600.0
 
 
-def view(squeue=SQUEUE, sinfo=SINFO, partitions=PARTITIONS, **fields):
+def node(name, state="IDLE", used=0, partitions="batch", **fields):
+    given = {"cpus": 4, "mem_mib": 2000, "cpus_used": used, **fields}
+    words = frozenset(state.split("+"))
+    return NodeSeen(name=name, state=words, partitions=tuple(partitions.split(",")), **given)
+
+
+def running(nodes, end_s, each="cpu=4", state="RUNNING", **fields):
+    names = expand(nodes)
+    total = {name: n * len(names) for name, n in tres(each).items()}
+    return JobSeen(
+        state=state, partitions=("batch",), nodes=len(names), node_names=names, end_s=end_s,
+        tres=total, **fields,
+    )  # fmt: skip
+
+
+def pending(nodes, reason="Resources", partitions="batch", **fields):
+    names = tuple(partitions.split(","))
+    return JobSeen(state="PENDING", partitions=names, nodes=nodes, reason=reason, **fields)
+
+
+BATCH = PartitionSeen(name="batch", default=True, max_time_s=86400.0, default_time_s=3600.0)
+DEBUG = PartitionSeen(name="debug", max_nodes=2)
+
+
+def view(nodes, jobs=(), partitions=(BATCH, DEBUG), settings=None, **fields):
+    told = {name: fields.pop(name) for name in ("reservations", "licences") if name in fields}
     given = {"cluster": "pine", "taken_s": NOW, **fields}
-    return build(squeue, sinfo, partitions, **given)
+    seen = Seen(nodes=nodes, jobs=jobs, partitions=partitions, **told)
+    return build(seen, settings or Settings(counts_memory=False), **given)
 
 
-def test_limits_of_the_partitions():
-    batch, debug = view().partitions["batch"], view().partitions["debug"]
-    assert (batch.max_time_s, batch.default_time_s, batch.max_nodes) == (86400, 3600, None)
-    assert (debug.max_time_s, debug.default_time_s, debug.max_nodes) == (None, None, 2)
-    assert (batch.open, debug.open) == (True, False)
-    assert batch.min_nodes == 1
+def starts(part, most, duration_s=1.0):
+    return [part.profile.earliest_start(n, duration_s) - NOW for n in range(1, most + 1)]
 
 
-def test_a_qos_of_the_partition_is_named():
-    seen = view(partitions=PARTITIONS.replace("Nodes=n9", "Nodes=n9 QoS=group"))
-    assert (seen.partitions["other"].qos, seen.partitions["batch"].qos) == ("group", "")
+NODES = [
+    node("n1", "ALLOCATED", 4),
+    node("n2", "MIXED", 1),
+    node("n3", "ALLOCATED+COMPLETING", 4),
+    node("n4", partitions="batch,debug", mem_mib=1500),
+    node("n5", "DOWN+NOT_RESPONDING"),
+    node("n6", "IDLE+DRAIN"),
+    node("n7", "IDLE+PLANNED", partitions="debug"),
+]
+JOBS = [
+    running("n1", NOW + HOUR),
+    running("n2", NOW + 2 * HOUR, "cpu=1"),
+    running("n3", NOW + 9 * HOUR, state="COMPLETING"),
+]
 
 
-def test_nodes_that_are_down_or_draining_do_not_count():
-    assert view().partitions["batch"].nodes == 5
-    assert view().partitions["other"].nodes == 0
+def test_whole_nodes_are_free_when_their_last_job_ends():
+    part = view(NODES, JOBS).partitions["batch"]
+    assert part.nodes == 4
+    assert starts(part, 5) == [0, 0, HOUR, 2 * HOUR, inf]
 
 
-def test_the_smallest_node_tells_the_memory():
-    assert view().partitions["batch"].node_mem_bytes == 1500 * 2**20
+def test_a_job_that_shares_nodes_takes_the_rest_of_those_in_use():
+    seen = view(NODES, JOBS)
+    three = partition_for(seen, job(ntasks_per_node=3, min_cpus=3))
+    four = partition_for(seen, job(ntasks_per_node=4, min_cpus=4))
+    assert starts(three, 4) == [0, 0, 0, HOUR]
+    assert starts(four, 4) == [0, 0, HOUR, 2 * HOUR]
+    assert starts(partition_for(seen, job(shared=0)), 4) == [0, 0, HOUR, 2 * HOUR]
+    assert partition_for(seen, job(ntasks_per_node=5, min_cpus=5)).nodes == 0
 
 
-def test_nodes_become_free_when_the_limit_of_their_last_job_ends():
-    free = view(squeue=SQUEUE.split("\n", 1)[1]).partitions["batch"].profile
-    # n4 and n5 are idle, n3 is being cleaned up; then n2, at last n1.
-    assert [free.earliest_start(n, 1.0) for n in range(1, 7)] == [
-        *[NOW] * 3,
-        1795257000.0,
-        1795342800.0,
-        inf,
+def test_cpus_come_back_job_by_job():
+    nodes = [node("n1", "ALLOCATED", 4)]
+    jobs = [running("n1", NOW + HOUR, "cpu=1"), running("n1", NOW + 2 * HOUR, "cpu=3")]
+    seen = view(nodes, jobs)
+    waits = [starts(partition_for(seen, job(ntasks_per_node=n)), 1)[0] for n in (1, 2, 4)]
+    assert waits == [HOUR, 2 * HOUR, 2 * HOUR]
+
+
+def test_memory_and_devices_are_shared_out_too():
+    settings = Settings(counts_memory=True, mem_cpu_mib=100)
+    nodes = [
+        node("n1", "MIXED", 1, mem_used_mib=1500, gres={"gpu": 4}, gres_used={"gpu": 3}),
+        node("n2", gres={"gpu": 1}),
     ]
+    jobs = [running("n1", NOW + HOUR, "cpu=1,mem=1500M,gres/gpu=3,gres/gpu:a100=3")]
+    seen = view(nodes, jobs, settings=settings)
+    asked = {
+        "small": job(),
+        "memory": job(min_mem_per_node=600),
+        "by_cpu": job(ntasks_per_node=2, min_mem_per_cpu=300),
+        "gpu": job(tres_per_node="gres/gpu:1"),
+        "gpus": job(tres_per_node="gres/gpu:2"),
+    }
+    waits = {name: starts(partition_for(seen, one), 2) for name, one in asked.items()}
+    assert waits == {
+        "small": [0, 0],
+        "memory": [0, HOUR],
+        "by_cpu": [0, HOUR],
+        "gpu": [0, 0],
+        "gpus": [HOUR, inf],
+    }
+
+
+def test_a_job_without_memory_has_all_of_a_nodes_where_the_site_gives_no_default():
+    seen = view([node("n1", "MIXED", 1)], [running("n1", NOW + HOUR, "cpu=1")])
+    assert starts(partition_for(seen, job()), 1) == [0]
+    seen = view(
+        [node("n1", "MIXED", 1)],
+        [running("n1", NOW + HOUR, "cpu=1")],
+        settings=Settings(counts_memory=True),
+    )
+    assert share_of(job(), seen.partitions["batch"]).whole
+    assert starts(partition_for(seen, job()), 1) == [HOUR]
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields"),
+    [(Settings(whole_nodes=True), {}), (Settings(counts_memory=False), {"exclusive": True})],
+)
+def test_partitions_that_give_whole_nodes_only(settings, fields):
+    only = PartitionSeen(name="batch", default=True, **fields)
+    seen = view(NODES, JOBS, [only], settings)
+    assert starts(partition_for(seen, job(ntasks_per_node=1)), 3) == [0, 0, HOUR]
+
+
+def test_most_cpus_of_a_node_that_a_partition_gives():
+    seen = view([node("n1")], (), [PartitionSeen(name="batch", default=True, max_cpus_node=2)])
+    assert partition_for(seen, job(ntasks_per_node=2)).nodes == 1
+    assert partition_for(seen, job(ntasks_per_node=3)).nodes == 0
+
+
+def test_features_and_excluded_nodes():
+    nodes = [
+        node("n1", features=frozenset({"a", "ib"})),
+        node("n2", features=frozenset({"b"})),
+        node("n3"),
+    ]
+    seen = view(nodes)
+
+    def count(**fields):
+        return partition_for(seen, job(**fields)).nodes
+
+    assert (count(features="a"), count(features="a&b"), count(features="a|b")) == (1, 0, 2)
+    assert count(features="[a*2&b*1]") == 3
+    assert count(exc_nodes="n[2-3]") == 1
+
+
+@pytest.mark.parametrize("text", ["", "[a|b]", "a*2", "(a&b)|c", "!a"])
+def test_constraints_that_are_not_followed_let_all_nodes_pass(text):
+    assert alternatives(text) is None
+
+
+def test_maintenance_ahead_keeps_nodes_from_long_jobs():
+    kept = ReservationSeen(
+        name="m", start_s=NOW + HOUR, end_s=NOW + 3 * HOUR, node_names=("n1", "n2")
+    )
+    more = ReservationSeen(
+        name="o", start_s=NOW + 2 * HOUR, end_s=NOW + 4 * HOUR, node_names=("n1",)
+    )
+    part = view([node("n1"), node("n2"), node("n3")], reservations=[kept, more]).partitions["batch"]
+    assert starts(part, 3, HOUR) == [0, 0, 0]
+    assert starts(part, 3, HOUR + 1) == [0, 3 * HOUR, 4 * HOUR]
+
+
+def test_nodes_that_are_off_are_free_when_they_are_up():
+    nodes = [node("n1"), node("n2", "IDLE+CLOUD+POWERED_DOWN"), node("n3", "IDLE+POWERING_DOWN")]
+    part = view(nodes, settings=Settings(resume_s=300.0, counts_memory=False)).partitions["batch"]
+    assert starts(part, 3) == [0, 300.0, 300.0]
+
+
+def test_licences_that_others_have_are_waited_for():
+    jobs = [running("n1", NOW + HOUR, licences={"matlab": 3})]
+    seen = view([node("n1", used=4), node("n2")], jobs, licences={"matlab": 4})
+    waits = [
+        starts(partition_for(seen, job(licenses=text)), 1)[0]
+        for text in ("", "matlab", "matlab:2", "matlab:5", "of-a-server:1")
+    ]
+    assert waits == [0, 0, HOUR, inf, 0]
 
 
 def test_pending_jobs_take_the_nodes_that_backfill_planned_for_them():
-    free = view().partitions["batch"].profile
-    assert free.free_at(1795259399.0) == 4
-    assert free.free_at(1795259400.0) == 0
-    assert free.free_at(1795259700.0) == 4
+    jobs = [pending(2, start_s=NOW + HOUR, end_s=NOW + 2 * HOUR, tres={"cpu": 8.0})]
+    part = view([node("n1"), node("n2"), node("n3")], jobs).partitions["batch"]
+    assert [part.profile.free_at(NOW + t) for t in (0, HOUR, 2 * HOUR)] == [3, 1, 3]
+
+
+def test_a_planned_job_that_shares_nodes_takes_its_part():
+    jobs = [pending(2, start_s=NOW + HOUR, end_s=inf, tres={"cpu": 2.0})]
+    part = view([node("n1"), node("n2"), node("n3")], jobs).partitions["batch"]
+    assert part.profile.free_at(NOW + HOUR) == 2
+
+
+def test_planned_nodes_count_in_the_partition_that_has_them():
+    nodes = [node("n1"), node("n2", partitions="batch,debug"), node("n3", partitions="debug")]
+    plan = pending(
+        2, partitions="debug", start_s=NOW, end_s=inf, planned_names=("n2", "n3"), tres={"cpu": 8.0}
+    )
+    seen = view(nodes, [plan])
+    assert seen.partitions["batch"].profile.free_at(NOW) == 1
+    assert seen.partitions["debug"].profile.free_at(NOW) == 0
 
 
 def test_only_jobs_that_want_nodes_wait_in_the_queue():
-    # Ten tasks of the array and job 8; its debug partition shares n4 with batch.
-    assert view().partitions["batch"].queue == 11
-    assert view().partitions["debug"].queue == 11
-    assert view().partitions["other"].queue == 0
+    jobs = [
+        pending(1, jobs=10),
+        pending(1, "Priority", "debug,batch"),
+        pending(1, "Dependency"),
+        pending(1, "JobHeldUser"),
+        pending(1, "QOSMaxJobsPerUserLimit"),
+        pending(1, "AssocGrpCpuLimit"),
+    ]
+    seen = view(NODES, jobs)
+    assert [seen.partitions[name].queue for name in ("batch", "debug")] == [11, 11]
 
 
 def test_nodes_used_by_jobs_that_are_hidden_are_not_counted_on():
-    free = view(squeue="").partitions["batch"].profile
-    assert free.free == (2,)
+    assert starts(view(NODES).partitions["batch"], 2) == [0, inf]
 
 
 def test_the_mean_queue_follows_slowly():
-    first = view(squeue="")
-    second = view(taken_s=NOW + DAY_S, previous=first)
+    first = view(NODES)
+    second = view(NODES, [pending(1, jobs=11)], taken_s=NOW + DAY_S, previous=first)
     assert first.partitions["batch"].queue_mean == 0.0
     assert second.partitions["batch"].queue_mean == pytest.approx(11 * (1 - exp(-1)))
 
 
 def test_the_default_partition_is_that_of_jobs_that_name_none():
-    assert view().partition("").name == "batch"
-    assert view().partition("debug").name == "debug"
-    assert view().partition("debug,batch") is None
-    assert view().partition("nowhere") is None
+    seen = view(NODES)
+    assert partition_for(seen, job()).name == "batch"
+    assert partition_for(seen, job(partition="debug")).name == "debug"
+    assert partition_for(seen, job(partition="nowhere")) is None
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        {"squeue": "1|R|batch\n"},
-        {"squeue": "1|R|batch|x|1|2|None|n1\n".replace("R", "PD")},
-        {"sinfo": "n1 batch idle\n"},
-        {"partitions": "PartitionName=batch Default=YES\n"},
-        {"partitions": PARTITIONS.replace("01:00:00", "soon")},
-    ],
+def test_of_several_partitions_the_job_starts_where_it_can_first():
+    fast = PartitionSeen(name="fast", max_nodes=2, max_time_s=600.0)
+    nodes = [node("n1", used=4), node("n2", used=4), node("n3", partitions="fast")]
+    seen = view(nodes, [running("n[1-2]", NOW + HOUR)], [BATCH, fast])
+    both = partition_for(seen, job(partition="batch,fast"))
+    assert (both.name, both.max_time_s, both.largest) == ("batch,fast", 600.0, 1)
+    assert starts(both, 2) == [0, HOUR]
+
+
+def test_partitions_that_do_not_take_the_job_do_not_count():
+    closed = PartitionSeen(name="closed", accounts=frozenset({"physics"}))
+    nodes = [node("n1", partitions="closed"), node("n2")]
+    seen = view(nodes, (), [BATCH, closed])
+    assert partition_for(seen, job(partition="batch,closed", account="art")).name == "batch"
+    both = partition_for(seen, job(partition="batch,closed", account="physics"))
+    assert both.name == "batch,closed"
+
+
+def test_answers_are_kept_and_promises_taken_off_them():
+    seen = view([node("n1"), node("n2")])
+    part, share = seen.partitions["batch"], Share(cpus=1, whole=False)
+    assert part.fitting(share).profile.free_at(NOW) == 2
+    promised = part.promise(1, NOW, NOW + HOUR)
+    assert [promised.fitting(share).profile.free_at(NOW + t) for t in (0, HOUR)] == [1, 2]
+    assert promised.promise(1, NOW, inf).fitting(share).profile.free_at(NOW) == 0
+    assert part.fitting(share).profile.free_at(NOW) == 2
+    later = view([node("n1")], previous=seen).partitions["batch"]
+    assert share in later.pool.memo
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 9)), max_size=4),
+    st.integers(1, 4),
+    st.booleans(),
 )
-def test_text_of_another_kind_is_an_error_of_ours(broken):
-    with pytest.raises(SlurmError, match="something unknown"):
-        view(**broken)
+def test_a_smaller_share_never_waits_longer(jobs, cpus, whole):
+    used = min(sum(n for n, _ in jobs), 4)
+    on_node = [running("n1", NOW + end, f"cpu={n}") for n, end in jobs]
+    pool = view([node("n1", used=used), node("n2")], on_node).partitions["batch"].pool
+    free, total = pool.fitting(Share(cpus=cpus, whole=whole))
+    less, more = pool.fitting(Share(cpus=max(cpus - 1, 1), whole=False))
+    assert more >= total
+    for nodes in (1, 2):
+        assert less.earliest_start(nodes, 1.0) <= free.earliest_start(nodes, 1.0)
+
+
+def test_settings_are_read():
+    found = read_settings(
+        "ClusterName             = pine\nSlurmUser               = slurm(64030)\n"
+        "AccountingStorageEnforce = associations,limits\nResumeTimeout           = 120 sec\n"
+        "SelectType              = select/linear\nSelectTypeParameters    = CR_MEMORY\n"
+        "SLURM_VERSION           = 24.11.5\nDefMemPerCPU            = UNLIMITED\n"
+        "DefMemPerNode           = 500\nPrivateData             = none\n"
+    )
+    assert found == Settings(
+        cluster="pine",
+        release=(24, 11),
+        slurm_user=64030,
+        enforced=("associations", "limits"),
+        resume_s=120.0,
+        whole_nodes=True,
+        counts_memory=True,
+        mem_node_mib=500,
+    )
+    assert read_settings("PrivateData = accounts,jobs\n").private

@@ -1,75 +1,228 @@
 """Asking Slurm: with commands made for the test, then with the real ones."""
 
-import itertools
+import logging
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.slurm import commands
+from slurm_plugin.config import Snapshot, Source
+from slurm_plugin.slurm import commands, pyslurm_source
+from slurm_plugin.slurm.sources import ask_json, ask_text
 from slurm_plugin.slurm.watch import Watch
 from tests.processes import wait_until
+from tests.slurm_plugin.slurm.slurm_text import CONFIG, JSON, TEXT
 from tests.slurm_plugin.slurm.test_limits import ASSOC_MGR_TEXT
-from tests.slurm_plugin.slurm.test_snapshot import PARTITIONS, SINFO, SQUEUE
 
-CONFIG = "Configuration data\nClusterName             = pine\nSlurmUser = slurm(64030)\n"
 ENFORCING = f"{CONFIG}AccountingStorageEnforce = associations,limits,qos\n"
 
 
-def answers(argv, *, timeout_s):
-    given = {"squeue": SQUEUE, "sinfo": SINFO, "config": CONFIG, "partition": PARTITIONS}
-    return next((text for word, text in given.items() if word in argv), "")
+class Slurm:
+    """Stands in for Slurm's commands and counts the questions."""
+
+    def __init__(self, config=CONFIG, texts=None, limits="", broken=()):
+        self.config, self.limits, self.broken = config, limits, broken
+        self.texts = texts or TEXT
+        self.asked = []
+
+    def __call__(self, argv, *, timeout_s):
+        words = " ".join(argv)
+        self.asked.append(words)
+        if any(word in words for word in self.broken):
+            raise SlurmError(f"{argv[0]}: down")
+        if "config" in words:
+            return self.config
+        if "assoc_mgr" in words or "sacctmgr" in words:
+            return self.limits if "assoc_mgr" in words else ""
+        texts = JSON if "--json" in words else self.texts
+        return next(text for word, text in texts.items() if word in words)
+
+    def count(self, word):
+        return sum(word in words for words in self.asked)
+
+
+def watch(slurm, clock=lambda: 1e9, *, cluster="", stopwatch=time.monotonic, **how):
+    return Watch(clock, cluster=cluster, how=Snapshot(**how), run=slurm, stopwatch=stopwatch)
 
 
 def test_a_look_is_one_call_of_each_command():
-    asked = []
+    slurm = Slurm()
+    moments = iter(range(10**9, 10**9 + 100, 10))
+    seen = watch(slurm, lambda: float(next(moments)))
+    first, second = seen.look(), seen.look()
+    assert [words.split()[0] for words in slurm.asked] == [
+        "scontrol",
+        *["squeue", "sinfo", "scontrol", "scontrol", "scontrol"] * 2,
+    ]
+    assert second.taken_s > first.taken_s >= 1e9
 
-    def run(argv, *, timeout_s):
-        asked.append(argv[0])
-        return answers(argv, timeout_s=timeout_s)
 
-    watch = Watch(itertools.count(1e9).__next__, timeout_s=1.0, run=run)
-    first, second = watch.look(), watch.look()
-    assert asked == ["scontrol", *["squeue", "sinfo", "scontrol"] * 2]
-    assert (first.taken_s, second.taken_s) == (1e9, 1e9 + 1)
+def test_json_is_asked_for_where_the_release_has_it():
+    for release, source, asked in (
+        ("22.05.8", Source.JSON, "sinfo -a -N --json"),
+        ("24.11.5", Source.JSON, "scontrol show nodes --json"),
+        ("21.08.8", Source.TEXT, "sinfo -h"),
+    ):
+        slurm = Slurm(CONFIG.replace("22.05.8", release))
+        seen = watch(slurm)
+        seen.look()
+        assert seen.source is source
+        assert slurm.count(asked) == 1
+
+
+def test_json_that_cannot_be_read_makes_way_for_text(caplog):
+    slurm = Slurm(broken=("--json",))
+    seen = watch(slurm)
+    assert seen.look().partitions["batch"].nodes
+    seen.look()
+    assert seen.source is Source.TEXT
+    assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == [
+        "squeue: down; asking for text from now on"
+    ]
+
+
+def test_slow_answers_make_longer_pauses_and_json_makes_way_for_text(caplog):
+    ticks = iter([0.0, 3.0, 10.0, 11.0, 20.0, 20.5])
+    seen = watch(Slurm(), interval_s=20.0, share=0.1, stopwatch=lambda: next(ticks))
+    seen.look()
+    assert (seen.source, seen.pause_s()) == (Source.TEXT, pytest.approx(27.0))
+    assert "as JSON took 3.0 s" in caplog.text
+    seen.look()
+    assert seen.pause_s() == 20.0
+
+
+def test_a_look_that_fails_counts_too():
+    ticks = iter([0.0, 30.0])
+    seen = watch(Slurm(broken=("squeue",)), share=0.5, stopwatch=lambda: next(ticks))
+    with pytest.raises(SlurmError, match="down"):
+        seen.look()
+    assert seen.pause_s() == 30.0
 
 
 def test_limits_are_asked_for_at_their_own_pace_where_they_are_enforced():
-    asked = []
-
-    def run(argv, *, timeout_s):
-        asked.append(argv[:3])
-        if "config" in argv:
-            return ENFORCING
-        return ASSOC_MGR_TEXT if "assoc_mgr" in argv else answers(argv, timeout_s=timeout_s)
-
     now = [1e9]
-    watch = Watch(lambda: now[0], timeout_s=1.0, cluster="nimo", run=run)
+    slurm = Slurm(ENFORCING, limits=ASSOC_MGR_TEXT)
+    seen = watch(slurm, lambda: now[0], cluster="nimo")
     for later in (0, 20, 70):
         now[0] = 1e9 + later
-        assert "three" in watch.look().limits.qos
-    assert asked.count(("scontrol", "show", "assoc_mgr")) == 2
-    assert asked.count(("sacctmgr", "-nP", "show")) == 2
+        assert "three" in seen.look().limits.qos
+    assert slurm.count("assoc_mgr") == 2
+    assert slurm.count("sacctmgr") == 2
 
 
-def test_limits_known_before_hold_while_slurm_does_not_tell_them():
-    def run(argv, *, timeout_s):
-        if "assoc_mgr" in argv or "sacctmgr" in argv:
-            raise SlurmError("scontrol: accounting is not enabled")
-        return ENFORCING if "config" in argv else answers(argv, timeout_s=timeout_s)
-
-    assert Watch(lambda: 0.0, timeout_s=1.0, run=run).look().limits.qos == {}
+def test_a_cluster_that_does_not_tell_its_limits_is_seen_all_the_same():
+    slurm = Slurm(ENFORCING, broken=("assoc_mgr", "sacctmgr"))
+    assert watch(slurm).look().limits.qos == {}
 
 
-def test_slurm_tells_its_name_and_user():
-    watch = Watch(lambda: 0.0, timeout_s=1.0, run=answers)
-    assert watch.look().name == "pine"
-    assert watch.slurm_users == {64030}
+def test_slurm_tells_its_name_its_user_and_what_is_private():
+    seen = watch(Slurm())
+    assert seen.private
+    assert seen.look().name == "pine"
+    assert seen.slurm_users == {64030}
+    assert not seen.private
+    hiding = watch(Slurm(f"{CONFIG}PrivateData = jobs\n"))
+    hiding.look()
+    assert hiding.private
+
+
+def test_a_configuration_without_a_name_is_an_error():
+    with pytest.raises(SlurmError, match="no ClusterName"):
+        watch(Slurm("SLURM_VERSION = 22.05.8\n")).look()
+
+
+class Record:
+    """An object of PySlurm: its attributes."""
+
+    def __init__(self, **fields):
+        self.__dict__ |= fields
+
+
+class Loaded:
+    """A collection of PySlurm's."""
+
+    def __init__(self, items):
+        self._items = items
+
+    def load(self):
+        return self._items
+
+
+NODE = {
+    "state": "MIXED", "total_cpus": 4, "allocated_cpus": 3, "real_memory": 2000,
+    "allocated_memory": 0, "configured_gres": {"gpu": {"a100": 2}}, "allocated_gres": {},
+    "active_features": ["ib"], "partitions": ["batch"],
+}  # fmt: skip
+JOB = {
+    "state": "RUNNING", "array_tasks_waiting": None, "partition": "batch", "num_nodes": 1,
+    "start_time": 10**9, "end_time": 10**9 + 600, "state_reason": "None",
+    "scheduled_nodes": None, "licenses": None, "reservation": None, "allocated_nodes": "n1",
+    "cpus": 3, "memory": None, "gres": {},
+}  # fmt: skip
+
+
+def pyslurm(version="22.5.1", jobs=None, nodes=None):
+    return Record(
+        __version__=version,
+        Nodes=Loaded(nodes or {"n1": Record(name="n1", **NODE), "n2": Record(name="n2", **NODE)}),
+        Jobs=Loaded(jobs or {1: Record(**JOB), 2: Record(**JOB | {"state": "COMPLETED"})}),
+    )
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Install a PySlurm of one's making."""
+
+    def install(module, library=None):
+        monkeypatch.setitem(pyslurm_source.importlib.sys.modules, "pyslurm", module)
+        monkeypatch.setattr(pyslurm_source, "library_release", lambda: library)
+
+    return install
+
+
+def test_pyslurm_is_asked_where_it_fits(installed):
+    installed(pyslurm())
+    slurm = Slurm()
+    seen = watch(slurm)
+    part = seen.look().partitions["batch"]
+    assert seen.source is Source.PYSLURM
+    assert slurm.count("squeue") + slurm.count("sinfo") == 0
+    assert part.nodes == 2
+    assert part.profile.earliest_start(1, 1.0) == 1e9 + 600
+    (group,) = {g for g in part.pool.groups if g.empty_s < float("inf")}
+    assert (group.gres, group.features) == ((("gpu", 2),), frozenset({"ib"}))
+
+
+def test_the_library_in_use_counts_not_what_pyslurm_was_written_for(installed):
+    installed(pyslurm("25.11.2"), library=(22, 5))
+    seen = watch(Slurm())
+    seen.look()
+    assert seen.source is Source.PYSLURM
+
+
+def test_a_pyslurm_of_another_release_is_left_alone_with_one_line(installed, caplog):
+    caplog.set_level(logging.INFO)
+    installed(pyslurm("25.11.2"))
+    seen = watch(Slurm())
+    seen.look(), seen.look()
+    assert seen.source is Source.JSON
+    assert [r.message for r in caplog.records] == [
+        "PySlurm is for Slurm 25.11, slurmctld is 22.05; Slurm's commands are asked (json)"
+    ]
+
+
+def test_a_pyslurm_that_breaks_makes_way_for_the_commands(installed, caplog):
+    installed(pyslurm(jobs={1: Record(state="RUNNING")}))
+    seen = watch(Slurm())
+    assert seen.look().partitions["batch"].nodes
+    assert seen.source is Source.JSON
+    assert "PySlurm: AttributeError" in caplog.text
 
 
 def test_a_configured_name_goes_before_slurms():
-    assert Watch(lambda: 0.0, timeout_s=1.0, cluster="oak", run=answers).look().name == "oak"
+    assert watch(Slurm(), cluster="oak").look().name == "oak"
 
 
 def program(folder, name, text):
@@ -102,15 +255,65 @@ def test_a_users_own_formats_do_not_get_in_the_way(tmp_path, monkeypatch):
     assert commands.run(argv, timeout_s=5) == ",%s\n"
 
 
-def test_the_real_cluster_is_seen(slurm, monkeypatch, request):
+@pytest.fixture
+def real(slurm, monkeypatch):
+    """Slurm's commands of the cluster on PATH."""
     monkeypatch.setenv("PATH", f"{slurm.bin}:{os.environ['PATH']}")
-    job = slurm.sbatch("-N2", "--exclusive", "-t", "10", "--wrap", "sleep 60")
-    request.addfinalizer(lambda: slurm.run("scancel", str(job)))
-    wait_until(lambda: slurm.job(job)["JobState"] == "RUNNING", timeout_s=20, what="the job")
-    watch = Watch(time.time, timeout_s=10)
-    seen = watch.look()
+    return slurm
+
+
+def test_the_real_cluster_is_seen(real, request):
+    job = real.sbatch("-N2", "--exclusive", "-t", "10", "--wrap", "sleep 60")
+    request.addfinalizer(lambda: (real.run("scancel", str(job)), real.wait(job)))
+    wait_until(lambda: real.job(job)["JobState"] == "RUNNING", timeout_s=20, what="the job")
+    seen_by = Watch(time.time)
+    seen = seen_by.look()
     part = seen.partitions[seen.default_partition]
     assert part.nodes == 8
     assert part.profile.earliest_start(6, 60.0) == seen.taken_s
     assert part.profile.earliest_start(7, 60.0) - seen.taken_s == pytest.approx(600, abs=60)
-    assert watch.slurm_users
+    assert seen_by.slurm_users
+
+
+def test_json_and_text_of_the_real_cluster_say_the_same(real, request):
+    busy = real.sbatch("-N2", "-t", "10", "--mem=100", "--wrap", "sleep 60")
+    queued = real.sbatch("-N8", "--exclusive", "-t", "10", "--array=1-9:2%2", "--wrap", "sleep 60")
+    real.run("scontrol", "update", "nodename=n8", "state=drain", "reason=a b|c")
+    real.run(
+        *("scontrol", "create", "reservation=kept", "starttime=now+1hour", "duration=10"),
+        *("nodes=n7", "users=root", "flags=maint"),
+    )
+
+    def clean():
+        real.run("scontrol", "delete", "reservation=kept")
+        real.run("scontrol", "update", "nodename=n8", "state=resume")
+        real.run("scancel", str(busy), str(queued))
+        real.wait(busy, queued)
+
+    request.addfinalizer(clean)
+    wait_until(lambda: real.job(busy)["JobState"] == "RUNNING", timeout_s=20, what="the job")
+
+    def run(argv):
+        return commands.run(argv, timeout_s=10)
+
+    def told_jobs(seen):
+        # JSON of 22.05 does not tell which nodes backfill has planned.
+        return sorted((replace(job, planned_names=()) for job in seen.jobs), key=str)
+
+    def same():
+        text, told = ask_text(run), ask_json(run, real.settings.version)
+        return (
+            sorted(text.nodes, key=str) == sorted(told.nodes, key=str)
+            and told_jobs(text) == told_jobs(told)
+            and (text.reservations, text.partitions) == (told.reservations, told.partitions)
+        )
+
+    # Between the two questions the scheduler may have planned anew.
+    wait_until(same, timeout_s=20, what="text and JSON to say the same")
+    seen = ask_text(run)
+    states = {node.name: node.state for node in seen.nodes}
+    assert "DRAIN" in states["n8"]
+    assert [(job.state, job.jobs) for job in seen.jobs if job.state == "PENDING"] == [
+        ("PENDING", 5)
+    ]
+    assert [one.node_names for one in seen.reservations] == [("n7",)]

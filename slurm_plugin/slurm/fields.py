@@ -1,0 +1,292 @@
+"""One table for each kind of record: field, Slurm's word in text, places in JSON, converter.
+
+Text and JSON of all releases, and PySlurm's objects, go through the same rows and the same
+converters, so that the same cluster gives the same records whoever was asked.  A converter takes
+text, a number, a list, or the ``{"set": …, "infinite": …, "number": …}`` of JSON since 23.02.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+from typing import Any
+
+from sacct_ingest.slurm_text import parse_size, parse_time_limit
+from slurm_plugin.slurm.hostlist import count_indexes, expand
+
+_NOTHING = frozenset({"", "(null)", "N/A", "n/a", "NONE", "None", "Unknown", "UNLIMITED", "ALL"})
+_NO_VAL = 0xFFFFFFFE  #: slurm.h; one more is INFINITE
+_GRES = re.compile(r"([^:,()]+)(?::([^:,()]+))??(?::(\d+))?(?:\([^)]*\))?(?:,|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Where a field of a record comes from."""
+
+    name: str
+    text: str  #: squeue's, sinfo's or scontrol's word
+    json: tuple[str, ...]  #: first place that is there, ``a.b`` inside of ``a``
+    read: Callable[[Any], Any]
+    py: str = ""  #: attribute of PySlurm's object; empty: it has none
+
+
+def words(value: Any) -> tuple[str, ...]:
+    """Names in a list, or in text with commas."""
+    if isinstance(value, str):
+        value = () if value in _NOTHING else value.split(",")
+    return tuple(str(word).strip() for word in value or () if str(word).strip())
+
+
+def name_set(value: Any) -> frozenset[str]:
+    """As :func:`words`, without order."""
+    return frozenset(words(value))
+
+
+def some(value: Any) -> frozenset[str] | None:
+    """Names that a list is limited to; None: not limited."""
+    return name_set(value) or None
+
+
+def text(value: Any) -> str:
+    """Text, empty for Slurm's words for nothing."""
+    return "" if value is None or str(value) in _NOTHING else str(value)
+
+
+def number(value: Any) -> int | None:
+    """Read a count; None where there is none or no limit.
+
+    >>> number({"set": True, "infinite": False, "number": 3}), number("UNLIMITED"), number("4+")
+    (3, None, 4)
+    """
+    if isinstance(value, Mapping):
+        known = value.get("set") and not value.get("infinite")
+        return number(value.get("number")) if known else None
+    if isinstance(value, str):
+        value = value.rstrip("+")
+        return int(value) if value.isdigit() else None
+    return None if value is None or value >= _NO_VAL else int(value)
+
+
+def count(value: Any) -> int:
+    """Read a count that is zero where there is none."""
+    return number(value) or 0
+
+
+def moment(value: Any) -> float:
+    """Read a time; ``inf`` where there is none (yet)."""
+    found = number(value)
+    return float(found) if found else inf
+
+
+def flags(value: Any) -> frozenset[str]:
+    """State and flags: ``idle+planned``, ``["IDLE", "PLANNED"]``, ``IDLE*+DRAIN``.
+
+    A ``*`` after the state, which text has for nodes that do not respond, becomes the flag.
+    """
+    parts = value.split("+") if isinstance(value, str) else list(value or ())
+    found = {str(part).upper() for part in parts if part}
+    plain = {part.rstrip("*~#!%$@^-") for part in found}
+    silent = {"NOT_RESPONDING"} if any(part.endswith("*") for part in found) else set()
+    return frozenset(plain | silent) - {""}
+
+
+def state(value: Any) -> str:
+    """Read the base state of a job: the first of its words."""
+    first = value if isinstance(value, str) else next(iter(value or ()), "")
+    return str(first).upper()
+
+
+def reason(value: Any) -> str:
+    """Read why a job waits: the word of it, where squeue may tell a story.
+
+    >>> reason("ReqNodeNotAvail, UnavailableNodes:n1"), reason("Nodes required for job are DOWN")
+    ('ReqNodeNotAvail', 'Resources')
+    """
+    word = text(value).partition(",")[0]
+    return "Resources" if word.startswith("Nodes required") else word
+
+
+def seconds(value: Any) -> float | None:
+    """Read a time limit as text writes it; None: none."""
+    return None if value in (None, *_NOTHING) else parse_time_limit(str(value))
+
+
+def hosts(value: Any) -> tuple[str, ...]:
+    """Names in a node list."""
+    return expand(text(value))
+
+
+def tres(value: Any) -> dict[str, float]:
+    """Amounts in a TRES list; memory in MiB.
+
+    >>> tres("cpu=2,mem=1G,node=2,gres/gpu=4")
+    {'cpu': 2.0, 'mem': 1024.0, 'node': 2.0, 'gres/gpu': 4.0}
+    """
+    pairs = (part.partition("=") for part in words(value))
+    return {name: _amount(name, amount) for name, _, amount in pairs if amount}
+
+
+def _amount(name: str, amount: str) -> float:
+    if name == "mem":
+        size = parse_size(amount if amount[-1].isalpha() else f"{amount}M")
+        return (size or 0) / 2**20
+    return float(amount) if amount.replace(".", "", 1).isdigit() else 0.0
+
+
+def gres(value: Any) -> dict[str, int]:
+    """Devices by name, those of all types together.
+
+    >>> gres("gpu:a100:4(S:0-1),gpu:t4:2,shard:8,nic")
+    {'gpu': 6, 'shard': 8, 'nic': 1}
+    """
+    found: dict[str, int] = {}
+    if isinstance(value, Mapping):
+        return {str(name): _devices(n) for name, n in value.items()}
+    for name, _, amount in _GRES.findall(text(value)):
+        found[name] = found.get(name, 0) + int(amount or 1)
+    return found
+
+
+def _devices(value: Any) -> int:
+    """Count of devices as PySlurm has it: by type, as an object, or plain."""
+    if isinstance(value, Mapping):
+        return sum(map(_devices, value.values()))
+    return int(getattr(value, "count", value))
+
+
+def licences(value: Any) -> dict[str, int]:
+    """Licences by name: ``matlab:4,fluent@server``.
+
+    >>> licences("matlab:4,fluent@server")
+    {'matlab': 4, 'fluent@server': 1}
+    """
+    pairs = (word.partition(":") for word in words(value))
+    return {name: int(n) if n.isdigit() else 1 for name, _, n in pairs}
+
+
+def array_tasks(value: Any) -> int:
+    """Jobs that a record stands for: ``4_[1-9%2]`` of text, ``1-9%2`` of JSON.
+
+    >>> array_tasks("4_[1-9:2%2]"), array_tasks("1-9%2"), array_tasks("4_7")
+    (5, 9, 1)
+    """
+    indexes = text(value).rpartition("_[")[2].rstrip("]")
+    return count_indexes(indexes) if set("-,") & set(indexes) else 1
+
+
+def allocated(value: Any) -> int:
+    """How many CPUs are in use: a number, or ``2/6/0/8`` for allocated, idle, other and all."""
+    return number(value.partition("/")[0] if isinstance(value, str) else value) or 0
+
+
+def yes(value: Any) -> bool:
+    """Whether it says yes."""
+    return str(value).upper() in ("YES", "TRUE", "1")
+
+
+def is_up(value: Any) -> bool:
+    """Whether a partition starts jobs: ``UP``."""
+    return "UP" in flags(value)
+
+
+def is_exclusive(value: Any) -> bool:
+    """Whether a partition gives whole nodes only: ``OverSubscribe=EXCLUSIVE``."""
+    return str(value).upper().startswith("EXCLUSIVE")
+
+
+def least(value: Any) -> int:
+    """Read a smallest count, which is one at least."""
+    return max(count(value), 1)
+
+
+NODE = (
+    Field("name", "NodeList", ("name",), text, "name"),
+    Field("state", "StateComplete", ("state",), flags, "state"),
+    Field("cpus", "CPUs", ("cpus",), count, "total_cpus"),
+    Field("cpus_used", "CPUsState", ("alloc_cpus",), allocated, "allocated_cpus"),
+    Field("mem_mib", "Memory", ("real_memory",), count, "real_memory"),
+    Field("mem_used_mib", "AllocMem", ("alloc_memory",), count, "allocated_memory"),
+    Field("gres", "Gres", ("gres",), gres, "configured_gres"),
+    Field("gres_used", "GresUsed", ("gres_used",), gres, "allocated_gres"),
+    Field("features", "Features", ("active_features", "features"), name_set, "active_features"),
+    Field("partitions", "Partition", ("partitions",), words, "partitions"),
+)
+JOB = (
+    Field("jobs", "JobArrayID", ("array_task_string",), array_tasks, "array_tasks_waiting"),
+    Field("state", "State", ("job_state",), state, "state"),
+    Field("partitions", "Partition", ("partition",), words, "partition"),
+    Field("nodes", "NumNodes", ("node_count",), count, "num_nodes"),
+    Field("start_s", "StartTime", ("start_time",), moment, "start_time"),
+    Field("end_s", "EndTime", ("end_time",), moment, "end_time"),
+    Field("reason", "Reason", ("state_reason",), reason, "state_reason"),
+    Field("planned_names", "SchedNodes", ("scheduled_nodes",), hosts, "scheduled_nodes"),
+    Field("tres", "tres-alloc", ("tres_alloc_str", "tres_req_str"), tres),
+    Field("licences", "Licenses", ("licenses",), licences, "licenses"),
+    Field("reservation", "Reservation", ("resv_name",), text, "reservation"),
+    Field("node_names", "NodeList", ("nodes",), hosts, "allocated_nodes"),
+)
+#: Partitions, reservations and licences are few: their text is the same in all releases, where
+#: JSON has them from 23.02 on only, and without the default partition before 25.05.
+PARTITION = (
+    Field("name", "PartitionName", (), text),
+    Field("default", "Default", (), yes),
+    Field("up", "State", (), is_up),
+    Field("max_nodes", "MaxNodes", (), number),
+    Field("min_nodes", "MinNodes", (), least),
+    Field("max_time_s", "MaxTime", (), seconds),
+    Field("default_time_s", "DefaultTime", (), seconds),
+    Field("max_cpus_node", "MaxCPUsPerNode", (), number),
+    Field("mem_cpu_mib", "DefMemPerCPU", (), number),
+    Field("mem_node_mib", "DefMemPerNode", (), number),
+    Field("exclusive", "OverSubscribe", (), is_exclusive),
+    Field("exclusive", "Exclusive", (), yes),
+    Field("qos", "QoS", (), text),
+    Field("accounts", "AllowAccounts", (), some),
+    Field("denied_accounts", "DenyAccounts", (), name_set),
+    Field("allowed_qos", "AllowQos", (), some),
+    Field("denied_qos", "DenyQos", (), name_set),
+)
+RESERVATION = (
+    Field("name", "ReservationName", (), text),
+    Field("start_s", "StartTime", (), moment),
+    Field("end_s", "EndTime", (), moment),
+    Field("node_names", "Nodes", (), hosts),
+    Field("flags", "Flags", (), name_set),
+)
+
+
+def read(fields: Iterable[Field], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a record from Slurm's words and what it says for them; missing ones stay out."""
+    found: dict[str, Any] = {}
+    for field in fields:
+        if field.text in values:
+            value = _converted(field.read, values[field.text])
+            found[field.name] = found.get(field.name, False) or value
+    return found
+
+
+def read_json(fields: Iterable[Field], item: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a record from an object of JSON."""
+    found: dict[str, Any] = {}
+    for field in fields:
+        value = next((item[place] for place in field.json if item.get(place)), None)
+        if value is not None:
+            found[field.name] = _converted(field.read, value)
+    return found
+
+
+def _converted(reader: Callable[[Any], Any], value: Any) -> Any:
+    """Value of a field; the same text over and over is read once."""
+    return _from_text(reader, value) if isinstance(value, str) else reader(value)
+
+
+@lru_cache(maxsize=16_384)
+def _from_text(reader: Callable[[Any], Any], value: str) -> Any:
+    return reader(value)
+
+
+def read_object(fields: Iterable[Field], item: Any) -> dict[str, Any]:
+    """Fields of a record from an object of PySlurm."""
+    values = ((field, getattr(item, field.py)) for field in fields if field.py)
+    return {field.name: field.read(value) for field, value in values if value}

@@ -1,0 +1,92 @@
+"""Nodes and jobs through PySlurm, where it is installed and fits the running Slurm.
+
+PySlurm is optional and works with the one release of Slurm that it was compiled against.
+Partitions, reservations and licences are few and asked for as text (see :mod:`.fields`).
+"""
+
+import ctypes
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sacct_ingest.errors import SlurmError
+from slurm_plugin.slurm import fields, sources
+from slurm_plugin.slurm.seen import JobSeen, NodeSeen, Seen
+from slurm_plugin.slurm.sources import Release, Run, ask_few, read_few
+
+_MODULE = "pyslurm"
+
+
+def load(release: Release) -> Any:
+    """Import PySlurm for a Slurm of this release.
+
+    Raises
+    ------
+    SlurmError
+        It is not installed, does not load, or belongs to another release; the message says which.
+    """
+    try:
+        module = importlib.import_module(_MODULE)
+        built = library_release() or _written_for(module)
+    except Exception as error:  # an extension module may fail in any way
+        raise SlurmError(f"PySlurm cannot be loaded: {error}") from error
+    if built != release:
+        have, want = (f"{major}.{minor:02}" for major, minor in (built, release))
+        raise SlurmError(f"PySlurm is for Slurm {have}, slurmctld is {want}")
+    return module
+
+
+def library_release() -> Release | None:
+    """Release of the libslurm that PySlurm has loaded into the process; None where there is none.
+
+    That, not PySlurm's own version, has to speak slurmctld's protocol.
+    """
+    try:
+        asked: Callable[[], int] = ctypes.CDLL(None).slurm_api_version
+    except (AttributeError, OSError):
+        return None
+    number = asked()  # SLURM_VERSION_NUM(major, minor, micro), slurm.h
+    return number >> 16 & 0xFF, number >> 8 & 0xFF
+
+
+def ask(module: Any, run: Run) -> Seen:
+    """Ask through PySlurm.
+
+    Raises
+    ------
+    SlurmError
+        It failed, or its objects are not those that are known.
+    """
+    few = read_few(*ask_few(run))
+    try:
+        jobs = [
+            job for job in _values(module.Jobs.load()) if fields.state(job.state) in sources.ACTIVE
+        ]
+        return replace(
+            few,
+            nodes=[_node(node) for node in _values(module.Nodes.load())],
+            jobs=[_job(job) for job in jobs if fields.state(job.state) in sources.ACTIVE],
+        )
+    except Exception as error:  # PySlurm has errors of its own
+        raise SlurmError(f"PySlurm: {error!r}") from error
+
+
+def _written_for(module: Any) -> Release:
+    major, minor = str(module.__version__).split(".")[:2]
+    return int(major), int(minor)
+
+
+def _values(found: Any) -> list[Any]:
+    return list(found.values()) if isinstance(found, Mapping) else list(found)
+
+
+def _node(node: Any) -> NodeSeen:
+    return NodeSeen(**fields.read_object(fields.NODE, node))
+
+
+def _job(job: Any) -> JobSeen:
+    devices = fields.gres(job.gres or {})
+    tres = {"cpu": float(job.cpus or 0), "mem": float(job.memory or 0)}
+    tres |= {f"gres/{name}": float(n) for name, n in devices.items()}
+    return replace(JobSeen(**fields.read_object(fields.JOB, job)), tres=tres)

@@ -1,0 +1,86 @@
+"""What Slurm tells of nodes, jobs, partitions, reservations and licences, whoever tells it.
+
+Times are seconds since the epoch, memory is in MiB as Slurm counts it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSeen:
+    """A node."""
+
+    name: str
+    state: frozenset[str]  #: base state and flags, ``IDLE``, ``DRAIN``
+    cpus: int = 1
+    cpus_used: int = 0
+    mem_mib: int = 0
+    mem_used_mib: int = 0
+    gres: Mapping[str, int] = field(default_factory=dict)  #: devices by name, all types together
+    gres_used: Mapping[str, int] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSeen:
+    """A job that waits, or has nodes."""
+
+    state: str  #: base state
+    jobs: int = 1  #: pending tasks of an array share one record
+    partitions: tuple[str, ...] = ()
+    nodes: int = 1
+    start_s: float = inf  #: of a pending job what backfill planned
+    end_s: float = inf
+    reason: str = ""
+    node_names: tuple[str, ...] = ()
+    planned_names: tuple[str, ...] = ()  #: that backfill keeps for it
+    tres: Mapping[str, float] = field(default_factory=dict)  #: in total, memory in MiB
+    licences: Mapping[str, int] = field(default_factory=dict)
+    reservation: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSeen:
+    """A partition's limits; None: none."""
+
+    name: str
+    default: bool = False
+    up: bool = True
+    max_nodes: int | None = None
+    min_nodes: int = 1
+    max_time_s: float | None = None
+    default_time_s: float | None = None
+    max_cpus_node: int | None = None
+    mem_cpu_mib: int | None = None  #: memory of a job that asks for none, for each CPU ...
+    mem_node_mib: int | None = None  #: ... or for each node
+    exclusive: bool = False
+    qos: str = ""
+    accounts: frozenset[str] | None = None  #: that may use it; None: all
+    denied_accounts: frozenset[str] = frozenset()
+    allowed_qos: frozenset[str] | None = None
+    denied_qos: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationSeen:
+    """Nodes that are kept for somebody, or for nobody, for a while."""
+
+    name: str
+    start_s: float
+    end_s: float
+    node_names: tuple[str, ...] = ()
+    flags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One look at all of them."""
+
+    nodes: Sequence[NodeSeen] = ()
+    jobs: Sequence[JobSeen] = ()
+    partitions: Sequence[PartitionSeen] = ()
+    reservations: Sequence[ReservationSeen] = ()
+    licences: Mapping[str, int] = field(default_factory=dict)  #: how many there are in all

@@ -1,0 +1,57 @@
+"""What the view of a cluster needs of ``scontrol show config``: pure."""
+
+import re
+from dataclasses import dataclass
+
+CONFIG = ("scontrol", "show", "config")
+_LINE = re.compile(r"^(\w[\w\[\]]*)\s*= (.*)$", re.MULTILINE)
+_HIDING = frozenset({"jobs", "usage", "all"})
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of a cluster."""
+
+    cluster: str = ""
+    release: tuple[int, int] = (0, 0)
+    slurm_user: int | None = None
+    private: bool = False  #: PrivateData hides users' jobs from each other
+    enforced: tuple[str, ...] = ()  #: AccountingStorageEnforce
+    resume_s: float = 60.0  #: ResumeTimeout: until a node that is off can be used
+    whole_nodes: bool = False  #: select/linear gives nothing less
+    counts_memory: bool = True  #: jobs get a share of the memory
+    mem_cpu_mib: int | None = None  #: DefMemPerCPU
+    mem_node_mib: int | None = None  #: DefMemPerNode
+
+
+def read_settings(text: str) -> Settings:
+    r"""Read the output of :data:`CONFIG`.
+
+    >>> read_settings("ClusterName = pine\nSLURM_VERSION = 22.05.8\n").release
+    (22, 5)
+    """
+    said = dict(_LINE.findall(text))
+    numbers = {
+        key: _first(said.get(key, "")) for key in ("ResumeTimeout", "DefMemPerCPU", "DefMemPerNode")
+    }
+    user = re.search(r"\((\d+)\)", said.get("SlurmUser", ""))
+    version = [int(n) for n in _NUMBER.findall(said.get("SLURM_VERSION", ""))[:2]]
+    resume_s = numbers["ResumeTimeout"]
+    return Settings(
+        cluster=said.get("ClusterName", "").strip(),
+        release=(version[0], version[1]) if len(version) == 2 else (0, 0),
+        slurm_user=int(user[1]) if user else None,
+        private=not _HIDING.isdisjoint(said.get("PrivateData", "").strip().split(",")),
+        enforced=tuple(said.get("AccountingStorageEnforce", "").strip().split(",")),
+        resume_s=60.0 if resume_s is None else float(resume_s),
+        whole_nodes=said.get("SelectType", "").strip() == "select/linear",
+        counts_memory="MEMORY" in said.get("SelectTypeParameters", "").upper(),
+        mem_cpu_mib=numbers["DefMemPerCPU"],
+        mem_node_mib=numbers["DefMemPerNode"],
+    )
+
+
+def _first(text: str) -> int | None:
+    found = _NUMBER.match(text.strip())
+    return int(found[0]) if found else None

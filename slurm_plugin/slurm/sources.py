@@ -1,0 +1,180 @@
+"""Asking Slurm with its commands, as JSON or as text, and reading the answer."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from sacct_ingest.errors import SlurmError
+from slurm_plugin.slurm import fields
+from slurm_plugin.slurm.seen import JobSeen, NodeSeen, PartitionSeen, ReservationSeen, Seen
+
+#: Runs a command and gives its text; raises SlurmError.
+Run = Callable[[Sequence[str]], str]
+Release = tuple[int, int]
+
+_END = "\x1f"  #: no node, partition or licence has this in its name
+_STATES = "R,CG,CF,S,PD,SI,SO,ST"
+
+
+def _format(rows: Iterable[fields.Field]) -> str:
+    return ",".join(f"{row.text}:{_END}" for row in rows)
+
+
+#: States of jobs that wait or have nodes; squeue lists ended ones, too, as JSON in spite of ``-t``.
+ACTIVE = frozenset({
+    "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "PENDING", "SIGNALING", "STAGE_OUT",
+    "STOPPED",
+})  # fmt: skip
+SQUEUE = ("squeue", "-h", "-a", "-t", _STATES, "-O", _format(fields.JOB))
+SINFO = ("sinfo", "-h", "-a", "-N", "-O", _format(fields.NODE))
+SQUEUE_JSON = ("squeue", "-a", "-t", _STATES, "--json")
+#: Release from which on nodes are told as JSON, newest first; sinfo lumps them together from 23.02.
+NODES_JSON: Sequence[tuple[Release, tuple[str, ...]]] = (
+    ((23, 2), ("scontrol", "show", "nodes", "--json")),
+    ((22, 5), ("sinfo", "-a", "-N", "--json")),
+)
+PARTITIONS = ("scontrol", "show", "partition", "-a", "-o")
+RESERVATIONS = ("scontrol", "show", "reservation", "-o")
+LICENCES = ("scontrol", "show", "licenses", "-o")
+
+
+def has_json(release: Release) -> bool:
+    """Whether a release tells nodes and jobs as JSON."""
+    return release >= NODES_JSON[-1][0]
+
+
+def ask_text(run: Run) -> Seen:
+    """Ask for everything as text.
+
+    Raises
+    ------
+    SlurmError
+        A command failed or wrote something unknown.
+    """
+    return read_text(run(SQUEUE), run(SINFO), *ask_few(run))
+
+
+def ask_json(run: Run, release: Release) -> Seen:
+    """Ask for nodes and jobs as JSON, for the rest as text.
+
+    Raises
+    ------
+    SlurmError
+        A command failed or wrote something unknown.
+    """
+    argv = next(argv for since, argv in NODES_JSON if release >= since)
+    return read_json(run(SQUEUE_JSON), run(argv), *ask_few(run))
+
+
+def ask_few(run: Run) -> tuple[str, str, str]:
+    """Text of partitions, reservations and licences."""
+    return run(PARTITIONS), run(RESERVATIONS), run(LICENCES)
+
+
+def read_text(
+    squeue: str, sinfo: str, partitions: str, reservations: str = "", licences: str = ""
+) -> Seen:
+    """Read text of the commands above.
+
+    Raises
+    ------
+    SlurmError
+        The text is not what these commands write.
+    """
+    with_few = read_few(partitions, reservations, licences)
+    try:
+        return replace(
+            with_few,
+            nodes=_joined(_rows(fields.NODE, sinfo)),
+            jobs=[JobSeen(**row) for row in _rows(fields.JOB, squeue)],
+        )
+    except (ValueError, TypeError) as error:
+        raise SlurmError(f"squeue or sinfo wrote something unknown: {error}") from error
+
+
+def read_json(
+    squeue: str, nodes: str, partitions: str, reservations: str = "", licences: str = ""
+) -> Seen:
+    """Read JSON of the commands above, of any release.
+
+    Raises
+    ------
+    SlurmError
+        The JSON is not what these commands write.
+    """
+    with_few = read_few(partitions, reservations, licences)
+    try:
+        return replace(
+            with_few,
+            nodes=[_node(item) for item in msgspec.json.decode(nodes)["nodes"]],
+            jobs=[
+                JobSeen(**fields.read_json(fields.JOB, item))
+                for item in msgspec.json.decode(squeue)["jobs"]
+                if fields.state(item["job_state"]) in ACTIVE
+            ],
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise SlurmError(f"the JSON of squeue or of nodes is unknown: {error!r}") from error
+
+
+def _node(item: dict[str, Any]) -> NodeSeen:
+    # 22.05 has the state apart from its flags.
+    parts = [item["state"]] if isinstance(item["state"], str) else item["state"]
+    item["state"] = [*parts, *item.get("state_flags", ())]
+    item["partitions"] = sorted(item.get("partitions") or ())
+    return NodeSeen(**fields.read_json(fields.NODE, item))
+
+
+def line(rows: Sequence[fields.Field], values: Mapping[str, Any]) -> str:
+    """Line of text as Slurm writes it, from Slurm's words; for stand-ins of its commands."""
+    return "".join(f"{values.get(row.text, '(null)')}{_END}" for row in rows) + "\n"
+
+
+def _rows(rows: Sequence[fields.Field], text: str) -> Iterator[dict[str, Any]]:
+    names = [row.text for row in rows]
+    # Not splitlines(): it would part lines at the separator's neighbours, too.
+    for one in text.split("\n"):
+        if one:
+            values = one.split(_END)[: len(rows)]
+            yield fields.read(rows, dict(zip(names, values, strict=True)))
+
+
+def _joined(rows: Iterable[dict[str, Any]]) -> list[NodeSeen]:
+    """Nodes with all their partitions: sinfo has a line for each of them."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        known = found.setdefault(row["name"], {**row, "partitions": set()})
+        known["partitions"].update(name.rstrip("*") for name in row["partitions"])
+    for known in found.values():
+        known["partitions"] = tuple(sorted(known["partitions"]))
+    return [NodeSeen(**known) for known in found.values()]
+
+
+def read_few(partitions: str, reservations: str, licences: str) -> Seen:
+    """Read the text of partitions, reservations and licences."""
+    try:
+        return Seen(
+            partitions=[
+                PartitionSeen(**fields.read(fields.PARTITION, row)) for row in _pairs(partitions)
+            ],
+            reservations=[
+                ReservationSeen(**fields.read(fields.RESERVATION, row))
+                for row in _pairs(reservations)
+                if "ReservationName" in row
+            ],
+            licences={
+                row["LicenseName"]: fields.count(row.get("Total", ""))
+                for row in _pairs(licences)
+                if "LicenseName" in row
+            },
+        )
+    except (ValueError, TypeError) as error:
+        raise SlurmError(f"scontrol wrote something unknown: {error}") from error
+
+
+def _pairs(text: str) -> Iterator[dict[str, str]]:
+    for line in text.splitlines():
+        if "=" in line:
+            yield dict(word.partition("=")[::2] for word in line.split() if "=" in word)

@@ -1,0 +1,124 @@
+"""Text and JSON of each release become the same records."""
+
+import pytest
+
+from sacct_ingest.errors import SlurmError
+from slurm_plugin.slurm import fields
+from slurm_plugin.slurm.seen import PartitionSeen, ReservationSeen
+from slurm_plugin.slurm.sources import read_json, read_text
+from tests.slurm_plugin.slurm import slurm_text as told
+
+FEW = (told.PARTITIONS, told.RESERVATIONS, told.LICENCES)
+
+
+def test_all_say_the_same():
+    text = read_text(told.SQUEUE, told.SINFO, *FEW)
+    assert text == read_json(told.SQUEUE_22, told.SINFO_22, *FEW)
+    assert text == read_json(told.SQUEUE_24, told.NODES_24, *FEW)
+
+
+def test_jobs():
+    array, several, running = read_text(told.SQUEUE, told.SINFO, *FEW).jobs
+    assert (array.jobs, array.nodes, array.licences) == (10, 4, {"matlab": 2})
+    assert (array.start_s, array.planned_names) == (1795259400.0, ("n1", "n2"))
+    assert (several.partitions, several.start_s, several.jobs) == (
+        ("debug", "batch"), float("inf"), 1,
+    )  # fmt: skip
+    assert (running.node_names, running.end_s) == (("n1", "n2"), 1795257000.0)
+    assert running.tres == {"cpu": 4, "mem": 1024, "node": 2, "billing": 4, "gres/gpu": 2}
+
+
+def test_nodes():
+    one, two, four = read_text(told.SQUEUE, told.SINFO, *FEW).nodes
+    assert (one.cpus, one.cpus_used, one.mem_used_mib) == (4, 2, 512)
+    assert (one.gres, one.gres_used, one.features) == ({"gpu": 2}, {"gpu": 1}, {"ib", "a100"})
+    assert two.state == {"MIXED", "DRAIN"}
+    assert four.partitions == ("batch", "debug")
+
+
+def test_partitions_reservations_and_licences():
+    seen = read_text("", "", *FEW)
+    batch, debug = seen.partitions
+    assert batch == PartitionSeen(
+        name="batch", default=True, max_time_s=86400.0, default_time_s=3600.0
+    )
+    assert debug == PartitionSeen(
+        name="debug",
+        up=False,
+        max_nodes=2,
+        max_cpus_node=2,
+        mem_cpu_mib=100,
+        exclusive=True,
+        qos="pq",
+        denied_accounts=frozenset({"art", "play"}),
+        allowed_qos=frozenset({"short", "normal"}),
+    )
+    assert seen.reservations == [
+        ReservationSeen(
+            name="maint",
+            start_s=1795270983.0,
+            end_s=1795274583.0,
+            node_names=("n1", "n2"),
+            flags=frozenset({"MAINT", "SPEC_NODES"}),
+        )
+    ]
+    assert seen.licences == {"matlab": 4}
+
+
+def test_a_cluster_that_has_none_of_them():
+    few = "No reservations in the system\n", "No licenses configured in Slurm.\n"
+    seen = read_text("", "", told.PARTITIONS, *few)
+    assert (seen.reservations, seen.licences) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("value", "state"),
+    [
+        ("idle*", {"IDLE", "NOT_RESPONDING"}),
+        ("DOWN*+CLOUD+POWERED_DOWN", {"DOWN", "NOT_RESPONDING", "CLOUD", "POWERED_DOWN"}),
+        (["IDLE", "DRAIN"], {"IDLE", "DRAIN"}),
+        ("mixed~", {"MIXED"}),
+        ("", set()),
+    ],
+)
+def test_states_of_nodes(value, state):
+    assert fields.flags(value) == state
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        ({"set": True, "infinite": False, "number": 3}, 3),
+        ({"set": True, "infinite": True, "number": 3}, None),
+        ({"set": False, "number": 3}, None),
+        ("4000+", 4000),
+        ("UNLIMITED", None),
+        (0xFFFFFFFE, None),
+        (7, 7),
+        (None, None),
+    ],
+)
+def test_numbers_of_all_releases(value, number):
+    assert fields.number(value) == number
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        ("1\x1fR\n", told.SINFO, told.PARTITIONS),
+        (told.SQUEUE, "n1 batch idle\n", told.PARTITIONS),
+        (told.SQUEUE, told.SINFO, "Default=YES\n"),
+        (told.SQUEUE, told.SINFO, told.PARTITIONS.replace("01:00:00", "soon")),
+    ],
+)
+def test_text_of_another_kind_is_an_error_of_ours(broken):
+    with pytest.raises(SlurmError, match="something unknown"):
+        read_text(*broken)
+
+
+@pytest.mark.parametrize(
+    "broken", [("", "{}"), ("{}", told.SINFO_22), ('{"jobs": 3}', told.SINFO_22), ("[]", "[]")]
+)
+def test_json_of_another_kind_is_an_error_of_ours(broken):
+    with pytest.raises(SlurmError, match="unknown"):
+        read_json(*broken, told.PARTITIONS)
