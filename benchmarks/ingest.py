@@ -1,7 +1,15 @@
-"""How fast accounting text goes into SQLite, and how much memory that takes.
+"""How fast accounting goes into each store, and how much memory that takes, at growing sizes.
 
-The text is that of a made-up cluster (or ``--data``); slurm2sql reads the same jobs where it is
-installed.  Each figure comes from a process of its own, so that its peak memory is its own.
+The accounting is made up, with arrays, requeues, steps, duplicates, jobs that still run, newlines,
+delimiters and odd characters in names (or it is ``--data``); text and JSON hold the same jobs.
+Servers are private ones, as the tests start them.  Each figure comes from a process of its own, so
+that its peak memory is its own.  CPU seconds are those of the process and of its children.
+
+slurm2sql reads the same text, where it is installed.  Both make a row of each job; slurm2sql makes
+rows of its ninety columns for jobs and steps in one table, where a requeued job replaces its
+first run (without ``update=True`` it would end the import).  NIMO keeps jobs and
+steps apart, with eight indexes, leaves out what has not ended, knows a run again when it is read
+twice, and gives each its identity keys.
 """
 
 import argparse
@@ -13,161 +21,227 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
-from random import Random
 from typing import Any
 
+import _accounting
 import _bench
-from msgspec.structs import replace
 
 from sacct_ingest.ingest import ingest
 from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.opened import decoded, open_file
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
-from slurm_plugin.demo.applications import applications
-from slurm_plugin.demo.history import make_runs
-from slurm_plugin.demo.sacct_text import DELIMITER, sacct_text
+from slurm_plugin.demo.sacct_text import DELIMITER
 
-END_S = 1_790_000_000
-DAYS = 30
+END_S = 2_000_000_000
 _ISO = ("Submit", "Eligible", "Start", "End")
+_QUICK_ROWS, _ROWS = (10_000, 50_000), (10**4, 10**5, 10**6, 10**7)
+#: Rows up to which JSON and the servers are measured: they are not what the aims are about.
+_OTHERS_ROWS = 10**6
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = _bench.options(__doc__ or "", data="saved output of 'sacct -P' to read instead")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=int, nargs="+", help="sizes, in rows of jobs and steps")
+    parser.add_argument(
+        "--stores", nargs="+", default=["sqlite", "postgresql", "mariadb"], metavar="KIND"
+    )
     args = parser.parse_args(argv)
     if args.measure:
-        what, text, folder = args.measure
-        print(json.dumps(MEASURES[what](Path(text), Path(folder))))
+        what, file, url = args.measure
+        print(json.dumps(MEASURES[what](Path(file), url)))
         return 0
-    with tempfile.TemporaryDirectory() as folder:
-        texts = [args.data] if args.data else _texts(Path(folder), quick=args.quick)
-        repeats = 1 if args.quick else 3
-        rows = [_best(what, text, repeats) for text in texts for what in MEASURES]
-    _bench.table(rows, title="Accounting text into SQLite")
+    sizes = args.rows or (_QUICK_ROWS if args.quick else _ROWS)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        stores = _stores(stack, Path(folder), args.stores)
+        rows: list[dict[str, Any]] = []
+        for size in sizes:
+            files = {"data": args.data} if args.data else _files(Path(folder), size)
+            rows += _measured(files, stores, others=size <= _OTHERS_ROWS)
+            for file in files.values() if not args.data else ():
+                file.unlink()
+    _bench.table(rows, title="Accounting into a store")
+    print(*(f"\n{line}" for line in verdicts(rows)))
     _bench.write(args.json, rows=rows)
     return 0
 
 
-def parse_only(text: Path, _: Path) -> dict[str, Any]:
-    """Read the text and throw the runs away."""
+def verdicts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Ratios to slurm2sql at each size, and whether the rate depends on the size."""
+    first = [row for row in rows if row["store"] == "sqlite" and row["what"] == "first load"]
+    rates = {(row["file"], row["rows"]): row["rows/s"] for row in first}
+    for row in rows:
+        rate = rates.get((row["file"], row["rows"]))
+        if row["what"] == "slurm2sql" and row["rows/s"] and rate:
+            yield f"{row['rows']} rows: {rate / row['rows/s']:.1f} times slurm2sql"
+    texts = sorted((size, rate) for (file, size), rate in rates.items() if file == "text")
+    large = [(size, rate) for size, rate in texts if size >= texts[-1][0] / 100]
+    if len(large) > 1:
+        (small, slow), (size, fast) = large[0], large[-1]
+        yield f"rows/s at {size} rows / rows/s at {small} rows: {fast / slow:.2f}"
+
+
+def parse_only(file: Path, _: str) -> dict[str, Any]:
+    """Read the file and throw the runs away."""
     tally = Tally()
-    began = time.perf_counter()
-    for _run in SavedSacct(text, cluster="bench").read(0, 0, tally):
+    clock = _Clock()
+    for _run in SavedSacct(file, cluster="bench").read(0, 0, tally):
         pass
-    return _figures(tally.rows, time.perf_counter() - began)
+    return clock.figures(tally.rows)
 
 
-def ingest_new(text: Path, folder: Path) -> dict[str, Any]:
-    """Read the text into an empty store."""
-    with Store.open(str(folder / "nimo.db")) as store:
-        return _ingest(store, text)
+def load(file: Path, url: str) -> dict[str, Any]:
+    """Read the file into the store."""
+    with Store.open(url) as store:
+        clock = _Clock()
+        done = ingest(store, SavedSacct(file, cluster="bench"), now_s=END_S)
+        if done.refused:
+            raise SystemExit(f"{done.refused} rows of {file} were refused")
+        return clock.figures(done.read)
 
 
-def ingest_again(text: Path, folder: Path) -> dict[str, Any]:
-    """Read it into a store that has it all: what every overlap costs."""
-    with Store.open(str(folder / "nimo.db")) as store:
-        _ingest(store, text)
-        return _ingest(store, text)
-
-
-def peer(text: Path, folder: Path) -> dict[str, Any]:
+def peer(file: Path, url: str) -> dict[str, Any]:
     """slurm2sql, given the same jobs in the columns that it asks for."""
     try:
         import slurm2sql  # noqa: PLC0415
     except ImportError:
-        return {"rows/s": None, "peak MiB": None}
+        return {"rows/s": None, "CPU s": None, "peak MiB": None}
     wanted = [name for name in slurm2sql.COLUMNS if not name.startswith("_")]
     wanted += slurm2sql.COLUMNS_EXTRA
+    folder = Path(url).parent
     translated = folder / "slurm2sql.txt"
     with translated.open("w") as out:
-        rows = sum(out.write(line) > 0 for line in _translated(text, wanted)) - 1
+        rows = sum(out.write(line) > 0 for line in _translated(file, wanted)) - 1
     with sqlite3.connect(folder / "slurm2sql.db") as database, translated.open() as lines:
-        began = time.perf_counter()
-        slurm2sql.slurm2sql(database, raw_sacct=lines)
-        return _figures(rows, time.perf_counter() - began)
+        clock = _Clock()
+        slurm2sql.slurm2sql(database, raw_sacct=lines, update=True)
+        return clock.figures(rows)
 
 
-MEASURES: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
+MEASURES: dict[str, Callable[[Path, str], dict[str, Any]]] = {
     "parse only": parse_only,
-    "ingest": ingest_new,
-    "ingest again": ingest_again,
+    "first load": load,
+    "read again": load,
     "slurm2sql": peer,
 }
 
 
-def _ingest(store: Store, text: Path) -> dict[str, Any]:
-    began = time.perf_counter()
-    done = ingest(store, SavedSacct(text, cluster="bench"), now_s=END_S)
-    return _figures(done.read, time.perf_counter() - began)
+class _Clock:
+    """Time since it was made."""
+
+    def __init__(self) -> None:
+        self._began, self._cpu_s = time.perf_counter(), _cpu_s()
+
+    def figures(self, rows: int) -> dict[str, Any]:
+        seconds = time.perf_counter() - self._began
+        return {
+            "rows": rows,
+            "rows/s": round(rows / seconds),
+            "CPU s": round(_cpu_s() - self._cpu_s, 2),
+            "peak MiB": round(max(usage.ru_maxrss for usage in _usages()) / 1024),
+        }
 
 
-def _figures(rows: int, seconds: float) -> dict[str, Any]:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"rows": rows, "rows/s": round(rows / seconds), "peak MiB": round(peak)}
+def _usages() -> list[resource.struct_rusage]:
+    return [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
 
 
-def _best(what: str, text: Path, repeats: int) -> dict[str, Any]:
-    """Take the fastest of some repeats: others' work on the machine only ever slows down."""
-    found = [_in_a_process(what, text) for _ in range(repeats)]
-    best = max(found, key=lambda figures: figures["rows/s"] or 0)
-    return {"text": text.name, "what": what, "rows": None, **best}
+def _cpu_s() -> float:
+    return sum(usage.ru_utime + usage.ru_stime for usage in _usages())
 
 
-def _in_a_process(what: str, text: Path) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [sys.executable, __file__, "--measure", what, str(text.resolve()), folder],
-            check=True,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "TZ": "UTC"},
-        )
-    figures: dict[str, Any] = json.loads(done.stdout)
-    return figures
+def _files(folder: Path, rows: int) -> dict[str, Path]:
+    files = {"text": folder / f"{rows}.txt"}
+    _accounting.write_text(files["text"], rows)
+    if rows <= _OTHERS_ROWS:
+        files["json"] = folder / f"{rows}.json"
+        _accounting.write_json(files["json"], rows)
+    return files
 
 
-def _texts(folder: Path, *, quick: bool) -> list[Path]:
-    """Texts of growing length; the memory taken must not grow with them."""
-    base = list(make_runs(applications("ada"), end_s=END_S, rng=Random(1), days=DAYS))
-    return [_text(folder, base, copies) for copies in ((4, 16) if quick else (16, 160))]
+_Store = Callable[[], Any]  # a context with the URL of an empty store
 
 
-def _text(folder: Path, base: Sequence[Any], copies: int) -> Path:
-    path = folder / f"{copies * DAYS} days"
-    with path.open("w") as out:
-        for copy in range(copies):
-            lines = sacct_text(_moved(base, copy))
-            out.writelines(islice(lines, 1 if copy else 0, None))
-    return path
+def _measured(
+    files: Mapping[str, Path], stores: Mapping[str, _Store], *, others: bool
+) -> list[dict[str, Any]]:
+    found = []
+    for kind, file in files.items():
+        found.append(_row(kind, "", "parse only", file, ""))
+        for store, fresh in stores.items():
+            if store == "sqlite" or (others and kind != "json"):
+                with fresh() as url:
+                    found += [
+                        _row(kind, store, what, file, url) for what in ("first load", "read again")
+                    ]
+        if kind != "json":
+            with tempfile.TemporaryDirectory() as folder:
+                found.append(_row(kind, "sqlite", "slurm2sql", file, f"{folder}/x"))
+    return found
 
 
-def _moved(runs: Sequence[Any], copy: int) -> Iterator[Any]:
-    """Repeat the month, with other job ids and later."""
-    shift = copy * DAYS * 86_400
-    for run in runs:
-        yield replace(
-            run,
-            job_id=run.job_id + copy * 10**6,
-            array_job_id=run.array_job_id and run.array_job_id + copy * 10**6,
-            submit_s=run.submit_s + shift,
-            start_s=run.start_s + shift,
-            end_s=run.end_s + shift,
-        )
+def _row(kind: str, store: str, what: str, file: Path, url: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, __file__, "--measure", what, str(file.resolve()), url],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TZ": "UTC"},
+    )
+    return {"file": kind, "store": store, "what": what, "rows": None, **json.loads(done.stdout)}
+
+
+def _stores(stack: ExitStack, folder: Path, kinds: Sequence[str]) -> dict[str, _Store]:
+    """Give the stores that can be had here."""
+    found: dict[str, _Store] = {}
+    for kind in kinds:
+        if kind == "sqlite":
+            found[kind] = lambda: _sqlite(folder)
+        elif fresh := _server(stack, kind):
+            found[kind] = fresh
+    return found
+
+
+@contextmanager
+def _sqlite(folder: Path) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(dir=folder) as inner:
+        yield f"{inner}/nimo.db"
+
+
+def _server(stack: ExitStack, kind: str) -> _Store | None:
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from tests.conftest import database_server, fresh_database  # noqa: PLC0415
+    from tests.databases import (  # noqa: PLC0415
+        MariaDB,
+        PostgreSQL,
+        missing_programs,
+        unprivileged,
+    )
+    from tests.processes import Account  # noqa: PLC0415
+
+    server = {"postgresql": PostgreSQL, "mariadb": MariaDB}[kind]
+    if missing := missing_programs(server):
+        print(f"no {kind}: not installed: {', '.join(missing)}", file=sys.stderr)
+        return None
+    account = unprivileged() if kind == "postgresql" else Account.mine()
+    running = stack.enter_context(database_server(server, account))
+    return lambda: fresh_database(running)
 
 
 def _translated(text: Path, wanted: Sequence[str]) -> Iterator[str]:
     """Lines with the columns and the delimiter that slurm2sql expects."""
     with decoded(open_file(text)) as lines:
         header = next(lines).rstrip("\n").split(DELIMITER)
+        # It reads a line at a time: the second half of a name with a newline is left out.
+        whole = (line for line in lines if line.count(DELIMITER) == len(header) - 1)
         yield ";|;".join(wanted) + "\n"
-        for line in lines:
+        for line in whole:
             row = dict(zip(header, line.rstrip("\n").split(DELIMITER), strict=False))
             for name in _ISO:
                 row[name] = _iso(row.get(name, ""))

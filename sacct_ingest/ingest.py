@@ -187,11 +187,13 @@ class _Loader:
 
     def _load(self, begin_s: int, end_s: int) -> None:
         runs = self._source.read(begin_s, end_s, self._tally)
-        while batch := list(islice(runs, BATCH)):
-            ended = [run for run in batch if run.state in ENDED]
-            self._unfinished += len(batch) - len(ended)
-            self._stored += self._store.runs.add(ended)
-            self._report()
+        with self._store.writer() as writer:
+            while batch := list(islice(runs, BATCH)):
+                ended = [run for run in batch if run.state in ENDED]
+                self._unfinished += len(batch) - len(ended)
+                writer.add(ended)
+                self._report()
+        self._stored += writer.stored
 
     def _keep_rejects(self) -> None:
         self._store.rejects.add(

@@ -65,7 +65,7 @@ class Runs:
         stored, source = Stored(), iter(given)
         while batch := list(islice(source, BATCH)):
             with writing(self._engine) as connection:
-                stored += add_batch(connection, batch)
+                stored += add_batch(connection, rows_of(batch))
         return stored
 
     def count(self) -> int:
@@ -136,54 +136,65 @@ class Runs:
         return found
 
 
-def add_batch(connection: Connection, given: Sequence[JobRun]) -> Stored:
-    """Store runs inside a transaction of the caller's."""
-    latest = {(run.cluster, run.submit_s, run.job_id): run for run in given}
-    counters.lock(connection, "runs")
-    known = _known(connection, latest)
-    new: list[tuple[JobRun, str]] = []
-    changed: list[tuple[int, JobRun, str]] = []
-    for key, run in latest.items():
-        digest = blake2b(_encode(run), digest_size=16).hexdigest()
-        if key not in known:
-            new.append((run, digest))
-        elif known[key][1] != digest:
-            changed.append((known[key][0], run, digest))
-    _insert(connection, new)
-    _change(connection, changed)
-    return Stored(len(new), len(changed), len(latest) - len(new) - len(changed))
-
-
+#: Values of a run and of each of its steps, in the order of the tables, all but the run's id.
+Rows = tuple[Values, list[Values]]
+_DIGEST, _CLUSTER, _JOB_ID, _SUBMIT_S = range(4)
 _Key = tuple[str, int, int]
 
 
-def _known(connection: Connection, wanted: Iterable[_Key]) -> dict[_Key, tuple[int, str]]:
+def rows_of(given: Iterable[JobRun]) -> list[Rows]:
+    """Make the rows of runs; of a run given twice the last counts."""
+    latest = {(run.cluster, run.submit_s, run.job_id): run for run in given}
+    return [(_values(run), _step_values(run)) for run in latest.values()]
+
+
+def add_batch(connection: Connection, given: Sequence[Rows]) -> Stored:
+    """Store rows of runs inside a transaction of the caller's."""
+    counters.lock(connection, "runs")
+    known = _known(connection, given)
+    new: list[Rows] = []
+    changed: list[tuple[int, Rows]] = []
+    for rows in given:
+        found = known.get(_key_of(rows[0]))
+        if found is None:
+            new.append(rows)
+        elif found[1] != rows[0][_DIGEST]:
+            changed.append((found[0], rows))
+    _insert(connection, new)
+    _change(connection, changed)
+    return Stored(len(new), len(changed), len(given) - len(new) - len(changed))
+
+
+def _key_of(row: Values) -> _Key:
+    return row[_CLUSTER], row[_SUBMIT_S], row[_JOB_ID]
+
+
+def _known(connection: Connection, wanted: Iterable[Rows]) -> dict[_Key, tuple[int, str]]:
     """Ids and digests of the runs that are there already."""
     submitted: dict[str, set[int]] = {}
-    for cluster, submit_s, _ in wanted:
-        submitted.setdefault(cluster, set()).add(submit_s)
+    for row, _ in wanted:
+        submitted.setdefault(row[_CLUSTER], set()).add(row[_SUBMIT_S])
     found: dict[_Key, tuple[int, str]] = {}
     for cluster, times in submitted.items():
         query = _by_submit_time(cluster, sorted(times))
-        for row in connection.execute(query):
-            found[cluster, row.submit_s, row.job_id] = (row.id, row.digest)
+        for run_id, digest, submit_s, job_id in connection.execute(query):
+            found[cluster, submit_s, job_id] = (run_id, digest)
     return found
 
 
 def _by_submit_time(cluster: str, times: list[int]) -> Select[Any]:
     return select(runs.c.id, runs.c.digest, runs.c.submit_s, runs.c.job_id).where(
-        runs.c.cluster == indexed(cluster, 64), runs.c.submit_s.in_(times)
+        runs.c.cluster == cluster, runs.c.submit_s.in_(times)
     )
 
 
-def _insert(connection: Connection, new: Sequence[tuple[JobRun, str]]) -> None:
+def _insert(connection: Connection, new: Sequence[Rows]) -> None:
     first = counters.increase(connection, "runs", len(new))
-    rows = [_values(first + i, run, digest) for i, (run, digest) in enumerate(new)]
-    insert_rows(connection, runs, rows)
-    _insert_steps(connection, ((first + i, run) for i, (run, _) in enumerate(new)))
+    insert_rows(connection, runs, [(first + i, *row) for i, (row, _) in enumerate(new)])
+    _insert_steps(connection, ((first + i, rows) for i, rows in enumerate(new)))
 
 
-def _change(connection: Connection, changed: Sequence[tuple[int, JobRun, str]]) -> None:
+def _change(connection: Connection, changed: Sequence[tuple[int, Rows]]) -> None:
     if not changed:
         return
     names = ["id_", *(f"{name}_" for name in _COLUMNS[1:])]
@@ -192,47 +203,27 @@ def _change(connection: Connection, changed: Sequence[tuple[int, JobRun, str]]) 
         given = bindparam(f"{name}_", type_=runs.c[name].type)
         values[name] = case((given != "", given), else_=runs.c[name])
     statement = update(runs).where(runs.c.id == bindparam("id_")).values(values)
-    rows = [_values(*run) for run in changed]
-    connection.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])
-    ids = [run_id for run_id, _, _ in changed]
+    rows = [dict(zip(names, (run_id, *row), strict=True)) for run_id, (row, _) in changed]
+    connection.execute(statement, rows)
+    ids = [run_id for run_id, _ in changed]
     connection.execute(delete(steps).where(steps.c.run_id.in_(ids)))
-    _insert_steps(connection, ((run_id, run) for run_id, run, _ in changed))
+    _insert_steps(connection, changed)
     restore_keys(connection, ids)
 
 
-def _insert_steps(connection: Connection, owners: Iterable[tuple[int, JobRun]]) -> None:
-    insert_rows(
-        connection,
-        steps,
-        [
-            (
-                run_id,
-                position,
-                indexed(step.step),
-                prose(step.name),
-                step.state.value,
-                step.nodes,
-                step.tasks,
-                step.cpus,
-                step.start_s,
-                step.end_s,
-                step.elapsed_s,
-                step.cpu_s,
-                step.disk_read_bytes,
-                step.disk_write_bytes,
-                step.mem_bytes,
-                step.user_cpu_s,
-                step.system_cpu_s,
-                step.lustre_read_bytes,
-                step.lustre_write_bytes,
-                step.net_in_bytes,
-                step.net_out_bytes,
-                step.energy_j,
-            )
-            for run_id, run in owners
-            for position, step in enumerate(run.steps)
-        ],
-    )
+def _insert_steps(connection: Connection, owners: Iterable[tuple[int, Rows]]) -> None:
+    values = [(run_id, *step) for run_id, (_, owned) in owners for step in owned]
+    insert_rows(connection, steps, values)
+
+
+_step_facts = attrgetter(*_STEP_NAMES[_STEP_NAMES.index("state") + 1 :])
+
+
+def _step_values(run: JobRun) -> list[Values]:
+    return [
+        (position, indexed(step.step), prose(step.name), step.state._value_, *_step_facts(step))
+        for position, step in enumerate(run.steps)
+    ]
 
 
 #: Fields of a run between its state and its keys, in the order of the table.
@@ -241,18 +232,18 @@ _facts = attrgetter(*_FACTS)
 _texts = itemgetter(*(i for i, name in enumerate(_FACTS) if isinstance(runs.c[name].type, Text)))
 
 
-def _values(run_id: int, run: JobRun, digest: str) -> Values:
+def _values(run: JobRun) -> Values:
     facts = _facts(run)
     if "\0" in "".join(_texts(facts)):
         facts = tuple(prose(fact) if isinstance(fact, str) else fact for fact in facts)
     identity = identity_of_run(run)
     return (
-        run_id,
-        digest,
+        blake2b(_encode(run), digest_size=16).hexdigest(),
         indexed(run.cluster, 64),
         run.job_id,
         run.submit_s,
-        run.state.value,
+        # Without the look-up that an enum's ``value`` is.
+        run.state._value_,
         indexed(run.user),
         indexed(run.name),
         *facts,

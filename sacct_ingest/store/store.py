@@ -19,6 +19,7 @@ from sacct_ingest.store.runs import Runs
 from sacct_ingest.store.standings import Standings
 from sacct_ingest.store.turns import turn
 from sacct_ingest.store.watermarks import Watermarks
+from sacct_ingest.store.writer import RunWriter, writer
 
 
 class Store:
@@ -81,6 +82,10 @@ class Store:
     def prune(self, retention: Retention, *, dry_run: bool = False) -> list[Pruned]:
         """Delete what is older than its table keeps it; see `sacct_ingest.store.prune`."""
         return prune(self._engine, retention, dry_run=dry_run)
+
+    def writer(self) -> AbstractContextManager[RunWriter]:
+        """Give what stores runs while the caller reads the next ones."""
+        return writer(self._engine)
 
     def close(self) -> None:
         """Give back all connections."""

@@ -142,7 +142,9 @@ def test_decisions_noted_in_admin_comments(comment: str, found: str) -> None:
 ODD = st.text(max_size=300)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+)
 @given(
     st.lists(
         st.builds(

@@ -1,0 +1,105 @@
+"""Runs written by a process of its own: the same rows, and nothing lost when one is killed."""
+
+import os
+import subprocess
+import sys
+from multiprocessing import active_children
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.errors import StoreError
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.store import Store, Stored
+from sacct_ingest.store import writer as module
+from tests.processes import wait_until
+from tests.sacct_ingest.records import run, step
+
+BATCHES = [
+    [run(job_id=100 * i + j, steps=(step(), step(step="1", name="名前 😀"))) for j in range(5)]
+    for i in range(4)
+]
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ALONE", 0)
+
+
+def test_a_process_writes_what_the_store_itself_would(store: Store, at_once: None) -> None:
+    with store.writer() as writer:
+        for batch in BATCHES:
+            writer.add(batch)
+        assert len(active_children()) == 1
+    assert writer.stored == Stored(new=20)
+    assert active_children() == []
+    assert store.runs.add([one for batch in BATCHES for one in batch]) == Stored(same=20)
+    ids = [row.run_id for row in store.runs.history(KeyLevel.USER, "ada")]
+    assert {len(steps) for steps in store.runs.steps_of(ids).values()} == {2}
+
+
+def test_few_batches_need_no_process(store: Store) -> None:
+    with store.writer() as writer:
+        writer.add(BATCHES[0])
+        assert active_children() == []
+    assert writer.stored == Stored(new=5)
+
+
+def test_a_writer_that_is_killed_loses_no_more_than_its_batch(
+    sqlite_store: Store, at_once: None
+) -> None:
+    with pytest.raises(StoreError, match="is gone"), sqlite_store.writer() as writer:
+        writer.add(BATCHES[0])
+        writer.wait()
+        writer._batches = module._ALONE
+        active_children()[0].kill()
+        writer.add(BATCHES[1])
+        writer.add(BATCHES[2])
+    assert sqlite_store.runs.count() >= 5
+    with sqlite_store.writer() as again:
+        for batch in BATCHES:
+            again.add(batch)
+    assert sqlite_store.runs.count() == 20
+
+
+def test_what_the_database_says_reaches_the_caller(sqlite_store: Store, at_once: None) -> None:
+    with sqlite_store.writer() as writer:
+        writer.add(BATCHES[0])
+        writer.wait()
+        with sqlite_store._engine.begin() as connection:
+            connection.exec_driver_sql("drop table steps")
+        writer.add(BATCHES[1])
+        with pytest.raises(StoreError, match="no such table"):
+            writer.wait()
+
+
+HOLDER = """
+import sys, time
+from multiprocessing import active_children
+from sacct_ingest.store import Store
+from tests.sacct_ingest.store.test_writer import BATCHES
+if __name__ == "__main__":
+    from sacct_ingest.store import writer as module
+    module._ALONE = 0
+    with Store.open(sys.argv[1]) as store, store.writer() as writer:
+        writer.add(BATCHES[0])
+        print(active_children()[0].pid, flush=True)
+        time.sleep(300)
+"""
+
+
+def test_the_writer_ends_when_the_ingest_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "holder.py"
+    script.write_text(HOLDER)
+    argv = [sys.executable, script, tmp_path / "nimo.db"]
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(root)}
+    ) as holder:
+        assert holder.stdout is not None
+        child = Path(f"/proc/{int(holder.stdout.readline())}")
+        assert child.exists()
+        holder.kill()
+    wait_until(lambda: not child.exists(), timeout_s=60, what="the end of the writer")
+    with Store.open(str(tmp_path / "nimo.db")) as store:
+        assert store.runs.count() in (0, 5)
