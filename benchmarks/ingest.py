@@ -63,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows: list[dict[str, Any]] = []
         for size in sizes:
             files = {"data": args.data} if args.data else _files(Path(folder), size)
-            rows += _measured(files, stores, others=size <= _OTHERS_ROWS)
+            measured = _measured(files, stores, others=size <= _OTHERS_ROWS)
+            rows += [{"size": size, **row} for row in measured]
             for file in files.values() if not args.data else ():
                 file.unlink()
     _bench.table(rows, title="Accounting into a store")
@@ -75,13 +76,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Ratios to slurm2sql at each size, and whether the rate depends on the size."""
     first = [row for row in rows if row["store"] == "sqlite" and row["what"] == "first load"]
-    rates = {(row["file"], row["rows"]): row["rows/s"] for row in first}
+    rates = {row["size"]: row["rows/s"] for row in first if row["file"] != "json"}
     for row in rows:
-        rate = rates.get((row["file"], row["rows"]))
-        if row["what"] == "slurm2sql" and row["rows/s"] and rate:
-            yield f"{row['rows']} rows: {rate / row['rows/s']:.1f} times slurm2sql"
-    texts = sorted((size, rate) for (file, size), rate in rates.items() if file == "text")
-    large = [(size, rate) for size, rate in texts if size >= texts[-1][0] / 100]
+        if row["what"] == "slurm2sql" and row["rows/s"] and row["size"] in rates:
+            ratio = rates[row["size"]] / row["rows/s"]
+            yield f"{row['size']} rows: {ratio:.1f} times slurm2sql"
+    large = [(size, rate) for size, rate in sorted(rates.items()) if size >= max(rates) / 100]
     if len(large) > 1:
         (small, slow), (size, fast) = large[0], large[-1]
         yield f"rows/s at {size} rows / rows/s at {small} rows: {fast / slow:.2f}"
@@ -238,14 +238,15 @@ def _translated(text: Path, wanted: Sequence[str]) -> Iterator[str]:
     """Lines with the columns and the delimiter that slurm2sql expects."""
     with decoded(open_file(text)) as lines:
         header = next(lines).rstrip("\n").split(DELIMITER)
-        # It reads a line at a time: the second half of a name with a newline is left out.
+        # It reads a line at a time, so that a name with a newline would be two broken rows; and
+        # a name with its delimiter would part the columns.
         whole = (line for line in lines if line.count(DELIMITER) == len(header) - 1)
         yield ";|;".join(wanted) + "\n"
         for line in whole:
             row = dict(zip(header, line.rstrip("\n").split(DELIMITER), strict=False))
             for name in _ISO:
                 row[name] = _iso(row.get(name, ""))
-            yield ";|;".join(row.get(name, "") for name in wanted) + "\n"
+            yield ";|;".join(row.get(name, "").replace(";|;", " ") for name in wanted) + "\n"
 
 
 def _iso(epoch: str) -> str:
