@@ -6,7 +6,7 @@ Partitions, reservations and licences are few and asked for as text (see :mod:`.
 
 import ctypes
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +38,7 @@ def load(release: Release) -> Any:
 
 
 def library_release() -> Release | None:
-    """Release of the libslurm that PySlurm has loaded into the process; None where there is none.
+    """Release of the libslurm that PySlurm has loaded into the process; None where that is unknown.
 
     That, not PySlurm's own version, has to speak slurmctld's protocol.
     """
@@ -46,8 +46,14 @@ def library_release() -> Release | None:
         asked: Callable[[], int] = ctypes.CDLL(None).slurm_api_version
     except (AttributeError, OSError):
         return None
-    number = asked()  # SLURM_VERSION_NUM(major, minor, micro), slurm.h
-    return number >> 16 & 0xFF, number >> 8 & 0xFF
+    return _RELEASES.get(asked() >> 16)
+
+
+#: Major number of libslurm's interface to release (API_CURRENT in Slurm's META file).
+_RELEASES: dict[int, Release] = {
+    38: (22, 5), 39: (23, 2), 40: (23, 11), 41: (24, 5), 42: (24, 11), 43: (25, 5), 44: (25, 11),
+    45: (26, 5),
+}  # fmt: skip
 
 
 def ask(module: Any, run: Run) -> Seen:
@@ -78,7 +84,7 @@ def _written_for(module: Any) -> Release:
 
 
 def _values(found: Any) -> list[Any]:
-    return list(found.values()) if isinstance(found, Mapping) else list(found)
+    return list(found.values()) if hasattr(found, "values") else list(found)
 
 
 def _node(node: Any) -> NodeSeen:

@@ -13,6 +13,7 @@ from tests.cluster import SlurmCluster
 from tests.cluster.nimod import Nimod, run_in_root
 from tests.cluster.releases import ReleaseError
 from tests.conftest import scratch_directory
+from tests.processes import wait_until
 
 #: Compiled for 25.11, through header files that know the changes up to this one.
 RELEASE = (26, 5)
@@ -74,3 +75,46 @@ def runs(url: str, jobs: list[int]) -> list[tuple[object, ...]]:
             if run.job_id in jobs
         ]
     return sorted((r.job_id, r.state, r.nodes, r.elapsed_s, r.user, r.name) for r in found)
+
+
+def test_the_cluster_is_seen_as_the_commands_see_it(cluster: SlurmCluster) -> None:
+    busy = cluster.sbatch("-N", "2", "-n", "4", "-t", "10", "--wrap=sleep 60")
+    queued = cluster.sbatch("-N", "8", "--exclusive", "--array=1-9:2%2", "--wrap=true")
+    wait_until(lambda: cluster.job(busy)["JobState"] == "RUNNING", timeout_s=20, what="the job")
+    try:
+        told = json.loads(run_in_root(cluster, "-c", LOOK).stdout)
+    finally:
+        cluster.run("scancel", str(busy), str(queued))
+        cluster.wait(busy, queued)
+    assert told["differences"] == []
+    assert told["source"] == "pyslurm"
+    assert told["jobs"] == 2
+
+
+#: Looks at the cluster as nimod does, and beside it through Slurm's commands until both agree:
+#: between two questions the scheduler may have planned anew.
+LOOK = """
+import json, os, time
+from slurm_plugin.slurm import commands, pyslurm_source, sources
+from slurm_plugin.slurm.settings import CONFIG, read_settings
+from slurm_plugin.slurm.watch import Watch
+run = lambda argv: commands.run(argv, timeout_s=20)
+release = read_settings(run(CONFIG)).release
+module = pyslurm_source.load(release)
+def plain(job):
+    return [job.state, job.jobs, job.partitions, job.nodes, job.start_s, job.end_s,
+            job.node_names, job.tres.get("cpu"),
+            # PySlurm does not know the memory of exclusive jobs before they run.
+            job.tres.get("mem", 0.0) if job.node_names else 0.0]
+for _ in range(20):
+    seen, told = pyslurm_source.ask(module, run), sources.ask_text(run)
+    pairs = [(sorted(map(str, seen.nodes)), sorted(map(str, told.nodes))),
+             (sorted(map(str, map(plain, seen.jobs))), sorted(map(str, map(plain, told.jobs))))]
+    differences = [(a, b) for x, y in pairs for a, b in zip(x, y) if a != b]
+    if not differences:
+        break
+    time.sleep(0.5)
+watch = Watch(time.time)
+watch.look()
+print(json.dumps({"differences": differences, "source": watch.source, "jobs": len(seen.jobs)}))
+"""

@@ -147,7 +147,7 @@ class Loaded:
         self._items = items
 
     def load(self):
-        return self._items
+        return self._items  # dict-like, as MultiClusterMap
 
 
 NODE = {
