@@ -214,6 +214,7 @@ class Resource(StrEnum):
     DISK_READ = "disk_read"  #: bytes/s
     DISK_WRITE = "disk_write"  #: bytes/s, with fsync
     DISK_LATENCY = "disk_latency"  #: s, one small read at a random place
+    TRANSFER = "transfer"  #: bytes/s of a whole file from source to target, no probe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,8 @@ class Throughput:
     low: float
     high: float
     window: int | None = None  #: pairs that it was made of; None: no window
+    tried: int = 0  #: past predictions that the bounds and the error are made of
+    error: float = inf  #: their mean absolute error, as a share of what was measured
 
     def seconds(self, size_bytes: float) -> tuple[float, float, float]:
         """Time of a transfer of ``size_bytes``: expected, shortest and longest of nine in ten."""
@@ -77,19 +79,25 @@ class _Errors:
         self._latest: deque[float] = deque(maxlen=_RECENT)
 
     def add(self, predicted: float, measured: float) -> None:
-        if predicted > 0:
+        if predicted > 0 and measured > 0:
             self._latest.append(measured / predicted)
 
     def around(self, value: float, window: int | None = None) -> Throughput:
         """Put the bounds around a prediction that nine of ten past ones kept."""
         ratios = sorted(self._latest)
-        if len(ratios) < _FEW:
-            widest = max((max(r, 1 / r) for r in ratios if r > 0), default=_BEYOND)
-            factor = max(widest, _BEYOND)
-            return Throughput(value, value / factor, value * factor, window)
-        cut = (len(ratios) + 1) // 20
-        low, high = ratios[max(cut - 1, 0)], ratios[min(len(ratios) - cut, len(ratios) - 1)]
-        return Throughput(value, value * min(low, 1.0), value * max(high, 1.0), window)
+        low, high = _bounds(ratios)
+        error = fmean(abs(1 - 1 / ratio) for ratio in ratios) if ratios else inf
+        return Throughput(value, value * low, value * high, window, len(ratios), error)
+
+
+def _bounds(ratios: list[float]) -> tuple[float, float]:
+    """Bounds that nine of ten of these sorted ratios kept; wide ones while there are few."""
+    if len(ratios) < _FEW:
+        factor = max([_BEYOND, *(max(ratio, 1 / ratio) for ratio in ratios)])
+        return 1 / factor, factor
+    cut = (len(ratios) + 1) // 20
+    low, high = ratios[max(cut - 1, 0)], ratios[min(len(ratios) - cut, len(ratios) - 1)]
+    return min(low, 1.0), max(high, 1.0)
 
 
 class RawBandwidth:

@@ -53,7 +53,7 @@ def _value(probe: Probe) -> str:
     return _FORMATS[probe.resource].format(probe.value * _SCALES[probe.resource])
 
 
-_RATES = (Resource.BANDWIDTH, Resource.DISK_READ, Resource.DISK_WRITE)
+_RATES = (Resource.BANDWIDTH, Resource.DISK_READ, Resource.DISK_WRITE, Resource.TRANSFER)
 _TIMES = (Resource.LATENCY, Resource.DISK_LATENCY)
 _SCALES = {
     **dict.fromkeys(_RATES, 1e-6),
