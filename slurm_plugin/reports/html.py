@@ -1,0 +1,100 @@
+"""Pages for browsers: Jinja2 templates that escape whatever is put into them.
+
+Building blocks for one self-contained file (``nimo report --html``) as for served pages: a page
+with its style, tables with captions, figures as inline SVG.  Nothing in them needs a script, and no
+element has a ``style`` of its own, so that a strict Content-Security-Policy can forbid both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from slurm_plugin.reports import text
+
+_PACKAGE = "slurm_plugin.reports"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """Column of a table; ``key`` is its stable name in files, ``title`` what people read."""
+
+    key: str
+    title: str
+    left: bool = False  #: words; numbers stand to the right
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table with its caption; cells are texts, whoever wrote them.
+
+    The first cell of a row names it.  ``empty`` stands where there is no row.
+    """
+
+    name: str  #: stable, for files and anchors
+    caption: str
+    columns: tuple[Column, ...]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    empty: str = "none"
+
+
+def render(template: str, **given: Any) -> str:
+    """Fill a template of ``templates/``; everything given is escaped.
+
+    Raises
+    ------
+    jinja2.UndefinedError
+        The template needs something that was not given.
+    """
+    return environment().get_template(template).render(**given)
+
+
+@cache
+def environment() -> Environment:
+    """Templates with their filters.
+
+    Control characters, and those that turn the direction of writing, become spaces.
+    """
+    made = Environment(
+        loader=PackageLoader(_PACKAGE),
+        autoescape=True,
+        finalize=_harmless,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        clock=text.clock,
+        duration=text.duration,
+        percent=text.percent,
+        hours=text.hours,
+        anchor=anchor,
+    )
+    made.globals["style"] = style()
+    return made
+
+
+@cache
+def style() -> Markup:
+    """Style sheet of all pages, for light and dark screens and for print."""
+    source = files(_PACKAGE) / "templates" / "style.css"
+    return Markup(source.read_text(encoding="utf-8"))  # noqa: S704 - our own file
+
+
+def anchor(title: str) -> str:
+    """Make an identifier for an element of a page.
+
+    >>> anchor("Node-hours & waits")
+    'node-hours-waits'
+    """
+    words = "".join(char if char.isalnum() and char.isascii() else " " for char in title.lower())
+    return "-".join(words.split())
+
+
+def _harmless(value: Any) -> Any:
+    return text.printable(value) if type(value) is str else value
