@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from statistics import fmean
 from typing import Protocol
 
@@ -250,6 +250,10 @@ class Bank:
         """Mean error of each forecaster by the bank's criterion."""
         return {name: self._mean_error(name) for name in self._forecasters}
 
+    def own_error(self) -> float:
+        """Mean absolute error of the latest values that were forecast; inf: none was yet."""
+        return fmean(map(abs, self._own)) if self._own else inf
+
     def _best(self) -> str:
         return min(self._errors, key=self._errors.__getitem__)
 
@@ -265,7 +269,7 @@ def nine_of_ten(errors: Iterable[float]) -> tuple[float, float]:
     """
     sizes = sorted(map(abs, errors))
     if len(sizes) < _FEWEST_ERRORS:
-        width = 2 * sizes[-1] if sizes else float("inf")
+        width = 2 * sizes[-1] if sizes else inf
     else:
         place = -(-9 * (len(sizes) + 1) // 10) - 1
         width = sizes[min(place, len(sizes) - 1)]

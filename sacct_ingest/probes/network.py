@@ -29,9 +29,11 @@ def measure_pair(
     settings: Settings,
     *,
     key: bytes,
-    generation: Sequence[int] = (0, 0),
+    generation: Sequence[int] | None = (0, 0),
 ) -> list[Probe]:
     """Measure latency and bandwidth to one host; a failure is a measurement without a value.
+
+    ``generation`` is that of the token that allows it; None: one by hand, outside of the ring.
 
     Raises
     ------
@@ -43,7 +45,7 @@ def measure_pair(
         "op": "pair",
         "bytes": settings.message_bytes,
         "echoes": settings.echoes,
-        "generation": list(generation),
+        "generation": None if generation is None else list(generation),
     }
     try:
         talk = Conversation(target, request, key=key, timeout_s=settings.timeout_s)

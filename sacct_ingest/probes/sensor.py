@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sacct_ingest.errors import ProbeError
-from sacct_ingest.probes import network, wire
+from sacct_ingest.probes import network, transfer, wire
 from sacct_ingest.probes.local import LocalProbes
 from sacct_ingest.probes.ring import Clique, Generation, Ring
 from sacct_ingest.probes.settings import Member, Settings, find
@@ -140,18 +140,23 @@ class Sensor:
             if not wire.genuine(request, nonce, self._key):
                 channel.send_message({"refused": "signed with another key"})
                 return
-            channel.send_message(self._answer(request))
+            answer = self._answer(request)
+            channel.send_message(answer)
+            # Time for what is measured itself, however long the request took.
             if request.get("op") == "pair":
-                # Time for the probe itself, however long the request took.
                 size, echoes = _pair(request)
                 slow = Channel(link, max(_REQUEST_S, self._settings.timeout_s))
                 network.serve_pair(slow, size_bytes=size, echoes=echoes)
+            elif request.get("op") == "transfer" and "ok" in answer:
+                slow = Channel(link, transfer.LONGEST_S)
+                transfer.serve_transfer(slow, size_bytes=int(request["bytes"]))
         except (OSError, ProbeError) as error:
             _log.debug("a request broke off: %s", error)
 
     def _answer(self, request: Message) -> Message:
         handlers: dict[str, Callable[[Message], Message]] = {
             "pair": self._admit,
+            "transfer": _admit_transfer,
             "token": self._take_token,
             "holds": lambda asked: {"holds": self._ring.holds(_generation(asked))},
             "wake": self._wake,
@@ -167,6 +172,8 @@ class Sensor:
 
     def _admit(self, request: Message) -> Message:
         _pair(request)
+        if request["generation"] is None:
+            return {"ok": True}
         newer = self._ring.admit(_generation(request))
         return {"ok": True} if newer is None else {"newer": newer}
 
@@ -234,6 +241,12 @@ def _is_loopback(host: str) -> bool:
 def _generation(request: Message) -> Generation:
     counter, origin = request["generation"]
     return int(counter), int(origin)
+
+
+def _admit_transfer(request: Message) -> Message:
+    if not 0 < int(request["bytes"]) <= transfer.LARGEST_FILE:
+        raise ValueError(f"at most {transfer.LARGEST_FILE} bytes")
+    return {"ok": True}
 
 
 def _pair(request: dict[str, Any]) -> tuple[int, int]:

@@ -22,6 +22,8 @@ COMMANDS = {
     "report": "compare what was predicted and decided with what happened",
     "replay": "what if: your own history, as asked and as the policy would have decided",
     "probe": "measure network, CPU and disk now and then; keep the series",
+    "forecast": "the next value of each series of measurements, and how sure that is",
+    "transfer": "how long a transfer between two hosts will take; record past ones",
     "profile": "benchmark nodes as Slurm jobs; see whether nodes of one type agree",
     "config": "check the configuration and show what is in force",
     "hook-path": "print the folder of the Lua hooks for slurmctld",

@@ -47,10 +47,19 @@ def describe_cost(found: Cost, given: Probes) -> str:
     return "\n".join(lines)
 
 
+def amount(resource: Resource, value: float) -> str:
+    """Write a value with its unit.
+
+    >>> amount(Resource.BANDWIDTH, 2.5e6)
+    '2.5 MB/s'
+    """
+    return _FORMATS[resource].format(value * _SCALES[resource])
+
+
 def _value(probe: Probe) -> str:
     if probe.value is None:
         return f"failed: {probe.error}"
-    return _FORMATS[probe.resource].format(probe.value * _SCALES[probe.resource])
+    return amount(probe.resource, probe.value)
 
 
 _RATES = (Resource.BANDWIDTH, Resource.DISK_READ, Resource.DISK_WRITE, Resource.TRANSFER)

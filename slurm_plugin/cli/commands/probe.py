@@ -19,6 +19,7 @@ from sacct_ingest.probes.collect import Collector
 from sacct_ingest.probes.local import LocalProbes
 from sacct_ingest.probes.sensor import Sensor
 from sacct_ingest.probes.settings import Member, Settings, cost, member
+from sacct_ingest.probes.transfer import measure_transfer
 from sacct_ingest.records import Probe
 from sacct_ingest.store import Store
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
@@ -32,6 +33,7 @@ EXAMPLE = """\
   nimo probe --cost
   nimo probe --serve --name n1
   nimo probe --follow
+  nimo probe --transfer /scratch/input.dat n2
   nimo probe --show --json"""
 #: Measurements that wait while the store is gone.
 _MOST_WAITING = 200_000
@@ -48,6 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--show", action="store_true", help="print the newest of each series")
     what.add_argument("--cost", action="store_true", help="print what the probes use, and end")
+    what.add_argument(
+        "--transfer",
+        nargs=2,
+        metavar=("FILE", "HOST"),
+        help="probe the path to a host, send it a file that it forgets, and keep both",
+    )
     parser.add_argument(
         "--host",
         metavar="NAME=HOST:PORT",
@@ -76,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
         _serve(args, config, members)
     elif args.follow:
         _follow(config, members)
+    elif args.transfer:
+        return _transfer(args, config, members)
     else:
         return _measure_once(args, config, members)
     return 0
@@ -152,6 +162,23 @@ def _measure_once(args: argparse.Namespace, config: Config, members: Sequence[Me
             raise ProbeError(f"no sensor answered: {'; '.join(gathered.unreachable)}")
         _print(words.newest(gathered.probes), args)
         return 0
+
+
+def _transfer(args: argparse.Namespace, config: Config, members: Sequence[Member]) -> int:
+    """Move a file to one host; a failure is kept, too, and the exit status is 1."""
+    file, host = args.transfer
+    target = next((each for each in members if each.name == host), None) or member(host)
+    found = measure_transfer(
+        args.name or _host_name(members),
+        target,
+        Path(file),
+        settings_of(config.probes),
+        key=_key(config.probes),
+    )
+    with open_store(config, create=True) as store:
+        store.probes.add(found)
+    _print(words.newest(found), args)
+    return 0 if found[-1].value else 1
 
 
 def _print(probes: Sequence[Probe], args: argparse.Namespace) -> None:

@@ -49,17 +49,24 @@ def missing() -> str:
 
 
 @contextmanager
-def limited(rate_mbit: int) -> Iterator[Hosts]:
-    """Join two hosts by a link of this bandwidth."""
+def limited(rate_mbit: float, *, burst_kb: int = 16) -> Iterator[Hosts]:
+    """Join two hosts by a link of this bandwidth, on which a burst passes at once."""
     with _hosts() as hosts:
         _run("ip", "link", "add", "nimo0", "netns", hosts.near, "type", "veth",
              "peer", "name", "nimo0", "netns", hosts.far)  # fmt: skip
         for name, address in zip((hosts.near, hosts.far), ADDRESSES, strict=True):
             _in(name, "ip", "address", "add", f"{address}/24", "dev", "nimo0")
             _in(name, "ip", "link", "set", "nimo0", "up")
-            _in(name, "tc", "qdisc", "add", "dev", "nimo0", "root", "tbf",
-                "rate", f"{rate_mbit}mbit", "burst", "16kb", "latency", "200ms")  # fmt: skip
+        set_rate(hosts, rate_mbit, burst_kb=burst_kb)
         yield hosts
+
+
+def set_rate(hosts: Hosts, rate_mbit: float, *, burst_kb: int = 16) -> None:
+    """Give a limited link another bandwidth, also while something passes over it."""
+    for name in (hosts.near, hosts.far):
+        _in(name, "tc", "qdisc", "replace", "dev", "nimo0", "root", "tbf",
+            "rate", f"{rate_mbit * 1e6:.0f}bit", "burst", f"{burst_kb}kb",
+            "latency", "200ms")  # fmt: skip
 
 
 @contextmanager

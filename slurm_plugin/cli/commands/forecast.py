@@ -1,0 +1,83 @@
+"""Forecast the next value of each series that "nimo probe" has stored.
+
+As in the Network Weather Service many simple forecasters see the series, and the one with the least
+error so far speaks.  Without a resource or host all series are forecast.
+"""
+
+import argparse
+
+import msgspec
+
+from predictor.forecast import Criterion
+from predictor.series import forecast_series
+from sacct_ingest.errors import NoHistory
+from sacct_ingest.records import Resource
+from slurm_plugin.cli.context import (
+    add_config,
+    add_json,
+    add_parsable,
+    add_store,
+    load_config,
+    moment,
+)
+from slurm_plugin.cli.stores import open_store
+from slurm_plugin.reports import forecasts as words
+
+EXAMPLE = """\
+  nimo forecast
+  nimo forecast --resource bandwidth n1 n2
+  nimo forecast --criterion mse -S now-7days
+  nimo forecast -P | cut -d'|' -f1-4"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("source", metavar="FROM", nargs="?", help="host that measured")
+    parser.add_argument("target", metavar="TO", nargs="?", help="host or folder that was measured")
+    parser.add_argument(
+        "--resource", type=Resource, choices=list(Resource), help="only series of this resource"
+    )
+    parser.add_argument(
+        "--criterion",
+        type=Criterion,
+        choices=list(Criterion),
+        default=Criterion.MAE,
+        help="whose least error a forecaster is chosen by (default: mae)",
+    )
+    add_since(parser)
+    add_parsable(parser)
+    add_json(parser)
+    add_store(parser)
+    add_config(parser)
+
+
+def add_since(parser: argparse.ArgumentParser) -> None:
+    """Add ``-S``."""
+    parser.add_argument(
+        "-S",
+        "--starttime",
+        metavar="TIME",
+        type=moment,
+        default="now-30days",
+        help="only measurements since then (default: now-30days)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the forecasts."""
+    with open_store(load_config(args)) as store:
+        wanted = [
+            each
+            for each in store.probes.since(args.starttime)
+            if args.resource in (None, each.resource)
+            and args.source in (None, each.source)
+            and args.target in (None, each.target)
+        ]
+    found = forecast_series(wanted, args.criterion)
+    if not found:
+        raise NoHistory("no such measurement is stored: 'nimo probe --show' lists what there is")
+    if args.json:
+        print(msgspec.json.encode(found).decode())
+    else:
+        print("\n".join(words.parsable(found)) if args.parsable2 else words.table_of(found))
+    return 0

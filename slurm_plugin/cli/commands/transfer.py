@@ -1,0 +1,108 @@
+"""Predict how long a transfer between two hosts will take, from probes and past transfers.
+
+With --took a transfer that was made is recorded: what a staging script calls when it is done.
+"nimo probe --transfer" makes one.
+"""
+
+import argparse
+import time
+
+import msgspec
+
+from predictor.transfer import transfer_time
+from predictor.types import Verdict
+from sacct_ingest.errors import NoHistory
+from sacct_ingest.records import Probe, Resource
+from sacct_ingest.slurm_text import parse_size
+from slurm_plugin.cli.commands.forecast import add_since
+from slurm_plugin.cli.context import (
+    add_config,
+    add_json,
+    add_parsable,
+    add_store,
+    load_config,
+    moment,
+)
+from slurm_plugin.cli.stores import open_store
+from slurm_plugin.config import Config
+from slurm_plugin.reports import forecasts as words
+
+EXAMPLE = """\
+  nimo transfer 16M n1 n2
+  nimo transfer 500G archive n1 --json
+  nimo transfer 500G archive n1 --took 3720
+  nimo transfer 16M n1 n2 --took 2.5 --at 2026-11-20T08:00:00"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("size", metavar="SIZE", type=size, help="bytes, or as 16M, 500G, 2T")
+    parser.add_argument("source", metavar="FROM", help="host that sends, as the probes name it")
+    parser.add_argument("target", metavar="TO", help="host that receives")
+    parser.add_argument(
+        "--took", metavar="SECONDS", type=seconds, help="record a transfer that took so long"
+    )
+    parser.add_argument(
+        "--at", metavar="TIME", type=moment, help="when it began (default: it ended just now)"
+    )
+    add_since(parser)
+    add_parsable(parser)
+    add_json(parser)
+    add_store(parser)
+    add_config(parser)
+
+
+def size(text: str) -> int:
+    """Read a size; a ValueError is a usage error."""
+    found = parse_size(text)
+    if not found:
+        raise ValueError(f"not a size: {text!r}")
+    return found
+
+
+def seconds(text: str) -> float:
+    """Read a time above zero; a ValueError is a usage error."""
+    found = float(text)
+    if not 0 < found < float("inf"):
+        raise ValueError(f"not a time: {text!r}")
+    return found
+
+
+def run(args: argparse.Namespace) -> int:
+    """Predict, or record."""
+    config = load_config(args)
+    return _predict(args, config) if args.took is None else _record(args, config)
+
+
+def _predict(args: argparse.Namespace, config: Config) -> int:
+    path = (args.source, args.target)
+    with open_store(config) as store:
+        kinds = (Resource.BANDWIDTH, Resource.TRANSFER)
+        series = [
+            each
+            for kind in kinds
+            for each in store.probes.series(kind, *path, since_s=args.starttime)
+        ]
+    made = transfer_time(series, args.size, *path, now_s=time.time())
+    if made.verdict is Verdict.REFUSED:
+        raise NoHistory(made.problems[0].text)
+    if args.json:
+        print(msgspec.json.encode(made).decode())
+    else:
+        print("\n".join((words.parsable_transfer if args.parsable2 else words.transfer)(made)))
+    return 0
+
+
+def _record(args: argparse.Namespace, config: Config) -> int:
+    made = Probe(
+        resource=Resource.TRANSFER,
+        source=args.source,
+        target=args.target,
+        at_s=time.time() - args.took if args.at is None else float(args.at),
+        value=args.size / args.took,
+        size_bytes=args.size,
+        took_s=args.took,
+    )
+    with open_store(config, create=True) as store:
+        store.probes.add([made])
+    return 0

@@ -1,0 +1,155 @@
+"""nimo forecast, nimo transfer and nimo probe --transfer."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.probes.sensor import Sensor
+from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.records import Probe, Resource
+from sacct_ingest.store import Store
+from slurm_plugin.cli.nimo import main
+from tests.processes import free_ports
+
+MB = 1_000_000
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give an empty store's file, which the commands find in their configuration."""
+    path, config = tmp_path / "nimo.db", tmp_path / "nimo.yaml"
+    config.write_text(json.dumps({"store": f"sqlite:///{path}"}))
+    monkeypatch.setenv("NIMO_CONFIG", str(config))
+    with Store.open(f"sqlite:///{path}", create=True):
+        return path
+
+
+def nimo(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def probe(age_s: float, value: float | None, resource: Resource = Resource.BANDWIDTH) -> Probe:
+    return Probe(
+        resource=resource,
+        source="n1",
+        target="" if resource is Resource.CPU else "n2",
+        at_s=time.time() - age_s,
+        value=value,
+        error="" if value else "timed out",
+    )
+
+
+def kept(store: Path, *found: Probe) -> None:
+    with Store.open(f"sqlite:///{store}") as opened:
+        opened.probes.add(found)
+
+
+def test_each_series_is_forecast(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept(store, *(probe(300 * n, 5.0 * MB) for n in range(1, 21)), probe(10, None))
+    kept(store, *(probe(300 * n, 0.9 + n % 2 / 10, Resource.CPU) for n in range(1, 21)))
+    bandwidth, cpu = json.loads(nimo(capsys, "forecast", "--json"))
+    assert (bandwidth["value"], bandwidth["nmae"]) == (5.0 * MB, 0.0)
+    assert (bandwidth["measured"], bandwidth["failed"]) == (20, 1)
+    assert 0.9 <= cpu["value"] <= cpu["high"] <= 1.0
+    assert nimo(capsys, "forecast", "n1", "n2").splitlines()[1].startswith("bandwidth  n1")
+    heads, line = nimo(capsys, "forecast", "--resource", "cpu", "-P").splitlines()
+    assert dict(zip(heads.split("|"), line.split("|"), strict=True))["Measured"] == "20"
+
+
+def test_one_measurement_has_no_interval_yet(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept(store, probe(10, 5.0 * MB))
+    assert json.loads(nimo(capsys, "forecast", "--json"))[0]["high"] is None
+    assert "not known yet" in nimo(capsys, "forecast")
+    assert main(["forecast", "n3"]) == 3
+    assert "no such measurement" in capsys.readouterr().err
+
+
+def test_a_transfer_is_predicted_from_those_recorded(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["transfer", "16M", "n1", "n2"]) == 3
+    assert "nothing was measured from n1 to n2" in capsys.readouterr().err
+    kept(store, *(probe(300 * n, 5.0 * MB) for n in range(31)))
+    doubtful = json.loads(nimo(capsys, "transfer", "16M", "n1", "n2", "--json"))
+    assert (doubtful["method"], doubtful["verdict"]) == ("RBW", "doubtful")
+    for number in range(1, 31):
+        begun = str(int(time.time() - 300 * number + 5))
+        told = nimo(capsys, "transfer", "16M", "n1", "n2", "--took", "8", "--at", _iso(begun))
+        assert told == ""
+    made = json.loads(nimo(capsys, "transfer", "32M", "n1", "n2", "--json"))
+    assert made["time_s"] == pytest.approx(16.0)
+    assert (made["method"], made["verdict"], made["transfers"]) == ("AdRM", "reliable", 30)
+    text = nimo(capsys, "transfer", "32M", "n1", "n2")
+    assert text.startswith("33.55 MB from n1 to n2: 16 s (90 %: 16 s to 16 s), reliable\n")
+    assert "AdRM from 30 past transfers" in text
+    heads, line = nimo(capsys, "transfer", "32M", "n1", "n2", "-P").splitlines()
+    assert dict(zip(heads.split("|"), line.split("|"), strict=True))["Time"] == "16"
+
+
+def _iso(epoch: str) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(int(epoch)))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["0", "a", "b"], ["much", "a", "b"], ["1M", "a", "b", "--took", "-3"], ["1M", "a"]],
+)
+def test_mistakes_are_usage_errors(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["transfer", *arguments])
+    assert stopped.value.code == 2
+
+
+@pytest.fixture
+def host() -> Iterator[str]:
+    """Run a sensor; give it as --host takes it."""
+    (port,) = free_ports(1)
+    members = [Member("there", "127.0.0.1", port)]
+    made = Sensor(members, "there", Settings(spin_s=0.01), bind=("127.0.0.1", port))
+    thread = threading.Thread(target=made.run)
+    thread.start()
+    try:
+        yield f"there=127.0.0.1:{port}"
+    finally:
+        made.stop()
+        thread.join()
+
+
+def test_a_file_is_really_sent_and_kept_with_its_probes(
+    store: Path, host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "input"
+    file.write_bytes(bytes(3 * MB))
+    arguments = ("probe", "--name", "here", "--transfer", str(file))
+    told = nimo(capsys, *arguments, "there", "--host", host)
+    assert "transfer   here  there" in told
+    with Store.open(f"sqlite:///{store}") as opened:
+        (moved,) = opened.probes.series(Resource.TRANSFER, "here", "there")
+        probes = opened.probes.series(Resource.BANDWIDTH, "here", "there")
+    assert (moved.size_bytes, moved.error) == (3 * MB, "")
+    assert moved.value == pytest.approx(3 * MB / moved.took_s)
+    assert [each.size_bytes for each in probes] == [65536] * 3
+    assert all(each.at_s <= moved.at_s for each in probes)
+    assert json.loads(nimo(capsys, "transfer", "3M", "here", "there", "--json"))["method"] == "AdRM"
+
+
+def test_what_cannot_be_sent_is_said(
+    store: Path, host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").touch()
+    for file, why in (("missing", "No such file"), ("empty", "0 bytes; a transfer is of 1 to")):
+        assert main(["probe", "--transfer", str(tmp_path / file), host]) == 69
+        assert why in capsys.readouterr().err
+    (tmp_path / "file").write_bytes(b"x")
+    (port,) = free_ports(1)
+    assert main(["probe", "--transfer", str(tmp_path / "file"), f"gone=127.0.0.1:{port}"]) == 1
+    assert "failed: gone: Connection refused" in capsys.readouterr().out
+    with Store.open(f"sqlite:///{store}") as opened:
+        assert any(each.target == "gone" and each.value is None for each in opened.probes.latest())
