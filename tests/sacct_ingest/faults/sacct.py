@@ -65,7 +65,9 @@ def answer(data: bytes) -> None:
     if plan["kind"] == "signal":
         os.kill(os.getpid(), signal.SIGKILL)
     if plan["kind"] == "silence":
-        time.sleep(300)
+        ingest = os.getppid()
+        while os.getppid() == ingest:  # who asked may be killed
+            time.sleep(0.05)
     # A truncated answer that is told as a success is only caught within a line.
     cut_in_line = not cut.endswith(b"\n")
     sys.stdout.flush()
