@@ -20,7 +20,7 @@ from sacct_ingest.store.rows import Stored
 from sacct_ingest.store.runs import Rows, add_batch, rows_of
 
 #: Batches written without a process, which takes about as long to start.
-_ALONE = 10
+_ALONE = 2
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]).decode
 
