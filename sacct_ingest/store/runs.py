@@ -30,7 +30,7 @@ from sacct_ingest.signature import identity_of_run
 from sacct_ingest.store import counters
 from sacct_ingest.store.bulk import Values, insert_rows
 from sacct_ingest.store.engine import reading, writing
-from sacct_ingest.store.outcomes import restore_keys
+from sacct_ingest.store.outcomes import LISTED, restore_keys
 from sacct_ingest.store.rows import RunRow, Stored
 from sacct_ingest.store.schema import runs, steps
 from sacct_ingest.store.text import indexed, prose
@@ -78,7 +78,8 @@ class Runs:
         columns = _key_columns(level)
         query = (
             select(*ROW_COLUMNS)
-            .where(*(column != "" for column in columns))
+            # Not "!=": of an index only a range can be read.
+            .where(*(column > "" for column in columns))
             .order_by(*columns, *_CHRONOLOGICAL)
         )
         with reading(self._engine) as connection:
@@ -126,8 +127,8 @@ class Runs:
         wanted = sorted(set(run_ids))
         found: dict[int, list[StepRun]] = {run_id: [] for run_id in wanted}
         with reading(self._engine) as connection:
-            for first in range(0, len(wanted), BATCH):
-                chunk = wanted[first : first + BATCH]
+            for first in range(0, len(wanted), LISTED):
+                chunk = wanted[first : first + LISTED]
                 query = select(*_STEP_COLUMNS).where(steps.c.run_id.in_(chunk))
                 ordered = query.order_by(steps.c.run_id, steps.c.position)
                 for run_id, *values in connection.execute(ordered):
@@ -161,7 +162,8 @@ def add_batch(connection: Connection, given: Sequence[Rows]) -> Stored:
         elif found[1] != rows[0][_DIGEST]:
             changed.append((found[0], rows))
     _insert(connection, new)
-    _change(connection, changed)
+    for first in range(0, len(changed), LISTED):
+        _change(connection, changed[first : first + LISTED])
     return Stored(len(new), len(changed), len(given) - len(new) - len(changed))
 
 
@@ -176,9 +178,11 @@ def _known(connection: Connection, wanted: Iterable[Rows]) -> dict[_Key, tuple[i
         submitted.setdefault(row[_CLUSTER], set()).add(row[_SUBMIT_S])
     found: dict[_Key, tuple[int, str]] = {}
     for cluster, times in submitted.items():
-        query = _by_submit_time(cluster, sorted(times))
-        for run_id, digest, submit_s, job_id in connection.execute(query):
-            found[cluster, submit_s, job_id] = (run_id, digest)
+        ordered = sorted(times)
+        for first in range(0, len(ordered), LISTED):
+            query = _by_submit_time(cluster, ordered[first : first + LISTED])
+            for run_id, digest, submit_s, job_id in connection.execute(query):
+                found[cluster, submit_s, job_id] = (run_id, digest)
     return found
 
 
@@ -195,8 +199,6 @@ def _insert(connection: Connection, new: Sequence[Rows]) -> None:
 
 
 def _change(connection: Connection, changed: Sequence[tuple[int, Rows]]) -> None:
-    if not changed:
-        return
     names = ["id_", *(f"{name}_" for name in _COLUMNS[1:])]
     values: dict[str, Any] = {name: bindparam(f"{name}_") for name in _COLUMNS[1:]}
     for name in _KEPT:

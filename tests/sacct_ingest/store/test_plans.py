@@ -1,0 +1,122 @@
+"""The queries of every day read what they need by an index, on all three databases."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine, event
+
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.store import Store
+from tests.sacct_ingest.records import SUBMIT_S, decision, run, step
+
+RUNS = 4000
+LATE_S = SUBMIT_S + 60 * (RUNS - 20)
+
+QUERIES: dict[str, Callable[[Store], Any]] = {
+    "add what is known": lambda store: store.runs.add([run(job_id=1, submit_s=SUBMIT_S + 60)]),
+    "add a batch": lambda store: store.runs.add(
+        [run(job_id=RUNS + i, submit_s=SUBMIT_S + 60 * i) for i in range(2000)]
+    ),
+    "history by tag": lambda store: store.runs.history(KeyLevel.TAG, "x", 5),
+    "history by name": lambda store: store.runs.history(KeyLevel.NAME, "u1/n1", 5),
+    "history by user": lambda store: store.runs.history(KeyLevel.USER, "u1", 5),
+    "runs by tag": lambda store: list(store.runs.by_key(KeyLevel.TAG)),
+    "runs by script": lambda store: list(store.runs.by_key(KeyLevel.SCRIPT)),
+    "steps of runs": lambda store: store.runs.steps_of([1, 2, 3]),
+    "join of outcomes": lambda store: store.decisions.join_outcomes(),
+    "outcomes": lambda store: list(store.decisions.with_outcomes(LATE_S)),
+    "last outcomes": lambda store: store.decisions.last_outcomes(KeyLevel.NAME, "u1/n1", 5),
+    "runs that started": lambda store: list(store.runs.started(cluster="pine", since_s=LATE_S)),
+    "watermark": lambda store: store.watermarks.get("sacct:"),
+}
+
+
+@pytest.fixture
+def filled(store: Store, store_url: str) -> Store:
+    store.runs.add(
+        run(
+            job_id=i,
+            submit_s=SUBMIT_S + 60 * i,
+            user=f"u{i % 200}",
+            name=f"n{i % 50}",
+            comment="" if i % 400 else "nimo:app=x",
+            admin_comment="" if i % 400 else f"NIMO1:{i:012x}:n=4",
+            steps=(step(),),
+        )
+        for i in range(RUNS)
+    )
+    store.decisions.add(
+        [decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + 60 * i + 0.2) for i in range(0, RUNS, 4)]
+    )
+    engine = create_engine(store_url)
+    # The servers do it by themselves after a while, SQLite does not.
+    word = {"sqlite": "", "postgresql": "ANALYZE"}.get(engine.dialect.name, "ANALYZE TABLE")
+    with engine.begin() as connection:
+        for table in ("runs", "steps", "decisions") if word else ():
+            connection.exec_driver_sql(f"{word} {table}")
+    engine.dispose()
+    return store
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_query_reads_all_runs_or_steps(filled: Store, name: str) -> None:
+    statements: list[tuple[str, Any]] = []
+
+    def note(_: Any, __: Any, sql: str, parameters: Any, ___: Any, many: bool) -> None:
+        statements.append((sql, parameters[0] if many else parameters))
+
+    event.listen(filled._engine, "before_cursor_execute", note)
+    QUERIES[name](filled)
+    event.remove(filled._engine, "before_cursor_execute", note)
+    selects = [(sql, given) for sql, given in statements if sql.startswith(("SELECT", "DELETE"))]
+    assert selects
+    for sql, given in selects:
+        assert scanned(filled._engine, sql, given).isdisjoint({"runs", "steps"}), sql[:500]
+
+
+def test_a_scan_is_noticed(filled: Store) -> None:
+    assert scanned(filled._engine, "SELECT sum(elapsed_s) FROM runs", ()) == {"runs"}
+
+
+def scanned(engine: Engine, sql: str, given: Any) -> set[str]:
+    """Give the tables that a statement reads as a whole."""
+    with engine.connect() as connection:
+        return _SCANNED[engine.dialect.name](connection.exec_driver_sql, sql, given)
+
+
+def _sqlite(execute: Any, sql: str, given: Any) -> set[str]:
+    details = [row[3] for row in execute(f"EXPLAIN QUERY PLAN {sql}", given)]
+    return {found[1] for d in details if (found := re.fullmatch(r"SCAN (\w+)", d))}
+
+
+def _postgresql(execute: Any, sql: str, given: Any) -> set[str]:
+    # Of so few rows it would read all in any case.
+    execute("SET enable_seqscan = off")
+    plan = "\n".join(row[0] for row in execute(f"EXPLAIN {sql}", given))
+    return set(re.findall(r"Seq Scan on (\w+)", plan))
+
+
+def _mariadb(execute: Any, sql: str, given: Any) -> set[str]:
+    plan = json.loads(execute(f"EXPLAIN FORMAT=JSON {sql}", given).scalar_one())
+    return {found["table_name"] for found in _tables(plan) if found["access_type"] == "ALL"}
+
+
+def _tables(plan: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(plan, list):
+        for each in plan:
+            yield from _tables(each)
+    elif isinstance(plan, dict):
+        if "access_type" in plan:
+            yield plan
+        yield from _tables(list(plan.values()))
+
+
+_SCANNED = {
+    "sqlite": _sqlite,
+    "postgresql": _postgresql,
+    "mysql": _mariadb,
+    "mariadb": _mariadb,
+}
