@@ -21,10 +21,12 @@ from slurm_plugin.policy import Action, Decision, Option, Rules, as_scheduled, d
 from slurm_plugin.protocol import Advice, Answer, Change, Job
 from slurm_plugin.reasons import Reason
 from slurm_plugin.record import note_of, row_of
+from slurm_plugin.slurm.mark import MARK
 from slurm_plugin.slurm.state import Cluster
 from slurm_plugin.slurm.view import partition_for
 from slurm_plugin.tables import Tables
 from slurm_plugin.tasks import change_for
+from slurm_plugin.waits import Waits
 
 #: Does what follows from a decision and gives its record, if there is to be one.
 Book = Callable[[], DecisionRow | None]
@@ -62,6 +64,8 @@ class Advisor:
     ----------
     tables
         Prediction tables; may be exchanged at any time.
+    waits
+        How near predicted waits came on this cluster; may be exchanged at any time.
     """
 
     def __init__(self, config: Config, *, new_id: Callable[[], str]) -> None:
@@ -70,6 +74,7 @@ class Advisor:
         self._cluster: Cluster | None = None
         self._promises: deque[_Promise] = deque(maxlen=_PROMISES)
         self.tables = Tables()
+        self.waits = Waits()
 
     @property
     def config(self) -> Config:
@@ -107,6 +112,9 @@ class Advisor:
         The second must be called before the next job is decided on: it keeps the nodes in mind that
         this one will take, and gives the record of the decision.
         """
+        if job.comment == MARK:
+            # Somebody only asks Slurm when the job would start; it will not be there.
+            return Answer(reason=Reason.OFF), lambda: None
         case = self._case(job, now_s)
         if case.site.mode is Mode.OFF:
             return Answer(reason=Reason.OFF), partial(self._promise, case, None)
@@ -132,7 +140,10 @@ class Advisor:
             Only from the runs of this user: not by tag or script, which others may have run too.
         """
         case = self._case(job, now_s, private=private)
-        return advice_of(case, self._rules, fresh=self._blind(case) is None)
+        advice = advice_of(case, self._rules, fresh=self._blind(case) is None)
+        best = next((row for row in advice.rows if row.recommended), None)
+        advice.waits = self.waits.like(best.wait_s) if best else None
+        return advice
 
     def _case(self, job: Job, now_s: float, *, private: bool = False) -> Case:
         identity = identity_of_request(

@@ -175,6 +175,15 @@ class Access(_Section, frozen=True, kw_only=True):
     connections: Count = 16  #: at the same time
 
 
+class Advise(_Section, frozen=True, kw_only=True):
+    """What ``nimo-advise`` may ask of Slurm."""
+
+    test_only: bool = True  #: ``sbatch --test-only`` where the user asks for it
+    calls: Count = 5  #: node counts to ask about, at most
+    timeout_s: Positive = 3.0  #: for one of them
+    cache_s: NotNegative = 60.0  #: for how long an answer is good
+
+
 class Ingest(_Section, frozen=True, kw_only=True):
     """How accounting is read."""
 
@@ -261,6 +270,7 @@ class Config(_Section, frozen=True, kw_only=True):
     band: Band = Band()
     snapshot: Snapshot = Snapshot()
     access: Access = Access()
+    advise: Advise = Advise()
     ingest: Ingest = Ingest()
     retention: Retention = Retention()
     fit: Fit = Fit()

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from predictor.types import Point
+from slurm_plugin.waits import Held
 
 VERSION = 1
 MAX_LINE_BYTES = 256 * 1024  #: longer requests are refused; the hooks cut scripts to fit
@@ -113,6 +114,7 @@ class Row(msgspec.Struct, kw_only=True):
     efficiency: float
     node_hours: float
     wait_s: float | None = None
+    slurm_wait_s: float | None = None  #: what ``sbatch --test-only`` says
     observed: bool = False
     recommended: bool = False
     meets_deadline: bool | None = None
@@ -141,6 +143,7 @@ class Advice(msgspec.Struct, kw_only=True):
     knee: int | None = None  #: processor working set, argmax S²/n
     deadline_s: float | None = None
     meets_deadline: bool | None = None
+    waits: Held | None = None  #: how near waits like the recommended one came
     error: str = ""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Engine, String, insert, select
+from sqlalchemy import Engine, String, func, insert, select
 
 from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.store.engine import reading, writing
@@ -14,6 +14,8 @@ from sacct_ingest.store.runs import ROW_COLUMNS, run_row
 from sacct_ingest.store.schema import decisions, runs
 from sacct_ingest.store.text import indexed, prose
 
+#: A job that is eligible within this many seconds of its submission waits for nodes only.
+_AT_ONCE_S = 60
 _NAMES = [field.name for field in fields(DecisionRow)]
 _LENGTHS = {
     column.name: column.type.length or 0
@@ -69,6 +71,29 @@ class Decisions:
         with reading(self._engine) as connection:
             for row in connection.execute(query).mappings():
                 yield _pair(row)
+
+    def waits(self, since_s: float, most: int) -> list[tuple[float, float]]:
+        """Predicted and actual waits in seconds, newest first, of jobs as they were predicted.
+
+        Jobs that could not start for another reason than nodes (a dependency, ``--begin``, a hold)
+        are left out: they became eligible late.
+        """
+        eligible = func.coalesce(runs.c.eligible_s, runs.c.submit_s)
+        query = (
+            select(decisions.c.wait_s, runs.c.start_s - runs.c.submit_s)
+            .join(runs, runs.c.id == decisions.c.run_id)
+            .where(
+                decisions.c.at_s >= since_s,
+                decisions.c.wait_s.is_not(None),
+                runs.c.start_s.is_not(None),
+                runs.c.nodes == decisions.c.nodes,
+                eligible - runs.c.submit_s <= _AT_ONCE_S,
+            )
+            .order_by(decisions.c.at_s.desc())
+            .limit(most)
+        )
+        with reading(self._engine) as connection:
+            return [(float(said), float(was)) for said, was in connection.execute(query)]
 
     def touched_keys(self, since_s: float) -> list[tuple[KeyLevel, str]]:
         """Identities that were predicted by, of decisions whose runs ended since then."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from sacct_ingest.errors import ScriptError
+from sacct_ingest.errors import ScriptError, SlurmError
 from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.sbatch_options import Value, lookup
 from slurm_plugin import client
@@ -21,8 +21,10 @@ from slurm_plugin.cli import plot
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, user_name
 from slurm_plugin.cli.errors import guarded
 from slurm_plugin.cli.job_request import make_job
+from slurm_plugin.cli.sbatch_environment import options_of
+from slurm_plugin.config import Config
 from slurm_plugin.protocol import Advice, Ask, Job
-from slurm_plugin.reports.advice import render
+from slurm_plugin.reports.advice import render, render_starts
 
 ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
 _TIMEOUT_S = 2.0
@@ -39,7 +41,8 @@ exit status:
   3  not enough is known about this job
   4  the deadline cannot be made on any node count
 
-All options of sbatch are taken; those of the command line go before those of the script.
+All options of sbatch are taken, and its SBATCH_ variables: the command line goes before them, and
+they before the script.  With --test-only Slurm is asked, too, when the job would start.
 
 examples:
   nimo-advise job.sh
@@ -131,6 +134,7 @@ def request(words: Sequence[str], *, user: str) -> Job:
         uid=os.getuid() if user in ("", mine) else None,
         work_dir=str(Path.cwd()),
         now_s=time.time(),
+        environment=options_of(os.environ) if user in ("", mine) else {},
     )
 
 
@@ -155,14 +159,19 @@ def _advise(arguments: Sequence[str]) -> int:
     args = parser().parse_args(own)
     if args.json and args.plot == plot.TERMINAL:
         parser().error("--json and a drawing do not go together; --plot=FILE writes a picture")
-    for name in parse_command_line(["sbatch", *sbatch]).options:
+    command = parse_command_line(["sbatch", *sbatch])
+    for name in command.options:
         if lookup("sbatch", name) is None:
             parser().error(f"neither nimo-advise nor sbatch has an option {name!r}")
-    advice = _answer(args, request(sbatch, user=args.user))
+    config, job = load_config(args), request(sbatch, user=args.user)
+    advice = _answer(args, config, job)
+    if not args.json:
+        # At once: Slurm may take its time.
+        print(render(advice, now_s=time.time(), every=args.all), flush=True)
+    if "test-only" in command.options:
+        _ask_slurm(advice, sbatch, job, config, text=not args.json)
     if args.json:
         print(msgspec.json.encode(advice).decode())
-    else:
-        print(render(advice, now_s=time.time(), every=args.all))
     if args.plot:
         _draw(advice, args.plot)
     return exit_status(advice)
@@ -179,8 +188,22 @@ def _draw(advice: Advice, target: str) -> None:
     plot.show(of_advice(advice), target)
 
 
-def _answer(args: argparse.Namespace, job: Job) -> Advice:
-    config = load_config(args)
+def _ask_slurm(
+    advice: Advice, sbatch: Sequence[str], job: Job, config: Config, *, text: bool
+) -> None:
+    """Add what ``sbatch --test-only`` says; without it the advice stands as it is."""
+    from slurm_plugin.cli import estimates  # noqa: PLC0415 - only for --test-only
+
+    try:
+        estimates.add(advice, sbatch, job, config.advise, now_s=time.time())
+    except SlurmError as error:
+        print(f"nimo-advise: no start estimates of Slurm: {error}", file=sys.stderr)
+        return
+    if text and (told := render_starts(advice, now_s=time.time())):
+        print(f"\n{told}")
+
+
+def _answer(args: argparse.Namespace, config: Config, job: Job) -> Advice:
     if not args.store:
         try:
             ask = Ask(op="advise", via="advise", job=job)

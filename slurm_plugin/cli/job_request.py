@@ -9,20 +9,28 @@ from collections.abc import Callable
 from pathlib import PurePath
 
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.job_script import CommandLine, parse_script
+from sacct_ingest.job_script import CommandLine, Options, parse_script
 from sacct_ingest.slurm_text import parse_size, parse_time_limit
 from sacct_ingest.time_spec import parse_time
 from slurm_plugin.protocol import Job
 
 _Reader = Callable[[str], dict[str, object]]
 
+_NO_OPTIONS: Options = {}
 _STDIN = ("", "-")
 _MULTIPLES = {"": 1, "k": 1024, "m": 1024**2}
 _COUNT = re.compile(r"(\d+)([kKmM]?)")
 
 
 def make_job(
-    command: CommandLine, script: str, *, user: str, uid: int | None, work_dir: str, now_s: float
+    command: CommandLine,
+    script: str,
+    *,
+    user: str,
+    uid: int | None,
+    work_dir: str,
+    now_s: float,
+    environment: Options = _NO_OPTIONS,
 ) -> Job:
     """Make the request of a batch job.
 
@@ -36,6 +44,8 @@ def make_job(
         Of ``user``, where known.
     work_dir
         Where the job would be submitted from; ``--chdir`` goes before it.
+    environment
+        Options that sbatch takes from its environment, which go before those of the script.
     now_s
         Time that ``--begin=now+1hour`` counts from, seconds since the epoch.
 
@@ -50,7 +60,7 @@ def make_job(
         "work_dir": work_dir,
     }
     readers = _READERS | {"begin": lambda text: {"begin_time": parse_time(text, now_s=now_s)}}
-    for name, value in {**parsed.options, **command.options}.items():
+    for name, value in {**parsed.options, **environment, **command.options}.items():
         if name in readers:
             fields |= _read(name, value or "", readers[name])
     if parsed.het or command.het:

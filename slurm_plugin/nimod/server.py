@@ -70,7 +70,13 @@ class Daemon:
         self._reread = reread
         self._advisor = Advisor(config, new_id=lambda: secrets.token_hex(6))
         self._watch = Watch(time.time, cluster=config.cluster, how=config.snapshot)
-        self._link = StoreLink(config.store_url, publish=self._publish, cluster=self._cluster_name)
+        self._link = StoreLink(
+            config.store_url,
+            publish=self._publish,
+            publish_waits=partial(setattr, self._advisor, "waits"),
+            clock=time.time,
+            cluster=self._cluster_name,
+        )
         self._background = (
             Periodic("store", self._link.visit, pause_s=lambda: _STORE_S),
             Periodic("slurm", self._look, pause_s=self._watch.pause_s),

@@ -5,11 +5,13 @@ The one module of nimod that loads SQLAlchemy.  It works in a thread that no ans
 
 import gc
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
+from math import inf
 
 import msgspec
 
@@ -19,9 +21,12 @@ from sacct_ingest.errors import StoreError
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.tables import Tables
+from slurm_plugin.waits import Waits, judge
 
 _log = logging.getLogger(__name__)
 _BATCH = 500
+#: Waits are judged this often, those of the last four weeks, and not more than so many of them.
+_WAITS_EVERY_S, _WAITS_OF_S, _WAITS = 600.0, 28 * 86_400.0, 2_000
 
 
 class StoreLink:
@@ -36,6 +41,10 @@ class StoreLink:
         SQLAlchemy URL.
     publish
         Called with new tables, in the thread that visits.
+    publish_waits
+        Called now and then with how near predicted waits came.
+    clock
+        Seconds since the epoch.
     cluster
         Name of the cluster for decisions made before it was known; empty while it is not.
     limit
@@ -48,10 +57,15 @@ class StoreLink:
         *,
         publish: Callable[[Tables], None],
         cluster: Callable[[], str],
+        publish_waits: Callable[[Waits], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
         limit: int = 100_000,
     ) -> None:
         self._url = url
         self._publish = publish
+        self._publish_waits = publish_waits
+        self._clock = clock
+        self._waits_s = -inf
         self._cluster = cluster
         self._limit = limit
         self._waiting: deque[DecisionRow] = deque()
@@ -86,6 +100,7 @@ class StoreLink:
             store = self._store = self._store or Store.open(self._url, create=True)
             self._write(store)
             self._read(store)
+            self._judge_waits(store)
         except StoreError as error:
             self._complain(str(error))
         else:
@@ -101,6 +116,12 @@ class StoreLink:
         if text != self._complaint:
             _log.error("%s; trying again, %d decisions wait", text, len(self._waiting))
         self._complaint = text
+
+    def _judge_waits(self, store: Store) -> None:
+        now_s = self._clock()
+        if now_s - self._waits_s >= _WAITS_EVERY_S:
+            self._waits_s = now_s
+            self._publish_waits(judge(store.decisions.waits(now_s - _WAITS_OF_S, _WAITS)))
 
     def _write(self, store: Store) -> None:
         if self._lost:

@@ -14,6 +14,7 @@ from slurm_plugin.reports.text import (
     short_clock,
     table,
 )
+from slurm_plugin.waits import SHARE
 
 _MARK = "=>"
 
@@ -33,8 +34,26 @@ def render(advice: Advice, *, now_s: float, every: bool = False) -> str:
     parts = [_title(advice)]
     if advice.rows:
         parts.append(_table(advice, now_s=now_s, every=every))
-    parts += [advice.verdict_text, _deadline(advice, now_s), _recommendation(advice)]
+    parts += [advice.verdict_text, _held(advice), _deadline(advice, now_s), _recommendation(advice)]
     return "\n\n".join(part for part in parts if part)
+
+
+def render_starts(advice: Advice, *, now_s: float) -> str:
+    """Write Slurm's own start estimates, as wait + run = finish; empty without any."""
+    rows = [row for row in advice.rows if row.slurm_wait_s is not None]
+    lines = [
+        [
+            _MARK if row.recommended else "",
+            str(row.nodes),
+            duration(row.slurm_wait_s),
+            duration(row.time_s),
+            short_clock(now_s + (row.slurm_wait_s or 0.0) + row.time_s),
+        ]
+        for row in rows
+    ]
+    header = ["", "nodes", "wait", "+ run time", "= ends"]
+    title = "Starts as Slurm estimates them now (sbatch --test-only)"
+    return f"{title}\n\n{table(header, lines, left=frozenset({0}))}" if rows else ""
 
 
 def readable(rows: Sequence[Row], *, observe: int | None = None) -> list[Row]:
@@ -91,6 +110,17 @@ def _cells(row: Row, waits: bool, deadline: bool, now_s: float) -> list[str]:  #
     if deadline:
         cells.append({True: "made", False: "missed", None: "-"}[row.meets_deadline])
     return [*cells, "observed" if row.observed else ""]
+
+
+def _held(advice: Advice) -> str:
+    """Say how often waits like the recommended one came true here."""
+    held = advice.waits
+    if held is None:
+        return ""
+    return (
+        f"Waits like this one came true within {duration(held.within_s)} "
+        f"for {percent(SHARE)} of {count(held.jobs, 'job')}."
+    )
 
 
 def _deadline(advice: Advice, now_s: float) -> str:

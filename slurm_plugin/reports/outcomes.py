@@ -13,6 +13,7 @@ from statistics import fmean, median
 
 from sacct_ingest.records import DecisionRow, JobState, StandingRow
 from sacct_ingest.store import RunRow
+from slurm_plugin.waits import AT_ONCE_S, Waits, judge
 
 Pair = tuple[DecisionRow, RunRow | None]
 
@@ -88,6 +89,7 @@ class OutcomeReport:
     accuracy: Accuracy | None
     by_verdict: dict[str, Accuracy]
     deadlines: Deadlines
+    waits: Waits
     applied: Effect | None
     observed: Effect | None
     applications: tuple[ApplicationOutcome, ...]  #: most decisions first
@@ -138,6 +140,7 @@ def summarise(
         accuracy=accuracy(known),
         by_verdict=_by_verdict(known),
         deadlines=deadlines(known),
+        waits=judge(waits(known)),
         applied=applied_effect(known),
         observed=observed_effect(known),
         applications=by_application(known),
@@ -202,6 +205,15 @@ def deadlines(pairs: Iterable[Pair]) -> Deadlines:
     """Count the jobs with a deadline by what became of them."""
     counts = Counter(_deadline(decision, run) for decision, run in pairs if decision.deadline_s)
     return Deadlines(**counts)
+
+
+def waits(pairs: Iterable[Pair]) -> Iterator[tuple[float, float]]:
+    """Predicted and actual waits in seconds of the jobs that waited for nodes only."""
+    for decision, run in pairs:
+        if run is None or decision.wait_s is None or run.start_s is None:
+            continue
+        if run.nodes == decision.nodes and (run.eligible_s or 0) - run.submit_s <= AT_ONCE_S:
+            yield decision.wait_s, float(run.start_s - run.submit_s)
 
 
 def applied_effect(pairs: Iterable[Pair]) -> Effect | None:

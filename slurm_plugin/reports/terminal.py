@@ -16,7 +16,8 @@ from slurm_plugin.reports.outcomes import (
     Effect,
     OutcomeReport,
 )
-from slurm_plugin.reports.text import clock, count, hours, percent, printable
+from slurm_plugin.reports.text import clock, count, duration, hours, percent, printable
+from slurm_plugin.waits import SHARE, Held
 
 _PIPE_WIDTH = 200  #: columns where stdout is no terminal: nothing is cut off
 
@@ -85,6 +86,9 @@ def _summary(report: OutcomeReport) -> RenderableType:
         grid.add_row(f"  {verdict}", _accuracy(accuracy, report.confidence))
     if report.deadlines != Deadlines():
         grid.add_row("deadlines", _deadlines(report.deadlines))
+    for name, held in (("started at once", report.waits.at_once), ("waited", report.waits.waiting)):
+        if held:
+            grid.add_row(name, _held(held))
     if report.applied:
         grid.add_row("changed jobs", _effect(report.applied, "as asked, by prediction"))
     if report.observed:
@@ -115,6 +119,13 @@ def _deadlines(deadlines: Deadlines) -> str:
     return (
         f"{deadlines.met} met, {deadlines.missed} missed, {deadlines.refused} refused, "
         f"{deadlines.open} not known yet"
+    )
+
+
+def _held(held: Held) -> str:
+    return (
+        f"as predicted within {duration(held.within_s)} for {percent(SHARE)} of "
+        f"{count(held.jobs, 'job')}, {percent(held.later)} over a minute later"
     )
 
 

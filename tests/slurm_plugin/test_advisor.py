@@ -24,7 +24,9 @@ from slurm_plugin.profile import profile
 from slurm_plugin.protocol import Answer, Change
 from slurm_plugin.reasons import Reason
 from slurm_plugin.reports.text import duration
+from slurm_plugin.slurm.mark import MARK
 from slurm_plugin.tables import Tables
+from slurm_plugin.waits import judge
 from tests.slurm_plugin.made import NOW, cluster, history, job, partition, table
 
 
@@ -386,3 +388,19 @@ def test_nimo_on_opts_a_range_in_where_ranges_alone_do_not():
     assert submit(advisor(opt_in=careful), job(comment="nimo:on"))[0].action == "set"
     deaf = OptIn(node_range=False, tag=False)
     assert submit(advisor(opt_in=deaf), job(comment="nimo:on"))[1].reason == Reason.NOT_OPTED_IN
+
+
+def test_who_only_asks_slurm_for_a_start_is_not_decided_on():
+    made = advisor()
+    free = made.cluster.partitions["batch"].profile.free_at(NOW)
+    answer, row = submit(made, job(comment=MARK))
+    assert (answer.action, answer.admin_comment, row) == ("keep", "", None)
+    assert made.cluster.partitions["batch"].profile.free_at(NOW) == free
+    assert submit(made, job(comment=f"{MARK}s"))[1] is not None
+
+
+def test_an_advice_says_how_waits_like_its_own_came_true():
+    made = advisor()
+    assert made.advise(job(), now_s=NOW).waits is None
+    made.waits = judge([(0.0, 9.0)] * 5)
+    assert made.advise(job(), now_s=NOW).waits == made.waits.at_once

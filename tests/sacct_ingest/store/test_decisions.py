@@ -141,3 +141,24 @@ def test_many_decisions(sqlite_store: Store) -> None:
     sqlite_store.runs.add([run(job_id=i, submit_s=SUBMIT_S + 20 * i) for i in range(1300)])
     assert sqlite_store.decisions.join_outcomes() == 1300
     assert outcomes(sqlite_store) == {f"{i:012x}": i for i in range(1300)}
+
+
+def test_predicted_and_actual_waits(store: Store) -> None:
+    rows = [
+        ("0", {}, {}),
+        ("1", {"wait_s": None}, {}),
+        ("2", {"wait_s": 60.0}, {"start_s": SUBMIT_S + 200 + 90}),
+        ("3", {"nodes": 8}, {}),
+        ("4", {}, {"eligible_s": SUBMIT_S + 400 + 3600}),
+        ("5", {}, {"start_s": None}),
+    ]
+    for number, (name, said, was) in enumerate(rows):
+        at_s = SUBMIT_S + 100 * number
+        given = {"decision_id": name * 12, "at_s": at_s, "nodes": 4, "wait_s": 0.0, "name": name}
+        done = {"job_id": 10 + number, "submit_s": at_s, "start_s": at_s + 3, "eligible_s": at_s}
+        store.decisions.add([decision(**given | said)])
+        store.runs.add([run(name=name, nodes=4, **done | was)])
+    assert store.decisions.join_outcomes() == len(rows)
+    assert store.decisions.waits(0.0, 10) == [(60.0, 90.0), (0.0, 3.0)]
+    assert store.decisions.waits(SUBMIT_S + 1, 10) == [(60.0, 90.0)]
+    assert store.decisions.waits(0.0, 1) == [(60.0, 90.0)]

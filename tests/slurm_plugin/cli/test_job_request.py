@@ -4,7 +4,9 @@ import pytest
 
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.job_script import parse_command_line
+from sacct_ingest.sbatch_options import OPTIONS
 from slurm_plugin.cli.job_request import make_job
+from slurm_plugin.cli.sbatch_environment import options_of
 from slurm_plugin.protocol import Job
 
 NOW_S = 1_790_000_000.0
@@ -118,3 +120,31 @@ def test_a_heterogeneous_script_is_told_as_one() -> None:
 def test_what_sbatch_would_not_take_names_the_option(words: Sequence[str]) -> None:
     with pytest.raises(ScriptError, match=r"--(nodes|time|mem|ntasks|begin)="):
         job(*words, "a.sh")
+
+
+def test_variables_go_before_the_script_and_after_the_command_line() -> None:
+    environ = {
+        "SBATCH_PARTITION": "long",
+        "SBATCH_TIMELIMIT": "2:00:00",
+        "SBATCH_JOB_NAME": "theirs",
+        "SBATCH_EXCLUSIVE": "",
+        "SBATCH_MEM_PER_NODE": "4G",
+        "SBATCH_ARRAY_INX": "1-9",
+        "SBATCH_GPUS_PER_NODE": "2",
+        "SBATCH_REQ_SWITCH": "1",
+        "SBATCH_NOTHING": "x",
+        "SLURM_JOB_ID": "7",
+    }
+    command = parse_command_line(["sbatch", "-J", "mine", "wrf.sh"])
+    who = {"user": "ada", "uid": 1001, "work_dir": "/home/ada", "now_s": NOW_S}
+    made = make_job(command, SCRIPT, **who, environment=options_of(environ))
+    assert (made.partition, made.time_limit, made.name) == ("long", 120, "mine")
+    assert (made.shared, made.min_mem_per_node, made.array_inx) == (0, 4096, "1-9")
+    assert (made.tres_per_node, made.req_switch) == ("gres/gpu:2", 1)
+    assert (made.min_nodes, made.max_nodes) == (2, 16)
+
+
+def test_every_variable_names_an_option_of_sbatch() -> None:
+    variables = {f"SBATCH_{name.upper().replace('-', '_')}": "1" for name in OPTIONS["sbatch"]}
+    known = options_of(variables | {"SBATCH_TIMELIMIT": "1", "SBATCH_ARRAY_INX": "1"})
+    assert {"time", "array", "partition", "account"} <= known.keys() <= OPTIONS["sbatch"].keys()

@@ -11,6 +11,7 @@ from sacct_ingest.errors import StoreError
 from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.nimod.store_link import StoreLink
+from slurm_plugin.waits import Waits
 from tests.slurm_plugin.made import NOW, table
 
 
@@ -183,3 +184,19 @@ def standing(**fields):
     numbers = {"ratio": 3.0, "runs": 6, "low": 0.6, "high": 1.5, "since_s": NOW, "judged_s": NOW}
     named = {"level": KeyLevel(known.level), "key": known.key, "label": known.label}
     return StandingRow(**named, **numbers, **fields)
+
+
+def test_waits_are_judged_now_and_then(url):
+    judged, now = [], [1e9]
+    link = StoreLink(
+        url,
+        publish=lambda _: None,
+        publish_waits=judged.append,
+        clock=lambda: now[0],
+        cluster=lambda: "",
+    )
+    for later in (0, 300, 600):
+        now[0] = 1e9 + later
+        link.visit()
+    link.close()
+    assert judged == [Waits(), Waits()]

@@ -3,6 +3,7 @@ import pytest
 from slurm_plugin.protocol import Advice, Row
 from slurm_plugin.reports import advice as text
 from slurm_plugin.reports.text import short_clock
+from slurm_plugin.waits import Held
 
 
 def row(nodes: int, **more: object) -> Row:
@@ -109,3 +110,20 @@ def test_unknown_application_gives_no_table_and_no_directive() -> None:
     rendered = text.render(unknown, now_s=0)
     assert rendered.startswith("this job: no run of it is known")
     assert "#SBATCH" not in rendered
+
+
+def test_how_waits_came_true_is_said_where_it_is_known() -> None:
+    held = Held(jobs=40, within_s=120.0, later=0.1)
+    told = text.render(advice(waits=held), now_s=0.0)
+    assert "Waits like this one came true within 00:02:00 for 80 % of 40 jobs." in told
+    assert "came true" not in text.render(advice(), now_s=0.0)
+
+
+def test_slurms_starts_are_shown_as_wait_and_run() -> None:
+    known = advice()
+    assert text.render_starts(known, now_s=0.0) == ""
+    known.rows[0].slurm_wait_s = 300.0
+    told = text.render_starts(known, now_s=0.0)
+    assert "00:05:00" in told
+    assert short_clock(300.0 + known.rows[0].time_s) in told
+    assert len(told.splitlines()) == 4

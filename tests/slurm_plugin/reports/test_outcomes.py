@@ -19,6 +19,7 @@ from slurm_plugin.reports.outcomes import (
     select,
     summarise,
 )
+from slurm_plugin.waits import Held, Waits
 from tests.slurm_plugin.reports.rows import AT_S, decision, run
 
 
@@ -194,3 +195,16 @@ def test_shares_are_shares_and_order_does_not_matter(times: list[float]) -> None
     assert min(times) / 1000 <= found.bias <= max(times) / 1000
     assert reverse.mape == pytest.approx(found.mape)
     assert reverse.inside == pytest.approx(found.inside)
+
+
+def test_waits_of_jobs_that_ran_as_predicted() -> None:
+    at_once = [(decision(), run(start_s=int(AT_S) + 7, eligible_s=int(AT_S)))] * 5
+    others = [
+        (decision(wait_s=None), run(start_s=int(AT_S))),
+        (decision(), None),
+        (decision(nodes=8), run(start_s=int(AT_S) + 99)),
+        (decision(), run(start_s=int(AT_S) + 999, eligible_s=int(AT_S) + 900)),
+        (decision(), run(start_s=None)),
+    ]
+    found = summarise([*at_once, *others], confidence=0.9).waits
+    assert found == Waits(at_once=Held(jobs=5, within_s=7.0, later=0.0))

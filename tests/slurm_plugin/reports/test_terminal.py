@@ -59,3 +59,10 @@ def test_parsable_lines_have_as_many_fields_as_the_header() -> None:
     assert all(line.count("|") == header.count("|") for line in lines)
     assert lines[0] == "a_b c|1|1|1|1|0.000|1.000|1.000"
     assert lines[1] == "md|1|1|0|0|||"
+
+
+def test_how_waits_came_true() -> None:
+    pairs: list[Pair] = [(decision(), run(start_s=int(AT_S) + 90, eligible_s=None))] * 5
+    told = shown(pairs)
+    assert "started at once" in told
+    assert "within 00:01:30 for 80 % of 5 jobs, 100 % over a minute later" in told

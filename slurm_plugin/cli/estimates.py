@@ -1,0 +1,65 @@
+"""``nimo-advise --test-only``: what Slurm itself says about starts, beside our own estimates."""
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from sacct_ingest.errors import SlurmError
+from sacct_ingest.job_script import parse_command_line
+from slurm_plugin.config import Advise
+from slurm_plugin.protocol import Advice, Job, Row
+from slurm_plugin.slurm.start_estimate import Cache, Submission, run, starts
+
+_STDIN = ("", "-")
+
+
+def submission_of(words: Sequence[str], job: Job) -> Submission:
+    """Command line of sbatch, without its first word, apart.
+
+    >>> submission_of(["--test-only", "-N", "4", "job.sh", "x"], Job())
+    Submission(options=('-N', '4'), script=('job.sh', 'x'), text='')
+    """
+    command = parse_command_line(["sbatch", *words])
+    script = (command.script, *command.arguments) if command.script else ()
+    options = words[: len(words) - len(script)]
+    if "wrap" in command.options or command.script not in _STDIN:
+        text = ""
+    else:
+        text, script = job.script, ()
+    kept = tuple(word for word in options if word not in ("--test-only", "--"))
+    return Submission(options=kept, script=script, text=text)
+
+
+def counts_of(rows: Sequence[Row], most: int) -> list[int]:
+    """Node counts worth asking about: the recommended one, then those that end first."""
+
+    def rank(row: Row) -> tuple[bool, float]:
+        return not row.recommended, (row.wait_s or 0.0) + row.time_s
+
+    return [row.nodes for row in sorted(rows, key=rank)[:most]]
+
+
+def add(advice: Advice, words: Sequence[str], job: Job, how: Advise, *, now_s: float) -> None:
+    """Put Slurm's estimates into the rows of an advice.
+
+    Raises
+    ------
+    SlurmError
+        Slurm gives none, or is not to be asked.
+    """
+    if not how.test_only:
+        raise SlurmError("this site does not let nimo-advise ask for them")
+    if job.het_job_offset is not None:
+        raise SlurmError("not for heterogeneous jobs")
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    found = starts(
+        submission_of(words, job),
+        counts_of(advice.rows, how.calls),
+        partial(run, environ=os.environ, timeout_s=how.timeout_s),
+        Cache(Path(cache) / "nimo" / "estimates.json", keep_s=how.cache_s),
+        now_s=now_s,
+    )
+    for row in advice.rows:
+        if row.nodes in found:
+            row.slurm_wait_s = max(found[row.nodes] - now_s, 0.0)

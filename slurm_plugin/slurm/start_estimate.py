@@ -1,0 +1,154 @@
+"""Slurm's own start estimates: ``sbatch --test-only``, for a few node counts, each asked once.
+
+The job is not submitted, but slurmctld goes through its submission: it takes a job id, and calls
+job_submit.  :data:`MARK` in the comment tells nimod that nothing is to be decided and kept.
+"""
+
+import contextlib
+import hashlib
+import json
+import re
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sacct_ingest.errors import SlurmError
+from slurm_plugin.slurm.mark import MARK
+
+_START = re.compile(r"Job \d+ to start at (\d+)\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A command line of sbatch, apart."""
+
+    options: tuple[str, ...]  #: before the script
+    script: tuple[str, ...] = ()  #: and its arguments; empty: from standard input, or ``--wrap``
+    text: str = ""  #: what standard input is to hold
+
+    def argv(self, nodes: int) -> list[str]:
+        """Command that asks when this would start on ``nodes``; what comes last holds."""
+        ours = ("--test-only", f"--nodes={nodes}", f"--comment={MARK}")
+        return ["sbatch", *self.options, *ours, *self.script]
+
+    def key(self, nodes: int) -> str:
+        """Name of the question, for the cache."""
+        words = "\0".join([*self.argv(nodes), self.text])
+        return hashlib.sha256(words.encode(errors="surrogateescape")).hexdigest()[:32]
+
+
+Run = Callable[[Sequence[str], str], str]
+
+
+def run(argv: Sequence[str], text: str, *, environ: Mapping[str, str], timeout_s: float) -> str:
+    """Run sbatch and give what it says on standard error.
+
+    Raises
+    ------
+    SlurmError
+        It is missing, refused the job, or took longer than ``timeout_s``.
+    """
+    try:
+        done = subprocess.run(
+            argv,
+            input=text,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            env={**environ, "SLURM_TIME_FORMAT": "%s"},
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SlurmError(f"sbatch --test-only: no answer within {timeout_s:g} s") from error
+    except OSError as error:
+        raise SlurmError(f"sbatch: {error.strerror or error}") from error
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        raise SlurmError(last[0].removeprefix("sbatch: error: "))
+    return done.stderr
+
+
+def starts(
+    submission: Submission,
+    counts: Sequence[int],
+    run: Run,
+    cache: "Cache",
+    *,
+    now_s: float,
+) -> dict[int, float]:
+    """Start times by node count, seconds since the epoch.
+
+    A count that Slurm refuses is left out; when it does not answer, no more are asked.
+
+    Raises
+    ------
+    SlurmError
+        There is no answer for any of them; the message is Slurm's of the last.
+    """
+    found: dict[int, float] = {}
+    trouble = "sbatch --test-only told no start"
+    for nodes in counts:
+        key = submission.key(nodes)
+        start_s = cache.get(key, now_s=now_s)
+        try:
+            if start_s is None:
+                start_s = _ask(submission, nodes, run)
+                cache.put(key, start_s, now_s=now_s)
+        except SlurmError as error:
+            trouble = str(error)
+            if "no answer" in trouble:
+                break
+            continue
+        found[nodes] = start_s
+    if counts and not found:
+        raise SlurmError(trouble)
+    return found
+
+
+def _ask(submission: Submission, nodes: int, run: Run) -> float:
+    told = _START.search(run(submission.argv(nodes), submission.text))
+    if told is None:
+        raise SlurmError("sbatch --test-only told no start")
+    return float(told[1])
+
+
+class Cache:
+    """Answers of the last minute or so, in a file of the user's own; trouble with it is no trouble.
+
+    Parameters
+    ----------
+    path
+        The file.
+    keep_s
+        For how long an answer is good.
+    """
+
+    def __init__(self, path: Path, *, keep_s: float) -> None:
+        self._path = path
+        self._keep_s = keep_s
+
+    def get(self, key: str, *, now_s: float) -> float | None:
+        """Look up an answer that is good still."""
+        return self._fresh(now_s).get(key, (0.0, None))[1]
+
+    def put(self, key: str, start_s: float, *, now_s: float) -> None:
+        """Keep an answer, and drop those that are too old."""
+        known = self._fresh(now_s) | {key: (now_s, start_s)}
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            partial = self._path.with_suffix(".new")
+            partial.write_text(json.dumps(known))
+            partial.replace(self._path)
+
+    def _fresh(self, now_s: float) -> dict[str, tuple[float, float | None]]:
+        try:
+            known = json.loads(self._path.read_text())
+            return {
+                str(key): (float(made_s), float(start_s))
+                for key, (made_s, start_s) in known.items()
+                if 0 <= now_s - made_s < self._keep_s
+            }
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}

@@ -1,0 +1,32 @@
+"""How often predicted waits came true."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.waits import AT_ONCE_S, Held, judge
+
+
+def test_starts_at_once_and_waits_are_judged_apart():
+    told_now = [(0.0, 3.0)] * 4 + [(30.0, 30.0)] * 4 + [(0.0, 600.0)] * 2
+    told_later = [(3600.0, 3000.0)] * 8 + [(3600.0, 9000.0)] * 2
+    found = judge(told_now + told_later)
+    assert found.at_once == Held(jobs=10, within_s=3.0, later=0.2)
+    assert found.waiting == Held(jobs=10, within_s=600.0, later=0.2)
+    assert found.like(0.0) == found.at_once
+    assert found.like(AT_ONCE_S + 1) == found.waiting
+    assert found.like(None) is None
+
+
+def test_of_few_jobs_nothing_is_said():
+    assert judge([(0.0, 0.0)] * 4).at_once is None
+    assert judge([(0.0, 0.0)] * 5).at_once is not None
+
+
+@given(st.lists(st.tuples(st.floats(0, 50), st.floats(0, 1e6)), min_size=5, max_size=40))
+def test_the_bound_holds_for_its_share_and_no_smaller_one_does(pairs):
+    held = judge(pairs).at_once
+    off = [abs(was - said) for said, was in pairs]
+    assert sum(one <= held.within_s for one in off) >= 0.8 * len(off)
+    assert sum(one < held.within_s for one in off) < 0.8 * len(off)
+    assert held.within_s == pytest.approx(sorted(off)[-(-len(off) * 4 // 5) - 1])
