@@ -16,6 +16,7 @@ from predictor.forecast import (
     RunningMean,
     Sliding,
     Smoothed,
+    bank,
     forecasts,
     nine_of_ten,
     trimmed_mean,
@@ -124,3 +125,60 @@ def test_few_errors_give_wide_bounds() -> None:
     assert nine_of_ten([]) == (-inf, inf)
     assert nine_of_ten([1.0, -2.0]) == (-4.0, 4.0)
     assert nine_of_ten([float(n) for n in range(1, 100)]) == (-90.0, 90.0)
+
+
+@given(series)
+def test_no_forecaster_leaves_what_was_measured(values: list[float]) -> None:
+    for name, forecaster in bank().items():
+        made = after(forecaster, values)
+        slack = 1e-9 * max(map(abs, values))
+        assert min(values) - slack <= made <= max(values) + slack, name
+
+
+@given(st.lists(st.integers(-1000, 1000).map(float), min_size=2, max_size=40))
+def test_the_unit_does_not_matter(values: list[float]) -> None:
+    plain, scaled = Bank(), Bank()
+    for value in values:
+        plain.update(value)
+        scaled.update(4 * value)
+    assert scaled.forecast().value == 4 * plain.forecast().value
+    assert scaled.forecast().by == plain.forecast().by
+
+
+@given(series, st.sampled_from(Criterion))
+def test_the_speaker_has_the_least_cumulative_error(
+    values: list[float], criterion: Criterion
+) -> None:
+    power = 1 if criterion is Criterion.MAE else 2
+    totals = {
+        name: sum(
+            abs(after(bank()[name], values[:place]) - values[place]) ** power
+            for place in range(1, len(values))
+        )
+        for name in ("last value", "running mean", "smoothing 30%", "median of 5")
+    }
+    every = Bank(criterion)
+    for value in values:
+        every.update(value)
+    counted = len(values) - 1
+    assert every.forecast().error * max(counted, 1) <= min(totals.values()) * (1 + 1e-9) + 1e-9
+    for name, total in totals.items():
+        assert every.errors()[name] * max(counted, 1) == pytest.approx(total, rel=1e-6, abs=1e-6)
+
+
+def test_the_bank_is_that_of_the_network_weather_service() -> None:
+    assert list(bank())[:2] == ["last value", "running mean"]
+    assert {f"smoothing {gain}%" for gain in (5, 10, 15, 20, 30, 40, 50, 75)} <= set(bank())
+    for kind in ("mean", "median", "trimmed mean"):
+        assert {f"{kind} of {length}" for length in (5, 10, 20, 30, 50)} <= set(bank())
+    assert {"adaptive mean", "adaptive median"} <= set(bank())
+
+
+def test_its_own_error_is_that_of_what_it_said() -> None:
+    values = [float(n * n % 17) for n in range(80)]
+    own = Bank()
+    assert own.own_error() == inf
+    for value in values:
+        own.update(value)
+    said = [abs(f.value - v) for f, v in zip(forecasts(values), values[1:], strict=True)]
+    assert own.own_error() == pytest.approx(fmean(said))
