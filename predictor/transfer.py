@@ -18,8 +18,8 @@ from sacct_ingest.records import Probe, Resource
 
 #: Share of the measurements that the interval is to hold.
 LEVEL = 0.9
-#: Probes so shortly before a transfer are taken together: several small ones see more of a link
-#: than one (Faerman et al., section 5).
+#: Of probes so shortly before a transfer the fastest counts.  Several at short intervals say more
+#: than one (Faerman et al., section 5), and what delays a small probe often delays nothing else.
 TOGETHER_S = 60.0
 #: An older probe says nothing about now.
 STALE_S = 3600.0
@@ -166,13 +166,13 @@ def _of_path(
 
 
 def _seen(probes: Sequence[Probe], at_s: float) -> float | None:
-    """Mean of the newest probes at a time; None: the newest was too old."""
+    """Fastest of the newest probes at a time; None: the newest was too old."""
     end = bisect_right(probes, at_s, key=lambda each: each.at_s)
     if end == 0 or at_s - probes[end - 1].at_s > STALE_S:
         return None
     newest_s = probes[end - 1].at_s
     first = bisect_right(probes, newest_s - TOGETHER_S, key=lambda each: each.at_s)
-    return fmean(each.value or 0.0 for each in probes[first:end])
+    return max(each.value or 0.0 for each in probes[first:end])
 
 
 def _size(transfer: Probe) -> float:

@@ -19,6 +19,7 @@ Throughputs are bytes per second; a line has no scale, so any other unit will do
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -27,12 +28,15 @@ from typing import Protocol
 
 #: Lengths of the running window that are tried: the paper found errors flat from 8 to 20 pairs.
 WINDOWS = (4, 6, 8, 10, 12, 15, 20, 30)
+#: Numbers of latest transfers whose mean is tried, too.
+MEANS = (1, 2, 4, 8, 15, 30)
 #: Pairs before the first prediction ("start-up window").
 START_UP = 2
 #: A prediction is held within this factor of what the window has seen.
 _BEYOND = 2.0
-#: How much of its weight a window's past error keeps with each new pair.
-_MEMORY = 0.95
+#: How much of its weight a way's past error, and a pair of a line, keeps with each new pair.
+_MEMORY = 0.9
+_FADING = 0.8
 #: Own errors that the interval is made of, and how many make it trustworthy.
 _RECENT = 100
 _FEW = 10
@@ -121,8 +125,11 @@ class AdRM:
     Parameters
     ----------
     window
-        Length of the running window.  None: chosen before each prediction among :data:`WINDOWS`,
-        by the errors that each would have made so far, of which old ones count less.  The paper
+        Length of the running window, over which a line is fitted by least squares, as published.
+        None: before each prediction a way is chosen, by the errors that each would have made so
+        far, of which old ones count less.  The ways are lines over each of :data:`WINDOWS`, in
+        which new pairs count more and no probe counts as stranger than those of the window; and,
+        for paths on which small probes say little, means of the latest transfers.  The paper
         leaves the choice open.
     start_up
         Pairs needed before the first prediction.
@@ -130,26 +137,26 @@ class AdRM:
     Examples
     --------
     >>> model = AdRM()
-    >>> for probe in (10.0, 12.0, 9.0, 11.0):
+    >>> for probe in (10.0, 12.0, 8.0, 11.0):
     ...     model.update(probe, 3 * probe + 2)
-    >>> round(model.predict(8.0).value, 6)
-    26.0
+    >>> round(model.predict(9.0).value, 6)
+    29.0
     """
 
     def __init__(self, window: int | None = None, *, start_up: int = START_UP) -> None:
-        self._windows = WINDOWS if window is None else (window,)
+        self._ways = _all_ways() if window is None else [_Way(_line, window)]
         self._start_up = max(start_up, 1)
-        self._pairs: deque[tuple[float, float]] = deque(maxlen=self._windows[-1])
-        self._misses = dict.fromkeys(self._windows, 0.0)
+        self._pairs: deque[_Pair] = deque(maxlen=max(way.window for way in self._ways))
+        self._misses = dict.fromkeys(self._ways, 0.0)
         self._errors = _Errors()
 
     def update(self, probe: float, transfer: float) -> None:
         """See :class:`TransferModel`."""
         if len(self._pairs) >= self._start_up:
-            self._errors.add(self._over(self._best(), probe), transfer)
-            for window in self._windows:
-                missed = abs(self._over(window, probe) - transfer)
-                self._misses[window] = _MEMORY * self._misses[window] + missed
+            said = {way: self._by(way, probe) for way in self._ways}
+            self._errors.add(said[self._best()], transfer)
+            for way, value in said.items():
+                self._misses[way] = _MEMORY * self._misses[way] + abs(value - transfer)
         self._pairs.append((probe, transfer))
 
     def predict(self, probe: float) -> Throughput:
@@ -158,20 +165,35 @@ class AdRM:
             raise ValueError(
                 f"{len(self._pairs)} transfers seen with their probes, {self._start_up} are needed"
             )
-        window = self._best()
-        return self._errors.around(self._over(window, probe), min(window, len(self._pairs)))
+        best = self._best()
+        return self._errors.around(self._by(best, probe), min(best.window, len(self._pairs)))
 
-    def _best(self) -> int:
-        """Window with the smallest errors; the longest of those alike."""
-        return min(self._windows, key=lambda window: (self._misses[window], -window))
+    def _best(self) -> "_Way":
+        """Way with the smallest errors; the longest window, then the first, of those alike."""
+        return min(self._ways, key=lambda way: (self._misses[way], -way.window))
 
-    def _over(self, window: int, probe: float) -> float:
-        """Fit the line over the last pairs and read it at ``probe``."""
-        skipped = max(len(self._pairs) - window, 0)
-        pairs = list(islice(self._pairs, skipped, None))
+    def _by(self, way: "_Way", probe: float) -> float:
+        """Read the transfer after ``probe`` from the last pairs."""
+        pairs = list(islice(self._pairs, max(len(self._pairs) - way.window, 0), None))
         transfers = [transfer for _, transfer in pairs]
-        value = _line(pairs, probe)
+        value = way.read(pairs, probe)
         return min(max(value, min(transfers) / _BEYOND), max(transfers) * _BEYOND)
+
+
+_Pair = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a transfer is read from the last ``window`` pairs and a probe."""
+
+    read: Callable[[Sequence[_Pair], float], float]
+    window: int
+
+
+def _all_ways() -> list[_Way]:
+    lines = [_Way(_fading_line, window) for window in WINDOWS]
+    return [*lines, *(_Way(_mean, window) for window in MEANS)]
 
 
 class CdfMatching:
@@ -205,10 +227,32 @@ class CdfMatching:
         return (1 - share) * self._transfers[low] + share * self._transfers[high]
 
 
-def _line(pairs: list[tuple[float, float]], probe: float) -> float:
+def _line(pairs: Sequence[_Pair], probe: float) -> float:
     """Least-squares line through the pairs at ``probe``; their mean where the probes are alike."""
     probes, transfers = zip(*pairs, strict=True)
     if min(probes) == max(probes):
         return fmean(transfers)
     slope, intercept = linear_regression(probes, transfers)
     return slope * probe + intercept
+
+
+def _fading_line(pairs: Sequence[_Pair], probe: float) -> float:
+    """Weighted least-squares line, in which each pair counts less than the one after it.
+
+    A probe that was held up by its host tells nothing of the path: one beyond those of the pairs
+    is taken for the outermost of them.
+    """
+    probes, transfers = [x for x, _ in pairs], [y for _, y in pairs]
+    weights: list[float] = [_FADING**age for age in range(len(pairs) - 1, -1, -1)]
+    middle, level = fmean(probes, weights), fmean(transfers, weights)
+    spread = sum(w * (x - middle) ** 2 for w, x in zip(weights, probes, strict=True))
+    if min(probes) == max(probes) or spread == 0:
+        return level
+    held = min(max(probe, min(probes)), max(probes))
+    common = sum(w * (x - middle) * (y - level) for w, (x, y) in zip(weights, pairs, strict=True))
+    return level + common / spread * (held - middle)
+
+
+def _mean(pairs: Sequence[_Pair], _probe: float) -> float:
+    """Mean of the latest transfers."""
+    return fmean(transfer for _, transfer in pairs)

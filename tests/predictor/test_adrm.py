@@ -71,18 +71,61 @@ def test_noise_is_met_with_a_long_window_and_change_with_a_short_one() -> None:
 
 
 def test_equal_probes_give_the_mean() -> None:
-    model = AdRM()
+    published, chosen = AdRM(10), AdRM()
     for transfer in (3.0, 5.0):
-        model.update(1.0, transfer)
-    assert model.predict(1.0).value == 4.0
+        published.update(1.0, transfer)
+        chosen.update(1.0, transfer)
+    assert published.predict(1.0).value == 4.0
+    # The newer pair counts more.
+    assert 4.0 < chosen.predict(1.0).value < 5.0
 
 
 def test_a_wild_line_is_held_near_what_was_seen() -> None:
-    model = AdRM()
-    model.update(1.0, 1.0)
-    model.update(1.001, 2.0)
-    assert model.predict(2.0).value == 4.0
-    assert model.predict(0.1).value == 0.5
+    published, chosen = AdRM(10), AdRM()
+    for model in (published, chosen):
+        model.update(1.0, 1.0)
+        model.update(1.001, 2.0)
+    assert (published.predict(2.0).value, published.predict(0.1).value) == (4.0, 0.5)
+    assert chosen.predict(2.0).value == pytest.approx(2.0)
+    assert chosen.predict(0.1).value == pytest.approx(1.0)
+
+
+def test_a_probe_that_was_held_up_costs_the_automatic_choice_little() -> None:
+    pairs = list(series(2.0, 0.5))
+    held_up = [(p * (0.1 if i % 9 == 0 else 1), t) for i, (p, t) in enumerate(pairs)]
+    published, _ = score(AdRM(10), held_up)
+    chosen, held = score(AdRM(), held_up)
+    assert chosen < 0.12
+    assert chosen < 0.7 * published
+    assert 0.8 < held < 0.98
+
+
+def test_probes_that_say_nothing_leave_the_latest_transfers() -> None:
+    rng = np.random.default_rng(5)
+    pairs = [(rng.uniform(1, 9), transfer) for _, transfer in series(2.0, 0.5)]
+    chosen, _ = score(AdRM(), pairs)
+    published, _ = score(AdRM(10), pairs)
+    assert chosen < 0.12
+    assert chosen < published
+
+
+def test_a_fixed_window_is_least_squares_over_it() -> None:
+    pairs = list(series(2.0, 0.5, count=30))
+    model = AdRM(8)
+    for pair in pairs:
+        model.update(*pair)
+    probes, transfers = zip(*pairs[-8:], strict=True)
+    slope, intercept = np.polyfit(probes, transfers, 1)
+    assert model.predict(1.0).value == pytest.approx(slope + intercept)
+    assert model.predict(1.0).window == 8
+
+
+def test_the_unit_does_not_matter() -> None:
+    plain, scaled = AdRM(), AdRM()
+    for probe, transfer in series(2.0, 0.5):
+        plain.update(probe, transfer)
+        scaled.update(probe * 1024, transfer * 1024)
+    assert scaled.predict(1024.0).value == pytest.approx(1024 * plain.predict(1.0).value)
 
 
 def test_too_few_pairs_are_an_error() -> None:
