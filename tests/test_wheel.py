@@ -1,0 +1,116 @@
+"""The wheel: all that the product is, and what it brings runs outside the checkout."""
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import PathDistribution, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+PROJECT = Path(__file__).parents[1]
+#: Folder of the checkout -> where its files are in the wheel.
+PLACES = {
+    "sacct_ingest": "sacct_ingest",
+    "predictor": "predictor",
+    "slurm_plugin": "slurm_plugin",
+    "etc": "slurm_plugin/etc",
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, PROJECT],
+        check=True,
+    )
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the commands of a new environment that holds the wheel and what it asks for."""
+    folder = tmp_path_factory.mktemp("environment") / "venv"
+    venv.create(folder)
+    (site_packages,) = folder.glob("lib/python*/site-packages")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "--python", folder / "bin" / "python"),
+            *("install", "--quiet", "--no-deps", wheel),
+        ],
+        check=True,
+    )
+    (metadata,) = site_packages.glob("nimo_slurm-*.dist-info")
+    for name in sorted(_needed(PathDistribution(metadata).requires or [])):
+        _lend(name, site_packages)
+    return folder / "bin"
+
+
+def _needed(requirements: list[str]) -> set[str]:
+    """Names of the distributions that these requirements lead to, without any extras."""
+    found: set[str] = set()
+    waiting = [Requirement(text) for text in requirements]
+    while waiting:
+        one = waiting.pop()
+        if one.name not in found and (not one.marker or one.marker.evaluate({"extra": ""})):
+            found.add(one.name)
+            waiting += map(Requirement, distribution(one.name).requires or [])
+    return found
+
+
+def _lend(name: str, site_packages: Path) -> None:
+    """Link a distribution of this environment: installing all of them anew takes half a minute."""
+    owner = distribution(name)
+    for top in {path.parts[0] for path in owner.files or []} - {"..", "__pycache__"}:
+        target = site_packages / top
+        if not target.exists():
+            target.symlink_to(Path(str(owner.locate_file(top))))
+
+
+def _sources() -> Iterator[str]:
+    listing = subprocess.run(
+        ["git", "ls-files", *PLACES], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    if listing.returncode:
+        pytest.skip("not a git checkout: what belongs to the project is not known")
+    for line in listing.stdout.splitlines():
+        top, _, rest = line.partition("/")
+        yield f"{PLACES[top]}/{rest}"
+
+
+def test_the_wheel_holds_every_file_of_the_packages_and_etc(wheel: Path) -> None:
+    held = set(zipfile.ZipFile(wheel).namelist())
+    expected = set(_sources())
+    assert "slurm_plugin/lua/job_submit.lua" in expected
+    assert "slurm_plugin/etc/systemd/nimod.service" in expected
+    assert expected <= held
+    assert not [name for name in held if name.startswith(("tests/", "benchmarks/"))]
+
+
+def test_the_demo_runs_from_the_wheel_alone(scripts: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [scripts / "nimo", "demo"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": f"{scripts}{os.pathsep}{os.defpath}", "HOME": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "$ nimo report" in done.stdout
+
+
+def test_the_hooks_are_found_in_the_environment(scripts: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [scripts / "nimo", "hook-path"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    folder = Path(done.stdout.strip())
+    assert folder.is_relative_to(scripts.parent)
+    assert (folder / "job_submit.lua").exists()
