@@ -22,7 +22,8 @@ def partition_for(cluster: Cluster, job: Job) -> Partition | None:
 
     Of several partitions those that take jobs of its account and QOS are seen as one, with the
     limits of the strictest: the scheduler starts the job where it can first.  None where one of
-    them is not known.
+    them is not known, and where one allows fewer nodes than the job may get from another: what it
+    would have without us depends on where it starts.
     """
     account = cluster.limits.account_of(job.user_name, job.account)
     names = job.partition.split(",") if job.partition else [cluster.default_partition]
@@ -31,6 +32,9 @@ def partition_for(cluster: Cluster, job: Job) -> Partition | None:
     known = [cluster.partitions[name] for name in names]
     admitted = [part for part in known if part.admits.holds(account, job.qos or "normal")]
     seen = [_as_seen(cluster, job, part) for part in admitted or known]
+    most = min(job.max_nodes or inf, max(part.largest for part in seen))
+    if most > min(part.largest for part in seen):
+        return None
     return seen[0] if len(seen) == 1 else _together(seen)
 
 

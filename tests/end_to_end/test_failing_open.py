@@ -172,11 +172,13 @@ def test_an_error_in_the_policy_rejects_no_job(enforcing: Site) -> None:
         table = decode(whole.payload)
         broken = replace(table, level="tag", key="broken", median_s=table.median_s[:1])
         row = replace(whole, level=KeyLevel.TAG, key="broken", payload=encode(broken))
-        store.fits.replace([row], keep_others=True)
-    enforcing.run_nimod("enforce")
-    failed = enforcing.status()["failed"]
-    for _ in range(SUBMISSIONS):
-        enforcing.submit(*RANGE, "--comment=nimo:app=broken")
+        sound = store.fits.all()
+        store.fits.replace([*sound, row])
+        enforcing.run_nimod("enforce")
+        failed = enforcing.status()["failed"]
+        for _ in range(SUBMISSIONS):
+            enforcing.submit(*RANGE, "--comment=nimo:app=broken")
+        store.fits.replace(sound)
     assert unchanged(enforcing)
     assert enforcing.status()["failed"] > failed
 

@@ -20,6 +20,8 @@ from tests.slurm_plugin.made import amdahl, table
 SHAPES = """\
 #!/bin/sh
 #SBATCH --job-name=shapes --time=10
+# The tasks of an array share one file.
+[ "${SLURM_ARRAY_TASK_ID:-0}" = 0 ] || exit 0
 env | grep -E '^SLURM_(NNODES|JOB_NUM_NODES|NTASKS|NPROCS|NTASKS_PER_NODE)='
 echo STARTED=$(srun hostname | wc -l)
 """

@@ -270,6 +270,8 @@ def test_json_and_text_of_a_real_sacct_say_the_same(
     assert text.keys() == from_json.keys()
     for key, run in text.items():
         told = {name: value for name, value in from_json[key].items() if name not in UNTOLD}
+        if not told["user"]:
+            del told["user"]  # 22.05 has no name for users without an association
         assert told == {name: run[name] for name in told}
     names = {run["name"] for run in from_json.values()}
     assert "two\nlines|x\x1f" in names

@@ -253,9 +253,17 @@ def test_of_several_partitions_the_job_starts_where_it_can_first():
     fast = PartitionSeen(name="fast", max_nodes=2, max_time_s=600.0)
     nodes = [node("n1", used=4), node("n2", used=4), node("n3", partitions="fast")]
     seen = view(nodes, [running("n[1-2]", NOW + HOUR)], [BATCH, fast])
-    both = partition_for(seen, job(partition="batch,fast"))
+    both = partition_for(seen, job(partition="batch,fast", min_nodes=1, max_nodes=1))
     assert (both.name, both.max_time_s, both.largest) == ("batch,fast", 600.0, 1)
     assert starts(both, 2) == [0, HOUR]
+
+
+def test_of_partitions_that_allow_other_counts_nobody_knows_which_it_will_be():
+    """Slurm would give two nodes of the one, or one of the other."""
+    small = PartitionSeen(name="small", max_nodes=1)
+    seen = view([node("n1", partitions="batch,small"), node("n2")], (), [BATCH, small])
+    assert partition_for(seen, job(partition="batch,small", min_nodes=1, max_nodes=8)) is None
+    assert partition_for(seen, job(partition="batch,small", min_nodes=1, max_nodes=1)) is not None
 
 
 def test_partitions_that_do_not_take_the_job_do_not_count():
