@@ -16,6 +16,7 @@ from time import perf_counter
 import msgspec
 from threadpoolctl import threadpool_limits
 
+from predictor import summing
 from predictor.models import history
 from predictor.table import encode
 from predictor.tabulate import TableSettings, runs_of, tabulate, with_interval
@@ -82,6 +83,7 @@ def refit(
         The store cannot be read or written.
     """
     started = perf_counter()
+    summing.add_runs(store, summing.node_types(store))
     made = fits_of(
         store.runs.by_key,
         now_s=now_s,

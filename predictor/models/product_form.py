@@ -53,10 +53,18 @@ def explanatory(resources: Sequence[str], amounts: Mapping[str, float]) -> Float
     ValueError
         An amount is missing or not above zero.
     """
+    row: Floats = _explanatory(resources, [amounts])[0]
+    return row
+
+
+def _explanatory(resources: Sequence[str], given: Sequence[Mapping[str, float]]) -> Floats:
+    """Matrix H: a row for each run, a column for each term."""
     for name in resources:
-        if not amounts.get(name, 0.0) > 0:
-            raise ValueError(f"{name} is {amounts.get(name)}, an amount above zero is needed")
-    return np.array([1 / prod(amounts[name] for name in chosen) for chosen in terms(resources)])
+        if wrong := [one for one in given if not one.get(name, 0.0) > 0]:
+            raise ValueError(f"{name} is {wrong[0].get(name)}, an amount above zero is needed")
+    columns = {name: 1 / np.array([one[name] for one in given], float) for name in resources}
+    one = np.ones(len(given))
+    return np.stack([prod((columns[name] for name in c), start=one) for c in terms(resources)], 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +97,30 @@ class Sums:
         ValueError
             An amount or the time is not above zero.
         """
-        if not time_s > 0:
-            raise ValueError(f"run time is {time_s}, one above zero is needed")
-        weight = 1 / time_s if self.relative else 1.0
-        row, value = explanatory(self.resources, amounts) * weight, time_s * weight
+        return self.add_all([(amounts, time_s)], times)
+
+    def add_all(self, runs: Sequence[tuple[Mapping[str, float], float]], times: int = 1) -> "Sums":
+        """Take runs in, each as its amounts and its time in seconds, as :meth:`add` one by one.
+
+        Raises
+        ------
+        ValueError
+            An amount or a time is not above zero.
+        """
+        if not runs:
+            return self
+        if wrong := [time_s for _, time_s in runs if not time_s > 0]:
+            raise ValueError(f"run time is {wrong[0]}, one above zero is needed")
+        time_s = np.array([time_s for _, time_s in runs])
+        weights = 1 / time_s if self.relative else np.ones(len(runs))
+        rows = _explanatory(self.resources, [amounts for amounts, _ in runs]) * weights[:, None]
+        values = time_s * weights
         return replace(
             self,
-            hh=_matrix(np.array(self.hh) + times * np.outer(row, row)),
-            hx=tuple((np.array(self.hx) + times * row * value).tolist()),
-            xx=self.xx + times * value**2,
-            count=self.count + times,
+            hh=_matrix(np.array(self.hh) + times * rows.T @ rows),
+            hx=tuple((np.array(self.hx) + times * rows.T @ values).tolist()),
+            xx=self.xx + times * float(values @ values),
+            count=self.count + times * len(runs),
         )
 
     def merge(self, other: "Sums") -> "Sums":

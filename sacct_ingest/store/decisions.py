@@ -127,7 +127,7 @@ def _pair(row: Any) -> tuple[DecisionRow, RunRow | None]:
     decision = DecisionRow(**{name: row[f"d_{name}"] for name in _NAMES})
     if row["run_id"] is None:
         return decision, None
-    return decision, run_row({name: row[name] for name in RunRow.__slots__})
+    return decision, run_row({column.name: row[column.name] for column in ROW_COLUMNS})
 
 
 def _values(row: DecisionRow) -> dict[str, Any]:

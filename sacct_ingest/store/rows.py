@@ -42,6 +42,19 @@ class RunRow:
     tag: str
     script: str
     line: str
+    cpu_s: float | None = None
+    node_type: str = ""  #: of all its nodes; only where runs are read by key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumsRow:
+    """Sums of an application on a node type, in one form; ``payload`` is their JSON text."""
+
+    level: KeyLevel
+    key: str
+    node_type: str
+    form: str
+    payload: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,14 +32,20 @@ from sacct_ingest.store.bulk import Values, insert_rows
 from sacct_ingest.store.engine import reading, writing
 from sacct_ingest.store.outcomes import LISTED, restore_keys
 from sacct_ingest.store.rows import RunRow, Stored
-from sacct_ingest.store.schema import runs, steps
+from sacct_ingest.store.schema import contributions, runs, steps
 from sacct_ingest.store.text import indexed, prose
 
 #: Runs in one transaction: small enough to stop at, large enough to be fast.
 BATCH = 2000
 
 _COLUMNS = [column.name for column in runs.columns]
-ROW_COLUMNS = [runs.c.id.label("run_id"), *(runs.c[n] for n in RunRow.__slots__ if n != "run_id")]
+_JOINED = ("run_id", "node_type")
+ROW_COLUMNS = [
+    runs.c.id.label("run_id"),
+    *(runs.c[n] for n in RunRow.__slots__ if n not in _JOINED),
+]
+_NODE_TYPE = func.coalesce(contributions.c.node_type, "").label("node_type")
+_SAME_RUN = and_(*(contributions.c[n] == runs.c[n] for n in ("cluster", "submit_s", "job_id")))
 #: Keys that a decision may have given: an ingest that does not know them leaves them.
 _KEPT = ("tag", "script", "line")
 _DECISION_ID = re.compile(r"(?:^|\s)NIMO1:([0-9a-f]{12}):")
@@ -77,7 +83,8 @@ class Runs:
         """Group runs by key: groups in the order of their keys, the newest run last in each."""
         columns = _key_columns(level)
         query = (
-            select(*ROW_COLUMNS)
+            select(*ROW_COLUMNS, _NODE_TYPE)
+            .select_from(runs.outerjoin(contributions, _SAME_RUN))
             # Not "!=": of an index only a range can be read.
             .where(*(column > "" for column in columns))
             .order_by(*columns, *_CHRONOLOGICAL)

@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, OPTIONS, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0003"
+HEAD: Final = "0004"
 
 metadata = MetaData()
 
@@ -241,6 +241,41 @@ profiles = Table(
     **OPTIONS,
 )
 
+#: What each run added to the sums of its application: nothing is added twice, and what changed is
+#: taken out again.
+contributions = Table(
+    "contributions",
+    metadata,
+    Column("cluster", short(64), primary_key=True),
+    Column("submit_s", number(), primary_key=True, autoincrement=False),
+    Column("job_id", number(), primary_key=True, autoincrement=False),
+    _text("digest", length=32),
+    _text("tag"),
+    _text("script", length=64),
+    _text("line", length=64),
+    _text("basis", length=32),
+    _text("node_type"),
+    _count("nodes", nullable=False),
+    _real("tasks_node", nullable=False),
+    _real("time_s", nullable=False),
+    _prose("figures"),
+    **OPTIONS,
+)
+
+#: HᵀH and Hᵀx of an application on a node type, in one form; ``digest`` is of the other keys.
+sums = Table(
+    "sums",
+    metadata,
+    Column("digest", short(32), primary_key=True),
+    _text("level", length=16),
+    _text("key", length=KEY_LENGTH),
+    _text("node_type"),
+    _text("form", length=32),
+    _prose("payload"),
+    Index("ix_sums_key", "level", "key"),
+    **OPTIONS,
+)
+
 watermarks = Table(
     "watermarks",
     metadata,
@@ -260,7 +295,8 @@ rejects = Table(
     **OPTIONS,
 )
 
-#: ``runs``: the next run id; ``fits`` and ``standings``: the versions that nimod polls.
+#: ``runs``: the next run id; ``fits`` and ``standings``: the versions that nimod polls;
+#: ``sums``: the lock of those who add to them.
 counters = Table(
     "counters",
     metadata,

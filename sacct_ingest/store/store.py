@@ -17,6 +17,7 @@ from sacct_ingest.store.prune import Pruned, Retention, prune
 from sacct_ingest.store.rejects import Rejects
 from sacct_ingest.store.runs import Runs
 from sacct_ingest.store.standings import Standings
+from sacct_ingest.store.sums import NodeSums
 from sacct_ingest.store.turns import turn
 from sacct_ingest.store.watermarks import Watermarks
 from sacct_ingest.store.writer import RunWriter, writer
@@ -43,6 +44,7 @@ class Store:
         self.rejects = Rejects(engine)
         self.probes = Probes(engine)
         self.profiles = Profiles(engine)
+        self.sums = NodeSums(engine)
 
     @classmethod
     def open(cls, url: str, *, create: bool = True) -> Self:

@@ -12,8 +12,8 @@ from functools import lru_cache
 from math import inf
 from typing import Any
 
+from sacct_ingest.hostlist import count_indexes, expand
 from sacct_ingest.slurm_text import parse_size, parse_time_limit
-from slurm_plugin.slurm.hostlist import count_indexes, expand
 
 _NOTHING = frozenset({"", "(null)", "N/A", "n/a", "NONE", "None", "Unknown", "UNLIMITED", "ALL"})
 _NO_VAL = 0xFFFFFFFE  #: slurm.h; one more is INFINITE

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from sacct_ingest.hostlist import expand
 from slurm_plugin.profile import Profile, profile
-from slurm_plugin.slurm.hostlist import expand
 
 #: Free CPUs, memory (MiB) and devices from a time on.
 Step = tuple[float, int, int, tuple[tuple[str, int], ...]]

@@ -67,7 +67,7 @@ def test_all_facts_are_kept(store: Store, store_url: str) -> None:
     )
     store.runs.add([given])
     row = store.runs.history(KeyLevel.TAG, "wrf/d01")[0]
-    for name in set(RunRow.__slots__) - {"run_id", "tag", "script", "line"}:
+    for name in set(RunRow.__slots__) - {"run_id", "tag", "script", "line", "node_type"}:
         assert getattr(row, name) == getattr(given, name), name
     stored = everything(store_url, "runs")[0]
     assert stored["submit_line"] == given.submit_line

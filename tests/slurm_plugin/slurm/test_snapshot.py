@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sacct_ingest.hostlist import expand
 from slurm_plugin.slurm.fields import tres
-from slurm_plugin.slurm.hostlist import expand
 from slurm_plugin.slurm.pool import Share, alternatives
 from slurm_plugin.slurm.seen import JobSeen, NodeSeen, PartitionSeen, ReservationSeen, Seen
 from slurm_plugin.slurm.settings import Settings, read_settings

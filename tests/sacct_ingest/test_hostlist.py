@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.slurm.hostlist import count_indexes, expand
+from sacct_ingest.hostlist import count_indexes, expand
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,85 @@
+"""Types of nodes: what their benchmarks say of them, and on which of them a run was."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sacct_ingest.hostlist import expand
+from sacct_ingest.probes.agreement import type_profiles
+from sacct_ingest.records import NodeProfile
+
+#: Amounts of a node's resources, and the benchmark that says how much there is of each.
+FIGURES = {
+    "cpu": "cpu_events_per_s",
+    "memory": "mem_bandwidth_bytes_per_s",
+    "disk": "disk_read_bytes_per_s",
+    "network": "net_bandwidth_bytes_per_s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    """A node type with the amounts of :data:`FIGURES` that were measured."""
+
+    name: str
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTypes:
+    """All node types that profiles tell of.
+
+    ``nodes`` has the type of each node, by cluster and name; ``partitions`` the only type that
+    runs in a partition were on.
+    """
+
+    types: Mapping[str, NodeType] = field(default_factory=dict)
+    nodes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    partitions: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, profiles: Iterable[NodeProfile], ran: Iterable[tuple[str, str, str]] = ()
+    ) -> "NodeTypes":
+        """Make them of the newest profile of each node.
+
+        Parameters
+        ----------
+        ran
+            Cluster, partition and node type of runs, where these are known.
+        """
+        known = [one for one in profiles if one.node_type]
+        types = {
+            one.node_type: NodeType(one.node_type, _figures(one.values))
+            for one in type_profiles(known)
+        }
+        found: dict[tuple[str, str], set[str]] = {}
+        for cluster, partition, node_type in ran:
+            found.setdefault((cluster, partition), set()).add(node_type)
+        return cls(
+            types,
+            {(one.cluster, one.node): one.node_type for one in known},
+            {place: min(names) for place, names in found.items() if len(names) == 1},
+        )
+
+    def of_nodes(self, cluster: str, names: Iterable[str]) -> str:
+        """Type of these nodes; empty where none is known, or several are.
+
+        Nodes that were not measured are taken to be like the others.
+        """
+        found = {self.nodes[cluster, name] for name in names if (cluster, name) in self.nodes}
+        return found.pop() if len(found) == 1 else ""
+
+    def of_run(self, cluster: str, node_list: str, partition: str) -> str:
+        """Type of the nodes of a run; where none of them was measured, that of its partition."""
+        try:
+            names = expand(node_list)
+        except ValueError:
+            return ""
+        if any((cluster, name) in self.nodes for name in names):
+            return self.of_nodes(cluster, names)
+        known = self.partitions.get((cluster, partition), "")
+        return known if known in self.types else ""
+
+
+def _figures(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: values[measure] for name, measure in FIGURES.items() if measure in values}

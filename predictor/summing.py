@@ -1,0 +1,47 @@
+"""Keeps the sums of applications on node types up to date in a store, and merges two stores'."""
+
+from predictor.node_sums import FORMS, basis_of, contribution_of, fold
+from predictor.node_types import NodeTypes
+from sacct_ingest.store import Store
+
+
+def node_types(store: Store) -> NodeTypes:
+    """Give the node types that the profiles in a store tell of."""
+    profiles = store.profiles.latest()
+    return NodeTypes.of(profiles, store.sums.partition_types() if profiles else ())
+
+
+def add_runs(store: Store, types: NodeTypes) -> int:
+    """Add the runs that the sums do not know, each once; gives how many came in or changed.
+
+    Where it was stopped the next call goes on.
+
+    Raises
+    ------
+    sacct_ingest.errors.StoreError
+        The store cannot be read or written.
+    """
+    if not types.types:
+        return 0
+    # Runs on nodes that nobody knew are looked at again: they have the empty basis.
+    bases = [basis_of(one) for one in types.types.values()]
+    return sum(
+        store.sums.take([contribution_of(run, types) for run in runs], tuple(FORMS), fold)
+        for runs in store.sums.unknown(bases)
+    )
+
+
+def merge(into: Store, other: Store) -> int:
+    """Add the runs of another store's sums that this one's lack; gives how many these were.
+
+    A run that both know counts once, as it is known here: merging twice is merging once.
+
+    Raises
+    ------
+    sacct_ingest.errors.StoreError
+        A store cannot be read or written.
+    """
+    return sum(
+        into.sums.take(given, tuple(FORMS), fold, fresh=False)
+        for given in other.sums.contributions()
+    )

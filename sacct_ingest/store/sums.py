@@ -1,0 +1,233 @@
+"""Sums over the runs of each application on each node type: every run is in them once.
+
+What a run added is kept beside the sums and written with them in one transaction.  So a run that
+is handed in again adds nothing, one that changed is first taken out, and two stores make one by
+handing over what their runs added.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from hashlib import blake2b
+from typing import Any
+
+from sqlalchemy import Connection, Engine, and_, bindparam, delete, insert, or_, select
+
+from sacct_ingest.records import CURVE_LEVELS, Contribution, EndedRun, JobState, KeyLevel
+from sacct_ingest.store import counters
+from sacct_ingest.store.engine import reading, writing
+from sacct_ingest.store.rows import SumsRow
+from sacct_ingest.store.schema import contributions, runs, sums
+
+#: Runs in one transaction.
+BATCH = 2000
+#: States that an end within the accounting's reach leaves behind; of these the node type counts.
+_ENDED = (JobState.COMPLETED.value, JobState.TIMEOUT.value, JobState.DEADLINE.value)
+_NAMES = [field.name for field in fields(Contribution)]
+_KEY = ("cluster", "submit_s", "job_id")
+_SAME = and_(*(contributions.c[name] == runs.c[name] for name in _KEY))
+_WATCHED = ("digest", *(level.value for level in CURVE_LEVELS))
+#: Keys looked for in one query.
+_MANY = 400
+
+#: Makes the text of the new sums of the old one (empty: none yet), the form, and the runs that
+#: come in and go out; empty where the form does not apply to them.
+Fold = Callable[[str, str, Sequence[Contribution], Sequence[Contribution]], str]
+
+
+_ENDED_COLUMNS = [
+    runs.c.id.label("run_id"),
+    *(runs.c[field.name] for field in fields(EndedRun) if field.name != "run_id"),
+]
+
+
+class NodeSums:
+    """The tables ``sums`` and ``contributions``."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def unknown(self, bases: Iterable[str]) -> Iterator[list[EndedRun]]:
+        """Give the runs whose contribution is missing or was made of something else, in batches.
+
+        Parameters
+        ----------
+        bases
+            What contributions are made of now.
+        """
+        other = or_(
+            *(contributions.c[name] != runs.c[name] for name in _WATCHED),
+            contributions.c.basis.not_in(sorted(bases)),
+        )
+        new = and_(contributions.c.job_id.is_(None), runs.c.state.in_(_ENDED))
+        query = select(*_ENDED_COLUMNS).select_from(runs.outerjoin(contributions, _SAME))
+        query = query.where(or_(new, other), runs.c.nodes > 0, runs.c.elapsed_s > 0)
+        last = 0
+        while True:
+            with reading(self._engine) as connection:
+                page = query.where(runs.c.id > last).order_by(runs.c.id).limit(BATCH)
+                found = [EndedRun(**row._mapping) for row in connection.execute(page)]
+            if not found:
+                return
+            yield found
+            last = found[-1].run_id
+
+    def take(
+        self, given: Sequence[Contribution], forms: Sequence[str], fold: Fold, *, fresh: bool = True
+    ) -> int:
+        """Add runs to the sums, in one transaction; gives how many were not in them like that.
+
+        Parameters
+        ----------
+        forms
+            Names of the forms that are summed.
+        fold
+            Does the adding.
+        fresh
+            These are newer than what is known of the same runs; otherwise that stays.
+        """
+        with writing(self._engine) as connection:
+            counters.lock(connection, "sums")
+            known = _known(connection, given)
+            latest = {_key(one): one for one in given}
+            changed = [
+                one
+                for key, one in latest.items()
+                if key not in known or (fresh and known[key] != one)
+            ]
+            _fold(connection, changed, known, forms, fold)
+            _write(connection, changed, known)
+        return len(changed)
+
+    def partition_types(self) -> list[tuple[str, str, str]]:
+        """Cluster, partition and node type of what ran, each once."""
+        columns = [runs.c.cluster, runs.c.partition, contributions.c.node_type]
+        query = select(*columns).select_from(runs.join(contributions, _SAME))
+        query = query.where(contributions.c.node_type != "").distinct()
+        with reading(self._engine) as connection:
+            return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+
+    def contributions(self) -> Iterator[list[Contribution]]:
+        """Give all contributions, in batches."""
+        columns = [contributions.c[name] for name in _NAMES]
+        query = select(*columns).order_by(*(contributions.c[name] for name in _KEY))
+        with reading(self._engine) as connection:
+            for part in connection.execute(query).partitions(BATCH):
+                yield [_contribution(row) for row in part]
+
+    def of_level(self, level: KeyLevel) -> dict[str, list[SumsRow]]:
+        """Give the sums of all applications known by this level, by their key."""
+        found: dict[str, list[SumsRow]] = defaultdict(list)
+        query = select(sums).where(sums.c.level == level.value)
+        query = query.order_by(sums.c.key, sums.c.node_type, sums.c.form)
+        with reading(self._engine) as connection:
+            for row in connection.execute(query):
+                found[row.key].append(_row(row))
+        return dict(found)
+
+
+_RunKey = tuple[str, int, int]
+_SumsKey = tuple[str, str, str, str]
+
+
+def _key(one: Contribution) -> _RunKey:
+    return one.cluster, one.submit_s, one.job_id
+
+
+def _known(connection: Connection, given: Iterable[Contribution]) -> dict[_RunKey, Contribution]:
+    times: dict[str, set[int]] = defaultdict(set)
+    for one in given:
+        times[one.cluster].add(one.submit_s)
+    columns = [contributions.c[name] for name in _NAMES]
+    found = {}
+    for cluster, submitted in times.items():
+        for part in _parts(sorted(submitted)):
+            query = select(*columns).where(
+                contributions.c.cluster == cluster, contributions.c.submit_s.in_(part)
+            )
+            for row in connection.execute(query):
+                one = _contribution(row)
+                found[_key(one)] = one
+    return found
+
+
+def _fold(
+    connection: Connection,
+    changed: Sequence[Contribution],
+    known: Mapping[_RunKey, Contribution],
+    forms: Sequence[str],
+    fold: Fold,
+) -> None:
+    added, removed = (
+        _by_sums(changed),
+        _by_sums(known[_key(c)] for c in changed if _key(c) in known),
+    )
+    wanted = {
+        _digest((*owner, form)): (*owner, form)
+        for owner in sorted({*added, *removed})
+        for form in forms
+    }
+    for part in _parts(list(wanted)):
+        query = select(sums.c.digest, sums.c.payload).where(sums.c.digest.in_(part))
+        before = {row.digest: row.payload for row in connection.execute(query)}
+        rows = []
+        for digest in part:
+            level, key, node_type, form = wanted[digest]
+            owner = (level, key, node_type)
+            text = fold(before.get(digest, ""), form, added.get(owner, ()), removed.get(owner, ()))
+            rows.append((digest, level, key, node_type, form, text))
+        connection.execute(delete(sums).where(sums.c.digest.in_(part)))
+        names = sums.columns.keys()
+        values = [dict(zip(names, row, strict=True)) for row in rows if row[-1]]
+        if values:
+            connection.execute(insert(sums), values)
+
+
+def _by_sums(
+    given: Iterable[Contribution],
+) -> dict[tuple[str, str, str], list[Contribution]]:
+    """Sort runs by level, key and node type of the sums that they belong to."""
+    found: dict[tuple[str, str, str], list[Contribution]] = defaultdict(list)
+    for one in given:
+        if one.node_type and one.time_s > 0:
+            for level in CURVE_LEVELS:
+                if key := getattr(one, level.value):
+                    found[level.value, key, one.node_type].append(one)
+    return dict(found)
+
+
+def _write(
+    connection: Connection, changed: Sequence[Contribution], known: Mapping[_RunKey, Contribution]
+) -> None:
+    old = [
+        {f"{name}_": value for name, value in zip(_KEY, _key(one), strict=True)}
+        for one in changed
+        if _key(one) in known
+    ]
+    if old:
+        same = (contributions.c[name] == bindparam(f"{name}_") for name in _KEY)
+        connection.execute(delete(contributions).where(*same), old)
+    if changed:
+        connection.execute(insert(contributions), [asdict(one) for one in changed])
+
+
+def _digest(key: _SumsKey) -> str:
+    return blake2b("\0".join(key).encode(), digest_size=16).hexdigest()
+
+
+def _parts(given: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (given[first : first + _MANY] for first in range(0, len(given), _MANY))
+
+
+def _contribution(row: Any) -> Contribution:
+    return Contribution(**dict(zip(_NAMES, row, strict=True)))
+
+
+def _row(row: Any) -> SumsRow:
+    return SumsRow(
+        level=KeyLevel(row.level),
+        key=row.key,
+        node_type=row.node_type,
+        form=row.form,
+        payload=row.payload,
+    )

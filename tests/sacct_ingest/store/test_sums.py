@@ -1,0 +1,57 @@
+"""Sums are written with what each run added, on each of the databases."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sacct_ingest.records import Contribution, JobState, KeyLevel
+from sacct_ingest.store import Store, SumsRow
+from tests.sacct_ingest.records import SUBMIT_S, run
+
+ONE = Contribution(
+    cluster="pine", submit_s=SUBMIT_S, job_id=17, digest="d", tag="wrf", line="l", basis="b",
+    node_type="big", nodes=2, tasks_node=4.0, time_s=100.0, figures='{"cpu":1000.0}',
+)  # fmt: skip
+
+
+def fold(
+    text: str, form: str, added: Sequence[Contribution], removed: Sequence[Contribution]
+) -> str:
+    total = float(text or 0) + sum(one.time_s for one in added) - sum(r.time_s for r in removed)
+    return str(total) if form == "time" and total else ""
+
+
+def of(store: Store, level: KeyLevel) -> dict[str, list[SumsRow]]:
+    return store.sums.of_level(level)
+
+
+def test_what_a_run_added_is_added_once_and_taken_out(store: Store) -> None:
+    forms = ("time", "none")
+    two = replace(ONE, job_id=18, time_s=50.0, tag="")
+    assert store.sums.take([ONE, two], forms, fold) == 2
+    assert store.sums.take([ONE, two], forms, fold) == 0
+    assert [row.payload for row in of(store, KeyLevel.LINE)["l"]] == ["150.0"]
+    assert store.sums.take([replace(ONE, time_s=70.0)], forms, fold) == 1
+    assert [row.payload for row in of(store, KeyLevel.LINE)["l"]] == ["120.0"]
+    assert store.sums.take([replace(ONE, time_s=1.0)], forms, fold, fresh=False) == 0
+    # To another node type, with all that it added.
+    assert store.sums.take([replace(ONE, node_type="small")], forms, fold) == 1
+    found = {row.node_type: row.payload for row in of(store, KeyLevel.LINE)["l"]}
+    assert found == {"big": "50.0", "small": "100.0"}
+    assert [row.form for row in of(store, KeyLevel.TAG)["wrf"]] == ["time"]
+    assert of(store, KeyLevel.SCRIPT) == {}
+    assert [len(part) for part in store.sums.contributions()] == [2]
+
+
+def test_runs_that_the_sums_do_not_know_are_found(store: Store) -> None:
+    store.runs.add([run(node_list="n1"), run(job_id=18, state=JobState.FAILED)])
+    ((found,),) = store.sums.unknown(["b"])
+    assert (found.job_id, found.node_list) == (17, "n1")
+    known = replace(ONE, digest=found.digest, tag=found.tag, script=found.script, line=found.line)
+    store.sums.take([known], ("time",), fold)
+    assert list(store.sums.unknown(["b"])) == []
+    assert len(list(store.sums.unknown(["another"]))) == 1
+    rows = [row for _, rows in store.runs.by_key(KeyLevel.USER) for row in rows]
+    assert [(row.job_id, row.node_type) for row in rows] == [(17, "big"), (18, "")]
+    assert store.sums.partition_types() == [("pine", "", "big")]
+    store.runs.add([run(node_list="n1", elapsed_s=101.0)])
+    assert len(list(store.sums.unknown(["b"]))) == 1
