@@ -1,0 +1,1 @@
+"""Workflows: which task runs where, on how many nodes, and where its data is."""

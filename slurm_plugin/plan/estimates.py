@@ -1,0 +1,129 @@
+"""What a planner has to know of each step: how long it takes, and how sure that is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from statistics import NormalDist
+from typing import Protocol
+
+from predictor.types import Prediction
+from slurm_plugin.plan.workflow import Place, Task
+
+#: Bytes that a program asks for at a time where it reads over the network.
+_REQUEST_BYTES = 2.0**20
+#: Standard deviation of log time of a run time that somebody gave, and of a rule of thumb.
+GIVEN, GUESSED = 0.1, 0.35
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Median time of a step, and the standard deviations of log time below and above it.
+
+    ``common`` is the part that all steps of ``group`` have together: the error of one curve makes
+    all runs of its application late at once.
+    """
+
+    time_s: float
+    down: float = 0.0
+    up: float = 0.0
+    common: float = 0.0
+    group: str = ""
+
+    def times(self, factor: float) -> "Estimate":
+        """Estimate of something that takes ``factor`` times as long."""
+        return Estimate(self.time_s * factor, self.down, self.up, self.common, self.group)
+
+    def quantile(self, share: float) -> float:
+        """Time in seconds that ``share`` of the cases stay below.
+
+        >>> round(Estimate(100.0, 0.1, 0.1).quantile(0.95), 1)
+        117.9
+        """
+        z = NormalDist().inv_cdf(share)
+        return self.time_s * exp(z * (self.up if z > 0 else self.down))
+
+
+def of_prediction(one: Prediction, group: str) -> Estimate:
+    """Estimate that says what a prediction with its interval does."""
+    return of_interval(one.time_s, one.low_s, one.high_s, one.level, one.curve_sd, group)
+
+
+def of_interval(
+    time_s: float,
+    low_s: float,
+    high_s: float,
+    level: float,
+    common: float = 0.0,
+    group: str = "",
+) -> Estimate:
+    """Estimate whose interval at ``level`` is from ``low_s`` to ``high_s``."""
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    down, up = log(time_s / low_s) / z, log(high_s / time_s) / z
+    return Estimate(time_s, max(down, 0.0), max(up, 0.0), common, group)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Way over which a task reads a file in place."""
+
+    size_bytes: float
+    bandwidth_bytes_per_s: float
+    latency_s: float
+
+
+class RunTimes(Protocol):
+    """Run times of tasks."""
+
+    def counts(self, task: Task, place: Place) -> Sequence[int]:
+        """Node counts for which something is known; they rise."""
+
+    def run(self, task: Task, place: Place, nodes: int, remote: Sequence[Path]) -> Estimate | None:
+        """Run time with these inputs read over the network; None: not known."""
+
+
+class Transfers(Protocol):
+    """Times of copies."""
+
+    def copy(self, size_bytes: float, source: str, target: str) -> Estimate | None:
+        """Time of a copy between two storages; None: not known."""
+
+
+def with_remote(local: Estimate, remote: Sequence[Path]) -> Estimate:
+    """Run time of a task whose inputs are read once over the network.
+
+    Each byte occupies the network for the latency of its request and for its share of the
+    bandwidth, o_n = latency / request + 1 / bandwidth, and nothing of that is hidden behind
+    computing: what is expected where no occupancy model was learned.
+    """
+    if not remote:
+        return local
+    stall_s = sum(
+        path.size_bytes * (path.latency_s / _REQUEST_BYTES + 1 / path.bandwidth_bytes_per_s)
+        for path in remote
+    )
+    total_s = local.time_s + stall_s
+    share = stall_s / total_s
+    return Estimate(
+        total_s,
+        (1 - share) * local.down + share * GUESSED,
+        (1 - share) * local.up + share * GUESSED,
+        (1 - share) * local.common,
+        local.group,
+    )
+
+
+def given(run_times_s: Mapping[int, float], nodes: int, group: str) -> Estimate | None:
+    """Run time of a table that somebody wrote; between two counts log time is linear in log nodes.
+
+    >>> round(given({1: 100.0, 4: 25.0}, 2, "").time_s)
+    50
+    """
+    if nodes in run_times_s:
+        return Estimate(run_times_s[nodes], GIVEN, GIVEN, GIVEN / 2, group)
+    low = max((n for n in run_times_s if n < nodes), default=None)
+    high = min((n for n in run_times_s if n > nodes), default=None)
+    if low is None or high is None:
+        return None
+    share = log(nodes / low) / log(high / low)
+    mixed = (1 - share) * log(run_times_s[low]) + share * log(run_times_s[high])
+    return Estimate(exp(mixed), GIVEN, GIVEN, GIVEN / 2, group)

@@ -1,0 +1,158 @@
+"""Run times and copies of a plan from what was learned: curves, occupancies, transfers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+
+import msgspec
+
+from predictor import table as tables
+from predictor.models.occupancy import OccupancyFit, OccupancyModel, Sample, occupancies
+from predictor.transfer import LEVEL, TransferTime
+from predictor.types import PredictionTable, Verdict
+from sacct_ingest.errors import ConfigError
+from slurm_plugin.plan import estimates
+from slurm_plugin.plan.estimates import Estimate, Path
+from slurm_plugin.plan.workflow import Place, Task, Workflow
+
+#: Attributes that a path adds to those of a place, and what they are where all data is near.
+LATENCY, BANDWIDTH = "net_latency_s", "net_bandwidth_bytes_per_s"
+NODES = "nodes"
+_MOST = 64  #: times the fewest nodes, for tasks that name no most
+
+
+class SampleText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One run in a file of samples: the attributes of what it ran on, and U, T and D."""
+
+    attributes: dict[str, float]
+    utilisation: float
+    time_s: float
+    data_bytes: float
+    network_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """Run times of tasks by the best that is known of each.
+
+    In this order: an occupancy model of the runs in its file of samples, the times that the
+    workflow gives, the prediction table of its application.
+
+    ``near`` are latency and bandwidth between a place and its own storage, for occupancy models
+    that depend on them.
+    """
+
+    tables: Mapping[str, PredictionTable]
+    fits: Mapping[str, OccupancyFit]
+    near: Mapping[str, float]
+
+    def counts(self, task: Task, place: Place) -> Sequence[int]:
+        """Node counts for which something is known; they rise."""
+        low, high = max(task.low, place.low), min(task.high or 2**20, place.high or 2**20)
+        if task.name in self.fits:
+            varied = NODES in self.fits[task.name].compute.reference
+            return range(low, min(high, _MOST * low) + 1) if varied else [low]
+        if known := task.run_times_s:
+            return range(max(min(known), low), min(max(known), high) + 1)
+        if (table := self.tables.get(task.name)) is None:
+            return ()
+        return [n for n in table.nodes if tables.verdict_at(table, n) is not Verdict.REFUSED]
+
+    def run(self, task: Task, place: Place, nodes: int, remote: Sequence[Path]) -> Estimate | None:
+        """Run time with these inputs read over the network; None: not known."""
+        if task.name in self.fits:
+            return self._by_occupancies(task, place, nodes, remote)
+        group = task.application or task.name
+        if task.run_times_s:
+            local = estimates.given(task.run_times_s, nodes, group)
+        else:
+            local = _of_table(self.tables.get(task.name), nodes, group)
+        if local is None:
+            return None
+        return estimates.with_remote(local.times(1 / place.speed), remote)
+
+    def _by_occupancies(
+        self, task: Task, place: Place, nodes: int, remote: Sequence[Path]
+    ) -> Estimate:
+        attributes = {**self.near, **place.attributes, NODES: float(nodes), **_worst(remote)}
+        try:
+            made = self.fits[task.name].predict(attributes)
+        except KeyError as error:
+            raise ConfigError(
+                f"{task.name}: its samples depend on {error.args[0]}: give places.{place.name}."
+                "attributes that too"
+            ) from error
+        return estimates.of_interval(
+            made.time_s, made.low_s, made.high_s, made.level, 0.0, task.name
+        )
+
+
+def fit_samples(flow: Workflow, folder: FilePath) -> dict[str, OccupancyFit]:
+    """Learn the occupancy models of the tasks that name a file of samples.
+
+    Raises
+    ------
+    ConfigError
+        A file cannot be read or holds no samples.
+    """
+    return {task.name: _fit(folder / task.samples) for task in flow.tasks.values() if task.samples}
+
+
+def _fit(path: FilePath) -> OccupancyFit:
+    try:
+        rows = msgspec.json.decode(path.read_bytes(), type=list[SampleText])
+        samples = [
+            Sample(
+                row.attributes,
+                occupancies(
+                    row.utilisation, row.time_s, row.data_bytes, network_share=row.network_share
+                ),
+            )
+            for row in rows
+        ]
+        return OccupancyModel().fit(samples)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _worst(remote: Sequence[Path]) -> dict[str, float]:
+    """Attributes of the way to the inputs: of several the slowest."""
+    if not remote:
+        return {}
+    return {
+        LATENCY: max(path.latency_s for path in remote),
+        BANDWIDTH: min(path.bandwidth_bytes_per_s for path in remote),
+    }
+
+
+def _of_table(table: PredictionTable | None, nodes: int, group: str) -> Estimate | None:
+    if table is None or not tables.covers(table, nodes):
+        return None
+    return estimates.of_prediction(tables.at(table, nodes), group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """Times of copies: by the bandwidth that the workflow gives, else by what was measured.
+
+    ``measured`` predicts the time of a transfer between two hosts.
+    """
+
+    flow: Workflow
+    measured: Callable[[float, str, str], TransferTime]
+
+    def copy(self, size_bytes: float, source: str, target: str) -> Estimate | None:
+        """Time of a copy between two storages; None: not known."""
+        link = self.flow.links[source, target]
+        if link.bandwidth_bytes_per_s is not None:
+            time_s = link.latency_s + size_bytes / link.bandwidth_bytes_per_s
+            return Estimate(max(time_s, 1e-3), estimates.GUESSED, estimates.GUESSED)
+        ends = [self.flow.storages[one].host or one for one in (source, target)]
+        made = self.measured(size_bytes, *ends)
+        if made.verdict is Verdict.REFUSED:
+            return None
+        if not made.time_s > 0:
+            return Estimate(1e-3)
+        return estimates.of_interval(made.time_s, made.low_s, made.high_s, LEVEL)

@@ -1,0 +1,133 @@
+"""What may be chosen for each task."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from slurm_plugin.plan.schedule import Option, Problem
+from slurm_plugin.plan.workflow import Access, Place, Task
+
+#: Most node counts that are tried for one task at one place.
+_COUNTS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An option with what it takes where all inputs are near."""
+
+    option: Option
+    time_s: float
+    node_s: float
+
+
+#: For each task what may be chosen.
+Choices = Mapping[str, Sequence[Choice]]
+
+
+def choices(problem: Problem) -> dict[str, list[Choice]]:
+    """List what may be chosen for each task; of two alike only the better one.
+
+    Raises
+    ------
+    LookupError
+        There is nothing for a task: its run time is not known, or no place has enough nodes.
+    """
+    placed = {step.name for step in problem.done}
+    found = {}
+    for task in problem.workflow.tasks.values():
+        if task.name in placed:
+            continue
+        found[task.name] = _of_task(problem, task)
+        if not found[task.name]:
+            raise LookupError(_why_none(problem, task))
+    return found
+
+
+def restricted(all_of: Choices, *, place: str | None = None, stage: bool | None = None) -> Choices:
+    """Keep what is at one place, or what stages (or not); empty where a task has nothing left."""
+    kept = {
+        task: [
+            one
+            for one in own
+            if place in (None, one.option.place) and stage in (None, one.option.stage)
+        ]
+        for task, own in all_of.items()
+    }
+    return kept if all(kept.values()) else {}
+
+
+def _of_task(problem: Problem, task: Task) -> list[Choice]:
+    found = []
+    for name in task.places or problem.workflow.places:
+        place = problem.workflow.places[name]
+        made = [
+            Choice(Option(name, known.option.nodes, stage), known.time_s, known.node_s)
+            for known in _useful(_counted(problem, task, place))
+            for stage in _ways(problem, task, place)
+        ]
+        found += made
+    return found
+
+
+def _counted(problem: Problem, task: Task, place: Place) -> list[Choice]:
+    """Node counts that the task may have at a place, with their times; they rise."""
+    most = min(task.high or inf, place.high or inf, max(problem.free[place.name].free, default=0))
+    known = [n for n in problem.runs.counts(task, place) if max(task.low, place.low) <= n <= most]
+    counted = []
+    for nodes in thinned(known, _COUNTS):
+        estimate = problem.run(task, place, nodes)
+        if estimate is not None:
+            made = Choice(Option(place.name, nodes), estimate.time_s, nodes * estimate.time_s)
+            counted.append(made)
+    return counted
+
+
+def _useful(counted: Sequence[Choice]) -> list[Choice]:
+    """Leave out counts on which the task is no faster than on fewer nodes."""
+    useful: list[Choice] = []
+    for one in counted:
+        if not useful or one.time_s < useful[-1].time_s:
+            useful.append(one)
+    return useful
+
+
+def thinned(counts: Sequence[int], most: int) -> list[int]:
+    """Take at most so many of rising counts, their ratios alike; the first and the last remain.
+
+    >>> thinned(range(1, 65), 4)
+    [1, 4, 16, 64]
+    """
+    if len(counts) <= most:
+        return list(counts)
+    first, last = counts[0], counts[-1]
+    wanted = [first * (last / first) ** (i / (most - 1)) for i in range(most)]
+    return sorted({min(counts, key=lambda n, w=w: abs(n - w)) for w in wanted})  # type: ignore[misc]
+
+
+def _ways(problem: Problem, task: Task, place: Place) -> tuple[bool, ...]:
+    """Whether inputs may be staged, read in place, or, where that makes no difference, just one."""
+    flow = problem.workflow
+    open_to = [
+        name
+        for name in task.reads
+        if flow.files[name].access is Access.ANY and flow.files[name].at != place.storage
+    ]
+    linked = any(link.remote and link.target == place.storage for link in flow.links.values())
+    return (True, False) if open_to and linked else (True,)
+
+
+def _why_none(problem: Problem, task: Task) -> str:
+    counts = {
+        name: problem.runs.counts(task, problem.workflow.places[name])
+        for name in task.places or problem.workflow.places
+    }
+    if not any(counts.values()):
+        return (
+            f"{task.name}: nothing is known about its run time: name its application as "
+            "'nimo predict' lists it, or give run_time"
+        )
+    told = ", ".join(
+        f"{name} has {max(problem.free[name].free, default=0)} nodes" for name in counts
+    )
+    asked = f"{task.low}{f' to {task.high}' if task.high else ' or more'}"
+    return f"{task.name}: no place has the nodes ({asked}) for which its run time is known: {told}"

@@ -1,0 +1,107 @@
+"""YAML files into typed structures; errors name file, place and mend."""
+
+import re
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_args
+
+import msgspec
+import yaml
+
+from sacct_ingest.errors import ConfigError
+
+_Made = TypeVar("_Made")
+
+
+def load_yaml(text: str, *, name: str) -> Any:
+    """Read the text of a file called ``name``.
+
+    Raises
+    ------
+    ConfigError
+        It is not YAML, or has a key twice.
+    """
+    try:
+        return yaml.load(text, Loader)  # noqa: S506 - a SafeLoader with fewer types
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name}: {_one_line(error)}") from error
+
+
+def convert(data: Any, kind: type[_Made], *, name: str) -> _Made:
+    """Make a structure of what a file called ``name`` holds.
+
+    Raises
+    ------
+    ConfigError
+        A key is unknown, or a value wrong.
+    """
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name}: {_explain(str(error), kind)}") from error
+
+
+class Loader(yaml.SafeLoader):
+    """YAML without the surprises of 1.1: ``off`` is a word, and no key may come twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        """Build a mapping, refusing keys that are there already."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.MarkedYAMLError(problem="a key is a word", problem_mark=key.start_mark)
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value!r} is given twice", problem_mark=key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+Loader.yaml_implicit_resolvers = {
+    letter: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:bool"]
+    for letter, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile("^(?:true|false|True|False)$"), list("tTfF")
+)
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return f"{place}{problem or 'not YAML'}"
+
+
+def _explain(message: str, kind: type) -> str:
+    """Msgspec's message, with the place first and a near key where one is unknown."""
+    told, _, place = message.partition(" - at ")
+    path = place.strip("`").removeprefix("$").lstrip(".")
+    if unknown := re.search(r"unknown field `(.+)`", told):
+        place = f"{path}.{unknown[1]}".lstrip(".")
+        return f"{place}: unknown key; {_mend(unknown[1], keys_at(path, kind))}"
+    if wrong := re.search(r"Invalid enum value '(.*)'", told):
+        choices = [str(choice.value) for choice in _type_at(path, kind)]
+        return f"{path}: {wrong[1]!r} is no choice; {_mend(wrong[1], choices)}"
+    return f"{path}: {told}" if path else told
+
+
+def _mend(word: str, valid: list[str]) -> str:
+    near = get_close_matches(word, valid, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(valid)}"
+
+
+def keys_at(path: str, kind: type) -> list[str]:
+    """Keys that a mapping at ``path`` in such a file may have: ``policy`` or ``rules[0]``.
+
+    >>> from slurm_plugin.config import Config
+    >>> keys_at("deadline", Config)
+    ['missed', 'wait_factor']
+    """
+    return [field.encode_name for field in msgspec.structs.fields(_type_at(path, kind))]
+
+
+def _type_at(path: str, kind: Any) -> Any:
+    for part in filter(None, re.sub(r"\[[^]]*\]", "", path).split(".")):
+        found = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}[part]
+        kind = next(iter(get_args(found)), found)
+    return kind
