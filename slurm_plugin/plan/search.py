@@ -272,7 +272,7 @@ class _Work:
 
     def _change(self, tasks: Sequence[str]) -> bool:
         """Try other options for these tasks, each the next one in the same direction."""
-        if self._best is None:
+        if self._best is None or self._left <= 0:
             return False
         present = {t: self._known[t][o] for t, o in self._best.choices.items() if t in self._known}
         if len(tasks) == 1:

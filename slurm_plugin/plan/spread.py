@@ -5,6 +5,8 @@ its own.  A wait for other people's jobs is drawn too: they rarely take all of t
 others come before.  The order on nodes that the plan shares out itself stays as planned.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,13 +45,17 @@ def ends(schedule: Schedule, now_s: float) -> Ends:
     common: dict[str, Floats] = {}
     ended: dict[str, Floats] = {}
     last = np.full(_DRAWS, now_s)
-    for step in sorted(schedule.steps, key=lambda one: (one.start_s, one.end_s)):
+    pools: dict[str, list[Step]] = defaultdict(list)
+    for step in schedule.steps:
+        pools[step.pool].append(step)
+    for step in sorted(schedule.steps, key=lambda step: (step.start_s, step.end_s)):
         ready = np.full(_DRAWS, now_s)
         for name in step.needs:
             ready = np.maximum(ready, ended[name])
-        wait_s = _foreign_wait(step, schedule)
-        for name in _before(step, schedule):
-            ready = np.maximum(ready, ended[name])
+        own = _before(step, pools[step.pool])
+        for one in own:
+            ready = np.maximum(ready, ended[one.name])
+        wait_s = _foreign_wait(step, own)
         wait = wait_s * np.exp(_WAIT * draws.standard_normal(_DRAWS)) if wait_s else 0.0
         ended[step.name] = ready + wait + _taken(step, draws, common)
         last = np.maximum(last, ended[step.name])
@@ -71,22 +77,19 @@ def _taken(step: Step, draws: np.random.Generator, common: dict[str, Floats]) ->
     return known.time_s * np.exp(own * np.where(own > 0, known.up, known.down))
 
 
-def _before(step: Step, schedule: Schedule) -> list[str]:
-    """Name the steps of the plan itself whose nodes this one waited for."""
+def _before(step: Step, same_pool: Iterable[Step]) -> list[Step]:
+    """List the steps of the plan itself whose nodes this one waited for."""
     if step.wait_s <= _GRAIN_S:
         return []
     return [
-        one.name
-        for one in schedule.steps
-        if one.pool == step.pool
-        and step.ready_s < one.end_s <= step.start_s + _GRAIN_S
-        and one.start_s < step.start_s
+        one
+        for one in same_pool
+        if step.ready_s < one.end_s <= step.start_s + _GRAIN_S and one.start_s < step.start_s
     ]
 
 
-def _foreign_wait(step: Step, schedule: Schedule) -> float:
-    """Part of a wait that other people's jobs make."""
+def _foreign_wait(step: Step, own: Iterable[Step]) -> float:
+    """Part of a wait that other people's jobs make: what is left after the plan's ``own``."""
     if step.wait_s <= _GRAIN_S:
         return 0.0
-    own = (one.end_s for one in schedule.steps if one.name in set(_before(step, schedule)))
-    return max(step.start_s - max([step.ready_s, *own]), 0.0)
+    return max(step.start_s - max([step.ready_s, *(one.end_s for one in own)]), 0.0)
