@@ -94,6 +94,19 @@ class Learner:
         self._met = self._met + 1 if self.error <= self.settings.target else 0
         self._next = next(self._planned, None)
 
+    def skip(self) -> None:
+        """Go on without the proposed run: it cannot be had.
+
+        Raises
+        ------
+        ValueError
+            No run was proposed.
+        """
+        if self._next is None:
+            raise ValueError("no run was proposed")
+        self._done.add(self.space.key(self._next.assignment))
+        self._next = next(self._planned, None)
+
     @property
     def fit(self) -> OccupancyFit:
         """Cost model of the samples so far.
@@ -141,13 +154,21 @@ class Learner:
 
     def _plan(self) -> Iterator[Proposal]:
         """Everything to run, in order; what was observed meanwhile decides how it goes on."""
-        yield Proposal(self._reference(), Purpose.REFERENCE, "all else is relative to it")
+        yield from self._references()
         if self.settings.error is not Error.CROSS_VALIDATION:
             yield from self._new(self._test_set(), Purpose.TEST, "to measure the error on")
         if self._screens:
             design = plackett_burman(self.space)
             yield from self._new(design, Purpose.SCREENING, "to see which attributes matter")
         yield from self._training()
+
+    def _references(self) -> Iterator[Proposal]:
+        """Propose the reference, and where it cannot be run the assignment nearest to it."""
+        wanted = self._reference()
+        why = "all else is relative to it"
+        while not self.samples and (left := self.unused()):
+            nearest = Space(tuple(left), self.space.more_is_better).nearest(wanted)
+            yield Proposal(nearest, Purpose.REFERENCE, why)
 
     @property
     def _screens(self) -> bool:

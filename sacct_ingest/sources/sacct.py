@@ -4,7 +4,7 @@ import logging
 import os
 import secrets
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from sacct_ingest.columns import known_name, useful
@@ -86,13 +86,26 @@ class LiveSacct:
         for first in range(0, len(earlier), _NAMED):
             yield from self._whole(fields, earlier[first : first + _NAMED], end_s, tally)
 
+    def of_jobs(
+        self, job_ids: Sequence[int], begin_s: int, end_s: int, tally: Tally
+    ) -> Iterator[JobRun]:
+        """Give the runs of these jobs that ended between the two times.
+
+        Raises
+        ------
+        SacctError
+            See :meth:`read`.
+        """
+        fields = [] if self.as_json else self._fields()
+        yield from self._ask(fields, begin_s, end_s, tally, f"--jobs={_list(job_ids)}")
+
     def _whole(
         self, fields: Sequence[str], partial: Sequence[JobRun], end_s: int, tally: Tally
     ) -> Iterator[JobRun]:
         """Ask for runs once more, by their ids and from the start of the first of them."""
         wanted = {_key(run): run for run in partial}
         begin_s = min(run.start_s or end_s for run in partial)
-        ids = ",".join(str(job_id) for job_id in sorted({run.job_id for run in partial}))
+        ids = _list(run.job_id for run in partial)
         try:
             for run in self._ask(fields, begin_s, end_s, tally, f"--jobs={ids}"):
                 if wanted.pop(_key(run), None):
@@ -146,6 +159,10 @@ class LiveSacct:
         offered = {known_name(name) for name in done.stdout.split()}
         self._columns.extend(useful(offered))
         return self._columns
+
+
+def _list(job_ids: Iterable[int]) -> str:
+    return ",".join(str(job_id) for job_id in sorted(set(job_ids)))
 
 
 def _key(run: JobRun) -> _Key:

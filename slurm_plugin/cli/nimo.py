@@ -25,6 +25,7 @@ COMMANDS = {
     "forecast": "the next value of each series of measurements, and how sure that is",
     "transfer": "how long a transfer between two hosts will take; record past ones",
     "profile": "benchmark nodes as Slurm jobs; see whether nodes of one type agree",
+    "learn": "learn an application by running it: the runs that teach most, as Slurm jobs",
     "config": "check the configuration and show what is in force",
     "hook-path": "print the folder of the Lua hooks for slurmctld",
     "demo": "show the main job on a made-up cluster: no Slurm, no root",

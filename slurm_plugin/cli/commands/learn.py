@@ -1,0 +1,164 @@
+"""Learn an application by running it: the runs that teach most, as Slurm jobs, within a budget.
+
+A YAML file describes the application and what it can be given (docs/learning.md).  What was run is
+kept in a file beside it: stopped at any moment, the same command goes on.
+"""
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.stores import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from predictor.types import Run
+    from sacct_ingest.records import NodeProfile
+    from slurm_plugin.config import Config
+    from slurm_plugin.learn.assignments import Choices
+    from slurm_plugin.learn.description import Description, Group
+    from slurm_plugin.learn.proposers import Proposer
+    from slurm_plugin.learn.workbench import Workbench
+
+EXAMPLE = """\
+  nimo learn blast.yaml --dry-run
+  nimo learn blast.yaml
+  nimo learn blast.yaml --budget 20 --json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("file", type=Path, help="description of the application")
+    parser.add_argument("--dry-run", action="store_true", help="show the next run, submit nothing")
+    parser.add_argument("--budget", type=float, metavar="NODE-HOURS", help="instead of the file's")
+    parser.add_argument(
+        "--state", type=Path, metavar="FILE", help="where runs are kept (default: beside the file)"
+    )
+    add_json(parser)
+    add_store(parser)
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Learn, or show the design."""
+    # Loaded here: scipy takes a second, and the help shall not.
+    from slurm_plugin.learn.journal import alone  # noqa: PLC0415
+    from slurm_plugin.reports import learning as words  # noqa: PLC0415
+
+    state = args.state or args.file.with_name(f"{args.file.stem}.learn.json")
+    with alone(state):
+        bench = _workbench(args, state)
+        if args.dry_run:
+            print(_design(bench, as_json=args.json))
+            return 0
+        ended = bench.run().value
+    found = bench.proposer.learned()
+    runs, spent_node_h = len(bench.journal.trials), bench.spent_node_h
+    if args.json:
+        print(json.dumps({"ended": ended, "node_hours": spent_node_h, **asdict(found)}))
+    else:
+        print(words.summary(found, runs, spent_node_h, ended))
+    return 0
+
+
+def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    from slurm_plugin.learn import description, jobs  # noqa: PLC0415
+    from slurm_plugin.learn.assignments import choices  # noqa: PLC0415
+    from slurm_plugin.learn.journal import Journal  # noqa: PLC0415
+    from slurm_plugin.learn.proposers import NODES  # noqa: PLC0415
+    from slurm_plugin.learn.workbench import Site, Workbench  # noqa: PLC0415
+    from slurm_plugin.reports import learning as words  # noqa: PLC0415
+
+    config = load_config(args)
+    given = description.load(args.file)
+    if args.budget is not None:
+        given = replace(given, budget=args.budget)
+    folder = args.file.absolute().parent
+    chosen = choices(given, _profiles(config), name=str(args.file), folder=folder)
+    is_curve = chosen.space.attributes == (NODES,)
+    site = Site(
+        jobs=jobs.SlurmJobs(given, time.time, is_curve),
+        clock=time.time,
+        sleep=time.sleep,
+        tell=lambda trial: print(words.told(trial), file=sys.stderr, flush=True),
+        overrun_s=jobs.overrun_s(jobs.slurm_config()),
+    )
+    proposer = _by_curve(given, chosen, config) if is_curve else _by_occupancies(given, chosen)
+    return Workbench(given, chosen, proposer, Journal(state, given.application), site)
+
+
+def _by_occupancies(given: "Description", chosen: "Choices") -> "Proposer":
+    from slurm_plugin.learn.proposers import ByOccupancies  # noqa: PLC0415
+
+    return ByOccupancies(
+        chosen.space,
+        given.learning.settings(),
+        data_flow=given.data_flow,
+        network_share=given.network_share,
+    )
+
+
+def _by_curve(given: "Description", chosen: "Choices", config: "Config") -> "Proposer":
+    from slurm_plugin.learn.proposers import NODES, ByCurve  # noqa: PLC0415
+
+    counts = [round(one[NODES]) for one in chosen.space.candidates]
+    return ByCurve(counts, _known(given, config))
+
+
+def _known(given: "Description", config: "Config") -> "list[Run]":
+    """Give the runs that the store has under the application's tag; none without a store."""
+    from predictor.table import decode  # noqa: PLC0415
+    from predictor.types import Run  # noqa: PLC0415
+    from sacct_ingest.errors import StoreError  # noqa: PLC0415
+    from sacct_ingest.records import KeyLevel  # noqa: PLC0415
+
+    key = f"{given.application}/{given.problem}" if given.problem else given.application
+    try:
+        with open_store(config) as store:
+            rows = store.fits.find([(KeyLevel.TAG, key)])
+    except StoreError:
+        return []
+    points = [point for row in rows for point in decode(row.payload).observed]
+    return [Run(point.nodes, point.time_s) for point in points]
+
+
+def _profiles(config: "Config") -> "Callable[[Group], Sequence[NodeProfile]]":
+    """Give the newest profiles of the nodes that a group may get."""
+    from slurm_plugin.slurm.benchmark_jobs import nodes  # noqa: PLC0415
+
+    def of_group(group: "Group") -> "Sequence[NodeProfile]":
+        wanted = set(group.constraint.split("&")) - {""}
+        names = {
+            node.name
+            for node in nodes(nodelist=group.nodelist, partition=group.partition)
+            if wanted <= set(node.features.split(","))
+        }
+        with open_store(config) as store:
+            newest = store.profiles.latest(config.cluster or None)
+        return [profile for profile in newest if profile.node in names]
+
+    return of_group
+
+
+def _design(bench: "Workbench", *, as_json: bool) -> str:
+    """Show what would be run next."""
+    from slurm_plugin.reports import learning as words  # noqa: PLC0415
+
+    wanted = bench.replay()
+    argv = bench.argv(wanted) if wanted else []
+    left = bench.given.budget - bench.spent_node_h
+    candidates = len(bench.choices.space.candidates)
+    if as_json:
+        design = asdict(wanted) if wanted else None
+        return json.dumps(
+            {"next": design, "argv": argv, "candidates": candidates, "node_hours_left": left}
+        )
+    return words.design(wanted, argv, candidates, left)

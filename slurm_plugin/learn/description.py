@@ -1,0 +1,154 @@
+"""What ``nimo learn`` is told about an application: a YAML file into typed structures."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from predictor.active.settings import Error, Order, Part, Reference, Selection, Settings, Traversal
+from sacct_ingest.errors import ConfigError
+from sacct_ingest.slurm_text import parse_time_limit
+from slurm_plugin.yaml_text import convert, load_yaml
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Counts = Count | tuple[Count, ...]
+Words = str | int | float | tuple[str | int | float, ...]
+
+
+class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One copy of the input: the data profile λ is its size."""
+
+    name: Name
+    path: str = ""
+    size: str = ""  #: such as ``20G``; empty: the size of the file
+
+
+class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Assignments that a run can be given: all combinations of what is listed."""
+
+    nodes: Counts = 1
+    tasks: Counts = ()
+    cpus: Counts = ()
+    memory: Words = ()
+    cpu_freq: Words = ()
+    variables: dict[Name, Words] = {}
+    inputs: tuple[Name, ...] = ()
+    partition: str = ""
+    constraint: str = ""
+    nodelist: str = ""
+    options: tuple[str, ...] = ()  #: more of sbatch's options
+    attributes: dict[Name, Positive] = {}
+
+
+class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How to go about it: :class:`predictor.active.settings.Settings`."""
+
+    selection: Selection = Selection.INFORMATIVE
+    reference: Reference = Reference.MIN
+    order: Order = Order.RELEVANCE
+    traversal: Traversal = Traversal.ROUND_ROBIN
+    error: Error = Error.CROSS_VALIDATION
+    parts: tuple[Part, ...] = tuple(Part)
+    attributes: dict[Part, tuple[str, ...]] = {}
+    target: Positive = 10.0
+    fewest: Count = 6
+    in_a_row: Count = 2
+    improvement: Positive = 2.0
+    test_runs: Count = 10
+    seed: int = 1
+
+    def settings(self) -> Settings:
+        """Give them as the learner takes them."""
+        return Settings(**{name: getattr(self, name) for name in self.__struct_fields__})
+
+
+class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An application, what it can be given, and what learning it may cost."""
+
+    application: Name
+    problem: str = ""
+    command: str = ""  #: shell command; ``{name}`` stands for a choice
+    script: str = ""  #: or a job script
+    arguments: tuple[str, ...] = ()
+    work_dir: str = ""
+    limit: str  #: time limit of a run, as ``--time`` takes it
+    budget: Positive  #: node-hours
+    assignments: tuple[Group, ...]
+    inputs: tuple[Input, ...] = ()
+    slower: tuple[str, ...] = ()  #: attributes of which more makes runs slower
+    profile: tuple[str, ...] = ()  #: figures of the nodes' profiles that are attributes
+    data_flow: bool = True  #: whether the accounting's bytes mean something
+    network_share: Share = 0.0  #: of the time for each I/O
+    account: str = ""
+    qos: str = ""
+    nice: Annotated[int, msgspec.Meta(ge=0)] = 10_000
+    patience: str = ""  #: how long a run may wait in the queue
+    tries: Count = 2  #: of a run that was interrupted
+    learning: Learning = Learning()
+
+    @property
+    def limit_s(self) -> int:
+        """Time limit in seconds."""
+        return parse_time_limit(self.limit) or 0
+
+    @property
+    def patience_s(self) -> float:
+        """Longest wait in the queue in seconds."""
+        return (parse_time_limit(self.patience) or 0) if self.patience else float("inf")
+
+
+def load(path: Path) -> Description:
+    """Read a description.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read or holds a wrong key or value.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise ConfigError(f"{path}: cannot be read: {reason}") from error
+    return parse(text, name=str(path))
+
+
+def parse(text: str, *, name: str) -> Description:
+    """Make a description of the text of a file called ``name``.
+
+    Raises
+    ------
+    ConfigError
+        See :func:`load`.
+    """
+    made = convert(load_yaml(text, name=name), Description, name=name)
+    for key in ("limit", "patience"):
+        _check_duration(made, key, name)
+    _check_rest(made, name)
+    return made
+
+
+def _check_duration(made: Description, key: str, name: str) -> None:
+    text = getattr(made, key)
+    try:
+        known = not text or parse_time_limit(text)
+    except ValueError:
+        known = None
+    if not known or (key == "limit" and not text):
+        raise ConfigError(f"{name}: {key}: {text!r} is no time; give it as sbatch's --time")
+
+
+def _check_rest(made: Description, name: str) -> None:
+    if bool(made.command) == bool(made.script):
+        raise ConfigError(f"{name}: give either command or script")
+    if made.arguments and not made.script:
+        raise ConfigError(f"{name}: arguments: a command has its own; they go with script")
+    known = {one.name for one in made.inputs}
+    for index, group in enumerate(made.assignments):
+        for wanted in group.inputs:
+            if wanted not in known:
+                place = f"assignments[{index}].inputs"
+                raise ConfigError(f"{name}: {place}: {wanted!r} is not among inputs")

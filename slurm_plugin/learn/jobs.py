@@ -1,0 +1,180 @@
+"""One run as a Slurm job: submitted on hold, found again by its name, and what came of it."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from sacct_ingest.errors import SlurmError
+from sacct_ingest.records import JobRun
+from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.sacct import LiveSacct
+from slurm_plugin.learn.assignments import Assignment
+from slurm_plugin.learn.description import Description
+from slurm_plugin.learn.journal import Trial
+from slurm_plugin.slurm.commands import run
+from slurm_plugin.slurm.settings import CONFIG
+
+_TIMEOUT_S = 60.0
+#: What Slurm says when it may work a moment later; all else is about the job.
+_PASSING = ("unable to contact", "timed out", "refused", "temporarily", "unreachable", "no answer")
+_WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
+_LATER_S = 86_400  #: accounting is asked up to so long after the present: clocks differ
+#: Until a job that overran its limit is ended: it is looked at every 30 s.
+_NOTICED_S = 60.0
+
+
+class Refused(SlurmError):  # noqa: N818 - what sbatch did
+    """Slurm does not take such a job."""
+
+
+class Jobs(Protocol):
+    """What the workbench needs of Slurm."""
+
+    def submit(self, assignment: Assignment, trial: Trial) -> int:
+        """Submit a run on hold; give its job's id."""
+
+    def argv(self, assignment: Assignment, trial: Trial) -> list[str]:
+        """Command line of a run."""
+
+    def find(self, trial: Trial) -> int | None:
+        """Look for a run's job by its name."""
+
+    def release(self, job_id: int) -> None:
+        """Let a job start; harmless where it has."""
+
+    def cancel(self, job_id: int) -> None:
+        """End a job."""
+
+    def tidy(self, trial: Trial) -> None:
+        """Cancel jobs of a run that were submitted while their submitter was killed."""
+
+    def waiting(self, job_id: int) -> bool | None:
+        """Whether a job still waits; None once it is over."""
+
+    def ended(self, trial: Trial) -> JobRun | None:
+        """Give what the accounting says of a run that has ended; None while it says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJobs:
+    """The real ones."""
+
+    given: Description
+    clock: Callable[[], float]
+    is_curve: bool = False  #: whether the runs differ in their node counts alone
+
+    def submit(self, assignment: Assignment, trial: Trial) -> int:
+        """Submit a run on hold.
+
+        A job that was submitted and not written down never starts by itself.
+
+        Raises
+        ------
+        Refused
+            Slurm does not take such a job.
+        SlurmError
+            It cannot be asked at the moment.
+        """
+        try:
+            told = run(self.argv(assignment, trial), timeout_s=_TIMEOUT_S)
+        except SlurmError as error:
+            if any(sign in str(error).lower() for sign in _PASSING):
+                raise
+            raise Refused(str(error)) from error
+        return int(told.strip().partition(";")[0])
+
+    def argv(self, assignment: Assignment, trial: Trial) -> list[str]:
+        """Command line of a run."""
+        given = self.given
+        also = {"--account": given.account, "--qos": given.qos, "--chdir": given.work_dir}
+        return [
+            *("sbatch", "--parsable", "--hold", "--no-requeue"),
+            f"--job-name={trial.job_name}",
+            f"--comment={comment(given, is_curve=self.is_curve)}",
+            f"--nice={given.nice}",
+            f"--time={given.limit}",
+            *(f"{option}={value}" for option, value in also.items() if value),
+            *assignment.options,
+            *assignment.command,
+        ]
+
+    def find(self, trial: Trial) -> int | None:
+        """Look for a run's job by its name, in the queue and in the accounting."""
+        argv = ["squeue", "--me", "-h", "-t", "all", f"--name={trial.job_name}", "-o", "%A"]
+        if queued := run(argv, timeout_s=_TIMEOUT_S).split():
+            return int(queued[0])
+        argv = [
+            *("sacct", "-X", "-n", "-P", "--format=JobIDRaw", f"--name={trial.job_name}"),
+            f"--user={os.getuid()}",
+            *(f"--starttime=uts{trial.planned_s - 60}", "--endtime=now"),
+        ]
+        known = run(argv, timeout_s=_TIMEOUT_S).split()
+        return int(known[0]) if known else None
+
+    def release(self, job_id: int) -> None:
+        """Let a job start; one that is over needs it no more."""
+        if self.waiting(job_id):
+            run(["scontrol", "release", str(job_id)], timeout_s=_TIMEOUT_S)
+
+    def cancel(self, job_id: int) -> None:
+        """End a job."""
+        run(["scancel", str(job_id)], timeout_s=_TIMEOUT_S)
+
+    def tidy(self, trial: Trial) -> None:
+        """Cancel jobs of a run that were submitted while their submitter was killed.
+
+        They were never released, so none has run.
+        """
+        argv = ["scancel", "--me", "--quiet", "--state=PENDING", f"--name={trial.job_name}"]
+        run(argv, timeout_s=_TIMEOUT_S)
+
+    def waiting(self, job_id: int) -> bool | None:
+        """Whether a job still waits; None once it is over."""
+        argv = ["squeue", "--me", "-h", "-o", "%A %T"]
+        # All of the user's at once: asking for an id that is gone is an error.
+        states = dict(line.split() for line in run(argv, timeout_s=_TIMEOUT_S).splitlines())
+        state = states.get(str(job_id))
+        return None if state is None else state in _WAITING
+
+    def ended(self, trial: Trial) -> JobRun | None:
+        """Give what the accounting says of a run that has ended; None while it says nothing."""
+        if trial.job_id is None:
+            return None
+        until_s = int(self.clock()) + _LATER_S
+        runs = LiveSacct().of_jobs([trial.job_id], trial.planned_s - 60, until_s, Tally())
+        # A record without a partition is half of one: the other half is still on its way.
+        whole = [one for one in runs if one.end_s is not None and one.partition]
+        return whole[-1] if whole else None
+
+
+def comment(given: Description, *, is_curve: bool) -> str:
+    """Comment of the runs: the hooks leave them alone.
+
+    Runs that differ in their node counts alone are part of the application's curve; others would
+    bend it.
+    """
+    problem = f",problem={given.problem}" if given.problem else ""
+    return f"nimo:{f'app={given.application}{problem},' if is_curve else ''}off"
+
+
+def overrun_s(config: Mapping[str, str]) -> float:
+    """Seconds that a job may run beyond its limit: OverTimeLimit, KillWait and a look now and then.
+
+    >>> overrun_s({"OverTimeLimit": "1 min", "KillWait": "30 sec"})
+    150.0
+    """
+    minutes = config.get("OverTimeLimit", "0").split()[0]
+    if not minutes.isdigit():
+        raise SlurmError(
+            f"OverTimeLimit is {minutes}: no limit holds here, and no budget could be kept"
+        )
+    kill_wait = config.get("KillWait", "30").split()[0]
+    return 60.0 * int(minutes) + float(kill_wait) + _NOTICED_S
+
+
+def slurm_config() -> dict[str, str]:
+    """Ask for the cluster's settings."""
+    lines = run(list(CONFIG), timeout_s=_TIMEOUT_S).splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line)
+    return {name.strip(): value.strip() for name, _, value in pairs}

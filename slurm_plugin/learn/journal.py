@@ -1,0 +1,133 @@
+"""What was run, in one file: written before a job is submitted and after every change.
+
+A process that is killed at any moment is put back by reading it again.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from sacct_ingest.errors import FormatError, NimoError
+
+
+class Stage(StrEnum):
+    """How far a run has come."""
+
+    PLANNED = "planned"  #: perhaps submitted, its job is not known
+    SUBMITTED = "submitted"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of one assignment."""
+
+    key: str  #: of the assignment
+    attempt: int
+    job_name: str
+    nodes: int
+    limit_s: float
+    attributes: dict[str, float]
+    purpose: str
+    why: str
+    planned_s: int
+    stage: Stage = Stage.PLANNED
+    job_id: int | None = None
+    reason: str = ""  #: why it failed
+    again: bool = False  #: whether the same once more may succeed
+    node_list: str = ""
+    elapsed_s: float = 0.0
+    cpus: int = 0
+    utilisation: float | None = None
+    data_bytes: int | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.stage in (Stage.DONE, Stage.FAILED)
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    application: str
+    trials: tuple[Trial, ...] = ()
+    version: int = 1
+
+
+class Journal:
+    """The file; ``trials`` are in the order in which they were planned."""
+
+    def __init__(self, path: Path, application: str) -> None:
+        self._path, self._application = path, application
+        self.trials: list[Trial] = list(self._read())
+
+    def find(self, key: str, attempt: int) -> Trial | None:
+        """Give a run that was planned before."""
+        found = (one for one in self.trials if (one.key, one.attempt) == (key, attempt))
+        return next(found, None)
+
+    def keep(self, trial: Trial) -> Trial:
+        """Write a run down, new or changed; it is on the disk when this returns."""
+        same = (trial.key, trial.attempt)
+        places = [i for i, one in enumerate(self.trials) if (one.key, one.attempt) == same]
+        if places:
+            self.trials[places[0]] = trial
+        else:
+            self.trials.append(trial)
+        self._write()
+        return trial
+
+    def _read(self) -> tuple[Trial, ...]:
+        try:
+            found = msgspec.json.decode(self._path.read_bytes(), type=_File)
+        except FileNotFoundError:
+            return ()
+        except (OSError, msgspec.DecodeError) as error:
+            raise FormatError(f"{self._path}: {error}; move it away to begin anew") from error
+        if found.application != self._application:
+            raise FormatError(
+                f"{self._path}: it is of {found.application}, not of {self._application}; name "
+                "another file with --state"
+            )
+        return found.trials
+
+    def _write(self) -> None:
+        text = msgspec.json.format(
+            msgspec.json.encode(_File(self._application, tuple(self.trials))), indent=1
+        )
+        new = self._path.with_name(f"{self._path.name}.new")
+        with new.open("wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Keep a second process away from the same file for a while.
+
+    Raises
+    ------
+    NimoError
+        There is one, or the folder cannot be written.
+    """
+    try:
+        lock = path.with_name(f"{path.name}.lock").open("w")
+    except OSError as error:
+        raise NimoError(f"{path}: {error.strerror}; name another file with --state") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise NimoError(f"{path}: another 'nimo learn' is at work with it") from error
+        yield

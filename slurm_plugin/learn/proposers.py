@@ -1,0 +1,241 @@
+"""What to run next, by NIMO's occupancies or, where only node counts differ, by the curve."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log
+from typing import Protocol
+
+from predictor import choose, curve
+from predictor.active.learner import Learner
+from predictor.active.settings import Settings
+from predictor.active.space import Assignment, Space
+from predictor.models.occupancy import OccupancyFit, Sample, occupancies
+from predictor.types import Curve, Run, Verdict
+from slurm_plugin.learn.journal import Trial
+
+NODES = "nodes"
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The next run: its attributes, what it is for and why it."""
+
+    attributes: dict[str, float]
+    purpose: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """Run time with an interval on one assignment."""
+
+    attributes: dict[str, float]
+    time_s: float
+    low_s: float
+    high_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What is known so far; ``effects`` is the slowest over the fastest time of each attribute."""
+
+    functions: dict[str, str]
+    effects: dict[str, float]
+    error: float | None  #: percent
+    expected: tuple[Expected, ...]
+
+
+class Proposer(Protocol):
+    """Proposes runs and learns from them."""
+
+    def propose(self) -> Next | None:
+        """Give the next run; None when enough is known or nothing is left."""
+
+    def observe(self, trial: Trial) -> None:
+        """Learn from the proposed run."""
+
+    def skip(self) -> None:
+        """Go on without the proposed run."""
+
+    @property
+    def good_enough(self) -> bool:
+        """Whether the predictions are as good as was asked for."""
+
+    def learned(self) -> Learned:
+        """Say what is known so far."""
+
+
+class ByOccupancies:
+    """NIMO: learns occupancies as functions of the attributes.
+
+    Parameters
+    ----------
+    space
+        Assignments.
+    settings
+        Of the learner.
+    data_flow
+        Whether the accounting's bytes are taken for the data flow D; otherwise all runs count as
+        of one byte, and the occupancies are of the whole run.
+    network_share
+        Share of the time for each I/O that is the network's.
+    """
+
+    def __init__(
+        self, space: Space, settings: Settings, *, data_flow: bool, network_share: float
+    ) -> None:
+        self._learner = Learner(space, settings)
+        self._data_flow, self._network_share = data_flow, network_share
+
+    def propose(self) -> Next | None:
+        """See :class:`Proposer`."""
+        found = self._learner.propose()
+        return Next(found.assignment, found.purpose.value, found.why) if found else None
+
+    def observe(self, trial: Trial) -> None:
+        """See :class:`Proposer`."""
+        busy = 1.0 if trial.utilisation is None else trial.utilisation
+        found = occupancies(
+            busy, max(trial.elapsed_s, 1.0), self._bytes(trial), network_share=self._network_share
+        )
+        self._learner.observe(Sample(trial.attributes, found))
+
+    def skip(self) -> None:
+        """See :class:`Proposer`."""
+        self._learner.skip()
+
+    @property
+    def good_enough(self) -> bool:
+        """See :class:`Proposer`."""
+        return self._learner.good_enough
+
+    def learned(self) -> Learned:
+        """See :class:`Proposer`."""
+        if not self._learner.samples:
+            return Learned({}, {}, None, ())
+        fit, space = self._learner.fit, self._learner.space
+        error = self._learner.error
+        expected = tuple(_expected(fit, one) for one in space.candidates)
+        reference = self._learner.samples[0].attributes
+        effects = {name: _effect(fit, space, reference, name) for name in space.attributes}
+        named = {
+            "compute": fit.compute,
+            "network": fit.network,
+            "disk": fit.disk,
+            "data": fit.data,
+        }
+        functions = {name: str(one) for name, one in named.items()}
+        return Learned(functions, effects, error if error < float("inf") else None, expected)
+
+    def _bytes(self, trial: Trial) -> float:
+        """Give the data flow; the first run decides whether the accounting knows any."""
+        before = [one.found.data_bytes for one in self._learner.samples]
+        if not self._data_flow or (before and before[0] == 1.0):
+            return 1.0
+        if trial.data_bytes:
+            return float(trial.data_bytes)
+        return before[-1] if before else 1.0
+
+
+def _expected(fit: OccupancyFit, attributes: dict[str, float]) -> Expected:
+    found = fit.predict(attributes)
+    return Expected(
+        attributes=attributes, time_s=found.time_s, low_s=found.low_s, high_s=found.high_s
+    )
+
+
+def _effect(fit: OccupancyFit, space: Space, reference: Assignment, name: str) -> float:
+    times = [fit.predict({**reference, name: one}).time_s for one in space.levels(name)]
+    return max(times) / min(times)
+
+
+class ByCurve:
+    """ADEPT and the average over shapes: run time over node counts.
+
+    Parameters
+    ----------
+    counts
+        Node counts that may be run.
+    known
+        What earlier runs of the application found.
+    """
+
+    def __init__(self, counts: Sequence[int], known: Sequence[Run] = ()) -> None:
+        self._counts, self._runs = sorted(set(counts)), list(known)
+        self._done = {run.nodes for run in known}
+        self._next: Next | None = None
+        self._chosen: choose.Choice | None = None
+        self._sure = False
+        self._look()
+
+    def propose(self) -> Next | None:
+        """See :class:`Proposer`."""
+        return self._next
+
+    def observe(self, trial: Trial) -> None:
+        """See :class:`Proposer`."""
+        self._runs.append(Run(trial.nodes, trial.elapsed_s))
+        self._done.add(trial.nodes)
+        self._look()
+
+    def skip(self) -> None:
+        """See :class:`Proposer`."""
+        if self._next:
+            self._done.add(round(self._next.attributes[NODES]))
+        self._look()
+
+    @property
+    def good_enough(self) -> bool:
+        """See :class:`Proposer`."""
+        return self._sure
+
+    def learned(self) -> Learned:
+        """See :class:`Proposer`."""
+        if self._chosen is None:
+            return Learned({}, {}, None, ())
+        found = self._chosen.predict(self._counts)
+        expected = tuple(
+            Expected(
+                attributes={NODES: float(p.nodes)}, time_s=p.time_s, low_s=p.low_s, high_s=p.high_s
+            )
+            for p in found
+        )
+        times = [p.time_s for p in found]
+        widest = max(100 * (exp(p.curve_sd) - 1) for p in found)
+        return Learned(
+            {"time": self._chosen.model}, {NODES: max(times) / min(times)}, widest, expected
+        )
+
+    def _look(self) -> None:
+        """Judge what is known, and choose the next count."""
+        drawn = curve.build(self._runs)
+        left = [n for n in self._counts if n not in self._done]
+        if len(drawn.points) < choose.MIN_POINTS:
+            self._next = self._spread(left) if left else None
+            return
+        self._next = self._judged(drawn, left)
+
+    def _spread(self, left: Sequence[int]) -> Next:
+        """First counts of a curve: the smallest, the largest, then the widest gap's middle."""
+        if not self._done:
+            return _at(left[0], "reference", "the first of a curve")
+        if max(self._done) < left[-1]:
+            return _at(left[-1], "training", "the other end of the curve")
+        farthest = max(left, key=lambda n: min(abs(log(n / one)) for one in self._done))
+        return _at(farthest, "training", "farthest from what was run")
+
+    def _judged(self, drawn: Curve, left: Sequence[int]) -> Next | None:
+        self._chosen = choose.choose(drawn)
+        judged = self._chosen.judge(self._chosen.predict(self._counts))
+        self._sure = all(one is Verdict.RELIABLE for one in judged.verdicts)
+        if self._sure or not left:
+            return None
+        wanted = next((p for p in judged.problems if p.observe), None)
+        if wanted is None or wanted.observe is None:
+            return self._spread(left)
+        near = wanted.observe
+        return _at(min(left, key=lambda n: abs(log(n / near))), "training", wanted.text)
+
+
+def _at(nodes: int, purpose: str, why: str) -> Next:
+    return Next({NODES: float(nodes)}, purpose, why)

@@ -1,0 +1,127 @@
+"""``nimo learn`` on a real cluster: a program that is slower the less of a CPU it is given."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster.nimod import Nimod, hooks_for
+from tests.cluster.slurm import SlurmCluster
+from tests.conftest import ClusterFactory, scratch_directory, unavailable
+from tests.processes import wait_until
+
+pytestmark = pytest.mark.cluster
+
+# Reads its input and computes for each block; what it has used of the CPU says when a block is
+# done, so that it has the same work to do however slow the machine is.
+PROGRAM = """\
+import sys, time
+with open(sys.argv[1], "rb") as file:
+    while file.read(1 << 20):
+        end = time.process_time() + 0.1
+        while time.process_time() < end:
+            pass
+"""
+DESCRIPTION = """\
+application: counter
+command: cpulimit -q -f -l {share} -- python3 -S -E count.py {input}
+limit: "2"
+budget: 2.0
+inputs:
+  - {name: small, path: small}
+  - {name: large, path: large}
+assignments:
+  - {nodelist: n9, variables: {share: [10]}, inputs: [large]}
+  - {variables: {share: [10, 20, 40]}, inputs: [small, large]}
+learning: {target: 60, fewest: 4, in_a_row: 1}
+"""
+BLOCKS = {"small": 2, "large": 6}
+
+
+@pytest.fixture(scope="module")
+def nimo(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
+    """A site with a store; the program is where its jobs find it."""
+    if not shutil.which("cpulimit"):
+        unavailable("not installed: cpulimit")
+    with (
+        scratch_directory("nimo-learn-") as directory,
+        slurm_cluster(nodes=2, lua=hooks_for(directory)) as cluster,
+    ):
+        work = cluster.layout.work
+        (work / "count.py").write_text(PROGRAM)
+        for name, blocks in BLOCKS.items():
+            with (work / name).open("wb") as file:
+                file.truncate(blocks << 20)
+        (work / "app.yaml").write_text(DESCRIPTION)
+        yield Nimod(directory, cluster)
+
+
+def state(cluster: SlurmCluster) -> list[dict[str, Any]]:
+    path = cluster.layout.work / "app.learn.json"
+    return json.loads(path.read_text())["trials"] if path.exists() else []
+
+
+def killed_while_running(nimo: Nimod) -> None:
+    """Start learning and kill it when its second job runs."""
+    cluster = nimo.cluster
+    process = subprocess.Popen(
+        [cluster.bin / "nimo", "learn", "app.yaml"],
+        cwd=cluster.layout.work,
+        env=cluster.env,
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: _done(cluster) >= 1, timeout_s=120, what="a first run")
+        wait_until(lambda: _submitted(cluster), timeout_s=60, what="a second job")
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _done(cluster: SlurmCluster) -> int:
+    return sum(one["stage"] == "done" for one in state(cluster))
+
+
+def _submitted(cluster: SlurmCluster) -> bool:
+    return any(one["stage"] == "submitted" for one in state(cluster))
+
+
+def jobs(cluster: SlurmCluster) -> list[dict[str, str]]:
+    fields = ("JobID", "JobName", "State", "Comment", "Timelimit")
+    return cluster.sacct("-X", "-S", "now-1hour", fields=fields)
+
+
+def test_an_application_is_learned_in_few_runs(nimo: Nimod) -> None:
+    cluster = nimo.cluster
+    shown = json.loads(nimo.run("learn", "app.yaml", "--dry-run", "--json").stdout)
+    assert shown["candidates"] == 6
+    assert "--comment=nimo:off" in shown["argv"]
+    assert jobs(cluster) == []
+
+    killed_while_running(nimo)
+    found = json.loads(nimo.run("learn", "app.yaml", "--json").stdout)
+
+    trials = state(cluster)
+    assert trials[0]["stage"] == "failed"  # there is no n9: another assignment stood in for it
+    assert all(one["stage"] == "done" for one in trials[1:])
+    names = [one["JobName"] for one in jobs(cluster)]
+    assert len(names) == len(set(names)) == len(trials) - 1, "a run was repeated, or lost"
+    assert found["ended"] == "good enough"
+    assert found["effects"]["share"] > 1.2
+    assert found["effects"]["input_bytes"] > 1.2
+    expected = {tuple(one["attributes"].values()): one["time_s"] for one in found["expected"]}
+    assert len(trials) - 1 < shown["candidates"]  # the others are predicted
+    # Six blocks of 0.1 s each at a tenth of a CPU take 6 s.
+    assert expected[6 << 20, 10.0] == pytest.approx(6.0, rel=0.6)
+    # Run once more, nothing is left to do.
+    again = json.loads(nimo.run("learn", "app.yaml", "--json").stdout)
+    assert again == found
+    assert len(state(cluster)) == len(trials)
