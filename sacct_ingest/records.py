@@ -187,6 +187,10 @@ class DecisionRow:
     message: str = ""
     given_limit_s: int | None = None  #: time limit that the hook was told to write
     given_min_s: int | None = None  #: and ``--time-min``
+    request_low_s: float | None = None  #: interval on the count asked for
+    request_high_s: float | None = None
+    request_wait_s: float | None = None
+    confidence: float | None = None  #: nominal share of runs inside these intervals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

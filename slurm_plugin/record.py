@@ -30,13 +30,13 @@ def row_of(
         limit_s=int(request.limit_s or 0) if limited else None,
         deadline_s=request.deadline_s,
         applied=answer.action != "keep",
-        request_predicted_s=asked.prediction.time_s if asked else None,
         message=answer.message,
         given_limit_s=_seconds(answer.set.time_limit if answer.set else None),
         given_min_s=_seconds(answer.set.time_min if answer.set else None),
         **_who(case),
         **_known(case),
         **_chosen(decided.chosen),
+        **_asked(asked),
     )
 
 
@@ -104,4 +104,16 @@ def _chosen(option: Option | None) -> dict[str, Any]:
         "low_s": option.prediction.low_s,
         "high_s": option.prediction.high_s,
         "wait_s": option.wait_s if option.wait_s < inf else None,
+        "confidence": option.prediction.level,
+    }
+
+
+def _asked(option: Option | None) -> dict[str, Any]:
+    if option is None:
+        return {}
+    return {
+        "request_predicted_s": option.prediction.time_s,
+        "request_low_s": option.prediction.low_s,
+        "request_high_s": option.prediction.high_s,
+        "request_wait_s": option.wait_s if option.wait_s < inf else None,
     }

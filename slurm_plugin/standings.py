@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 from predictor.standing import Band, Outcome, judge
-from sacct_ingest.records import DecisionRow, JobState, KeyLevel, StandingRow
+from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.store import RunRow, Store
 from slurm_plugin import config
+from slurm_plugin.compared import compare
 
 #: Watermark of the last pass, and how far behind it runs are looked at again: accounting is late.
 SOURCE, OVERLAP_S = "standings", 86_400.0
 #: Decisions read for each run that counts: others have no prediction, or failed.
 _SPARE = 8
-_CUT = (JobState.TIMEOUT, JobState.DEADLINE)
 
 
 def update(store: Store, settings: config.Band, *, now_s: float) -> list[StandingRow]:
@@ -77,19 +77,13 @@ def _was_off(before: StandingRow | None) -> bool:
 def _outcomes(pairs: list[tuple[DecisionRow, RunRow]]) -> Iterator[Outcome]:
     """Compare runs with what was predicted for the count that they had."""
     for decision, run in pairs:
-        predicted_s, low_s, high_s = decision.predicted_s, decision.low_s, decision.high_s
-        ended = run.state is JobState.COMPLETED or run.state in _CUT
-        if not (ended and run.elapsed_s > 0 and predicted_s and low_s and high_s):
-            continue
-        if run.nodes == decision.requested_nodes != decision.nodes:
-            # Only observed, on the count asked for: the interval is taken to be as wide there.
-            asked_s = decision.request_predicted_s or 0.0
-            low_s, high_s = asked_s * low_s / predicted_s, asked_s * high_s / predicted_s
-            predicted_s = asked_s
-        elif run.nodes != decision.nodes:
-            continue
-        if predicted_s:
+        found = compare(decision, run)
+        if found is not None and found.low_s and found.high_s:
             yield Outcome(
-                float(run.end_s or 0), run.elapsed_s, predicted_s, low_s, high_s,
-                cut=run.state in _CUT,
-            )  # fmt: skip
+                ended_s=float(run.end_s or 0),
+                realised_s=found.actual_s,
+                predicted_s=found.predicted_s,
+                low_s=found.low_s,
+                high_s=found.high_s,
+                cut=found.cut,
+            )

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Engine, String, func, insert, select
+from sqlalchemy import ColumnElement, Engine, Row, String, func, insert, or_, select
 
 from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.store.engine import reading, writing
 from sacct_ingest.store.outcomes import join
-from sacct_ingest.store.rows import RunRow
+from sacct_ingest.store.rows import RunRow, Selection
 from sacct_ingest.store.runs import ROW_COLUMNS, run_row
 from sacct_ingest.store.schema import decisions, runs
 from sacct_ingest.store.text import indexed, prose
@@ -22,6 +22,9 @@ _LENGTHS = {
     for column in decisions.columns
     if isinstance(column.type, String)
 }
+_RUN_NAMES = [column.name for column in ROW_COLUMNS]
+#: A decision, and after it its run.
+_PAIR = [*(decisions.c[name].label(f"d_{name}") for name in _NAMES), *ROW_COLUMNS]
 
 
 class Decisions:
@@ -58,18 +61,20 @@ class Decisions:
             return join(connection)
 
     def with_outcomes(
-        self, since_s: float | None = None
+        self, chosen: Selection | None = None
     ) -> Iterator[tuple[DecisionRow, RunRow | None]]:
-        """Decisions in the order they were made, each with its job's run where that is known."""
+        """Decisions in the order they were made, each with its job's run where that is known.
+
+        They are streamed: a few of them are in memory at a time.
+        """
         query = (
-            select(*(decisions.c[name].label(f"d_{name}") for name in _NAMES), *ROW_COLUMNS)
+            select(*_PAIR)
             .select_from(decisions.outerjoin(runs, runs.c.id == decisions.c.run_id))
+            .where(*_conditions(chosen or Selection()))
             .order_by(decisions.c.at_s, decisions.c.decision_id)
         )
-        if since_s is not None:
-            query = query.where(decisions.c.at_s >= since_s)
         with reading(self._engine) as connection:
-            for row in connection.execute(query).mappings():
+            for row in connection.execute(query):
                 yield _pair(row)
 
     def waits(self, since_s: float, most: int) -> list[tuple[float, float]]:
@@ -112,22 +117,38 @@ class Decisions:
     ) -> list[tuple[DecisionRow, RunRow]]:
         """Give the newest decisions that were predicted by one identity and have a run."""
         query = (
-            select(*(decisions.c[name].label(f"d_{name}") for name in _NAMES), *ROW_COLUMNS)
+            select(*_PAIR)
             .select_from(decisions.join(runs, runs.c.id == decisions.c.run_id))
             .where(decisions.c.key == key, decisions.c.key_level == level.value)
             .order_by(decisions.c.at_s.desc(), decisions.c.decision_id)
             .limit(most)
         )
         with reading(self._engine) as connection:
-            pairs = [_pair(row) for row in connection.execute(query).mappings()]
+            pairs = [_pair(row) for row in connection.execute(query)]
         return [(decision, run) for decision, run in pairs if run is not None]
 
 
-def _pair(row: Any) -> tuple[DecisionRow, RunRow | None]:
-    decision = DecisionRow(**{name: row[f"d_{name}"] for name in _NAMES})
-    if row["run_id"] is None:
-        return decision, None
-    return decision, run_row({column.name: row[column.name] for column in ROW_COLUMNS})
+def _pair(row: Row[Any]) -> tuple[DecisionRow, RunRow | None]:
+    values = tuple(row)
+    decision = DecisionRow(**dict(zip(_NAMES, values, strict=False)))
+    run = dict(zip(_RUN_NAMES, values[len(_NAMES) :], strict=True))
+    return decision, None if run["run_id"] is None else run_row(run)
+
+
+def _conditions(chosen: Selection) -> Iterator[ColumnElement[bool]]:
+    """Make of a selection what has to hold of each decision."""
+    for name in ("cluster", "partition", "account", "user"):
+        if value := getattr(chosen, name):
+            yield decisions.c[name] == value
+    if chosen.since_s is not None:
+        yield decisions.c.at_s >= chosen.since_s
+    if chosen.until_s is not None:
+        yield decisions.c.at_s < chosen.until_s
+    if chosen.only_user is not None:
+        yield or_(
+            decisions.c.user == chosen.only_user,
+            decisions.c.account.in_(chosen.only_accounts),
+        )
 
 
 def _values(row: DecisionRow) -> dict[str, Any]:

@@ -18,6 +18,24 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which decisions are meant; what is empty or None says nothing.
+
+    ``only_user`` and ``only_accounts`` say whose jobs may be seen: those of the user, and all of
+    the accounts.
+    """
+
+    since_s: float | None = None
+    until_s: float | None = None
+    cluster: str = ""
+    partition: str = ""
+    account: str = ""
+    user: str = ""
+    only_user: str | None = None
+    only_accounts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
     """What fits and reports need of a stored run; ``tag``, ``script``, ``line`` are its keys."""
 

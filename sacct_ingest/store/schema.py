@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, OPTIONS, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0004"
+HEAD: Final = "0005"
 
 metadata = MetaData()
 
@@ -181,6 +181,10 @@ decisions = Table(
     _prose("message"),
     _count("given_limit_s"),
     _count("given_min_s"),
+    _real("request_low_s"),
+    _real("request_high_s"),
+    _real("request_wait_s"),
+    _real("confidence"),
     Column("run_id", number(), ForeignKey("runs.id", ondelete="SET NULL"), unique=True),
     Index("ix_decisions_at_s", "at_s"),
     Index("ix_decisions_key", "key", "at_s"),

@@ -1,7 +1,15 @@
 """Opening the store for a command."""
 
+import os
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
 from sacct_ingest.store import Store
+from slurm_plugin.cli.context import user_name
 from slurm_plugin.config import Config
+from slurm_plugin.slurm import commands
+from slurm_plugin.slurm.privacy import Sight, sight
 
 
 def open_store(config: Config, *, create: bool = False) -> Store:
@@ -13,3 +21,17 @@ def open_store(config: Config, *, create: bool = False) -> Store:
         It is missing, cannot be opened, or is of a newer release.
     """
     return Store.open(config.store_url, create=create)
+
+
+def sight_of(config: Config) -> Sight:
+    """Tell whose jobs the user of this process may see in the configured store."""
+    run = partial(commands.run, timeout_s=config.snapshot.timeout_s)
+    return sight(os.getuid(), user_name(), owner_uid=_owner(config.store_url), run=run)
+
+
+def _owner(url: str) -> int | None:
+    """Find the owner of an SQLite file; None for a server, and for a file that is not there."""
+    scheme, _, path = url.partition(":///")
+    with suppress(OSError):
+        return Path(path).stat().st_uid if scheme == "sqlite" else None
+    return None

@@ -13,6 +13,7 @@ from slurm_plugin.reports.text import duration, percent, printable
 
 _WIDTH = 560
 _LINE = 22  #: height of one bar with its gap
+_WIDEST = 90.0  #: column with its gap
 _LETTER = 7.0  #: about the width of a letter
 _LONGEST = 46  #: letters of a label
 
@@ -114,7 +115,8 @@ def columns(
 ) -> Chart:
     """Draw vertical columns side by side, labels below; ``guide`` marks the left end of one."""
     height, base = 210, 180
-    step = (_WIDTH - 20) / max(len(given), 1)
+    step = min((_WIDTH - 20) / max(len(given), 1), _WIDEST)
+    widest = max((len(bar.text) for bar in given), default=1) * _LETTER
     highest = max((bar.value for bar in given), default=0.0) or 1.0
     every = math.ceil(max((len(bar.label) for bar in given), default=1) * _LETTER / step)
     marks: list[Mark] = [Path("grid", f"M10 {base}H{_WIDTH - 10}")]
@@ -125,6 +127,9 @@ def columns(
             marks.append(
                 Box(bar.look, _short(x + 1), _short(base - tall), _short(step - 2), _short(tall))
             )
+            if widest < step:
+                over = _short(base - tall - 5)
+                marks.append(Word("middle", _short(x + step / 2), over, bar.text))
         if i % every == 0:
             marks.append(Word("faint middle", _short(x + step / 2), base + 18, bar.label))
         if i == guide:

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from typing import TYPE_CHECKING, Any
 
 from slurm_plugin.reports import text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
 
 _PACKAGE = "slurm_plugin.reports"
 
@@ -55,11 +56,14 @@ def render(template: str, **given: Any) -> str:
 
 
 @cache
-def environment() -> Environment:
+def environment() -> "Environment":
     """Templates with their filters.
 
     Control characters, and those that turn the direction of writing, become spaces.
     """
+    # Loaded here: terminals need none of it.
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+
     made = Environment(
         loader=PackageLoader(_PACKAGE),
         autoescape=True,
@@ -80,8 +84,10 @@ def environment() -> Environment:
 
 
 @cache
-def style() -> Markup:
+def style() -> "Markup":
     """Style sheet of all pages, for light and dark screens and for print."""
+    from markupsafe import Markup  # noqa: PLC0415
+
     source = files(_PACKAGE) / "templates" / "style.css"
     return Markup(source.read_text(encoding="utf-8"))  # noqa: S704 - our own file
 

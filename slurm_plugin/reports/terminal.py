@@ -8,17 +8,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from slurm_plugin.reports.accuracy import Accuracy
 from slurm_plugin.reports.curve import standing_line
-from slurm_plugin.reports.outcomes import (
-    Accuracy,
-    ApplicationOutcome,
-    Deadlines,
-    Effect,
-    OutcomeReport,
-)
+from slurm_plugin.reports.effects import Deadlines, Effect, Estimate
+from slurm_plugin.reports.known import Waste
+from slurm_plugin.reports.outcomes import ApplicationOutcome, OutcomeReport
 from slurm_plugin.reports.text import clock, count, duration, hours, percent, printable
 from slurm_plugin.waits import SHARE, Held
 
+_MOST = 10  #: rows of a list that is only a summary
+_APPLICATIONS = 50  #: nobody reads a thousand, and laying them out takes seconds
 _PIPE_WIDTH = 200  #: columns where stdout is no terminal: nothing is cut off
 
 
@@ -37,36 +36,26 @@ def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
     reasons
         Plain words for the names of reasons; a name that is not in it stands for itself.
     """
-    title = Text(_title(report), style="bold")
+    title = Text(title_of(report), style="bold")
     if not report.decisions:
         return title
-    parts = [title, _summary(report)]
+    parts: list[RenderableType] = [title, _summary(report)]
     if report.unchanged:
-        parts += [Text("\nPassed unchanged because", style="bold")]
-        parts += [_unchanged(report.unchanged, reasons)]
-    parts += [Text("\nApplications", style="bold"), _applications(report)]
+        parts += [_head("Passed unchanged because"), _unchanged(report.unchanged, reasons)]
+    parts += [_head("Applications"), _applications(report)]
+    if left_out := len(report.applications) - _APPLICATIONS:
+        parts += [Text(f"  and {left_out} more: nimo report -P")] if left_out > 0 else []
     # Text, not markup: labels are the users' own.
     parts += [Text(standing_line(row)) for row in report.switched_off]
+    if report.problems:
+        parts += [_head("What would help to know them better"), *_problems(report)]
+    if report.waste:
+        parts += [_head("Beyond the knee"), *map(_waste, report.waste[:_MOST])]
     return Group(*parts)
 
 
-def parsable(report: OutcomeReport) -> Iterator[str]:
-    """Lines of the applications' table with ``|`` between the fields, as ``sacct -P``."""
-    yield "Application|Decisions|Changed|Finished|Compared|MAPE|ActualOverPredicted|Inside"
-    for row in report.applications:
-        name = printable(row.application).replace("|", "_")
-        cells = (name, row.decisions, row.changed, row.finished, *_figures(row.accuracy))
-        yield "|".join(str(cell) for cell in cells)
-
-
-def _figures(accuracy: Accuracy | None) -> tuple[object, ...]:
-    if accuracy is None:
-        return 0, "", "", ""
-    inside = "" if accuracy.inside is None else f"{accuracy.inside:.3f}"
-    return accuracy.runs, f"{accuracy.mape:.3f}", f"{accuracy.bias:.3f}", inside
-
-
-def _title(report: OutcomeReport) -> str:
+def title_of(report: OutcomeReport) -> str:
+    """Say in one line how many decisions of which time there are."""
     if not report.decisions:
         return "No decision is recorded for this selection; nimod records one at each submission."
     decisions = count(report.decisions, "decision")
@@ -74,26 +63,66 @@ def _title(report: OutcomeReport) -> str:
     return f"{decisions} {span}, {report.finished} with an outcome"
 
 
+def _head(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
+def _problems(report: OutcomeReport) -> Iterator[Text]:
+    """Those of most decisions; all are in the tables."""
+    for row in report.problems[:_MOST]:
+        yield Text(f"  {printable(row.application)}, {row.verdict}: {row.text}")
+    if len(report.problems) > _MOST:
+        yield Text(f"  and {len(report.problems) - _MOST} more: nimo report -P --table problems")
+
+
+def _waste(row: Waste) -> Text:
+    few, many = row.nodes
+    nodes = f"{few}" if few == many else f"{few} to {many}"
+    return Text(
+        f"  {printable(row.user)}, {printable(row.application)}: {count(row.runs, 'run')} on "
+        f"{nodes} nodes used {hours(row.wasted_node_hours)} of {hours(row.node_hours)} node-hours "
+        f"beyond the knee of {row.knee}, where they would take {row.slower:.2f} times as long"
+    )
+
+
 def _summary(report: OutcomeReport) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column()
-    grid.add_row("modes", _listed(report.modes))
-    grid.add_row("actions", _listed(report.actions))
-    grid.add_row("accuracy", _accuracy(report.accuracy, report.confidence))
-    several = report.by_verdict if len(report.by_verdict) > 1 else {}
-    for verdict, accuracy in several.items():
-        grid.add_row(f"  {verdict}", _accuracy(accuracy, report.confidence))
+    for name, text in _lines(report):
+        grid.add_row(name, text)
+    return Padding(grid, (1, 0, 0, 0), expand=False)
+
+
+def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
+    yield "modes", _listed(report.modes)
+    yield "actions", _listed(report.actions)
+    yield "accuracy", _accuracy(report.accuracy, report.confidence)
+    if report.accuracy and report.accuracy.coverage:
+        yield "intervals", _coverage(report.accuracy)
+    for groups in (report.by_verdict, report.by_level):
+        for name, accuracy in groups.items() if len(groups) > 1 else ():
+            yield f"  {name}", _accuracy(accuracy, report.confidence)
     if report.deadlines != Deadlines():
-        grid.add_row("deadlines", _deadlines(report.deadlines))
+        yield "deadlines", _deadlines(report.deadlines)
     for name, held in (("started at once", report.waits.at_once), ("waited", report.waits.waiting)):
         if held:
-            grid.add_row(name, _held(held))
+            yield name, _held(held)
     if report.applied:
-        grid.add_row("changed jobs", _effect(report.applied, "as asked, by prediction"))
+        yield "changed jobs", _effect(report.applied, "as asked, by prediction")
     if report.observed:
-        grid.add_row("left alone", _effect(report.observed, "as chosen, by prediction"))
-    return Padding(grid, (1, 0, 0, 0), expand=False)
+        yield "left alone", _effect(report.observed, "as chosen, by prediction")
+
+
+def _coverage(accuracy: Accuracy) -> str:
+    parts = (
+        f"{percent(one.inside)} in {percent(one.nominal)}{' (derived)' if one.derived else ''}"
+        for one in accuracy.coverage
+    )
+    return (
+        f"{', '.join(parts)}; {percent(accuracy.longer)} took longer than predicted, "
+        f"{percent(accuracy.beyond)} longer than the interval"
+    )
 
 
 def _listed(counts: Mapping[str, int]) -> str:
@@ -116,10 +145,11 @@ def _accuracy(accuracy: Accuracy | None, confidence: float) -> str:
 
 
 def _deadlines(deadlines: Deadlines) -> str:
-    return (
+    text = (
         f"{deadlines.met} met, {deadlines.missed} missed, {deadlines.refused} refused, "
         f"{deadlines.open} not known yet"
     )
+    return f"{text}; {deadlines.warned} warned of" if deadlines.warned else text
 
 
 def _held(held: Held) -> str:
@@ -130,11 +160,21 @@ def _held(held: Held) -> str:
 
 
 def _effect(effect: Effect, other: str) -> str:
-    return (
+    text = (
         f"{count(effect.jobs, 'job')}: {hours(effect.node_hours)} node-hours "
-        f"({hours(effect.other_node_hours)} {other}), run time {hours(effect.run_hours)} h "
-        f"({hours(effect.other_run_hours)} h)"
+        f"({_estimate(effect.other_node_hours)} {other}), run time {hours(effect.run_hours)} h "
+        f"({_estimate(effect.other_run_hours)} h)"
     )
+    if not effect.wait_jobs:
+        return text
+    return (
+        f"{text}, wait {hours(effect.wait_hours)} h ({hours(effect.other_wait_hours)} h "
+        f"estimated) of {effect.wait_jobs}"
+    )
+
+
+def _estimate(found: Estimate) -> str:
+    return f"{hours(found.value)} [{hours(found.low)} to {hours(found.high)}]"
 
 
 def _unchanged(unchanged: Mapping[str, int], reasons: Mapping[str, str]) -> RenderableType:
@@ -152,7 +192,7 @@ def _applications(report: OutcomeReport) -> RenderableType:
     for name in ("decisions", "changed", "finished", "compared", "MAPE", "actual/predicted"):
         table.add_column(name, justify="right")
     table.add_column(f"inside {percent(report.confidence)}", justify="right")
-    for row in report.applications:
+    for row in report.applications[:_APPLICATIONS]:
         table.add_row(*_application_cells(row))
     return table
 

@@ -1,13 +1,21 @@
 """Compare what was predicted and decided with what happened.
 
-Outcomes are those that 'nimo ingest' has read so far.
+Outcomes are those that 'nimo ingest' has read so far.  Where PrivateData hides users' jobs from
+each other, everybody but operators sees their own.
 """
 
 import argparse
 import sys
+import time
+from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 
+from predictor.table import decode
+from sacct_ingest.errors import NimoError
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.store import Selection, Store
 from slurm_plugin.cli.context import (
     add_config,
     add_json,
@@ -16,18 +24,31 @@ from slurm_plugin.cli.context import (
     load_config,
     moment,
 )
-from slurm_plugin.cli.stores import open_store
+from slurm_plugin.cli.progress import progress
+from slurm_plugin.cli.stores import open_store, sight_of
+from slurm_plugin.config import Config
 from slurm_plugin.reasons import Reason
-from slurm_plugin.reports import terminal
-from slurm_plugin.reports.outcomes import OutcomeReport, select, summarise
+from slurm_plugin.reports import sheets
+from slurm_plugin.reports.known import drifting, problems
+from slurm_plugin.reports.outcomes import OutcomeReport, Tally, select
+from slurm_plugin.slurm.privacy import Sight
 
-EXAMPLE = "  nimo report -S now-7days\n  nimo report -p batch -u ada\n  nimo report --json"
+EXAMPLE = """\
+  nimo report -S now-7days
+  nimo report -p batch -u ada
+  nimo report --html report.html --anonymise   # one file, to look at, print and send
+  nimo report -P --table problems              # which runs would help most
+  nimo report --csv tables/ -S 2026-10-01 -E 2026-11-01"""
 
 _WORDS = {
     **{reason.value: reason.text for reason in Reason},
     "observe": "in observe mode nothing is changed",
     "advise": "in advise mode users are told, nothing is changed",
 }
+#: Identities that no other user's runs take part in.
+_OWN = ("line", "name", "user")
+_BATCH = 200
+_STEP = 2000  #: decisions between two words on the progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,9 +56,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-S", "--since", metavar="TIME", type=moment, help="decisions from this time on"
     )
+    parser.add_argument(
+        "-E", "--until", metavar="TIME", type=moment, help="decisions before this time"
+    )
+    parser.add_argument("-M", "--cluster", default="", help="decisions about this cluster")
     parser.add_argument("-p", "--partition", default="", help="decisions about this partition")
+    parser.add_argument("-A", "--account", default="", help="decisions about this account's jobs")
     parser.add_argument("-u", "--user", default="", help="decisions about this user's jobs")
     parser.add_argument("--app", default="", metavar="APPLICATION", help="this application alone")
+    parser.add_argument(
+        "--least-waste",
+        metavar="NODE_HOURS",
+        type=float,
+        default=100.0,
+        help="name nobody for fewer node-hours beyond the knee (default: 100)",
+    )
+    parser.add_argument(
+        "--anonymise",
+        "--anonymize",
+        action="store_true",
+        help="replace the names of users, accounts and applications",
+    )
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write a page; - is stdout")
+    parser.add_argument("--csv", metavar="DIR", type=Path, help="write each table into a file")
+    parser.add_argument(
+        "--table", metavar="NAME", default="applications", help="which table -P prints"
+    )
     add_parsable(parser)
     add_json(parser)
     add_store(parser)
@@ -47,23 +91,97 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the report."""
     config = load_config(args)
+    seen = sight_of(config)
+    if seen.why:
+        print(f"nimo: only your own jobs are shown: {seen.why}", file=sys.stderr)
     with open_store(config) as store:
-        pairs = select(
-            store.decisions.with_outcomes(args.since),
-            user=args.user,
-            partition=args.partition,
-            application=args.app,
-        )
-        report = summarise(pairs, confidence=config.fit.confidence, standings=store.standings.all())
-        _print(report, args)
+        report = _report(store, args, config, seen)
+    if args.anonymise:
+        from slurm_plugin.reports.pseudonyms import anonymous  # noqa: PLC0415
+
+        report = anonymous(report)
+    _print(report, args)
     return 0
 
 
+def _report(store: Store, args: argparse.Namespace, config: Config, seen: Sight) -> OutcomeReport:
+    chosen = Selection(
+        since_s=args.since,
+        until_s=args.until,
+        cluster=args.cluster,
+        partition=args.partition,
+        account=args.account,
+        user=args.user,
+        only_user=seen.only_user,
+        only_accounts=seen.accounts,
+    )
+    tally = Tally(config.fit.confidence)
+    with progress("decisions") as told:
+        for number, pair in enumerate(select(store.decisions.with_outcomes(chosen), args.app)):
+            tally.add(*pair)
+            if number % _STEP == _STEP - 1:
+                told(_STEP, "read")
+    keys = [key for key in tally.asked if seen.only_user is None or key[0] in _OWN]
+    tables = {}
+    for start in range(0, len(keys), _BATCH):
+        wanted = [(KeyLevel(level), key) for level, key in keys[start : start + _BATCH]]
+        for row in store.fits.find(wanted):
+            tables[row.level.value, row.key] = decode(row.payload)
+    known = problems(tables.values(), tally.asked)
+    report = tally.report(
+        store.standings.all(),
+        problems=known,
+        drift=drifting(known),
+        waste=tally.usage.waste(tables, least_node_hours=args.least_waste),
+    )
+    return replace(report, selection=_selection(args))
+
+
+def _selection(args: argparse.Namespace) -> dict[str, str]:
+    from slurm_plugin.reports.text import clock  # noqa: PLC0415
+
+    given = {
+        "since": clock(args.since) if args.since is not None else "",
+        "until": clock(args.until) if args.until is not None else "",
+        "cluster": args.cluster,
+        "partition": args.partition,
+        "account": args.account,
+        "user": args.user,
+        "application": args.app,
+    }
+    return {key: value for key, value in given.items() if value}
+
+
 def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
+    if args.csv:
+        for path in sheets.write_csv(sheets.sheets_of(report, _WORDS), args.csv):
+            print(path)
+    if args.html:
+        _page(report, args.html)
     if args.json:
         print(msgspec.json.encode(report).decode())
     elif args.parsable2:
-        print("\n".join(terminal.parsable(report)))
-    else:
-        console = terminal.console_for(terminal=sys.stdout.isatty())
-        console.print(terminal.render(report, _WORDS))
+        one = sheets.sheet(sheets.sheets_of(report, _WORDS), args.table)
+        print("\n".join(sheets.parsable(one)))
+    elif not (args.csv or args.html):
+        _terminal(report)
+
+
+def _page(report: OutcomeReport, path: Path) -> None:
+    from slurm_plugin.reports.page import page  # noqa: PLC0415
+
+    text = page(report, _WORDS, now_s=time.time())
+    if str(path) == "-":
+        print(text)
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise NimoError(f"{path}: {error.strerror or error}") from error
+
+
+def _terminal(report: OutcomeReport) -> None:
+    from slurm_plugin.reports import terminal  # noqa: PLC0415
+
+    console = terminal.console_for(terminal=sys.stdout.isatty())
+    console.print(terminal.render(report, _WORDS))

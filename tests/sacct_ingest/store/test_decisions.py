@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel
-from sacct_ingest.store import RunRow, Store
+from sacct_ingest.store import RunRow, Selection, Store
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, step
 
 NOTE = "JS1:abc NIMO1:0123456789ab:n=4,m=enforce"
@@ -38,7 +40,33 @@ def test_decisions_are_given_in_order_and_since_a_time(store: Store) -> None:
     rows = [decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + i) for i in (3, 1, 2)]
     store.decisions.add(rows)
     assert [row.at_s - SUBMIT_S for row, _ in store.decisions.with_outcomes()] == [1, 2, 3]
-    assert [row.at_s - SUBMIT_S for row, _ in store.decisions.with_outcomes(SUBMIT_S + 2)] == [2, 3]
+    late = Selection(since_s=SUBMIT_S + 2)
+    assert [row.at_s - SUBMIT_S for row, _ in store.decisions.with_outcomes(late)] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "found"),
+    [
+        (Selection(user="ada"), "0"),
+        (Selection(account="bio"), "1"),
+        (Selection(partition="long", cluster="pine"), "12"),
+        (Selection(cluster="elm"), ""),
+        (Selection(until_s=SUBMIT_S + 2), "01"),
+        (Selection(only_user="cyd"), "2"),
+        (Selection(only_user="cyd", only_accounts=("bio",)), "12"),
+        (Selection(only_user="cyd", user="ada"), ""),
+    ],
+)
+def test_decisions_are_selected(store: Store, chosen: Selection, found: str) -> None:
+    given = (("ada", "hpc", "batch"), ("bob", "bio", "long"), ("cyd", "hpc", "long"))
+    store.decisions.add(
+        [
+            decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + i, user=u, account=a, partition=p)
+            for i, (u, a, p) in enumerate(given)
+        ]
+    )
+    rows = [row for row, _ in store.decisions.with_outcomes(chosen)]
+    assert "".join(row.decision_id[-1] for row in rows) == found
 
 
 def test_the_note_in_the_job_tells_its_decision(store: Store) -> None:

@@ -40,8 +40,14 @@ def fit(key: str = "a", **given: object) -> FitRow:
 
 def test_what_is_public() -> None:
     assert sacct_ingest.store.__all__ == [
-        "FitRow", "RejectRow", "RunRow", "Store", "Stored", "SumsRow"
-    ]  # fmt: skip
+        "FitRow",
+        "RejectRow",
+        "RunRow",
+        "Selection",
+        "Store",
+        "Stored",
+        "SumsRow",
+    ]
 
 
 def test_migrations_make_the_schema(new_url: str) -> None:

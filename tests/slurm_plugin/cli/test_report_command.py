@@ -1,12 +1,20 @@
+import csv
 import json
+import re
+import sqlite3
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from predictor.table import decode
 from sacct_ingest.records import JobRun
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
+from slurm_plugin.demo.site import Site
+from slurm_plugin.reasons import Reason
+from slurm_plugin.reports import sheets
+from slurm_plugin.slurm.privacy import Sight
 from tests.slurm_plugin.reports.rows import decision
 
 
@@ -51,7 +59,8 @@ def test_json(store: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_parsable(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     lines = report(store, capsys, "-P").splitlines()
-    assert lines[1:] == ["md|1|0|0|0|||", "wrf|1|1|1|1|0.200|1.250|0.000"]
+    assert lines[0].startswith("Application|Decisions|Changed|Finished|Compared|Mape|Bias|Inside50")
+    assert lines[1:] == ["md|1|0|0|0||||||||", "wrf|1|1|1|1|0.2|1.25|0|0|0|0.8|1|1"]
 
 
 @pytest.mark.parametrize(
@@ -69,3 +78,95 @@ def test_a_selection(
 ) -> None:
     found = json.loads(report(store, capsys, "--json", *options))
     assert [row["application"] for row in found["applications"]] == labels
+
+
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def evil_store(tmp_path: Path) -> str:
+    """Store with a decision about a job that is named to do harm."""
+    path = str(tmp_path / "evil.db")
+    with Store.open(path) as opened:
+        opened.decisions.add([decision(label=EVIL, user="=ada"), decision(decision_id="f" * 12)])
+    return path
+
+
+def test_a_page_is_one_file_that_harms_nobody(
+    evil_store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "report.html"
+    assert report(evil_store, capsys, "--html", str(page)) == ""
+    text = page.read_text()
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert re.findall(r"(?:src|href)=\"(?!#)", text) == []
+    assert "2 decisions from" in text
+
+
+def test_every_table_is_a_file(
+    evil_store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = report(evil_store, capsys, "--csv", str(tmp_path / "tables")).splitlines()
+    assert {Path(line).stem for line in told} >= {"applications", "reasons", "problems", "waste"}
+    rows = list(csv.DictReader((tmp_path / "tables" / "applications.csv").open(newline="")))
+    assert [(row["application"], row["decisions"]) for row in rows] == [(EVIL, "1"), ("wrf", "1")]
+
+
+def test_no_cell_is_a_formula(tmp_path: Path) -> None:
+    fields = (sheets.Field("name", "name", str), sheets.Field("n", "n", lambda _: -1.5))
+    one = sheets.Sheet(name="t", caption="", fields=fields, rows=["=cmd()", "@x", "ok"])
+    (path,) = sheets.write_csv([one], tmp_path)
+    assert path.read_text().split() == ["name,n", "'=cmd(),-1.5", "'@x,-1.5", "ok,-1.5"]
+
+
+def test_pseudonyms_hide_all_names(evil_store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = report(evil_store, capsys, "--json", "--anonymise", "-u", "ada")
+    found = json.loads(text)
+    assert [row["application"] for row in found["applications"]] == ["application-1"]
+    assert found["selection"] == {"user": "user-1"}
+    assert found["anonymous"]
+    assert "ada" not in text
+    assert "wrf" not in text
+
+
+def test_another_table(evil_store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = report(evil_store, capsys, "-P", "--table", "reasons").splitlines()
+    assert lines == [
+        "Mode|Action|Applied|Decisions|Reason|Meaning",
+        "enforce|set|1|2|cheapest|" + Reason.CHEAPEST.text,
+    ]
+
+
+def test_an_unknown_table_is_an_error_that_names_the_others(
+    evil_store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", "--store", evil_store, "-P", "--table", "reason"]) == 1
+    assert "there are applications, accuracy" in capsys.readouterr().err
+
+
+def test_others_jobs_are_hidden_where_slurm_hides_them(
+    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = Sight(only_user="bob", why="PrivateData hides others' jobs")
+    monkeypatch.setattr("slurm_plugin.cli.commands.report.sight_of", lambda _: hidden)
+    assert main(["report", "--store", store, "--json"]) == 0
+    told = capsys.readouterr()
+    assert [row["application"] for row in json.loads(told.out)["applications"]] == ["md"]
+    assert "only your own jobs are shown" in told.err
+
+
+def test_the_curves_tell_their_problems(
+    use: Site, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.db"
+    with sqlite3.connect(use.folder / "nimo.db") as source, sqlite3.connect(copy) as target:
+        source.backup(target)
+    with Store.open(str(copy)) as opened:
+        known = (decode(row.payload) for row in opened.fits.all())
+        table = next(one for one in known if one.problems and one.level == "line")
+        opened.decisions.add([decision(key_level=table.level, key=table.key, label=table.label)])
+    found = json.loads(report(str(copy), capsys, "--json"))
+    told = [(row["application"], row["problem"], row["observe"]) for row in found["problems"]]
+    assert sorted(told) == sorted((table.label, p.name, p.observe) for p in table.problems)
+    assert table.problems[0].text in report(str(copy), capsys)

@@ -5,22 +5,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sacct_ingest.records import JobState
-from slurm_plugin.reports.outcomes import (
-    Accuracy,
-    Deadlines,
-    Effect,
-    Pair,
-    accuracy,
-    applied_effect,
-    by_application,
-    deadlines,
-    observed_effect,
-    predicted_at,
-    select,
-    summarise,
-)
+from slurm_plugin.reports.accuracy import Accuracy
+from slurm_plugin.reports.effects import Deadlines, Effect, Estimate
+from slurm_plugin.reports.outcomes import ApplicationOutcome, Pair, select, summarise
 from slurm_plugin.waits import Held, Waits
 from tests.slurm_plugin.reports.rows import AT_S, decision, run
+
+
+def accuracy(pairs: list[Pair]) -> Accuracy | None:
+    return summarise(pairs, confidence=0.9).accuracy
+
+
+def deadlines(pairs: list[Pair]) -> Deadlines:
+    return summarise(pairs, confidence=0.9).deadlines
+
+
+def applied_effect(pairs: list[Pair]) -> Effect | None:
+    return summarise(pairs, confidence=0.9).applied
+
+
+def observed_effect(pairs: list[Pair]) -> Effect | None:
+    return summarise(pairs, confidence=0.9).observed
+
+
+def by_application(pairs: list[Pair]) -> tuple[ApplicationOutcome, ...]:
+    return summarise(pairs, confidence=0.9).applications
 
 
 def test_accuracy_of_three_runs() -> None:
@@ -43,9 +52,41 @@ def test_the_ends_of_the_interval_are_inside() -> None:
 
 
 def test_a_run_on_the_count_asked_for_is_compared_with_the_prediction_there() -> None:
-    found = accuracy([(decision(applied=False), run(nodes=2, elapsed_s=2250.0))])
-    # The interval is that of the chosen count: it says nothing here.
-    assert found == Accuracy(runs=1, mape=1 - 1800 / 2250, bias=1.25, intervals=0, inside=None)
+    outcome = run(nodes=2, elapsed_s=2250.0)
+    found = accuracy([(decision(applied=False), outcome)])
+    assert found is not None
+    assert (found.mape, found.bias) == (1 - 1800 / 2250, 1.25)
+    # Without an interval of its own it is taken to be as wide as that of the chosen count.
+    assert (found.intervals, found.inside) == (1, 0.0)
+    own = decision(applied=False, request_low_s=1500.0, request_high_s=2300.0)
+    found = accuracy([(own, outcome)])
+    assert found is not None
+    assert found.inside == 1.0
+
+
+def test_other_levels_are_derived_and_the_stored_one_is_counted() -> None:
+    # A run at half the upper end in log time: 0.82 standard deviations of a 90 % interval.
+    near = decision(low_s=500.0, high_s=2000.0, confidence=0.9)
+    pairs = [(near, run(elapsed_s=t)) for t in (1000.0, 1000 * 2**0.4, 1000 * 2**0.5, 2000.0)]
+    found = accuracy(pairs)
+    assert found is not None
+    assert [(c.nominal, c.inside, c.derived) for c in found.coverage] == [
+        (0.5, 0.5, True),  # up to 0.41 of the stored half
+        (0.9, 1.0, False),
+        (0.95, 1.0, True),
+    ]
+    assert (found.longer, found.beyond) == (0.75, 0.0)
+    assert sum(found.histogram) == 4
+
+
+def test_the_level_of_an_interval_is_the_decisions_own() -> None:
+    found = accuracy([(decision(confidence=0.5), run(elapsed_s=1150.0))])
+    assert found is not None
+    assert {c.nominal: (c.inside, c.derived) for c in found.coverage} == {
+        0.5: (0.0, False),
+        0.9: (1.0, True),
+        0.95: (1.0, True),
+    }
 
 
 @pytest.mark.parametrize(
@@ -60,7 +101,6 @@ def test_a_run_on_the_count_asked_for_is_compared_with_the_prediction_there() ->
     ],
 )
 def test_what_cannot_be_compared_is_left_out(outcome: object) -> None:
-    assert predicted_at(decision(), outcome) is None  # type: ignore[arg-type]
     assert accuracy([(decision(), outcome)]) is None  # type: ignore[list-item]
 
 
@@ -75,12 +115,15 @@ def test_deadlines_by_what_became_of_the_job() -> None:
         (decision(deadline_s=due - 1), run()),
         (decision(deadline_s=due), run(state=JobState.DEADLINE)),
         (decision(deadline_s=due, action="refuse"), None),
-        (decision(deadline_s=due, action="refuse", applied=False), run()),  # only observed
+        (
+            decision(deadline_s=due, action="refuse", applied=False, reason="deadline_missed"),
+            run(elapsed_s=1200.0, end_s=int(due) + 200),
+        ),  # only observed
         (decision(deadline_s=due), None),
         (decision(deadline_s=due), run(state=JobState.RUNNING, end_s=None)),
         (decision(), run()),  # no deadline: does not count
     ]
-    assert deadlines(pairs) == Deadlines(met=2, missed=2, refused=1, open=2)
+    assert deadlines(pairs) == Deadlines(met=1, missed=3, refused=1, open=2, warned=1)
 
 
 def test_effect_of_applied_decisions() -> None:
@@ -92,9 +135,12 @@ def test_effect_of_applied_decisions() -> None:
         (decision(), run(state=JobState.FAILED)),
         (decision(request_predicted_s=None), run()),
     ]
-    assert applied_effect(pairs) == Effect(
-        jobs=2, node_hours=3.0, other_node_hours=2.0, run_hours=0.75, other_run_hours=1.0
-    )
+    found = applied_effect(pairs)
+    assert found is not None
+    assert (found.jobs, found.more_nodes) == (2, 2)
+    assert (found.node_hours, found.run_hours) == (3.0, 0.75)
+    assert found.other_node_hours == Estimate(value=2.0, low=1.8, high=pytest.approx(2.2))
+    assert found.other_run_hours.value == 1.0
 
 
 def test_effect_of_decisions_that_were_only_observed() -> None:
@@ -103,15 +149,44 @@ def test_effect_of_decisions_that_were_only_observed() -> None:
             decision(mode="observe", applied=False, predicted_s=900.0),
             run(nodes=2, elapsed_s=1800.0),
         ),
+        (decision(mode="observe", applied=False), run(nodes=4)),  # had that count anyway
         (decision(mode="observe", applied=False, action="keep"), run(nodes=2)),
     ]
-    assert observed_effect(pairs) == Effect(
-        jobs=1,
-        node_hours=1.0,
-        other_node_hours=1.0,
-        run_hours=0.5,
-        other_run_hours=0.25,
-    )
+    found = observed_effect(pairs)
+    assert found is not None
+    assert found.jobs == 1
+    assert (found.node_hours, found.other_node_hours.value) == (1.0, 1.0)
+    assert (found.run_hours, found.other_run_hours.value) == (0.5, 0.25)
+
+
+def test_errors_add_up_within_an_application_and_not_between_two() -> None:
+    def high(*labels: str) -> float:
+        given = [(decision(label=label, request_high_s=2800.0, request_low_s=1.0), run())
+                 for label in labels]  # fmt: skip
+        found = applied_effect(given)
+        assert found is not None
+        return (found.other_run_hours.high - found.other_run_hours.value) * 3.6
+
+    assert high("wrf", "wrf") == pytest.approx(2.0)
+    assert high("wrf", "md") == pytest.approx(2**0.5)
+
+
+def test_a_count_that_was_asked_for_is_no_change() -> None:
+    same = decision(requested_nodes=4)
+    assert by_application([(same, run())])[0].changed == 0
+    assert applied_effect([(same, run())]) is None
+
+
+def test_waits_otherwise() -> None:
+    pairs = [
+        (decision(wait_s=100.0, request_wait_s=400.0), run(start_s=int(AT_S) + 160)),
+        (decision(wait_s=0.0), run(start_s=int(AT_S) + 20)),
+        (decision(request_wait_s=9.0), run(start_s=int(AT_S) + 999, eligible_s=int(AT_S) + 900)),
+    ]
+    found = applied_effect(pairs)
+    assert found is not None
+    assert (found.wait_jobs, found.wait_hours * 3600) == (1, 160.0)
+    assert found.other_wait_hours * 3600 == 400.0
 
 
 def test_no_such_decision_no_effect() -> None:
@@ -149,6 +224,10 @@ def test_summary_counts_modes_actions_and_reasons() -> None:
     assert report.actions == {"set": 2, "keep": 2, "refuse": 1}
     assert report.unchanged == {"array": 2, "observe": 1}
     assert report.confidence == 0.9
+    assert [(r.mode, r.reason, r.decisions) for r in report.reasons if r.action == "keep"] == [
+        ("enforce", "array", 1),
+        ("off", "array", 1),
+    ]
 
 
 def test_accuracy_is_told_by_verdict() -> None:
@@ -171,17 +250,24 @@ def test_an_empty_report() -> None:
     assert report.applications == ()
 
 
-@pytest.mark.parametrize(
-    ("by", "kept"),
-    [({"user": "ada"}, [0, 1]), ({"partition": "long"}, [1, 2]), ({"application": "wrf"}, [0, 2])],
-)
-def test_select(by: dict[str, str], kept: list[int]) -> None:
+def test_select_by_label_with_or_without_its_user() -> None:
     pairs: list[Pair] = [
-        (decision(user="ada", partition="batch", label="wrf"), None),
-        (decision(user="ada", partition="long", label="md"), None),
-        (decision(user="bob", partition="long", label="bob/wrf"), None),
+        (decision(label="wrf"), None),
+        (decision(label="md"), None),
+        (decision(label="bob/wrf"), None),
     ]
-    assert list(select(pairs, **by)) == [pairs[i] for i in kept]
+    assert list(select(pairs, "wrf")) == [pairs[0], pairs[2]]
+    assert list(select(pairs)) == pairs
+
+
+def test_weeks_begin_on_monday() -> None:
+    monday_s = 1_790_553_600.0  # 2026-09-28
+    pairs: list[Pair] = [(decision(at_s=monday_s + d), run()) for d in (-1.0, 0.0, 1.0)]
+    weeks = summarise(pairs, confidence=0.9).weeks
+    assert [(w.begin_s, w.decisions) for w in weeks] == [
+        (monday_s - 7 * 86_400, 1),
+        (monday_s, 2),
+    ]
 
 
 @given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=20))
@@ -192,7 +278,7 @@ def test_shares_are_shares_and_order_does_not_matter(times: list[float]) -> None
     assert reverse is not None
     assert found.inside is not None
     assert 0.0 <= found.inside <= 1.0
-    assert min(times) / 1000 <= found.bias <= max(times) / 1000
+    assert min(times) / 1001 <= found.bias <= max(times) / 999
     assert reverse.mape == pytest.approx(found.mape)
     assert reverse.inside == pytest.approx(found.inside)
 

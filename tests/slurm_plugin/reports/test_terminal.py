@@ -4,7 +4,7 @@ from rich.console import Console
 
 from sacct_ingest.records import JobState
 from slurm_plugin.reports.outcomes import Pair, summarise
-from slurm_plugin.reports.terminal import parsable, render
+from slurm_plugin.reports.terminal import render
 from tests.slurm_plugin.reports.rows import AT_S, decision, run
 
 REASONS = {"array": "it is a job array"}
@@ -37,7 +37,7 @@ def test_all_figures_are_there() -> None:
     assert "2 runs compared: MAPE 10.0 %, median of actual/predicted 1.12" in text
     assert "50 % of 2 inside the 90 % interval" in text
     assert "1 met, 0 missed, 0 refused, 0 not known yet" in text
-    assert "2 jobs: 2.5 node-hours (2.0 as asked, by prediction)" in text
+    assert "2 jobs: 2.5 node-hours (2.0 [1.8 to 2.2] as asked, by prediction)" in text
     assert "1  it is a job array" in text
     assert "wrf" in text.split("Applications")[1]
 
@@ -50,15 +50,6 @@ def test_a_reason_without_words_stands_for_itself() -> None:
 
 def test_a_name_is_never_markup() -> None:
     assert "[red]wrf[/nonsense]" in shown([(decision(label="[red]wrf[/nonsense]"), None)])
-
-
-def test_parsable_lines_have_as_many_fields_as_the_header() -> None:
-    pairs: list[Pair] = [(decision(label="a|b\nc"), run()), (decision(label="md"), None)]
-    header, *lines = parsable(summarise(pairs, confidence=0.9))
-    assert len(lines) == 2
-    assert all(line.count("|") == header.count("|") for line in lines)
-    assert lines[0] == "a_b c|1|1|1|1|0.000|1.000|1.000"
-    assert lines[1] == "md|1|1|0|0|||"
 
 
 def test_how_waits_came_true() -> None:

@@ -1,0 +1,117 @@
+"""How long a report takes and how much memory, beside reading the same rows alone.
+
+A store is filled with made-up decisions and their runs, ten for each application and user; each
+figure is of a process of its own.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import _bench
+
+from sacct_ingest.records import DecisionRow, JobRun, JobState
+from sacct_ingest.store import Store
+
+BEGIN_S = 1_790_000_000
+MODES = ("observe", "advise", "enforce")
+REASONS = ("cheapest", "best_already", "array", "fixed_count", "unreliable_curve")
+#: Highest resident size; that of `resource` begins with the parent's.
+_MEMORY = "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
+READ = """\
+from sacct_ingest.store import Store
+with Store.open({store!r}) as store:
+    for _ in store.decisions.with_outcomes(): pass
+"""
+REPORT = """\
+import os, sys
+from slurm_plugin.cli.nimo import main
+sys.stdout = open(os.devnull, "w")
+main(["report", "--store", {store!r}, *{options!r}])
+sys.stdout = sys.__stdout__
+"""
+
+
+def main() -> None:
+    """Fill, measure, print."""
+    args = _bench.options(__doc__).parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for size in (2_000, 10_000) if args.quick else (10_000, 100_000, 300_000):
+            path = str(Path(folder) / f"{size}.db")
+            fill(path, size)
+            rows += measure(path, size)
+    _bench.table(rows, title="A report of many decisions")
+    _bench.write(args.json, reports=rows)
+
+
+def fill(path: str, size: int) -> None:
+    """Make a store with this many decisions and runs."""
+    rng = Random(size)
+    with Store.open(path) as store:
+        for start in range(0, size, 10_000):
+            pairs = [made(i, rng) for i in range(start, min(size, start + 10_000))]
+            store.runs.add(run for _, run in pairs)
+            store.decisions.add([decision for decision, _ in pairs])
+        store.decisions.join_outcomes()
+
+
+def made(number: int, rng: Random) -> tuple[DecisionRow, JobRun]:
+    """One decision and its run: four nodes where two were asked for, or left alone."""
+    at_s, mode = BEGIN_S + 60 * number, rng.choice(MODES)
+    user, name = f"user{number % 97}", f"app{number % 997}"
+    chosen, applied = rng.random() < 0.5, mode == "enforce"
+    nodes = 4 if chosen and applied else 2
+    time_s = 1000.0 if nodes == 4 else 1800.0
+    start_s, took_s = at_s + rng.randrange(3600), time_s * rng.lognormvariate(0.0, 0.08)
+    decision = DecisionRow(
+        decision_id=f"{number:012x}", cluster="pine", at_s=float(at_s), mode=mode,
+        action="set" if chosen else "keep", reason="cheapest" if chosen else rng.choice(REASONS),
+        user=user, name=name, account="hpc", partition="batch", key_level="line",
+        key=f"{user}/{name}", label=f"{user}/{name}", verdict="reliable", requested_nodes=2,
+        nodes=4 if chosen else 2, applied=chosen and applied,
+        predicted_s=1000.0 if chosen else 1800.0, low_s=870.0 if chosen else 1560.0,
+        high_s=1150.0 if chosen else 2070.0, request_predicted_s=1800.0, request_low_s=1560.0,
+        request_high_s=2070.0, wait_s=600.0, request_wait_s=1200.0, confidence=0.9,
+    )  # fmt: skip
+    run = JobRun(
+        cluster="pine", job_id=number + 1, submit_s=at_s, state=JobState.COMPLETED, user=user,
+        name=name, partition="batch", start_s=start_s, end_s=int(start_s + took_s),
+        elapsed_s=took_s, nodes=nodes, cpus=64 * nodes,
+        admin_comment=f"NIMO1:{number:012x}:n={nodes},req=1-8,t=1,lo=1,hi=1,v=r,m=e,r=c",
+    )  # fmt: skip
+    return decision, run
+
+
+def measure(path: str, size: int) -> list[dict[str, Any]]:
+    """Time and memory of reading alone, and of the report in each form."""
+    page = str(Path(path).with_suffix(".html"))
+    ways = {
+        "rows read": READ.format(store=path),
+        "terminal": REPORT.format(store=path, options=[]),
+        "JSON": REPORT.format(store=path, options=["--json"]),
+        "HTML": REPORT.format(store=path, options=["--html", page]),
+    }
+    rows: list[dict[str, Any]] = []
+    for name, code in ways.items():
+        began = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-c", code + _MEMORY], capture_output=True, text=True, check=True
+        )
+        took_s = time.perf_counter() - began
+        rows.append({
+            "decisions": size,
+            "what": name,
+            "s": took_s,
+            "ratio": took_s / (rows[0]["s"] if rows else took_s),
+            "MiB": int(done.stdout.split()[-1]) / 1024,
+        })  # fmt: skip
+    return rows
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""What the curves say beside the outcomes: problems with what mends them, nodes beyond the knee."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from predictor.table import at, covers, verdict_at
+from predictor.types import PredictionTable, Verdict
+from sacct_ingest.records import DecisionRow, JobState
+from sacct_ingest.store import RunRow
+
+_HOUR_S = 3600.0
+_DRIFT = "drift"
+#: Who wastes less than this is not named, whatever the least size: one run tells little.
+_RUNS, _SHARE = 3, 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """One reason not to trust the predictions of an application, and what would mend it."""
+
+    application: str
+    verdict: str
+    runs: int  #: finished ones that the curve is made of
+    decisions: int  #: in this report
+    problem: str  #: stable name
+    text: str
+    observe: int | None  #: node count where one more run would help most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waste:
+    """Node-hours of one user's application on more nodes than its knee (ADEPT, section III.B).
+
+    What counts is what the same runs would have needed fewer at the knee, by the curve.
+    """
+
+    user: str
+    application: str
+    runs: int
+    nodes: tuple[int, int]  #: fewest and most of these runs
+    knee: int
+    node_hours: float
+    wasted_node_hours: float
+    efficiency: float  #: node-hours at the knee over those that were used
+    slower: float  #: how many times as long the runs would take at the knee
+
+
+class Usage:
+    """Completed runs on counts that their users chose, by identity, user and count.
+
+    Jobs with a deadline have a reason to be wide, and those that were given their count did not
+    choose it.
+    """
+
+    def __init__(self) -> None:
+        self._used: defaultdict[tuple[str, str, str], dict[int, tuple[int, float]]] = defaultdict(
+            dict
+        )
+        self._names: dict[tuple[str, str], str] = {}
+
+    def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
+        """Take a decision and its run."""
+        if not decision.key or decision.deadline_s or run.state is not JobState.COMPLETED:
+            return
+        if decision.applied and run.nodes == decision.nodes != decision.requested_nodes:
+            return
+        used = self._used[decision.key_level, decision.key, decision.user]
+        runs, elapsed_s = used.get(run.nodes, (0, 0.0))
+        used[run.nodes] = runs + 1, elapsed_s + run.elapsed_s
+        self._names[decision.key_level, decision.key] = application
+
+    def waste(
+        self, tables: Mapping[tuple[str, str], PredictionTable], *, least_node_hours: float
+    ) -> tuple[Waste, ...]:
+        """Find who used many nodes beyond the knee, most node-hours first.
+
+        Parameters
+        ----------
+        tables
+            By level and key.
+        least_node_hours
+            Less than this is a trifle; so are fewer than three runs, and less than a fifth.
+        """
+        found = [
+            made
+            for (level, key, user), used in self._used.items()
+            if (table := tables.get((level, key))) is not None
+            and (made := _waste(self._names[level, key], user, used, table)) is not None
+        ]
+        worth = (
+            one
+            for one in found
+            if one.wasted_node_hours >= max(least_node_hours, _SHARE * one.node_hours)
+            and one.runs >= _RUNS
+        )
+        return tuple(sorted(worth, key=lambda one: (-one.wasted_node_hours, one.user)))
+
+
+def problems(
+    tables: Iterable[PredictionTable], asked: Counter[tuple[str, str]]
+) -> tuple[Known, ...]:
+    """List the problems of applications that jobs asked for, those of most decisions first."""
+    rows = [
+        Known(
+            application=table.label,
+            verdict=table.verdict.value,
+            runs=table.runs,
+            decisions=asked[table.level, table.key],
+            problem=problem.name,
+            text=problem.text,
+            observe=problem.observe,
+        )
+        for table in tables
+        for problem in table.problems
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.decisions, row.application, row.problem)))
+
+
+def drifting(rows: Iterable[Known]) -> tuple[Known, ...]:
+    """Select the applications whose problem behind the curve changed."""
+    return tuple(row for row in rows if row.problem == _DRIFT)
+
+
+def _waste(
+    application: str, user: str, used: Mapping[int, tuple[int, float]], table: PredictionTable
+) -> Waste | None:
+    knee = table.knee
+    if knee is None:
+        return None
+    beyond = sorted(n for n in used if n > knee and _sure(table, (knee, n)))
+    if not beyond:
+        return None
+    at_knee = at(table, knee).time_s
+    runs = sum(used[n][0] for n in beyond)
+    node_s = sum(n * used[n][1] for n in beyond)
+    # The curve says how the times on two counts compare; how long the runs took they say.
+    longer = {n: at_knee / at(table, n).time_s for n in beyond}
+    knee_s = sum(used[n][1] * longer[n] for n in beyond)
+    return Waste(
+        user=user,
+        application=application,
+        runs=runs,
+        nodes=(beyond[0], beyond[-1]),
+        knee=knee,
+        node_hours=node_s / _HOUR_S,
+        wasted_node_hours=max(node_s - knee * knee_s, 0.0) / _HOUR_S,
+        efficiency=min(knee * knee_s / node_s, 1.0) if node_s else 1.0,
+        slower=knee_s / sum(used[n][1] for n in beyond),
+    )
+
+
+def _sure(table: PredictionTable, counts: Sequence[int]) -> bool:
+    return all(covers(table, n) and verdict_at(table, n) is Verdict.RELIABLE for n in counts)

@@ -1,0 +1,148 @@
+"""The report of decisions and outcomes as one self-contained HTML file."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from slurm_plugin.reports import chart, html
+from slurm_plugin.reports.accuracy import EDGES, Accuracy
+from slurm_plugin.reports.chart import Bar, Chart
+from slurm_plugin.reports.effects import Deadlines, Effect
+from slurm_plugin.reports.outcomes import OutcomeReport
+from slurm_plugin.reports.sheets import derived_note, sheet, sheets_of
+from slurm_plugin.reports.terminal import title_of
+from slurm_plugin.reports.text import clock, count, hours, percent
+
+#: Headings and the tables below them.
+_SECTIONS = (
+    ("How near predictions came", ("accuracy", "weeks")),
+    ("What was decided", ("reasons", "deadlines")),
+    ("What came of it", ("effects", "waits")),
+    ("Applications", ("applications", "switched_off", "drift", "problems")),
+    ("Nodes beyond the knee", ("waste",)),
+)
+_MOST_ROWS = 200  #: of one table; CSV has all
+_MOST_BARS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number at the top of the page."""
+
+    name: str
+    value: str
+    note: str
+
+
+def page(report: OutcomeReport, reasons: Mapping[str, str], *, now_s: float) -> str:
+    """Lay the report out; ``reasons`` are plain words for the names of reasons."""
+    sheets = sheets_of(report, reasons)
+    sections = [
+        (heading, [sheet(sheets, name).table(_MOST_ROWS) for name in names])
+        for heading, names in _SECTIONS
+    ]
+    some = bool(report.decisions)
+    return html.render(
+        "report.html.j2",
+        title="NIMO: predicted and decided, beside what happened",
+        lead=title_of(report) + ("." if some else ""),
+        selection=list(report.selection.items()),
+        figures=list(_figures(report)) if some else [],
+        charts=list(_charts(report, reasons)) if some else [],
+        sections=sections if some else [],
+        release=version("nimo-slurm"),
+        made=clock(now_s),
+        anonymous=report.anonymous,
+    )
+
+
+def _figures(report: OutcomeReport) -> Iterator[Figure]:
+    if report.accuracy:
+        yield from _accuracy_figures(report.accuracy)
+    changed = sum(one.decisions for one in report.reasons if one.applied)
+    yield Figure("Jobs changed", str(changed), f"of {count(report.decisions, 'decision')}")
+    if report.deadlines != Deadlines():
+        due = report.deadlines
+        yield Figure("Deadlines made", str(due.met), f"{due.missed} missed, {due.refused} refused")
+    for name, effect in (("changed", report.applied), ("if acted on", report.observed)):
+        if effect:
+            yield _effect_figure(name, effect, acted=effect is report.applied)
+
+
+def _accuracy_figures(accuracy: Accuracy) -> Iterator[Figure]:
+    runs = count(accuracy.runs, "run")
+    yield Figure("MAPE", percent(accuracy.mape, 1), f"{runs}; PA {percent(accuracy.pa, 1)}")
+    yield Figure(
+        "Actual over predicted", f"{accuracy.bias:.2f}", f"median; {percent(accuracy.longer)} above"
+    )
+
+
+def _effect_figure(name: str, effect: Effect, *, acted: bool) -> Figure:
+    """Node-hours with the change less those without it: below zero is saved."""
+    sign = 1.0 if acted else -1.0
+    other = effect.other_node_hours
+    change = sign * (effect.node_hours - other.value)
+    ends = sorted(sign * (effect.node_hours - end) for end in (other.low, other.high))
+    note = f"{_signed(ends[0])} to {_signed(ends[1])}; {count(effect.jobs, 'job')}, by prediction"
+    return Figure(f"Node-hours, {name}", _signed(change), note)
+
+
+def _signed(value: float) -> str:
+    return f"{'−' if value < 0 else '+'}{hours(abs(value))}"
+
+
+def _charts(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator[Chart]:
+    accuracy = report.accuracy
+    if accuracy and accuracy.coverage:
+        yield chart.against_nominal(
+            "Runs inside their intervals",
+            [(one.nominal, one.inside) for one in accuracy.coverage],
+            legend=f"The dashed line is where each should end. {derived_note(report)}",
+        )
+    if accuracy:
+        yield _histogram(accuracy)
+    if len(report.weeks) > 1:
+        yield _weekly(report)
+    yield _why(report, reasons)
+
+
+def _histogram(accuracy: Accuracy) -> Chart:
+    labels = [f"<{EDGES[0]:g}", *(f"{edge:.2g}" for edge in EDGES)]
+    given = [
+        Bar(label, float(n), count(n, "run"))
+        for label, n in zip(labels, accuracy.histogram, strict=True)
+    ]
+    return chart.columns(
+        "Actual over predicted run time",
+        given,
+        guide=EDGES.index(1.0) + 1,
+        legend="Each column begins at its label; right of the dashed line runs took longer.",
+    )
+
+
+def _weekly(report: OutcomeReport) -> Chart:
+    given = [
+        Bar(
+            clock(week.begin_s)[5:10],
+            week.accuracy.mape if week.accuracy else 0.0,
+            percent(week.accuracy.mape, 1) if week.accuracy else "nothing to compare",
+            "second",
+        )
+        for week in report.weeks[-26:]
+    ]
+    return chart.columns("MAPE week by week", given, legend="Weeks begin on Monday; the last 26.")
+
+
+def _why(report: OutcomeReport, reasons: Mapping[str, str]) -> Chart:
+    counts = {"changed": sum(one.decisions for one in report.reasons if one.applied)}
+    rows = [
+        *((("changed", counts["changed"], "third"),) if counts["changed"] else ()),
+        *((reasons.get(name, name), n, "first") for name, n in report.unchanged.items()),
+    ]
+    shown = rows[:_MOST_BARS]
+    given = [Bar(name, float(n), str(n), look) for name, n, look in shown]
+    rest = sum(n for _, n, _ in rows[_MOST_BARS:])
+    legend = "Why jobs passed unchanged, beside those that were changed."
+    return chart.bars(
+        "Decisions", given, legend=f"{legend} {rest} for other reasons." if rest else legend
+    )

@@ -1,0 +1,62 @@
+"""A report without names: the same pseudonym for the same name, within one report."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from slurm_plugin.reports.outcomes import OutcomeReport
+
+_Row = TypeVar("_Row")
+#: What names a selection may hold, and what stands for them.
+_SELECTED = {"user": "user", "account": "account", "application": "application"}
+
+
+class Pseudonyms:
+    """Numbered names, in the order in which they are asked for."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[str, str], str] = {}
+        self._counts: dict[str, int] = {}
+
+    def of(self, kind: str, name: str) -> str:
+        """Give the pseudonym of a name.
+
+        >>> names = Pseudonyms()
+        >>> names.of("user", "ada"), names.of("user", "bob"), names.of("user", "ada")
+        ('user-1', 'user-2', 'user-1')
+        """
+        if (kind, name) not in self._given:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._given[kind, name] = f"{kind}-{self._counts[kind]}"
+        return self._given[kind, name]
+
+
+def anonymous(report: OutcomeReport) -> OutcomeReport:
+    """Replace the names of users, accounts and applications; partitions and clusters stay."""
+    names = Pseudonyms()
+
+    def application(row: _Row) -> _Row:
+        named = names.of("application", row.application)  # type: ignore[attr-defined]
+        return replace(row, application=named)  # type: ignore[type-var]
+
+    def each(rows: tuple[_Row, ...], change: Callable[[_Row], _Row]) -> tuple[_Row, ...]:
+        return tuple(map(change, rows))
+
+    return replace(
+        report,
+        anonymous=True,
+        applications=each(report.applications, application),
+        problems=each(report.problems, application),
+        drift=each(report.drift, application),
+        waste=each(
+            report.waste, lambda row: replace(application(row), user=names.of("user", row.user))
+        ),
+        switched_off=each(
+            report.switched_off,
+            lambda row: replace(row, key="", label=names.of("application", row.label)),
+        ),
+        selection={
+            key: names.of(_SELECTED[key], value) if key in _SELECTED else value
+            for key, value in report.selection.items()
+        },
+    )

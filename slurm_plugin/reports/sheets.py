@@ -1,0 +1,432 @@
+"""The report as tables: one list of fields for each, with their names, values and wording.
+
+Pages, CSV files and ``-P`` all print these.  Raw values keep their units (seconds, hours, shares).
+"""
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from sacct_ingest.errors import NimoError
+from slurm_plugin.reports.accuracy import LEVELS, Accuracy
+from slurm_plugin.reports.effects import Deadlines
+from slurm_plugin.reports.html import Column, Table
+from slurm_plugin.reports.outcomes import OutcomeReport
+from slurm_plugin.reports.text import clock, duration, hours, percent, printable
+from slurm_plugin.waits import SHARE
+
+Value = str | int | float | bool | None
+#: What a spreadsheet would take for a formula.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Column of a sheet: stable name, title, where its value is, how it is shown to people."""
+
+    key: str
+    title: str
+    get: Callable[[Any], Value]
+    show: Callable[[Any], str] = str
+    left: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """One table of a report; ``rows`` are records that the fields look into."""
+
+    name: str
+    caption: str
+    fields: tuple[Field, ...]
+    rows: Sequence[Any]
+    note: str = ""
+    empty: str = "none"
+
+    def table(self, most: int | None = None) -> Table:
+        """Make the table that people see, of ``most`` rows (None: all)."""
+        shown = self.rows[:most]
+        left_out = len(self.rows) - len(shown)
+        note = f"{self.note} {left_out} more are left out here." if left_out else self.note
+        return Table(
+            name=self.name,
+            caption=self.caption,
+            columns=tuple(Column(key=f.key, title=f.title, left=f.left) for f in self.fields),
+            rows=[[_shown(f, row) for f in self.fields] for row in shown],
+            note=note.strip(),
+            empty=self.empty,
+        )
+
+    def values(self) -> Iterator[list[Value]]:
+        """Give the raw values, row by row."""
+        for row in self.rows:
+            yield [field.get(row) for field in self.fields]
+
+
+def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet, ...]:
+    """All tables of a report; ``reasons`` are plain words for the names of reasons."""
+    return (
+        _applications(report),
+        _accuracies(report),
+        _weeks(report),
+        _reasons(report, reasons),
+        _effects(report),
+        _waits(report),
+        _deadlines(report),
+        _switched_off(report),
+        _known("problems", "Why predictions are not to be relied on", report.problems),
+        _known("drift", "Applications whose problem changed", report.drift),
+        _waste(report),
+    )
+
+
+def sheet(sheets: Sequence[Sheet], name: str) -> Sheet:
+    """Find a table by its name.
+
+    Raises
+    ------
+    NimoError
+        There is none.
+    """
+    for one in sheets:
+        if one.name == name:
+            return one
+    known = ", ".join(one.name for one in sheets)
+    raise NimoError(f"there is no table {name!r} in a report; there are {known}")
+
+
+def write_csv(sheets: Sequence[Sheet], folder: Path) -> list[Path]:
+    """Write each table into a file ``NAME.csv`` of a folder, which is made where it is missing.
+
+    Raises
+    ------
+    NimoError
+        They cannot be written.
+    """
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in sheets:
+            path = folder / f"{one.name}.csv"
+            with path.open("w", newline="", encoding="utf-8") as file:
+                rows = csv.writer(file)
+                rows.writerow([field.key for field in one.fields])
+                rows.writerows([_safe(plain(value)) for value in row] for row in one.values())
+            written.append(path)
+    except OSError as error:
+        raise NimoError(f"{error.filename or folder}: {error.strerror or error}") from error
+    return written
+
+
+def parsable(one: Sheet) -> Iterator[str]:
+    """Lines with ``|`` between the fields, as ``sacct -P``."""
+    yield "|".join("".join(map(str.capitalize, f.key.split("_"))) for f in one.fields)
+    for row in one.values():
+        yield "|".join(printable(plain(value)).replace("|", "_") for value in row)
+
+
+def plain(value: Value) -> str:
+    """Write a raw value: numbers to six digits, nothing for None.
+
+    >>> plain(0.12345678), plain(None), plain(True), plain(17)
+    ('0.123457', '', '1', '17')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _safe(text: str) -> str:
+    # Numbers are ours; what else begins like a formula is somebody's name.
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(_FORMULAS) else text
+    return text
+
+
+def _shown(field: Field, row: Any) -> str:
+    value = field.get(row)
+    return "-" if value is None else field.show(value)
+
+
+def _share(value: float) -> str:
+    return percent(value, 1)
+
+
+def _two(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _yes(value: object) -> str:
+    return "yes" if value else "no"
+
+
+def _of(path: str) -> Callable[[Any], Any]:
+    """Value at the end of a path of attributes; None where one on the way is None."""
+
+    def get(row: Any) -> Any:
+        for name in path.split("."):
+            row = None if row is None else getattr(row, name)
+        return row
+
+    return get
+
+
+def _inside(where: Callable[[Any], Accuracy | None], level: float) -> Callable[[Any], float | None]:
+    def get(row: Any) -> float | None:
+        found = where(row)
+        shares = {one.nominal: one.inside for one in found.coverage} if found else {}
+        return shares.get(level)
+
+    return get
+
+
+def _accuracy_fields(where: Callable[[Any], Accuracy | None]) -> tuple[Field, ...]:
+    def at(name: str) -> Callable[[Any], Any]:
+        return lambda row: None if (found := where(row)) is None else getattr(found, name)
+
+    return (
+        Field("mape", "MAPE", at("mape"), _share),
+        Field("bias", "actual/predicted", at("bias"), _two),
+        *(
+            Field(
+                f"inside_{100 * level:.0f}", f"in {percent(level)}", _inside(where, level), _share
+            )
+            for level in LEVELS
+        ),
+        Field("pa", "PA", at("pa"), _share),
+        Field("longer", "under-predicted", at("longer"), _share),
+        Field("beyond", "beyond interval", at("beyond"), _share),
+    )
+
+
+def _compared(row: Any) -> int:
+    return row.accuracy.runs if row.accuracy else 0
+
+
+def _applications(report: OutcomeReport) -> Sheet:
+    return Sheet(
+        name="applications",
+        caption="Applications, most decisions first",
+        fields=(
+            Field("application", "application", attrgetter("application"), left=True),
+            Field("decisions", "decisions", attrgetter("decisions")),
+            Field("changed", "changed", attrgetter("changed")),
+            Field("finished", "finished", attrgetter("finished")),
+            Field("compared", "compared", _compared),
+            *_accuracy_fields(attrgetter("accuracy")),
+        ),
+        rows=report.applications,
+        note="Only completed runs are compared, with the prediction for the nodes they had.",
+        empty="no decision",
+    )
+
+
+def _accuracies(report: OutcomeReport) -> Sheet:
+    groups = [
+        ("all", report.accuracy),
+        *((f"verdict {name}", one) for name, one in report.by_verdict.items()),
+        *((f"recognised by {name}", one) for name, one in report.by_level.items()),
+    ]
+    return Sheet(
+        name="accuracy",
+        caption="Accuracy by verdict, and by how the application was recognised",
+        fields=(
+            Field("group", "decisions", lambda row: str(row[0]), left=True),
+            Field("runs", "compared", lambda row: int(row[1].runs)),
+            *_accuracy_fields(lambda row: row[1]),
+        ),
+        rows=[row for row in groups if row[1]],
+        note=derived_note(report),
+        empty="no completed run to compare with yet",
+    )
+
+
+def derived_note(report: OutcomeReport) -> str:
+    """Say which shares inside intervals are derived from those of another level."""
+    coverage = report.accuracy.coverage if report.accuracy else ()
+    derived = [percent(one.nominal) for one in coverage if one.derived]
+    if not derived:
+        return ""
+    return (
+        f"The intervals of {' and '.join(derived)} are derived from those that were stored, as if "
+        "log run time were normally distributed on either side of the prediction."
+    )
+
+
+def _weeks(report: OutcomeReport) -> Sheet:
+    return Sheet(
+        name="weeks",
+        caption="Week by week (from Monday, UTC)",
+        fields=(
+            Field("begin_s", "week of", attrgetter("begin_s"), _day, left=True),
+            Field("decisions", "decisions", attrgetter("decisions")),
+            Field("compared", "compared", _compared),
+            *_accuracy_fields(attrgetter("accuracy")),
+        ),
+        rows=report.weeks,
+        empty="no decision",
+    )
+
+
+def _reasons(report: OutcomeReport, reasons: Mapping[str, str]) -> Sheet:
+    return Sheet(
+        name="reasons",
+        caption="Decisions by mode and reason",
+        fields=(
+            Field("mode", "mode", attrgetter("mode"), left=True),
+            Field("action", "action", attrgetter("action"), left=True),
+            Field("applied", "applied", attrgetter("applied"), _yes, left=True),
+            Field("decisions", "decisions", attrgetter("decisions")),
+            Field("reason", "reason", attrgetter("reason"), left=True),
+            Field("meaning", "meaning", lambda r: reasons.get(r.reason, r.reason), left=True),
+        ),
+        rows=report.reasons,
+        empty="no decision",
+    )
+
+
+def _effects(report: OutcomeReport) -> Sheet:
+    rows = [
+        (name, effect)
+        for name, effect in (
+            ("changed: as asked", report.applied),
+            ("left alone: as chosen", report.observed),
+        )
+        if effect
+    ]
+    fields: list[Field] = [
+        Field("jobs_were", "jobs: otherwise", lambda row: str(row[0]), left=True),
+        *(Field(key, title, _of_second(key)) for key, title in _JOB_COUNTS),
+    ]
+    for key, title in (("node_hours", "node-hours"), ("run_hours", "run time h")):
+        other = f"other_{key}"
+        fields += [
+            Field(key, title, _of_second(key), hours),
+            Field(other, f"{title} otherwise", _of_second(f"{other}.value"), hours),
+            Field(f"{other}_low", "at least", _of_second(f"{other}.low"), hours),
+            Field(f"{other}_high", "at most", _of_second(f"{other}.high"), hours),
+        ]
+    fields += [
+        Field("wait_jobs", "jobs with waits", _of_second("wait_jobs")),
+        Field("wait_hours", "wait h", _of_second("wait_hours"), hours),
+        Field("other_wait_hours", "wait h otherwise", _of_second("other_wait_hours"), hours),
+    ]
+    return Sheet(
+        name="effects",
+        caption="What happened, beside what is predicted to have happened otherwise",
+        fields=tuple(fields),
+        rows=rows,
+        note=COUNTERFACTUAL,
+        empty="no job that would have another count",
+    )
+
+
+_JOB_COUNTS = (("jobs", "jobs"), ("more_nodes", "chosen above asked"))
+COUNTERFACTUAL = (
+    "Counterfactual: nobody ran these jobs the other way. Node-hours and run times are those that "
+    "were predicted for the other count; 'at least' and 'at most' follow from the predictions' "
+    "intervals, with all errors of one application in the same direction. Waits are estimates "
+    "made at submission."
+)
+
+
+def _of_second(path: str) -> Callable[[Any], Any]:
+    get = _of(path)
+    return lambda row: get(row[1])
+
+
+def _waits(report: OutcomeReport) -> Sheet:
+    groups = (("to start at once", report.waits.at_once), ("to wait", report.waits.waiting))
+    return Sheet(
+        name="waits",
+        caption="Waits as predicted at submission, beside those that jobs had",
+        fields=(
+            Field("predicted", "predicted", lambda row: str(row[0]), left=True),
+            Field("jobs", "jobs", _of_second("jobs")),
+            Field(
+                "within_s", f"right for {percent(SHARE)} within", _of_second("within_s"), duration
+            ),
+            Field("later", "a minute late or more", _of_second("later"), _share),
+        ),
+        rows=[row for row in groups if row[1]],
+        empty="too few started jobs with a predicted wait",
+    )
+
+
+def _deadlines(report: OutcomeReport) -> Sheet:
+    names = ("met", "missed", "refused", "open", "warned")
+    titles = ("made", "missed", "refused", "not known yet", "warned of at submission")
+    some = report.deadlines != Deadlines()
+    return Sheet(
+        name="deadlines",
+        caption="Jobs with a deadline",
+        fields=tuple(Field(n, t, attrgetter(n)) for n, t in zip(names, titles, strict=True)),
+        rows=[report.deadlines] if some else [],
+        note="In observe mode a refusal or warning is what would have been said.",
+    )
+
+
+def _switched_off(report: OutcomeReport) -> Sheet:
+    return Sheet(
+        name="switched_off",
+        caption="Applications switched off, for what their predictions missed",
+        fields=(
+            Field("application", "application", attrgetter("label"), left=True),
+            Field("ratio", "actual/predicted", attrgetter("ratio"), _two),
+            Field("low", "band from", attrgetter("low"), _two),
+            Field("high", "to", attrgetter("high"), _two),
+            Field("runs", "last runs", attrgetter("runs")),
+            Field("since_s", "since", attrgetter("since_s"), clock),
+        ),
+        rows=report.switched_off,
+    )
+
+
+def _known(name: str, caption: str, rows: Sequence[Any]) -> Sheet:
+    return Sheet(
+        name=name,
+        caption=caption,
+        fields=(
+            Field("application", "application", attrgetter("application"), left=True),
+            Field("verdict", "verdict", attrgetter("verdict"), left=True),
+            Field("decisions", "decisions", attrgetter("decisions")),
+            Field("runs", "runs known", attrgetter("runs")),
+            Field("problem", "problem", attrgetter("problem"), left=True),
+            Field("text", "in words", attrgetter("text"), left=True),
+            Field("observe", "run next on nodes", attrgetter("observe")),
+        ),
+        rows=rows,
+    )
+
+
+def _waste(report: OutcomeReport) -> Sheet:
+    return Sheet(
+        name="waste",
+        caption="Node-hours beyond the knee of an application",
+        fields=(
+            Field("user", "user", attrgetter("user"), left=True),
+            Field("application", "application", attrgetter("application"), left=True),
+            Field("runs", "runs", attrgetter("runs")),
+            Field("nodes_low", "nodes from", lambda row: row.nodes[0]),
+            Field("nodes_high", "to", lambda row: row.nodes[1]),
+            Field("knee", "knee", attrgetter("knee")),
+            Field("node_hours", "node-hours", attrgetter("node_hours"), hours),
+            Field("wasted_node_hours", "beyond", attrgetter("wasted_node_hours"), hours),
+            Field("efficiency", "efficiency", attrgetter("efficiency"), percent),
+            Field("slower", "time at knee", attrgetter("slower"), lambda v: f"{v:.2f} x"),
+        ),
+        rows=report.waste,
+        note="Runs of reliable curves, without deadline, on counts that their users chose.",
+        empty="nothing worth a word",
+    )
+
+
+def _day(epoch_s: float) -> str:
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d")

@@ -1,0 +1,58 @@
+"""Whose jobs a user may see, as Slurm's own commands would show them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sacct_ingest.errors import SlurmError
+from slurm_plugin.slurm.settings import CONFIG, read_settings
+
+_ABOVE = ("Operator", "Administrator")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """Whose jobs: all where ``only_user`` is None, else those of the user and of the accounts."""
+
+    only_user: str | None = None
+    accounts: tuple[str, ...] = ()  #: that the user coordinates
+    why: str = ""  #: in words, where not all are seen
+
+
+def sight(
+    uid: int, name: str, *, owner_uid: int | None, run: Callable[[Sequence[str]], str]
+) -> Sight:
+    """Tell whose jobs a user may see: all, unless PrivateData hides them from each other.
+
+    Root, SlurmUser, operators and the owner of the store see all; coordinators those of their
+    accounts.  Where Slurm does not answer only one's own are seen.
+
+    Parameters
+    ----------
+    owner_uid
+        Owner of the store's file; None: it is a database server.
+    run
+        Gives the output of a Slurm command; raises SlurmError.
+    """
+    if uid in (0, owner_uid):
+        return Sight()
+    try:
+        settings = read_settings(run(CONFIG))
+        if not settings.private or uid == settings.slurm_user:
+            return Sight()
+        level, accounts = _standing(run(_user(name)))
+    except SlurmError as error:
+        return Sight(only_user=name, why=f"whose jobs you may see is not known: {error}")
+    if level in _ABOVE:
+        return Sight()
+    return Sight(only_user=name, accounts=accounts, why="PrivateData hides others' jobs")
+
+
+def _user(name: str) -> tuple[str, ...]:
+    fields = "format=AdminLevel,Coordinators"
+    return ("sacctmgr", "--noheader", "--parsable2", "show", "user", name, "withcoord", fields)
+
+
+def _standing(text: str) -> tuple[str, tuple[str, ...]]:
+    """Read administrator level and coordinated accounts; neither for one without association."""
+    level, _, accounts = text.strip().partition("|")
+    return level, tuple(one for one in accounts.strip().split(",") if one)
