@@ -158,7 +158,7 @@ def _part_pairs(size_mb: str, count: str, seed: str) -> None:
             moved = send_file("near", far, Path(file.name), key=KEY).value
             if seen and moved:
                 print(json.dumps([[one / MBIT for one in seen], moved / MBIT]), flush=True)
-            time.sleep(rng.uniform(0.3, 0.6))
+            time.sleep(rng.uniform(0.2, 0.4))
 
 
 def _part_others(idle_s: str, largest_mb: str, seed: str) -> None:

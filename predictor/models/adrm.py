@@ -34,6 +34,8 @@ MEANS = (1, 2, 4, 8, 15, 30)
 START_UP = 2
 #: A prediction is held within this factor of what the window has seen.
 _BEYOND = 2.0
+#: A line is read so much of the window's probes' range beyond them.
+_PROBE_BEYOND = 0.25
 #: How much of its weight a way's past error, and a pair of a line, keeps with each new pair.
 _MEMORY = 0.9
 _FADING = 0.8
@@ -127,10 +129,10 @@ class AdRM:
     window
         Length of the running window, over which a line is fitted by least squares, as published.
         None: before each prediction a way is chosen, by the errors that each would have made so
-        far, of which old ones count less.  The ways are lines over each of :data:`WINDOWS`, in
-        which new pairs count more and no probe counts as stranger than those of the window; and,
-        for paths on which small probes say little, means of the latest transfers.  The paper
-        leaves the choice open.
+        far, of which old ones count less.  The ways are lines over each of :data:`WINDOWS`, with
+        all pairs alike and with new ones counting more, which are not read far beyond the probes
+        of the window; and, for paths on which small probes say little, means of the latest
+        transfers.  The paper leaves the choice open.
     start_up
         Pairs needed before the first prediction.
 
@@ -192,7 +194,7 @@ class _Way:
 
 
 def _all_ways() -> list[_Way]:
-    lines = [_Way(_fading_line, window) for window in WINDOWS]
+    lines = [_Way(line, window) for line in (_held_line, _fading_line) for window in WINDOWS]
     return [*lines, *(_Way(_mean, window) for window in MEANS)]
 
 
@@ -236,21 +238,28 @@ def _line(pairs: Sequence[_Pair], probe: float) -> float:
     return slope * probe + intercept
 
 
-def _fading_line(pairs: Sequence[_Pair], probe: float) -> float:
-    """Weighted least-squares line, in which each pair counts less than the one after it.
+def _held_line(pairs: Sequence[_Pair], probe: float) -> float:
+    """Least-squares line that is not read far beyond the probes of the pairs."""
+    return _line(pairs, _held(pairs, probe))
 
-    A probe that was held up by its host tells nothing of the path: one beyond those of the pairs
-    is taken for the outermost of them.
-    """
+
+def _fading_line(pairs: Sequence[_Pair], probe: float) -> float:
+    """Do the same with weights: each pair counts less than the one after it."""
     probes, transfers = [x for x, _ in pairs], [y for _, y in pairs]
     weights: list[float] = [_FADING**age for age in range(len(pairs) - 1, -1, -1)]
     middle, level = fmean(probes, weights), fmean(transfers, weights)
     spread = sum(w * (x - middle) ** 2 for w, x in zip(weights, probes, strict=True))
     if min(probes) == max(probes) or spread == 0:
         return level
-    held = min(max(probe, min(probes)), max(probes))
     common = sum(w * (x - middle) * (y - level) for w, (x, y) in zip(weights, pairs, strict=True))
-    return level + common / spread * (held - middle)
+    return level + common / spread * (_held(pairs, probe) - middle)
+
+
+def _held(pairs: Sequence[_Pair], probe: float) -> float:
+    """Keep a probe near those of the pairs: one that its host held up tells nothing of the path."""
+    least, most = min(x for x, _ in pairs), max(x for x, _ in pairs)
+    beyond = _PROBE_BEYOND * (most - least)
+    return min(max(probe, least - beyond), most + beyond)
 
 
 def _mean(pairs: Sequence[_Pair], _probe: float) -> float:

@@ -18,7 +18,7 @@ from sacct_ingest.records import Probe, Resource
 LARGEST_FILE = 16 << 30
 LONGEST_S = 3600.0
 #: Probes before a file.
-PROBES = 3
+PROBES = 5
 _CHUNK = 1 << 18
 _DONE = b"."
 

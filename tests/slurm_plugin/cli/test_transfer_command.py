@@ -10,6 +10,7 @@ import pytest
 
 from sacct_ingest.probes.sensor import Sensor
 from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.transfer import PROBES
 from sacct_ingest.records import Probe, Resource
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
@@ -135,7 +136,7 @@ def test_a_file_is_really_sent_and_kept_with_its_probes(
         probes = opened.probes.series(Resource.BANDWIDTH, "here", "there")
     assert (moved.size_bytes, moved.error) == (3 * MB, "")
     assert moved.value == pytest.approx(3 * MB / moved.took_s)
-    assert [each.size_bytes for each in probes] == [65536] * 3
+    assert [each.size_bytes for each in probes] == [65536] * PROBES
     assert all(each.at_s <= moved.at_s for each in probes)
     assert json.loads(nimo(capsys, "transfer", "3M", "here", "there", "--json"))["method"] == "AdRM"
 
