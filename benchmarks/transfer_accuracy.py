@@ -11,7 +11,7 @@ Needs root and ``tc``; elsewhere the same is done with a simulated link, and sai
 FILE`` keeps the series, ``--data FILE`` scores them again.
 
 RBW, AdRM, CDF: Faerman et al. 1999, tables 1 and 2; bank: the NWS's forecasters on past transfers
-alone.  "of 5": the fastest of five probes in place of one.
+alone.  "of 5": the upper quartile of five probes in place of one.
 """
 
 import json
@@ -29,7 +29,7 @@ from _changing_link import PROBES, SITES, Series, measured, simulated, slow_link
 
 from predictor.forecast import Bank, Criterion
 from predictor.metrics import mse, nmae
-from predictor.models.adrm import AdRM, CdfMatching, RawBandwidth, TransferModel
+from predictor.models.adrm import AdRM, CdfMatching, RawBandwidth, TransferModel, together
 
 #: Pairs that no prediction is scored on: the paper's start-up window.
 START_UP = 2
@@ -64,7 +64,7 @@ def by_model(make: Callable[[], TransferModel], probes: int, series: Series) -> 
     """Predict each transfer but the first from what was before it; the last probes count."""
     model, made = make(), []
     for number, (seen, moved) in enumerate(series.pairs):
-        probe = max(seen[-probes:])
+        probe = together(seen[-probes:])
         if number >= START_UP:
             made.append(model.predict(probe).value)
         model.update(probe, moved)

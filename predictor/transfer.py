@@ -12,14 +12,13 @@ from math import inf
 from statistics import fmean
 
 from predictor.forecast import Bank
-from predictor.models.adrm import AdRM, RawBandwidth, Throughput
+from predictor.models.adrm import AdRM, RawBandwidth, Throughput, together
 from predictor.types import Problem, Verdict
 from sacct_ingest.records import Probe, Resource
 
 #: Share of the measurements that the interval is to hold.
 LEVEL = 0.9
-#: Of probes so shortly before a transfer the fastest counts.  Several at short intervals say more
-#: than one (Faerman et al., section 5), and what delays a small probe often delays nothing else.
+#: Probes so shortly before a transfer are taken together.
 TOGETHER_S = 60.0
 #: An older probe says nothing about now.
 STALE_S = 3600.0
@@ -166,13 +165,13 @@ def _of_path(
 
 
 def _seen(probes: Sequence[Probe], at_s: float) -> float | None:
-    """Fastest of the newest probes at a time; None: the newest was too old."""
+    """Give what the newest probes at a time saw; None: the newest was too old."""
     end = bisect_right(probes, at_s, key=lambda each: each.at_s)
     if end == 0 or at_s - probes[end - 1].at_s > STALE_S:
         return None
     newest_s = probes[end - 1].at_s
     first = bisect_right(probes, newest_s - TOGETHER_S, key=lambda each: each.at_s)
-    return max(each.value or 0.0 for each in probes[first:end])
+    return together([each.value or 0.0 for each in probes[first:end]])
 
 
 def _size(transfer: Probe) -> float:

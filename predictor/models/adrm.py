@@ -34,8 +34,6 @@ MEANS = (1, 2, 4, 8, 15, 30)
 START_UP = 2
 #: A prediction is held within this factor of what the window has seen.
 _BEYOND = 2.0
-#: A line is read so much of the window's probes' range beyond them.
-_PROBE_BEYOND = 0.25
 #: How much of its weight a way's past error, and a pair of a line, keeps with each new pair.
 _MEMORY = 0.9
 _FADING = 0.8
@@ -76,6 +74,18 @@ class TransferModel(Protocol):
         ValueError
             Too few pairs were seen.
         """
+
+
+def together(probes: Sequence[float]) -> float:
+    """Make one of several probes at short intervals: their upper quartile.
+
+    They say more about a long transfer than one does (section 5).  What delays a small probe often
+    delays nothing else, so slow ones count little; one alone may have passed in a burst.
+
+    >>> together([210.0, 250.0, 30.0, 900.0, 240.0])
+    250.0
+    """
+    return sorted(probes)[round(0.75 * (len(probes) - 1))]
 
 
 class _Errors:
@@ -130,9 +140,9 @@ class AdRM:
         Length of the running window, over which a line is fitted by least squares, as published.
         None: before each prediction a way is chosen, by the errors that each would have made so
         far, of which old ones count less.  The ways are lines over each of :data:`WINDOWS`, with
-        all pairs alike and with new ones counting more, which are not read far beyond the probes
-        of the window; and, for paths on which small probes say little, means of the latest
-        transfers.  The paper leaves the choice open.
+        all pairs alike and with new ones counting more, which beyond the window's probes go on in
+        proportion to the probe; and, for paths on which small probes say little, means of the
+        latest transfers.  The paper leaves the choice open.
     start_up
         Pairs needed before the first prediction.
 
@@ -194,7 +204,7 @@ class _Way:
 
 
 def _all_ways() -> list[_Way]:
-    lines = [_Way(line, window) for line in (_held_line, _fading_line) for window in WINDOWS]
+    lines = [_Way(line, window) for line in (_plain_line, _fading_line) for window in WINDOWS]
     return [*lines, *(_Way(_mean, window) for window in MEANS)]
 
 
@@ -238,9 +248,10 @@ def _line(pairs: Sequence[_Pair], probe: float) -> float:
     return slope * probe + intercept
 
 
-def _held_line(pairs: Sequence[_Pair], probe: float) -> float:
-    """Least-squares line that is not read far beyond the probes of the pairs."""
-    return _line(pairs, _held(pairs, probe))
+def _plain_line(pairs: Sequence[_Pair], probe: float) -> float:
+    """Least-squares line; beyond the probes of the pairs in proportion to the probe."""
+    held = _held(pairs, probe)
+    return _line(pairs, held) * _share(probe, held)
 
 
 def _fading_line(pairs: Sequence[_Pair], probe: float) -> float:
@@ -248,18 +259,20 @@ def _fading_line(pairs: Sequence[_Pair], probe: float) -> float:
     probes, transfers = [x for x, _ in pairs], [y for _, y in pairs]
     weights: list[float] = [_FADING**age for age in range(len(pairs) - 1, -1, -1)]
     middle, level = fmean(probes, weights), fmean(transfers, weights)
+    held = _held(pairs, probe)
     spread = sum(w * (x - middle) ** 2 for w, x in zip(weights, probes, strict=True))
-    if min(probes) == max(probes) or spread == 0:
-        return level
     common = sum(w * (x - middle) * (y - level) for w, (x, y) in zip(weights, pairs, strict=True))
-    return level + common / spread * (_held(pairs, probe) - middle)
+    slope = common / spread if min(probes) < max(probes) and spread > 0 else 0.0
+    return (level + slope * (held - middle)) * _share(probe, held)
 
 
 def _held(pairs: Sequence[_Pair], probe: float) -> float:
-    """Keep a probe near those of the pairs: one that its host held up tells nothing of the path."""
-    least, most = min(x for x, _ in pairs), max(x for x, _ in pairs)
-    beyond = _PROBE_BEYOND * (most - least)
-    return min(max(probe, least - beyond), most + beyond)
+    """Hold a probe within those of the pairs: few pairs tell little of the slope beyond them."""
+    return min(max(probe, min(x for x, _ in pairs)), max(x for x, _ in pairs))
+
+
+def _share(probe: float, held: float) -> float:
+    return probe / held if held > 0 else 1.0
 
 
 def _mean(pairs: Sequence[_Pair], _probe: float) -> float:

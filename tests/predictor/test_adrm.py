@@ -84,8 +84,9 @@ def test_a_wild_line_is_held_near_what_was_seen() -> None:
         model.update(1.0, 1.0)
         model.update(1.001, 2.0)
     assert (published.predict(2.0).value, published.predict(0.1).value) == (4.0, 0.5)
-    assert chosen.predict(2.0).value == pytest.approx(2.25)
-    assert chosen.predict(0.1).value == pytest.approx(0.75)
+    # In proportion to the probe beyond those seen.
+    assert chosen.predict(1.5).value == pytest.approx(2 * 1.5 / 1.001)
+    assert chosen.predict(0.75).value == pytest.approx(0.75)
 
 
 def test_a_probe_that_was_held_up_costs_the_automatic_choice_little() -> None:

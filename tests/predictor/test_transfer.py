@@ -101,8 +101,8 @@ def test_transfers_of_like_size_count_and_others_only_without_them() -> None:
     assert names(predict(series, 900 * MB)) == ["other_sizes"]
 
 
-def test_of_probes_at_one_time_the_fastest_counts() -> None:
-    several = [probe(NOW - n, value * MB) for n, value in enumerate((2.0, 3.0, 2.5), 1)]
+def test_probes_at_one_time_are_taken_together() -> None:
+    several = [probe(NOW - n, value * MB) for n, value in enumerate((2.0, 3.0, 0.1, 9.0, 2.5), 1)]
     assert predict(several).probe_bytes_per_s == 3.0 * MB
 
 
