@@ -18,6 +18,7 @@ from slurm_plugin.advice import advice_of
 from slurm_plugin.case import Case, application_of, request_of
 from slurm_plugin.config import Config, Mode, TimeUse, Trust
 from slurm_plugin.policy import Action, Decision, Option, Rules, as_scheduled, decide
+from slurm_plugin.prepared import Prepared, Tickets, completed, given_of
 from slurm_plugin.protocol import Advice, Answer, Change, Job
 from slurm_plugin.reasons import Reason
 from slurm_plugin.record import note_of, row_of
@@ -73,6 +74,7 @@ class Advisor:
         self._new_id = new_id
         self._cluster: Cluster | None = None
         self._promises: deque[_Promise] = deque(maxlen=_PROMISES)
+        self._tickets = Tickets()
         self.tables = Tables()
         self.waits = Waits()
 
@@ -115,14 +117,46 @@ class Advisor:
         if job.comment == MARK:
             # Somebody only asks Slurm when the job would start; it will not be there.
             return Answer(reason=Reason.OFF), lambda: None
+        prepared = self._tickets.redeem(job, now_s=now_s) if job.ticket else None
+        if prepared is not None:
+            one, case = prepared, prepared.at(now_s)
+            book = partial(self._book, case, one.decided, one.answer, one.decision_id, "cli_filter")
+            return one.remaining(), book
         case = self._case(job, now_s)
         if case.site.mode is Mode.OFF:
             return Answer(reason=Reason.OFF), partial(self._promise, case, None)
+        decided, answer, decision_id = self._judge(case)
+        return answer, partial(self._book, case, decided, answer, decision_id, via)
+
+    def prepare(self, job: Job, *, now_s: float, private: bool = False) -> Answer:
+        """Decide on a job that a submit command is about to ask for.
+
+        Nothing is kept in mind for other jobs and nothing recorded before the job arrives with the
+        ticket; without one the command is to leave everything to job_submit.
+
+        Parameters
+        ----------
+        private
+            As for :meth:`advise`.
+        """
+        full = completed(job, self._config, self._cluster) if self._cluster else None
+        if full is None or job.comment == MARK:
+            return Answer()
+        case = self._case(full, now_s, private=private)
+        if case.site.mode is Mode.OFF:
+            return Answer(reason=Reason.OFF)
+        decided, answer, decision_id = self._judge(case)
+        given = given_of(answer)
+        ticket = self._tickets.issue(Prepared(decision_id, case, decided, answer, given))
+        return Answer(action="set" if given else "keep", set=given, ticket=ticket)
+
+    def _judge(self, case: Case) -> tuple[Decision, Answer, str]:
+        """Decide, under an id of its own."""
         decided, decision_id = self._decide(case), self._new_id()
         answer = _permitted(case, decided)
         if case.site.mode in (Mode.ADVISE, Mode.ENFORCE):
             answer.admin_comment = note_of(case, decided, answer.set, decision_id=decision_id)
-        return answer, partial(self._book, case, decided, answer, decision_id, via)
+        return decided, answer, decision_id
 
     def _book(
         self, case: Case, decided: Decision, answer: Answer, decision_id: str, via: str

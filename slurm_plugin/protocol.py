@@ -64,15 +64,27 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     argv: list[str] = []  #: script and its arguments
     script: str = ""  #: text of the batch script; empty for salloc and srun
     script_cut: bool = False  #: the script was longer than the hook sends
+    ticket: str = ""  #: of the decision that cli_filter had asked for
+
+
+class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A submit command as cli_filter sees it, before it has worked out its tasks."""
+
+    program: Literal["sbatch", "salloc", "srun"] = "sbatch"
+    options: dict[str, str] = {}  #: by long name, as far as they are set; times are ``uts...``
+    argv: list[str] = []  #: script or program, and its arguments
+    script: str = ""  #: text of the batch script
+    work_dir: str = ""
 
 
 class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A request to nimod."""
 
     v: int = msgspec.field(default_factory=_version)
-    op: Literal["decide", "advise", "status", "reload"] = "decide"
+    op: Literal["decide", "prepare", "advise", "status", "reload"] = "decide"
     via: Literal["job_submit", "advise"] = "job_submit"
     job: Job = msgspec.field(default_factory=Job)
+    command: Command = msgspec.field(default_factory=Command)  #: to ``prepare``
 
 
 class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -87,7 +99,7 @@ class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Nimod's answer to ``decide``.
+    """Nimod's answer to ``decide`` and ``prepare``.
 
     ``action`` is ``keep`` (pass unchanged), ``set`` (write ``set``) or ``refuse`` (only where the
     site says that deadlines are binding).  ``message`` is for the user, empty when silent.
@@ -100,6 +112,7 @@ class Answer(msgspec.Struct, omit_defaults=True, kw_only=True):
     set: Change | None = None
     admin_comment: str = ""  #: to be appended to what the job has; empty: leave it alone
     message: str = ""
+    ticket: str = ""  #: to be shown with the job that ``prepare`` was asked about
     error: str = ""
 
 

@@ -20,9 +20,9 @@ from slurm_plugin import client
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, user_name
 from slurm_plugin.cli.errors import guarded
-from slurm_plugin.cli.job_request import make_job
 from slurm_plugin.cli.sbatch_environment import options_of
 from slurm_plugin.config import Config
+from slurm_plugin.job_request import make_job
 from slurm_plugin.protocol import Advice, Ask, Job
 from slurm_plugin.reports.advice import render, render_starts
 

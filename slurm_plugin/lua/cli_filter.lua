@@ -1,9 +1,12 @@
---- NIMO's cli_filter hook: tells job_submit the deadline, which it cannot see by itself.
+--- NIMO's cli_filter hook: tells job_submit the deadline, which it cannot see by itself, and, where
+-- the site wants it, has nimod choose the node count before the command works out its tasks.
 --
 -- Put it beside slurm.conf on the login nodes together with nimo.lua and nimo_hook.conf, and
--- switch it on with `CliFilterPlugins=lua`.  The deadline travels in front of the comment, from
--- where job_submit.lua takes it away again.  Set `forward_deadline = yes` in nimo_hook.conf when
--- job_submit.lua is installed, and not before: users would see the prefix in their comments.
+-- switch it on with `CliFilterPlugins=lua`.  What job_submit has to know travels in front of the
+-- comment, from where job_submit.lua takes it away again.  Set `forward_deadline = yes` in
+-- nimo_hook.conf when job_submit.lua is installed, and not before: users would see the prefix in
+-- their comments.  `rewrite_in_cli_filter = yes` needs it, the other Lua files of the hooks, and
+-- nimod's socket on the host where the commands run.
 --
 -- Whatever goes wrong, the options stay as the user gave them.
 
@@ -29,19 +32,42 @@ local function is_step(options)
   return options.type == "srun" and os.getenv("SLURM_JOB_ID") ~= nil
 end
 
-local function forward_deadline(options)
+-- What nimod chose: the options to write, and the ticket by which job_submit finds its decision.
+local function choose(options, offset)
+  if not settings.rewrite_in_cli_filter then return {}, nil end
+  local ok, writes, ticket = pcall(function()
+    return require("nimo_rewrite").choose(nimo, settings, options, offset, epoch)
+  end)
+  if not ok or not writes then return {}, nil end
+  return writes, ticket
+end
+
+-- The comment with what job_submit has to know in front; nil where there is nothing to tell it, or
+-- no room.
+local function prefixed(own, seconds, ticket)
+  -- A comment that looks like ours is sent behind one of ours, or job_submit would take it.
+  if not seconds and not ticket and not own:find("^nimo{") then return nil end
+  local deadline = seconds and "uts" .. seconds or ""
+  local told = "deadline=" .. deadline .. (ticket and ",ticket=" .. ticket or "")
+  local text = "nimo{" .. told .. ",own=" .. #own .. "} " .. own
+  return #text <= nimo.MAX_COMMENT_BYTES and text or nil
+end
+
+local function forward(options, offset)
   if is_step(options) then return end
   local own = type(options.comment) == "string" and options.comment or ""
-  local seconds = type(options.deadline) == "string" and epoch(options.deadline)
-  -- A comment that looks like ours is sent behind one of ours, or job_submit would take it.
-  if not seconds and not own:find("^nimo{") then return end
-  local deadline = seconds and "uts" .. seconds or ""
-  local text = "nimo{deadline=" .. deadline .. ",own=" .. #own .. "} " .. own
-  if #text <= nimo.MAX_COMMENT_BYTES then options.comment = text end
+  local seconds = type(options.deadline) == "string" and epoch(options.deadline) or nil
+  local writes, ticket = choose(options, offset)
+  local comment = prefixed(own, seconds, ticket)
+  if not comment and ticket then comment, writes = prefixed(own, seconds, nil), {} end
+  if comment then
+    writes[#writes + 1] = { at = options, key = "comment", value = comment }
+    nimo.write(writes)
+  end
 end
 
 function slurm_cli_pre_submit(options, offset)
-  if settings.forward_deadline then pcall(forward_deadline, options) end
+  if settings.forward_deadline then pcall(forward, options, offset) end
   return slurm.SUCCESS
 end
 

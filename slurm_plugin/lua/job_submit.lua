@@ -16,10 +16,11 @@ local function log(text) slurm.log_error("%s", text) end
 -- needs nothing but the job, because it must work when nothing else does.
 local function take_back_comment(job_desc)
   local comment = job_desc.comment or ""
-  local deadline, length, own = comment:match("^nimo{deadline=(%w*),own=(%d+)} (.*)$")
-  if not own or #own ~= tonumber(length) then return nil end
+  local told, length, own = comment:match("^nimo{(deadline=[%w=,]*),own=(%d+)} (.*)$")
+  if not own or #own ~= tonumber(length) then return {} end
   job_desc.comment = own
-  return deadline ~= "" and deadline or nil
+  local deadline = told:match("^deadline=(%w+)")
+  return { deadline = deadline, ticket = told:match(",ticket=(%x+)$") }
 end
 
 local function load_hook()
@@ -36,11 +37,11 @@ local loaded, hook = pcall(load_hook)
 if not loaded then log("nimo: off until slurmctld loads job_submit.lua again: " .. tostring(hook)) end
 
 function slurm_job_submit(job_desc, partitions, submit_uid)
-  local taken, deadline = pcall(take_back_comment, job_desc)
+  local taken, forwarded = pcall(take_back_comment, job_desc)
   if not loaded then return slurm.SUCCESS end
-  if not taken then hook.complain(deadline) end
+  if not taken then hook.complain(forwarded) end
   local ok, code, problem =
-    pcall(hook.nimo.submit, hook, job_desc, partitions, taken and deadline or nil)
+    pcall(hook.nimo.submit, hook, job_desc, partitions, taken and forwarded or {})
   if not ok then problem = code end
   if problem then hook.complain(problem) end
   return ok and code or slurm.SUCCESS

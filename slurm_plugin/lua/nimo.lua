@@ -21,6 +21,7 @@ M.DEFAULTS = {
   breaker_s = 30,
   max_script_bytes = 64 * 1024,
   forward_deadline = false,
+  rewrite_in_cli_filter = false,
 }
 
 -- Settings ----------------------------------------------------------------------------------------
@@ -120,6 +121,16 @@ end
 
 -- Asking ------------------------------------------------------------------------------------------
 
+--- Send a request line.
+-- @return the decoded answer; or nil and why there is none
+function M.ask(link, request)
+  local line, problem = link:ask(request)
+  if not line then return nil, problem end
+  local answer = require("nimo_json").decode(line)
+  if not answer then return nil, "not JSON: " .. line:sub(1, 80) end
+  return answer
+end
+
 --- Ask what to do with a job.
 -- @return the decoded answer; or nil and why there is none
 function M.decide(link, job)
@@ -130,11 +141,7 @@ function M.decide(link, job)
     job.script, job.script_cut = nil, true
     request = json.encode(ask) .. "\n"
   end
-  local line, problem = link:ask(request)
-  if not line then return nil, problem end
-  local answer = json.decode(line)
-  if not answer then return nil, "not JSON: " .. line:sub(1, 80) end
-  return answer
+  return M.ask(link, request)
 end
 
 -- Checking ----------------------------------------------------------------------------------------
@@ -142,7 +149,8 @@ end
 local MESSAGE_BYTES = 4096
 local FIELDS = { "min_nodes", "max_nodes", "num_tasks", "min_cpus", "time_limit", "time_min" }
 
-local function is_count(value)
+--- Whether a value is one that Slurm takes for a count.
+function M.is_count(value)
   return type(value) == "number" and value >= 1 and value < 4294967294 and value % 1 == 0
 end
 
@@ -232,7 +240,7 @@ end
 local function check_change(change, job, partitions)
   if type(change) ~= "table" then return "bad set" end
   for _, field in ipairs(FIELDS) do
-    if change[field] ~= nil and not is_count(change[field]) then return "bad " .. field end
+    if change[field] ~= nil and not M.is_count(change[field]) then return "bad " .. field end
   end
   return check_nodes(change, job, partitions) or check_tasks(change, job)
     or check_cpus(change, job) or check_limit(change, job, partitions)
@@ -291,10 +299,9 @@ end
 
 local function put(write, value) write.at[write.key] = value end
 
---- Write a checked answer to the job: all of it or nothing.
+--- Carry out writes (`at`, `key`, `value`): all of them or none.
 -- @return true; or nil and the error of the write that failed
-function M.apply(job_desc, answer)
-  local writes = planned(job_desc, answer)
+function M.write(writes)
   for _, write in ipairs(writes) do write.before = write.at[write.key] end
   for index, write in ipairs(writes) do
     local ok, problem = pcall(put, write, write.value)
@@ -307,6 +314,10 @@ function M.apply(job_desc, answer)
   end
   return true
 end
+
+--- Write a checked answer to the job.
+-- @return as `M.write`
+function M.apply(job_desc, answer) return M.write(planned(job_desc, answer)) end
 
 -- The submission ----------------------------------------------------------------------------------
 
@@ -326,7 +337,8 @@ function M.complainer(log, clock, pause_s)
   end
 end
 
-local function switched_off(settings)
+--- Whether the site has switched all of this off.
+function M.switched_off(settings)
   local file = io.open(settings.kill_switch)
   if file then file:close() end
   return file ~= nil
@@ -334,12 +346,12 @@ end
 
 --- Everything from the request to the job's new fields.
 -- @param hook settings, link, slurm (Slurm's own table)
--- @param deadline as cli_filter forwarded it, or nil
+-- @param forwarded by cli_filter: `deadline` and `ticket`, each may be absent
 -- @return Slurm's return code; nil and why the job passes unchanged (nil when that is as it should)
-function M.submit(hook, job_desc, partitions, deadline)
-  if switched_off(hook.settings) then return nil, nil end
+function M.submit(hook, job_desc, partitions, forwarded)
+  if M.switched_off(hook.settings) then return nil, nil end
   local job = M.collect(job_desc, partitions, hook.settings.max_script_bytes)
-  job.deadline = deadline
+  job.deadline, job.ticket = forwarded.deadline, forwarded.ticket
   local answer, problem = M.decide(hook.link, job)
   if not answer then return nil, problem end
   local fault = M.fault(answer, job, partitions)

@@ -19,7 +19,7 @@ from importlib.metadata import version
 
 import msgspec
 
-from sacct_ingest.errors import ConfigError, SlurmError
+from sacct_ingest.errors import ConfigError, ScriptError, SlurmError
 from slurm_plugin.advisor import Advisor, Book
 from slurm_plugin.config import Config
 from slurm_plugin.nimod.access import Door, Names, Rates
@@ -29,7 +29,18 @@ from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.periodic import Periodic
 from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.nimod.systemd import notify, watchdog_s
-from slurm_plugin.protocol import VERSION, Advice, Answer, Ask, Job, Status, decode_ask, encode
+from slurm_plugin.prepared import job_of
+from slurm_plugin.protocol import (
+    VERSION,
+    Advice,
+    Answer,
+    Ask,
+    Command,
+    Job,
+    Status,
+    decode_ask,
+    encode,
+)
 from slurm_plugin.slurm.watch import Watch
 from slurm_plugin.tables import Tables
 
@@ -82,6 +93,8 @@ class Daemon:
             Periodic("slurm", self._look, pause_s=self._watch.pause_s),
         )
         self._own_trusted = frozenset({0, os.geteuid(), *_slurm_account()})
+        # Nobody asks for the names of those that are served at once.
+        self._own_names = {uid: _name_of(uid) for uid in self._own_trusted}
         self._rates = Rates(config.access.requests_per_s)
         self._names = Names()
         self._loop: Loop | None = None
@@ -168,10 +181,13 @@ class Daemon:
     ) -> tuple[Answer | Advice | Status, Book | None]:
         if ask.v != VERSION:
             return Answer(ok=False, error=f"version {ask.v}; nimod speaks {VERSION}"), None
-        if ask.op == "status":
-            return self._status(), None
-        if ask.op == "advise":
-            return self._advice(ask.job, uid, trusted=trusted), None
+        for_all: dict[str, Callable[[], Answer | Advice | Status]] = {
+            "status": self._status,
+            "advise": lambda: self._advice(ask.job, uid, trusted=trusted),
+            "prepare": lambda: self._prepare(ask.command, uid, trusted=trusted),
+        }
+        if ask.op in for_all:
+            return for_all[ask.op](), None
         if not trusted:
             return Answer(ok=False, error=f"{ask.op} is not for user {uid}"), None
         if ask.op == "reload":
@@ -188,6 +204,16 @@ class Daemon:
             return Advice(ok=False, error=f"jobs of user {whose!r} are not for user {uid}")
         job.user_name, job.user_id = own, uid
         return self._advisor.advise(job, now_s=time.time(), private=self._watch.private)
+
+    def _prepare(self, command: Command, uid: int, *, trusted: bool) -> Answer:
+        """Decide on what a peer is about to submit, always as itself."""
+        user, now_s = self._own_names.get(uid) or self._names.known(uid), time.time()
+        try:
+            job = job_of(command, user=user, uid=uid, now_s=now_s) if user else None
+        except ScriptError as error:
+            return Answer(ok=False, error=str(error))
+        private = not trusted and self._watch.private
+        return self._advisor.prepare(job, now_s=now_s, private=private) if job else Answer()
 
     def _book(self, book: Book) -> None:
         """Do what could wait until the answer was sent."""
@@ -266,3 +292,10 @@ def _slurm_account() -> set[int]:
         return {pwd.getpwnam("slurm").pw_uid}
     except KeyError:
         return set()
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""

@@ -90,8 +90,9 @@ class Hooks:
         seen = [list(self.stub[name].values()) for name in ("writes", "messages", "log")]
         return Outcome(code, left, dict(environment.items()), *seen)
 
-    def filter(self, **options: str) -> Fields:
+    def filter(self, offset: int = 0, **options: Any) -> Fields:
         """Pass options through slurm_cli_pre_submit."""
-        table = self.lua.table_from(options)
-        assert self.lua.globals().slurm_cli_pre_submit(table, 0) == 0
-        return dict(table.items())
+        argv = self.lua.table_from(options.pop("argv", []))
+        table = self.lua.table_from({**options, "argv": argv})
+        assert self.lua.globals().slurm_cli_pre_submit(table, offset) == 0
+        return {name: value for name, value in table.items() if name != "argv"}

@@ -13,13 +13,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sacct_ingest.store import Store
 from slurm_plugin import client
 from slurm_plugin.config import Config, Mode, Snapshot
 from slurm_plugin.config_file import dump
-from slurm_plugin.protocol import MAX_LINE_BYTES, Ask, encode
+from slurm_plugin.protocol import MAX_LINE_BYTES, Ask, Command, encode
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.sources import line
 from tests.processes import wait_until
@@ -361,6 +362,21 @@ def test_users_ask_about_their_own_jobs_only(watched):
     assert mine["nodes"] == unnamed["nodes"] is not None
     assert "jobs of user 'alice' are not for user" in by_name["error"]
     assert by_uid["ok"] is False
+
+
+@needs_root
+def test_users_prepare_their_own_jobs_only_and_nothing_is_recorded(watched):
+    options = {"job-name": "solve", "nodes": "1-8", "time": "02:00:00"}
+    ask = Ask(op="prepare", command=Command(program="salloc", options=options))
+    bad = Ask(op="prepare", command=Command(program="salloc", options={"nodes": "few"}))
+    answer, refused = ask_as_nobody(watched, ask, bad)
+    assert answer["ticket"]
+    assert not answer.keys() & {"admin_comment", "message", "reason"}
+    assert "--nodes=few" in refused["error"]
+    stolen = job(user_name="alice", user_id=1001, ticket=answer["ticket"])
+    assert answer["ticket"] not in watched.decide(**msgspec.structs.asdict(stolen)).admin_comment
+    wait_until(watched.decisions, timeout_s=10, what="the decision in the store")
+    assert [row.via for row in watched.decisions()] == ["job_submit"]
 
 
 @needs_root

@@ -5,8 +5,8 @@ import pytest
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.sbatch_options import OPTIONS
-from slurm_plugin.cli.job_request import make_job
 from slurm_plugin.cli.sbatch_environment import options_of
+from slurm_plugin.job_request import make_job
 from slurm_plugin.protocol import Job
 
 NOW_S = 1_790_000_000.0

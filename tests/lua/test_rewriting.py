@@ -1,0 +1,177 @@
+"""cli_filter that has the node count chosen, and the ticket's way to job_submit."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from slurm_plugin.protocol import decode_ask
+from tests.lua.conftest import Load
+from tests.lua.hooks import Fields, Hooks
+
+CONF = "forward_deadline = yes\nrewrite_in_cli_filter = yes\n"
+TICKET = "0123456789ab"
+SRUN: Fields = {"type": "srun", "nodes": "1-8", "ntasks-per-node": "2", "time": "00:30:00"}
+
+
+@pytest.fixture
+def both(runtime: Load) -> Hooks:
+    return runtime(CONF).load().load_cli_filter()
+
+
+def told(**change: Any) -> dict[str, object]:
+    return {"v": 1, "action": "set", "set": change, "ticket": TICKET}
+
+
+def test_the_options_become_what_was_chosen(both: Hooks) -> None:
+    both.answer(told(min_nodes=4, max_nodes=4, time_limit=45, time_min=20))
+    options = both.filter(**SRUN, comment="mine", argv=["solve", "-x"])
+    assert {name: options[name] for name in ("nodes", "time", "time-min", "comment")} == {
+        "nodes": "4",
+        "time": "45",
+        "time-min": "20",
+        "comment": f"nimo{{deadline=,ticket={TICKET},own=4}} mine",
+    }
+    ask = decode_ask(both.peer.sent[1].encode("latin-1"))
+    assert (ask.op, ask.command.program, ask.command.argv) == ("prepare", "srun", ["solve", "-x"])
+    assert ask.command.options["nodes"] == "1-8"
+    assert both.peer.closed == 1
+
+
+def test_job_submit_shows_the_ticket_and_gives_the_comment_back(both: Hooks) -> None:
+    both.answer(told(min_nodes=4, max_nodes=4))
+    options = both.filter(**SRUN, comment="mine", deadline="1767261600")
+    both.answer({"v": 1})
+    outcome = both.submit(comment=options["comment"], min_nodes=4, max_nodes=4)
+    asked = both.asked()[-1]["job"]
+    assert outcome.job["comment"] == asked["comment"] == "mine"
+    assert (asked["ticket"], asked["deadline"]) == (TICKET, "uts1767261600")
+
+
+def test_a_kept_count_has_its_ticket_too(both: Hooks) -> None:
+    both.answer({"v": 1, "ticket": TICKET})
+    options = both.filter(**SRUN)
+    assert options == {**SRUN, "comment": f"nimo{{deadline=,ticket={TICKET},own=0}} "}
+
+
+def test_times_are_sent_as_seconds(both: Hooks) -> None:
+    both.filter(**SRUN, deadline="1767261600", begin="1767250000")
+    sent = both.asked()[-1]["command"]["options"]
+    assert (sent["deadline"], sent["begin"]) == ("uts1767261600", "uts1767250000")
+
+
+WRONG: dict[str, object] = {
+    "more nodes": told(min_nodes=9, max_nodes=9),
+    "no nodes": told(min_nodes=0, max_nodes=0),
+    "a range": told(min_nodes=2, max_nodes=4),
+    "text": told(min_nodes="4", max_nodes="4"),
+    "half a node": told(min_nodes=2.5, max_nodes=2.5),
+    "limits alone": told(time_limit=20),
+    "absurd limit": told(min_nodes=4, max_nodes=4, time_limit=61),
+    "time_min beyond the limit": told(min_nodes=4, max_nodes=4, time_min=31),
+    "no ticket": {"v": 1, "action": "set", "set": {"min_nodes": 4, "max_nodes": 4}},
+    "odd ticket": {**told(min_nodes=4, max_nodes=4), "ticket": "x,own=9} "},
+    "other version": {**told(min_nodes=4, max_nodes=4), "v": 2},
+    "not ok": {**told(min_nodes=4, max_nodes=4), "ok": False},
+    "no set": {"v": 1, "action": "set", "ticket": TICKET},
+    "not JSON": "Traceback\n",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG.keys())
+def test_what_cannot_be_believed_leaves_the_options_alone(both: Hooks, answer: object) -> None:
+    both.answer(answer)
+    assert both.filter(**SRUN, comment="mine") == {**SRUN, "comment": "mine"}
+
+
+ELSEWHERE: dict[str, Fields] = {
+    "one count": {"type": "srun", "nodes": "4"},
+    "no count": {"type": "srun", "nodes": "-2"},
+    "later component": {**SRUN, "offset": 1},
+    "standard input": {**SRUN, "type": "sbatch"},
+    "unreadable script": {**SRUN, "type": "sbatch", "argv": ["/nowhere/job.sh"]},
+}
+
+
+@pytest.mark.parametrize("request_", ELSEWHERE.values(), ids=ELSEWHERE.keys())
+def test_other_requests_are_left_to_job_submit(both: Hooks, request_: Fields) -> None:
+    both.answer(told(min_nodes=4, max_nodes=4))
+    left = {k: v for k, v in request_.items() if k not in ("argv", "offset")}
+    assert both.filter(**request_) == left
+    assert both.asked() == []
+
+
+@pytest.mark.parametrize("conf", ["", "rewrite_in_cli_filter = yes", "forward_deadline = yes"])
+def test_both_settings_are_needed(runtime: Load, conf: str) -> None:
+    hooks = runtime(conf).load_cli_filter()
+    hooks.answer(told(min_nodes=4, max_nodes=4))
+    assert hooks.filter(**SRUN) == SRUN
+    assert hooks.asked() == []
+
+
+def test_the_kill_switch_holds_here_too(both: Hooks) -> None:
+    both.answer(told(min_nodes=4, max_nodes=4))
+    (both.folder / "off").touch()
+    assert both.filter(**SRUN) == SRUN
+
+
+def test_steps_are_not_asked_about(both: Hooks) -> None:
+    both.lua.execute("os.getenv = function(name) return name == 'SLURM_JOB_ID' and '7' or nil end")
+    assert both.filter(**SRUN) == SRUN
+    assert both.asked() == []
+
+
+def test_without_room_for_the_ticket_nothing_is_rewritten(both: Hooks) -> None:
+    both.answer(told(min_nodes=4, max_nodes=4))
+    options = {**SRUN, "comment": "x" * 1000}
+    assert both.filter(**options) == options
+
+
+def test_scripts_are_read_and_fifos_are_not(both: Hooks, tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text("#!/bin/sh\nsolve\n")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("job.sh", "fifo"):
+        both.filter(**{**SRUN, "type": "sbatch"}, argv=[str(tmp_path / name)])
+    (only,) = both.asked()
+    assert only["command"]["script"] == "#!/bin/sh\nsolve\n"
+    assert (tmp_path / "job.sh").read_text() == "#!/bin/sh\nsolve\n"
+
+
+def test_the_first_component_is_known_by_the_command_line(tmp_path: Path) -> None:
+    code = f"""if True:
+        from pathlib import Path
+        from tests.lua.hooks import Hooks
+        hooks = Hooks("lua51", Path({str(tmp_path)!r}), {CONF!r}).load_cli_filter()
+        hooks.filter(type="srun", nodes="1-8")
+        print(len(hooks.asked()))"""
+    pytest.importorskip("lupa.lua51")
+    asked = [
+        subprocess.run(
+            [sys.executable, "-c", code, "a", between, "b"],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[2],
+        ).stdout.split()
+        for between in ("::", ":")
+    ]
+    assert asked == [["1"], ["0"]]
+
+
+VALUE = st.one_of(st.integers(), st.floats(), st.text(max_size=3), st.booleans(), st.none())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(change=st.dictionaries(st.sampled_from(["min_nodes", "max_nodes", "time_limit"]), VALUE))
+def test_no_answer_leaves_the_users_range(both: Hooks, change: Fields) -> None:
+    both.answer(told(**change))
+    options = both.filter(**SRUN)
+    assert options["nodes"] == "1-8" or 1 <= int(options["nodes"]) <= 8
+    assert options["time"] == "00:30:00" or 1 <= int(options["time"]) <= 240
+    assert len(options) == len(SRUN) + ("comment" in options)

@@ -1,0 +1,151 @@
+"""The commands that cli_filter rewrites, on a real Slurm: decided once, with tasks that fit."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from sacct_ingest.records import DecisionRow
+from tests.end_to_end.site import Site
+from tests.requests.documented import Promise, promises
+from tests.requests.test_requests import fill, plain
+
+pytestmark = pytest.mark.releases
+
+ROWS = promises("Rewritten in cli_filter")
+#: Says what the job finds around it, and what its job is in slurmctld.
+LOOK = """\
+for name in SLURM_NNODES SLURM_NTASKS SLURM_NPROCS; do printenv $name || echo; done
+scontrol -o show job $SLURM_JOB_ID
+"""
+BEGAN = "srun hostname | wc -l"
+MINE = ("-J", "shapes", "-t", "10", "--comment=mine")
+WITHOUT, WITH = ("rewrite_in_cli_filter = no\n", "rewrite_in_cli_filter = yes\n")
+
+
+@pytest.fixture(scope="module")
+def rewriting(site: Site) -> Iterator[Site]:
+    """Commands read the settings each time: only those of this module are rewritten."""
+    settings = site.cluster.layout.etc / "nimo_hook.conf"
+    text = settings.read_text()
+    settings.write_text(text + WITH)
+    site.empty_queue()
+    yield site
+    settings.write_text(text)
+    site.empty_queue()
+
+
+def decisions(site: Site, since_s: float) -> list[DecisionRow]:
+    """All decisions since then, as soon as there is one."""
+    site.last_decision(since_s=since_s)
+    return [d for d, _ in site.decisions() if d.at_s >= since_s]
+
+
+def run(site: Site, program: str, options: list[str]) -> list[str]:
+    """Run a job; give what it finds and what is begun in it by srun."""
+    if program == "srun":
+        inside = f"[ $SLURM_PROCID != 0 ] || {{ {LOOK} }}; echo began"
+        lines = site.cluster.run("srun", *MINE, *options, "sh", "-c", inside).stdout.splitlines()
+        return [*(line for line in lines if line != "began"), str(lines.count("began"))]
+    if program == "salloc":
+        done = site.cluster.run("salloc", *MINE, *options, "sh", "-c", LOOK + BEGAN)
+        return done.stdout.splitlines()
+    script = site.write_script("look.sh", f"#!/bin/sh\n{LOOK}{BEGAN}\n")
+    job_id = site.cluster.sbatch(*MINE, *options, "-o", "%A.out", "-e", "/dev/null", script)
+    site.cluster.wait(job_id)
+    return (site.cluster.layout.work / f"{job_id}.out").read_text().splitlines()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.request)
+def test_decided_once_and_laid_out_for_it(rewriting: Site, row: Promise) -> None:
+    rewriting.settled()
+    since = time.time()
+    program, *options = row.request.split()
+    nodes, tasks, procs, shown, began = run(rewriting, program, options)
+    (decision,) = decisions(rewriting, since)
+    job = dict(word.split("=", 1) for word in shown.split() if "=" in word)
+    assert decision.reason == row.why
+    assert decision.applied == row.chosen
+    assert job["Comment"] == "mine"
+    if row.chosen:
+        assert (decision.via, decision.min_nodes, decision.max_nodes) == ("cli_filter", 1, 8)
+        assert f"NIMO1:{decision.decision_id}:" in shown or "AdminComment" not in job
+        assert plain(job["NumNodes"]) == nodes == str(decision.nodes)
+    if row.cpus:
+        assert job["NumCPUs"] == fill(row.cpus, decision.nodes)
+    assert tasks == procs == fill(row.tasks, decision.nodes)
+    assert began == (tasks or nodes)
+
+
+def test_steps_inside_a_job_are_as_they_were_asked_for(rewriting: Site) -> None:
+    since = time.time()
+    # Fewer tasks than nodes would end slurmctld 22.05, with or without NIMO.
+    inside = "srun -N 1-2 -n 2 sh -c 'echo $SLURM_STEP_NUM_TASKS'"
+    done = rewriting.cluster.run("salloc", "-J", "x", "-N", "2", "-t", "10", "sh", "-c", inside)
+    assert done.stdout.split() == ["2", "2"]
+    assert len(decisions(rewriting, since)) == 1
+
+
+def test_components_of_a_heterogeneous_job_stand(rewriting: Site) -> None:
+    since = time.time()
+    script = rewriting.write_script("look.sh", f"#!/bin/sh\n{LOOK}")
+    job_id = rewriting.cluster.sbatch("-H", *MINE, "-N", "1-8", ":", "-N", "1-3", script)
+    assert {d.reason for d in decisions(rewriting, since)} == {"het"}
+    shown = rewriting.cluster.run("scontrol", "show", "job", str(job_id)).stdout
+    assert "NumNodes=1-8" in shown
+    assert "NumNodes=1-3" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "reason", "shown"),
+    [
+        (["-a", "0-1"], "array", "1-8"),
+        # As slurmctld shows it without NIMO, too: two of eight tasks on a node need four.
+        (["-n", "8", "--ntasks-per-node=2"], "fixed_tasks", "4-8"),
+    ],
+    ids=["array", "tasks"],
+)
+def test_other_requests_stand(rewriting: Site, options: list[str], reason: str, shown: str) -> None:
+    since = time.time()
+    script = rewriting.write_script("look.sh", f"#!/bin/sh\n{LOOK}")
+    job_id = rewriting.cluster.sbatch("-H", *MINE, "-N", "1-8", *options, script)
+    (decision,) = decisions(rewriting, since)
+    assert (decision.reason, decision.via) == (reason, "cli_filter")
+    assert rewriting.cluster.job(job_id)["NumNodes"] == shown
+
+
+def test_test_only_is_told_the_chosen_count(rewriting: Site) -> None:
+    rewriting.settled()
+    since = time.time()
+    done = rewriting.cluster.run("sbatch", "--test-only", "-t", "10", "-N", "1-8", rewriting.script)
+    (decision,) = decisions(rewriting, since)
+    assert decision.nodes is not None
+    assert (decision.via, f"using {decision.nodes} processors" in done.stderr) == (
+        "cli_filter",
+        True,
+    )
+
+
+def test_a_forged_ticket_gives_what_was_asked_for(rewriting: Site) -> None:
+    since = time.time()
+    forged = "--comment=nimo{deadline=,ticket=0123456789ab,own=4} mine"
+    job_id = rewriting.cluster.sbatch("-H", "-J", "shapes", "-N", "8", forged, "--wrap=true")
+    (decision,) = decisions(rewriting, since)
+    assert (decision.reason, decision.applied) == ("fixed_count", False)
+    job = rewriting.cluster.job(job_id)
+    assert plain(job["NumNodes"]) == "8"
+
+
+def test_without_nimod_everything_is_as_it_was_asked_for(rewriting: Site) -> None:
+    rewriting.nimod.stop()
+    try:
+        inside = "echo $SLURM_NNODES $SLURM_NTASKS"
+        done = rewriting.cluster.run("salloc", *MINE, "-N", "1-8", "sh", "-c", inside)
+        job = rewriting.cluster.job(
+            rewriting.cluster.sbatch("-H", *MINE, "-N", "1-8", rewriting.script)
+        )
+    finally:
+        rewriting.nimod.start()
+        rewriting.settled()
+    assert done.stdout.strip()
+    assert (job["NumNodes"], job["Comment"]) == ("1-8", "mine")

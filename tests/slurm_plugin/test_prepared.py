@@ -1,0 +1,159 @@
+"""Decisions made for cli_filter: taken up by the job that comes of them, and by no other."""
+
+import itertools
+
+import msgspec
+import pytest
+
+from sacct_ingest.errors import ScriptError
+from slurm_plugin.advisor import Advisor
+from slurm_plugin.config import Config, Mode, ModeRule
+from slurm_plugin.prepared import job_of
+from slurm_plugin.protocol import Command
+from slurm_plugin.tables import Tables
+from tests.slurm_plugin.made import NOW, cluster, table
+
+SRUN = {"job-name": "solve", "nodes": "1-16", "ntasks-per-node": "2", "time": "02:00:00"}
+
+
+def advisor(**settings):
+    ids = itertools.count(1)
+    made = Advisor(Config(**{"mode": Mode.ENFORCE, **settings}), new_id=lambda: f"{next(ids):012x}")
+    made.tables, made.cluster = Tables([table()]), cluster()
+    return made
+
+
+def command(program="srun", **options):
+    return Command(program=program, options=SRUN | options, argv=["solve", "-x"])
+
+
+def asked(made=None, **options):
+    return job_of(made or command(**options), user="alice", uid=1001, now_s=NOW)
+
+
+def arriving(answer, **changed):
+    """The job that srun makes of its options, as slurmctld shows it to job_submit."""
+    given = answer.set
+    nodes = given.min_nodes
+    fields = {
+        "min_nodes": nodes,
+        "max_nodes": nodes,
+        "num_tasks": 2 * nodes,
+        "min_cpus": 2 * nodes,
+        "time_limit": given.time_limit or 120,
+        "time_min": given.time_min,
+        "ticket": answer.ticket,
+    }
+    return msgspec.structs.replace(asked(), **fields | changed)
+
+
+def test_one_decision_for_a_job_that_passes_both():
+    made = advisor()
+    prepared = made.prepare(asked(), now_s=NOW)
+    assert 1 <= prepared.set.min_nodes < 16
+    assert (prepared.admin_comment, prepared.message) == ("", "")
+    answer, row = made.submit(arriving(prepared), via="job_submit", now_s=NOW + 1)
+    assert row.decision_id == prepared.ticket in answer.admin_comment
+    assert (row.via, row.reason, row.applied) == ("cli_filter", "cheapest", True)
+    assert (row.min_nodes, row.max_nodes, row.nodes) == (1, 16, prepared.set.min_nodes)
+    assert (answer.set.min_nodes, answer.set.num_tasks) == (row.nodes, None)
+    assert (answer.set.time_limit, answer.set.time_min) == (None, None)
+
+
+def test_the_decision_is_that_of_job_submit():
+    options = {"ntasks-per-node": "1"}
+    prepared = advisor().prepare(asked(**options), now_s=NOW)
+    answer, _ = advisor().submit(asked(**options), via="job_submit", now_s=NOW)
+    assert prepared.set.min_nodes == answer.set.min_nodes
+    assert prepared.set.time_limit == answer.set.time_limit
+
+
+def test_nothing_is_booked_before_the_job_arrives():
+    made = advisor()
+    before = made.cluster.partitions["batch"].profile
+    prepared = made.prepare(asked(), now_s=NOW)
+    assert made.cluster.partitions["batch"].profile == before
+    made.submit(arriving(prepared), via="job_submit", now_s=NOW)
+    assert made.cluster.partitions["batch"].profile != before
+
+
+def test_a_ticket_is_for_one_job():
+    made = advisor()
+    prepared = made.prepare(asked(), now_s=NOW)
+    first, second = (
+        made.submit(arriving(prepared), via="job_submit", now_s=NOW)[1] for _ in range(2)
+    )
+    assert first.decision_id != second.decision_id
+    assert (second.reason, second.applied) == ("fixed_count", False)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"user_id": 1002},
+        {"min_nodes": 16, "max_nodes": 16},
+        {"min_nodes": 1, "max_nodes": 16},
+        {"name": "other"},
+        {"time_limit": 6000},
+        {"ticket": "ffffffffffff"},
+        {"array_inx": "0-9"},
+        {"ntasks_per_node": 4},
+    ],
+    ids=str,
+)
+def test_a_forged_ticket_brings_what_the_job_asks_for(changed):
+    made = advisor()
+    job = arriving(made.prepare(asked(), now_s=NOW), **changed)
+    forged = made.submit(job, via="job_submit", now_s=NOW)[0]
+    plain = msgspec.structs.replace(job, ticket="")
+    honest = advisor().submit(plain, via="job_submit", now_s=NOW)[0]
+    assert (forged.action, forged.set) == (honest.action, honest.set)
+
+
+def test_a_ticket_is_good_for_a_minute_and_for_the_nimod_that_gave_it():
+    made = advisor()
+    prepared = made.prepare(asked(), now_s=NOW)
+    late = made.submit(arriving(prepared), via="job_submit", now_s=NOW + 61)
+    other = advisor().submit(arriving(prepared), via="job_submit", now_s=NOW)
+    assert [(a.action, row.reason) for a, row in (late, other)] == [("keep", "fixed_count")] * 2
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.ADVISE])
+def test_modes_that_change_nothing_have_nothing_rewritten(mode):
+    made = advisor(mode=mode)
+    prepared = made.prepare(asked(), now_s=NOW)
+    assert (prepared.action, prepared.set) == ("keep", None)
+    job = msgspec.structs.replace(asked(), ticket=prepared.ticket, num_tasks=2)
+    answer, row = made.submit(job, via="job_submit", now_s=NOW)
+    assert (row.decision_id, row.applied) == (prepared.ticket, False)
+    assert bool(answer.message) is (mode is Mode.ADVISE)
+
+
+def test_no_ticket_where_the_site_says_off_or_only_slurmctld_knows():
+    rules = ModeRule(account="physics", mode=Mode.OFF)
+    by_qos = ModeRule(qos="low", mode=Mode.OFF)
+    for settings in ({"mode": Mode.OFF}, {"rules": (rules,)}, {"rules": (by_qos,)}):
+        prepared = advisor(**settings).prepare(asked(), now_s=NOW)
+        assert (prepared.action, prepared.ticket) == ("keep", "")
+    named = advisor(rules=(rules,)).prepare(asked(account="chemistry"), now_s=NOW)
+    assert named.ticket
+
+
+@pytest.mark.parametrize("option", ["jobid", "uid", "wrap", "ntasks-per-core", "distribution"])
+def test_options_that_say_more_are_left_to_job_submit(option):
+    assert asked(**{option: "1"}) is None
+
+
+def test_sbatch_without_a_script_is_left_to_job_submit():
+    assert asked(Command(program="sbatch", options=SRUN)) is None
+
+
+def test_salloc_is_called_as_slurm_calls_it():
+    bare = Command(program="salloc", options={"nodes": "1-8"}, argv=["sh"])
+    assert asked(bare).name == "interactive"
+    assert asked(Command(program="salloc", options={"no-shell": ""})).name == "no-shell"
+
+
+def test_values_that_cannot_be_read_are_named():
+    with pytest.raises(ScriptError, match="--nodes=x"):
+        asked(nodes="x")
