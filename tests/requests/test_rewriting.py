@@ -14,10 +14,11 @@ pytestmark = pytest.mark.releases
 
 ROWS = promises("Rewritten in cli_filter")
 #: Says what the job finds around it, and what its job is in slurmctld.
-LOOK = """\
-for name in SLURM_NNODES SLURM_NTASKS SLURM_NPROCS; do printenv $name || echo; done
-scontrol -o show job $SLURM_JOB_ID
-"""
+#: On one line, because Slurm 26.05 shows it in the job's SubmitLine.
+LOOK = (
+    "for name in SLURM_NNODES SLURM_NTASKS SLURM_NPROCS; do printenv $name || echo; done; "
+    "scontrol -o show job $SLURM_JOB_ID | grep JobId="
+)
 BEGAN = "srun hostname | wc -l"
 MINE = ("-J", "shapes", "-t", "10", "--comment=mine")
 WITHOUT, WITH = ("rewrite_in_cli_filter = no\n", "rewrite_in_cli_filter = yes\n")
@@ -44,13 +45,15 @@ def decisions(site: Site, since_s: float) -> list[DecisionRow]:
 def run(site: Site, program: str, options: list[str]) -> list[str]:
     """Run a job; give what it finds and what is begun in it by srun."""
     if program == "srun":
-        inside = f"[ $SLURM_PROCID != 0 ] || {{ {LOOK} }}; echo began"
-        lines = site.cluster.run("srun", *MINE, *options, "sh", "-c", inside).stdout.splitlines()
-        return [*(line for line in lines if line != "began"), str(lines.count("began"))]
+        # Tasks write at the same time: what one of them finds goes into a file.
+        inside = f"[ $SLURM_PROCID != 0 ] || {{ {LOOK}; }} > look.out; echo began"
+        done = site.cluster.run("srun", *MINE, *options, "sh", "-c", inside)
+        lines = (site.cluster.layout.work / "look.out").read_text().splitlines()
+        return [*lines, str(done.stdout.count("began"))]
     if program == "salloc":
-        done = site.cluster.run("salloc", *MINE, *options, "sh", "-c", LOOK + BEGAN)
+        done = site.cluster.run("salloc", *MINE, *options, "sh", "-c", f"{LOOK}; {BEGAN}")
         return done.stdout.splitlines()
-    script = site.write_script("look.sh", f"#!/bin/sh\n{LOOK}{BEGAN}\n")
+    script = site.write_script("look.sh", f"#!/bin/sh\n{LOOK}; {BEGAN}\n")
     job_id = site.cluster.sbatch(*MINE, *options, "-o", "%A.out", "-e", "/dev/null", script)
     site.cluster.wait(job_id)
     return (site.cluster.layout.work / f"{job_id}.out").read_text().splitlines()
@@ -61,7 +64,9 @@ def test_decided_once_and_laid_out_for_it(rewriting: Site, row: Promise) -> None
     rewriting.settled()
     since = time.time()
     program, *options = row.request.split()
-    nodes, tasks, procs, shown, began = run(rewriting, program, options)
+    found = run(rewriting, program, options)
+    assert len(found) == 5, found
+    nodes, tasks, procs, shown, began = found
     (decision,) = decisions(rewriting, since)
     job = dict(word.split("=", 1) for word in shown.split() if "=" in word)
     assert decision.reason == row.why
