@@ -8,7 +8,8 @@ Histories without a curve get their interval last, from the residuals that all o
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 from multiprocessing import get_context
 from time import perf_counter
@@ -17,7 +18,9 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from predictor import summing
+from predictor.by_type import SumsByType
 from predictor.models import history
+from predictor.node_sums import decode as decode_sums
 from predictor.table import encode
 from predictor.tabulate import TableSettings, runs_of, tabulate, with_interval
 from predictor.types import PredictionTable, Verdict
@@ -27,7 +30,8 @@ from sacct_ingest.store import FitRow, RunRow, Store
 #: Identities, and runs, handed to a process at a time: enough to outweigh the passing on.
 BATCH, BATCH_RUNS = 64, 10_000
 
-Work = tuple[KeyLevel, str, list[RunRow]]
+#: With the texts of aprof's sums by node type and form.
+Work = tuple[KeyLevel, str, list[RunRow], dict[str, dict[str, str]]]
 # Passing a row on takes a fifth of the time that pickling it does.
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[Work]).decode
@@ -83,14 +87,16 @@ def refit(
         The store cannot be read or written.
     """
     started = perf_counter()
-    summing.add_runs(store, summing.node_types(store))
+    types = summing.node_types(store)
+    summing.add_runs(store, types)
     made = fits_of(
         store.runs.by_key,
         now_s=now_s,
-        settings=settings,
+        settings=replace(settings or TableSettings(), node_types=types.types),
         workers=workers,
         pool=pool,
         progress=progress,
+        sums_of=partial(summing.texts, store) if len(types.types) > 1 else None,
     )
     store.fits.replace(made)
     return _summary(made, perf_counter() - started)
@@ -98,6 +104,8 @@ def refit(
 
 #: Gives the runs of each key of a level; the keys in order, the newest run last.
 ByKey = Callable[[KeyLevel], Iterable[tuple[str, list[RunRow]]]]
+#: Gives the texts of the sums of each key of a level, by node type and form.
+SumsOf = Callable[[KeyLevel], dict[str, dict[str, dict[str, str]]]]
 
 
 def fits_of(
@@ -108,13 +116,20 @@ def fits_of(
     workers: int = 1,
     pool: Executor | None = None,
     progress: Callable[[int], None] | None = None,
+    sums_of: SumsOf | None = None,
 ) -> list[FitRow]:
-    """Make the prediction tables of all identities; parameters as :func:`refit` has them."""
+    """Make the prediction tables of all identities; parameters as :func:`refit` has them.
+
+    Parameters
+    ----------
+    sums_of
+        Where there are several node types, aprof's sums of the runs on each.
+    """
     chosen = settings or TableSettings()
     curves: list[FitRow] = []
     histories: list[PredictionTable] = []
     residuals: dict[KeyLevel, list[history.Residual]] = {level: [] for level in KeyLevel}
-    for done in _fit_all(_batches(by_key, chosen), now_s, chosen, workers, pool):
+    for done in _fit_all(_batches(by_key, sums_of, chosen), now_s, chosen, workers, pool):
         curves += done.curves
         histories += done.histories
         for level, found in done.residuals.items():
@@ -124,14 +139,17 @@ def fits_of(
     return [*curves, *map(_row, _calibrated(histories, residuals, chosen))]
 
 
-def _batches(by_key: ByKey, settings: TableSettings) -> Iterator[list[Work]]:
+def _batches(
+    by_key: ByKey, sums_of: SumsOf | None, settings: TableSettings
+) -> Iterator[list[Work]]:
     """Identities in batches of even work; of histories the recent runs are enough."""
     batch: list[Work] = []
     held = 0
     for level in KeyLevel:
+        sums = sums_of(level) if sums_of and level in CURVE_LEVELS else {}
         for key, rows in by_key(level):
             kept = rows if level in CURVE_LEVELS else rows[-settings.history.recent :]
-            batch.append((level, key, kept))
+            batch.append((level, key, kept, sums.get(key, {})))
             held += len(kept)
             if len(batch) >= BATCH or held >= BATCH_RUNS:
                 yield batch
@@ -195,8 +213,8 @@ def _fit_batch(batch: list[Work], now_s: float, settings: TableSettings) -> _Don
 def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
     done = _Done(identities=len(batch))
     residuals = done.residuals
-    for level, key, rows in batch:
-        table = tabulate(level, key, rows, now_s=now_s, settings=settings)
+    for level, key, rows, texts in batch:
+        table = tabulate(level, key, rows, now_s=now_s, settings=settings, sums=_sums(texts))
         if table is not None and _is_history(table):
             done.histories.append(table)
         elif table is not None:
@@ -206,6 +224,13 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
         ).residuals(settings.confidence)
         residuals[level] = _latest(found, settings)
     return done
+
+
+def _sums(texts: dict[str, dict[str, str]]) -> SumsByType:
+    return {
+        kind: {form: decode_sums(text) for form, text in forms.items()}
+        for kind, forms in texts.items()
+    }
 
 
 def _latest(residuals: list[history.Residual], settings: TableSettings) -> list[history.Residual]:

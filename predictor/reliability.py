@@ -78,9 +78,22 @@ def verdicts(
         return contradicted or bool(named & _doubts(curve.points, p.nodes))
 
     return tuple(
-        _verdict(p, settings, doubted=doubted(p)) if belongs(special, p.nodes) else Verdict.REFUSED
+        verdict_on(p, settings, doubted=doubted(p))
+        if belongs(special, p.nodes)
+        else Verdict.REFUSED
         for p in predictions
     )
+
+
+def verdict_on(
+    prediction: Prediction, settings: ReliabilitySettings, *, doubted: bool = False
+) -> Verdict:
+    """Judge one prediction by its uncertainty; with something against it it is doubtful at best."""
+    if _off(prediction) > settings.doubtful_factor:
+        return Verdict.REFUSED
+    if doubted or not is_sure(prediction, settings):
+        return Verdict.DOUBTFUL
+    return Verdict.RELIABLE
 
 
 def downey_doubts(points: Sequence[Point], nodes: int) -> frozenset[str]:
@@ -128,11 +141,3 @@ def _doubts(points: Sequence[Point], nodes: int) -> frozenset[str]:
 def _off(prediction: Prediction) -> float:
     """Factor between prediction and median that nine in ten stay below."""
     return math.exp(NINE_IN_TEN * prediction.curve_sd)
-
-
-def _verdict(prediction: Prediction, settings: ReliabilitySettings, *, doubted: bool) -> Verdict:
-    if _off(prediction) > settings.doubtful_factor:
-        return Verdict.REFUSED
-    if doubted or not is_sure(prediction, settings):
-        return Verdict.DOUBTFUL
-    return Verdict.RELIABLE

@@ -2,6 +2,7 @@
 
 from predictor.node_sums import FORMS, basis_of, contribution_of, fold
 from predictor.node_types import NodeTypes
+from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
 
 
@@ -29,6 +30,15 @@ def add_runs(store: Store, types: NodeTypes) -> int:
         store.sums.take([contribution_of(run, types) for run in runs], tuple(FORMS), fold)
         for runs in store.sums.unknown(bases)
     )
+
+
+def texts(store: Store, level: KeyLevel) -> dict[str, dict[str, dict[str, str]]]:
+    """Texts of the sums of all applications known by this level: by key, node type and form."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for key, rows in store.sums.of_level(level).items():
+        for row in rows:
+            found.setdefault(key, {}).setdefault(row.node_type, {})[row.form] = row.payload
+    return found
 
 
 def merge(into: Store, other: Store) -> int:

@@ -5,12 +5,13 @@ Loaded by nimod and ``nimo-advise``, so nothing but the standard library and msg
 
 import math
 from bisect import bisect_left
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import msgspec
 
-from predictor.types import Prediction, PredictionTable, Verdict
+from predictor.types import ByType, Prediction, PredictionTable, Verdict
 
+_OF_TYPE = tuple(one.name for one in fields(ByType))
 _decoder = msgspec.json.Decoder(PredictionTable)
 _encoder = msgspec.json.Encoder()
 
@@ -64,6 +65,14 @@ def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
     if own is None:
         return table
     return replace(table, median_s=own.median_s, low_s=own.low_s, high_s=own.high_s)
+
+
+def for_type(table: PredictionTable, node_type: str) -> PredictionTable:
+    """Table for jobs on this type of node; the same one where nothing is known of the type."""
+    own = next((one for one in table.by_type if one.node_type == node_type), None)
+    if own is None or node_type == table.node_type:
+        return table
+    return replace(table, **{name: getattr(own, name) for name in _OF_TYPE}, at_limits=())
 
 
 def quantile(table: PredictionTable, nodes: int, share: float) -> float | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import ceil
 from typing import TYPE_CHECKING
 
-from predictor import choose, drift, reliability
+from predictor import by_type, choose, drift, reliability
 from predictor.curve import CurveSettings, build
 from predictor.models import history
+from predictor.node_types import NodeType
 from predictor.table import worse
 from predictor.types import (
     AtLimit,
@@ -37,7 +39,8 @@ CUT_SHORT = (JobState.TIMEOUT, JobState.DEADLINE)
 class TableSettings:
     """How tables are made; ``reach`` is how far beyond the largest observed count they go.
 
-    ``tails`` are the shares of runs whose quantiles a curve's table holds, rising.
+    ``tails`` are the shares of runs whose quantiles a curve's table holds, rising.  ``node_types``
+    are those that the site's profiles tell of.
     """
 
     confidence: float = 0.9
@@ -50,6 +53,7 @@ class TableSettings:
         default_factory=reliability.ReliabilitySettings
     )
     history: history.HistorySettings = field(default_factory=history.HistorySettings)
+    node_types: Mapping[str, NodeType] = field(default_factory=dict)
 
 
 def runs_of(rows: Iterable[RunRow]) -> list[Run]:
@@ -70,20 +74,33 @@ def runs_of(rows: Iterable[RunRow]) -> list[Run]:
 
 
 def tabulate(
-    level: KeyLevel, key: str, rows: Sequence[RunRow], *, now_s: float, settings: TableSettings
+    level: KeyLevel,
+    key: str,
+    rows: Sequence[RunRow],
+    *,
+    now_s: float,
+    settings: TableSettings,
+    sums: by_type.SumsByType | None = None,
 ) -> PredictionTable | None:
     """Table of one identity, or None where nothing can be said.
 
     The interval of a history without a curve is raw: see :func:`with_interval`.
+
+    Parameters
+    ----------
+    sums
+        aprof's sums over the identity's runs, by node type.
     """
-    runs = runs_of(rows)
-    finished = sum(not run.censored for run in runs)
-    drawn = build(runs, settings.curve) if level in CURVE_LEVELS else Curve(())
-    if len(drawn.points) >= choose.MIN_POINTS:
+    finished = sum(not run.censored for run in runs_of(rows))
+    curve = level in CURVE_LEVELS
+    groups = by_type.split(rows, settings.node_types) if curve else {"": rows}
+    table = _of_types(groups, sums or {}, settings) if len(settings.node_types) > 1 else None
+    drawn = build(runs_of(rows), settings.curve) if curve and table is None else Curve(())
+    if table is None and len(drawn.points) >= choose.MIN_POINTS:
         table = _of_curve(drawn, settings)
-    elif finished >= (1 if level in CURVE_LEVELS else 2):
-        table = _of_history(runs, level, settings)
-    else:
+    elif table is None and finished >= (1 if curve else 2):
+        table = _of_history(runs_of(rows), level, settings)
+    if table is None:
         return None
     memory = memory_of(rows)
     return replace(
@@ -148,6 +165,37 @@ def memory_of(rows: Iterable[RunRow]) -> tuple[Memory, ...]:
             need = row.mem_bytes * ceil((row.tasks or row.nodes) / row.nodes)
             needs[row.nodes] = max(need, needs.get(row.nodes, 0))
     return tuple(Memory(nodes, need) for nodes, need in sorted(needs.items()))
+
+
+def _of_types(
+    groups: Mapping[str, Sequence[RunRow]], sums: by_type.SumsByType, settings: TableSettings
+) -> PredictionTable | None:
+    """Table of the reference type with those of the others; None where it has no curve."""
+    (reference, rows), *others = groups.items()
+    if not reference:
+        return None
+    known = by_type.known_of(reference, rows, settings.node_types, sums)
+    drawn = build(runs_of(rows), settings.curve)
+    if len(drawn.points) < choose.MIN_POINTS:
+        # Too few there: runs on the other types stand in, as if they had been on it.
+        moved = [by_type.as_on(known, name, runs_of(theirs)) for name, theirs in others]
+        drawn = build([*runs_of(rows), *chain.from_iterable(moved)], settings.curve)
+        if len(drawn.points) < choose.MIN_POINTS:
+            return None
+        base = by_type.doubted(_of_curve(drawn, settings), reference)
+    else:
+        base = _of_curve(drawn, settings)
+    own = {name: _own(theirs, settings) for name, theirs in others}
+    told = by_type.tell_types(base, own, known, settings.reliability)
+    return replace(base, node_type=reference, by_type=told)
+
+
+def _own(rows: Sequence[RunRow], settings: TableSettings) -> by_type.OwnCurve:
+    """Observations on one node type, with the table that they make where they are many."""
+    runs = runs_of(rows)
+    curve = build(runs, settings.curve)
+    table = _of_curve(curve, settings) if len(curve.points) >= by_type.OWN_POINTS else None
+    return by_type.OwnCurve(curve, table, sum(not run.censored for run in runs))
 
 
 def _of_curve(drawn: Curve, settings: TableSettings) -> PredictionTable:

@@ -119,6 +119,30 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class ByType:
+    """What a table says otherwise for jobs on one node type; fields as `PredictionTable` has them.
+
+    ``runs`` are those that finished on this type.
+    """
+
+    node_type: str
+    model: str
+    verdict: Verdict
+    problems: tuple[Problem, ...]
+    nodes: tuple[int, ...]
+    median_s: tuple[float, ...]
+    low_s: tuple[float, ...]
+    high_s: tuple[float, ...]
+    curve_sd: tuple[float, ...]
+    verdicts: tuple[Verdict, ...]
+    observed: tuple[Point, ...]
+    knee: int | None
+    max_useful: int | None
+    runs: int
+    tails: tuple[Tail, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PredictionTable:
     """What a refit leaves for one identity, and all that a submission reads.
 
@@ -154,3 +178,7 @@ class PredictionTable:
     tails: tuple[Tail, ...] = ()
     #: rising in nodes; empty where the accounting knows no memory
     memory: tuple[Memory, ...] = ()
+    #: type of the nodes that the table is about; empty: unknown, or they are all alike
+    node_type: str = ""
+    #: the other node types that there are; their node counts may be fewer
+    by_type: tuple[ByType, ...] = ()

@@ -1,0 +1,314 @@
+"""One prediction table for several types of nodes: an application seen on one, told for another.
+
+The table itself is about the reference type, the one with most runs.  Run times on another type
+are those, times a ratio (:mod:`predictor.across`); where the other type has a curve of its own
+that predicts its runs better, that one is believed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, hypot, log
+from statistics import NormalDist, median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from predictor.across import Believed, Known, Ratio, Seen, believe, ratio_at
+from predictor.models.averaged import Averaged
+from predictor.models.product_form import Sums
+from predictor.node_types import NodeType
+from predictor.reliability import ReliabilitySettings, verdict_on
+from predictor.table import at, covers, quantile, verdict_at, worse
+from predictor.types import (
+    ByType,
+    Curve,
+    Point,
+    Prediction,
+    PredictionTable,
+    Problem,
+    Run,
+    Tail,
+    Verdict,
+)
+from sacct_ingest.records import JobState
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import RunRow
+
+#: Sums of an application by node type and form.
+SumsByType = Mapping[str, Mapping[str, Sums]]
+#: Node types on which a way has to have held before it is relied on without any run.
+_TYPES_NEEDED = 2
+#: Spread of single runs (log time) at least.
+_NOISE = 0.03
+#: A curve of its own needs so many points to be held against the others' word, and no more are
+#: left out one by one.
+OWN_POINTS, _MOST_LEFT_OUT = 4, 8
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCurve:
+    """Observations on one node type, and the table that they alone make, where they do."""
+
+    curve: Curve
+    table: PredictionTable | None
+    runs: int
+
+
+def split(rows: Sequence[RunRow], types: Mapping[str, NodeType]) -> dict[str, list[RunRow]]:
+    """Sort runs by the type of their nodes, the reference type first.
+
+    The reference has the most runs that finished; runs whose type is not known are taken to be on
+    it.  With a single type, or none, there is one group.
+    """
+    groups: dict[str, list[RunRow]] = defaultdict(list)
+    for row in rows:
+        groups[row.node_type if row.node_type in types else ""].append(row)
+    order = sorted((name for name in groups if name), key=lambda name: (-_done(groups[name]), name))
+    if not order:
+        return {"": list(rows)}
+    reference = order[0]
+    chosen = {reference, ""}
+    first = [r for r in rows if (r.node_type if r.node_type in types else "") in chosen]
+    return {reference: first, **{name: groups[name] for name in order[1:]}}
+
+
+def known_of(
+    reference: str, rows: Sequence[RunRow], types: Mapping[str, NodeType], sums: SumsByType
+) -> Known:
+    """Gather what tells run times on other types from those on the reference."""
+    shares: dict[int, list[float]] = defaultdict(list)
+    for row in rows:
+        if row.state is JobState.COMPLETED and row.cpu_s and row.cpus and row.elapsed_s > 0:
+            shares[row.nodes].append(min(1.0, row.cpu_s / (row.cpus * row.elapsed_s)))
+    tasks = [row.tasks / row.nodes for row in rows if row.tasks and row.nodes]
+    return Known(
+        reference=reference,
+        figures={name: one.figures for name, one in types.items()},
+        utilisation=[(n, median(found)) for n, found in sorted(shares.items()) if n > 0],
+        sums=sums,
+        tasks_node=median(tasks) if tasks else 1.0,
+    )
+
+
+def as_on(known: Known, node_type: str, runs: Sequence[Run]) -> list[Run]:
+    """Move runs on a node type to the reference type."""
+    nodes = [run.nodes for run in runs]
+    said = believe(known, {}, node_type).way(known, node_type, (), nodes) if runs else None
+    if said is None:
+        return []
+    return [
+        replace(run, elapsed_s=run.elapsed_s / exp(float(ratio)))
+        for run, ratio in zip(runs, said, strict=True)
+    ]
+
+
+def doubted(table: PredictionTable, node_type: str) -> PredictionTable:
+    """Table that runs on other node types took part in: it is doubtful at best."""
+    text = f"too few runs on {node_type}: runs on other node types stand in, moved to it"
+    return replace(
+        table,
+        verdict=worse(table.verdict, Verdict.DOUBTFUL),
+        verdicts=tuple(worse(one, Verdict.DOUBTFUL) for one in table.verdicts),
+        problems=(Problem("few_on_node_type", text), *table.problems),
+    )
+
+
+def seen_on(curve: Curve, base: PredictionTable) -> Seen:
+    """Observations on a type, against what the reference's table says of the same counts."""
+    points = [point for point in curve.points if covers(base, point.nodes)]
+    ratios = [log(point.time_s / at(base, point.nodes).time_s) for point in points]
+    spread = [
+        hypot(max(point.spread, _NOISE) / point.repeats**0.5, at(base, point.nodes).curve_sd)
+        for point in points
+    ]
+    return Seen(
+        tuple(point.nodes for point in points), tuple(ratios), tuple(sd**2 for sd in spread)
+    )
+
+
+def tell_types(
+    base: PredictionTable,
+    own: Mapping[str, OwnCurve],
+    known: Known,
+    settings: ReliabilitySettings,
+) -> tuple[ByType, ...]:
+    """Tables of all other node types.
+
+    Parameters
+    ----------
+    base
+        Table of the reference type.
+    own
+        What was observed on other types.
+    """
+    seen = {name: seen_on(one.curve, base) for name, one in own.items()}
+    seen = {name: one for name, one in seen.items() if one.nodes}
+    told = []
+    for name in sorted(known.figures):
+        if name == known.reference:
+            continue
+        believed = believe(known, seen, name)
+        mine = own.get(name, OwnCurve(Curve(()), None, 0))
+        moved = _Moved(base, name, believed, known, seen.get(name), settings)
+        table = mine.table
+        if table is not None and _predicts_better(mine.curve, moved):
+            told.append(_as_it_is(name, table, mine.runs))
+        else:
+            told.append(moved.table(mine))
+    return tuple(told)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """The reference's table, moved to another node type."""
+
+    base: PredictionTable
+    node_type: str
+    believed: Believed
+    known: Known
+    seen: Seen | None
+    settings: ReliabilitySettings
+
+    def ratio(self, nodes: Sequence[int]) -> Ratio:
+        return ratio_at(self.believed, self.known, self.node_type, self.seen, nodes)
+
+    def table(self, own: OwnCurve) -> ByType:
+        nodes = _thin(self.base, [p.nodes for p in own.curve.points])
+        ratio = self.ratio(nodes)
+        rows = [
+            _moved(at(self.base, n), float(mean), float(sd))
+            for n, mean, sd in zip(nodes, ratio.mean, ratio.sd, strict=True)
+        ]
+        verdicts = tuple(self._verdict(row, observed=bool(own.runs)) for row in rows)
+        times = [row.time_s for row in rows]
+        return ByType(
+            node_type=self.node_type,
+            model=f"{self.base.model}, {self.believed.name}",
+            verdict=min(verdicts, key=tuple(Verdict).index),
+            problems=(self._told(own), *self.base.problems),
+            nodes=tuple(nodes),
+            median_s=_short(times),
+            low_s=_short([row.low_s for row in rows]),
+            high_s=_short([row.high_s for row in rows]),
+            curve_sd=_short([row.curve_sd for row in rows]),
+            verdicts=verdicts,
+            observed=own.curve.points,
+            knee=_best(nodes, [n * t * t for n, t in zip(nodes, times, strict=True)]),
+            max_useful=_best(nodes, [max(t, min(times) * 1.01) for t in times]),
+            runs=own.runs,
+            tails=tuple(self._tail(tail.share, nodes, ratio) for tail in self.base.tails),
+        )
+
+    def _verdict(self, row: Prediction, *, observed: bool) -> Verdict:
+        """Judge; without a run on the type the way has to have held on others."""
+        sure = verdict_on(row, self.settings)
+        if not observed and self.believed.left_out < _TYPES_NEEDED:
+            sure = worse(sure, Verdict.DOUBTFUL)
+        return worse(sure, verdict_at(self.base, row.nodes))
+
+    def _told(self, own: OwnCurve) -> Problem:
+        held = self.believed.seen_off
+        how = f"by {self.believed.name} from runs on {self.known.reference}"
+        if held is not None:
+            types = self.believed.left_out
+            plural = "s" if types > 1 else ""
+            how += f"; on {types} node type{plural} left out that was {100 * held:.0f} % off"
+        if own.runs:
+            plural = "s" if own.runs > 1 else ""
+            text = f"{own.runs} run{plural} on {self.node_type}; the rest is told {how}"
+            return Problem("few_on_node_type", text)
+        text = f"no run on {self.node_type}: told {how}; one run there would tell most"
+        counts = [point.nodes for point in self.base.observed]
+        return Problem("unseen_node_type", text, counts[len(counts) // 2] if counts else None)
+
+    def _tail(self, share: float, nodes: Sequence[int], ratio: Ratio) -> Tail:
+        times = []
+        z = NormalDist().inv_cdf(share)
+        for n, mean, sd in zip(nodes, ratio.mean, ratio.sd, strict=True):
+            middle = at(self.base, n).time_s
+            far = quantile(self.base, n, share) or middle
+            times.append(middle * exp(float(mean) + hypot(log(far / middle), z * float(sd))))
+        return Tail(share, _short(times))
+
+
+def _moved(base: Prediction, mean: float, sd: float) -> Prediction:
+    """Prediction times a ratio that is known so well: what is open of both adds up."""
+    z = NormalDist().inv_cdf((1 + base.level) / 2)
+    time_s = base.time_s * exp(mean)
+    down = hypot(log(base.time_s / base.low_s), z * sd)
+    up = hypot(log(base.high_s / base.time_s), z * sd)
+    curve_sd = hypot(base.curve_sd, sd)
+    return Prediction(
+        base.nodes, time_s, time_s * exp(-down), time_s * exp(up), base.level, curve_sd
+    )
+
+
+def _thin(base: PredictionTable, observed: Sequence[int]) -> list[int]:
+    """Node counts enough to interpolate between: a quarter of a doubling apart, and what was seen.
+
+    Most applications never run on the other types: their tables have to be small.
+    """
+    seen = {point.nodes for point in base.observed} | {n for n in observed if covers(base, n)}
+    chosen: list[int] = []
+    for n in base.nodes:
+        if n in seen or not chosen or n >= chosen[-1] * 2**0.25 or n == base.nodes[-1]:
+            chosen.append(n)
+    return sorted({*chosen, *seen})
+
+
+def _predicts_better(curve: Curve, moved: _Moved) -> bool:
+    """Whether a type's own curve tells its points better than the moved table; each left out."""
+    points = curve.points
+    if len(points) < OWN_POINTS or moved.seen is None:
+        return False
+    other = ratio_at(
+        moved.believed, moved.known, moved.node_type, moved.seen, moved.seen.nodes
+    ).press
+    step = -(-len(points) // _MOST_LEFT_OUT)
+    errors = [_left_out(points, i) for i in range(0, len(points), step)]
+    return other is None or float(np.sqrt(np.mean(np.square(errors)))) <= other
+
+
+def _left_out(points: Sequence[Point], index: int) -> float:
+    rest = Curve(tuple(point for i, point in enumerate(points) if i != index))
+    told = Averaged().fit(rest).predict([points[index].nodes])[0]
+    return log(points[index].time_s / told.time_s)
+
+
+def _as_it_is(name: str, own: PredictionTable, runs: int) -> ByType:
+    """Table of a type that has a curve of its own."""
+    return ByType(
+        node_type=name,
+        model=own.model,
+        verdict=own.verdict,
+        problems=own.problems,
+        nodes=own.nodes,
+        median_s=own.median_s,
+        low_s=own.low_s,
+        high_s=own.high_s,
+        curve_sd=own.curve_sd,
+        verdicts=own.verdicts,
+        observed=own.observed,
+        knee=own.knee,
+        max_useful=own.max_useful,
+        runs=runs,
+        tails=own.tails,
+    )
+
+
+def _best(nodes: Sequence[int], costs: Sequence[float]) -> int | None:
+    """Fewest nodes of the lowest cost; None where that is the end of the table."""
+    found = min(zip(costs, nodes, strict=True))[1]
+    return found if found < nodes[-1] else None
+
+
+def _short(values: Sequence[float]) -> tuple[float, ...]:
+    return tuple(float(f"{value:.6g}") for value in values)
+
+
+def _done(rows: Sequence[RunRow]) -> int:
+    return sum(row.state is JobState.COMPLETED for row in rows)
