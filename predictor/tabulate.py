@@ -187,7 +187,9 @@ def _of_types(
         base = _of_curve(drawn, settings)
     own = {name: _own(theirs, settings) for name, theirs in others}
     told = by_type.tell_types(base, own, known, settings.reliability)
-    return replace(base, node_type=reference, by_type=told)
+    seen = [*base.observed, *chain.from_iterable(one.curve.points for one in own.values())]
+    widest = max(point.nodes for point in seen)
+    return replace(base, node_type=reference, by_type=told, widest=widest)
 
 
 def _own(rows: Sequence[RunRow], settings: TableSettings) -> by_type.OwnCurve:

@@ -180,5 +180,7 @@ class PredictionTable:
     memory: tuple[Memory, ...] = ()
     #: type of the nodes that the table is about; empty: unknown, or they are all alike
     node_type: str = ""
+    #: largest node count observed on any node type; 0: all that counts is in ``observed``
+    widest: int = 0
     #: the other node types that there are; their node counts may be fewer
     by_type: tuple[ByType, ...] = ()

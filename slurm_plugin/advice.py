@@ -1,5 +1,6 @@
 """The advice that nimo-advise shows: node counts side by side, one of them recommended."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, log
 
@@ -9,7 +10,7 @@ from slurm_plugin import messages
 from slurm_plugin.case import Case
 from slurm_plugin.policy import Action, Decision, Request, Rules, decide, limits_on, trusted
 from slurm_plugin.profile import profile
-from slurm_plugin.protocol import Advice, Row
+from slurm_plugin.protocol import Advice, PartitionRow, Row
 from slurm_plugin.reasons import Reason
 from slurm_plugin.slurm.state import Partition
 
@@ -45,6 +46,48 @@ def advice_of(case: Case, rules: Rules, *, fresh: bool) -> Advice:
     advice.rows = _rows(case, part, rules, advice.nodes, waits=fresh)
     advice.meets_deadline = decided.deadline_met
     return advice
+
+
+def side_by_side(choices: Sequence[tuple[Advice, Row | None]]) -> Advice | None:
+    """Put partitions side by side: the advice of that where the job ends first, with them all.
+
+    None where there are not two.
+
+    Parameters
+    ----------
+    choices
+        Advice for each partition, with the count that would be best there, sure or not.
+    """
+    if len(choices) < 2:
+        return None
+    best, _ = min(choices, key=lambda choice: _ends_s(*choice))
+    sure = best.nodes is not None
+    best.partitions = [
+        _in_partition(advice, row, recommended=sure and advice is best) for advice, row in choices
+    ]
+    if sure:
+        best.directive = f"#SBATCH --partition={best.partition}\n{best.directive}"
+    return best
+
+
+def _ends_s(advice: Advice, row: Row | None) -> float:
+    return inf if row is None or advice.nodes is None else row.time_s + (row.wait_s or 0.0)
+
+
+def _in_partition(advice: Advice, row: Row | None, *, recommended: bool) -> PartitionRow:
+    return PartitionRow(
+        partition=advice.partition,
+        node_type=advice.node_type,
+        nodes=row.nodes if row else None,
+        time_s=row.time_s if row else None,
+        low_s=row.low_s if row else None,
+        high_s=row.high_s if row else None,
+        wait_s=row.wait_s if row else None,
+        verdict=advice.verdict,
+        runs=advice.runs,
+        recommended=recommended,
+        reason="" if advice.nodes else advice.reason,
+    )
 
 
 def _describe(advice: Advice, table: PredictionTable) -> None:

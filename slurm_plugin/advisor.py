@@ -10,21 +10,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
-from predictor.table import for_limit
+import msgspec
+
+from predictor.table import for_limit, for_type
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.signature import identity_of_request
 from slurm_plugin import messages
-from slurm_plugin.advice import advice_of
+from slurm_plugin.advice import advice_of, side_by_side
 from slurm_plugin.case import Case, application_of, request_of
 from slurm_plugin.config import Config, Mode, TimeUse, Trust
 from slurm_plugin.policy import Action, Decision, Option, Rules, as_scheduled, decide
 from slurm_plugin.prepared import Prepared, Tickets, completed, given_of
-from slurm_plugin.protocol import Advice, Answer, Change, Job
+from slurm_plugin.protocol import Advice, Answer, Change, Job, Row
 from slurm_plugin.reasons import Reason
 from slurm_plugin.record import note_of, row_of
 from slurm_plugin.slurm.mark import MARK
-from slurm_plugin.slurm.state import Cluster
-from slurm_plugin.slurm.view import partition_for
+from slurm_plugin.slurm.pool import Share
+from slurm_plugin.slurm.state import Cluster, Partition
+from slurm_plugin.slurm.view import partition_for, share_of
 from slurm_plugin.tables import Tables
 from slurm_plugin.tasks import change_for
 from slurm_plugin.waits import Waits
@@ -63,8 +66,6 @@ class Advisor:
 
     Attributes
     ----------
-    tables
-        Prediction tables; may be exchanged at any time.
     waits
         How near predicted waits came on this cluster; may be exchanged at any time.
     """
@@ -73,6 +74,7 @@ class Advisor:
         self.config = config
         self._new_id = new_id
         self._cluster: Cluster | None = None
+        self._types: dict[tuple[str, Share], str] = {}
         self._promises: deque[_Promise] = deque(maxlen=_PROMISES)
         self._tickets = Tickets()
         self.tables = Tables()
@@ -88,6 +90,15 @@ class Advisor:
         self._config, self._rules = config, Rules.of(config)
 
     @property
+    def tables(self) -> Tables:
+        """Prediction tables; may be exchanged at any time."""
+        return self._tables
+
+    @tables.setter
+    def tables(self, tables: Tables) -> None:
+        self._tables, self._types = tables, {}
+
+    @property
     def cluster(self) -> Cluster | None:
         """Latest view of the cluster, less what was promised since."""
         return self._cluster
@@ -97,6 +108,7 @@ class Advisor:
         while self._promises and self._promises[0].made_s < seen.taken_s - _UNSEEN_S:
             self._promises.popleft()
         self._cluster = seen
+        self._types = {}
         for promise in self._promises:
             self._take(promise)
 
@@ -174,10 +186,39 @@ class Advisor:
             Only from the runs of this user: not by tag or script, which others may have run too.
         """
         case = self._case(job, now_s, private=private)
-        advice = advice_of(case, self._rules, fresh=self._blind(case) is None)
+        choices = self._choices(case, private=private)
+        advice = side_by_side(choices) or self._advice(case)
         best = next((row for row in advice.rows if row.recommended), None)
         advice.waits = self.waits.like(best.wait_s) if best else None
         return advice
+
+    def _advice(self, case: Case) -> Advice:
+        advice = advice_of(case, self._rules, fresh=self._blind(case) is None)
+        if case.table is not None and case.node_type:
+            advice.partition = case.partition.name if case.partition else ""
+            advice.node_type = case.node_type
+        return advice
+
+    def _choices(self, case: Case, *, private: bool) -> list[tuple[Advice, Row | None]]:
+        """Advise for each partition that a job without one may use, where node types differ."""
+        seen, table = self._cluster, case.table
+        if case.job.partition or seen is None or table is None or not table.node_type:
+            return []
+        account = seen.limits.account_of(case.job.user_name, case.job.account)
+        jobs = [
+            msgspec.structs.replace(case.job, partition=part.name)
+            for part in seen.partitions.values()
+            if part.open and part.admits.holds(account, case.job.qos or "normal")
+        ]
+        cases = [self._case(job, case.now_s, private=private) for job in jobs]
+        return [(self._advice(one), self._likely(one)) for one in cases if one.node_type]
+
+    def _likely(self, case: Case) -> Row | None:
+        """Find the count that would be best in a partition, also where that is doubtful."""
+        policy = msgspec.structs.replace(self._rules.policy, accept_doubtful=True)
+        lenient = replace(self._rules, policy=policy)
+        advice = advice_of(case, lenient, fresh=self._blind(case) is None)
+        return next((row for row in advice.rows if row.recommended), None)
 
     def _case(self, job: Job, now_s: float, *, private: bool = False) -> Case:
         identity = identity_of_request(
@@ -203,8 +244,25 @@ class Advisor:
         known = tables.find(replace(identity, tag="", script="") if private else identity)
         off = known is not None and tables.is_off(known)
         request = replace(request, distrusted=_distrust(site.trust, off=off))
-        table = for_limit(known, request.limit_s) if known else None
-        return Case(job, identity, site, request, table, partition, now_s)
+        node_type = self._type(job, partition) if known and known.node_type else ""
+        of_type = for_type(known, node_type) if known else None
+        table = for_limit(of_type, request.limit_s) if of_type else None
+        return Case(job, identity, site, request, table, partition, now_s, node_type)
+
+    def _type(self, job: Job, partition: Partition | None) -> str:
+        """Type of all nodes that a job may get; empty where it is not known, or they differ."""
+        seen, known = self._cluster, self.tables.node_types
+        if seen is None or partition is None:
+            return ""
+        share = share_of(job, partition)
+        if (found := self._types.get((partition.name, share))) is None:
+            name = self._config.cluster or seen.name
+            pools = [seen.partitions[one].pool for one in partition.name.split(",")]
+            names = {node for pool in pools if pool for node in pool.names(share)}
+            types = {known[name, node] for node in names if (name, node) in known}
+            found = types.pop() if len(types) == 1 else ""
+            self._types[partition.name, share] = found
+        return found
 
     def _decide(self, case: Case) -> Decision:
         problem = self._blind(case)

@@ -28,6 +28,7 @@ class Case:
     table: PredictionTable | None
     partition: Partition | None  #: None: unknown, or several
     now_s: float
+    node_type: str = ""  #: of the nodes it may get; empty: not known, or they differ
 
 
 def application_of(job: Job, identity: Identity) -> str:

@@ -285,7 +285,8 @@ def _candidates(scene: _Scene) -> list[Prediction]:
     share = _least(scene.request.mem_node_bytes, part.node_mem_bytes)
     memory = memory_floor(table, share, margin=policy.memory_margin)
     low = max(scene.request.low, part.min_nodes, memory)
-    reach = policy.observed_reach * max((p.nodes for p in table.observed), default=0)
+    widest = max((p.nodes for p in table.observed), default=0)
+    reach = policy.observed_reach * max(widest, table.widest)
     high = min(scene.request.high, part.largest, int(reach))
     counts = {n for n in table.nodes if low < n < high}
     counts |= {n for n in (low, high) if low <= high and covers(table, n)}

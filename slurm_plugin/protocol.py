@@ -135,6 +135,22 @@ class Row(msgspec.Struct, kw_only=True):
     time_min_s: float | None = None  #: ``--time-min`` to go with it
 
 
+class PartitionRow(msgspec.Struct, kw_only=True):
+    """What would come of a job in one partition, on the node count that is best there."""
+
+    partition: str
+    node_type: str = ""
+    nodes: int | None = None  #: None: nothing is recommended there, ``reason`` says why
+    time_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    wait_s: float | None = None
+    verdict: str = ""
+    runs: int = 0  #: finished on nodes of this type
+    recommended: bool = False
+    reason: str = ""
+
+
 class Advice(msgspec.Struct, kw_only=True):
     """Nimod's answer to ``advise``."""
 
@@ -157,6 +173,9 @@ class Advice(msgspec.Struct, kw_only=True):
     deadline_s: float | None = None
     meets_deadline: bool | None = None
     waits: Held | None = None  #: how near waits like the recommended one came
+    partition: str = ""  #: that all this is about, where nodes differ in type
+    node_type: str = ""
+    partitions: list[PartitionRow] = []  #: side by side, where the job may use several
     error: str = ""
 
 

@@ -1,6 +1,6 @@
 """The prediction tables in memory: looked up at every submission, exchanged as a whole."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import Identity, KeyLevel
@@ -15,6 +15,8 @@ class Tables:
     ----------
     off
         Level and key of the identities that are switched off for what their predictions missed.
+    node_types
+        Type of each node that was measured, by cluster and name.
     """
 
     def __init__(
@@ -23,9 +25,11 @@ class Tables:
         *,
         version: int | None = None,
         off: Iterable[tuple[str, str]] = (),
+        node_types: Mapping[tuple[str, str], str] | None = None,
     ) -> None:
         self._tables = {(table.level, table.key): table for table in tables}
         self._off = frozenset(off)
+        self.node_types = node_types or {}
         self.version = version  #: of the store's tables; None: not read yet
 
     def __len__(self) -> int:
@@ -33,7 +37,7 @@ class Tables:
 
     def with_off(self, off: Iterable[tuple[str, str]]) -> "Tables":
         """Make the same tables with other identities switched off."""
-        made = Tables(version=self.version, off=off)
+        made = Tables(version=self.version, off=off, node_types=self.node_types)
         made._tables = self._tables
         return made
 

@@ -20,6 +20,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import FitRow, Store
+from slurm_plugin.node_types import node_types_of
 from slurm_plugin.tables import Tables
 from slurm_plugin.waits import Waits, judge
 
@@ -150,7 +151,8 @@ class StoreLink:
         else:
             with _without_collections():
                 found = filter(None, map(_decoded, store.fits.each()))
-                tables = Tables(found, version=version, off=off)
+                types = node_types_of(store)
+                tables = Tables(found, version=version, off=off, node_types=types)
             self._retired = self._published
         self._published, self._version, self._standings = tables, version, standings
         self._publish(tables)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from slurm_plugin.protocol import Advice, Row
+from slurm_plugin.protocol import Advice, PartitionRow, Row
 from slurm_plugin.reports.text import (
     RECOGNISED,
     clock,
@@ -31,7 +31,7 @@ def render(advice: Advice, *, now_s: float, every: bool = False) -> str:
     every
         All node counts instead of a readable selection.
     """
-    parts = [_title(advice)]
+    parts = [_title(advice), _partitions(advice, now_s), _about(advice)]
     if advice.rows:
         parts.append(_table(advice, now_s=now_s, every=every))
     parts += [advice.verdict_text, _held(advice), _deadline(advice, now_s), _recommendation(advice)]
@@ -81,6 +81,35 @@ def _title(advice: Advice) -> str:
     known_by = RECOGNISED.get(advice.key_level, advice.key_level)
     how = f", recognised by {known_by}" if known_by else ""
     return f"{name}: {count(advice.runs, 'run')} known{how}"
+
+
+def _partitions(advice: Advice, now_s: float) -> str:
+    """Partitions side by side, each on the node count that is best there."""
+    if not advice.partitions:
+        return ""
+    header = ["", "partition", "nodes", "run time", f"{percent(advice.confidence)} of runs take"]
+    header += ["wait", "ends", "runs there", "verdict", "node type"]
+    lines = [_in_partition(row, now_s) for row in advice.partitions]
+    return table(header, lines, left=frozenset({0, 1, 8, 9}))
+
+
+def _in_partition(row: PartitionRow, now_s: float) -> list[str]:
+    known = [printable(row.partition), "-", "-", "-", "-", "-"]
+    if row.nodes is not None and row.low_s is not None and row.high_s is not None:
+        ends_s = None if row.wait_s is None else now_s + row.wait_s + (row.time_s or 0.0)
+        known[1:] = [str(row.nodes), duration(row.time_s)]
+        known += [f"{duration(row.low_s)} to {duration(row.high_s)}"]
+        known += [duration(row.wait_s), short_clock(ends_s)]
+    mark = _MARK if row.recommended else ""
+    return [mark, *known, str(row.runs), row.verdict, printable(row.node_type)]
+
+
+def _about(advice: Advice) -> str:
+    """Say which nodes the rest is about."""
+    if not advice.node_type:
+        return ""
+    where = f"in partition {printable(advice.partition)}, " if advice.partition else ""
+    return f"{where}on nodes of the type {printable(advice.node_type)}:"
 
 
 def _table(advice: Advice, *, now_s: float, every: bool) -> str:

@@ -1,5 +1,6 @@
 """What is known about one application, as text."""
 
+from predictor.table import for_type
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import StandingRow
 from slurm_plugin.reports.text import RECOGNISED, clock, count, duration, percent, printable, table
@@ -30,6 +31,24 @@ def render(known: PredictionTable, *, every: bool = False) -> str:
         lines.append(f"knee (most speedup for its cost, max S²/n): {count(known.knee, 'node')}")
     if known.max_useful is not None:
         lines.append(f"run time stops falling at {count(known.max_useful, 'node')}")
+    if known.node_type:
+        others = [of_type(known, one.node_type, every=every) for one in known.by_type]
+        lines = [f"nodes of the type {printable(known.node_type)}", *lines, *others]
+    return "\n".join(lines)
+
+
+def of_type(known: PredictionTable, node_type: str, *, every: bool = False) -> str:
+    """Write what is known of one more node type: the table, the verdict, where it comes from."""
+    own = for_type(known, node_type)
+    lines = [
+        "",
+        f"nodes of the type {printable(node_type)}: {count(own.runs, 'run')}, model: {own.model}",
+        "",
+        _table(own, every=every),
+        "",
+        f"verdict: {_READ[own.verdict]}",
+        *(f"  {problem.name}: {printable(problem.text)}" for problem in own.problems[:1]),
+    ]
     return "\n".join(lines)
 
 

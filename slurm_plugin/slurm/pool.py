@@ -78,6 +78,17 @@ class Pool:
             changes += [(start_s, -nodes), (end_s, nodes)]
         return profile(changes), total
 
+    def names(self, share: Share) -> tuple[str, ...]:
+        """Names of the nodes that could take a job's share."""
+        excluded, wanted = frozenset(expand(share.excluded)), alternatives(share.constraint)
+        return tuple(
+            name
+            for group, names in self.groups.items()
+            if _could(group, share, wanted)
+            for name in names
+            if name not in excluded
+        )
+
     def less(self, share: Share, promised: Sequence[Promise]) -> tuple[Profile, int]:
         """As :meth:`fitting`, less what was promised; jobs alike do the work once."""
         done, free, nodes = self.memo.get(share) or (0, *self.fitting(share))

@@ -1,0 +1,130 @@
+"""Jobs are decided on by the type of the nodes that they would get; partitions side by side."""
+
+from typing import Any
+
+import pytest
+
+from predictor.types import ByType, PredictionTable, Tail, Verdict
+from slurm_plugin.advisor import Advisor
+from slurm_plugin.config import Config
+from slurm_plugin.protocol import Advice
+from slurm_plugin.reports.advice import render
+from slurm_plugin.slurm.pool import Group, Pool, Share
+from slurm_plugin.slurm.state import Admits, Cluster, Partition
+from slurm_plugin.tables import Tables
+from tests.slurm_plugin.made import NOW, job, table
+
+TYPES = {("pine", f"a{i}"): "amber" for i in range(8)} | {
+    ("pine", f"c{i}"): "cedar" for i in range(8)
+}
+
+
+def by_type(verdict: Verdict = Verdict.RELIABLE, runs: int = 2) -> ByType:
+    """Cedar: all takes a third of the time."""
+    base = table()
+    third = tuple(t / 3 for t in base.median_s)
+    return ByType(
+        node_type="cedar", model="averaged, aprof", verdict=verdict, problems=(), nodes=base.nodes,
+        median_s=third, low_s=tuple(t / 1.1 for t in third), high_s=tuple(t * 1.1 for t in third),
+        curve_sd=base.curve_sd, verdicts=(verdict,) * len(third), observed=(), knee=8,
+        max_useful=None, runs=runs, tails=(Tail(0.9, third),),
+    )  # fmt: skip
+
+
+def known(**given: Any) -> PredictionTable:
+    return table(node_type="amber", widest=16, **{"by_type": (by_type(),), **given})
+
+
+def partition(name: str, nodes: str, features: str = "", **given: Any) -> Partition:
+    groups = {
+        Group(
+            cpus=4, mem_mib=1000, features=frozenset({kind}), steps=((NOW, 4, 1000, ()),),
+            empty_s=NOW,
+        ): tuple(f"{kind}{i}" for i in range(8))
+        for kind in nodes
+    }  # fmt: skip
+    pool = Pool(now_s=NOW, groups=groups)
+    free, count = pool.fitting(Share())
+    return Partition(name=name, nodes=count, profile=free, pool=pool, mem_cpu_mib=0, **given)
+
+
+def advisor(prediction: PredictionTable, **partitions: Partition) -> Advisor:
+    made = Advisor(Config(), new_id=lambda: "0" * 12)
+    made.tables = Tables([prediction], node_types=TYPES)
+    made.cluster = Cluster(
+        name="pine", taken_s=NOW, partitions=partitions, default_partition=next(iter(partitions))
+    )
+    return made
+
+
+def advise(prediction: PredictionTable, **asked: Any) -> Advice:
+    parts = {
+        "slow": partition("slow", "a"),
+        "fast": partition("fast", "c"),
+        "mixed": partition("mixed", "ac"),
+        "closed": partition("closed", "c", admits=Admits(qos=frozenset({"special"}))),
+    }
+    return advisor(prediction, **parts).advise(job(**asked), now_s=NOW)
+
+
+def time_on(advice: Advice, nodes: int) -> float:
+    return next(row.time_s for row in advice.rows if row.nodes == nodes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"partition": "slow"}, 1000.0),
+        ({"partition": "fast"}, 1000.0 / 3),
+        ({"partition": "mixed", "features": "c"}, 1000.0 / 3),
+        ({"partition": "mixed"}, 1000.0),
+        ({"partition": "mixed", "exc_nodes": "a[0-7]"}, 1000.0 / 3),
+    ],
+)
+def test_the_table_is_that_of_the_nodes_that_the_job_may_get(
+    asked: dict[str, str], expected: float
+) -> None:
+    advice = advise(known(), **asked)
+    assert time_on(advice, 4) == pytest.approx(expected)
+    assert advice.partitions == []
+
+
+def test_partitions_are_put_side_by_side() -> None:
+    advice = advise(known())
+    rows = {row.partition: row for row in advice.partitions}
+    assert set(rows) == {"slow", "fast"}
+    assert rows["slow"].time_s == pytest.approx(3 * (rows["fast"].time_s or 0), rel=0.5)
+    assert (rows["fast"].recommended, rows["slow"].recommended) == (True, False)
+    assert advice.partition == "fast"
+    assert advice.directive.startswith("#SBATCH --partition=fast\n#SBATCH --nodes=")
+    text = render(advice, now_s=NOW)
+    assert "in partition fast, on nodes of the type cedar:" in text
+    assert [line.split()[0] for line in text.splitlines() if " amber" in line] == ["slow"]
+
+
+def test_what_is_doubtful_is_shown_but_not_recommended() -> None:
+    advice = advise(known(by_type=(by_type(Verdict.DOUBTFUL, runs=0),)))
+    rows = {row.partition: row for row in advice.partitions}
+    assert rows["slow"].recommended
+    assert (rows["fast"].verdict, rows["fast"].recommended) == ("doubtful", False)
+    assert rows["fast"].nodes is not None
+
+
+def test_nodes_alike_are_no_choice() -> None:
+    advice = advise(table())
+    assert (advice.partitions, advice.node_type) == ([], "")
+
+
+def test_counts_reach_as_far_as_on_the_type_that_was_observed() -> None:
+    one = advisor(known(), fast=partition("fast", "c"))
+    _, row = one.submit(job(min_nodes=1, max_nodes=8), via="job_submit", now_s=NOW)
+    assert row is not None
+    assert (row.nodes or 0) > 1
+    assert row.predicted_s == pytest.approx((100 + 3600 / (row.nodes or 1)) / 3)
+
+
+def test_a_new_view_or_new_tables_are_looked_at() -> None:
+    one = advisor(known(), fast=partition("fast", "c"))
+    assert time_on(one.advise(job(), now_s=NOW), 4) == pytest.approx(1000 / 3)
+    one.tables = Tables([known()], node_types={})
+    assert time_on(one.advise(job(), now_s=NOW), 4) == pytest.approx(1000)
