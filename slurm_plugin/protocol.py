@@ -179,6 +179,29 @@ class Advice(msgspec.Struct, kw_only=True):
     error: str = ""
 
 
+class Decided(msgspec.Struct, kw_only=True):
+    """How often nimod decided so since it began."""
+
+    mode: str
+    action: str
+    reason: str
+    applied: bool
+    count: int
+
+
+class Counts(msgspec.Struct, kw_only=True):
+    """What nimod counted since it began; ``bins`` are answers to submissions by their time.
+
+    One bin for each of ``bounds_s``, times up to it and above the one before, and one beyond all.
+    """
+
+    began_s: float = 0.0
+    decisions: list[Decided] = []
+    bounds_s: list[float] = []
+    bins: list[int] = []
+    sum_s: float = 0.0
+
+
 class Status(msgspec.Struct, kw_only=True):
     """Nimod's answer to ``status`` and ``reload``."""
 
@@ -191,6 +214,7 @@ class Status(msgspec.Struct, kw_only=True):
     answered: int = 0
     failed: int = 0
     decisions_pending: int = 0
+    counts: Counts = msgspec.field(default_factory=Counts)
     error: str = ""
 
 

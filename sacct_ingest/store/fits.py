@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import Engine, and_, delete, insert, or_, select
+from sqlalchemy import Engine, and_, delete, func, insert, or_, select
 
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import counters
@@ -53,6 +53,13 @@ class Fits:
             streaming = connection.execution_options(yield_per=_BATCH)
             for row in streaming.execute(select(fits)):
                 yield _row(row._mapping)
+
+    def verdicts(self) -> dict[str, tuple[int, float]]:
+        """Give the number of rows of each verdict, and when the newest was made."""
+        query = select(fits.c.verdict, func.count(), func.max(fits.c.fitted_s))
+        with reading(self._engine) as connection:
+            rows = connection.execute(query.group_by(fits.c.verdict))
+            return {str(name): (int(count), float(newest)) for name, count, newest in rows}
 
     def find(self, keys: Sequence[tuple[KeyLevel, str]]) -> list[FitRow]:
         """Rows of these identities, without reading all others."""

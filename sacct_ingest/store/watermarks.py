@@ -18,6 +18,12 @@ class Watermarks:
         with reading(self._engine) as connection:
             return _get(connection, source)
 
+    def all(self) -> dict[str, int]:
+        """All marks by their source."""
+        with reading(self._engine) as connection:
+            rows = connection.execute(select(watermarks.c.source, watermarks.c.epoch_s))
+            return {str(row.source): int(row.epoch_s) for row in rows}
+
     def set(self, source: str, epoch_s: int) -> None:
         """Remember that ``source`` has been read up to ``epoch_s``."""
         with writing(self._engine) as connection:

@@ -24,6 +24,7 @@ from slurm_plugin.advisor import Advisor, Book
 from slurm_plugin.config import Config
 from slurm_plugin.nimod.access import Door, Names, Rates
 from slurm_plugin.nimod.connection import Connection, Reply
+from slurm_plugin.nimod.counts import Tally
 from slurm_plugin.nimod.listening import Listening
 from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.periodic import Periodic
@@ -100,6 +101,7 @@ class Daemon:
         self._loop: Loop | None = None
         self._loaded_s: float | None = None
         self._answered = self._failed = 0
+        self._counts = Tally(time.time())
         self._complaint = ""
 
     def run(self) -> None:
@@ -163,7 +165,7 @@ class Daemon:
             most = self._config.access.requests_per_s
             error = f"more than {most:g} requests a second from user {uid}; wait a moment"
             return Reply(encode(Answer(ok=False, error=error)), last=True)
-        book: Book | None = None
+        began, book = time.perf_counter(), None
         message: Answer | Advice | Status
         try:
             message, book = self._answer(decode_ask(line), uid, trusted=trusted)
@@ -174,7 +176,10 @@ class Daemon:
             message = Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log")
         self._answered += message.ok
         self._failed += not message.ok
-        return Reply(encode(message), book and partial(self._book, book))
+        reply = Reply(encode(message), book and partial(self._book, book))
+        if book is not None:
+            self._counts.took(time.perf_counter() - began)
+        return reply
 
     def _answer(
         self, ask: Ask, uid: int, *, trusted: bool
@@ -223,6 +228,7 @@ class Daemon:
             _log.exception("a decision could not be recorded")
             return
         if row is not None:
+            self._counts.decided(row)
             self._link.record(row)
 
     def _status(self) -> Status:
@@ -235,6 +241,7 @@ class Daemon:
             answered=self._answered,
             failed=self._failed,
             decisions_pending=self._link.pending,
+            counts=self._counts.counts(),
         )
 
     def _hang_up(self) -> None:

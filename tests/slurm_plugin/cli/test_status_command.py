@@ -14,6 +14,8 @@ def test_nimod_tells_how_it_is(nimod: Site, capsys: pytest.CaptureFixture[str]) 
     status = json.loads(capsys.readouterr().out)
     assert status["identities"] > 7
     assert status["snapshot_age_s"] < 60
+    assert status["counts"]["began_s"] > 0
+    assert len(status["counts"]["bins"]) == len(status["counts"]["bounds_s"]) + 1
     assert main(["status", "--config", str(nimod.config)]) == 0
     assert "cluster    seen " in capsys.readouterr().out
 

@@ -1,0 +1,97 @@
+"""Give Prometheus figures on nimod, the store and the accuracy of predictions.
+
+Printed, written into a file for node_exporter's textfile collector, or served over HTTP until told
+to stop.  Needs the extra 'metrics'.
+"""
+
+import argparse
+import signal
+from functools import partial
+from pathlib import Path
+from threading import Event
+
+from sacct_ingest.errors import NimoError
+from slurm_plugin import client
+from slurm_plugin.cli.context import add_config, add_store, load_config
+from slurm_plugin.cli.stores import open_store
+
+EXAMPLE = """\
+  nimo metrics
+  nimo metrics --textfile /var/lib/prometheus/node-exporter/nimo.prom
+  nimo metrics --listen 127.0.0.1:9737"""
+_TIMEOUT_S = 2.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument(
+        "--textfile", metavar="FILE", type=Path, help="write them there, whole or not at all"
+    )
+    ways.add_argument(
+        "--listen",
+        metavar="[HOST:]PORT",
+        type=_address,
+        help="serve them at http://HOST:PORT/metrics; without HOST on the loopback",
+    )
+    parser.add_argument(
+        "--days",
+        type=float,
+        default=7.0,
+        help="decisions of so many days count for the accuracy (default: 7)",
+    )
+    add_store(parser)
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print, write or serve."""
+    try:
+        from prometheus_client import (  # noqa: PLC0415
+            generate_latest,
+            start_http_server,
+            write_to_textfile,
+        )
+
+        from slurm_plugin.metrics import registry  # noqa: PLC0415
+    except ImportError as error:
+        raise NimoError(
+            "prometheus-client is not installed; 'pip install nimo-slurm[metrics]' installs it"
+        ) from error
+    config = load_config(args)
+    scheme, _, path = config.store_url.partition(":///")
+    found = registry(
+        partial(client.status, config.socket, timeout_s=_TIMEOUT_S),
+        partial(open_store, config),
+        days=args.days,
+        file=Path(path) if scheme == "sqlite" else None,
+    )
+    try:
+        if args.textfile:
+            write_to_textfile(str(args.textfile), found)
+        elif args.listen:
+            host, port = args.listen
+            server, thread = start_http_server(port, host, found)
+            print(f"http://{host}:{server.server_port}/metrics", flush=True)
+            _until_told()
+            server.shutdown()
+            thread.join()
+        else:
+            print(generate_latest(found).decode(), end="")
+    except OSError as error:
+        raise NimoError(f"{args.textfile or args.listen}: {error.strerror or error}") from error
+    return 0
+
+
+def _until_told() -> None:
+    told = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: told.set())
+    told.wait()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text} is not HOST:PORT")
+    return host.strip("[]") or "127.0.0.1", int(port)

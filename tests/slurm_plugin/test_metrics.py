@@ -1,0 +1,180 @@
+"""Metrics: what is exported, and that rules, dashboard and page name nothing else."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from predictor.table import encode
+from sacct_ingest.records import KeyLevel, StandingRow
+from sacct_ingest.store import FitRow, Store
+from slurm_plugin.cli.nimo import main
+from slurm_plugin.metrics import METRICS, of_nimod
+from slurm_plugin.nimod.counts import BOUNDS_S, Tally
+from slurm_plugin.protocol import Status
+from tests.sacct_ingest.records import run as made_run
+from tests.slurm_plugin.made import table
+from tests.slurm_plugin.reports.rows import decision
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "etc" / "prometheus" / "nimo.rules.yml"
+DASHBOARD = ROOT / "etc" / "grafana" / "nimo.json"
+PROMTOOL = shutil.which("promtool")
+NAMES = {one.name for one in METRICS}
+_SERIES = NAMES | {f"nimo_answer_seconds_{end}" for end in ("bucket", "sum", "count")}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Settings with a store in which one run was predicted, and no nimod."""
+    now_s = int(time.time())
+    note = "NIMO1:0123456789ab:n=4,req=1-8,t=1,lo=1,hi=1,v=reliable,m=enforce,r=cheapest"
+    run = made_run(
+        submit_s=now_s, end_s=now_s + 1250, elapsed_s=1250.0, nodes=4, admin_comment=note
+    )
+    with Store.open(f"sqlite:///{tmp_path}/nimo.db") as store:
+        store.runs.add([run])
+        store.decisions.add([decision(at_s=float(now_s), deadline_s=now_s + 9e9)])
+        assert store.decisions.join_outcomes() == 1
+        store.watermarks.set("pine", 1_790_000_000)
+        store.fits.replace(
+            [FitRow(level=KeyLevel.LINE, key="k", label="wrf", verdict="reliable", model="m",
+                    fitted_s=1_790_000_123.0, payload=encode(table()))]
+        )  # fmt: skip
+        store.standings.put(
+            [StandingRow(level=KeyLevel.LINE, key="k", label="wrf", off=True, ratio=2.0, runs=6,
+                         low=0.7, high=1.5, since_s=1.0, judged_s=1.0)]
+        )  # fmt: skip
+    path = tmp_path / "nimo.yaml"
+    path.write_text(f"store: sqlite:///{tmp_path}/nimo.db\nsocket: {tmp_path}/none.sock\n")
+    return path
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    return {
+        (one.name, *one.labels.values()): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+
+
+def test_the_store_and_the_accuracy(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", "--config", str(config)]) == 0
+    found = samples(capsys.readouterr().out)
+    assert found["nimo_up",] == 0
+    assert found["nimo_store_up",] == 1
+    assert found["nimo_store_size_bytes",] > 4096
+    assert found["nimo_ingest_timestamp_seconds", "pine"] == 1_790_000_000
+    assert found["nimo_fit_timestamp_seconds",] == 1_790_000_123
+    assert found["nimo_applications", "reliable"] == 1
+    assert found["nimo_applications_switched_off",] == 1
+    assert found["nimo_prediction_error_ratio",] == pytest.approx(0.2)
+    assert found["nimo_interval_coverage_ratio", "0.9"] == 0
+    assert found["nimo_deadline_jobs", "met"] == 1
+
+
+def test_older_decisions_do_not_count(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", "--config", str(config), "--days", "-1"]) == 0
+    assert samples(capsys.readouterr().out)["nimo_compared_runs",] == 0
+
+
+def test_a_running_nimod() -> None:
+    tally = Tally(began_s=1_790_000_000.0)
+    for mode in ("observe", "observe", "enforce"):
+        tally.decided(decision(mode=mode, applied=mode == "enforce"))
+    for took_s in (0.0001, BOUNDS_S[0], 0.003, 7.0):
+        tally.took(took_s)
+    status = Status(release="1.2", answered=5, failed=2, snapshot_age_s=3.0, counts=tally.counts())
+    found = {
+        (one.name, *one.labels.values()): one.value
+        for family in of_nimod(lambda: status)
+        for one in family.samples
+    }
+    assert found["nimo_up",] == 1
+    assert found["nimo_build_info", "1.2"] == 1
+    assert found["nimo_requests_total", "failed"] == 2
+    assert found["nimo_decisions_total", "observe", "set", "cheapest", "false"] == 2
+    assert found["nimo_answer_seconds_bucket", "0.00025"] == 2
+    assert found["nimo_answer_seconds_bucket", "0.005"] == 3
+    assert found["nimo_answer_seconds_bucket", "+Inf"] == 4
+    assert found["nimo_answer_seconds_sum",] == pytest.approx(7.00335)
+    assert {name for name, *_ in found} <= _SERIES
+
+
+def test_a_file_for_the_textfile_collector(config: Path, tmp_path: Path) -> None:
+    file = tmp_path / "nimo.prom"
+    assert main(["metrics", "--config", str(config), "--textfile", str(file)]) == 0
+    assert samples(file.read_text())["nimo_store_up",] == 1
+    assert [path.name for path in tmp_path.glob("nimo.prom*")] == ["nimo.prom"]
+
+
+def test_without_a_store_there_is_no_more_than_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["metrics", "--store", str(tmp_path / "none.db")]) == 0
+    assert samples(capsys.readouterr().out)["nimo_store_up",] == 0
+
+
+def test_it_is_served_on_the_loopback(config: Path) -> None:
+    code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
+    argv = [sys.executable, "-c", code, "metrics", "--config", str(config), "--listen", "0"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        try:
+            assert address.startswith("http://127.0.0.1:")
+            with urlopen(address, timeout=30) as answer:
+                assert samples(answer.read().decode())["nimo_store_up",] == 1
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+
+
+def _queries() -> str:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    return "\n".join(target["expr"] for panel in panels for target in panel["targets"])
+
+
+@pytest.mark.parametrize("read", [_queries, RULES.read_text], ids=["dashboard", "rules"])
+def test_queries_name_what_there_is(read: Callable[[], str]) -> None:
+    named = set(re.findall(r"\bnimo_\w+", read()))
+    assert named
+    assert named <= _SERIES
+
+
+def test_names_follow_the_conventions() -> None:
+    assert len(NAMES) == len(METRICS)
+    for one in METRICS:
+        assert one.name.endswith("_total") is (one.kind == "counter")
+        assert not {"user", "application", "account"} & set(one.labels)
+
+
+def test_the_page_has_each_metric() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    rows = re.findall(r"^\| `(nimo_\w+)` \| (\w+) \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
+    made = [(m.name, m.kind, ", ".join(f"`{n}`" for n in m.labels), m.text) for m in METRICS]
+    assert [(n, k, labels, text.replace("\\|", "|")) for n, k, labels, text in rows] == made
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool (Debian: prometheus) is not installed")
+def test_promtool_accepts_the_rules(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checked = subprocess.run(
+        [str(PROMTOOL), "check", "rules", RULES], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+    assert "SUCCESS: 11 rules found" in checked.stdout
+    assert main(["metrics", "--config", str(config)]) == 0
+    linted = subprocess.run(
+        [str(PROMTOOL), "check", "metrics"], input=capsys.readouterr().out, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert linted.returncode == 0, linted.stdout + linted.stderr
