@@ -1,11 +1,15 @@
 """Sphinx configuration: ``make docs`` builds the pages into build/docs."""
 
+import sys
 from importlib import metadata
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "NIMO for Slurm"
 author = "The NIMO for Slurm developers"
 release = metadata.version("nimo-slurm")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "reference"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 html_theme = "furo"

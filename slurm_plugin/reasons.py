@@ -33,7 +33,7 @@ class Reason(StrEnum):
     EXCLUDED_NODES = "excluded_nodes", "the job excludes nodes"
     LAYOUT = "layout", "the job asks for contiguous nodes or few switches"
     DEPENDENCY = "dependency", "the job shares or depends on the layout of another one"
-    UNKNOWN_PARTITION = "unknown_partition", "the partition is not known, or there are several"
+    UNKNOWN_PARTITION = "unknown_partition", "the partition is not known or up, or several differ"
     NO_SNAPSHOT = "no_snapshot", "the state of the cluster is not known"
     STALE_SNAPSHOT = "stale_snapshot", "what is known of the cluster is too old"
     UNKNOWN_APPLICATION = "unknown_application", "no runs of this application are known"

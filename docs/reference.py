@@ -1,0 +1,134 @@
+"""Reference pages out of the code: every command, setting and reason, when the pages are built.
+
+The pages ``commands``, ``settings`` and ``reasons`` end where these texts begin.
+"""
+
+import argparse
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+from sphinx.application import Sphinx
+
+from slurm_plugin.cli import advise
+from slurm_plugin.cli.nimo import COMMANDS, command_parser
+from slurm_plugin.config import Config
+from slurm_plugin.reasons import Reason
+
+SETTINGS = Path(__file__).parents[1] / "etc" / "nimo.yaml"
+_ENTRY = re.compile(r"^(?P<indent> {0,2})(?P<key>\w+):(?P<value>[^#]*)(?:# ?(?P<text>.*))?$")
+
+
+def setup(app: Sphinx) -> None:
+    """Add the texts to their pages (Sphinx calls this: reference is one of its extensions)."""
+    app.connect("source-read", _add)
+
+
+def commands() -> str:
+    """Every command with its options, from the parsers."""
+    parts = [_command(f"nimo {name}", command_parser(name)[0]) for name in COMMANDS]
+    return "\n".join([*parts, _command("nimo-advise", advise.parser())])
+
+
+def reasons() -> str:
+    """Table of the reasons of decisions."""
+    rows = [(f"`{reason.value}`", reason.text) for reason in Reason]
+    return _table(("reason", "meaning"), rows)
+
+
+def settings() -> str:
+    """Every setting with its default, and the comments of the file that is shipped."""
+    defaults = msgspec.to_builtins(Config())
+    told = comments(SETTINGS.read_text())
+    parts = [_of_all(key, defaults[key], told) for key in defaults]
+    return "\n".join(parts)
+
+
+def comments(text: str) -> dict[str, list[str]]:
+    r"""Comments of each setting in a commented file: those above it, beside it and going on below.
+
+    >>> comments("# Above.\nfit:\n  workers: 0  # beside\n              # and below\n")
+    {'fit': ['Above.'], 'fit.workers': ['beside', 'and below']}
+    """
+    found: dict[str, list[str]] = {}
+    above: list[str] = []
+    section = last = ""
+    for line in text.splitlines():
+        if entry := _ENTRY.match(line):
+            section = section if entry["indent"] else entry["key"]
+            last = f"{section}.{entry['key']}" if entry["indent"] else section
+            found[last] = above + ([entry["text"]] if entry["text"] else [])
+            above = []
+        elif re.match(r" {4,}# ", line):
+            found[last].append(line.strip()[2:])
+        elif line.strip():
+            above.append(line.strip().removeprefix("#").removeprefix(" "))
+        else:
+            above = []
+    return found
+
+
+def _add(app: Sphinx, page: str, source: list[str]) -> None:  # noqa: ARG001 - Sphinx's order
+    texts: Mapping[str, Callable[[], str]] = {
+        "commands": commands,
+        "settings": settings,
+        "reasons": reasons,
+    }
+    if page in texts:
+        source[0] += "\n" + texts[page]()
+
+
+def _command(name: str, parser: argparse.ArgumentParser) -> str:
+    described = (parser.description or "").strip()
+    rows = [(_names(action), _help(parser, action)) for action in parser._actions]
+    return "\n".join(
+        [
+            f"## {name}\n",
+            f"{described}\n",
+            _table(("option", "meaning"), rows),
+            f"```text\n{(parser.epilog or '').strip()}\n```\n",
+        ]
+    )
+
+
+def _names(action: argparse.Action) -> str:
+    value = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
+    if action.choices and not action.metavar:
+        value = "{" + ",".join(map(str, action.choices)) + "}"
+    return f"`{' '.join([', '.join(action.option_strings), str(value)]).strip()}`"
+
+
+def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    return parser._get_formatter()._expand_help(action)
+
+
+def _of_all(name: str, default: object, told: Mapping[str, list[str]]) -> str:
+    """Part of the page for one key of the top level: a section of settings, or a setting alone."""
+    if not isinstance(default, dict):
+        lines = "\n".join(told[name])
+        return f"## {name}\n\n```text\n{lines}\n```\n\nDefault: `{_shown(default)}`\n"
+    rows = [
+        (f"`{name}.{key}`", f"`{_shown(value)}`", _joined(told[f"{name}.{key}"]))
+        for key, value in default.items()
+    ]
+    return f"## {name}\n\n{_joined(told[name])}\n\n" + _table(
+        ("setting", "default", "meaning"), rows
+    )
+
+
+def _joined(lines: list[str]) -> str:
+    return " ".join(f"`{line.strip()}`" if line.strip()[:2] == "- " else line for line in lines)
+
+
+def _shown(value: object) -> str:
+    return msgspec.json.encode(value).decode() if value != "" else '""'
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [heads, ("---",) * len(heads), *rows]
+    return "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "\\<").replace("$", "\\$")

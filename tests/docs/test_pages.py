@@ -1,0 +1,130 @@
+"""The pages are built without a warning, and what they tell to type exists."""
+
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import redirect_stderr
+from io import StringIO
+
+import msgspec
+import pytest
+
+from sacct_ingest.errors import ScriptError
+from sacct_ingest.job_script import parse_command_line
+from sacct_ingest.sbatch_options import lookup
+from slurm_plugin.cli import advise
+from slurm_plugin.cli.nimo import COMMANDS, command_parser
+from slurm_plugin.config import Config
+from slurm_plugin.config_file import parse
+from tests.docs.pages import PAGES, ROOT, Shown, blocks, command_lines, inline
+
+_PLACEHOLDER = re.compile(r"[A-Z][A-Z-]+")
+#: A sentence may name an option or a command without what must follow it.
+_UNFINISHED = re.compile(r"expected (?:one|at least one) argument|arguments are required")
+_LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#]+)(?:#[^)]*)?\)")
+
+
+def test_the_pages_are_built_without_a_warning(tmp_path):
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+    run = subprocess.run(
+        [*command, ROOT / "docs", tmp_path], capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "nimo-advise" in (tmp_path / "commands.html").read_text()
+
+
+@pytest.mark.parametrize("shown", command_lines(), ids=lambda shown: f"{shown.page}: {shown.text}")
+def test_command_lines_are_taken(shown):
+    assert refused(shown.text) == ""
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "nimo report --colour",
+        "nimo reprot",
+        "nimo-advise --jsn job.sh",
+        "sbatch --nods 3 job.sh",
+        "make tests",
+    ],
+)
+def test_wrong_command_lines_are_not(wrong):
+    assert refused(wrong)
+
+
+def test_links_between_files_lead_somewhere():
+    broken = [
+        (page.name, link)
+        for page in PAGES
+        for link in _LINK.findall(page.read_text())
+        if not (page.parent / link).exists()
+    ]
+    assert broken == []
+
+
+def test_settings_that_pages_name_exist():
+    known = msgspec.to_builtins(Config())
+    sections = [name for name in known if isinstance(known[name], dict)]
+    named = re.compile(rf"({'|'.join(sections)})\.([a-z]\w*)")
+    wrong = [
+        shown
+        for shown in inline()
+        if (found := named.fullmatch(shown.text)) and found[2] not in known[found[1]]
+        if found[2] not in ("py", "md", "yaml", "runs", "decisions", "fits")
+    ]
+    assert wrong == []
+
+
+def test_settings_that_pages_show_as_yaml_are_taken():
+    names = Config.__struct_fields__
+    ours = [shown for shown in blocks("yaml") if shown.text.partition(":")[0] in names]
+    assert ours
+    for shown in ours:
+        parse(shown.text, name=shown.page)
+
+
+def refused(text: str) -> str:
+    """Why a command line is not taken; empty if it is."""
+    name, *words = (_value(word) for word in shlex.split(text))
+    if name == "make":
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        return "" if words[0] in targets else "no such target"
+    try:
+        with redirect_stderr(StringIO()) as told:
+            _parse(name, words)
+    except SystemExit as end:
+        if end.code and not _UNFINISHED.search(told.getvalue()):
+            return told.getvalue() or str(end.code)
+    except ScriptError as error:
+        return str(error)
+    return ""
+
+
+def _parse(name: str, words: list[str]) -> None:
+    if name == "nimo" and words[0].startswith("-"):
+        return
+    if name == "nimo":
+        if words[0] not in COMMANDS:
+            sys.exit(f"no such command: {words[0]}")
+        command_parser(words[0])[0].parse_args(words[1:])
+    else:
+        own, sbatch = advise.split_arguments(words) if name == "nimo-advise" else ([], words)
+        advise.parser().parse_args(own)
+        command = parse_command_line(["sbatch", *sbatch])
+        options = sbatch[: sbatch.index(command.script) if command.script in sbatch else None]
+        for word in options:
+            if word.startswith("--") and not lookup("sbatch", word[2:].partition("=")[0]):
+                sys.exit(f"no such option: {word}")
+
+
+def _value(word: str) -> str:
+    """Word with a number for what the reader is to put there (FILE, SECONDS)."""
+    return _PLACEHOLDER.sub("1", word)
+
+
+def test_shown_command_lines_are_found():
+    shown = command_lines()
+    assert Shown("README.md", "nimo-advise wrf.sh d02") in shown
+    assert Shown("ingest.md", "nimo prune --dry-run") in shown
+    assert all("#" not in found.text for found in shown)

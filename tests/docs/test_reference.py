@@ -1,0 +1,64 @@
+"""The reference has every command, option, setting and reason, and says something about each."""
+
+import argparse
+import doctest
+import importlib.util
+
+import msgspec
+
+from slurm_plugin.cli import advise
+from slurm_plugin.cli.nimo import COMMANDS, command_parser
+from slurm_plugin.config import Config
+from slurm_plugin.reasons import Reason
+from tests.docs.pages import ROOT
+
+_SPEC = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
+reference = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(reference)
+
+PARSERS = {
+    **{f"nimo {name}": command_parser(name)[0] for name in COMMANDS},
+    "nimo-advise": advise.parser(),
+}
+
+
+def test_its_examples_hold():
+    assert doctest.testmod(reference).failed == 0
+
+
+def test_every_command_has_its_options_there():
+    parts = dict(part.split("\n", 1) for part in reference.commands().split("## ")[1:])
+    assert list(parts) == list(PARSERS)
+    missing = [
+        (name, option)
+        for name, parser in PARSERS.items()
+        for action in parser._actions
+        for option in action.option_strings
+        if f"{option}" not in parts[name]
+    ]
+    assert missing == []
+
+
+def test_every_option_says_what_it_does():
+    silent = [
+        (name, action.dest)
+        for name, parser in PARSERS.items()
+        for action in parser._actions
+        if not action.help or action.help == argparse.SUPPRESS
+    ]
+    assert silent == []
+
+
+def test_every_setting_is_there_with_its_default_and_meaning():
+    text = reference.settings()
+    told = reference.comments((ROOT / "etc" / "nimo.yaml").read_text())
+    for name, value in msgspec.to_builtins(Config()).items():
+        assert f"## {name}\n" in text
+        keys = [f"{name}.{key}" for key in value] if isinstance(value, dict) else []
+        assert [key for key in keys if f"| `{key}` | " not in text] == []
+        assert [key for key in [name, *keys] if not any(told[key])] == []
+
+
+def test_every_reason_is_there():
+    rows = [f"| `{reason.value}` | {reason.text} |" for reason in Reason]
+    assert [row for row in rows if row not in reference.reasons()] == []
