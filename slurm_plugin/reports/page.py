@@ -60,7 +60,7 @@ def _figures(report: OutcomeReport) -> Iterator[Figure]:
     if report.accuracy:
         yield from _accuracy_figures(report.accuracy)
     changed = sum(one.decisions for one in report.reasons if one.applied)
-    yield Figure("Jobs changed", str(changed), f"of {count(report.decisions, 'decision')}")
+    yield Figure("Jobs acted on", str(changed), f"of {count(report.decisions, 'decision')}")
     if report.deadlines != Deadlines():
         due = report.deadlines
         yield Figure("Deadlines made", str(due.met), f"{due.missed} missed, {due.refused} refused")
@@ -134,15 +134,15 @@ def _weekly(report: OutcomeReport) -> Chart:
 
 
 def _why(report: OutcomeReport, reasons: Mapping[str, str]) -> Chart:
-    counts = {"changed": sum(one.decisions for one in report.reasons if one.applied)}
+    acted = sum(one.decisions for one in report.reasons if one.applied)
     rows = [
-        *((("changed", counts["changed"], "third"),) if counts["changed"] else ()),
+        *((("acted on", acted, "third"),) if acted else ()),
         *((reasons.get(name, name), n, "first") for name, n in report.unchanged.items()),
     ]
     shown = rows[:_MOST_BARS]
     given = [Bar(name, float(n), str(n), look) for name, n, look in shown]
     rest = sum(n for _, n, _ in rows[_MOST_BARS:])
-    legend = "Why jobs passed unchanged, beside those that were changed."
+    legend = "Why jobs passed unchanged, beside those that were acted on."
     return chart.bars(
         "Decisions", given, legend=f"{legend} {rest} for other reasons." if rest else legend
     )
