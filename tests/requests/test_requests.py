@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import pytest
 
 from sacct_ingest.records import DecisionRow
 from tests.end_to_end.site import Site
+from tests.processes import wait_until
 from tests.requests.documented import Promise, count, promises
 
 pytestmark = pytest.mark.releases
@@ -51,7 +53,13 @@ def submitted(site: Site) -> Iterator[dict[str, Submitted]]:
     with reservation(site) as name:
         first = site.submit("--hold", "-N", "1")
         names = {"RESERVATION": name, "JOB": str(first)}
-        jobs = {row.request: submit(site, row, names) for row in SBATCH}
+        since = time.time()
+        held = [submit(site, row, names) for row in SBATCH]
+        made = decisions(site, since)
+        jobs = {
+            row.request: Submitted(job, decision, output)
+            for row, (job, output), decision in zip(SBATCH, held, made, strict=True)
+        }
         later = [jobs[row.request].job["JobId"] for row in SBATCH if waits(row)]
         runs = [s.job["JobId"] for s in jobs.values() if s.job["JobId"] not in later]
         site.cluster.run("scancel", *later)  # a singleton would wait for them
@@ -61,14 +69,26 @@ def submitted(site: Site) -> Iterator[dict[str, Submitted]]:
         site.empty_queue()
 
 
-def submit(site: Site, row: Promise, names: dict[str, str]) -> Submitted:
+def submit(site: Site, row: Promise, names: dict[str, str]) -> tuple[dict[str, str], Path]:
+    """Submit a request, held; give the job and its output file: of an array, that of its task 0."""
     request = row.request
     for name, value in names.items():
         request = request.replace(name, value)
     if row.chosen:
         site.settled()
-    job, decision = site.decided("--hold", "-o", "%A.out", "--open-mode=truncate", *request.split())
-    return Submitted(job, decision, site.cluster.layout.work / f"{job['JobId']}.out")
+    pattern, end = ("%A_%a.out", "_0") if "--array" in request else ("%A.out", "")
+    job_id = site.submit("--hold", "-o", pattern, "--open-mode=truncate", *request.split())
+    return site.cluster.job(job_id), site.cluster.layout.work / f"{job_id}{end}.out"
+
+
+def decisions(site: Site, since_s: float) -> list[DecisionRow]:
+    """Give the decisions on all requests of the table, in their order."""
+
+    def written() -> list[DecisionRow]:
+        return [d for d, _ in site.decisions() if d.at_s >= since_s]
+
+    wait_until(lambda: len(written()) >= len(SBATCH), timeout_s=20, what="the decisions")
+    return written()
 
 
 def fill(cell: str, n: int | None) -> str:
