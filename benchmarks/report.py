@@ -1,6 +1,6 @@
 """How long a report takes and how much memory, beside reading the same rows alone.
 
-A store is filled with made-up decisions and their runs, ten for each application and user; each
+A store is filled with made-up decisions and their runs, of a thousand applications; each
 figure is of a process of its own.
 """
 
@@ -63,7 +63,7 @@ def fill(path: str, size: int) -> None:
 def made(number: int, rng: Random) -> tuple[DecisionRow, JobRun]:
     """One decision and its run: four nodes where two were asked for, or left alone."""
     at_s, mode = BEGIN_S + 60 * number, rng.choice(MODES)
-    user, name = f"user{number % 97}", f"app{number % 997}"
+    user, name = f"user{number % 100}", f"app{number % 1000}"
     chosen, applied = rng.random() < 0.5, mode == "enforce"
     nodes = 4 if chosen and applied else 2
     time_s = 1000.0 if nodes == 4 else 1800.0
