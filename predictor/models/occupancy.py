@@ -27,6 +27,8 @@ Floats = NDArray[np.float64]
 COMPUTE = "compute"
 #: Standard deviation of log time that a model of too few samples is believed to have.
 _PRIOR, _PRIOR_WEIGHT = 0.2, 2.0
+#: Share of the whole time below which errors of a stall need no further terms.
+_MATTERS = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,14 @@ class OccupancyModel:
             reference={**base, COMPUTE: scale},
             attributes=attributes,
             hides=COMPUTE if self.latency_hiding else "",
+            # A stall hardly matters where it is small beside all else.
+            noise=_MATTERS * float(np.mean([_each_s(one.found) for one in samples])),
         )
+
+
+def _each_s(found: Occupancies) -> float:
+    """Seconds that each byte takes."""
+    return found.compute_s + found.network_s + found.disk_s
 
 
 def _known(chosen: tuple[str, ...] | None, every: tuple[str, ...]) -> tuple[str, ...]:

@@ -25,7 +25,9 @@ _CLEARLY = 0.15
 #: Errors below this share of the mean value are noise that no term is needed for.
 _NOISE = 1e-3
 #: Columns whose own part is smaller than this add nothing.
-_INDEPENDENT = 1e-7
+_INDEPENDENT = 1e-2
+#: A product's own part, beside its factors, has to be as large as this share of it.
+_SEEN = 0.05
 #: Samples needed for each term beyond the constant.
 _SAMPLES_A_TERM = 2
 #: Distinct values from which on a bend can be told from a line.
@@ -126,6 +128,7 @@ def learn(
     reference: Mapping[str, float],
     attributes: Sequence[str],
     hides: str = "",
+    noise: float = 0.0,
 ) -> tuple[Function, Floats]:
     """Fit a function to samples.
 
@@ -141,6 +144,9 @@ def learn(
         Which attributes may take part.
     hides
         Attribute that may hide what grows with another: gives terms that exceed it.
+    noise
+        Error below which no more terms are wanted, in the unit of the values; errors below a
+        thousandth of their mean never want any.
 
     Returns
     -------
@@ -160,7 +166,9 @@ def learn(
     target = np.asarray(values, dtype=np.float64)
     scale = float(np.abs(target).mean()) or 1.0
     target = target / scale
-    chosen, left_out = _select(ratios, target, list(_candidates(ratios, attributes, hides)))
+    enough = max(_NOISE, noise / scale)
+    every = list(_candidates(ratios, attributes, hides))
+    chosen, left_out = _select(ratios, target, every, enough)
     theta = _solve(ratios, chosen, target)
     press = float(np.sqrt(np.mean((left_out - target) ** 2)))
     coefficients = tuple(theta[1:].tolist())
@@ -200,19 +208,20 @@ def _bends(values: Sequence[float]) -> Iterator[float]:
 
 
 def _select(
-    ratios: Sequence[Mapping[str, float]], target: Floats, candidates: list[Term]
+    ratios: Sequence[Mapping[str, float]], target: Floats, candidates: list[Term], enough: float
 ) -> tuple[list[Term], Floats]:
     """Add terms for as long as each clearly helps; with the leave-one-out predictions."""
     simple = [term for term in candidates if term.shape in (Shape.LINEAR, Shape.INVERSE)]
     chosen: list[Term] = []
     found = _Solution.constant(target)
-    while len(target) >= _SAMPLES_A_TERM * (len(chosen) + 1) + 1 and found.error > _NOISE:
+    while len(target) >= _SAMPLES_A_TERM * (len(chosen) + 1) + 1 and found.error > enough:
         column, better = found.best_with(_columns(ratios, candidates))
         if better is None or better.error > (1 - _CLEARLY) * found.error:
             break
         found = better
         chosen.append(candidates[column])
-        candidates = [*candidates, *_products(chosen[-1], simple)]
+        made = _products(chosen[-1], simple)
+        candidates = [*candidates, *(term for term in made if _is_seen(term, ratios))]
     return chosen, found.left_out
 
 
@@ -222,6 +231,21 @@ def _products(term: Term, simple: Iterable[Term]) -> Iterator[Term]:
         yield from (
             replace(term, times=other) for other in simple if other.attribute != term.attribute
         )
+
+
+def _is_seen(product: Term, ratios: Sequence[Mapping[str, float]]) -> bool:
+    """Whether samples tell a product from its two factors by themselves.
+
+    Where they vary one attribute at a time (Lmax-I1) they do not: whatever was chosen then would
+    be a guess about assignments where both differ.
+    """
+    if product.times is None:
+        return True
+    alone = (replace(product, times=None), product.times)
+    design = np.column_stack([np.ones(len(ratios)), _columns(ratios, alone)])
+    column = _columns(ratios, [product])[:, 0]
+    rest = column - design @ np.linalg.lstsq(design, column, rcond=None)[0]
+    return bool(np.linalg.norm(rest) > _SEEN * np.linalg.norm(column - column.mean()))
 
 
 @dataclass(frozen=True, slots=True)
