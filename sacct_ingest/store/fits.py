@@ -70,6 +70,12 @@ class Fits:
             found = connection.execute(select(fits).where(wanted))
             return [_row(row._mapping) for row in found]
 
+    def newest_s(self) -> float | None:
+        """When the newest row was fitted; None: there are none."""
+        with reading(self._engine) as connection:
+            found = connection.execute(select(func.max(fits.c.fitted_s))).scalar()
+        return None if found is None else float(found)
+
     def version(self) -> int:
         """Give the number that every `replace` raises."""
         with reading(self._engine) as connection:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, event, inspect, text
 
 from sacct_ingest.errors import StoreError
-from sacct_ingest.store.engine import reading, translated, writing
+from sacct_ingest.store.engine import make_engine, reading, translated, writing
 from sacct_ingest.store.schema import HEAD
 
 #: Locks that keep two processes from making the tables at once; SQLite's writer lock does it.
@@ -55,6 +55,22 @@ def migrate(engine: Engine) -> None:
             _upgrade(connection)
         finally:
             _execute(connection, _UNLOCKS)
+
+
+def revision(url: str) -> str | None:
+    """Revision of a store's tables, which stay as they are; None: it has none yet.
+
+    Raises
+    ------
+    StoreError
+        It is not there or cannot be reached.
+    """
+    engine = make_engine(url, create=False)
+    try:
+        with reading(engine) as connection:
+            return _revision(connection)
+    finally:
+        engine.dispose()
 
 
 def _upgrade(connection: Connection) -> None:

@@ -1,0 +1,43 @@
+"""What a check comes to."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class State(StrEnum):
+    """How it is with what was checked."""
+
+    OK = "ok"
+    WARNING = "warning"  #: it works, but not as well as it could
+    ERROR = "error"  #: NIMO does not work with it
+    SKIPPED = "skipped"  #: cannot be seen from here
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One result of one check."""
+
+    check: str = ""
+    state: State
+    told: str  #: what was found
+    mend: str = ""  #: what to do about it; empty where nothing has to be done
+
+
+def fine(told: str) -> Finding:
+    """Say that something is as it should be."""
+    return Finding(state=State.OK, told=told)
+
+
+def warning(told: str, mend: str) -> Finding:
+    """Say what could be better, and how."""
+    return Finding(state=State.WARNING, told=told, mend=mend)
+
+
+def wrong(told: str, mend: str) -> Finding:
+    """Say what keeps NIMO from working, and the mend."""
+    return Finding(state=State.ERROR, told=told, mend=mend)
+
+
+def skipped(told: str) -> Finding:
+    """Say why something was not checked."""
+    return Finding(state=State.SKIPPED, told=told)

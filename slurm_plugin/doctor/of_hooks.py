@@ -1,0 +1,136 @@
+"""Checks of the Lua hooks beside slurm.conf: files, syntax, modules, what slurmctld has loaded."""
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from shutil import which
+
+from sacct_ingest.errors import SlurmError
+from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
+from slurm_plugin.doctor.patient import Patient
+
+_SHIPPED = Path(str(files("slurm_plugin") / "lua"))
+_LUA = re.compile(rb"liblua-?(5\.\d)\.so")  #: in the plugin: what it was built for
+_PAIR = re.compile(r"^\s*(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
+_COPY = 'cp "$(nimo hook-path)"/*.lua'
+#: Module -> package of it.
+_MODULES = {"socket.unix": "lua-socket", "dkjson": "lua-dkjson"}
+
+
+def hook_files(patient: Patient) -> Iterator[Finding]:
+    """All files of the hooks are there, and of this release."""
+    shipped = sorted(path.name for path in _SHIPPED.glob("*.lua"))
+    mend = f"{_COPY} {patient.hooks}/ && touch {patient.hooks}/job_submit.lua"
+    missing = [name for name in shipped if not (patient.hooks / name).exists()]
+    other = [name for name in shipped if name not in missing and _differs(patient, name)]
+    if missing:
+        yield wrong(f"missing in {patient.hooks}: {', '.join(missing)}", mend)
+    if other:
+        yield warning(f"not those of this release: {', '.join(other)}", mend)
+    if not missing and not other:
+        yield fine(f"the hooks in {patient.hooks} are those of this release")
+
+
+def _differs(patient: Patient, name: str) -> bool:
+    return (patient.hooks / name).read_bytes() != (_SHIPPED / name).read_bytes()
+
+
+def syntax(patient: Patient) -> Iterator[Finding]:
+    """Lua can read the hooks: with a broken job_submit.lua slurmctld does not even start."""
+    version = lua_version(patient)
+    compiler = next(filter(None, map(which, (f"luac{version}", f"luac-{version}", "luac"))), None)
+    found = [patient.hooks / path.name for path in sorted(_SHIPPED.glob("*.lua"))]
+    there = [path for path in found if path.exists()]
+    if compiler is None or not there:
+        yield skipped(f"no hooks in {patient.hooks}" if compiler else f"no luac{version} here")
+        return
+    broken = False
+    for path in there:
+        try:
+            patient.run((compiler, "-p", str(path)))
+        except SlurmError as error:
+            broken = True
+            mend = f"{_COPY} {patient.hooks}/ before slurmctld is started again"
+            yield wrong(str(error), mend)
+    if not broken:
+        yield fine(f"{Path(compiler).name} reads the hooks")
+
+
+def modules(patient: Patient) -> Iterator[Finding]:
+    """Load the Lua modules that the hooks need, with the Lua that slurmctld has."""
+    version = lua_version(patient)
+    lua = next(filter(None, map(which, (f"lua{version}", f"lua-{version}", "lua"))), None)
+    if lua is None:
+        yield skipped(f"no lua{version} here to load modules with")
+        return
+    missing = [name for name in _MODULES if not _loads(patient, lua, name)]
+    for name in missing:
+        yield wrong(
+            f"Lua {version} cannot load {name}: jobs pass unasked",
+            f"install {_MODULES[name]}, then: touch {patient.hooks}/job_submit.lua",
+        )
+    if not missing:
+        yield fine(f"Lua {version} loads {', '.join(_MODULES)}")
+
+
+def _loads(patient: Patient, lua: str, module: str) -> bool:
+    try:
+        patient.run((lua, "-e", f'require("{module}")'))
+    except SlurmError:
+        return False
+    return True
+
+
+def lua_version(patient: Patient) -> str:
+    """Lua that Slurm's plugin was built for; 5.1, Debian's, where that cannot be seen."""
+    for folder in patient.slurm.get("PluginDir", "").split(":"):
+        plugin = Path(folder) / "job_submit_lua.so"
+        if plugin.exists() and (found := _LUA.search(plugin.read_bytes())):
+            return found[1].decode()
+    return "5.1"
+
+
+def loaded(patient: Patient) -> Iterator[Finding]:
+    """Slurmctld has loaded the files that are there.
+
+    It loads job_submit.lua when it starts and again when the file's time stamp is newer than that
+    of the last load; time stamps that a copy keeps, and the other files, it does not notice.
+    """
+    boot, hook = patient.slurm.get("BOOT_TIME", ""), patient.hooks / "job_submit.lua"
+    if not boot.isdigit() or not hook.exists():
+        yield skipped(f"no {hook}" if boot else "slurmctld does not say when it was started")
+        return
+    loaded_s = max(int(boot), int(hook.stat().st_mtime))
+    late = [
+        path.name
+        for path in (*sorted(patient.hooks.glob("*.lua")), patient.hooks / "nimo_hook.conf")
+        if path.exists() and path.name != "cli_filter.lua" and path.stat().st_ctime > loaded_s + 1
+    ]
+    if late:
+        yield warning(f"slurmctld has not loaded the new {', '.join(late)}", f"touch {hook}")
+    else:
+        yield fine("slurmctld has loaded the hooks that are there")
+
+
+def hook_settings(patient: Patient) -> Iterator[Finding]:
+    """Ask whether the hooks ask the nimod of this configuration, and are not switched off."""
+    path = patient.hooks / "nimo_hook.conf"
+    said = dict(_PAIR.findall(path.read_text(errors="replace"))) if path.exists() else {}
+    socket = said.get("socket", "/run/nimo/nimod.sock")
+    if socket != patient.settings.socket:
+        yield wrong(
+            f"the hooks ask {socket}, nimod listens on {patient.settings.socket}",
+            f"socket = {patient.settings.socket} in {path}, then: touch job_submit.lua beside it",
+        )
+    else:
+        yield fine(f"the hooks ask {socket}")
+    switch = Path(said.get("kill_switch", "/etc/nimo/off"))
+    if switch.exists():
+        yield warning(f"{switch} is there: all jobs pass unasked", f"rm {switch}")
+    if _others_write(switch.parent):
+        yield wrong(f"anybody can make {switch}", f"chmod o-w {switch.parent}")
+
+
+def _others_write(folder: Path) -> bool:
+    return folder.exists() and (folder.stat().st_mode & 0o1002) == 0o002

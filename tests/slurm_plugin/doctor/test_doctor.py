@@ -1,0 +1,298 @@
+"""`nimo doctor` on a real cluster: all well, and one fault after the other."""
+
+import json
+import os
+import re
+import sqlite3
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin import client
+from slurm_plugin.cli.commands.doctor import patient_of
+from slurm_plugin.doctor import CHECKS, Finding, State, examine
+from tests.cluster.nimod import Nimod, hooks_for
+from tests.conftest import ClusterFactory, scratch_directory
+from tests.processes import wait_until
+
+Fault = Callable[[Nimod], AbstractContextManager[None]]
+
+
+SETTINGS = {"snapshot": {"interval_s": 1.0}, "ingest": {"first_days": 1}}
+
+
+@pytest.fixture(scope="module")
+def site(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
+    """A cluster with NIMO and one run in its history; what the doctor finds is all well."""
+    with (
+        scratch_directory("nimo-doctor-") as directory,
+        slurm_cluster(nodes=2, lua=hooks_for(directory)) as cluster,
+    ):
+        nimod = Nimod(directory, cluster, SETTINGS)
+        jobs = [cluster.sbatch("-N1", script="#!/bin/sh\nsleep 2\n") for _ in range(4)]
+        cluster.wait(*jobs, accounted=True)
+        nimod.run("ingest")
+        nimod.run("fit")
+        (directory / "nimo.db").chmod(0o640)
+        nimod.start()
+        wait_until(lambda: sees(nimod), timeout_s=30, what="nimod to see the cluster")
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in cluster.env.items():
+                patch.setenv(name, value)
+            yield nimod
+
+
+def sees(nimod: Nimod) -> bool:
+    return client.status(nimod.socket, timeout_s=5).snapshot_age_s is not None
+
+
+def diagnosis(nimod: Nimod, *, later_s: float = 0.0) -> list[Finding]:
+    patient = patient_of(Namespace(config=nimod.config, store=""))
+    return list(examine(replace(patient, now_s=patient.now_s + later_s)))
+
+
+def troubles(nimod: Nimod, *, later_s: float = 0.0) -> list[Finding]:
+    return [f for f in diagnosis(nimod, later_s=later_s) if f.state in (State.WARNING, State.ERROR)]
+
+
+def etc(nimod: Nimod, name: str) -> Path:
+    return nimod.cluster.layout.etc / name
+
+
+@contextmanager
+def written(path: Path, change: Callable[[str], str]) -> Iterator[None]:
+    """Change a file for a while; its time stamps are put back with it."""
+    before, times = path.read_text(), path.stat()
+    path.write_text(change(before))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    try:
+        yield
+    finally:
+        path.write_text(before)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+@contextmanager
+def mode(path: Path, bits: int) -> Iterator[None]:
+    before = path.stat().st_mode
+    path.chmod(bits)
+    yield
+    path.chmod(before)
+
+
+@contextmanager
+def moved(path: Path) -> Iterator[None]:
+    path.rename(f"{path}.away")
+    yield
+    Path(f"{path}.away").rename(path)
+
+
+@contextmanager
+def present(path: Path) -> Iterator[None]:
+    path.touch()
+    yield
+    path.unlink()
+
+
+@contextmanager
+def reloaded(nimod: Nimod, fault: AbstractContextManager[None]) -> Iterator[None]:
+    """Make a fault well after slurmctld loaded the hooks; it loads them again afterwards."""
+    hook = etc(nimod, "job_submit.lua")
+    loaded_s = hook.stat().st_mtime
+    wait_until(lambda: time.time() > loaded_s + 1.5, timeout_s=10, what="a later second")
+    with fault:
+        yield
+    hook.touch()
+
+
+@contextmanager
+def stopped(nimod: Nimod, daemon: str) -> Iterator[None]:
+    nimod.cluster.stop(daemon)
+    yield
+    nimod.cluster.start(daemon)
+
+
+@contextmanager
+def without_nimod(nimod: Nimod) -> Iterator[None]:
+    nimod.stop()
+    yield
+    nimod.start()
+    wait_until(lambda: sees(nimod), timeout_s=30, what="nimod to see the cluster")
+
+
+@contextmanager
+def slurm_conf(nimod: Nimod, change: Callable[[str], str]) -> Iterator[None]:
+    with written(etc(nimod, "slurm.conf"), change):
+        nimod.cluster.reconfigure()
+        yield
+    nimod.cluster.reconfigure()
+
+
+@contextmanager
+def store_of(nimod: Nimod, revision: str) -> Iterator[None]:
+    """Let the store be of another release."""
+    path = nimod.store.removeprefix("sqlite:///")
+
+    def write(number: str) -> str:
+        with sqlite3.connect(path) as database:
+            before = str(database.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+            database.execute("UPDATE alembic_version SET version_num = ?", (number,))
+        return before
+
+    before = write(revision)
+    yield
+    write(before)
+
+
+def bare(text: str) -> str:
+    """slurm.conf as it is before anything was done for NIMO."""
+    text = re.sub(r"(?m)^(JobSubmitPlugins|CliFilterPlugins|AccountingStoreFlags)=.*\n", "", text)
+    return re.sub(r"JobAcctGatherType=.*", "JobAcctGatherType=jobacct_gather/none", text)
+
+
+#: Fault, how it is made, and for each check that has to name it: state, words told, words of mend.
+Expected = dict[str, tuple[State, str, str]]
+FAULTS: dict[str, tuple[Fault, Expected]] = {
+    "misspelt setting": (
+        lambda n: written(n.config, lambda text: text + "polcy: {}\n"),
+        {"configuration": (State.ERROR, "did you mean 'policy'?", "nimo config --check")},
+    ),
+    "configuration for all to write": (
+        lambda n: mode(n.config, 0o666),
+        {"configuration": (State.ERROR, "written by everybody", "chmod o-w")},
+    ),
+    "kill switch": (
+        lambda n: present(n.kill_switch),
+        {"hook settings": (State.WARNING, "all jobs pass unasked", "rm ")},
+    ),
+    "kill switch for all to make": (
+        lambda n: mode(n.kill_switch.parent, 0o777),
+        {"hook settings": (State.ERROR, "anybody can make", "chmod o-w")},
+    ),
+    "another socket": (
+        lambda n: written(n.config, lambda text: text.replace("nimod.sock", "other.sock")),
+        {
+            "hook settings": (State.ERROR, "nimod listens on", "socket = "),
+            "nimod": (State.ERROR, "No such file", "systemctl start nimod"),
+        },
+    ),
+    "hook missing": (
+        lambda n: reloaded(n, moved(etc(n, "nimo_json.lua"))),
+        {"hook files": (State.ERROR, "nimo_json.lua", "nimo hook-path")},
+    ),
+    "hook broken, and not loaded": (
+        lambda n: reloaded(n, written(etc(n, "nimo.lua"), lambda text: text + "\nif then")),
+        {
+            "hook files": (State.WARNING, "nimo.lua", "nimo hook-path"),
+            "hook syntax": (State.ERROR, "nimo.lua", "before slurmctld is started"),
+            "hooks loaded": (State.WARNING, "not loaded the new nimo.lua", "touch "),
+        },
+    ),
+    "slurm.conf without NIMO": (
+        lambda n: slurm_conf(n, bare),
+        {
+            "job_submit": (State.ERROR, "no job is seen", "JobSubmitPlugins=lua"),
+            "cli_filter": (State.WARNING, "--deadline", "CliFilterPlugins=lua"),
+            "gathering": (State.WARNING, "not known", "JobAcctGatherType="),
+            "comments": (State.WARNING, "tags", "AccountingStoreFlags=job_comment"),
+        },
+    ),
+    "store for all to read": (
+        lambda n: mode(Path(n.store.removeprefix("sqlite:///")), 0o644),
+        {"store": (State.WARNING, "read by everybody", "chmod o-r")},
+    ),
+    "no store": (
+        lambda n: moved(Path(n.store.removeprefix("sqlite:///"))),
+        {"store": (State.ERROR, "no store at", "nimo ingest")},
+    ),
+    "store of an older release": (
+        lambda n: store_of(n, "0001"),
+        {"store": (State.WARNING, "0001", "nimo ingest")},
+    ),
+    "store of a newer release": (
+        lambda n: store_of(n, "9999"),
+        {"store": (State.ERROR, "newer release", "upgrade NIMO")},
+    ),
+    "no nimod": (
+        without_nimod,
+        {"nimod": (State.ERROR, "No such file", "systemctl start nimod")},
+    ),
+    "socket out of reach": (
+        lambda n: mode(n.socket, 0o600),
+        {"socket": (State.ERROR, "not everybody", "restart nimod")},
+    ),
+    "no slurmdbd": (
+        lambda n: stopped(n, "slurmdbd"),
+        {"slurmdbd": (State.ERROR, "slurmdbd does not answer", "start slurmdbd")},
+    ),
+    "no munged": (
+        lambda n: stopped(n, "munged"),
+        {
+            "munge": (State.ERROR, "munge", "systemctl start munge"),
+            "slurmctld": (State.ERROR, "scontrol", "start munge and slurmctld"),
+            "slurmdbd": (State.ERROR, "slurmdbd does not answer", "start slurmdbd"),
+        },
+    ),
+}
+
+
+def test_all_is_well_and_every_check_was_made(site: Nimod) -> None:
+    found = diagnosis(site)
+    assert troubles(site) == []
+    assert {finding.check for finding in found} == {check.name for check in CHECKS}
+    skipped = {finding.check for finding in found if finding.state == State.SKIPPED}
+    assert skipped <= {"munge", "job_submit"}  # auth/slurm; Slurm in a root directory
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_named_with_its_mend_and_nothing_else_is(site: Nimod, fault: str) -> None:
+    make, expected = FAULTS[fault]
+    if "munge" in expected and site.cluster.settings.auth != "munge":
+        pytest.skip("no munge here")
+    with make(site):
+        found = {finding.check: finding for finding in troubles(site)}
+    assert set(found) == set(expected)
+    for check, (state, told, mend) in expected.items():
+        assert found[check].state == state
+        assert told in found[check].told
+        assert mend in found[check].mend
+
+
+def test_slurmdbd_that_forgets_too_soon(site: Nimod) -> None:
+    path = etc(site, "slurmdbd.conf")
+    with written(path, lambda text: text + "PurgeJobAfter=12hours\n"):
+        site.cluster.restart("slurmdbd")
+        (found,) = troubles(site)
+    site.cluster.restart("slurmdbd")
+    assert (found.check, found.state) == ("retention", State.WARNING)
+    assert "after 0.5 days" in found.told
+    assert "PurgeJobAfter=1days" in found.mend
+
+
+def test_clocks_and_old_knowledge(site: Nimod) -> None:
+    found = {finding.check: finding for finding in troubles(site, later_s=3 * 86400)}
+    assert set(found) == {"clock", "learned"}
+    assert "ahead of" in found["clock"].told
+    assert "the last nimo" in found["learned"].told
+
+
+def test_for_people_and_for_scripts(site: Nimod) -> None:
+    site.kill_switch.touch()
+    text = site.run("doctor").stdout
+    fields = site.run("doctor", "-P").stdout.splitlines()
+    site.kill_switch.unlink()
+    with written(site.config, lambda text: text + "polcy: {}\n"):
+        done = site.run("doctor", "--json", check=False)
+    assert re.search(r"^warning  hook settings +\S+nimo.off is there.*\n +mend: rm ", text, re.M)
+    assert "\033" not in text
+    assert f"hook settings|warning|{site.kill_switch} is there: all jobs pass unasked|rm " in (
+        "\n".join(fields)
+    )
+    assert all(line.count("|") == 3 for line in fields)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)[0]["state"] == "error"
