@@ -21,6 +21,7 @@ COMMANDS = {
     "predict": "show what is known about an application",
     "report": "compare what was predicted and decided with what happened",
     "metrics": "give figures on nimod, store and accuracy to Prometheus",
+    "plan": "plan a workflow: places, node counts, copies, a deadline; submit and follow it",
     "replay": "what if: your own history, as asked and as the policy would have decided",
     "probe": "measure network, CPU and disk now and then; keep the series",
     "forecast": "the next value of each series of measurements, and how sure that is",

@@ -38,6 +38,7 @@ class LinkText(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename={
     remote: bool = True
     streams: int = 1
     one_way: bool = False
+    copy: str = "cp -a -- {source} {target}"
 
 
 class PlaceText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -201,6 +202,7 @@ def _links(_name: str, given: LinkText) -> list[Link]:
             latency_s=_seconds(given.latency),
             remote=given.remote,
             streams=given.streams,
+            copy=given.copy,
         )
         for source, target in ways[: 1 if given.one_way else 2]
     ]

@@ -39,6 +39,7 @@ class Link:
     latency_s: float = 0.0
     remote: bool = True  #: files at the source can be opened from the target's nodes
     streams: int = 1  #: copies at a time at this bandwidth each
+    copy: str = "cp -a -- {source} {target}"  #: command of a copy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

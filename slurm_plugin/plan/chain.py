@@ -1,0 +1,179 @@
+"""A plan as jobs: for each step a script and sbatch's options, chained by dependencies.  Pure."""
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil, inf
+
+from slurm_plugin.plan.schedule import Schedule, Step
+from slurm_plugin.plan.workflow import File, Place, Storage, Task, Workflow
+
+#: The limit is what this share of the runs needs at most, with a margin.
+_SHARE, _MARGIN, _LEAST_S = 0.99, 1.2, 60.0
+#: A task is late for good when even successors this fast do not help.
+_FAST = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One step as it is submitted."""
+
+    name: str  #: of the step
+    options: tuple[str, ...]  #: for sbatch, without dependencies
+    script: str
+    cluster: str
+    needs: tuple[str, ...]  #: steps that have to succeed before
+    start_s: float  #: as planned
+    end_s: float
+    latest_s: float | None  #: when it has to have ended for the deadline; None: there is none
+
+
+def jobs(
+    flow: Workflow, schedule: Schedule, *, deadline_s: float | None = None, hard: bool = False
+) -> list[Job]:
+    """Jobs of a plan, each after those that it needs.
+
+    Parameters
+    ----------
+    flow
+        The workflow.
+    schedule
+        Its plan.
+    deadline_s
+        When all has to have ended.
+    hard
+        Whether Slurm is to end jobs that can no longer be in time (``--deadline``).
+    """
+    latest = _latest(schedule, deadline_s)
+    return [_job(flow, step, latest.get(step.name), hard=hard) for step in schedule.steps]
+
+
+def command_line(job: Job, ids: Mapping[str, str]) -> list[str]:
+    """Give the arguments of sbatch, which reads the script from stdin.
+
+    >>> job = Job(name="b", options=("-N1",), script="", cluster="", needs=("a",), start_s=0,
+    ...     end_s=1, latest_s=None)
+    >>> command_line(job, {"a": "7"})[-2:]
+    ['--dependency=afterok:7', '--kill-on-invalid-dep=yes']
+    """
+    argv = ["sbatch", "--parsable", *job.options]
+    if needed := [ids[name] for name in job.needs if name in ids]:
+        argv += [f"--dependency=afterok:{':'.join(needed)}", "--kill-on-invalid-dep=yes"]
+    return argv
+
+
+def path_of(file: File, storage: Storage) -> str:
+    """Where a file is on a storage."""
+    return f"{storage.path.rstrip('/')}/{file.path or file.name}"
+
+
+def _job(flow: Workflow, step: Step, latest_s: float | None, *, hard: bool) -> Job:
+    place = flow.places[step.pool] if step.nodes else _place_of_copy(flow, step)
+    task = flow.tasks[step.task]
+    options = [
+        f"--job-name={flow.name}.{step.name.replace(' ', '-')}",
+        f"--partition={place.partition}",
+        f"--nodes={step.nodes or 1}",
+        f"--time={_limit_min(step)}",
+        f"--comment={_tag(flow, task) if step.nodes else 'nimo:off'}",
+    ]
+    if place.cluster:
+        options.append(f"--clusters={place.cluster}")
+    if hard and latest_s is not None:
+        options.append(f"--deadline=uts{ceil(latest_s)}")
+    if step.nodes:
+        options += task.options
+    return Job(
+        name=step.name,
+        options=tuple(options),
+        script=_task_script(flow, step, task) if step.nodes else _copy_script(flow, step),
+        cluster=place.cluster,
+        needs=step.needs,
+        start_s=step.start_s,
+        end_s=step.end_s,
+        latest_s=latest_s,
+    )
+
+
+def _place_of_copy(flow: Workflow, step: Step) -> Place:
+    """Where a copy runs: near its target, or else near its source."""
+    near = [p for s in (step.target, step.source) for p in flow.places.values() if p.storage == s]
+    return near[0] if near else next(iter(flow.places.values()))
+
+
+def _limit_min(step: Step) -> int:
+    return ceil((step.estimate.quantile(_SHARE) * _MARGIN + _LEAST_S) / 60)
+
+
+def _tag(flow: Workflow, task: Task) -> str:
+    """Tag by which the run is recognised next time."""
+    name, _, problem = (task.application or f"{flow.name}/{task.name}").partition("/")
+    parts = [f"app={name}", *([f"problem={problem}"] if problem else [])]
+    return "nimo:" + ",".join(re.sub(r"[\s,;|]", "-", part) for part in parts)
+
+
+def _task_script(flow: Workflow, step: Step, task: Task) -> str:
+    storages = dict.fromkeys((*task.reads, *task.writes), step.target) | dict(step.remote)
+    paths = {
+        name: path_of(flow.files[name], flow.storages[storage])
+        for name, storage in storages.items()
+    }
+    folders = sorted({paths[name].rpartition("/")[0] for name in task.writes})
+    lines = ["#!/bin/sh", "set -e"]
+    lines += [f"mkdir -p -- {shlex.quote(folder)}" for folder in folders]
+    return "\n".join([*lines, _filled(task.command, paths), ""])
+
+
+def _copy_script(flow: Workflow, step: Step) -> str:
+    """Copy beside the target first, so that nobody takes half a file for a whole one."""
+    file = flow.files[step.file]
+    source, target = (path_of(file, flow.storages[one]) for one in (step.source, step.target))
+    folder, part = target.rpartition("/")[0], f"{target}.part"
+    copy = flow.links[step.source, step.target].copy
+    return "\n".join([
+        "#!/bin/sh",
+        "set -e",
+        f"mkdir -p -- {shlex.quote(folder)}",
+        f"rm -rf -- {shlex.quote(part)}",
+        _filled(copy, {"source": source, "target": part}),
+        f"mv -T -- {shlex.quote(part)} {shlex.quote(target)}",
+        "",
+    ])  # fmt: skip
+
+
+def _filled(command: str, paths: Mapping[str, str]) -> str:
+    """Put paths where their names are in braces; the shell's own ``${name}`` stays.
+
+    >>> _filled("sort {raw} > ${raw}", {"raw": "/data/my raw"})
+    "sort '/data/my raw' > ${raw}"
+    """
+    return re.sub(
+        r"(?<!\$)\{([A-Za-z][\w-]*)\}",
+        lambda found: shlex.quote(paths[found[1]]) if found[1] in paths else found[0],
+        command,
+    )
+
+
+def _latest(schedule: Schedule, deadline_s: float | None) -> dict[str, float]:
+    """When each step has to have ended, were all that follow it fast."""
+    if deadline_s is None:
+        return {}
+    latest = dict.fromkeys((step.name for step in schedule.steps), inf)
+    for step in reversed(schedule.steps):
+        latest[step.name] = min(latest[step.name], deadline_s)
+        before_s = latest[step.name] - step.estimate.quantile(_FAST)
+        for name in step.needs:
+            latest[name] = min(latest.get(name, inf), before_s)
+    return latest
+
+
+def dependents(chain: Iterable[Job], failed: str) -> list[str]:
+    """Name the steps that cannot run after one failed."""
+    lost = {failed}
+    found = []
+    for job in chain:
+        if not lost.isdisjoint(job.needs):
+            lost.add(job.name)
+            found.append(job.name)
+    return found

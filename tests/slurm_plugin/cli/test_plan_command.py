@@ -1,0 +1,90 @@
+"""``nimo plan`` without a Slurm: plans for idle clusters, and mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.cli.nimo import main
+
+FLOW = """
+name: flow
+storages: {home: {path: /home/ana}}
+places: {batch: {storage: home, nodes: 1-8}}
+files: {raw: {at: home, size: 1G}, out: {size: 1M}}
+tasks:
+  sort: {command: "sort {raw} > {out}", reads: [raw], writes: [out],
+         run_time: {1: 400, 2: 220, 4: 130, 8: 100}}
+  count: {command: "wc {out}", reads: [out], run_time: 20}
+"""
+
+
+@pytest.fixture
+def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "nimo.yaml").write_text(f"store: sqlite:///{tmp_path / 'none.db'}\n")
+    monkeypatch.setenv("NIMO_CONFIG", str(tmp_path / "nimo.yaml"))
+    (tmp_path / "flow.yaml").write_text(FLOW)
+    return tmp_path / "flow.yaml"
+
+
+def test_prints_the_plan_and_how_it_would_be_submitted(
+    flow: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "--empty", str(flow)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("fastest: 00:02:0")
+    assert "no plan is better" in text
+    assert "critical path: sort -> count" in text
+    assert "--dependency=afterok:<sort>" in text.replace("'", "")
+    assert "sort /home/ana/raw > /home/ana/out" in text
+    assert not flow.with_suffix(".plan.json").exists()
+
+
+def test_a_later_deadline_takes_fewer_node_hours(
+    flow: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node_hours = []
+    for deadline in ("now+3minutes", "now+6minutes", "now+1hour"):
+        assert main(["plan", "--empty", "--json", "--deadline", deadline, str(flow)]) == 0
+        first = json.loads(capsys.readouterr().out)["plans"][0]
+        assert first["chance"] >= 0.95
+        node_hours.append(first["node_hours"])
+    assert node_hours == sorted(node_hours, reverse=True)
+    assert len(set(node_hours)) == 3
+
+
+def test_a_deadline_that_cannot_be_kept_is_status_4(
+    flow: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "--empty", "--deadline", "now+60", str(flow)]) == 4
+    assert "NOT SURE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "old", "new", "status", "told"),
+    [
+        ([], "run_time: 20", "nodes: 1", 74, "none.db"),
+        (["--submit", "--dry-run"], "", "", 78, "give one of them"),
+        (["--follow"], "", "", 1, "this workflow was not submitted"),
+        (["--confidence", "95"], "", "", 78, "a share between 0 and 1"),
+        ([], "nodes: 1-8", "partition: batch", 78, "say how many nodes it has"),
+        ([], "run_time: 20", "run_time: 20, nodes: 9", 3, "count: no"),
+    ],
+)
+def test_mistakes_are_one_line(
+    flow: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    old: str,
+    new: str,
+    status: int,
+    told: str,
+) -> None:
+    flow.write_text(FLOW.replace(old, new) if old else FLOW)
+    assert main(["plan", "--empty", *arguments, str(flow)]) == status
+    error = capsys.readouterr().err
+    assert error.startswith("nimo: ")
+    assert error.count("\n") == 1
+    assert told in error
