@@ -5,6 +5,7 @@ The exit status is 4 where no plan keeps the deadline.
 """
 
 import argparse
+import importlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -83,8 +84,10 @@ def run(args: argparse.Namespace) -> int:
     kept = record.path_for(args.workflow)
     if args.follow and not args.submit:
         return _follow(record.load(kept), kept, args)
-    now_s = time.time()
     flow = load(args.workflow)
+    # Loaded here: numpy and scipy take a second that is neither the help's nor the plan's.
+    importlib.import_module("slurm_plugin.plan.known")
+    now_s = time.time()
     deadline_s = _deadline(args.deadline, flow, now_s)
     found = _planned(args, flow, deadline_s, now_s)
     chain = jobs(flow, found[0].schedule, deadline_s=deadline_s, hard=args.hard)
@@ -102,7 +105,6 @@ def run(args: argparse.Namespace) -> int:
 def _planned(
     args: argparse.Namespace, flow: Workflow, deadline_s: float | None, now_s: float
 ) -> "list[Plan]":
-    # Loaded here: numpy and scipy take a second, and the help shall not.
     from slurm_plugin.plan.plans import plans  # noqa: PLC0415
 
     problem = _problem(args, flow, now_s)
