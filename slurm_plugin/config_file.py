@@ -10,7 +10,7 @@ import yaml
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config import Config
-from slurm_plugin.yaml_text import convert, load_yaml
+from slurm_plugin.yaml_text import convert, load_yaml, read_text
 
 SYSTEM_FILE = Path("/etc/nimo/nimo.yaml")
 
@@ -32,7 +32,7 @@ def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> C
         The file cannot be read, is not YAML, or holds a wrong key or value.
     """
     chosen = find(path, environ)
-    return Config() if chosen is None else parse(_read(chosen), name=str(chosen))
+    return Config() if chosen is None else parse(read_text(chosen), name=str(chosen))
 
 
 def find(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -70,14 +70,6 @@ def dump(config: Config) -> str:
     return yaml.safe_dump(msgspec.to_builtins(config), sort_keys=False, allow_unicode=True)
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise ConfigError(f"{path}: cannot be read: {reason}") from error
-
-
 def _read_lists(data: Any, name: str) -> None:
     """Put the lines of a file where a rule names one: ``user: "@/etc/nimo/opted-out"``."""
     opt_in = data.get("opt_in") if isinstance(data, dict) else None
@@ -92,7 +84,7 @@ def _read_lists(data: Any, name: str) -> None:
 
 def _lines(path: Path) -> list[str]:
     """Words of a list file: one on each line, ``#`` begins a comment."""
-    words = [line.partition("#")[0].split() for line in _read(path).splitlines()]
+    words = [line.partition("#")[0].split() for line in read_text(path).splitlines()]
     for number, found in enumerate(words, start=1):
         if len(found) > 1:
             raise ConfigError(f"{path}: line {number}: one name or pattern on each line")

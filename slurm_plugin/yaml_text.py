@@ -2,6 +2,7 @@
 
 import re
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -10,6 +11,21 @@ import yaml
 from sacct_ingest.errors import ConfigError
 
 _Made = TypeVar("_Made")
+
+
+def read_text(path: Path) -> str:
+    """Read a file of settings.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise ConfigError(f"{path}: cannot be read: {reason}") from error
 
 
 def load_yaml(text: str, *, name: str) -> Any:

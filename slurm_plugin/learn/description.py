@@ -8,7 +8,7 @@ import msgspec
 from predictor.active.settings import Error, Order, Part, Reference, Selection, Settings, Traversal
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.slurm_text import parse_time_limit
-from slurm_plugin.yaml_text import convert, load_yaml
+from slurm_plugin.yaml_text import convert, load_yaml, read_text
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -108,12 +108,7 @@ def load(path: Path) -> Description:
     ConfigError
         The file cannot be read or holds a wrong key or value.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise ConfigError(f"{path}: cannot be read: {reason}") from error
-    return parse(text, name=str(path))
+    return parse(read_text(path), name=str(path))
 
 
 def parse(text: str, *, name: str) -> Description:

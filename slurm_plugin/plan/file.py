@@ -10,7 +10,7 @@ import msgspec
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.slurm_text import parse_size
 from slurm_plugin.plan.workflow import Access, File, Link, Place, Storage, Task, Workflow, workflow
-from slurm_plugin.yaml_text import convert, load_yaml
+from slurm_plugin.yaml_text import convert, load_yaml, read_text
 
 _Made = TypeVar("_Made")
 _Given = TypeVar("_Given")
@@ -97,12 +97,7 @@ def load(path: Path) -> Workflow:
     ConfigError
         The file cannot be read, is not YAML, or says what cannot be; it names place and mend.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise ConfigError(f"{path}: cannot be read: {reason}") from error
-    return parse(text, name=str(path))
+    return parse(read_text(path), name=str(path))
 
 
 def parse(text: str, *, name: str) -> Workflow:
