@@ -12,7 +12,7 @@ execution time is f_D·(f_a + f_n + f_d) (equation 1).  Only ratios of attribute
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, sqrt
 
 import numpy as np
@@ -29,6 +29,11 @@ COMPUTE = "compute"
 _PRIOR, _PRIOR_WEIGHT = 0.2, 2.0
 #: Share of the whole time below which errors of a stall need no further terms.
 _MATTERS = 0.005
+#: Stall beside compute below which a run counts as hidden, and runs needed that are not.
+_HIDDEN, _FEWEST_FULL = 0.08, 3
+#: Noise of the demand as a share of the time, and by how much more a bottleneck may miss than
+#: functions with free bends: it has fewer of them to be wrong with elsewhere.
+_DEMAND, _PREFERRED = 0.015, 1.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,34 @@ class Predicted:
 
 
 @dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """Whatever takes longest decides: stall = idle + max(0, demand - compute), seconds a byte.
+
+    ``demand`` is what network and disk take for each byte while the processor works beside them
+    (prefetching, write-behind, a saturated disk).  The paper names such a model of the closed loop
+    as the alternative to pieces of lines (ICAC 2006, section V.B.4).
+    """
+
+    demand: Function
+    idle_s: float
+
+    def applied(self, made: Occupancies, attributes: Mapping[str, float]) -> Occupancies:
+        """Give the occupancies with this stall, parted between network and disk as before."""
+        parts = made.network_s + made.disk_s
+        share = made.network_s / parts if parts else 0.5
+        stall = self.stall_s(made.compute_s, attributes)
+        return replace(made, network_s=share * stall, disk_s=(1 - share) * stall)
+
+    def __str__(self) -> str:
+        """Write it as the functions are written."""
+        return f"{self.idle_s:.3g} + ({self.demand} - {COMPUTE})+"
+
+    def stall_s(self, compute_s: float, attributes: Mapping[str, float]) -> float:
+        """Seconds that each byte stalls."""
+        return self.idle_s + max(0.0, self.demand(attributes) - compute_s)
+
+
+@dataclass(frozen=True, slots=True)
 class OccupancyFit:
     """Application profile: a predictor function for each occupancy and for the data flow.
 
@@ -118,6 +151,7 @@ class OccupancyFit:
     data: Function
     error: float
     samples: int
+    bottleneck: "Bottleneck | None" = None
 
     def predict(self, attributes: Mapping[str, float], level: float = 0.9) -> Predicted:
         """Predict the execution time on an assignment.
@@ -132,6 +166,8 @@ class OccupancyFit:
         made = Occupancies(
             compute, self.network(known), self.disk(known), max(self.data(attributes), 1.0)
         )
+        if self.bottleneck:
+            made = self.bottleneck.applied(made, known)
         free = self.samples + _PRIOR_WEIGHT - 1
         width = float(student.ppf((1 + level) / 2, free)) * self.error
         time_s = max(made.time_s, 1e-9)
@@ -193,7 +229,41 @@ class OccupancyModel:
             samples, [one.found.disk_s for one in samples], base, _known(self.disk, every)
         )
         out = data_out * (compute_out + network_out + disk_out)
-        return OccupancyFit(compute, network, disk, data, _spread(out, samples), len(samples))
+        bottleneck = self._bottleneck(samples, base, every) if self.latency_hiding else None
+        error, limit = _spread(out, samples), None
+        if bottleneck:
+            limited, stall_out = bottleneck
+            other = _spread(data_out * (compute_out + stall_out), samples)
+            if other < _PREFERRED * error:
+                error, limit = other, limited
+        return OccupancyFit(compute, network, disk, data, error, len(samples), limit)
+
+    def _bottleneck(
+        self, samples: Sequence[Sample], base: Mapping[str, float], every: tuple[str, ...]
+    ) -> tuple[Bottleneck, Floats] | None:
+        """Learn what network and disk demand where they are the bottleneck; None: too few.
+
+        Gives also the stall of each sample as predicted from the others.
+        """
+        compute = np.array([one.found.compute_s for one in samples])
+        stall = np.array([one.found.network_s + one.found.disk_s for one in samples])
+        full = stall > _HIDDEN * compute
+        if full.sum() < _FEWEST_FULL or full.all():
+            return None
+        idle = float(np.median(stall[~full]))
+        known = set(_known(self.network, every)) | set(_known(self.disk, every))
+        demand, left_out = learn(
+            [one.attributes for one, at_limit in zip(samples, full, strict=True) if at_limit],
+            (stall + compute - idle)[full].tolist(),
+            reference=base,
+            attributes=[name for name in every if name in known],
+            noise=_DEMAND * float((stall + compute).mean()),
+        )
+        made = Bottleneck(demand, idle)
+        pairs = zip(samples, compute, strict=True)
+        out = np.array([made.stall_s(float(busy), one.attributes) for one, busy in pairs])
+        out[full] = idle + np.maximum(left_out - compute[full], 0.0)
+        return made, out
 
     def _stall(
         self,

@@ -125,6 +125,8 @@ class ByOccupancies:
             "data": fit.data,
         }
         functions = {name: str(one) for name, one in named.items()}
+        if fit.bottleneck:
+            functions["network + disk"] = str(fit.bottleneck)
         return Learned(functions, effects, error if error < float("inf") else None, expected)
 
     def _bytes(self, trial: Trial) -> float:

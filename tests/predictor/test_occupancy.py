@@ -177,3 +177,21 @@ def test_what_is_missing_is_named() -> None:
         OccupancyModel().fit([sample, sample])
     with pytest.raises(ValueError, match="no sample"):
         OccupancyModel().fit([])
+
+
+def test_whatever_takes_longest_decides() -> None:
+    """A saturated disk: the processor's work hides behind it, one for one."""
+
+    def run(mhz: float, latency: float) -> Sample:
+        busy, demand = 2e-6 * 930 / mhz, (1.5 + 0.1 * latency) * 1e-6
+        stall = 0.02e-6 + max(0.0, demand - busy)
+        found = Occupancies(busy, 0.3 * stall, 0.7 * stall, 1e9)
+        return Sample({"mhz": mhz, "latency": latency}, found)
+
+    # One attribute at a time: how both work together follows from the bottleneck alone.
+    train = [run(930, n) for n in (1, 4, 6, 8, 12, 16)] + [run(n, 8) for n in (450, 600, 800, 1400)]
+    fit = OccupancyModel().fit(train)
+    assert fit.bottleneck is not None
+    for mhz, latency in ((450, 1), (450, 16), (1400, 1), (1400, 16)):
+        actual = run(mhz, latency)
+        assert fit.predict(actual.attributes).time_s == pytest.approx(actual.found.time_s, rel=0.03)
