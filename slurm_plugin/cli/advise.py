@@ -20,6 +20,7 @@ from slurm_plugin import client
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, user_name
 from slurm_plugin.cli.errors import guarded
+from slurm_plugin.cli.manners import add_manners
 from slurm_plugin.cli.sbatch_environment import options_of
 from slurm_plugin.config import Config
 from slurm_plugin.job_request import make_job
@@ -54,7 +55,7 @@ examples:
 """
 
 #: Our own options; all others are sbatch's.
-_FLAGS = ("-h", "--help", "--all", "--json")
+_FLAGS = ("-h", "--help", "-V", "--version", "--usage", "--all", "--json")
 _VALUED = ("--config", "--store", "--user")
 _PLOT = "--plot"  #: its value may be left out
 
@@ -75,6 +76,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    add_manners(made)
     made.add_argument("--all", action="store_true", help="show all node counts")
     made.add_argument("--user", metavar="NAME", default="", help="whose job it is (default: yours)")
     plot.add_plot(made)

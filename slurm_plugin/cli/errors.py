@@ -17,8 +17,7 @@ def guarded(program: str, command: Callable[[], int]) -> int:
     mistake in the program and keeps its traceback.
     """
     try:
-        status = command()
-        sys.stdout.flush()
+        return _flushed(command)
     except NimoError as error:
         print(f"{program}: {error}", file=sys.stderr)
         return error.exit_status
@@ -27,7 +26,14 @@ def guarded(program: str, command: Callable[[], int]) -> int:
     except BrokenPipeError:
         _discard_stdout()
         return BROKEN_PIPE
-    return status
+
+
+def _flushed(command: Callable[[], int]) -> int:
+    """Write out what was printed before the interpreter does: --help ends by SystemExit."""
+    try:
+        return command()
+    finally:
+        sys.stdout.flush()
 
 
 def _discard_stdout() -> None:

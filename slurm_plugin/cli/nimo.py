@@ -5,11 +5,11 @@ import logging
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import version
 from typing import Protocol, cast
 
 from slurm_plugin.cli import log
 from slurm_plugin.cli.errors import guarded
+from slurm_plugin.cli.manners import add_manners, did_you_mean
 
 #: Command -> what it does, in the order in which one meets them.
 COMMANDS = {
@@ -64,6 +64,7 @@ def command_parser(name: str) -> tuple[argparse.ArgumentParser, Command]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="log more; twice: all")
+    add_manners(parser)
     command.add_arguments(parser)
     return parser, command
 
@@ -74,7 +75,11 @@ def _dispatch(arguments: Sequence[str]) -> int:
         args = parser.parse_args(arguments[1:])
         _log(args.verbose)
         return command.run(args)
-    return _dispatch([_top_parser().parse_args(arguments).command])
+    overview = _top_parser()
+    word = overview.parse_known_args(arguments)[0].command
+    if word not in COMMANDS:
+        overview.error(f"there is no command {word!r}; {did_you_mean(word, COMMANDS)}")
+    return _dispatch([overview.parse_args(arguments).command])
 
 
 def _top_parser() -> argparse.ArgumentParser:
@@ -87,8 +92,8 @@ def _top_parser() -> argparse.ArgumentParser:
         epilog=f"commands:\n{listing}\n\n'nimo COMMAND --help' explains one with examples.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"nimo {version('nimo-slurm')}")
-    parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND", help="see below")
+    add_manners(parser)
+    parser.add_argument("command", metavar="COMMAND", help="see below")
     return parser
 
 

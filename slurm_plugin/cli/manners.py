@@ -1,0 +1,39 @@
+"""What every command has as Slurm's own have it: ``-V``, ``--usage``, a word on misspelt names."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from importlib.metadata import version
+from typing import Any
+
+
+def add_manners(parser: argparse.ArgumentParser) -> None:
+    """Add ``-V`` and ``--usage``, beside argparse's ``-h``."""
+    told = f"nimo {version('nimo-slurm')}"
+    parser.add_argument("-V", "--version", action="version", version=told, help="print the release")
+    parser.add_argument("--usage", action=_Usage, help="print the usage line")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Give a mend for a misspelt name: the nearest one, or all.
+
+    >>> did_you_mean("sttaus", ["status", "fit"])
+    "did you mean 'status'?"
+    """
+    names = list(known)
+    near = get_close_matches(word, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
+
+
+class _Usage(argparse.Action):
+    """Print the usage line and end, as ``sbatch --usage`` does."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        del dest
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *parsed: object) -> None:
+        """Do it."""
+        del parsed
+        parser.print_usage()
+        parser.exit()

@@ -1,0 +1,141 @@
+"""What all commands have in common with Slurm's own."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.cli import advise, nimo
+
+Main = Callable[[list[str]], int]
+#: Every command: how it is called, and the words that begin it.
+COMMANDS: dict[str, tuple[Main, list[str]]] = {
+    "nimo": (nimo.main, []),
+    "nimo-advise": (advise.main, []),
+    **{f"nimo {name}": (nimo.main, [name]) for name in nimo.COMMANDS},
+}
+#: Option -> what stdout begins with; each ends with status 0.
+ASKED = {
+    "--help": "usage: {}",
+    "-h": "usage: {}",
+    "--usage": "usage: {}",
+    "-V": "nimo 0",
+    "--version": "nimo 0",
+}
+CODE = "import sys; from slurm_plugin.cli.{} import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.mark.parametrize("option", ASKED)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_tells_what_it_is(
+    command: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main, words = COMMANDS[command]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, option])
+    out, err = capsys.readouterr()
+    assert ended.value.code == 0
+    assert out.startswith(ASKED[option].format(command))
+    assert ("examples:" in out) is (option in ("--help", "-h") and command != "nimo")
+    assert err == ""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_unknown_option_is_status_2_on_stderr(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    main, words = COMMANDS[command]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--frobnicate", str(tmp_path)])
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2
+    assert out == ""
+    assert f"{command}: error: " in err
+
+
+@pytest.mark.parametrize(
+    ("word", "mend"),
+    [
+        ("sttaus", "did you mean 'status'?"),
+        ("reprot", "did you mean 'report'?"),
+        ("xyz", "there are: ingest, "),
+    ],
+)
+def test_a_misspelt_command_is_told_the_nearest(
+    word: str, mend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        nimo.main([word, "-P"])
+    assert ended.value.code == 2
+    assert f"nimo: error: there is no command {word!r}; {mend}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [("nimo", ["config"]), ("nimo", ["fit", "--help"]), ("advise", ["--help"]), ("nimo", ["-V"])],
+)
+def test_a_reader_that_is_gone_is_no_news(program: str, words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "nimo.yaml").write_text("mode: observe\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", CODE.format(program), *words],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+        # Buffered, as everywhere but under some test runners.
+        env=os.environ | {"NIMO_CONFIG": str(tmp_path / "nimo.yaml"), "PYTHONUNBUFFERED": ""},
+    )
+    os.close(writer)
+    # What is longer than the buffer fails inside argparse, which says nothing.
+    assert done.returncode in ((141,) if words == ["config"] else (0, 141))
+    assert done.stderr in (b"", f"# from {tmp_path}/nimo.yaml\n".encode())
+
+
+@pytest.mark.parametrize(("program", "words"), [("nimo", ["ingest"]), ("advise", [])])
+def test_ctrl_c_is_quiet(program: str, words: list[str], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "file")
+    argv = [*words, "--store", str(tmp_path / "nimo.db"), str(tmp_path / "file")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE.format(program), *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with (tmp_path / "file").open("wb"):  # waits until the command reads
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert (out, err) == (b"", b"")
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colour_on_a_terminal_that_wants_it(
+    environment: dict[str, str], coloured: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "nimo.yaml").write_text(f"store: sqlite:///{tmp_path}/none.db\n")
+    inherited = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-c", CODE.format("nimo"), "doctor"],
+        stdout=theirs,
+        check=False,
+        env={
+            **inherited,
+            "NIMO_CONFIG": str(tmp_path / "nimo.yaml"),
+            "PATH": str(tmp_path),
+            "SLURM_CONF": str(tmp_path / "slurm.conf"),
+            "TERM": "xterm",
+            **environment,
+        },
+    )
+    os.close(theirs)
+    text = os.read(ours, 100_000)
+    os.close(ours)
+    assert done.returncode == 1
+    assert b"configuration" in text
+    assert (b"\033[" in text) is coloured
