@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slurm_plugin.plan.options import choices
 from slurm_plugin.plan.schedule import Problem, Schedule, build
-from slurm_plugin.plan.search import cheapest, fastest, heft, heuristic, score, search
+from slurm_plugin.plan.search import cheapest, exact, fastest, heft, heuristic, score, search
 from tests.slurm_plugin.plan.made import NOW, problem, random_text
 
 
@@ -52,6 +52,10 @@ def test_as_good_as_the_best_of_all_plans(seed: int, tasks: int) -> None:
         assert found.proven
         best = min(score(one, target_s)[:2] for one in schedules)
         assert score(found.schedule, target_s)[:2] == best
+        # The tree alone, too, without a good plan to begin with.
+        alone = exact(made, choices(made), target_s)
+        assert alone is not None
+        assert score(alone.schedule, target_s)[:2] == best
 
 
 @settings(max_examples=20, deadline=None)
