@@ -122,7 +122,12 @@ def seen_on(curve: Curve, base: PredictionTable) -> Seen:
     points = [point for point in curve.points if covers(base, point.nodes)]
     ratios = [log(point.time_s / at(base, point.nodes).time_s) for point in points]
     spread = [
-        hypot(max(point.spread, _NOISE) / point.repeats**0.5, at(base, point.nodes).curve_sd)
+        hypot(
+            max(point.spread, _NOISE) / point.repeats**0.5,
+            at(base, point.nodes).curve_sd,
+            # A uniform error of the clock's unit has this standard deviation.
+            curve.resolution_s / 12**0.5 / point.time_s,
+        )
         for point in points
     ]
     return Seen(

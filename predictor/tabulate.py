@@ -91,10 +91,12 @@ def tabulate(
     sums
         aprof's sums over the identity's runs, by node type.
     """
-    finished = sum(not run.censored for run in runs_of(rows))
     curve = level in CURVE_LEVELS
     groups = by_type.split(rows, settings.node_types) if curve else {"": rows}
     table = _of_types(groups, sums or {}, settings) if len(settings.node_types) > 1 else None
+    # A table of one node type counts the runs on that type.
+    counted = rows if table is None else next(iter(groups.values()))
+    finished = sum(not run.censored for run in runs_of(counted))
     drawn = build(runs_of(rows), settings.curve) if curve and table is None else Curve(())
     if table is None and len(drawn.points) >= choose.MIN_POINTS:
         table = _of_curve(drawn, settings)

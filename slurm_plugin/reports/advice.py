@@ -77,7 +77,8 @@ def readable(rows: Sequence[Row], *, observe: int | None = None) -> list[Row]:
 def _title(advice: Advice) -> str:
     name = printable(advice.application) or "this job"
     if not advice.runs:
-        return f"{name}: no run of it is known"
+        where = " on this type of node" if advice.node_type else ""
+        return f"{name}: no run of it{where} is known"
     known_by = RECOGNISED.get(advice.key_level, advice.key_level)
     how = f", recognised by {known_by}" if known_by else ""
     return f"{name}: {count(advice.runs, 'run')} known{how}"

@@ -1,0 +1,100 @@
+"""Two types of nodes on a real Slurm: seen on the slow one, told for the fast one, run there."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sacct_ingest.records import NodeProfile
+from sacct_ingest.store import Store
+from tests.conftest import ClusterFactory, scratch_directory
+from tests.end_to_end.site import Site
+
+#: What a benchmark says of the nodes: those of the partition ``fast`` do a piece of work in a third
+#: of the time.  All of them are this machine, so the benchmark itself cannot be run here.
+EVENTS_PER_S = {"slow": 1000.0, "fast": 3000.0}
+NODES = {"slow": range(1, 5), "fast": range(5, 9)}
+PARTITIONS = (
+    "PartitionName=slow Nodes=n[1-4] MaxTime=60 State=UP",
+    "PartitionName=fast Nodes=n[5-8] MaxTime=60 State=UP",
+)
+#: Twelve pieces of work, dealt out to the tasks, one a node.
+PROGRAM = """\
+#!/bin/bash
+#SBATCH --job-name=pieces
+#SBATCH --time=5
+srun sh -c '
+  case $SLURMD_NODENAME in n[1-4]) pace=1.5 ;; *) pace=0.5 ;; esac
+  i=$SLURM_PROCID
+  while [ $i -lt 12 ]; do sleep $pace; i=$((i + SLURM_NTASKS)); done'
+"""
+
+
+@pytest.fixture(scope="module")
+def two_types(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+    """A site with a slow and a fast partition, and a history of the program on the slow one."""
+    with (
+        scratch_directory("nimo-types-") as directory,
+        slurm_cluster(conf=PARTITIONS) as cluster,
+    ):
+        site = Site(directory, cluster)
+        site.script = site.write_script("pieces.sh", PROGRAM)
+        yield site
+
+
+def run_on(site: Site, partition: str, *counts: int) -> None:
+    jobs = [site.submit("-p", partition, "-N", str(n)) for n in counts]
+    site.cluster.wait(*jobs, timeout_s=120, accounted=True)
+
+
+def advise(site: Site, *argv: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(
+        site.advise("--json", *argv, "-N", "1-4", str(site.script), check=False).stdout
+    )
+    return told
+
+
+def row(told: dict[str, Any], nodes: int) -> dict[str, Any]:
+    return next(one for one in told["rows"] if one["nodes"] == nodes)
+
+
+def test_what_is_told_for_the_other_type_is_what_then_runs(two_types: Site) -> None:
+    site = two_types
+    site.run_nimod("observe", cluster="nimo")
+    run_on(site, "slow", 1, 2, 4)
+    run_on(site, "fast", 1, 2)
+    profiles = [
+        NodeProfile(
+            cluster="nimo", node=f"n{i}", node_type=kind, at_s=time.time(),
+            cpu_events_per_s=EVENTS_PER_S[kind],
+        )
+        for kind, numbers in NODES.items() for i in numbers
+    ]  # fmt: skip
+    with Store.open(site.nimod.store) as store:
+        store.profiles.add(profiles)
+    site.learn()
+    site.nimod.run("status", "--reload")
+
+    told = advise(site)
+    by_partition = {one["partition"]: one for one in told["partitions"]}
+    # "batch" has nodes of both types: what a job would get there is not known.
+    assert {name: one["node_type"] for name, one in by_partition.items()} == {
+        "slow": "slow", "fast": "fast", "small": "slow",
+    }  # fmt: skip
+    assert by_partition["fast"]["time_s"] < by_partition["slow"]["time_s"]
+    fast = advise(site, "-p", "fast")
+    assert fast["runs"] == 2
+    assert advise(site, "-p", "slow")["runs"] == 3
+
+    run_on(site, "fast", 3)
+    site.nimod.run("ingest")
+    with Store.open(site.nimod.store) as store:
+        (real,) = [r for r in store.runs.started(partition="fast") if r.nodes == 3]
+    predicted = row(fast, 3)
+    # The accounting counts whole seconds, and a busy machine starts steps late.
+    assert predicted["low_s"] - 1 <= real.elapsed_s <= predicted["high_s"] + 3
+    assert predicted["time_s"] < row(advise(site, "-p", "slow"), 3)["time_s"] / 2
