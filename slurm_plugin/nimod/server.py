@@ -107,7 +107,7 @@ class Daemon:
     def run(self) -> None:
         """Start, answer until told to stop, stop."""
         with Listening(self._config.socket) as channel:
-            loop = self._loop = self._start(channel)
+            loop = self._start(channel)
             try:
                 self._serve(loop)
             finally:
@@ -122,7 +122,7 @@ class Daemon:
             names=self._names,
             later=self._adopt,
         )
-        loop = Loop(channel, door, clock=time.monotonic)
+        loop = self._loop = Loop(channel, door, clock=time.monotonic)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.call_soon(loop.stop))
         signal.signal(signal.SIGHUP, lambda *_: loop.call_soon(self._hang_up))
