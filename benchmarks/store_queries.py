@@ -22,6 +22,7 @@ from sqlalchemy import create_engine, event
 from sacct_ingest.records import DecisionRow, JobRun, KeyLevel
 from sacct_ingest.sources.base import ENDED
 from sacct_ingest.store import Store
+from sacct_ingest.store.rows import Selection
 
 _BATCH = 2000
 _ROWS_PER_RUN = 3.2  # of the made-up accounting
@@ -54,7 +55,9 @@ def everyday(latest: JobRun) -> dict[str, Callable[[Store], Any]]:
         "history of a tag": lambda store: store.runs.history(KeyLevel.TAG, "app1/d01", 20),
         "steps of 100 runs": lambda store: store.runs.steps_of(range(1, 101)),
         "join of decisions": lambda store: store.decisions.join_outcomes(),
-        "outcomes of a day": lambda store: list(store.decisions.with_outcomes(at_s - 86_400)),
+        "outcomes of a day": lambda store: list(
+            store.decisions.with_outcomes(Selection(since_s=at_s - 86_400))
+        ),
         "keys of new outcomes": lambda store: store.decisions.touched_keys(at_s - 86_400),
         "watermark": lambda store: store.watermarks.get("sacct:"),
     }
