@@ -20,12 +20,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.cluster import SlurmCluster
 from tests.cluster import missing_programs as missing_slurm_programs
 from tests.cluster.releases import ReleaseError
 from tests.databases import MariaDB, PostgreSQL, Server, missing_programs, unprivileged
 from tests.processes import Account, Processes
+
+# How long an example takes says more about what else the machine does.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 ClusterFactory = Callable[..., AbstractContextManager[SlurmCluster]]
 

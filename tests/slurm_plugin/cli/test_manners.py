@@ -27,7 +27,11 @@ ASKED = {
     "-V": "nimo 0",
     "--version": "nimo 0",
 }
-CODE = "import sys; from slurm_plugin.cli.{} import main; sys.exit(main(sys.argv[1:]))"
+#: A test run in the background of a shell hands on that Ctrl-C is ignored.
+CODE = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from slurm_plugin.cli.{} import main; sys.exit(main(sys.argv[1:]))"
+)
 
 
 @pytest.mark.parametrize("option", ASKED)
