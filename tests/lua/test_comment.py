@@ -16,7 +16,9 @@ LOOKALIKE = st.builds(
     st.integers(0, 5),
     st.text("x ", max_size=5),
 )
-SAME_HOOKS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+SAME_HOOKS = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @pytest.fixture

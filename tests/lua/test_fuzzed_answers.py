@@ -72,7 +72,9 @@ REQUEST = st.fixed_dictionaries(
 LINES = (ANSWER | PLAUSIBLE | ANYTHING).map(lambda value: json.dumps(value) + "\n")
 BYTES = st.binary(max_size=40).map(lambda raw: raw.decode("latin-1") + "\n")
 MANY = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

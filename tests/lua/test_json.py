@@ -13,7 +13,9 @@ NUMBER = st.integers(0, 2**53)
 JOB = st.dictionaries(
     TEXT, TEXT | NUMBER | st.booleans() | st.lists(TEXT, min_size=1), min_size=1, max_size=6
 )
-SAME_HOOKS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+SAME_HOOKS = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def encoded(hooks: Hooks, value: dict[str, Any]) -> bytes:
