@@ -7,6 +7,8 @@ PACKAGES := sacct_ingest predictor slurm_plugin
 # Other releases of Slurm than this machine's run in root directories that the tests make as root.
 FOREIGN_SLURM ?= 26.05/slurm
 EVERY_SLURM ?= 22.05/munge 24.11/munge 24.11/slurm 26.05/munge 26.05/slurm
+# Real servers on a busy machine: what fails is run once more, and listed either way.
+ONCE_MORE := --reruns 1 -raR
 QUICK_JSON := build/bench
 FUZZ_SECONDS ?= 30
 
@@ -38,14 +40,14 @@ types: $(VENV)/.developer ## mypy, strict
 test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL, Lua)
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
-	$(BIN)/pytest
-	$(BIN)/pytest -m releases --slurm $(FOREIGN_SLURM)
+	$(BIN)/pytest $(ONCE_MORE)
+	$(BIN)/pytest $(ONCE_MORE) -m releases --slurm $(FOREIGN_SLURM)
 
 test-releases: ## all tests with a cluster on three releases of Slurm, as root; half an hour
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
 	failed=; for slurm in $(EVERY_SLURM); do \
-	  NIMO_PYSLURM=make $(BIN)/pytest -m cluster --slurm $$slurm || failed="$$failed $$slurm"; \
+	  NIMO_PYSLURM=make $(BIN)/pytest $(ONCE_MORE) -m cluster --slurm $$slurm || failed="$$failed $$slurm"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 demo: $(VENV)/.runtime ## the main job on generated history: no Slurm, no root

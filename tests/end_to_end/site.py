@@ -144,11 +144,16 @@ class Site:
         assert high in ("", low), f"job {job_id} has a range of {low} to {high} nodes"
         return int(low)
 
-    def last_decision(self, *, since_s: float) -> DecisionRow:
-        """Wait until nimod has written a decision made after `since_s`, and give the newest."""
+    def last_decision(self, *, since_s: float, name: str | None = None) -> DecisionRow:
+        """Wait until nimod has written a decision made after `since_s`, and give the newest.
+
+        Where several jobs are submitted, `name` is that of the job meant: decisions are written
+        in batches, so that another's may be there first.
+        """
 
         def written() -> list[DecisionRow]:
-            return [d for d, _ in self.decisions() if d.at_s >= since_s]
+            rows = [d for d, _ in self.decisions() if d.at_s >= since_s]
+            return [d for d in rows if name in (None, d.name)]
 
         wait_until(lambda: bool(written()), timeout_s=10, what="the decision to be written")
         return written()[-1]

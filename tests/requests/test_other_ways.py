@@ -78,7 +78,7 @@ def test_sbatch_inside_a_job(idle: Site) -> None:
     idle.cluster.wait(outer)
     job_id = int((idle.cluster.layout.work / "inner.id").read_text())
     idle.cluster.wait(job_id)
-    decision = idle.last_decision(since_s=since)
+    decision = idle.last_decision(since_s=since, name="shapes")
     lines = (idle.cluster.layout.work / "inner.out").read_text().splitlines()
     assert decision.applied
     assert f"SLURM_NNODES={decision.nodes}" in lines
