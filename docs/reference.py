@@ -1,6 +1,6 @@
-"""Reference pages out of the code: every command, setting and reason, when the pages are built.
+"""Reference pages out of the code: every command, setting, reason and metric.
 
-The pages ``commands``, ``settings`` and ``reasons`` end where these texts begin.
+The pages ``commands``, ``settings``, ``reasons`` and ``metrics`` end where these texts begin.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from sphinx.application import Sphinx
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.nimo import COMMANDS, command_parser
 from slurm_plugin.config import Config
+from slurm_plugin.metrics import METRICS
 from slurm_plugin.reasons import Reason
 
 SETTINGS = Path(__file__).parents[1] / "etc" / "nimo.yaml"
@@ -37,12 +38,30 @@ def reasons() -> str:
     return _table(("reason", "meaning"), rows)
 
 
+def metrics() -> str:
+    """Table of what Prometheus is given."""
+    rows = [
+        (f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.text)
+        for one in METRICS
+    ]
+    return _table(("metric", "kind", "labels", "what it says"), rows)
+
+
 def settings() -> str:
     """Every setting with its default, and the comments of the file that is shipped."""
     defaults = msgspec.to_builtins(Config())
     told = comments(SETTINGS.read_text())
     parts = [_of_all(key, defaults[key], told) for key in defaults]
     return "\n".join(parts)
+
+
+#: The text that ends each page.
+TEXTS: Mapping[str, Callable[[], str]] = {
+    "commands": commands,
+    "settings": settings,
+    "reasons": reasons,
+    "metrics": metrics,
+}
 
 
 def comments(text: str) -> dict[str, list[str]]:
@@ -70,13 +89,8 @@ def comments(text: str) -> dict[str, list[str]]:
 
 
 def _add(app: Sphinx, page: str, source: list[str]) -> None:  # noqa: ARG001 - Sphinx's order
-    texts: Mapping[str, Callable[[], str]] = {
-        "commands": commands,
-        "settings": settings,
-        "reasons": reasons,
-    }
-    if page in texts:
-        source[0] += "\n" + texts[page]()
+    if page in TEXTS:
+        source[0] += "\n" + TEXTS[page]()
 
 
 def _command(name: str, parser: argparse.ArgumentParser) -> str:

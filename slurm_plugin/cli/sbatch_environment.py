@@ -29,7 +29,7 @@ def options_of(environ: Mapping[str, str]) -> Options:
     """Options that these variables set.
 
     >>> options_of({"SBATCH_TIMELIMIT": "10", "SBATCH_EXCLUSIVE": "", "HOME": "/"})
-    {'time': '10', 'exclusive': ''}
+    {'exclusive': '', 'time': '10'}
     """
     return {
         _NAMES.get(name, name): environ[variable]

@@ -1,4 +1,4 @@
-"""The reference has every command, option, setting and reason, and says something about each."""
+"""The reference has every command, option, setting, reason and metric, and tells of each."""
 
 import argparse
 import doctest
@@ -9,6 +9,7 @@ import msgspec
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.nimo import COMMANDS, command_parser
 from slurm_plugin.config import Config
+from slurm_plugin.metrics import METRICS
 from slurm_plugin.reasons import Reason
 from tests.docs.pages import ROOT
 
@@ -62,3 +63,13 @@ def test_every_setting_is_there_with_its_default_and_meaning():
 def test_every_reason_is_there():
     rows = [f"| `{reason.value}` | {reason.text} |" for reason in Reason]
     assert [row for row in rows if row not in reference.reasons()] == []
+
+
+def test_every_metric_is_there():
+    heads = [f"| `{one.name}` | {one.kind} | " for one in METRICS]
+    assert [head for head in heads if head not in reference.metrics()] == []
+
+
+def test_every_text_has_its_page():
+    pages = (ROOT / "docs" / f"{name}.md" for name in reference.TEXTS)
+    assert all(page.exists() for page in pages)

@@ -158,13 +158,6 @@ def test_names_follow_the_conventions() -> None:
         assert not {"user", "application", "account"} & set(one.labels)
 
 
-def test_the_page_has_each_metric() -> None:
-    page = (ROOT / "docs" / "metrics.md").read_text()
-    rows = re.findall(r"^\| `(nimo_\w+)` \| (\w+) \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
-    made = [(m.name, m.kind, ", ".join(f"`{n}`" for n in m.labels), m.text) for m in METRICS]
-    assert [(n, k, labels, text.replace("\\|", "|")) for n, k, labels, text in rows] == made
-
-
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool (Debian: prometheus) is not installed")
 def test_promtool_accepts_the_rules(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checked = subprocess.run(

@@ -1,14 +1,8 @@
-import doctest
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.cli import advise
-
-
-def test_docstring_examples_hold() -> None:
-    assert doctest.testmod(advise).failed == 0
 
 
 @pytest.mark.parametrize(

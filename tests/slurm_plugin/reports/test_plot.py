@@ -1,6 +1,5 @@
 """Curves drawn as characters and as files."""
 
-import doctest
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from predictor.types import Point, Problem, Verdict
 from sacct_ingest.errors import PlotError
 from slurm_plugin.protocol import Advice, Row
-from slurm_plugin.reports import figure, picture, terminal_plot
+from slurm_plugin.reports import figure, terminal_plot
 from slurm_plugin.reports.picture import Picture, of_advice, of_table
 from slurm_plugin.reports.terminal_plot import KNEE, OBSERVE, RECOMMENDED, SEEN, draw
 from tests.slurm_plugin.made import history, table
@@ -26,10 +25,6 @@ def plot_lines(text: str) -> list[str]:
 
 def columns(text: str, sign: str) -> list[int]:
     return sorted(line.index(sign) for line in plot_lines(text) if sign in line)
-
-
-def test_docstring_examples_hold() -> None:
-    assert doctest.testmod(picture).failed == 0
 
 
 def test_refused_predictions_are_left_out() -> None:
