@@ -49,3 +49,11 @@ class Reason(StrEnum):
     # Deadlines.
     DEADLINE_MISSED = "deadline_missed", "no allowed node count makes the deadline"
     DEADLINE_UNREADABLE = "deadline_unreadable", "the deadline cannot be read"
+
+
+#: Plain words for why a job passed unchanged: a reason, or the mode that forbade a change.
+WORDS = {
+    **{reason.value: reason.text for reason in Reason},
+    "observe": "in observe mode nothing is changed",
+    "advise": "in advise mode users are told, nothing is changed",
+}

@@ -22,6 +22,8 @@ _LENGTHS = {
     for column in decisions.columns
     if isinstance(column.type, String)
 }
+#: Fields of a selection that are columns and have to be equal.
+_FIELDS = ("cluster", "partition", "account", "user", "mode", "reason", "key_level", "key")
 _RUN_NAMES = [column.name for column in ROW_COLUMNS]
 #: A decision, and after it its run.
 _PAIR = [*(decisions.c[name].label(f"d_{name}") for name in _NAMES), *ROW_COLUMNS]
@@ -76,6 +78,33 @@ class Decisions:
         with reading(self._engine) as connection:
             for row in connection.execute(query):
                 yield _pair(row)
+
+    def newest(
+        self, chosen: Selection, *, most: int, before: tuple[float, str] | None = None
+    ) -> list[tuple[DecisionRow, RunRow | None]]:
+        """Give the newest selected decisions, the newest first, each with its job's run.
+
+        Parameters
+        ----------
+        most
+            How many.
+        before
+            ``at_s`` and ``decision_id`` of one of them: those that come after it.
+        """
+        at_s, decision_id = decisions.c.at_s, decisions.c.decision_id
+        query = (
+            select(*_PAIR)
+            .select_from(decisions.outerjoin(runs, runs.c.id == decisions.c.run_id))
+            .where(*_conditions(chosen))
+            .order_by(at_s.desc(), decision_id.desc())
+            .limit(most)
+        )
+        if before is not None:
+            # The first condition is what an index can be read by.
+            older = or_(at_s < before[0], decision_id < before[1])
+            query = query.where(at_s <= before[0], older)
+        with reading(self._engine) as connection:
+            return [_pair(row) for row in connection.execute(query)]
 
     def waits(self, since_s: float, most: int) -> list[tuple[float, float]]:
         """Predicted and actual waits in seconds, newest first, of jobs as they were predicted.
@@ -137,7 +166,7 @@ def _pair(row: Row[Any]) -> tuple[DecisionRow, RunRow | None]:
 
 def _conditions(chosen: Selection) -> Iterator[ColumnElement[bool]]:
     """Make of a selection what has to hold of each decision."""
-    for name in ("cluster", "partition", "account", "user"):
+    for name in _FIELDS:
         if value := getattr(chosen, name):
             yield decisions.c[name] == value
     if chosen.since_s is not None:

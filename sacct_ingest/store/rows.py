@@ -31,6 +31,10 @@ class Selection:
     partition: str = ""
     account: str = ""
     user: str = ""
+    mode: str = ""
+    reason: str = ""
+    key_level: str = ""  #: of the identity that predicted
+    key: str = ""
     only_user: str | None = None
     only_accounts: tuple[str, ...] = ()
 

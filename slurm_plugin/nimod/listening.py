@@ -22,15 +22,18 @@ class Listening:
     ----------
     path
         Where the socket is to be.
+    program
+        Who listens, for people.
 
     Raises
     ------
     ConfigError
-        Another nimod has it, or it cannot be made there.
+        Another one has it, or it cannot be made there.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, program: str = "nimod") -> None:
         self._path = Path(path)
+        self._program = program
         self._lock = -1
         self._channel: socket.socket | None = None
 
@@ -61,7 +64,8 @@ class Listening:
             pid = os.read(lock, 20).decode()
             os.close(lock)
             raise ConfigError(
-                f"socket {self._path}: another nimod has it (process {pid}); stop that one first"
+                f"socket {self._path}: another {self._program} has it (process {pid}); "
+                "stop that one first"
             ) from error
         os.ftruncate(lock, 0)
         os.write(lock, str(os.getpid()).encode())

@@ -27,6 +27,16 @@ class Column:
     key: str
     title: str
     left: bool = False  #: words; numbers stand to the right
+    href: str = ""  #: page on which the rows are in the order of this column
+    order: str = ""  #: ``ascending`` or ``descending`` where they are in its order
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Text that leads somewhere."""
+
+    text: str
+    href: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +49,7 @@ class Table:
     name: str  #: stable, for files and anchors
     caption: str
     columns: tuple[Column, ...]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str | Link]]
     note: str = ""
     empty: str = "none"
 

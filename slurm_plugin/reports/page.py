@@ -8,6 +8,7 @@ from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.accuracy import EDGES, Accuracy
 from slurm_plugin.reports.chart import Bar, Chart
 from slurm_plugin.reports.effects import Deadlines, Effect
+from slurm_plugin.reports.html import Table
 from slurm_plugin.reports.outcomes import OutcomeReport
 from slurm_plugin.reports.sheets import derived_note, sheet, sheets_of
 from slurm_plugin.reports.terminal import title_of
@@ -36,24 +37,38 @@ class Figure:
 
 def page(report: OutcomeReport, reasons: Mapping[str, str], *, now_s: float) -> str:
     """Lay the report out; ``reasons`` are plain words for the names of reasons."""
-    sheets = sheets_of(report, reasons)
-    sections = [
-        (heading, [sheet(sheets, name).table(_MOST_ROWS) for name in names])
-        for heading, names in _SECTIONS
-    ]
     some = bool(report.decisions)
     return html.render(
         "report.html.j2",
         title="NIMO: predicted and decided, beside what happened",
         lead=title_of(report) + ("." if some else ""),
         selection=list(report.selection.items()),
-        figures=list(_figures(report)) if some else [],
-        charts=list(_charts(report, reasons)) if some else [],
-        sections=sections if some else [],
+        figures=figures(report),
+        charts=charts(report, reasons),
+        sections=sections(report, reasons) if some else [],
         release=version("nimo-slurm"),
         made=clock(now_s),
         anonymous=report.anonymous,
     )
+
+
+def sections(report: OutcomeReport, reasons: Mapping[str, str]) -> list[tuple[str, list[Table]]]:
+    """Headings with the tables below them."""
+    sheets = sheets_of(report, reasons)
+    return [
+        (heading, [sheet(sheets, name).table(_MOST_ROWS) for name in names])
+        for heading, names in _SECTIONS
+    ]
+
+
+def figures(report: OutcomeReport) -> list[Figure]:
+    """Numbers for the top of a page; none where nothing was decided."""
+    return list(_figures(report)) if report.decisions else []
+
+
+def charts(report: OutcomeReport, reasons: Mapping[str, str]) -> list[Chart]:
+    """Drawings of how near predictions came and of what was decided; none without decisions."""
+    return list(_charts(report, reasons)) if report.decisions else []
 
 
 def _figures(report: OutcomeReport) -> Iterator[Figure]:

@@ -12,6 +12,7 @@ from rich.text import Text
 from slurm_plugin.config import Policy
 from slurm_plugin.replay.measures import Comparison
 from slurm_plugin.replay.search import WORTH, Result
+from slurm_plugin.reports import html
 from slurm_plugin.reports.text import count, duration, percent
 
 #: Name of a column, how it is written, in which unit sacct's users expect it.
@@ -43,15 +44,42 @@ class ReplayReport:
 
 def render(report: ReplayReport) -> RenderableType:
     """Lay the report out for a terminal."""
-    first = report.results[0]
-    title = (
-        f"{count(first.jobs, 'job')} over {report.days:.0f} days on {count(report.nodes, 'node')}, "
-        f"{first.moldable_jobs} of them moldable ({report.source})"
-    )
-    parts: list[RenderableType] = [Text(title, style="bold"), _table(report), _groups(report)]
+    title = Text(title_of(report), style="bold")
+    parts: list[RenderableType] = [title, _table(report), _groups(report)]
     parts.append(Text(f"\n{verdict(report)}", style="bold"))
     parts += [Text(f"- {line}") for line in report.assumptions]
     return Group(*parts)
+
+
+def title_of(report: ReplayReport) -> str:
+    """Say in one line what was replayed."""
+    first = report.results[0]
+    return (
+        f"{count(first.jobs, 'job')} over {report.days:.0f} days on {count(report.nodes, 'node')}, "
+        f"{first.moldable_jobs} of them moldable ({report.source})"
+    )
+
+
+def tables(report: ReplayReport) -> list[html.Table]:
+    """Make tables for a page: all settings, and moldable and rigid jobs apart."""
+    settings = html.Table(
+        name="settings",
+        caption="What each setting came to, beside the jobs' own requests",
+        columns=tuple(html.Column(key=html.anchor(name), title=name) for name in _COLUMNS),
+        rows=[_cells(r) for r in report.results],
+        note="Response: mean of it over that of the requests; less than 1 is better.",
+    )
+    groups = html.Table(
+        name="groups",
+        caption=f"Jobs apart, with {_in_short(_chosen(report))}",
+        columns=(
+            html.Column(key="jobs_were", title="jobs", left=True),
+            html.Column(key="jobs", title="number"),
+            html.Column(key="came", title="what it came to", left=True),
+        ),
+        rows=list(_group_rows(report)),
+    )
+    return [settings, groups]
 
 
 def verdict(report: ReplayReport) -> str:
@@ -129,16 +157,30 @@ def _cells(r: Result) -> Sequence[str]:
 
 
 def _groups(report: ReplayReport) -> RenderableType:
-    """Moldable and rigid jobs apart, for the setting that matters most."""
-    chosen = report.suggested or report.results[0]
     grid = Table.grid(padding=(0, 2))
+    for row in _group_rows(report):
+        grid.add_row(*row)
+    return grid
+
+
+def _group_rows(report: ReplayReport) -> Iterator[Sequence[str]]:
+    """Moldable and rigid jobs apart, for the setting that matters most."""
+    chosen = _chosen(report)
     for name, jobs, found in (
         ("moldable jobs", chosen.moldable_jobs, chosen.moldable),
         ("rigid jobs", chosen.jobs - chosen.moldable_jobs, chosen.rigid),
     ):
         text = f"mean response {found.response_ratio:.2f} of what it was, {_worse(found)}"
-        grid.add_row(name, str(jobs), text)
-    return grid
+        yield name, str(jobs), text
+
+
+def _chosen(report: ReplayReport) -> Result:
+    return report.suggested or report.results[0]
+
+
+def _in_short(result: Result) -> str:
+    policy = result.setting.policy
+    return f"price {policy.price:g}, guard {policy.guard_ratio:g} at load {result.load:.2f}"
 
 
 def _worse(found: Comparison) -> str:

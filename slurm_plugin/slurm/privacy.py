@@ -16,10 +16,16 @@ class Sight:
     only_user: str | None = None
     accounts: tuple[str, ...] = ()  #: that the user coordinates
     why: str = ""  #: in words, where not all are seen
+    shared: bool = False  #: what others ran may be seen where the user ran it, too
 
 
 def sight(
-    uid: int, name: str, *, owner_uid: int | None, run: Callable[[Sequence[str]], str]
+    uid: int,
+    name: str,
+    *,
+    owner_uid: int | None,
+    run: Callable[[Sequence[str]], str],
+    own_only: bool = False,
 ) -> Sight:
     """Tell whose jobs a user may see: all, unless PrivateData hides them from each other.
 
@@ -32,19 +38,22 @@ def sight(
         Owner of the store's file; None: it is a database server.
     run
         Gives the output of a Slurm command; raises SlurmError.
+    own_only
+        Others' jobs are hidden whatever PrivateData says.
     """
     if uid in (0, owner_uid):
         return Sight()
     try:
         settings = read_settings(run(CONFIG))
-        if not settings.private or uid == settings.slurm_user:
+        if uid == settings.slurm_user or not (settings.private or own_only):
             return Sight()
         level, accounts = _standing(run(_user(name)))
     except SlurmError as error:
         return Sight(only_user=name, why=f"whose jobs you may see is not known: {error}")
     if level in _ABOVE:
         return Sight()
-    return Sight(only_user=name, accounts=accounts, why="PrivateData hides others' jobs")
+    why = "PrivateData hides others' jobs" if settings.private else "others' jobs are not shown"
+    return Sight(only_user=name, accounts=accounts, why=why, shared=not settings.private)
 
 
 def _user(name: str) -> tuple[str, ...]:

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from predictor.table import decode
 from sacct_ingest.errors import NimoError
-from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Selection, Store
 from slurm_plugin.cli.context import (
     add_config,
@@ -27,10 +25,10 @@ from slurm_plugin.cli.context import (
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.cli.stores import open_store, sight_of
 from slurm_plugin.config import Config
-from slurm_plugin.reasons import Reason
+from slurm_plugin.reasons import WORDS
 from slurm_plugin.reports import sheets
-from slurm_plugin.reports.known import drifting, problems
-from slurm_plugin.reports.outcomes import OutcomeReport, Tally, select
+from slurm_plugin.reports.collect import collect
+from slurm_plugin.reports.outcomes import OutcomeReport
 from slurm_plugin.slurm.privacy import Sight
 
 EXAMPLE = """\
@@ -39,16 +37,6 @@ EXAMPLE = """\
   nimo report --html report.html --anonymise   # one file, to look at, print and send
   nimo report -P --table problems              # which runs would help most
   nimo report --csv tables/ -S 2026-10-01 -E 2026-11-01"""
-
-_WORDS = {
-    **{reason.value: reason.text for reason in Reason},
-    "observe": "in observe mode nothing is changed",
-    "advise": "in advise mode users are told, nothing is changed",
-}
-#: Identities that no other user's runs take part in.
-_OWN = ("line", "name", "user")
-_BATCH = 200
-_STEP = 2000  #: decisions between two words on the progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,25 +103,15 @@ def _report(store: Store, args: argparse.Namespace, config: Config, seen: Sight)
         only_user=seen.only_user,
         only_accounts=seen.accounts,
     )
-    tally = Tally(config.fit.confidence)
     with progress("decisions") as told:
-        for number, pair in enumerate(select(store.decisions.with_outcomes(chosen), args.app)):
-            tally.add(*pair)
-            if number % _STEP == _STEP - 1:
-                told(_STEP, "read")
-    keys = [key for key in tally.asked if seen.only_user is None or key[0] in _OWN]
-    tables = {}
-    for start in range(0, len(keys), _BATCH):
-        wanted = [(KeyLevel(level), key) for level, key in keys[start : start + _BATCH]]
-        for row in store.fits.find(wanted):
-            tables[row.level.value, row.key] = decode(row.payload)
-    known = problems(tables.values(), tally.asked)
-    report = tally.report(
-        store.standings.all(),
-        problems=known,
-        drift=drifting(known),
-        waste=tally.usage.waste(tables, least_node_hours=args.least_waste),
-    )
+        report = collect(
+            store,
+            chosen,
+            confidence=config.fit.confidence,
+            application=args.app,
+            least_node_hours=args.least_waste,
+            told=lambda read: told(read, "read"),
+        )
     return replace(report, selection=_selection(args))
 
 
@@ -154,14 +132,14 @@ def _selection(args: argparse.Namespace) -> dict[str, str]:
 
 def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
     if args.csv:
-        for path in sheets.write_csv(sheets.sheets_of(report, _WORDS), args.csv):
+        for path in sheets.write_csv(sheets.sheets_of(report, WORDS), args.csv):
             print(path)
     if args.html:
         _page(report, args.html)
     if args.json:
         print(msgspec.json.encode(report).decode())
     elif args.parsable2:
-        one = sheets.sheet(sheets.sheets_of(report, _WORDS), args.table)
+        one = sheets.sheet(sheets.sheets_of(report, WORDS), args.table)
         print("\n".join(sheets.parsable(one)))
     elif not (args.csv or args.html):
         _terminal(report)
@@ -170,7 +148,7 @@ def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
 def _page(report: OutcomeReport, path: Path) -> None:
     from slurm_plugin.reports.page import page  # noqa: PLC0415
 
-    text = page(report, _WORDS, now_s=time.time())
+    text = page(report, WORDS, now_s=time.time())
     if str(path) == "-":
         print(text)
         return
@@ -184,4 +162,4 @@ def _terminal(report: OutcomeReport) -> None:
     from slurm_plugin.reports import terminal  # noqa: PLC0415
 
     console = terminal.console_for(terminal=sys.stdout.isatty())
-    console.print(terminal.render(report, _WORDS))
+    console.print(terminal.render(report, WORDS))

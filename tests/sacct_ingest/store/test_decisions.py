@@ -190,3 +190,32 @@ def test_predicted_and_actual_waits(store: Store) -> None:
     assert store.decisions.waits(0.0, 10) == [(60.0, 90.0), (0.0, 3.0)]
     assert store.decisions.waits(SUBMIT_S + 1, 10) == [(60.0, 90.0)]
     assert store.decisions.waits(0.0, 1) == [(60.0, 90.0)]
+
+
+def test_the_newest_are_given_page_by_page(store: Store) -> None:
+    rows = [decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + i // 3) for i in range(10)]
+    store.decisions.add(rows)
+    seen: list[str] = []
+    before = None
+    while page := store.decisions.newest(Selection(), most=4, before=before):
+        seen += [one.decision_id for one, _ in page]
+        before = page[-1][0].at_s, page[-1][0].decision_id
+    assert seen == [row.decision_id for row in reversed(rows)]
+
+
+def test_a_page_holds_what_is_selected(store: Store) -> None:
+    store.decisions.add(
+        [
+            decision(decision_id="a" * 12, user="ada", reason="array", key_level="line", key="k"),
+            decision(decision_id="b" * 12, user="bob", reason="array", key_level="line", key="k"),
+            decision(decision_id="c" * 12, user="ada", reason="cheapest", mode="enforce"),
+        ]
+    )
+
+    def found(**wanted: str) -> str:
+        page = store.decisions.newest(Selection(**wanted), most=9)
+        return "".join(sorted(one.decision_id[0] for one, _ in page))
+
+    assert found(reason="array") == "ab"
+    assert found(key_level="line", key="k", only_user="ada") == "a"
+    assert found(mode="enforce") == "c"
