@@ -1,6 +1,7 @@
 """YAML files into typed structures; errors name file, place and mend."""
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -94,14 +95,19 @@ def _explain(message: str, kind: type) -> str:
     path = place.strip("`").removeprefix("$").lstrip(".")
     if unknown := re.search(r"unknown field `(.+)`", told):
         place = f"{path}.{unknown[1]}".lstrip(".")
-        return f"{place}: unknown key; {_mend(unknown[1], keys_at(path, kind))}"
+        return f"{place}: unknown key; {nearest(unknown[1], keys_at(path, kind))}"
     if wrong := re.search(r"Invalid enum value '(.*)'", told):
         choices = [str(choice.value) for choice in _type_at(path, kind)]
-        return f"{path}: {wrong[1]!r} is no choice; {_mend(wrong[1], choices)}"
+        return f"{path}: {wrong[1]!r} is no choice; {nearest(wrong[1], choices)}"
     return f"{path}: {told}" if path else told
 
 
-def _mend(word: str, valid: list[str]) -> str:
+def nearest(word: str, valid: Sequence[str]) -> str:
+    """Mend for a misspelt word: the nearest valid one, or all.
+
+    >>> nearest("bach", ["batch", "small"])
+    "did you mean 'batch'?"
+    """
     near = get_close_matches(word, valid, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(valid)}"
 

@@ -13,6 +13,7 @@ from slurm_plugin.cli.manners import add_manners, did_you_mean
 
 #: Command -> what it does, in the order in which one meets them.
 COMMANDS = {
+    "init": "write the first configuration by asking Slurm, and say what is left to do",
     "ingest": "read job accounting, live or from saved files, into the store",
     "prune": "delete what is older than the store is to keep it",
     "fit": "learn run time over node counts from the store",
@@ -30,7 +31,7 @@ COMMANDS = {
     "learn": "learn an application by running it: the runs that teach most, as Slurm jobs",
     "config": "check the configuration and show what is in force",
     "doctor": "check the installation, from munge to the last fit, and say the mends",
-    "hook-path": "print the folder of the Lua hooks for slurmctld",
+    "hook-path": "print the folder of the Lua hooks for slurmctld, or install them",
     "demo": "show the main job on a made-up cluster: no Slurm, no root",
 }
 

@@ -2,26 +2,25 @@
 
 import re
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from shutil import which
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
 from slurm_plugin.doctor.patient import Patient
+from slurm_plugin.shipped import HOOKS
 
-_SHIPPED = Path(str(files("slurm_plugin") / "lua"))
 _LUA = re.compile(rb"liblua-?(5\.\d)\.so")  #: in the plugin: what it was built for
 _PAIR = re.compile(r"^\s*(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
-_COPY = 'cp "$(nimo hook-path)"/*.lua'
+_COPY = "nimo hook-path --install"
 #: Module -> package of it.
 _MODULES = {"socket.unix": "lua-socket", "dkjson": "lua-dkjson"}
 
 
 def hook_files(patient: Patient) -> Iterator[Finding]:
     """All files of the hooks are there, and of this release."""
-    shipped = sorted(path.name for path in _SHIPPED.glob("*.lua"))
-    mend = f"{_COPY} {patient.hooks}/ && touch {patient.hooks}/job_submit.lua"
+    shipped = sorted(path.name for path in HOOKS.glob("*.lua"))
+    mend = f"{_COPY} {patient.hooks}"
     missing = [name for name in shipped if not (patient.hooks / name).exists()]
     other = [name for name in shipped if name not in missing and _differs(patient, name)]
     if missing:
@@ -33,14 +32,14 @@ def hook_files(patient: Patient) -> Iterator[Finding]:
 
 
 def _differs(patient: Patient, name: str) -> bool:
-    return (patient.hooks / name).read_bytes() != (_SHIPPED / name).read_bytes()
+    return (patient.hooks / name).read_bytes() != (HOOKS / name).read_bytes()
 
 
 def syntax(patient: Patient) -> Iterator[Finding]:
     """Lua can read the hooks: with a broken job_submit.lua slurmctld does not even start."""
     version = lua_version(patient)
     compiler = next(filter(None, map(which, (f"luac{version}", f"luac-{version}", "luac"))), None)
-    found = [patient.hooks / path.name for path in sorted(_SHIPPED.glob("*.lua"))]
+    found = [patient.hooks / path.name for path in sorted(HOOKS.glob("*.lua"))]
     there = [path for path in found if path.exists()]
     if compiler is None or not there:
         yield skipped(f"no hooks in {patient.hooks}" if compiler else f"no luac{version} here")
@@ -51,7 +50,7 @@ def syntax(patient: Patient) -> Iterator[Finding]:
             patient.run((compiler, "-p", str(path)))
         except SlurmError as error:
             broken = True
-            mend = f"{_COPY} {patient.hooks}/ before slurmctld is started again"
+            mend = f"{_COPY} {patient.hooks} before slurmctld is started again"
             yield wrong(str(error), mend)
     if not broken:
         yield fine(f"{Path(compiler).name} reads the hooks")

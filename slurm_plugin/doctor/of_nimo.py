@@ -21,9 +21,7 @@ def configuration(patient: Patient) -> Iterator[Finding]:
     if isinstance(patient.config, NimoError):
         yield wrong(str(patient.config), "nimo config --check says so until it is right")
     elif place is None:
-        yield warning(
-            "there is no nimo.yaml: built-in settings", "copy etc/nimo.yaml to /etc/nimo/"
-        )
+        yield warning("there is no nimo.yaml: built-in settings", "nimo init")
     elif place.stat().st_mode & stat.S_IWOTH:
         yield wrong(f"{place} can be written by everybody", f"chmod o-w {place}")
     else:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
-from slurm_plugin.doctor.patient import Patient, read_pairs, words
+from slurm_plugin.doctor.patient import Patient, read_pairs
+from slurm_plugin.doctor.wanted import line
 
 #: Releases of Slurm with which the tests run.
 FIRST, LAST = (22, 5), (26, 5)
@@ -53,9 +54,10 @@ def slurmctld(patient: Patient) -> Iterator[Finding]:
 
 def job_submit(patient: Patient) -> Iterator[Finding]:
     """Slurmctld is to ask the hook, and can run Lua."""
-    if "lua" not in words(patient.slurm.get("JobSubmitPlugins", "")):
+    if line(patient.slurm, "JobSubmitPlugins"):
         yield wrong(
-            "JobSubmitPlugins has no lua: no job is seen", f"JobSubmitPlugins=lua {_CONF_MEND}"
+            "JobSubmitPlugins has no lua: no job is seen",
+            f"{line(patient.slurm, 'JobSubmitPlugins')} {_CONF_MEND}",
         )
     else:
         yield fine("JobSubmitPlugins has lua")
@@ -75,12 +77,12 @@ def _plugin(patient: Patient, name: str) -> Iterator[Finding]:
 
 def cli_filter(patient: Patient) -> Iterator[Finding]:
     """Commands are to pass the deadline on."""
-    if "lua" in words(patient.slurm.get("CliFilterPlugins", "")):
+    if not line(patient.slurm, "CliFilterPlugins"):
         yield fine("CliFilterPlugins has lua")
     else:
         yield warning(
             "CliFilterPlugins has no lua: --deadline on the command line is not seen",
-            "CliFilterPlugins=lua in slurm.conf of the login nodes",
+            f"{line(patient.slurm, 'CliFilterPlugins')} in slurm.conf of the login nodes",
         )
 
 
@@ -116,11 +118,10 @@ def slurmdbd(patient: Patient) -> Iterator[Finding]:
 
 def retention(patient: Patient) -> Iterator[Finding]:
     """Slurmdbd keeps jobs for as long as the first ingest goes back."""
-    kept = _slurmdbd_settings(patient).get("PurgeJobAfter")
-    if kept is None:
+    if not _slurmdbd_settings(patient):
         yield skipped("slurmdbd does not answer")
         return
-    days, wanted = retention_days(kept), patient.settings.ingest.first_days
+    days, wanted = kept_days(patient), patient.settings.ingest.first_days
     if days is not None and days < wanted:
         yield warning(
             f"slurmdbd forgets jobs after {days:g} days, the first ingest goes back {wanted}",
@@ -128,6 +129,11 @@ def retention(patient: Patient) -> Iterator[Finding]:
         )
     else:
         yield fine(f"slurmdbd keeps jobs {'for ever' if days is None else f'for {days:g} days'}")
+
+
+def kept_days(patient: Patient) -> float | None:
+    """Days for which slurmdbd keeps jobs; None: for ever, or it does not answer."""
+    return retention_days(_slurmdbd_settings(patient).get("PurgeJobAfter", ""))
 
 
 def retention_days(text: str) -> float | None:
@@ -142,21 +148,21 @@ def retention_days(text: str) -> float | None:
 
 def comments(patient: Patient) -> Iterator[Finding]:
     """Comments, with their tags, reach the accounting."""
-    if "job_comment" in words(patient.slurm.get("AccountingStoreFlags", "")):
+    if not line(patient.slurm, "AccountingStoreFlags"):
         yield fine("comments are kept in the accounting")
     else:
         yield warning(
             "AccountingStoreFlags has no job_comment: tags in comments are lost",
-            f"AccountingStoreFlags=job_comment {_CONF_MEND}",
+            f"{line(patient.slurm, 'AccountingStoreFlags')} {_CONF_MEND}",
         )
 
 
 def gathering(patient: Patient) -> Iterator[Finding]:
     """CPU time and memory of jobs are measured."""
-    if patient.slurm.get("JobAcctGatherType", "").endswith("/none"):
+    if line(patient.slurm, "JobAcctGatherType"):
         yield warning(
             "JobAcctGatherType is none: CPU time and memory of jobs are not known",
-            "JobAcctGatherType=jobacct_gather/cgroup in slurm.conf; restart slurmctld and slurmd",
+            f"{line(patient.slurm, 'JobAcctGatherType')} in slurm.conf, then restart Slurm",
         )
     else:
         yield fine(f"{patient.slurm.get('JobAcctGatherType', '')} measures jobs")

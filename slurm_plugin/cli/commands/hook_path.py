@@ -1,18 +1,31 @@
-"""Print the folder of the installed Lua hooks, for slurmctld's configuration."""
+"""Print the folder of the installed Lua hooks, or put them beside slurm.conf.
+
+--install replaces the hooks of another release so that no submission meets half of them, and has
+slurmctld load them.  A job_submit.lua or cli_filter.lua of the site's own stays (exit status 78).
+"""
 
 import argparse
-from importlib.resources import files
+from pathlib import Path
 
-EXAMPLE = '  cp "$(nimo hook-path)"/*.lua /etc/slurm/'
+from slurm_plugin.setup import install
+from slurm_plugin.shipped import HOOKS
+
+EXAMPLE = "  nimo hook-path\n  nimo hook-path --install /etc/slurm"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare nothing: the command has no options of its own."""
-    del parser
+    """Declare the options."""
+    parser.add_argument(
+        "--install",
+        metavar="FOLDER",
+        type=Path,
+        help="put the hooks there, where slurm.conf is, and print the files that were written",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the folder."""
-    del args
-    print(files("slurm_plugin") / "lua")
+    """Print the folder, or what was written into another."""
+    written = [HOOKS] if args.install is None else install(args.install)
+    for path in written:
+        print(path)
     return 0

@@ -67,7 +67,7 @@ def test_an_unknown_option_is_status_2_on_stderr(
     [
         ("sttaus", "did you mean 'status'?"),
         ("reprot", "did you mean 'report'?"),
-        ("xyz", "there are: ingest, "),
+        ("xyz", "there are: init, "),
     ],
 )
 def test_a_misspelt_command_is_told_the_nearest(

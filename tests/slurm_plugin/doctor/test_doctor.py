@@ -296,3 +296,17 @@ def test_for_people_and_for_scripts(site: Nimod) -> None:
     assert all(line.count("|") == 3 for line in fields)
     assert done.returncode == 1
     assert json.loads(done.stdout)[0]["state"] == "error"
+
+
+def test_init_writes_down_what_this_slurm_says(site: Nimod, tmp_path: Path) -> None:
+    made = tmp_path / "nimo.yaml"
+    with slurm_conf(site, bare), moved(etc(site, "nimo_hook.conf")):
+        told = json.loads(site.run("init", "--json", "--config", made).stdout)
+    etc(site, "job_submit.lua").touch()
+    assert site.run("config", "--check", made).returncode == 0
+    assert f'cluster: "{told["slurm"]["cluster"]}"\n' in made.read_text()
+    assert told["slurm"]["partitions"] == "batch small"
+    assert {line.split("=")[0] for line in told["slurm_conf"]} == {
+        *("JobSubmitPlugins", "CliFilterPlugins", "AccountingStoreFlags", "JobAcctGatherType")
+    }
+    assert "nimo doctor" in told["next"]

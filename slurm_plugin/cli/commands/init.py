@@ -1,0 +1,146 @@
+"""Write the first configuration: ask Slurm, ask you for what it cannot say, write the files.
+
+What Slurm says (its name, its partitions, how long slurmdbd keeps jobs, which plugins are on) is
+taken from it; the rest is asked for on a terminal, and proposed elsewhere.  Options answer, too.
+Nothing that somebody wrote is overwritten: a file stays, unless it is there just as it was shipped.
+Lines for slurm.conf are told, not written.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from sacct_ingest.errors import ConfigError, SlurmError
+from slurm_plugin.cli.commands.doctor import patient_of
+from slurm_plugin.cli.context import add_config, add_json, store_url
+from slurm_plugin.config import Mode
+from slurm_plugin.config_file import SYSTEM_FILE, find, parse
+from slurm_plugin.doctor import Patient
+from slurm_plugin.setup import Answers, Planned, check, install, plan, propose, texts, told, write
+from slurm_plugin.setup.answers import partitions
+from slurm_plugin.shipped import ETC
+
+EXAMPLE = (
+    "  nimo init\n"
+    "  nimo init --dry-run\n"
+    "  nimo init --immediate --store postgresql+psycopg://nimo@db.example/nimo -p batch --hooks"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("-M", "--cluster", metavar="NAME", help="its name (default: ask Slurm)")
+    parser.add_argument("--store", metavar="STORE", help="SQLite file or database URL")
+    parser.add_argument("--socket", metavar="PATH", help="where nimod is to listen")
+    parser.add_argument(
+        "--mode", choices=[str(mode) for mode in Mode], help="what nimod may do with jobs"
+    )
+    parser.add_argument(
+        "-p", "--partition", metavar="NAMES", help="look at jobs in these partitions only"
+    )
+    parser.add_argument("--hooks", action="store_true", help="put the hooks beside slurm.conf, too")
+    parser.add_argument("-i", "--immediate", action="store_true", help="ask nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="write nothing, print the differences"
+    )
+    add_json(parser)
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, write, and say what is left to do."""
+    patient = patient_of(args)
+    if isinstance(patient.slurm_text, SlurmError):
+        print(f"nimo init: Slurm was not asked: {patient.slurm_text}", file=sys.stderr)
+    answers = _answers(args, patient)
+    planned = _plan(args, patient, answers)
+    if args.dry_run:
+        print("".join(file.difference for file in planned), end="")
+        return 0
+    for file in planned:
+        write(file)
+    hooks = install(patient.hooks) if args.hooks else []
+    report = told.report(patient, answers, planned, hooks)
+    print(msgspec.json.encode(report).decode() if args.json else told.render(report))
+    return 0
+
+
+def _answers(args: argparse.Namespace, patient: Patient) -> Answers:
+    known = partitions(patient)
+    answers = _given(args, propose(patient))
+    check(answers, known)
+    if args.immediate or args.json or not sys.stdin.isatty():
+        return answers
+    for name, question in _QUESTIONS.items():
+        if getattr(args, name) is None:
+            answers = _asked(question, answers, known)
+    return answers
+
+
+def _given(args: argparse.Namespace, proposed: Answers) -> Answers:
+    """Answers with what the options say."""
+    said = {
+        "cluster": args.cluster,
+        "store": args.store and store_url(args.store),
+        "socket": args.socket,
+        "mode": args.mode and Mode(args.mode),
+        "partitions": args.partition and _names(args.partition),
+    }
+    return replace(proposed, **{key: value for key, value in said.items() if value})
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(",", " ").split())
+
+
+_Taken = Callable[[Answers, str], Answers]
+#: Option -> what is asked where it is not given, what is proposed, and how an answer is taken.
+_QUESTIONS: dict[str, tuple[str, Callable[[Answers], str], _Taken]] = {
+    "store": (
+        "store, an SQLite file or a database URL",
+        lambda answers: answers.store,
+        lambda answers, typed: replace(answers, store=store_url(typed)),
+    ),
+    "mode": (
+        f"mode, one of {', '.join(Mode)}",
+        lambda answers: answers.mode,
+        lambda answers, typed: replace(answers, mode=Mode(typed)),
+    ),
+    "partition": (
+        "only for jobs in these partitions",
+        lambda answers: ",".join(answers.partitions) or "all",
+        lambda answers, typed: replace(answers, partitions=_names(typed)),
+    ),
+}
+
+
+def _asked(
+    question: tuple[str, Callable[[Answers], str], _Taken], answers: Answers, known: list[str]
+) -> Answers:
+    """Answers with what is typed; an empty line takes what is proposed."""
+    text, proposed, take = question
+    while typed := input(f"{text} [{proposed(answers)}]: ").strip():
+        try:
+            taken = take(answers, typed)
+            check(taken, known)
+        except (ValueError, ConfigError) as error:
+            print(f"  {error}", file=sys.stderr)
+        else:
+            return taken
+    return answers
+
+
+def _plan(args: argparse.Namespace, patient: Patient, answers: Answers) -> list[Planned]:
+    sample, hook_sample = ((ETC / name).read_text() for name in ("nimo.yaml", "nimo_hook.conf"))
+    place = find(args.config) or SYSTEM_FILE
+    settings = texts.settings(sample, answers)
+    parse(settings, name=str(place))
+    planned = [plan(place, settings, sample)]
+    if patient.slurm_conf.exists():
+        forward = args.hooks or (patient.hooks / "nimo.lua").exists()
+        hook_settings = texts.hook_settings(hook_sample, answers, forward_deadline=forward)
+        planned.append(plan(patient.hooks / "nimo_hook.conf", hook_settings, hook_sample))
+    return planned

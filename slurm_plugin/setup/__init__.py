@@ -1,0 +1,7 @@
+"""The first configuration of a site: what Slurm says, what the admin answers, what is written."""
+
+from slurm_plugin.setup.answers import Answers, check, propose
+from slurm_plugin.setup.files import Planned, State, plan, write
+from slurm_plugin.setup.hooks import install
+
+__all__ = ["Answers", "Planned", "State", "check", "install", "plan", "propose", "write"]

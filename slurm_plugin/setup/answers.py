@@ -1,0 +1,71 @@
+"""What a first configuration has to know: proposed from what Slurm says, changed by the admin."""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+import msgspec
+
+from sacct_ingest.errors import ConfigError, SlurmError
+from slurm_plugin.config import SOCKET, Config, Mode
+from slurm_plugin.doctor.of_slurm import kept_days
+from slurm_plugin.doctor.patient import Patient
+from slurm_plugin.yaml_text import nearest
+
+STORE = "sqlite:////var/lib/nimo/nimo.db"
+_PARTITION = re.compile(r"^PartitionName=(\S+)", re.MULTILINE)
+
+
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written down."""
+
+    cluster: str = ""  #: empty: scontrol is asked each time
+    store: str = STORE
+    socket: str = SOCKET
+    mode: Mode = Mode.OBSERVE
+    partitions: tuple[str, ...] = ()  #: the only ones whose jobs are looked at; none: all
+    first_days: int = Config().ingest.first_days
+
+
+def propose(patient: Patient) -> Answers:
+    """Answers as far as Slurm gives them: its name, and how far back its accounting goes."""
+    kept, wanted = kept_days(patient), Answers().first_days
+    return Answers(
+        cluster=patient.slurm.get("ClusterName", ""),
+        first_days=wanted if kept is None else max(1, min(wanted, int(kept))),
+    )
+
+
+def partitions(patient: Patient) -> list[str]:
+    """Names of Slurm's partitions; none where it does not answer."""
+    try:
+        return _PARTITION.findall(patient.run(("scontrol", "-o", "show", "partition")))
+    except SlurmError:
+        return []
+
+
+def check(answers: Answers, known: Sequence[str]) -> None:
+    """Refuse what would be written down in vain.
+
+    Parameters
+    ----------
+    known
+        Partitions that Slurm has; empty: they are not known.
+
+    Raises
+    ------
+    ConfigError
+        With the mend.
+    """
+    for name in answers.partitions if known else ():
+        if name not in known:
+            raise ConfigError(f"Slurm has no partition {name!r}; {nearest(name, known)}")
+    if "://" not in answers.store:
+        raise ConfigError(f"{answers.store}: no database URL; an SQLite file is sqlite:///FILE")
+    if urlsplit(answers.store).password:
+        raise ConfigError(
+            "users read nimo.yaml: no password into the store's URL; PostgreSQL has"
+            " ~nimo/.pgpass for it, MariaDB ?read_default_file=/var/lib/nimo/.my.cnf"
+        )
+    if not answers.socket.startswith("/"):
+        raise ConfigError(f"{answers.socket}: give the whole path of the socket, from / on")

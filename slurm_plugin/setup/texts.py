@@ -1,0 +1,65 @@
+"""Answers as files of settings: the commented samples with the values put in.  Pure."""
+
+import json
+import re
+from collections.abc import Mapping
+
+from slurm_plugin.setup.answers import Answers
+
+_YAML = re.compile(r"^(?P<indent> {0,2})(?P<key>\w+):(?P<value>[^#\n]*?)(?P<comment>\s+#.*)?$")
+_PAIR = re.compile(r"^(?P<key>\w+) = .*$", re.MULTILINE)
+
+
+def settings(sample: str, answers: Answers) -> str:
+    """Give the text of nimo.yaml.
+
+    Parameters
+    ----------
+    sample
+        The commented file that is shipped.
+    """
+    shown = (answers.mode, "rules: []") if not answers.partitions else ("off", _rules(answers))
+    filled = with_values(
+        sample,
+        {
+            "cluster": json.dumps(answers.cluster),
+            "store": json.dumps(answers.store),
+            "socket": json.dumps(answers.socket),
+            "mode": shown[0],
+            "ingest.first_days": str(answers.first_days),
+        },
+    )
+    return filled.replace("\nrules: []\n", f"\n{shown[1]}\n", 1)
+
+
+def _rules(answers: Answers) -> str:
+    return f"rules:\n  - {{partition: {json.dumps(answers.partitions)}, mode: {answers.mode}}}"
+
+
+def hook_settings(sample: str, answers: Answers, *, forward_deadline: bool) -> str:
+    """Give the text of nimo_hook.conf; ``forward_deadline`` once job_submit.lua is installed."""
+    values = {"socket": answers.socket, "forward_deadline": "yes" if forward_deadline else "no"}
+    return _PAIR.sub(
+        lambda found: (
+            f"{found['key']} = {values[found['key']]}" if found["key"] in values else found[0]
+        ),
+        sample,
+    )
+
+
+def with_values(text: str, values: Mapping[str, str]) -> str:
+    r"""Put values into a commented YAML file of one or two levels; comments stay.
+
+    >>> with_values("fit:\n  workers: 0  # processes\n", {"fit.workers": "2"})
+    'fit:\n  workers: 2  # processes\n'
+    """
+    made, section = [], ""
+    for line in text.splitlines():
+        found, put = _YAML.match(line), line
+        if found:
+            section = section if found["indent"] else found["key"]
+            name = f"{section}.{found['key']}" if found["indent"] else section
+            if name in values:
+                put = f"{found['indent']}{found['key']}: {values[name]}{found['comment'] or ''}"
+        made.append(put)
+    return "\n".join(made) + "\n"

@@ -1,0 +1,239 @@
+"""`nimo init` and `nimo hook-path --install`, with a Slurm whose answers are files."""
+
+import doctest
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.cli.nimo import main
+from slurm_plugin.config import Config, Mode
+from slurm_plugin.config_file import load, parse
+from slurm_plugin.doctor import wanted
+from slurm_plugin.setup import Answers, install, texts
+from slurm_plugin.setup.texts import settings
+from slurm_plugin.shipped import ETC, HOOKS
+
+SAMPLE = (ETC / "nimo.yaml").read_text()
+CODE = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
+SCONTROL = """\
+#!/bin/sh
+case "$*" in
+  "show config") cat <<END
+Configuration data as of 1700000000
+ClusterName             = pine
+SLURM_CONF              = {etc}/slurm.conf
+SLURM_VERSION           = 24.11.5
+JobSubmitPlugins        = all_partitions
+CliFilterPlugins        = (null)
+AccountingStoreFlags    = job_script
+JobAcctGatherType       = jobacct_gather/cgroup
+PrivateData             = jobs
+END
+  ;;
+  *partition) echo "PartitionName=batch AllowGroups=ALL"; echo "PartitionName=debug" ;;
+esac
+"""
+SACCTMGR = """\
+#!/bin/sh
+echo "SlurmDBD configuration:"
+echo "PurgeJobAfter          = 30 days"
+"""
+
+
+class Machine:
+    """A machine with Slurm's commands and a folder for slurm.conf."""
+
+    def __init__(self, folder: Path) -> None:
+        self.etc, self.config = folder / "slurm", folder / "nimo" / "nimo.yaml"
+        self.hook_conf = self.etc / "nimo_hook.conf"
+        self.etc.mkdir()
+        (self.etc / "slurm.conf").touch()
+        (folder / "bin").mkdir()
+        for name, text in {"scontrol": SCONTROL, "sacctmgr": SACCTMGR}.items():
+            (folder / "bin" / name).write_text(text.format(etc=self.etc))
+            (folder / "bin" / name).chmod(0o755)
+
+    def init(self, *words: str) -> int:
+        return main(["init", "--config", str(self.config), *words])
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    return Machine(tmp_path)
+
+
+def test_what_slurm_says_is_written_down_and_the_rest_is_told(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert machine.init("--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    made = load(machine.config)
+    assert (made.cluster, made.mode, made.rules) == ("pine", Mode.OBSERVE, ())
+    assert made.store == "sqlite:////var/lib/nimo/nimo.db"
+    assert made.ingest.first_days == 30  # slurmdbd has no more
+    assert told["slurm"]["partitions"] == "batch debug"
+    assert told["files"] == {str(machine.config): "new", str(machine.hook_conf): "new"}
+    assert told["slurm_conf"] == [
+        "JobSubmitPlugins=all_partitions,lua",
+        "CliFilterPlugins=lua",
+        "AccountingStoreFlags=job_script,job_comment",
+    ]
+    assert "sacctmgr add user nimo account=root adminlevel=operator" in told["next"]
+    assert f"nimo hook-path --install {machine.etc}" in told["next"]
+    assert "forward_deadline = no" in machine.hook_conf.read_text()
+
+
+def test_options_answer(machine: Machine) -> None:
+    words = ["-M", "oak", "--store", "postgresql+psycopg://nimo@db/nimo", "--mode", "advise"]
+    assert machine.init(*words, "-p", "batch,debug", "--socket", "/srv/nimod.sock", "--hooks") == 0
+    made = load(machine.config)
+    assert (made.cluster, made.store) == ("oak", "postgresql+psycopg://nimo@db/nimo")
+    rule = {"account": "", "qos": "", "user": "", "application": ""}
+    assert made.for_job(partition="debug", **rule).mode is Mode.ADVISE
+    assert made.for_job(partition="long", **rule).mode is Mode.OFF
+    assert "socket = /srv/nimod.sock\n" in machine.hook_conf.read_text()
+    assert "forward_deadline = yes\n" in machine.hook_conf.read_text()
+    assert (machine.etc / "job_submit.lua").exists()
+
+
+def test_only_what_was_asked_differs_from_the_sample() -> None:
+    assert parse(settings(SAMPLE, Answers()), name="made") == parse(SAMPLE, name="sample")
+    made = settings(SAMPLE, Answers(cluster="a: # b", first_days=7))
+    assert made.count("#") == SAMPLE.count("#") + 1
+    assert parse(made, name="made").cluster == "a: # b"
+
+
+def test_what_somebody_wrote_stays(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.config.parent.mkdir()
+    machine.config.write_text("mode: enforce\n")
+    machine.hook_conf.write_text("timeout_ms = 5\n")
+    assert machine.init() == 0
+    assert machine.config.read_text() == "mode: enforce\n"
+    assert machine.hook_conf.read_text() == "timeout_ms = 5\n"
+    told = capsys.readouterr().out
+    assert f"kept       {machine.config}" in told
+    assert "nimo init --dry-run shows what" in told
+
+
+def test_a_file_as_it_was_shipped_is_filled_in_and_then_stays(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.config.parent.mkdir()
+    machine.config.write_text(SAMPLE)
+    assert machine.init() == 0
+    assert load(machine.config).cluster == "pine"
+    assert machine.init() == 0
+    first, second = capsys.readouterr().out.split("files:\n")[1:]
+    assert first.startswith(f"  filled in  {machine.config}")
+    assert second.startswith(f"  same       {machine.config}")
+
+
+def test_a_dry_run_prints_a_diff_that_patch_takes_and_writes_nothing(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert machine.init("--dry-run") == 0
+    assert not machine.config.exists()
+    assert not machine.hook_conf.exists()
+    difference = capsys.readouterr().out
+    assert difference.startswith(f"--- /dev/null\n+++ {machine.config}\n@@ ")
+    machine.config.parent.mkdir()
+    machine.config.write_text(SAMPLE)
+    assert machine.init("--dry-run", "-p", "batch") == 0
+    difference = capsys.readouterr().out
+    assert '-cluster: ""\n+cluster: "pine"\n' in difference
+    assert '+rules:\n+  - {partition: ["batch"], mode: observe}\n' in difference
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["-p", "bacth"], "Slurm has no partition 'bacth'; did you mean 'batch'?"),
+        (["--store", "mysql+pymysql://nimo:secret@db/nimo"], "?read_default_file="),
+        (["--socket", "nimod.sock"], "from / on"),
+    ],
+)
+def test_wrong_answers_name_the_mend(
+    machine: Machine, capsys: pytest.CaptureFixture[str], words: list[str], complaint: str
+) -> None:
+    assert machine.init(*words) == 78
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert complaint in err
+    assert not machine.config.exists()
+
+
+def test_on_a_terminal_it_asks_and_asks_again(machine: Machine) -> None:
+    """Answers: the proposed store, a mode that is none, a right one, one partition."""
+    ours, theirs = pty.openpty()
+    os.write(ours, b"\nnone\nadvise\ndebug\n")
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, "init", "--config", machine.config],
+        stdin=theirs,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    os.close(theirs)
+    os.close(ours)
+    assert done.returncode == 0, done.stderr
+    assert "'none' is not a valid Mode" in done.stderr
+    made = load(machine.config)
+    assert made.mode is Mode.OFF
+    assert [(rule.partition, rule.mode) for rule in made.rules] == [(("debug",), Mode.ADVISE)]
+
+
+def test_without_slurm_it_proposes_what_is_built_in(
+    machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("SLURM_CONF", "/nowhere/slurm.conf")
+    assert machine.init() == 0
+    out, err = capsys.readouterr()
+    assert "Slurm was not asked: scontrol: not found on PATH" in err
+    assert load(machine.config) == Config(store="sqlite:////var/lib/nimo/nimo.db")
+    assert "nimo_hook.conf" not in out
+    assert "scontrol reconfigure" not in out
+
+
+def test_where_it_must_not_write_it_says_so(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.config.parent.touch()  # a file where the folder should be
+    assert machine.init() == 78
+    assert f"{machine.config}: cannot be written: " in capsys.readouterr().err
+
+
+def test_the_examples_hold() -> None:
+    assert [doctest.testmod(module).failed for module in (texts, wanted)] == [0, 0]
+
+
+def test_hooks_replace_older_ones_with_job_submit_last(tmp_path: Path) -> None:
+    names = sorted(path.name for path in HOOKS.glob("*.lua"))
+    written = install(tmp_path)
+    assert sorted(path.name for path in written) == names
+    assert written[-1].name == "job_submit.lua"
+    assert install(tmp_path) == []
+    hook = tmp_path / "job_submit.lua"
+    os.utime(hook, (1, 1))
+    (tmp_path / "nimo_json.lua").write_text("-- of an older release")
+    assert [path.name for path in install(tmp_path)] == ["nimo_json.lua", "job_submit.lua"]
+    assert hook.stat().st_mtime > 1  # slurmctld loads all anew
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def test_a_hook_of_the_sites_own_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = "function slurm_job_submit() return slurm.SUCCESS end\n"
+    (tmp_path / "job_submit.lua").write_text(own)
+    assert main(["hook-path", "--install", str(tmp_path)]) == 78
+    assert "is the site's own" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["job_submit.lua"]
+    assert (tmp_path / "job_submit.lua").read_text() == own
