@@ -38,6 +38,11 @@ def test_the_pages_are_built_without_a_warning(tmp_path):
     )
     assert (run.returncode, run.stderr) == (0, "")
     assert "nimo-advise" in (tmp_path / "commands.html").read_text()
+    assert "<math" in (tmp_path / "models.html").read_text()
+    elsewhere = re.compile(r"<(?:script|link|img)[^>]*(?:src|href)=\"https?:")
+    assert [
+        page.name for page in tmp_path.glob("*.html") if elsewhere.search(page.read_text())
+    ] == []
 
 
 def test_what_the_tutorial_for_users_tells_to_type_works(tmp_path):
