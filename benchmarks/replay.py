@@ -19,7 +19,7 @@ import _bench
 import numpy as np
 
 from slurm_plugin import config
-from slurm_plugin.policy import Rules
+from slurm_plugin.prospects import Rules
 from slurm_plugin.replay.assumed import Assumptions, assume
 from slurm_plugin.replay.engine import Engine, Order, Schedule, Shape
 from slurm_plugin.replay.measures import compare, measure

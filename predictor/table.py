@@ -6,11 +6,14 @@ Loaded by nimod and ``nimo-advise``, so nothing but the standard library and msg
 import math
 from bisect import bisect_left
 from dataclasses import fields, replace
+from functools import lru_cache
 
 import msgspec
 
 from predictor.types import ByType, Prediction, PredictionTable, Verdict
 
+#: Tables of a node type or time limit that are kept: the next job is often of the same kind.
+_KEPT = 1024
 _OF_TYPE = tuple(one.name for one in fields(ByType))
 _decoder = msgspec.json.Decoder(PredictionTable)
 _encoder = msgspec.json.Encoder()
@@ -56,6 +59,7 @@ def at(table: PredictionTable, nodes: int) -> Prediction:
     )
 
 
+@lru_cache(maxsize=_KEPT)
 def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
     """Table for jobs that ask for the time limit ``limit_s``; the same one where it says nothing.
 
@@ -67,6 +71,7 @@ def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
     return replace(table, median_s=own.median_s, low_s=own.low_s, high_s=own.high_s)
 
 
+@lru_cache(maxsize=_KEPT)
 def for_type(table: PredictionTable, node_type: str) -> PredictionTable:
     """Table for jobs on this type of node; the same one where nothing is known of the type."""
     own = next((one for one in table.by_type if one.node_type == node_type), None)

@@ -184,3 +184,7 @@ class PredictionTable:
     widest: int = 0
     #: the other node types that there are; their node counts may be fewer
     by_type: tuple[ByType, ...] = ()
+
+    def __hash__(self) -> int:
+        # Tables are keys of what is worked out of them: not all their numbers have to be hashed.
+        return hash((self.level, self.key, self.node_type, self.fitted_s))

@@ -6,6 +6,7 @@ says that the node count may be chosen, and ``nimo:time=set`` that the time limi
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _TAG = re.compile(r"(?:^|[\s;|])nimo:(\S*)")
 _LENGTH = 200
@@ -30,6 +31,7 @@ class Tag:
         return key[:_LENGTH]
 
 
+@lru_cache(maxsize=1024)
 def parse_tag(comment: str) -> Tag | None:
     """Tag in a comment, the last where there are several; None where there is none.
 

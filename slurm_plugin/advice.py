@@ -8,8 +8,9 @@ from predictor.table import at, verdict_at
 from predictor.types import PredictionTable, Verdict
 from slurm_plugin import messages
 from slurm_plugin.case import Case
-from slurm_plugin.policy import Action, Decision, Request, Rules, decide, limits_on, trusted
+from slurm_plugin.policy import Action, Decision, decide
 from slurm_plugin.profile import profile
+from slurm_plugin.prospects import Request, Rules, limits_on, trusted
 from slurm_plugin.protocol import Advice, PartitionRow, Row
 from slurm_plugin.reasons import Reason
 from slurm_plugin.slurm.state import Partition

@@ -19,15 +19,16 @@ from slurm_plugin import messages
 from slurm_plugin.advice import advice_of, side_by_side
 from slurm_plugin.case import Case, application_of, request_of
 from slurm_plugin.config import Config, Mode, TimeUse, Trust
-from slurm_plugin.policy import Action, Decision, Option, Rules, as_scheduled, decide
+from slurm_plugin.policy import Action, Decision, Option, as_scheduled, decide
 from slurm_plugin.prepared import Prepared, Tickets, completed, given_of
+from slurm_plugin.prospects import Rules
 from slurm_plugin.protocol import Advice, Answer, Change, Job, Row
 from slurm_plugin.reasons import Reason
 from slurm_plugin.record import note_of, row_of
 from slurm_plugin.slurm.mark import MARK
 from slurm_plugin.slurm.pool import Share
 from slurm_plugin.slurm.state import Cluster, Partition
-from slurm_plugin.slurm.view import partition_for, share_of
+from slurm_plugin.slurm.view import KeptTerms, partition_for, share_of
 from slurm_plugin.tables import Tables
 from slurm_plugin.tasks import change_for
 from slurm_plugin.waits import Waits
@@ -75,6 +76,7 @@ class Advisor:
         self._new_id = new_id
         self._cluster: Cluster | None = None
         self._types: dict[tuple[str, Share], str] = {}
+        self._terms: KeptTerms = {}
         self._promises: deque[_Promise] = deque(maxlen=_PROMISES)
         self._tickets = Tickets()
         self.tables = Tables()
@@ -108,7 +110,7 @@ class Advisor:
         while self._promises and self._promises[0].made_s < seen.taken_s - _UNSEEN_S:
             self._promises.popleft()
         self._cluster = seen
-        self._types = {}
+        self._types, self._terms = {}, {}
         for promise in self._promises:
             self._take(promise)
 
@@ -229,7 +231,8 @@ class Advisor:
             argv=job.argv,
         )
         name = application_of(job, identity)
-        partition = partition_for(self._cluster, job) if self._cluster else None
+        seen = self._cluster
+        partition = partition_for(seen, job, self._terms) if seen else None
         site = self._config.for_job(
             partition=job.partition,
             account=job.account,
@@ -237,13 +240,17 @@ class Advisor:
             user=job.user_name,
             application=name,
         )
+        known = self._tables.find(replace(identity, tag="", script="") if private else identity)
+        off = known is not None and self._tables.is_off(known)
         request = request_of(
-            job, self._config.opt_in, name, partition, time_use=site.time_limit, now_s=now_s
+            job,
+            self._config.opt_in,
+            name,
+            partition,
+            time_use=site.time_limit,
+            distrusted=_distrust(site.trust, off=off),
+            now_s=now_s,
         )
-        tables = self.tables
-        known = tables.find(replace(identity, tag="", script="") if private else identity)
-        off = known is not None and tables.is_off(known)
-        request = replace(request, distrusted=_distrust(site.trust, off=off))
         node_type = self._type(job, partition) if known and known.node_type else ""
         of_type = for_type(known, node_type) if known else None
         table = for_limit(of_type, request.limit_s) if of_type else None

@@ -11,7 +11,7 @@ from sacct_ingest.tag import parse_tag
 from sacct_ingest.time_spec import parse_time
 from slurm_plugin.config import JobSettings, OptIn, TimeUse
 from slurm_plugin.eligibility import span_of
-from slurm_plugin.policy import Request
+from slurm_plugin.prospects import Request
 from slurm_plugin.protocol import Job
 from slurm_plugin.reasons import Reason
 from slurm_plugin.slurm.state import Partition
@@ -44,6 +44,7 @@ def request_of(
     *,
     time_use: TimeUse,
     now_s: float,
+    distrusted: Reason | None = None,
 ) -> Request:
     """Put into a request what a job asks for, its deadline and time limit in seconds.
 
@@ -55,6 +56,8 @@ def request_of(
         What the site wants of its time limit; the job's comment may ask for less or more.
     now_s
         Time that relative deadlines count from, seconds since the epoch.
+    distrusted
+        Why the prediction is only observed.
     """
     span = span_of(job, opt_in, application)
     deadline_s, fixed = None, span.fixed
@@ -76,6 +79,7 @@ def request_of(
         begin_s=job.begin_time if job.begin_time else -inf,
         mem_node_bytes=_memory(job),
         fixed=fixed,
+        distrusted=distrusted,
         time_use=_time_use(job, fixed, time_use),
     )
 

@@ -2,7 +2,8 @@
 
 from predictor.types import PredictionTable, Verdict
 from slurm_plugin.limits import Limits
-from slurm_plugin.policy import Action, Decision, Option, Request
+from slurm_plugin.policy import Action, Decision, Option
+from slurm_plugin.prospects import Request
 from slurm_plugin.reasons import Reason
 from slurm_plugin.reports.text import clock, count, duration
 from slurm_plugin.tables import is_curve

@@ -46,6 +46,17 @@ class Profile:
         """Nodes free at ``time_s``."""
         return self.free[max(bisect_right(self.times_s, time_s) - 1, 0)]
 
+    def least(self, from_s: float, until_s: float) -> int:
+        """Fewest nodes that are free between two moments.
+
+        >>> profile([(0.0, 8), (60.0, -2), (120.0, 2)]).least(10.0, 70.0)
+        6
+        """
+        if self.rising:
+            return self.free_at(from_s)
+        first = max(bisect_right(self.times_s, from_s) - 1, 0)
+        return min(self.free[first : max(bisect_left(self.times_s, until_s), first + 1)])
+
     def reserve(self, nodes: int, start_s: float, end_s: float) -> "Profile":
         """Profile with ``nodes`` fewer from ``start_s`` to ``end_s``; never below none."""
         begin = max(start_s, self.times_s[0])

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slurm_plugin import config
-from slurm_plugin.policy import Rules
+from slurm_plugin.prospects import Rules
 from slurm_plugin.reasons import Reason
 from slurm_plugin.replay.measures import (
     Comparison,

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from predictor.types import PredictionTable
-from slurm_plugin.policy import Action, Request, Rules, decide
+from slurm_plugin.policy import Action, decide
+from slurm_plugin.prospects import Request, Rules
 from slurm_plugin.reasons import Reason
 from slurm_plugin.replay.engine import Engine, Order, Schedule, Shape
 from slurm_plugin.replay.view import Viewer

@@ -109,7 +109,9 @@ class _Scene:
         pool = Pool(
             now_s=self.taken_s,
             groups=grouped((name, _capped(self.nodes[name], one)) for name in own),
-            taken=tuple(self._planned(job, nodes, cpus) for job, nodes in waiting),
+            taken=tuple(
+                self._planned(job, nodes, cpus) for job, nodes in waiting if job.start_s < inf
+            ),
         )
         before = self.previous.partitions.get(one.name) if self.previous else None
         if before is not None and before.pool is not None:

@@ -1,8 +1,14 @@
-"""What is known of the cluster at one moment; made by :mod:`slurm_plugin.slurm.snapshot`."""
+"""What is known of the cluster at one moment; made by :mod:`slurm_plugin.slurm.snapshot`.
+
+Structures of msgspec where each submission makes some anew: a tenth of a dataclass's time.
+"""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from slurm_plugin.profile import Profile
 from slurm_plugin.slurm.limits import LimitTables, NodeRange
@@ -31,8 +37,7 @@ class Admits:
         return not denied and not (self.qos is None and qos in self.denied_qos)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class Partition(msgspec.Struct, frozen=True, kw_only=True):
     """One partition: its limits, its nodes over time, and who waits for them."""
 
     name: str
@@ -51,7 +56,7 @@ class Partition:
     exclusive: bool = False  #: every job has its nodes to itself
     mem_cpu_mib: int | None = None  #: memory of a job that asks for none, for each CPU ...
     mem_node_mib: int | None = None  #: ... or for each node; with neither all the node has
-    admits: Admits = field(default_factory=Admits)
+    admits: Admits = Admits()
     pool: Pool | None = None  #: its nodes one by one; None: ``profile`` is all that is known
     promised: tuple[Promise, ...] = ()  #: taken off the profile already
     bound: str = ""  #: limit of QOS or association that cuts the node counts, for people
@@ -104,16 +109,15 @@ class Partition:
         return replace(self, queue=self.queue + 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """One look at the cluster."""
 
     name: str
     taken_s: float  #: when Slurm was asked, seconds since the epoch
     partitions: Mapping[str, Partition]
     default_partition: str = ""
-    limits: LimitTables = field(default_factory=LimitTables)
-    licences: Mapping[str, Profile] = field(default_factory=dict)  #: free ones over time
+    limits: LimitTables = LimitTables()
+    licences: Mapping[str, Profile] = {}  #: free ones over time
 
     def partition(self, name: str) -> Partition | None:
         """Partition of that name; the empty name means the default one."""

@@ -2,28 +2,56 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from math import ceil, inf
+from operator import attrgetter
+
+from msgspec.structs import replace
 
 from slurm_plugin.profile import Profile, highest
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.fields import licences
-from slurm_plugin.slurm.limits import Need, limits_of, node_range
+from slurm_plugin.slurm.limits import Need, NodeRange, limits_of, node_range
 from slurm_plugin.slurm.pool import Share
 from slurm_plugin.slurm.state import Cluster, Partition
 
 #: ``gres/gpu:2``, ``gres:gpu:a100:2``, ``gres/gpu=2``; without a count it is one.
 _GRES = re.compile(r"gres[/:]([^:=,]+)(?:[:=]([^,:=]+))??(?:[:=](\d+))?(?=,|$)")
 _EXCLUSIVE = 0  #: job_desc.shared of ``--exclusive``
+_MOST_TERMS = 10_000
 
 
-def partition_for(cluster: Cluster, job: Job) -> Partition | None:
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What holds for jobs of one kind in a partition, as long as the cluster's limits do."""
+
+    allowed: NodeRange  #: by QOS and association
+    flags: frozenset[str]  #: of the job's QOS
+    share: Share  #: what it takes of each node
+
+
+#: Fields of a job that its terms depend on.
+_KIND = attrgetter(
+    *("user_name", "user_id", "account", "qos", "min_nodes", "max_nodes", "time_limit"),
+    *("num_tasks", "ntasks_per_node", "cpus_per_task", "min_mem_per_node", "min_mem_per_cpu"),
+    *("tres_per_node", "shared", "features", "exc_nodes"),
+)
+#: Terms by partition and kind of job, for one look at the cluster.
+KeptTerms = dict[tuple[object, ...], Terms]
+
+
+def partition_for(cluster: Cluster, job: Job, kept: KeptTerms | None = None) -> Partition | None:
     """Partition that a job asks for, with all limits that hold for the job.
 
     Of several partitions those that take jobs of its account and QOS are seen as one, with the
     limits of the strictest: the scheduler starts the job where it can first.  None where one of
     them is not known, and where one allows fewer nodes than the job may get from another: what it
     would have without us depends on where it starts.
+
+    Parameters
+    ----------
+    kept
+        Terms that were found for this look at the cluster; those of this job are added.
     """
     account = cluster.limits.account_of(job.user_name, job.account)
     names = job.partition.split(",") if job.partition else [cluster.default_partition]
@@ -31,7 +59,7 @@ def partition_for(cluster: Cluster, job: Job) -> Partition | None:
         return None
     known = [cluster.partitions[name] for name in names]
     admitted = [part for part in known if part.admits.holds(account, job.qos or "normal")]
-    seen = [_as_seen(cluster, job, part) for part in admitted or known]
+    seen = [_as_seen(cluster, job, part, kept) for part in admitted or known]
     most = min(job.max_nodes or inf, max(part.largest for part in seen))
     if most > min(part.largest for part in seen):
         return None
@@ -66,7 +94,19 @@ def taken_per_node(job: Job, partition: Partition) -> Mapping[str, float]:
     return {"cpu": float(cpus), "mem": _memory(job, partition, cpus), **taken}
 
 
-def _as_seen(cluster: Cluster, job: Job, part: Partition) -> Partition:
+def terms_of(cluster: Cluster, job: Job, part: Partition, kept: KeptTerms | None = None) -> Terms:
+    """Find the terms of a job in one partition; see :func:`partition_for`."""
+    if kept is None:
+        return _terms(cluster, job, part)
+    key = part.name, _KIND(job)
+    if (found := kept.get(key)) is None:
+        if len(kept) >= _MOST_TERMS:
+            kept.clear()
+        found = kept[key] = _terms(cluster, job, part)
+    return found
+
+
+def _terms(cluster: Cluster, job: Job, part: Partition) -> Terms:
     limits = limits_of(
         cluster.limits,
         user=job.user_name,
@@ -85,7 +125,12 @@ def _as_seen(cluster: Cluster, job: Job, part: Partition) -> Partition:
         limit_s=limit_s or part.max_time_s,
     )
     allowed = node_range(need, limits, safe=cluster.limits.safe)
-    fitting = part.fitting(share_of(job, part)).within(allowed, limits.flags)
+    return Terms(allowed, limits.flags, share_of(job, part))
+
+
+def _as_seen(cluster: Cluster, job: Job, part: Partition, kept: KeptTerms | None) -> Partition:
+    terms = terms_of(cluster, job, part, kept)
+    fitting = part.fitting(terms.share).within(terms.allowed, terms.flags)
     return _licensed(cluster, job, fitting)
 
 

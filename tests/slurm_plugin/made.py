@@ -5,8 +5,8 @@ from typing import Any
 
 from predictor.types import Point, PredictionTable, Problem, Verdict
 from slurm_plugin.config import Config
-from slurm_plugin.policy import Rules
 from slurm_plugin.profile import Profile, profile
+from slurm_plugin.prospects import Rules
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.state import Cluster, Partition
 

@@ -7,8 +7,8 @@ from sacct_ingest.records import Identity
 from slurm_plugin.advice import advice_of
 from slurm_plugin.case import Case
 from slurm_plugin.config import Mode
-from slurm_plugin.policy import Request
 from slurm_plugin.profile import profile
+from slurm_plugin.prospects import Request
 from slurm_plugin.reasons import Reason
 from tests.slurm_plugin.made import NOW, history, job, partition, rules, table
 

@@ -1,6 +1,7 @@
 """Which node count a job gets: hand-computed cases, then what must hold for all."""
 
 from dataclasses import replace
+from itertools import product
 from math import ceil, inf
 
 import msgspec
@@ -12,8 +13,9 @@ from predictor.table import quantile
 from predictor.types import Memory, Tail, Verdict
 from slurm_plugin.config import Config, Deadline, OnMissed, TimeUse
 from slurm_plugin.limits import Limits
-from slurm_plugin.policy import Action, Request, as_scheduled, decide
+from slurm_plugin.policy import Action, as_scheduled, decide
 from slurm_plugin.profile import profile
+from slurm_plugin.prospects import Request, choices, standing
 from slurm_plugin.reasons import Reason
 from tests.slurm_plugin.made import NOW, amdahl, history, partition, rules, table
 
@@ -179,7 +181,7 @@ def test_advised_limits_leave_the_limit_alone():
     advised, left = (choose(timed(use), tailed()).chosen for use in (TimeUse.ADVISE, TimeUse.OFF))
     assert advised.limits is not None
     assert left.limits is None
-    assert replace(advised, limits=None) == left
+    assert msgspec.structs.replace(advised, limits=None) == left
 
 
 def test_a_limit_below_the_quantile_stays():
@@ -403,6 +405,23 @@ requests = st.builds(
     st.sampled_from([-inf, NOW + 500]),
     st.sampled_from(TimeUse),
 )
+
+
+scenes = st.tuples(requests, tables, st.builds(partition, profiles, max_nodes=st.integers(1, 32)))
+
+
+@given(st.lists(scenes, min_size=2, max_size=3), st.sampled_from([RULES, policy(pessimism=0.0)]))
+def test_what_is_kept_of_one_job_is_not_taken_for_another(drawn, by):
+    # All tables are of one application and fit, so that only what they hold tells them apart.
+    mixed = list(product(*zip(*drawn, strict=True)))
+    anew = [decided_anew(scene, by) for scene in mixed]
+    assert [choose(*scene, by=by) for scene in mixed] == anew
+
+
+def decided_anew(scene, by):
+    choices.cache_clear()
+    standing.cache_clear()
+    return choose(*scene, by=by)
 
 
 @given(requests, tables, profiles, st.integers(0, 500), st.integers(0, 500), st.floats(0, 500))

@@ -54,6 +54,16 @@ def test_more_taken_than_there_are_leaves_none(steps):
     assert min(profile(steps).free) >= 0
 
 
+@given(changes, st.integers(1, 4), st.sampled_from([1.0, 20.0, inf]), st.integers(0, 120))
+def test_the_fewest_free_is_the_largest_job_that_starts_as_early(steps, nodes, duration, begin):
+    free = profile(steps)
+    start = free.earliest_start(nodes, duration, from_s=begin)
+    if start < inf:
+        most = free.least(start, start + duration)
+        starts = [free.earliest_start(n, duration, from_s=begin) for n in range(nodes, most + 2)]
+        assert [s == start for s in starts] == [True] * (len(starts) - 1) + [False]
+
+
 @given(changes, st.integers(1, 8), st.integers(1, 60), st.integers(0, 120))
 def test_earliest_start_is_what_trying_every_second_finds(steps, nodes, duration, begin):
     free = profile(steps)

@@ -6,7 +6,7 @@ import pytest
 from predictor.table import at
 from predictor.tabulate import TableSettings
 from slurm_plugin import config
-from slurm_plugin.policy import Rules
+from slurm_plugin.prospects import Rules
 from slurm_plugin.replay.assumed import Assumptions, assume, recent_mean
 from slurm_plugin.replay.known import learn, moldable
 from slurm_plugin.replay.measures import compare

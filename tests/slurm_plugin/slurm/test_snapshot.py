@@ -2,12 +2,14 @@
 
 from math import exp, inf
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sacct_ingest.hostlist import expand
 from slurm_plugin.slurm.fields import tres
+from slurm_plugin.slurm.limits import Association, Cap, Kind, Limits, LimitTables, Qos
 from slurm_plugin.slurm.pool import Share, alternatives
 from slurm_plugin.slurm.seen import JobSeen, NodeSeen, PartitionSeen, ReservationSeen, Seen
 from slurm_plugin.slurm.settings import Settings, read_settings
@@ -194,6 +196,50 @@ def test_licences_that_others_have_are_waited_for():
         for text in ("", "matlab", "matlab:2", "matlab:5", "of-a-server:1")
     ]
     assert waits == [0, 0, HOUR, inf, 0]
+
+
+def capped(user):
+    limits = Limits(caps=(Cap(Kind.JOB, "cpu", 6, owner=user), Cap(Kind.GROUP_MINUTES, "mem", 1e5)))
+    return Association(limits=limits if user == "alice" else Limits(), parent="root")
+
+
+LIMITS = LimitTables(
+    qos={"short": Qos(limits=Limits(caps=(Cap(Kind.JOB, "node", 2),), max_time_s=HOUR))},
+    associations={("physics", user, ""): capped(user) for user in ("alice", "bob")},
+    default_accounts={"alice": "physics"},
+    safe=True,
+)
+kinds = st.builds(
+    job,
+    user_name=st.sampled_from(["alice", "bob"]),
+    account=st.sampled_from(["", "physics"]),
+    qos=st.sampled_from(["", "short"]),
+    partition=st.sampled_from(["", "debug", "batch,debug"]),
+    min_nodes=st.sampled_from([None, 2]),
+    max_nodes=st.sampled_from([None, 2, 8]),
+    time_limit=st.sampled_from([None, 60]),
+    num_tasks=st.sampled_from([None, 8]),
+    ntasks_per_node=st.sampled_from([None, 2]),
+    cpus_per_task=st.sampled_from([None, 2]),
+    min_mem_per_node=st.sampled_from([None, 1800]),
+    min_mem_per_cpu=st.sampled_from([None, 600]),
+    tres_per_node=st.sampled_from(["", "gres/gpu:1"]),
+    shared=st.sampled_from([None, 0]),
+    features=st.sampled_from(["", "ib"]),
+    exc_nodes=st.sampled_from(["", "n1"]),
+    licenses=st.sampled_from(["", "matlab"]),
+)
+
+
+@given(kinds, kinds)
+def test_terms_that_are_kept_are_those_of_the_same_kind_of_job(base, other):
+    fields = msgspec.structs.asdict(other).items()
+    jobs = [base, *(msgspec.structs.replace(base, **{name: value}) for name, value in fields)]
+    nodes = [*NODES, node("n8", features=frozenset({"ib"}), gres={"gpu": 1})]
+    seen = view(nodes, JOBS, settings=Settings(counts_memory=True), limits=LIMITS)
+    kept = {}
+    for one in jobs:
+        assert partition_for(seen, one, kept) == partition_for(seen, one)
 
 
 def test_pending_jobs_take_the_nodes_that_backfill_planned_for_them():
