@@ -121,14 +121,12 @@ def uncertain(
     observe
         Where another run would tell most about them.
     """
-    if nodes[0] > last:
-        where = f"from {nodes[0]} nodes on"
-    else:
-        where = f"on {nodes[0]} nodes" if len(nodes) == 1 else f"on {nodes[0]} to {nodes[-1]} nodes"
-    text = (
-        f"{where} it may be off by more than {100 * settings.reliable_factor - 100:.0f} %; "
-        f"a run on {observe} nodes would tell most"
-    )
+    within = [n for n in nodes if n <= last]
+    beyond = [f"from {n} nodes on" for n in nodes if n > last][:1]
+    ends = " to ".join(map(str, dict.fromkeys((within[0], within[-1])))) if within else ""
+    where = [f"on {ends} node{'s' * (ends != '1')}"] if within else []
+    off = f"it may be off by more than {100 * settings.reliable_factor - 100:.0f} %"
+    text = f"{' and '.join(where + beyond)} {off}; a run on {observe} nodes would tell most"
     return Problem("uncertain", text, observe)
 
 

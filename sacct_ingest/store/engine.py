@@ -22,7 +22,12 @@ BUSY_S = 30
 _WRITES = "nimo_writes"
 #: What PostgreSQL and MariaDB say to a user who lacks a right.
 _DENIED = re.compile("permission denied|command denied|[Aa]ccess denied|must be owner")
-_EXTRAS = {"postgresql": "postgresql", "mysql": "mariadb", "mariadb": "mariadb"}
+#: Database to how its URL begins, and the extra that has the driver.
+_DRIVERS = {
+    "postgresql": ("postgresql+psycopg://", "postgresql"),
+    "mysql": ("mysql+pymysql://", "mariadb"),
+    "mariadb": ("mariadb+pymysql://", "mariadb"),
+}
 
 
 def make_engine(url: str, *, create: bool) -> Engine:
@@ -42,8 +47,8 @@ def make_engine(url: str, *, create: bool) -> Engine:
             f"store {url!r} is not a database URL such as sqlite:///nimo.db"
         ) from error
     except ImportError as error:
-        extra = _EXTRAS.get(parsed.get_backend_name())
-        mend = f": install nimo-slurm[{extra}]" if extra else ""
+        begins, extra = _DRIVERS.get(parsed.get_backend_name(), ("", ""))
+        mend = f": have {begins}… in the URL, and install nimo-slurm[{extra}]" if extra else ""
         raise StoreError(f"{error}{mend}") from error
 
 

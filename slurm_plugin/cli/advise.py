@@ -18,14 +18,21 @@ from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.sbatch_options import Value, lookup
 from slurm_plugin import client
 from slurm_plugin.cli import plot
-from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, user_name
+from slurm_plugin.cli.context import (
+    add_config,
+    add_json,
+    add_parsable,
+    add_store,
+    load_config,
+    user_name,
+)
 from slurm_plugin.cli.errors import guarded
 from slurm_plugin.cli.manners import add_manners
 from slurm_plugin.cli.sbatch_environment import options_of
 from slurm_plugin.config import Config
 from slurm_plugin.job_request import make_job
 from slurm_plugin.protocol import Advice, Ask, Job
-from slurm_plugin.reports.advice import render, render_starts
+from slurm_plugin.reports.advice import parsable, render, render_starts
 
 ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
 _TIMEOUT_S = 2.0
@@ -49,13 +56,14 @@ examples:
   nimo-advise job.sh
   nimo-advise --deadline=now+4hours -p long job.sh input.dat
   nimo-advise --json job.sh | jq .nodes
+  nimo-advise -P job.sh | cut -d'|' -f1,2
   nimo-advise --plot job.sh
   nimo-advise --plot=curve.svg job.sh
   nimo-advise --store history.db job.sh
 """
 
 #: Our own options; all others are sbatch's.
-_FLAGS = ("-h", "--help", "-V", "--version", "--usage", "--all", "--json")
+_FLAGS = ("-h", "--help", "-V", "--version", "--usage", "--all", "--json", "-P", "--parsable2")
 _VALUED = ("--config", "--store", "--user")
 _PLOT = "--plot"  #: its value may be left out
 
@@ -80,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--all", action="store_true", help="show all node counts")
     made.add_argument("--user", metavar="NAME", default="", help="whose job it is (default: yours)")
     plot.add_plot(made)
+    add_parsable(made)
     add_json(made)
     add_config(made)
     add_store(made)
@@ -159,21 +168,24 @@ def _takes_next(word: str) -> bool:
 def _advise(arguments: Sequence[str]) -> int:
     own, sbatch = split_arguments(arguments)
     args = parser().parse_args(own)
-    if args.json and args.plot == plot.TERMINAL:
-        parser().error("--json and a drawing do not go together; --plot=FILE writes a picture")
+    scripts = args.json or args.parsable2
+    if scripts and args.plot == plot.TERMINAL:
+        parser().error("a drawing is not for scripts; --plot=FILE writes a picture")
     command = parse_command_line(["sbatch", *sbatch])
     for name in command.options:
         if lookup("sbatch", name) is None:
             parser().error(f"neither nimo-advise nor sbatch has an option {name!r}")
     config, job = load_config(args), request(sbatch, user=args.user)
     advice = _answer(args, config, job)
-    if not args.json:
+    if not scripts:
         # At once: Slurm may take its time.
         print(render(advice, now_s=time.time(), every=args.all), flush=True)
     if "test-only" in command.options:
-        _ask_slurm(advice, sbatch, job, config, text=not args.json)
+        _ask_slurm(advice, sbatch, job, config, text=not scripts)
     if args.json:
         print(msgspec.json.encode(advice).decode())
+    elif args.parsable2:
+        print("\n".join(parsable(advice)))
     if args.plot:
         _draw(advice, args.plot)
     return exit_status(advice)

@@ -59,10 +59,15 @@ def moment(text: str) -> int:
 
     Raises
     ------
-    ValueError
-        It is none, which argparse turns into a usage error.
+    ArgumentTypeError
+        It is none: a usage error.
     """
-    return parse_time(text, now_s=time.time())
+    try:
+        return parse_time(text, now_s=time.time())
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time; 2026-01-31, 2026-01-31T18:00, 18:00 and now-7days are"
+        ) from error
 
 
 def load_config(args: argparse.Namespace) -> Config:

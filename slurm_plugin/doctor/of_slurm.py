@@ -44,7 +44,9 @@ def slurmctld(patient: Patient) -> Iterator[Finding]:
     told = patient.slurm.get("SLURM_VERSION", "")
     numbers = [int(number) for number in re.findall(r"\d+", told)[:2]]
     release = (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
-    if release < FIRST:
+    if not told:
+        yield wrong("scontrol show config names no release", "is it Slurm's own scontrol on PATH?")
+    elif release < FIRST:
         yield wrong(f"Slurm {told} is too old", "NIMO needs 22.05 or newer")
     elif release > LAST:
         yield warning(f"Slurm {told} is newer than those tested", "upgrade NIMO, or try it first")
@@ -65,7 +67,7 @@ def job_submit(patient: Patient) -> Iterator[Finding]:
 
 
 def _plugin(patient: Patient, name: str) -> Iterator[Finding]:
-    folders = [Path(folder) for folder in patient.slurm.get("PluginDir", "").split(":")]
+    folders = [Path(part) for part in patient.slurm.get("PluginDir", "").split(":") if part]
     if not any(folder.is_dir() for folder in folders):
         yield skipped("Slurm's plugins are not on this machine; run this where slurmctld runs")
     elif not any((folder / name).exists() for folder in folders):

@@ -1,8 +1,11 @@
 """An advice as text for the user who is about to submit.  Imports nothing heavy."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import astuple
 
 from slurm_plugin.protocol import Advice, PartitionRow, Row
+from slurm_plugin.reports import text
 from slurm_plugin.reports.text import (
     RECOGNISED,
     clock,
@@ -36,6 +39,11 @@ def render(advice: Advice, *, now_s: float, every: bool = False) -> str:
         parts.append(_table(advice, now_s=now_s, every=every))
     parts += [advice.verdict_text, _held(advice), _deadline(advice, now_s), _recommendation(advice)]
     return "\n\n".join(part for part in parts if part)
+
+
+def parsable(advice: Advice) -> Iterator[str]:
+    """Lines of the table, all node counts, with ``|`` between the fields; times in seconds."""
+    return text.parsable(Row.__struct_fields__, map(astuple, advice.rows))
 
 
 def render_starts(advice: Advice, *, now_s: float) -> str:

@@ -1,8 +1,11 @@
 """What is known about one application, as text."""
 
+from collections.abc import Iterable, Iterator
+
 from predictor.table import for_type
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import StandingRow
+from slurm_plugin.reports import text
 from slurm_plugin.reports.text import RECOGNISED, clock, count, duration, percent, printable, table
 
 _READ = {
@@ -73,21 +76,28 @@ def parsable(known: PredictionTable) -> list[str]:
     return ["Nodes|MedianS|LowS|HighS|Verdict|Observed", *body]
 
 
-def summary(tables: list[PredictionTable]) -> str:
+def summary(tables: Iterable[PredictionTable]) -> str:
     """List applications, one a line: the best known first."""
-    order = list(Verdict)
-    ranked = sorted(tables, key=lambda t: (order.index(t.verdict), -t.runs, t.label))
-    rows = [
-        [printable(t.label), t.level, str(t.runs), _span(t), t.verdict.value, t.model]
-        for t in ranked
-    ]
     header = ["application", "by", "runs", "nodes observed", "verdict", "model"]
-    return table(header, rows, left=frozenset({0, 1, 4, 5}))
+    return table(header, [_listed(t) for t in _ranked(tables)], left=frozenset({0, 1, 4, 5}))
 
 
-def _span(known: PredictionTable) -> str:
+def parsable_summary(tables: Iterable[PredictionTable]) -> Iterator[str]:
+    """Write the same list with ``|`` between the fields, and the keys."""
+    names = ("application", "by", "runs", "nodes_observed", "verdict", "model", "key")
+    return text.parsable(names, ([*_listed(t), t.key] for t in _ranked(tables)))
+
+
+def _ranked(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
+    order = list(Verdict)
+    return sorted(tables, key=lambda t: (order.index(t.verdict), -t.runs, t.label))
+
+
+def _listed(known: PredictionTable) -> list[str]:
+    name = printable(known.label)
     seen = [point.nodes for point in known.observed]
-    return f"{min(seen)}-{max(seen)}" if seen else "-"
+    span = f"{min(seen)}-{max(seen)}" if seen else "-"
+    return [name, known.level, str(known.runs), span, known.verdict.value, known.model]
 
 
 def _verdict(known: PredictionTable, index: int) -> str:

@@ -46,10 +46,11 @@ def transfer(made: TransferTime) -> Iterator[str]:
 def parsable_transfer(made: TransferTime) -> Iterator[str]:
     """Write the same with ``|`` between the fields."""
     yield "From|To|Bytes|Time|Low|High|Verdict|Method|Transfers|Error|Problems"
-    figures = (made.size_bytes, made.time_s, made.low_s, made.high_s)
+    figures = (made.time_s, made.low_s, made.high_s)
     problems = ",".join(problem.name for problem in made.problems)
-    cells = (_field(made.source), _field(made.target), *map(_figure, figures), made.verdict.value)
-    yield "|".join(map(str, (*cells, made.method, made.transfers, _figure(made.error), problems)))
+    path = (_field(made.source), _field(made.target), made.size_bytes)
+    how = (made.verdict.value, made.method, made.transfers, _figure(made.error), problems)
+    yield "|".join(map(str, (*path, *map(_figure, figures), *how)))
 
 
 def _row(each: SeriesForecast) -> list[str]:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from sacct_ingest.errors import NimoError
+from slurm_plugin.reports import text
 from slurm_plugin.reports.accuracy import LEVELS, Accuracy
 from slurm_plugin.reports.effects import Deadlines
 from slurm_plugin.reports.html import Column, Table
 from slurm_plugin.reports.outcomes import OutcomeReport
-from slurm_plugin.reports.text import clock, duration, hours, percent, printable
+from slurm_plugin.reports.text import clock, duration, hours, percent, plain
 from slurm_plugin.waits import SHARE
 
 Value = str | int | float | bool | None
@@ -123,22 +124,7 @@ def write_csv(sheets: Sequence[Sheet], folder: Path) -> list[Path]:
 
 def parsable(one: Sheet) -> Iterator[str]:
     """Lines with ``|`` between the fields, as ``sacct -P``."""
-    yield "|".join("".join(map(str.capitalize, f.key.split("_"))) for f in one.fields)
-    for row in one.values():
-        yield "|".join(printable(plain(value)).replace("|", "_") for value in row)
-
-
-def plain(value: Value) -> str:
-    """Write a raw value: numbers to six digits, nothing for None.
-
-    >>> plain(0.12345678), plain(None), plain(True), plain(17)
-    ('0.123457', '', '1', '17')
-    """
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(int(value))
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text.parsable((field.key for field in one.fields), one.values())
 
 
 def _safe(text: str) -> str:

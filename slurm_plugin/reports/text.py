@@ -1,6 +1,6 @@
 """Plain text for terminals and logs: durations, shares, tables.  Imports nothing heavy."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 #: How an application was recognised, in words.
@@ -77,6 +77,30 @@ def count(number: int, singular: str, plural: str = "") -> str:
     ('1 run', '2 runs', '0 queries')
     """
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def plain(value: str | float | None) -> str:
+    """Write a raw value: numbers to six digits, nothing for None.
+
+    >>> plain(0.12345678), plain(None), plain(True), plain(17)
+    ('0.123457', '', '1', '17')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def parsable(keys: Iterable[str], rows: Iterable[Iterable[str | float | None]]) -> Iterator[str]:
+    """Lines with ``|`` between the fields, as ``sacct -P``, below a line of their names.
+
+    >>> list(parsable(["node_type", "wait_s"], [["a|b", None]]))
+    ['NodeType|WaitS', 'a_b|']
+    """
+    yield "|".join("".join(map(str.capitalize, key.split("_"))) for key in keys)
+    for row in rows:
+        yield "|".join(printable(plain(value)).replace("|", "_") for value in row)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: frozenset[int]) -> str:

@@ -70,7 +70,10 @@ def parse_nodes(text: str) -> list[Node]:
     """
     found: dict[str, Node] = {}
     for line in text.splitlines():
-        name, state, cpus, memory, features = line.split("|", 4)
+        try:
+            name, state, cpus, memory, features = line.split("|", 4)
+        except ValueError as error:
+            raise SlurmError(f"sinfo says something unknown of nodes: {line!r}") from error
         found[name] = Node(
             name=name,
             state=state.rstrip("*~#!%$@^-+"),

@@ -60,10 +60,12 @@ def test_node_counts_that_the_application_is_not_made_for_are_refused() -> None:
 
 
 def test_the_words_say_where_it_is_uncertain() -> None:
-    beyond, one, gap = (uncertain(n, 16, 9, SETTINGS).text for n in ([17, 20], [9], [5, 9]))
+    counts = ([17, 20], [9], [5, 9], [1, 17, 20])
+    beyond, one, gap, ends = (uncertain(nodes, 16, 9, SETTINGS).text for nodes in counts)
     assert beyond.startswith("from 17 nodes on it may be off by more than 20 %")
     assert one.startswith("on 9 nodes it")
     assert gap.startswith("on 5 to 9 nodes it")
+    assert ends.startswith("on 1 node and from 17 nodes on it")
 
 
 def test_repeats_that_scatter_are_a_problem() -> None:

@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from slurm_plugin.cli.context import add_config
 from slurm_plugin.config_file import dump, find, load
 
 EXAMPLE = "  nimo config\n  nimo config ./nimo.yaml\n  nimo config --check /etc/nimo/nimo.yaml"
@@ -12,13 +13,15 @@ EXAMPLE = "  nimo config\n  nimo config ./nimo.yaml\n  nimo config --check /etc/
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("file", metavar="FILE", nargs="?", type=Path, help="instead of the usual")
+    add_config(parser)
     parser.add_argument("--check", action="store_true", help="print nothing but errors")
 
 
 def run(args: argparse.Namespace) -> int:
     """Read the file, which checks it, and print what is in force."""
-    config = load(args.file)
+    path = args.file or args.config
+    config = load(path)
     if not args.check:
-        print(f"# from {find(args.file) or 'built-in defaults'}", file=sys.stderr)
+        print(f"# from {find(path) or 'built-in defaults'}", file=sys.stderr)
         print(dump(config), end="")
     return 0

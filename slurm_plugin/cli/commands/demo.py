@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from random import Random
 
+from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.context import user_name
 from slurm_plugin.demo.narrator import Narrator
 from slurm_plugin.demo.site import Site
@@ -37,6 +38,10 @@ def run(args: argparse.Namespace) -> int:
     """Give the tour."""
     rng = Random(args.seed)  # noqa: S311 - made-up history, no secret
     folder = args.directory.absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NimoError(f"{folder}: {error.strerror or error}; see --directory") from error
     narrator = Narrator(Site(folder, _socket(folder)), sys.stdout)
     tour(narrator, user=user_name(), uid=os.getuid(), clock=time.time, rng=rng)
     return 0

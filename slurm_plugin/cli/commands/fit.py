@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.cli.stores import open_store
 from slurm_plugin.reports.text import count
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers",
         metavar="COUNT",
-        type=int,
+        type=whole,
         help="processes that fit (default: the configuration's; 0: one a core); with --dask slurm "
         "the jobs to submit (default: 4)",
     )

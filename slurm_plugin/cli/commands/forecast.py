@@ -55,7 +55,7 @@ def add_since(parser: argparse.ArgumentParser) -> None:
     """Add ``-S``."""
     parser.add_argument(
         "-S",
-        "--starttime",
+        "--since",
         metavar="TIME",
         type=moment,
         default="now-30days",
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     with open_store(load_config(args)) as store:
         wanted = [
             each
-            for each in store.probes.since(args.starttime)
+            for each in store.probes.since(args.since)
             if args.resource in (None, each.resource)
             and args.source in (None, each.source)
             and args.target in (None, each.target)

@@ -24,6 +24,7 @@ from sacct_ingest.span import SpanSettings
 from sacct_ingest.store import Store
 from slurm_plugin import standings
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
+from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.progress import Report, progress
 from slurm_plugin.cli.stores import open_store
 from slurm_plugin.config import Config
@@ -93,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every",
         metavar="MINUTES",
-        type=float,
+        type=positive,
         help="between two ingests of --follow (default: the configuration's)",
     )
     add_json(parser)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.stores import open_store
 
 if TYPE_CHECKING:
@@ -34,9 +35,11 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("file", type=Path, help="description of the application")
+    parser.add_argument("file", metavar="FILE", type=Path, help="description of the application")
     parser.add_argument("--dry-run", action="store_true", help="show the next run, submit nothing")
-    parser.add_argument("--budget", type=float, metavar="NODE-HOURS", help="instead of the file's")
+    parser.add_argument(
+        "--budget", type=positive, metavar="NODE-HOURS", help="instead of the file's"
+    )
     parser.add_argument(
         "--state", type=Path, metavar="FILE", help="where runs are kept (default: beside the file)"
     )

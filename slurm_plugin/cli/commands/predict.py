@@ -53,12 +53,13 @@ def run(args: argparse.Namespace) -> int:
     if args.application is None and args.plot not in (None, plot.TERMINAL):
         # "--plot wrf-d02": the option took the name for its file.
         args.application, args.plot = args.plot, plot.TERMINAL
+    if args.application is None and args.plot:
+        raise PlotError("which application? 'nimo predict' lists them")
     with open_store(load_config(args)) as store:
         tables = load(store)
         standings = {(row.level.value, row.key): row for row in store.standings.all()}
     if args.application is None:
-        curves = [t for t in tables if args.all or t.level in CURVE_LEVELS]
-        print(_as_json(curves) if args.json else curve.summary(curves))
+        _list([t for t in tables if args.all or t.level in CURVE_LEVELS], args)
         return 0
     found = matching(tables, args.application)
     if args.plot not in (None, plot.TERMINAL):
@@ -88,8 +89,17 @@ def matching(tables: Sequence[PredictionTable], wanted: str) -> list[PredictionT
     if found:
         return [table for table in found if table.level in CURVE_LEVELS] or found
     near = difflib.get_close_matches(wanted, {name for table in tables for name in _names(table)})
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    raise NoHistory(f"nothing is known about {wanted!r}{hint}")
+    mend = f"did you mean {' or '.join(near)}?" if near else "'nimo predict --all' lists what is"
+    raise NoHistory(f"nothing is known about {wanted!r}; {mend}")
+
+
+def _list(tables: Sequence[PredictionTable], args: argparse.Namespace) -> None:
+    if args.json:
+        print(_as_json(tables))
+    elif args.parsable2:
+        print("\n".join(curve.parsable_summary(tables)))
+    else:
+        print(curve.summary(tables))
 
 
 def _print(

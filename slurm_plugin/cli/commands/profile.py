@@ -14,12 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 
-from sacct_ingest.errors import ConfigError, ProbeError
+from sacct_ingest.errors import ConfigError, NoHistory, ProbeError
 from sacct_ingest.probes.agreement import TypeProfile, type_profiles
 from sacct_ingest.probes.benchmarks import PARTS, Plan, read, script
 from sacct_ingest.probes.settings import member
 from sacct_ingest.records import NodeProfile
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.cli.stores import open_store
 from slurm_plugin.config import Benchmarks, Config, TypeColumn
@@ -46,9 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", metavar="PARTS", type=_parts, default=PARTS, help=f"of {','.join(PARTS)}"
     )
-    parser.add_argument("--at-once", metavar="N", type=int, default=1, help="jobs at a time")
+    parser.add_argument("--at-once", metavar="N", type=whole, default=1, help="jobs at a time")
     parser.add_argument(
-        "--immediate", metavar="S", type=int, default=0, help="leave out nodes not free within S s"
+        "--immediate",
+        metavar="S",
+        type=whole,
+        default=0,
+        help="leave out nodes not free within S s",
     )
     parser.add_argument(
         "--network-host",
@@ -69,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
             profiles = store.profiles.latest(cluster_name(config) if config.cluster else None)
     else:
         profiles = _measure(args, config)
+    if not profiles:
+        raise NoHistory("no node was measured yet: 'nimo profile -p PARTITION' measures them")
     types = type_profiles(profiles, tolerance=config.benchmarks.tolerance)
     print(_json(profiles, types) if args.json else describe(profiles, types))
     wrong = any(kind.outliers for kind in types) or any(each.error for each in profiles)

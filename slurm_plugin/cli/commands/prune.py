@@ -12,6 +12,7 @@ from dataclasses import asdict, fields
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.store.prune import Pruned, Retention
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.stores import open_store
 from slurm_plugin.config import Config
 from slurm_plugin.reports.text import clock, count
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{table}",
             metavar="DAYS",
-            type=int,
+            type=whole,
             help=f"keep {table} for so long; 0: for ever (default: the configuration's)",
         )
     parser.add_argument("--dry-run", action="store_true", help="only count what would go")

@@ -23,6 +23,7 @@ from slurm_plugin.cli.context import (
     load_config,
     moment,
 )
+from slurm_plugin.cli.numbers import positive, share, whole
 from slurm_plugin.cli.progress import Report, progress
 from slurm_plugin.cli.stores import open_store
 from slurm_plugin.config import Config
@@ -51,12 +52,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-M", "--cluster", default="", help="jobs of this cluster")
     parser.add_argument("-p", "--partition", default="", help="jobs of this partition")
     parser.add_argument(
-        "-N", "--nodes", type=int, help="nodes of the cluster (default: the most in use at once)"
+        "-N",
+        "--nodes",
+        type=whole,
+        help="nodes of the cluster (default, and 0: the most in use at once)",
     )
     parser.add_argument(
         "--learn",
         metavar="SHARE",
-        type=_share,
+        type=share,
         default=0.5,
         help="share of the history that the policy has learned from; the rest is replayed "
         "(default: 0.5)",
@@ -64,21 +68,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--range",
         metavar="FACTOR",
-        type=float,
+        type=positive,
         default=4.0,
         help="moldable jobs may get from 1/FACTOR to FACTOR times their nodes (default: 4)",
     )
     parser.add_argument(
         "--adopt",
         metavar="SHARE",
-        type=_share,
+        type=share,
         default=1.0,
         help="share of the moldable jobs that take part: 1 is enforce, less is advise (default: 1)",
     )
     parser.add_argument(
         "--assume",
         metavar="SHARE",
-        type=_share,
+        type=share,
         help="take this share of all jobs as moldable with made-up curves: for logs that have none",
     )
     parser.add_argument("--sjbf", action="store_true", help="backfill the shortest jobs first")
@@ -90,14 +94,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{name}",
             metavar="NUMBER",
-            type=_positive,
+            type=positive,
             action="append",
             default=[],
             help=f"{what}; may be given again",
         )
     parser.add_argument("--suggest", action="store_true", help="search for price and guard")
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn at random")
-    parser.add_argument("--workers", metavar="COUNT", type=int, default=0, help="0: one a core")
+    parser.add_argument("--workers", metavar="COUNT", type=whole, default=0, help="0: one a core")
     parser.add_argument("--dask", metavar="ADDRESS", help="replay on a Dask cluster; see nimo fit")
     add_parsable(parser)
     add_json(parser)
@@ -159,14 +163,14 @@ def _prepared(
     order = Order.SHORTEST if args.sjbf else Order.SUBMITTED
     if args.assume is not None:
         made = assumed.Assumptions(share=args.assume, range=args.range, seed=args.seed)
-        work = Workload.of(rows, cluster_nodes=args.nodes)
+        work = Workload.of(rows, cluster_nodes=args.nodes or None)
         what_if = WhatIf(work, assumed.assume(work, made), order)
         return what_if.adopted(args.adopt, seed=args.seed), source, assumed.in_words(made)
     learned = rows[: round(args.learn * len(rows))]
     begin_s = float(learned[-1].submit_s) if learned else 0.0
     fit = TableSettings(confidence=config.fit.confidence)
     knowledge = known.learn(rows, begin_s=begin_s, settings=fit)
-    work = Workload.of(rows[len(learned) :], cluster_nodes=args.nodes)
+    work = Workload.of(rows[len(learned) :], cluster_nodes=args.nodes or None)
     chosen = known.moldable(work, knowledge, reach=args.range, seed=args.seed)
     words = known.in_words(len(learned), args.range, args.adopt)
     return WhatIf(work, chosen, order).adopted(args.adopt, seed=args.seed), source, words
@@ -227,17 +231,3 @@ def _print(report: "ReplayReport", args: argparse.Namespace) -> None:
         print("\n".join(replay.parsable(report)))
     else:
         terminal.console_for(terminal=sys.stdout.isatty()).print(replay.render(report))
-
-
-def _share(text: str) -> float:
-    share = float(text)
-    if not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a share from 0 to 1")
-    return share
-
-
-def _positive(text: str) -> float:
-    number = float(text)
-    if number <= 0:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return number

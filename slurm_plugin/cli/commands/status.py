@@ -24,7 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Ask and print."""
     config = load_config(args)
-    status = client.status(config.socket, reload=args.reload, timeout_s=_TIMEOUT_S)
+    try:
+        status = client.status(config.socket, reload=args.reload, timeout_s=_TIMEOUT_S)
+    except client.Unreachable as error:
+        raise client.Unreachable(f"{error}; does it run? systemctl status nimod") from error
     if args.json:
         print(msgspec.json.encode(status).decode())
     else:

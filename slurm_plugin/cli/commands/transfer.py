@@ -23,6 +23,7 @@ from slurm_plugin.cli.context import (
     load_config,
     moment,
 )
+from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.stores import open_store
 from slurm_plugin.config import Config
 from slurm_plugin.reports import forecasts as words
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="FROM", help="host that sends, as the probes name it")
     parser.add_argument("target", metavar="TO", help="host that receives")
     parser.add_argument(
-        "--took", metavar="SECONDS", type=seconds, help="record a transfer that took so long"
+        "--took", metavar="SECONDS", type=positive, help="record a transfer that took so long"
     )
     parser.add_argument(
         "--at", metavar="TIME", type=moment, help="when it began (default: it ended just now)"
@@ -53,18 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def size(text: str) -> int:
-    """Read a size; a ValueError is a usage error."""
-    found = parse_size(text)
+    """Read a size; what is none is a usage error."""
+    try:
+        found = parse_size(text)
+    except ValueError:
+        found = None
     if not found:
-        raise ValueError(f"not a size: {text!r}")
-    return found
-
-
-def seconds(text: str) -> float:
-    """Read a time above zero; a ValueError is a usage error."""
-    found = float(text)
-    if not 0 < found < float("inf"):
-        raise ValueError(f"not a time: {text!r}")
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; 1048576, 16M, 500G and 2T are")
     return found
 
 
@@ -79,9 +75,7 @@ def _predict(args: argparse.Namespace, config: Config) -> int:
     with open_store(config) as store:
         kinds = (Resource.BANDWIDTH, Resource.TRANSFER)
         series = [
-            each
-            for kind in kinds
-            for each in store.probes.series(kind, *path, since_s=args.starttime)
+            each for kind in kinds for each in store.probes.series(kind, *path, since_s=args.since)
         ]
     made = transfer_time(series, args.size, *path, now_s=time.time())
     if made.verdict is Verdict.REFUSED:

@@ -149,6 +149,12 @@ def test_urls_that_make_no_sense(url: str) -> None:
         Store.open(url)
 
 
+def test_a_url_without_its_driver_names_the_mend() -> None:
+    mend = r"have mysql\+pymysql://… in the URL, and install nimo-slurm\[mariadb\]"
+    with pytest.raises(StoreError, match=mend):
+        Store.open("mysql://nimo@db.example/nimo")
+
+
 def test_errors_do_not_tell_the_password() -> None:
     with pytest.raises(StoreError) as caught:
         Store.open("postgresql+psycopg://nimo:secret@127.0.0.1:1/nimo")

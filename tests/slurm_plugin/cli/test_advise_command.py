@@ -46,6 +46,13 @@ def test_all_shows_more_than_the_selection(nimod: Site) -> None:
     assert len(every.stdout.splitlines()) > len(few.stdout.splitlines()) + 10
 
 
+def test_lines_for_scripts(nimod: Site) -> None:
+    header, *rows = advise(nimod, "-P", "wrf.sh", "d02").stdout.splitlines()
+    named = [dict(zip(header.split("|"), row.split("|"), strict=True)) for row in rows]
+    assert [row["Nodes"] for row in named[:3]] == ["1", "2", "3"]
+    assert [row["Recommended"] for row in named].count("1") == 1
+
+
 def test_an_unknown_job_is_status_3_without_a_line_to_paste(nimod: Site, tmp_path: Path) -> None:
     script = tmp_path / "never-seen.sh"
     script.write_text("#!/bin/sh\n#SBATCH -N 1-8\nsrun ./never-seen\n")

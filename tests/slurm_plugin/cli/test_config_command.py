@@ -21,6 +21,8 @@ def test_prints_all_that_is_in_force(config_file: Path, capsys: pytest.CaptureFi
     assert shown.policy.price == 4
     assert "guard_ratio: 1.25" in out
     assert str(config_file) in err
+    assert main(["config", "--config", str(config_file)]) == 0
+    assert capsys.readouterr().out == out
 
 
 def test_the_environment_names_the_file(

@@ -1,10 +1,13 @@
 import os
 import pwd
 import time
+from argparse import ArgumentTypeError
+from collections.abc import Callable
 
 import pytest
 
 from slurm_plugin.cli.context import moment, store_url, user_name
+from slurm_plugin.cli.numbers import positive, share, whole
 
 
 def test_the_name_of_the_user() -> None:
@@ -18,8 +21,27 @@ def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_moment_counts_from_now() -> None:
     assert moment("now-7days") == pytest.approx(time.time() - 7 * 86_400, abs=5)
-    with pytest.raises(ValueError, match="whenever"):
+    with pytest.raises(ArgumentTypeError, match="'whenever' is no time; 2026-01-31"):
         moment("whenever")
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "told"),
+    [
+        (whole, "-4", "'-4' is not a whole number from 0 on"),
+        (whole, "²", "'²' is not a whole number"),
+        (share, "1.01", "1.01 is not a share from 0 to 1"),
+        (positive, "0", "0 is not above 0"),
+        (positive, "inf", "inf is not above 0"),
+        (positive, "nan", "nan is not above 0"),
+        (share, "half", "'half' is not a number"),
+    ],
+)
+def test_wrong_numbers_are_told_what_is_right(
+    read: Callable[[str], float], text: str, told: str
+) -> None:
+    with pytest.raises(ArgumentTypeError, match=told):
+        read(text)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,11 @@ def test_the_list_has_every_curve(use: Site, capsys: pytest.CaptureFixture[str])
     listed = [line.split()[0] for line in lines[1:]]
     assert {"ada/wrf-d02", "ada/membrane", "lammps/melt", "sofia/ocean"} <= set(listed)
     assert lines[-1].split()[-1] == "history"  # the reliable curves come first
+    assert main(["predict", "-P"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header == "Application|By|Runs|NodesObserved|Verdict|Model|Key"
+    assert len(rows) == len(listed)
+    assert {row.count("|") for row in rows} == {header.count("|")}
 
 
 def test_one_application_is_near_its_truth(use: Site, capsys: pytest.CaptureFixture[str]) -> None:

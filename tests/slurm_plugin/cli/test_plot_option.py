@@ -87,10 +87,16 @@ def test_an_unknown_job_has_nothing_to_draw(
     assert "nothing to draw yet" in capsys.readouterr().err
 
 
-def test_json_and_a_drawing_do_not_mix(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("option", ["--json", "-P"])
+def test_lines_for_scripts_and_a_drawing_do_not_mix(option: str) -> None:
     with pytest.raises(SystemExit) as ended:
-        advise.main(["--json", "--plot", "job.sh"])
+        advise.main([option, "--plot", "job.sh"])
     assert ended.value.code == 2
+
+
+def test_a_list_is_not_drawn(use: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "--plot"]) == 73
+    assert "which application?" in capsys.readouterr().err
 
 
 def test_a_drawing_loads_nothing_heavy(nimod: Site) -> None:

@@ -21,6 +21,12 @@ def test_counts_first_and_deletes_then(tmp_path: Path, capsys: pytest.CaptureFix
     assert "kept for ever" in capsys.readouterr().out
 
 
+def test_days_are_counted_from_0_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["prune", "--runs", "-4"])
+    assert ended.value.code == 2
+
+
 def test_what_the_next_ingest_would_bring_back_is_not_pruned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

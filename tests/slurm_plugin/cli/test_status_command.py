@@ -27,6 +27,7 @@ def test_no_nimod_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"nimo: nimod at {tmp_path}/none.sock: ")
+    assert "systemctl status nimod" in err
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,8 @@ def test_a_transfer_is_predicted_from_those_recorded(
     assert text.startswith("33.55 MB from n1 to n2: 16 s (90 %: 16 s to 16 s), reliable\n")
     assert "AdRM from 30 past transfers" in text
     heads, line = nimo(capsys, "transfer", "32M", "n1", "n2", "-P").splitlines()
-    assert dict(zip(heads.split("|"), line.split("|"), strict=True))["Time"] == "16"
+    cells = dict(zip(heads.split("|"), line.split("|"), strict=True))
+    assert (cells["Bytes"], cells["Time"]) == ("33554432", "16")
 
 
 def _iso(epoch: str) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.cli.nimo import main
+
 CODE = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -32,6 +34,14 @@ def test_every_step_is_there_and_says_what_is_made_up(shown: str) -> None:
         assert f"$ {command}" in shown
     assert "Made up are" in shown
     assert shown.index("$ nimo ingest") < shown.index("$ nimo fit") < shown.index("$ nimo report")
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["demo", "--directory", str(tmp_path / "file" / "demo")]) == 1
+    assert "Not a directory; see --directory" in capsys.readouterr().err
 
 
 def test_history_becomes_reliable_curves(shown: str) -> None:

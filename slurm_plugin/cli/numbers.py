@@ -1,0 +1,46 @@
+"""Numbers of the command line; what is none of the kind is a usage error that says what is."""
+
+import argparse
+from math import inf
+
+
+def whole(text: str) -> int:
+    """Read a whole number from 0 on.
+
+    >>> whole("12")
+    12
+    """
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """Read a share.
+
+    >>> share("0.25")
+    0.25
+    """
+    found = _number(text)
+    if not 0 <= found <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a share from 0 to 1")
+    return found
+
+
+def positive(text: str) -> float:
+    """Read a number above 0.
+
+    >>> positive("1.5")
+    1.5
+    """
+    found = _number(text)
+    if not 0 < found < inf:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return found
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
