@@ -12,20 +12,14 @@ from sacct_ingest.sources.sacct import LiveSacct
 from slurm_plugin.learn.assignments import Assignment
 from slurm_plugin.learn.description import Description
 from slurm_plugin.learn.journal import Trial
-from slurm_plugin.slurm.commands import run
+from slurm_plugin.slurm.commands import run, submit
 from slurm_plugin.slurm.settings import CONFIG
 
 _TIMEOUT_S = 60.0
-#: What Slurm says when it may work a moment later; all else is about the job.
-_PASSING = ("unable to contact", "timed out", "refused", "temporarily", "unreachable", "no answer")
 _WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
 _LATER_S = 86_400  #: accounting is asked up to so long after the present: clocks differ
 #: Until a job that overran its limit is ended: it is looked at every 30 s.
 _NOTICED_S = 60.0
-
-
-class Refused(SlurmError):  # noqa: N818 - what sbatch did
-    """Slurm does not take such a job."""
 
 
 class Jobs(Protocol):
@@ -76,13 +70,7 @@ class SlurmJobs:
         SlurmError
             It cannot be asked at the moment.
         """
-        try:
-            told = run(self.argv(assignment, trial), timeout_s=_TIMEOUT_S)
-        except SlurmError as error:
-            if any(sign in str(error).lower() for sign in _PASSING):
-                raise
-            raise Refused(str(error)) from error
-        return int(told.strip().partition(";")[0])
+        return int(submit(self.argv(assignment, trial), timeout_s=_TIMEOUT_S))
 
     def argv(self, assignment: Assignment, trial: Trial) -> list[str]:
         """Command line of a run."""

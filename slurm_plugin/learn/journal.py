@@ -3,16 +3,14 @@
 A process that is killed at any moment is put back by reading it again.
 """
 
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
-from sacct_ingest.errors import FormatError, NimoError
+from sacct_ingest.errors import FormatError
+from slurm_plugin import kept
 
 
 class Stage(StrEnum):
@@ -99,35 +97,9 @@ class Journal:
         text = msgspec.json.format(
             msgspec.json.encode(_File(self._application, tuple(self.trials))), indent=1
         )
-        new = self._path.with_name(f"{self._path.name}.new")
-        with new.open("wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        kept.write(self._path, text)
 
 
-@contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Keep a second process away from the same file for a while.
-
-    Raises
-    ------
-    NimoError
-        There is one, or the folder cannot be written.
-    """
-    try:
-        lock = path.with_name(f"{path.name}.lock").open("w")
-    except OSError as error:
-        raise NimoError(f"{path}: {error.strerror}; name another file with --state") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise NimoError(f"{path}: another 'nimo learn' is at work with it") from error
-        yield
+def alone(path: Path) -> AbstractContextManager[None]:
+    """Keep a second process away from the same journal; see :func:`slurm_plugin.kept.alone`."""
+    return kept.alone(path, who="'nimo learn'", mend="name another file with --state")

@@ -10,9 +10,10 @@ from sacct_ingest.occupancy import usage
 from sacct_ingest.records import JobRun, JobState
 from slurm_plugin.learn.assignments import Assignment, Choices
 from slurm_plugin.learn.description import Description
-from slurm_plugin.learn.jobs import Jobs, Refused
+from slurm_plugin.learn.jobs import Jobs
 from slurm_plugin.learn.journal import Journal, Stage, Trial
 from slurm_plugin.learn.proposers import Next, Proposer
+from slurm_plugin.slurm.commands import Refused
 
 #: States that say nothing against the assignment: the same once more may succeed.
 _INTERRUPTED = frozenset(

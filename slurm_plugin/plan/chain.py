@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, inf
 
+from slurm_plugin.plan.rooms import Room
 from slurm_plugin.plan.schedule import Schedule, Step
 from slurm_plugin.plan.workflow import File, Place, Storage, Task, Workflow
 
-#: The limit is what this share of the runs needs at most, with a margin.
-_SHARE, _MARGIN, _LEAST_S = 0.99, 1.2, 60.0
+#: The limit is what hardly any run exceeds, with a margin.
+_MARGIN, _LEAST_S = 1.2, 60.0
 #: A task is late for good when even successors this fast do not help.
 _FAST = 0.05
 
@@ -19,18 +20,40 @@ _FAST = 0.05
 class Job:
     """One step as it is submitted."""
 
-    name: str  #: of the step
-    options: tuple[str, ...]  #: for sbatch, without dependencies
+    step: Step  #: as planned
+    options: tuple[str, ...]  #: for sbatch, without name and dependencies
     script: str
     cluster: str
-    needs: tuple[str, ...]  #: steps that have to succeed before
-    start_s: float  #: as planned
-    end_s: float
     latest_s: float | None  #: when it has to have ended for the deadline; None: there is none
+
+    @property
+    def name(self) -> str:
+        """Name of the step."""
+        return self.step.name
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Steps that have to succeed before."""
+        return self.step.needs
+
+    @property
+    def start_s(self) -> float:
+        """When it starts, as planned."""
+        return self.step.start_s
+
+    @property
+    def end_s(self) -> float:
+        """When it ends, as planned."""
+        return self.step.end_s
 
 
 def jobs(
-    flow: Workflow, schedule: Schedule, *, deadline_s: float | None = None, hard: bool = False
+    flow: Workflow,
+    schedule: Schedule,
+    *,
+    rooms: Mapping[tuple[str, str], Room],
+    deadline_s: float | None = None,
+    hard: bool = False,
 ) -> list[Job]:
     """Jobs of a plan, each after those that it needs.
 
@@ -40,24 +63,42 @@ def jobs(
         The workflow.
     schedule
         Its plan.
+    rooms
+        What tasks may have at places; limits are no longer than they allow.
     deadline_s
         When all has to have ended.
     hard
         Whether Slurm is to end jobs that can no longer be in time (``--deadline``).
     """
     latest = _latest(schedule, deadline_s)
-    return [_job(flow, step, latest.get(step.name), hard=hard) for step in schedule.steps]
+    return [
+        _job(flow, step, latest.get(step.name), _most_s(rooms, step), hard=hard)
+        for step in schedule.steps
+    ]
 
 
-def command_line(job: Job, ids: Mapping[str, str]) -> list[str]:
+def job_name(workflow: str, step: str, mark: str = "") -> str:
+    """Name of a step's job; with the ``mark`` of what was submitted it can be found again.
+
+    >>> job_name("brain", "raw to scratch", "3fa9c1-2")
+    'brain.raw-to-scratch.3fa9c1-2'
+    """
+    return re.sub(r"[^\w.-]", "-", ".".join(filter(None, (workflow, step, mark))))
+
+
+def command_line(job: Job, name: str, ids: Mapping[str, str]) -> list[str]:
     """Give the arguments of sbatch, which reads the script from stdin.
 
-    >>> job = Job(name="b", options=("-N1",), script="", cluster="", needs=("a",), start_s=0,
-    ...     end_s=1, latest_s=None)
-    >>> command_line(job, {"a": "7"})[-2:]
-    ['--dependency=afterok:7', '--kill-on-invalid-dep=yes']
+    Parameters
+    ----------
+    job
+        What is submitted.
+    name
+        Of the job.
+    ids
+        Ids of jobs of the same cluster that it may have to wait for, by step.
     """
-    argv = ["sbatch", "--parsable", *job.options]
+    argv = ["sbatch", "--parsable", f"--job-name={name}", *job.options]
     if needed := [ids[name] for name in job.needs if name in ids]:
         argv += [f"--dependency=afterok:{':'.join(needed)}", "--kill-on-invalid-dep=yes"]
     return argv
@@ -68,14 +109,13 @@ def path_of(file: File, storage: Storage) -> str:
     return f"{storage.path.rstrip('/')}/{file.path or file.name}"
 
 
-def _job(flow: Workflow, step: Step, latest_s: float | None, *, hard: bool) -> Job:
+def _job(flow: Workflow, step: Step, latest_s: float | None, most_s: float, *, hard: bool) -> Job:
     place = flow.places[step.pool] if step.nodes else _place_of_copy(flow, step)
     task = flow.tasks[step.task]
     options = [
-        f"--job-name={flow.name}.{step.name.replace(' ', '-')}",
         f"--partition={place.partition}",
         f"--nodes={step.nodes or 1}",
-        f"--time={_limit_min(step)}",
+        f"--time={_limit_min(step, most_s)}",
         f"--comment={_tag(flow, task) if step.nodes else 'nimo:off'}",
     ]
     if place.cluster:
@@ -85,13 +125,10 @@ def _job(flow: Workflow, step: Step, latest_s: float | None, *, hard: bool) -> J
     if step.nodes:
         options += task.options
     return Job(
-        name=step.name,
+        step=step,
         options=tuple(options),
         script=_task_script(flow, step, task) if step.nodes else _copy_script(flow, step),
         cluster=place.cluster,
-        needs=step.needs,
-        start_s=step.start_s,
-        end_s=step.end_s,
         latest_s=latest_s,
     )
 
@@ -102,8 +139,13 @@ def _place_of_copy(flow: Workflow, step: Step) -> Place:
     return near[0] if near else next(iter(flow.places.values()))
 
 
-def _limit_min(step: Step) -> int:
-    return ceil((step.estimate.quantile(_SHARE) * _MARGIN + _LEAST_S) / 60)
+def _most_s(rooms: Mapping[tuple[str, str], Room], step: Step) -> float:
+    room = rooms.get((step.name, step.pool))
+    return room.longest_s if room else inf
+
+
+def _limit_min(step: Step, most_s: float) -> int:
+    return ceil(min(step.estimate.longest_s * _MARGIN + _LEAST_S, most_s) / 60)
 
 
 def _tag(flow: Workflow, task: Task) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, inf, log
 from statistics import NormalDist
 from typing import Protocol
 
@@ -13,6 +13,9 @@ from slurm_plugin.plan.workflow import Place, Task
 _REQUEST_BYTES = 2.0**20
 #: Standard deviation of log time of a run time that somebody gave, and of a rule of thumb.
 GIVEN, GUESSED = 0.1, 0.35
+#: Share of the runs beyond which one is overdue, and what is then expected of its time to follow.
+_HARDLY_ANY, _OVERDUE = 0.95, 0.2
+_LONGEST = 0.99
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,30 @@ class Estimate:
     def times(self, factor: float) -> "Estimate":
         """Estimate of something that takes ``factor`` times as long."""
         return Estimate(self.time_s * factor, self.down, self.up, self.common, self.group)
+
+    def left(self, elapsed_s: float) -> "Estimate":
+        """Estimate what is left of something that has taken ``elapsed_s`` and has not ended.
+
+        The median of the runs that take longer than that; once hardly any was expected to, what was
+        known of it is worth little, and a share of what it has taken is expected to follow.
+
+        >>> round(Estimate(100.0, 0.1, 0.1).left(100.0).time_s)
+        7
+        >>> round(Estimate(100.0, 0.1, 0.1).left(500.0).time_s)
+        100
+        """
+        sd = self.up if elapsed_s > self.time_s else self.down
+        z = log(elapsed_s / self.time_s) / sd if sd and elapsed_s > 0 else -inf
+        gone = NormalDist().cdf(z) if sd else float(elapsed_s >= self.time_s)
+        left_s = _OVERDUE * elapsed_s
+        if gone < _HARDLY_ANY:
+            left_s = self.quantile((1 + gone) / 2) - elapsed_s if sd else self.time_s - elapsed_s
+        return Estimate(left_s, GUESSED, GUESSED)
+
+    @property
+    def longest_s(self) -> float:
+        """Time that hardly any run exceeds: what a time limit has to hold."""
+        return self.quantile(_LONGEST)
 
     def quantile(self, share: float) -> float:
         """Time in seconds that ``share`` of the cases stay below.

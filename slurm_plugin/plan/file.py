@@ -48,7 +48,7 @@ class PlaceText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     partition: str = ""
     cluster: str = ""
     nodes: str | int | None = None
-    speed: float = 1.0
+    speed: float | None = None
     attributes: dict[str, float] = {}
 
 
@@ -205,7 +205,7 @@ def _links(_name: str, given: LinkText) -> list[Link]:
 
 def _place(name: str, given: PlaceText) -> Place:
     low, high = _range(given.nodes)
-    if not given.speed > 0:
+    if given.speed is not None and not given.speed > 0:
         raise ValueError("speed: has to be above zero")
     return Place(
         name=name,

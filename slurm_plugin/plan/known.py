@@ -1,8 +1,9 @@
 """Run times and copies of a plan from what was learned: curves, occupancies, transfers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path as FilePath
+from typing import TypeGuard
 
 import msgspec
 
@@ -11,6 +12,7 @@ from predictor.models.occupancy import OccupancyFit, OccupancyModel, Sample, occ
 from predictor.transfer import LEVEL, TransferTime
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import ConfigError
+from slurm_plugin.learn.journal import Stage, Trial
 from slurm_plugin.plan import estimates
 from slurm_plugin.plan.estimates import Estimate, Path
 from slurm_plugin.plan.workflow import Place, Task, Workflow
@@ -31,6 +33,26 @@ class SampleText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     network_share: float = 0.0
 
 
+class JournalText(msgspec.Struct, frozen=True):
+    """What 'nimo learn' has run, as it keeps it."""
+
+    trials: list[Trial]
+
+    def samples(self) -> list[SampleText]:
+        """List the runs that ended well; all of one byte where the accounting has none of some."""
+        done = [one for one in self.trials if one.stage is Stage.DONE]
+        counted = all(one.data_bytes for one in done)
+        return [
+            SampleText(
+                attributes=one.attributes,
+                utilisation=1.0 if one.utilisation is None else one.utilisation,
+                time_s=max(one.elapsed_s, 1.0),
+                data_bytes=float(one.data_bytes or 1) if counted else 1.0,
+            )
+            for one in done
+        ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
     """Run times of tasks by the best that is known of each.
@@ -38,13 +60,25 @@ class Learned:
     In this order: an occupancy model of the runs in its file of samples, the times that the
     workflow gives, the prediction table of its application.
 
-    ``near`` are latency and bandwidth between a place and its own storage, for occupancy models
-    that depend on them.
+    Where the workflow gives a place no speed, a table's part for the node type there counts, or
+    else the speed that was measured.
+
+    Parameters
+    ----------
+    tables, fits
+        By task.
+    near
+        Latency and bandwidth between a place and its own storage, for occupancy models that depend
+        on them.
+    speeds, types
+        Measured speed, and node type where there is one only, of places.
     """
 
     tables: Mapping[str, PredictionTable]
     fits: Mapping[str, OccupancyFit]
     near: Mapping[str, float]
+    speeds: Mapping[str, float] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
 
     def counts(self, task: Task, place: Place) -> Sequence[int]:
         """Node counts for which something is known; they rise."""
@@ -54,7 +88,7 @@ class Learned:
             return range(low, min(high, _MOST * low) + 1) if varied else [low]
         if known := task.run_times_s:
             return range(max(min(known), low), min(max(known), high) + 1)
-        if (table := self.tables.get(task.name)) is None:
+        if (table := self._table(task, place)) is None:
             return ()
         return [n for n in table.nodes if tables.verdict_at(table, n) is not Verdict.REFUSED]
 
@@ -66,10 +100,30 @@ class Learned:
         if task.run_times_s:
             local = estimates.given(task.run_times_s, nodes, group)
         else:
-            local = _of_table(self.tables.get(task.name), nodes, group)
+            local = _of_table(self._table(task, place), nodes, group)
         if local is None:
             return None
-        return estimates.with_remote(local.times(1 / place.speed), remote)
+        return estimates.with_remote(local.times(1 / self._speed(task, place)), remote)
+
+    def _table(self, task: Task, place: Place) -> PredictionTable | None:
+        table = self.tables.get(task.name)
+        if self._typed(table, place):
+            return tables.for_type(table, self.types[place.name])
+        return table
+
+    def _typed(self, table: PredictionTable | None, place: Place) -> TypeGuard[PredictionTable]:
+        """Whether a table knows the node type of a place."""
+        if table is None or place.speed is not None:
+            return False
+        known = {table.node_type, *(one.node_type for one in table.by_type)} - {""}
+        return self.types.get(place.name) in known
+
+    def _speed(self, task: Task, place: Place) -> float:
+        if place.speed is not None:
+            return place.speed
+        if not task.run_times_s and self._typed(self.tables.get(task.name), place):
+            return 1.0
+        return self.speeds.get(place.name, 1.0)
 
     def _by_occupancies(
         self, task: Task, place: Place, nodes: int, remote: Sequence[Path]
@@ -100,7 +154,8 @@ def fit_samples(flow: Workflow, folder: FilePath) -> dict[str, OccupancyFit]:
 
 def _fit(path: FilePath) -> OccupancyFit:
     try:
-        rows = msgspec.json.decode(path.read_bytes(), type=list[SampleText])
+        rows = msgspec.json.decode(path.read_bytes(), type=list[SampleText] | JournalText)
+        rows = rows.samples() if isinstance(rows, JournalText) else rows
         samples = [
             Sample(
                 row.attributes,

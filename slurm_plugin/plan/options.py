@@ -71,12 +71,14 @@ def _of_task(problem: Problem, task: Task) -> list[Choice]:
 
 def _counted(problem: Problem, task: Task, place: Place) -> list[Choice]:
     """Node counts that the task may have at a place, with their times; they rise."""
-    most = min(task.high or inf, place.high or inf, max(problem.free[place.name].free, default=0))
-    known = [n for n in problem.runs.counts(task, place) if max(task.low, place.low) <= n <= most]
+    room, free = problem.room(task, place), max(problem.free[place.name].free, default=0)
+    most = min(task.high or inf, place.high or inf, free, room.high)
+    least = max(task.low, place.low, room.low)
+    known = [n for n in problem.runs.counts(task, place) if least <= n <= most]
     counted = []
     for nodes in thinned(known, _COUNTS):
         estimate = problem.run(task, place, nodes)
-        if estimate is not None:
+        if estimate is not None and estimate.longest_s <= room.longest_s:
             made = Choice(Option(place.name, nodes), estimate.time_s, nodes * estimate.time_s)
             counted.append(made)
     return counted
@@ -126,8 +128,17 @@ def _why_none(problem: Problem, task: Task) -> str:
             f"{task.name}: nothing is known about its run time: name its application as "
             "'nimo predict' lists it, or give run_time"
         )
-    told = ", ".join(
-        f"{name} has {max(problem.free[name].free, default=0)} nodes" for name in counts
-    )
+    told = ", ".join(_has(problem, task, name) for name in counts)
     asked = f"{task.low}{f' to {task.high}' if task.high else ' or more'}"
     return f"{task.name}: no place has the nodes ({asked}) for which its run time is known: {told}"
+
+
+def _has(problem: Problem, task: Task, name: str) -> str:
+    """Say what a place has for a task, and who says so."""
+    room = problem.room(task, problem.workflow.places[name])
+    text = f"{name} has {max(problem.free[name].free, default=0)} nodes"
+    if room.why and room.high < inf:
+        text += f" and gives {room.high} ({room.why})"
+    if room.longest_s < inf:
+        text += f" for {room.longest_s / 3600:.3g} h at most"
+    return text

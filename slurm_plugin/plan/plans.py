@@ -56,11 +56,43 @@ def plans(
     made: dict[tuple[object, ...], Plan] = {}
     for label, found in _candidates(problem, all_of, deadline_s, confidence):
         key = tuple((s.name, s.pool, s.nodes, s.remote) for s in found.schedule.steps)
-        made.setdefault(tuple(sorted(key)), _judged(problem, label, found, deadline_s, confidence))
+        plan = judged(
+            problem,
+            label,
+            found.schedule,
+            deadline_s=deadline_s,
+            confidence=confidence,
+            proven=found.proven,
+        )
+        made.setdefault(tuple(sorted(key)), plan)
     if not made:
         raise LookupError("no plan is possible: look at links, at access and at room on storages")
     first, *others = sorted(made.values(), key=lambda one: _rank(one, deadline_s))
     return [first, *(replace(one, why=_why(one, first, deadline_s)) for one in others)]
+
+
+def judged(
+    problem: Problem,
+    label: str,
+    schedule: Schedule,
+    *,
+    deadline_s: float | None,
+    confidence: float,
+    proven: bool = False,
+) -> Plan:
+    """Plan of a schedule: what can be said about it."""
+    drawn: Ends = ends(schedule, problem.now_s)
+    return Plan(
+        label=label,
+        schedule=schedule,
+        end_s=drawn.quantile(0.5),
+        low_s=drawn.quantile(0.05),
+        high_s=drawn.quantile(confidence),
+        confidence=confidence,
+        chance=None if deadline_s is None else drawn.chance(deadline_s),
+        proven=proven,
+        path=tuple(search.critical(schedule)),
+    )
 
 
 def _candidates(
@@ -112,27 +144,6 @@ def _in_time(
         share = (deadline_s - problem.now_s) / (high_s - problem.now_s)
         guess_s = problem.now_s + share * (min(found.schedule.end_s, target_s) - problem.now_s)
         target_s = guess_s if early_s < guess_s < late_s else (early_s + late_s) / 2
-
-
-def _judged(
-    problem: Problem,
-    label: str,
-    found: search.Found,
-    deadline_s: float | None,
-    confidence: float,
-) -> Plan:
-    drawn: Ends = ends(found.schedule, problem.now_s)
-    return Plan(
-        label=label,
-        schedule=found.schedule,
-        end_s=drawn.quantile(0.5),
-        low_s=drawn.quantile(0.05),
-        high_s=drawn.quantile(confidence),
-        confidence=confidence,
-        chance=None if deadline_s is None else drawn.chance(deadline_s),
-        proven=found.proven,
-        path=tuple(search.critical(found.schedule)),
-    )
 
 
 def _rank(plan: Plan, deadline_s: float | None) -> tuple[float, ...]:

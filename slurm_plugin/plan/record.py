@@ -1,24 +1,67 @@
-"""What was submitted of a plan, in a file beside the workflow; written whole or not at all."""
+"""What was submitted of a plan, in a file beside the workflow; written before every step taken.
 
-import os
+A process that is killed at any moment is put back by reading it again: what may have been submitted
+without being written down carries a name that no other job has, and is looked for by that.
+"""
+
+import secrets
 from pathlib import Path
 
 import msgspec
 
 from sacct_ingest.errors import FormatError, NimoError
-from slurm_plugin.plan.chain import Job
+from slurm_plugin import kept
+from slurm_plugin.plan.chain import Job, job_name
+
+#: States in which a job is not done with.
+ACTIVE = frozenset({
+    "PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD",
+    "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SPECIAL_EXIT",
+})  # fmt: skip
+#: State in which a job is done with, and well; and in which it waits.
+COMPLETED, PENDING = "COMPLETED", "PENDING"
+
+
+def _mark() -> str:
+    return secrets.token_hex(3)
 
 
 class Submitted(msgspec.Struct, kw_only=True):
-    """A plan's jobs with their ids; a job without id is not submitted yet."""
+    """A plan's jobs with their ids; a job without id is not submitted yet, as far as is known."""
 
     workflow: str
     deadline_s: float | None
     submitted_s: float
-    jobs: list[Job]
+    jobs: list[Job]  #: each after those that it needs
+    text: str = ""  #: of the workflow's file when it was submitted
+    confidence: float = 0.95
+    hard: bool = False
+    mark: str = msgspec.field(default_factory=_mark)  #: in the names of all its jobs
     ids: dict[str, str] = {}
     states: dict[str, str] = {}  #: last seen, Slurm's words
+    started_s: dict[str, float] = {}
     ended_s: dict[str, float] = {}
+    tried: dict[str, int] = {}  #: times that a step was given to sbatch
+    trying: list[str] = []  #: given to sbatch, perhaps, and no id known
+    leaving: dict[str, Job] = {}  #: by id: jobs that are being cancelled for others in their place
+    astray: str = ""  #: why what is left has to be planned anew; empty: it has not
+
+    def state(self, step: str) -> str:
+        """State of a step's job."""
+        return self.states.get(step, PENDING)
+
+    def begun(self, step: str) -> bool:
+        """Whether a step's job has started, and not ended."""
+        return self.state(step) in ACTIVE - {PENDING}
+
+    def lost(self, step: str) -> bool:
+        """Whether a step's job has ended, but not well."""
+        return self.state(step) not in (COMPLETED, *ACTIVE)
+
+    def name(self, step: str) -> str:
+        """Name of the job of a step as it is submitted now."""
+        tried = self.tried.get(step, 0)
+        return job_name(self.workflow, step, f"{self.mark}-{tried}" if tried > 1 else self.mark)
 
 
 def path_for(workflow: Path) -> Path:
@@ -38,13 +81,8 @@ def save(path: Path, submitted: Submitted) -> None:
     NimoError
         It cannot be written.
     """
-    part = path.with_suffix(".part")
     try:
-        with part.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(submitted), indent=1) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        kept.write(path, msgspec.json.format(msgspec.json.encode(submitted), indent=1) + b"\n")
     except OSError as error:
         raise NimoError(f"{path}: cannot be written: {error.strerror or error}") from error
 

@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from math import inf
 
 from slurm_plugin.plan.estimates import Estimate, Path, RunTimes, Transfers
+from slurm_plugin.plan.rooms import Room
 from slurm_plugin.plan.timeline import Timeline
 from slurm_plugin.plan.workflow import Access, File, Link, Place, Task, Workflow
 from slurm_plugin.profile import Profile
+
+_ANY = Room()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -67,7 +70,8 @@ class Schedule:
 class Problem:
     """What a plan is made for and of.
 
-    ``free`` are the nodes of each place over time.  ``done`` are steps that have begun or ended
+    ``free`` are the nodes of each place over time, ``rooms`` what a task may have at a place where
+    that is limited.  ``done`` are steps that have begun or ended
     already: they stay as they are.
     """
 
@@ -76,6 +80,7 @@ class Problem:
     transfers: Transfers
     free: Mapping[str, Profile]
     now_s: float
+    rooms: Mapping[tuple[str, str], Room] = field(default_factory=dict)
     done: tuple[Step, ...] = ()
     memo: dict[object, Estimate | None] = field(default_factory=dict, compare=False, repr=False)
 
@@ -88,6 +93,10 @@ class Problem:
             paths = [self._path(file, source, place.storage) for file, source in remote]
             self.memo[key] = self.runs.run(task, place, nodes, paths)
         return self.memo[key]
+
+    def room(self, task: Task, place: Place) -> Room:
+        """Give what a task may have at a place."""
+        return self.rooms.get((task.name, place.name), _ANY)
 
     def copy(self, file: str, source: str, target: str) -> Estimate | None:
         """Time of a copy; None where there is no way."""
@@ -127,8 +136,8 @@ class Board:
         }
         self._used: dict[str, float] = {}
         for step in problem.done:
-            # Nodes of what runs are not free in the profiles already.
-            self._add(step, take=False)
+            # Nodes of what runs are not free in the profiles already; links have none.
+            self._add(step, take=not step.nodes)
 
     def copy(self) -> "Board":
         """Another one that goes on from here."""

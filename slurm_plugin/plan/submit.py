@@ -1,20 +1,21 @@
-"""Submitting the jobs of a plan."""
+"""Submitting the jobs of a plan, each once, whatever happens meanwhile."""
 
-import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from sacct_ingest.errors import SlurmError
 from slurm_plugin.plan import record
 from slurm_plugin.plan.chain import Job, command_line
-from slurm_plugin.plan.record import Submitted
+from slurm_plugin.plan.record import COMPLETED, Submitted
+from slurm_plugin.slurm.commands import Refused, run, submit
 
 _TIMEOUT_S = 60.0
-#: States in which a job is done with, and well.
-COMPLETED = "COMPLETED"
+#: State of a job that sbatch refused; Slurm has no word for it.
+REFUSED = "REFUSED"
 
 #: Submits a script with these arguments and gives the job's id.
 Sbatch = Callable[[Sequence[str], str], str]
+#: Runs a command and gives its text.
+Run = Callable[[Sequence[str]], str]
 
 
 def sbatch(argv: Sequence[str], script: str) -> str:
@@ -22,46 +23,63 @@ def sbatch(argv: Sequence[str], script: str) -> str:
 
     Raises
     ------
+    Refused
+        Slurm does not take the job.
     SlurmError
-        Sbatch is not there, refused the job, or did not answer.
+        Sbatch is not there, or did not answer.
     """
-    try:
-        done = subprocess.run(
-            argv, input=script, text=True, capture_output=True, check=False, timeout=_TIMEOUT_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SlurmError(f"sbatch: {error}; are Slurm's commands there?") from error
-    if done.returncode:
-        told = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise SlurmError(f"{told[-1]} ({' '.join(argv[2:5])})")
-    return done.stdout.strip().splitlines()[-1].partition(";")[0]
+    return submit(argv, script, timeout_s=_TIMEOUT_S)
 
 
-def submit_ready(submitted: Submitted, path: Path, submit: Sbatch = sbatch) -> list[Job]:
+def command(argv: Sequence[str]) -> str:
+    """Run one of Slurm's commands."""
+    return run(argv, timeout_s=_TIMEOUT_S)
+
+
+def on(cluster: str) -> list[str]:
+    """Option that sends a command to a cluster; none for the one that is near."""
+    return [f"--clusters={cluster}"] if cluster else []
+
+
+def submit_ready(
+    submitted: Submitted, path: Path, submit: Sbatch = sbatch, ask: Run = command
+) -> list[Job]:
     """Submit all jobs whose dependencies Slurm can hold; give those that were.
 
     A dependency on a job of another cluster cannot be told to Slurm: such a job is submitted when
-    that one has completed.  The record is written after each job.
+    that one has completed.  The record is written before each job and after it; a job that was
+    written down as about to be submitted is looked for by its name first.
 
     Raises
     ------
-    SlurmError
+    Refused
         A job was refused; those before it are submitted.
+    SlurmError
+        Slurm does not answer.
     """
     clusters = {job.name: job.cluster for job in submitted.jobs}
     done = []
     for job in submitted.jobs:
         if job.name in submitted.ids or not _ready(job, submitted, clusters):
             continue
-        own = {
-            name: submitted.ids[name]
-            for name in job.needs
-            if clusters[name] == job.cluster and submitted.states.get(name) != COMPLETED
-        }
-        submitted.ids[job.name] = submit(command_line(job, own), job.script)
+        found = find(submitted, job, ask) if job.name in submitted.trying else ""
+        submitted.ids[job.name] = found or _submit(submitted, job, path, submit, clusters)
+        submitted.trying.remove(job.name)
         record.save(path, submitted)
         done.append(job)
     return done
+
+
+def find(submitted: Submitted, job: Job, ask: Run) -> str:
+    """Id of a job that may have been submitted; empty: it was not."""
+    name = f"--name={submitted.name(job.name)}"
+    where = on(job.cluster)
+    queued = ask(["squeue", "-h", "--me", "-t", "all", name, "-o", "%A", *where]).split()
+    if queued:
+        return queued[0]
+    since = f"uts{int(submitted.submitted_s) - 60}"
+    known = ask(["sacct", "-X", "-n", "-P", "-o", "JobIDRaw", name, "-S", since, *where]).split()
+    return known[0] if known else ""
 
 
 def waits_elsewhere(jobs: Iterable[Job]) -> list[str]:
@@ -71,9 +89,30 @@ def waits_elsewhere(jobs: Iterable[Job]) -> list[str]:
     return [job.name for job in known if any(clusters[n] != job.cluster for n in job.needs)]
 
 
+def _submit(
+    submitted: Submitted, job: Job, path: Path, submit: Sbatch, clusters: dict[str, str]
+) -> str:
+    own = {
+        name: submitted.ids[name]
+        for name in job.needs
+        if clusters[name] == job.cluster and submitted.state(name) != COMPLETED
+    }
+    if job.name not in submitted.trying:
+        submitted.trying.append(job.name)
+        submitted.tried[job.name] = submitted.tried.get(job.name, 0) + 1
+        record.save(path, submitted)
+    try:
+        return submit(command_line(job, submitted.name(job.name), own), job.script)
+    except Refused:
+        submitted.trying.remove(job.name)
+        submitted.states[job.name] = REFUSED
+        record.save(path, submitted)
+        raise
+
+
 def _ready(job: Job, submitted: Submitted, clusters: dict[str, str]) -> bool:
-    return all(
-        name in submitted.ids
-        and (clusters[name] == job.cluster or submitted.states.get(name) == COMPLETED)
+    return submitted.state(job.name) in record.ACTIVE and all(
+        submitted.state(name) == COMPLETED
+        or (name in submitted.ids and clusters[name] == job.cluster)
         for name in job.needs
     )

@@ -52,7 +52,8 @@ class Place:
     cluster: str = ""  #: empty: the one that sbatch submits to
     low: int = 1
     high: int | None = None  #: most nodes for one task
-    speed: float = 1.0  #: of its nodes, relative to where run times were learned
+    #: of its nodes, relative to where run times were learned; None: what was measured counts
+    speed: float | None = None
     attributes: Mapping[str, float] = field(default_factory=dict)  #: resource profile ρ
 
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from slurm_plugin.plan.chain import Job, command_line
+from slurm_plugin.plan.chain import Job, command_line, job_name
 from slurm_plugin.plan.plans import Plan
 from slurm_plugin.reports.text import clock, duration, hours, percent, table
 
@@ -24,13 +24,13 @@ def render(plans: Sequence[Plan], now_s: float, deadline_s: float | None) -> Ite
         yield _others(plans, now_s)
 
 
-def lines_of(chain: Sequence[Job]) -> Iterator[str]:
+def lines_of(workflow: str, chain: Sequence[Job]) -> Iterator[str]:
     """Give the command lines with which a chain would be submitted; ids are shown as names."""
     ids = {job.name: f"<{job.name.replace(' ', '-')}>" for job in chain}
     clusters = {job.name: job.cluster for job in chain}
     for job in chain:
         own = {name: ids[name] for name in job.needs if clusters[name] == job.cluster}
-        yield shlex.join(command_line(job, own))
+        yield shlex.join(command_line(job, job_name(workflow, job.name), own))
         yield from (f"    {line}" for line in job.script.splitlines()[2:])
 
 

@@ -1,13 +1,19 @@
-"""Running one Slurm command and getting its text, or one clear error."""
+"""Running one Slurm command and getting its text, or one clear error; submitting a job."""
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sacct_ingest.errors import SlurmError
 
 #: Times as seconds since the epoch, and array indexes in full.
 _FORMATS = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+#: What Slurm says when it may work a moment later; all else is about the job.
+_PASSING = ("unable to contact", "timed out", "refused", "temporarily", "unreachable", "no answer")
+
+
+class Refused(SlurmError):  # noqa: N818 - what sbatch did
+    """Slurm does not take such a job."""
 
 
 def run(argv: Sequence[str], *, timeout_s: float) -> str:
@@ -18,14 +24,42 @@ def run(argv: Sequence[str], *, timeout_s: float) -> str:
     SlurmError
         The command is missing, failed, or took longer than ``timeout_s``.
     """
+    return _output(argv, "", {**_without_defaults(os.environ), **_FORMATS}, timeout_s)
+
+
+def submit(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
+    """Id of the job that an sbatch with ``--parsable`` made; the script goes to its stdin.
+
+    Raises
+    ------
+    Refused
+        Slurm does not take such a job.
+    SlurmError
+        It cannot be asked at the moment; the job may be there all the same.
+    """
+    try:
+        # The job inherits the environment, so it stays as it is.
+        told = _output(argv, script, dict(os.environ), timeout_s)
+    except SlurmError as error:
+        if any(sign in str(error).lower() for sign in _PASSING):
+            raise
+        raise Refused(str(error)) from error
+    *_, last = told.split() or [""]
+    job_id = last.partition(";")[0]
+    if not job_id.isdigit():
+        raise SlurmError(f"{argv[0]}: printed no job id but {told.strip()!r}")
+    return job_id
+
+
+def _output(argv: Sequence[str], given: str, env: Mapping[str, str], timeout_s: float) -> str:
     try:
         done = subprocess.run(
             argv,
             capture_output=True,
             timeout=timeout_s,
-            env={**_without_defaults(os.environ), **_FORMATS},
+            env=env,
             check=False,
-            stdin=subprocess.DEVNULL,
+            input=given.encode(),
         )
     except FileNotFoundError as error:
         raise SlurmError(f"{argv[0]}: not found on PATH; are Slurm's commands there?") from error
@@ -35,7 +69,9 @@ def run(argv: Sequence[str], *, timeout_s: float) -> str:
         raise SlurmError(f"{argv[0]}: {error.strerror or error}") from error
     if done.returncode != 0:
         told = done.stderr.decode(errors="replace").strip().splitlines()
-        raise SlurmError(f"{argv[0]}: {told[0] if told else f'exit status {done.returncode}'}")
+        # What a hook says to the user comes before the error.
+        wrong = [line for line in told if "error" in line] or told
+        raise SlurmError(f"{argv[0]}: {wrong[0] if wrong else f'exit status {done.returncode}'}")
     return done.stdout.decode(errors="replace")
 
 

@@ -214,6 +214,7 @@ NODE = (
 )
 JOB = (
     Field("jobs", "JobArrayID", ("array_task_string",), array_tasks, "array_tasks_waiting"),
+    Field("job_id", "JobID", ("job_id",), number, "id"),
     Field("state", "State", ("job_state",), state, "state"),
     Field("partitions", "Partition", ("partition",), words, "partition"),
     Field("nodes", "NumNodes", ("node_count",), count, "num_nodes"),

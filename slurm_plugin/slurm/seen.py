@@ -29,6 +29,7 @@ class JobSeen:
     """A job that waits, or has nodes."""
 
     state: str  #: base state
+    job_id: int | None = None  #: of an array its own
     jobs: int = 1  #: pending tasks of an array share one record
     partitions: tuple[str, ...] = ()
     nodes: int = 1

@@ -44,6 +44,8 @@ class Watch:
         Runs a command.
     stopwatch
         Seconds from any moment on.
+    seen_as
+        Changes what was seen before a view is made of it.
 
     Attributes
     ----------
@@ -61,6 +63,7 @@ class Watch:
         how: config.Snapshot = _DEFAULT,
         run: Runner = commands.run,
         stopwatch: Callable[[], float] = time.monotonic,
+        seen_as: Callable[[Seen], Seen] = lambda seen: seen,
     ) -> None:
         self._clock = clock
         self._cluster = cluster
@@ -68,6 +71,7 @@ class Watch:
         self._how = how
         self._run: sources.Run = lambda argv: run(argv, timeout_s=how.timeout_s)
         self._stopwatch = stopwatch
+        self._seen_as = seen_as
         self._latest: Cluster | None = None
         self._settings: Settings | None = None
         self._settings_s = 0.0
@@ -104,7 +108,7 @@ class Watch:
     def _look(self) -> Cluster:
         settings = self._ask_settings()
         taken_s = self._clock()
-        seen = self._ask(settings)
+        seen = self._seen_as(self._ask(settings))
         limits = self._limits.look(self._cluster, settings.enforced)
         self._latest = build(
             seen,

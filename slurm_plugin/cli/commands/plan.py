@@ -8,32 +8,26 @@ import argparse
 import importlib
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from predictor.types import PredictionTable
 from sacct_ingest.errors import ConfigError, NimoError, NoHistory
 from sacct_ingest.time_spec import parse_time
-from slurm_plugin.cli.commands.predict import load as load_tables
-from slurm_plugin.cli.commands.predict import matching
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
-from slurm_plugin.cli.stores import open_store
-from slurm_plugin.config import Config
+from slurm_plugin.kept import alone
 from slurm_plugin.plan import record
 from slurm_plugin.plan.chain import Job, jobs
-from slurm_plugin.plan.file import load
-from slurm_plugin.plan.follow import failed, follow, summary
+from slurm_plugin.plan.file import load, parse
+from slurm_plugin.plan.follow import SLIP_S, Follower, failed, summary, unfinished
 from slurm_plugin.plan.submit import submit_ready, waits_elsewhere
 from slurm_plugin.plan.workflow import Workflow
-from slurm_plugin.profile import Profile, profile
 from slurm_plugin.reports.plan import as_json, lines_of, progress_text, render
-from slurm_plugin.slurm.commands import run as run_slurm
-from slurm_plugin.slurm.watch import Watch
+from slurm_plugin.yaml_text import read_text
 
 if TYPE_CHECKING:
+    from slurm_plugin.plan.again import Again
     from slurm_plugin.plan.plans import Plan
     from slurm_plugin.plan.schedule import Problem
 
@@ -62,6 +56,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only print; what is done anyway")
     parser.add_argument("--follow", action="store_true", help="wait for the jobs, say what they do")
     parser.add_argument(
+        "--fixed", action="store_true", help="follow without planning again what has not begun"
+    )
+    parser.add_argument(
+        "--slip",
+        metavar="S",
+        type=float,
+        default=SLIP_S,
+        help=f"how far off the plan a step may be, besides a tenth of its time ({SLIP_S:g} s)",
+    )
+    parser.add_argument(
         "--hard", action="store_true", help="let Slurm end jobs that can no longer be in time"
     )
     parser.add_argument(
@@ -82,102 +86,64 @@ def run(args: argparse.Namespace) -> int:
     if not 0 < args.confidence < 1:
         raise ConfigError(f"--confidence {args.confidence}: give a share between 0 and 1")
     kept = record.path_for(args.workflow)
-    if args.follow and not args.submit:
-        return _follow(record.load(kept), kept, args)
+    if not (args.submit or args.follow):
+        return _plan(args, kept)
+    with alone(kept, who="'nimo plan'", mend="submit from a folder that you may write to"):
+        return _plan(args, kept) if args.submit else _follow(record.load(kept), kept, args)
+
+
+def _plan(args: argparse.Namespace, kept: Path) -> int:
     flow = load(args.workflow)
-    # Loaded here: numpy and scipy take a second that is neither the help's nor the plan's.
-    importlib.import_module("slurm_plugin.plan.known")
     now_s = time.time()
     deadline_s = _deadline(args.deadline, flow, now_s)
-    found = _planned(args, flow, deadline_s, now_s)
-    chain = jobs(flow, found[0].schedule, deadline_s=deadline_s, hard=args.hard)
+    problem = _problem(args, flow, None)
+    found = _planned(args, problem, deadline_s)
+    chain = jobs(
+        flow, found[0].schedule, rooms=problem.rooms, deadline_s=deadline_s, hard=args.hard
+    )
     if args.json:
         print(json.dumps(as_json(found, chain, now_s)))
     else:
         print("\n".join(render(found, now_s, deadline_s)))
-        print("\n" + "\n".join(lines_of(chain)))
-    late = deadline_s is not None and found[0].high_s > deadline_s
+        print("\n" + "\n".join(lines_of(flow.name, chain)))
     if args.submit:
         return _submit(args, flow.name, chain, deadline_s, kept)
+    late = deadline_s is not None and found[0].high_s > deadline_s
     return TOO_LATE if late else 0
 
 
 def _planned(
-    args: argparse.Namespace, flow: Workflow, deadline_s: float | None, now_s: float
+    args: argparse.Namespace, problem: "Problem", deadline_s: float | None
 ) -> "list[Plan]":
     from slurm_plugin.plan.plans import plans  # noqa: PLC0415
 
-    problem = _problem(args, flow, now_s)
     try:
         return plans(problem, deadline_s=deadline_s, confidence=args.confidence)
     except LookupError as error:
         raise NoHistory(f"{args.workflow}: {error.args[0]}") from error
 
 
-def _problem(args: argparse.Namespace, flow: Workflow, now_s: float) -> "Problem":
-    from predictor.transfer import transfer_time  # noqa: PLC0415
-    from slurm_plugin.plan.known import BANDWIDTH, LATENCY, Copies, Learned, fit_samples  # noqa: PLC0415
-    from slurm_plugin.plan.schedule import Problem  # noqa: PLC0415
-
-    config = load_config(args)
-    wanted = {
-        task.name: task.application or f"{flow.name}/{task.name}"
-        for task in flow.tasks.values()
-        if not (task.run_times_s or task.samples)
-    }
-    measured = any(link.bandwidth_bytes_per_s is None for link in flow.links.values())
-    tables: Mapping[str, PredictionTable] = {}
-    series = []
-    if wanted or measured:
-        with open_store(config) as store:
-            known = load_tables(store)
-            tables = {task: matching(known, label)[0] for task, label in wanted.items()}
-            series = list(store.probes.since(now_s - 30 * 86400.0)) if measured else []
-    return Problem(
-        workflow=flow,
-        runs=Learned(
-            tables=tables,
-            fits=fit_samples(flow, args.workflow.parent),
-            near={LATENCY: 1e-5, BANDWIDTH: 1e9},
-        ),
-        transfers=Copies(flow=flow, measured=partial(transfer_time, series, now_s=now_s)),
-        free=_empty(flow, now_s) if args.empty else _free(flow, config, now_s),
-        now_s=now_s,
+def _problem(
+    args: argparse.Namespace, flow: Workflow, submitted: record.Submitted | None
+) -> "Problem":
+    # Loaded here: numpy and scipy take a second that is neither the help's nor the plan's.
+    site = importlib.import_module("slurm_plugin.cli.plan_site")
+    found: Problem = site.problem(
+        flow, load_config(args), args.workflow.parent, empty=args.empty, submitted=submitted
     )
+    return found
 
 
-def _empty(flow: Workflow, now_s: float) -> dict[str, Profile]:
-    """Nodes of places as the workflow has them, all free."""
-    missing = [place.name for place in flow.places.values() if place.high is None]
-    if missing:
-        raise ConfigError(f"places.{missing[0]}: --empty asks nobody: say how many nodes it has")
-    return {p.name: profile([(now_s, p.high or 0)]) for p in flow.places.values()}
+def _again(args: argparse.Namespace, submitted: record.Submitted) -> "Again | None":
+    """Plan what is left of the workflow as it was submitted."""
+    flow = parse(submitted.text, name=str(args.workflow))
+    problem = _problem(args, flow, submitted)
+    from slurm_plugin.plan.again import plan_again  # noqa: PLC0415
 
-
-def _free(flow: Workflow, config: Config, now_s: float) -> dict[str, Profile]:
-    """Free nodes of all places over time, as Slurm has them."""
-    free: dict[str, Profile] = {}
-    for cluster in sorted({place.cluster for place in flow.places.values()}):
-        look = Watch(
-            time.time, cluster=cluster, how=config.snapshot, run=partial(_asked, cluster)
-        ).look()
-        for place in flow.places.values():
-            if place.cluster != cluster:
-                continue
-            seen = look.partition(place.partition)
-            if seen is None:
-                known = ", ".join(look.partitions)
-                raise ConfigError(
-                    f"places.{place.name}: no partition {place.partition!r}; there are {known}"
-                )
-            free[place.name] = replace(seen.profile, times_s=(now_s, *seen.profile.times_s[1:]))
-    return free
-
-
-def _asked(cluster: str, argv: Sequence[str], *, timeout_s: float) -> str:
-    """Run a command of Slurm's for a cluster; empty: the one that is near."""
-    where = [f"--clusters={cluster}"] if cluster else []
-    return run_slurm([argv[0], *where, *argv[1:]], timeout_s=timeout_s)
+    try:
+        return plan_again(problem, submitted)
+    except LookupError as error:
+        raise NoHistory(str(error.args[0])) from error
 
 
 def _deadline(given: int | None, flow: Workflow, now_s: float) -> float | None:
@@ -195,7 +161,7 @@ def _submit(
     args: argparse.Namespace, name: str, chain: Sequence[Job], deadline_s: float | None, kept: Path
 ) -> int:
     before = record.load(kept)
-    if before and summary(before).keys() & {"PENDING", "RUNNING"}:
+    if before and (before.ids or before.trying) and unfinished(before):
         raise NimoError(
             f"{kept}: this workflow was submitted before: follow it with --follow, or remove the "
             "file once its jobs are gone"
@@ -206,17 +172,29 @@ def _submit(
             "--follow"
         )
     submitted = record.Submitted(
-        workflow=name, deadline_s=deadline_s, submitted_s=time.time(), jobs=list(chain)
+        workflow=name,
+        deadline_s=deadline_s,
+        submitted_s=time.time(),
+        jobs=list(chain),
+        text=read_text(args.workflow),
+        confidence=args.confidence,
+        hard=args.hard,
     )
     for job in submit_ready(submitted, kept):
-        print(f"{job.name}: submitted as {submitted.ids[job.name]}")
+        print(f"{job.name}: submitted as {submitted.ids[job.name]}", flush=True)
     return _follow(submitted, kept, args) if args.follow else 0
 
 
 def _follow(submitted: record.Submitted | None, kept: Path, args: argparse.Namespace) -> int:
     if submitted is None:
         raise NimoError(f"{kept}: not there: this workflow was not submitted; use --submit")
-    for line in follow(submitted, kept, interval_s=args.interval):
+    follower = Follower(
+        submitted=submitted,
+        path=kept,
+        planner=None if args.fixed else partial(_again, args),
+        slip_s=args.slip,
+    )
+    for line in follower.lines(args.interval):
         print(line, flush=True)
     print(progress_text(summary(submitted)))
     return 1 if failed(submitted) else 0

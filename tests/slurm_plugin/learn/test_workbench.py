@@ -12,10 +12,11 @@ from sacct_ingest.errors import ConfigError, FormatError, NimoError, SlurmError
 from sacct_ingest.records import JobRun, JobState, NodeProfile, StepRun
 from slurm_plugin.learn.assignments import Assignment, Choices, choices
 from slurm_plugin.learn.description import Description, parse
-from slurm_plugin.learn.jobs import Refused, overrun_s
+from slurm_plugin.learn.jobs import overrun_s
 from slurm_plugin.learn.journal import Journal, Stage, Trial, alone
 from slurm_plugin.learn.proposers import ByCurve, ByOccupancies, Proposer
 from slurm_plugin.learn.workbench import Site, Stop, Workbench
+from slurm_plugin.slurm.commands import Refused
 
 TEXT = """\
 application: blast

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sacct_ingest.errors import SlurmError
 from slurm_plugin.plan import record
 from slurm_plugin.plan.chain import Job, jobs
-from slurm_plugin.plan.follow import failed, follow
+from slurm_plugin.plan.follow import Follower, failed
 from slurm_plugin.plan.plans import plans
 from slurm_plugin.plan.submit import submit_ready, waits_elsewhere
-from tests.slurm_plugin.plan.made import NOW, problem
+from slurm_plugin.slurm.commands import Refused
+from tests.slurm_plugin.plan.made import NOW, Slurm, problem
 
 TWO_CLUSTERS = """
 name: flow
@@ -30,34 +30,11 @@ tasks:
 """
 
 
-class Slurm:
-    """Takes jobs and says of each what it was told to say."""
-
-    def __init__(self) -> None:
-        self.lines: list[list[str]] = []
-        self.shown: dict[str, str] = {}
-        self.accounted: dict[str, str] = {}
-        self.broken = 0
-
-    def sbatch(self, argv: Sequence[str], script: str) -> str:
-        self.lines.append(list(argv))
-        return str(len(self.lines))
-
-    def ask(self, argv: Sequence[str]) -> str:
-        if argv[0] == "scancel":
-            self.lines.append(list(argv))
-            return ""
-        if self.broken:
-            self.broken -= 1
-            raise SlurmError("slurm_load_jobs error: Unable to contact slurm controller")
-        told = self.shown if argv[0] == "squeue" else self.accounted
-        return "".join(f"{job}|{rest}\n" for job, rest in told.items())
-
-
 @pytest.fixture
 def chain() -> list[Job]:
     made = problem(TWO_CLUSTERS)
-    return jobs(made.workflow, plans(made)[0].schedule, deadline_s=NOW + 3600, hard=True)
+    schedule = plans(made)[0].schedule
+    return jobs(made.workflow, schedule, rooms={}, deadline_s=NOW + 3600, hard=True)
 
 
 def submitted(chain: list[Job]) -> record.Submitted:
@@ -103,18 +80,17 @@ def test_what_needs_another_cluster_is_submitted_when_that_has_completed(
             {"4": "COMPLETED|5|6"},
         ]
     )
-    lines = list(
-        follow(
-            given,
-            kept,
-            interval_s=1.0,
-            ask=slurm.ask,
-            submit=slurm.sbatch,
-            sleep=lambda _: slurm.shown.update(next(rounds)),
-        )
+    follower = Follower(
+        submitted=given,
+        path=kept,
+        ask=slurm.ask,
+        submit=slurm.sbatch,
+        clock=lambda: NOW + 400,
+        sleep=lambda _: slurm.shown.update(next(rounds)),
     )
+    lines = list(follower.lines(1.0))
     assert "first: COMPLETED, 300 s later than planned" in lines[0]
-    assert lines[1].startswith("behind the plan: ")
+    assert lines[1].startswith("first ended 300 s later than planned: all ended by ")
     assert lines[1].endswith("keeps the deadline " + lines[1].rpartition(" ")[2])
     assert not any("--dependency" in word for word in slurm.lines[1])
     assert "--dependency=afterok:2" in slurm.lines[2]
@@ -133,9 +109,15 @@ def test_a_failure_cancels_what_needs_it_and_outages_are_sat_out(
     slurm.broken = 1
     slurm.shown = {"8": "PENDING|N/A|N/A"}
     slurm.accounted = {"7": "CANCELLED by 0|1|2"}
-    lines = list(
-        follow(given, kept, interval_s=1, ask=slurm.ask, submit=slurm.sbatch, sleep=lambda _: None)
+    follower = Follower(
+        submitted=given,
+        path=kept,
+        ask=slurm.ask,
+        submit=slurm.sbatch,
+        clock=lambda: NOW,
+        sleep=lambda _: None,
     )
+    lines = list(follower.lines(1.0))
     assert lines[0].startswith("Slurm does not answer, trying again")
     assert lines[1].startswith("mid to far: CANCELLED")
     assert lines[2] == "second, out to near: cancelled, for mid to far is CANCELLED (job 7)"
@@ -149,11 +131,37 @@ def test_a_refused_job_keeps_those_before_it(chain: list[Job], tmp_path: Path) -
 
     def refuse(argv: Sequence[str], script: str) -> str:
         if "--exclusive" in argv:
-            raise SlurmError("sbatch: error: Batch job submission failed")
+            raise Refused("sbatch: error: Batch job submission failed")
         return "5"
 
-    with pytest.raises(SlurmError):
+    with pytest.raises(Refused):
         submit_ready(given, kept, refuse)
     loaded = record.load(kept)
     assert loaded is not None
     assert loaded.ids == {"first": "4", "mid to far": "5"}
+    assert failed(loaded) == ["second"]
+
+
+def test_what_may_have_been_submitted_is_looked_for_by_its_name(
+    chain: list[Job], tmp_path: Path
+) -> None:
+    given, kept, slurm = submitted(chain), tmp_path / "flow.plan.json", Slurm()
+
+    def killed(argv: Sequence[str], script: str) -> str:
+        slurm.sbatch(argv, script)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        submit_ready(given, kept, killed, slurm.ask)
+    loaded = record.load(kept)
+    assert loaded is not None
+    assert (loaded.ids, loaded.trying) == ({}, ["first"])
+    assert [job.name for job in submit_ready(loaded, kept, slurm.sbatch, slurm.ask)] == ["first"]
+    assert loaded.ids == {"first": "1"}
+    assert len(slurm.lines) == 1
+    # What never came to Slurm is submitted, under the same name.
+    given.trying, given.tried = ["first"], {"first": 1}
+    slurm.names.clear()
+    submit_ready(given, kept, slurm.sbatch, slurm.ask)
+    assert given.ids == {"first": "2"}
+    assert slurm.lines[0][2] == slurm.lines[1][2] == f"--job-name=flow.first.{given.mark}"

@@ -66,6 +66,33 @@ tasks:
 """
 
 
+#: Planned for the deadline on two nodes each, as first takes long; it does not.
+AGAIN = """
+name: again
+storages: {{home: {{path: {work}}}}}
+places:
+  slow: {{storage: home}}
+  one: {{storage: home, partition: slow, nodes: 1}}
+  two: {{storage: home, partition: fast, nodes: 2}}
+files: {{wide: {{}}, moved: {{}}}}
+tasks:
+  first: {{command: 'true', places: [slow], run_time: 1000}}
+  gate: {{command: 'until test -e {work}/go; do sleep 0.2; done', after: [first], places: [slow],
+          run_time: 60}}
+  wide: {{command: 'echo $SLURM_JOB_NUM_NODES >{{wide}}', writes: [wide], after: [gate],
+          places: [slow], run_time: {{1: 5500, 2: 3000}}}}
+  moved: {{command: 'echo $SLURM_JOB_PARTITION >{{moved}}', writes: [moved], after: [gate],
+           places: [one, two], run_time: {{1: 5500, 2: 3000}}}}
+  last: {{command: 'true', after: [moved], places: [slow], run_time: 1}}
+"""
+#: Submits a job and is killed, together with who asked for that, before it can say so.
+KILLS = """\
+#!/bin/sh
+{sbatch} "$@" >/dev/null
+kill -9 $PPID
+"""
+
+
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory) -> Iterator[SlurmCluster]:
     with slurm_cluster(nodes=4, conf=PARTITIONS) as cluster:
@@ -75,12 +102,12 @@ def cluster(slurm_cluster: ClusterFactory) -> Iterator[SlurmCluster]:
         yield cluster
 
 
-def workflow(cluster: SlurmCluster, name: str, check: str) -> Path:
+def workflow(cluster: SlurmCluster, name: str, check: str, text: str = WORKFLOW) -> Path:
     """A folder of its own with the workflow and what it reads."""
     folder = cluster.layout.work / name
     (folder / "home").mkdir(parents=True)
     (folder / "home" / "raw").write_text("abc\n")
-    text = WORKFLOW.format(work=folder, check=check).replace(f"{folder}/work", f"{folder}/../work")
+    text = text.format(work=folder, check=check).replace(f"{folder}/work", f"{folder}/../work")
     (folder / "brain.yaml").write_text(text)
     (folder / "nimo.yaml").write_text("mode: observe\n")
     return folder / "brain.yaml"
@@ -89,9 +116,12 @@ def workflow(cluster: SlurmCluster, name: str, check: str) -> Path:
 def nimo(
     cluster: SlurmCluster, file: Path, *argv: str, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    config = {"NIMO_CONFIG": str(file.parent / "nimo.yaml")}
     line = [NIMO, "plan", *argv, file]
-    return cluster.run(*line, check=check, env=config, cwd=file.parent, timeout_s=180)
+    return cluster.run(*line, check=check, env=environment(file), cwd=file.parent, timeout_s=180)
+
+
+def environment(file: Path) -> dict[str, str]:
+    return {"NIMO_CONFIG": str(file.parent / "nimo.yaml")}
 
 
 def test_submitted_and_followed_within_its_deadline(cluster: SlurmCluster) -> None:
@@ -115,9 +145,11 @@ def test_submitted_and_followed_within_its_deadline(cluster: SlurmCluster) -> No
     assert max(record["ended_s"].values()) <= record["deadline_s"]
     cluster.wait(*map(int, record["ids"].values()), accounted=True)
     rows = cluster.sacct("-X", fields=("JobID", "JobName", "Comment", "Start", "End"))
-    own = {row["JobName"]: row for row in rows if row["JobID"] in record["ids"].values()}
-    assert own["brain.split"]["Comment"] == "nimo:app=brain,problem=split"
-    assert own["brain.join"]["Start"] >= max(own[f"brain.{t}"]["End"] for t in ("split", "turn"))
+    by_id = {row["JobID"]: row for row in rows}
+    own = {step: by_id[job_id] for step, job_id in record["ids"].items()}
+    assert own["split"]["Comment"] == "nimo:app=brain,problem=split"
+    assert own["split"]["JobName"] == f"brain.split.{record['mark']}"
+    assert own["join"]["Start"] >= max(own[task]["End"] for task in ("split", "turn"))
     # Followed once more, it says what became of it.
     assert "7 COMPLETED" in nimo(cluster, file, "--follow").stdout
 
@@ -130,3 +162,63 @@ def test_a_failing_task_takes_along_what_needs_it(cluster: SlurmCluster) -> None
     assert "tell" in next(line for line in done.stdout.splitlines() if "is FAILED" in line)
     assert not (file.parent / "home" / "report").exists()
     assert not cluster.run("squeue", "-h").stdout
+
+
+def killed_while_submitting(cluster: SlurmCluster, file: Path, *argv: str) -> None:
+    """Plan and submit, and be killed when the first job is there but not written down."""
+    folder = file.parent / "bin"
+    folder.mkdir()
+    (folder / "sbatch").write_text(KILLS.format(sbatch=cluster.bin / "sbatch"))
+    (folder / "sbatch").chmod(0o755)
+    env = {**environment(file), "PATH": f"{folder}:{cluster.env['PATH']}"}
+    line = [NIMO, "plan", "--submit", *argv, file]
+    done = cluster.run(*line, check=False, env=env, cwd=file.parent, timeout_s=180)
+    assert done.returncode == -9, done.stdout + done.stderr
+
+
+def follow_until(cluster: SlurmCluster, file: Path, start: str) -> list[str]:
+    """Follow until a line begins so, then kill the follower; its lines."""
+    line = [NIMO, "plan", "--follow", "--interval=0.5", file]
+    env = {**cluster.env, **environment(file)}
+    lines: list[str] = []
+    with subprocess.Popen(line, env=env, cwd=file.parent, stdout=subprocess.PIPE, text=True) as one:
+        assert one.stdout is not None
+        while not lines or (lines[-1] and not lines[-1].startswith(start)):
+            lines.append(one.stdout.readline())
+        one.kill()
+    return lines
+
+
+def test_killed_twice_and_planned_again_for_a_task_that_was_short(cluster: SlurmCluster) -> None:
+    file = workflow(cluster, "again", "", AGAIN)
+    killed_while_submitting(cluster, file, "--deadline=now+2hours")
+
+    # The job that was there is found; the one after the change is submitted before the kill.
+    lines = "".join(follow_until(cluster, file, "last: submitted as"))
+    if "planned again" not in lines:
+        lines += "".join(follow_until(cluster, file, "last: submitted as"))
+    assert "first ended" in lines
+    assert "moved: 1 node at one instead of 2 nodes at two" in lines
+    assert "wide: 1 node at slow instead of 2 nodes at slow" in lines
+
+    (file.parent / "go").touch()
+    done = nimo(cluster, file, "--follow", "--interval", "0.5")
+    assert done.stdout.endswith("5 COMPLETED\n")
+    assert (file.parent / "wide").read_text() == "1\n"
+    assert (file.parent / "moved").read_text() == "slow\n"
+
+    record = json.loads(file.with_suffix(".plan.json").read_text())
+    mark = record["mark"]
+    # Squeue still has jobs that accounting leaves out, for they never were eligible.
+    listed = cluster.run("squeue", "-h", "-t", "all", "-o", "%j|%T").stdout.split()
+    own = [line for line in listed if mark in line]
+    assert sorted(own) == sorted([
+        f"again.first.{mark}|COMPLETED",
+        f"again.gate.{mark}|COMPLETED",
+        # Changed in place: it keeps its age in the queue.
+        f"again.wide.{mark}|COMPLETED",
+        f"again.moved.{mark}|CANCELLED",
+        f"again.moved.{mark}-2|COMPLETED",
+        f"again.last.{mark}|CANCELLED",
+        f"again.last.{mark}-2|COMPLETED",
+    ])  # fmt: skip
