@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from predictor.models.bottleneck import NOISE, Bottleneck, learn_bottleneck
 from predictor.models.transformed import Function, learn
 
 Floats = NDArray[np.float64]
@@ -29,11 +30,6 @@ COMPUTE = "compute"
 _PRIOR, _PRIOR_WEIGHT = 0.2, 2.0
 #: Share of the whole time below which errors of a stall need no further terms.
 _MATTERS = 0.005
-#: Stall beside compute below which a run counts as hidden, and runs needed that are not.
-_HIDDEN, _FEWEST_FULL = 0.08, 3
-#: Noise of the demand as a share of the time, and by how much more a bottleneck may miss than
-#: functions with free bends: it has fewer of them to be wrong with elsewhere.
-_DEMAND, _PREFERRED = 0.015, 1.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,38 +107,12 @@ class Predicted:
 
 
 @dataclass(frozen=True, slots=True)
-class Bottleneck:
-    """Whatever takes longest decides: stall = idle + max(0, demand - compute), seconds a byte.
-
-    ``demand`` is what network and disk take for each byte while the processor works beside them
-    (prefetching, write-behind, a saturated disk).  The paper names such a model of the closed loop
-    as the alternative to pieces of lines (ICAC 2006, section V.B.4).
-    """
-
-    demand: Function
-    idle_s: float
-
-    def applied(self, made: Occupancies, attributes: Mapping[str, float]) -> Occupancies:
-        """Give the occupancies with this stall, parted between network and disk as before."""
-        parts = made.network_s + made.disk_s
-        share = made.network_s / parts if parts else 0.5
-        stall = self.stall_s(made.compute_s, attributes)
-        return replace(made, network_s=share * stall, disk_s=(1 - share) * stall)
-
-    def __str__(self) -> str:
-        """Write it as the functions are written."""
-        return f"{self.idle_s:.3g} + ({self.demand} - {COMPUTE})+"
-
-    def stall_s(self, compute_s: float, attributes: Mapping[str, float]) -> float:
-        """Seconds that each byte stalls."""
-        return self.idle_s + max(0.0, self.demand(attributes) - compute_s)
-
-
-@dataclass(frozen=True, slots=True)
 class OccupancyFit:
     """Application profile: a predictor function for each occupancy and for the data flow.
 
-    ``error`` is the standard deviation of log time when each sample is predicted from the others.
+    ``error`` is the standard deviation of log time when each sample is predicted from the others,
+    and ``left_out`` the log of predicted over actual time of each of them: what the functions are
+    made of is chosen anew without it.
     """
 
     compute: Function
@@ -151,7 +121,8 @@ class OccupancyFit:
     data: Function
     error: float
     samples: int
-    bottleneck: "Bottleneck | None" = None
+    bottleneck: Bottleneck | None = None
+    left_out: tuple[float, ...] = ()
 
     def predict(self, attributes: Mapping[str, float], level: float = 0.9) -> Predicted:
         """Predict the execution time on an assignment.
@@ -166,12 +137,14 @@ class OccupancyFit:
         made = Occupancies(
             compute, self.network(known), self.disk(known), max(self.data(attributes), 1.0)
         )
+        stalls = made.network_s + made.disk_s, *(made.network_s + made.disk_s,) * 2
         if self.bottleneck:
-            made = self.bottleneck.applied(made, known)
+            stalls = self.bottleneck.stall_s(compute, known)
+        time_s, low_s, high_s = (max(_with_stall(made, one).time_s, 1e-9) for one in stalls)
         free = self.samples + _PRIOR_WEIGHT - 1
         width = float(student.ppf((1 + level) / 2, free)) * self.error
-        time_s = max(made.time_s, 1e-9)
-        return Predicted(time_s, time_s * exp(-width), time_s * exp(width), level, made)
+        found = _with_stall(made, stalls[0])
+        return Predicted(time_s, low_s * exp(-width), high_s * exp(width), level, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,62 +181,62 @@ class OccupancyModel:
         if not samples:
             raise ValueError("no sample to learn from")
         base = dict(reference or samples[0].attributes)
+        free = self._free(samples, base)
+        limited = self._limited(free, samples, base)
+        off = np.array([self._missed(samples, i, base) for i in range(len(samples))])
+        if limited is not None and _no_worse(off[:, 1], off[:, 0]):
+            return _judged(limited, off[:, 1])
+        return _judged(free, off[:, 0])
+
+    def _missed(
+        self, samples: Sequence[Sample], index: int, base: Mapping[str, float]
+    ) -> tuple[float, float]:
+        """Log ratio of predicted and actual time of a sample, from the others: by both forms."""
+        others = [*samples[:index], *samples[index + 1 :]]
+        if not others:
+            return 0.0, 0.0
+        free = self._free(others, base)
+        limited = self._limited(free, others, base) or free
+        asked = samples[index]
+        return _off(free, asked), _off(limited, asked)
+
+    def _free(self, samples: Sequence[Sample], base: Mapping[str, float]) -> OccupancyFit:
+        """Learn each function by itself."""
         every = tuple(sorted(base))
         amounts = [one.attributes for one in samples]
-        compute, compute_out = learn(
-            amounts,
-            [one.found.compute_s for one in samples],
-            reference=base,
-            attributes=_known(self.compute, every),
-        )
-        data, data_out = learn(
-            amounts,
-            [one.found.data_bytes for one in samples],
-            reference=base,
-            attributes=_known(self.data, every),
-        )
-        network, network_out = self._stall(
-            samples, [one.found.network_s for one in samples], base, _known(self.network, every)
-        )
-        disk, disk_out = self._stall(
-            samples, [one.found.disk_s for one in samples], base, _known(self.disk, every)
-        )
-        out = data_out * (compute_out + network_out + disk_out)
-        bottleneck = self._bottleneck(samples, base, every) if self.latency_hiding else None
-        error, limit = _spread(out, samples), None
-        if bottleneck:
-            limited, stall_out = bottleneck
-            other = _spread(data_out * (compute_out + stall_out), samples)
-            if other < _PREFERRED * error:
-                error, limit = other, limited
-        return OccupancyFit(compute, network, disk, data, error, len(samples), limit)
 
-    def _bottleneck(
-        self, samples: Sequence[Sample], base: Mapping[str, float], every: tuple[str, ...]
-    ) -> tuple[Bottleneck, Floats] | None:
-        """Learn what network and disk demand where they are the bottleneck; None: too few.
+        def learned(part: str, chosen: tuple[str, ...] | None) -> Function:
+            values = [getattr(one.found, part) for one in samples]
+            return learn(amounts, values, reference=base, attributes=_known(chosen, every))[0]
 
-        Gives also the stall of each sample as predicted from the others.
-        """
-        compute = np.array([one.found.compute_s for one in samples])
-        stall = np.array([one.found.network_s + one.found.disk_s for one in samples])
-        full = stall > _HIDDEN * compute
-        if full.sum() < _FEWEST_FULL or full.all():
+        def stall(part: str, chosen: tuple[str, ...] | None) -> Function:
+            values = [getattr(one.found, part) for one in samples]
+            return self._stall(samples, values, base, _known(chosen, every))[0]
+
+        return OccupancyFit(
+            learned("compute_s", self.compute),
+            stall("network_s", self.network),
+            stall("disk_s", self.disk),
+            learned("data_bytes", self.data),
+            0.0,
+            len(samples),
+        )
+
+    def _limited(
+        self, free: OccupancyFit, samples: Sequence[Sample], base: Mapping[str, float]
+    ) -> OccupancyFit | None:
+        """Let network and disk decide only where they take longest."""
+        if not self.latency_hiding:
             return None
-        idle = float(np.median(stall[~full]))
-        known = set(_known(self.network, every)) | set(_known(self.disk, every))
-        demand, left_out = learn(
-            [one.attributes for one, at_limit in zip(samples, full, strict=True) if at_limit],
-            (stall + compute - idle)[full].tolist(),
+        known = set(_known(self.network, tuple(base))) | set(_known(self.disk, tuple(base)))
+        found = learn_bottleneck(
+            [one.attributes for one in samples],
+            np.array([one.found.compute_s for one in samples]),
+            np.array([one.found.network_s + one.found.disk_s for one in samples]),
             reference=base,
-            attributes=[name for name in every if name in known],
-            noise=_DEMAND * float((stall + compute).mean()),
+            attributes=[name for name in sorted(base) if name in known],
         )
-        made = Bottleneck(demand, idle)
-        pairs = zip(samples, compute, strict=True)
-        out = np.array([made.stall_s(float(busy), one.attributes) for one, busy in pairs])
-        out[full] = idle + np.maximum(left_out - compute[full], 0.0)
-        return made, out
+        return replace(free, bottleneck=found) if found else None
 
     def _stall(
         self,
@@ -288,6 +261,13 @@ class OccupancyModel:
         )
 
 
+def _with_stall(made: Occupancies, stall_s: float) -> Occupancies:
+    """Give the occupancies with this stall, parted between network and disk as before."""
+    parts = made.network_s + made.disk_s
+    share = made.network_s / parts if parts else 0.5
+    return replace(made, network_s=share * stall_s, disk_s=(1 - share) * stall_s)
+
+
 def _each_s(found: Occupancies) -> float:
     """Seconds that each byte takes."""
     return found.compute_s + found.network_s + found.disk_s
@@ -297,9 +277,21 @@ def _known(chosen: tuple[str, ...] | None, every: tuple[str, ...]) -> tuple[str,
     return every if chosen is None else chosen
 
 
-def _spread(left_out: Floats, samples: Sequence[Sample]) -> float:
-    """Spread of log time around what the others predict, with a prior while there are few."""
-    times = np.array([one.found.time_s for one in samples])
-    ratios = np.log(np.maximum(left_out, 1e-3 * times) / times)
-    squares = float((ratios**2).sum()) if len(samples) > 1 else 0.0
-    return sqrt((squares + _PRIOR_WEIGHT * _PRIOR**2) / (len(samples) - 1 + _PRIOR_WEIGHT))
+def _off(fit: OccupancyFit, asked: Sample) -> float:
+    predicted = fit.predict(asked.attributes).time_s
+    return float(np.log(max(predicted, 1e-3 * asked.found.time_s) / asked.found.time_s))
+
+
+def _no_worse(off: Floats, other: Floats) -> bool:
+    """Whether errors are not shown to be above others', or by less than runs of the same differ."""
+    more = off**2 - other**2
+    above = sqrt((off**2).mean()) - sqrt((other**2).mean())
+    shown = float(student.ppf(0.95, max(len(more) - 1, 1)))
+    return above <= NOISE or bool(more.mean() <= shown * more.std() / sqrt(len(more)))
+
+
+def _judged(fit: OccupancyFit, off: Floats) -> OccupancyFit:
+    """Add the spread of log time around what the others predict, with a prior while few."""
+    squares = float((off**2).sum())
+    error = sqrt((squares + _PRIOR_WEIGHT * _PRIOR**2) / (len(off) - 1 + _PRIOR_WEIGHT))
+    return replace(fit, error=error, left_out=tuple(off.tolist()))

@@ -15,11 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Amount = TypeVar("Amount", float, Floats)
 #: A term has to reduce the error by this share.
 _CLEARLY = 0.15
 #: Errors below this share of the mean value are noise that no term is needed for.
@@ -55,19 +57,19 @@ class Term:
     other: str = ""
     times: "Term | None" = None
 
-    def __call__(self, amounts: Mapping[str, float]) -> float:
-        """Value of the term."""
-        return self._value(amounts[self.attribute], amounts) * (
-            self.times(amounts) if self.times else 1.0
-        )
+    def __call__(self, amounts: Mapping[str, Amount]) -> Amount:
+        """Value of the term, or its values for arrays of amounts."""
+        value = self._value(amounts[self.attribute], amounts)
+        return value * self.times(amounts) if self.times else value
 
-    def _value(self, x: float, amounts: Mapping[str, float]) -> float:
+    def _value(self, x: Amount, amounts: Mapping[str, Amount]) -> Amount:
         if self.shape is Shape.LINEAR:
             return x
         if self.shape is Shape.INVERSE:
             return 1 / x
-        bend = self.bend * (amounts[self.other] if self.shape is Shape.EXCEEDING else 1.0)
-        return max(0.0, x - bend)
+        if self.shape is Shape.ABOVE:
+            return _positive(x - self.bend)
+        return _positive(x - self.bend * amounts[self.other])
 
     def __str__(self) -> str:
         """Write it as the paper writes its functions."""
@@ -78,6 +80,11 @@ class Term:
             Shape.EXCEEDING: f"({self.attribute} - {self.bend:.3g} {self.other})+",
         }
         return f"{texts[self.shape]} {self.times}" if self.times else texts[self.shape]
+
+
+def _positive(amount: Amount) -> Amount:
+    """Give the amount where it is above zero, and zero elsewhere."""
+    return (amount + abs(amount)) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +221,16 @@ def _select(
     simple = [term for term in candidates if term.shape in (Shape.LINEAR, Shape.INVERSE)]
     chosen: list[Term] = []
     found = _Solution.constant(target)
+    columns = _columns(ratios, candidates)
     while len(target) >= _SAMPLES_A_TERM * (len(chosen) + 1) + 1 and found.error > enough:
-        column, better = found.best_with(_columns(ratios, candidates))
+        column, better = found.best_with(columns)
         if better is None or better.error > (1 - _CLEARLY) * found.error:
             break
         found = better
         chosen.append(candidates[column])
-        made = _products(chosen[-1], simple)
-        candidates = [*candidates, *(term for term in made if _is_seen(term, ratios))]
+        made = [term for term in _products(chosen[-1], simple) if _is_seen(term, ratios)]
+        candidates = [*candidates, *made]
+        columns = np.column_stack([columns, _columns(ratios, made)])
     return chosen, found.left_out
 
 
@@ -305,7 +314,10 @@ def _missed(rest: Floats, leverage: Floats) -> Floats:
 
 
 def _columns(ratios: Sequence[Mapping[str, float]], terms: Sequence[Term]) -> Floats:
-    return np.array([[term(one) for term in terms] for one in ratios]).reshape(len(ratios), -1)
+    if not terms:
+        return np.empty((len(ratios), 0))
+    amounts = {name: np.array([one[name] for one in ratios]) for name in ratios[0]}
+    return np.column_stack([term(amounts) for term in terms])
 
 
 def _solve(ratios: Sequence[Mapping[str, float]], terms: Sequence[Term], target: Floats) -> Floats:

@@ -195,3 +195,37 @@ def test_whatever_takes_longest_decides() -> None:
     for mhz, latency in ((450, 1), (450, 16), (1400, 1), (1400, 16)):
         actual = run(mhz, latency)
         assert fit.predict(actual.attributes).time_s == pytest.approx(actual.found.time_s, rel=0.03)
+
+
+@pytest.mark.parametrize("shape", ["constant", "latency"])
+def test_where_the_runs_do_not_tell_why_they_stalled_the_interval_holds_both(shape: str) -> None:
+    """Slow processors hide all, and fast ones were only run with the longest latency."""
+
+    def run(mhz: float, latency: float) -> Sample:
+        busy, demand = 3e-6 * 930 / mhz, 3e-6 * (1.0 if shape == "constant" else latency / 18)
+        found = Occupancies(busy, max(0.0, demand - busy), 0.0, 1e9)
+        return Sample({"mhz": mhz, "latency": latency}, found)
+
+    train = [run(450, ms) for ms in (1, 5, 9, 13, 18)] + [run(n, 18) for n in (1000, 1200, 1400)]
+    fit = OccupancyModel().fit(train)
+    for mhz, latency in product((1000, 1200, 1400), (2, 6, 10)):
+        actual = run(mhz, latency)
+        made = fit.predict(actual.attributes)
+        assert made.low_s <= actual.found.time_s <= made.high_s
+        assert made.low_s <= made.time_s <= made.high_s
+
+
+def test_a_run_that_hid_its_stall_bounds_that_of_others() -> None:
+    """Two demands at once, of which the runs show one: the other is at most what was hidden."""
+
+    def run(mhz: float, latency: float) -> Sample:
+        busy, demand = 3e-6 * 930 / mhz, 1e-6 * max(1.5, latency / 3)
+        found = Occupancies(busy, max(0.0, demand - busy), 0.0, 1e9)
+        return Sample({"mhz": mhz, "latency": latency}, found)
+
+    train = [run(450, ms) for ms in (0.1, 4, 8, 12, 16)]
+    train += [run(n, ms) for n in (900, 1400, 2800) for ms in (12, 16)]
+    actual = run(2800, 0.1)
+    made = OccupancyModel().fit(train).predict(actual.attributes)
+    assert made.time_s < 0.9 * actual.found.time_s  # no run showed it
+    assert made.high_s >= actual.found.time_s
