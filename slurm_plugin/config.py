@@ -255,6 +255,30 @@ class Benchmarks(_Section, frozen=True, kw_only=True):
     limit_min: Count = 15
 
 
+class Shown(StrEnum):
+    """Whose jobs the pages of ``nimo web`` show to those who are no admins."""
+
+    OWN = "own"  #: their own, and those of accounts that they coordinate
+    SLURM = "slurm"  #: as Slurm's PrivateData has it
+
+
+class Web(_Section, frozen=True, kw_only=True):
+    """The pages of ``nimo web``."""
+
+    listen: str = "127.0.0.1:8737"  #: HOST:PORT, or the path of a Unix socket
+    hosts: tuple[str, ...] = ()  #: names of the site's server, besides localhost
+    prefix: Annotated[str, msgspec.Meta(pattern=r"^(/[A-Za-z0-9._~-]+)*$")] = ""
+    #: who may say in a header which user asks: local accounts, addresses of other hosts
+    proxies: tuple[str, ...] = ()
+    user_header: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]*$")] = (
+        "X-Forwarded-User"
+    )
+    admins: tuple[str, ...] = ()  #: see all, as Slurm's operators do
+    shows: Shown = Shown.OWN
+    days: Count = 7  #: of decisions that the overview is about
+    replay: str = ""  #: file of "nimo replay --json"
+
+
 class Config(_Section, frozen=True, kw_only=True):
     """All settings.  The text of each is in ``etc/nimo.yaml``."""
 
@@ -276,6 +300,7 @@ class Config(_Section, frozen=True, kw_only=True):
     fit: Fit = Fit()
     probes: Probes = Probes()
     benchmarks: Benchmarks = Benchmarks()
+    web: Web = Web()
 
     def for_job(
         self, *, partition: str, account: str, qos: str, user: str, application: str

@@ -23,7 +23,10 @@ _LENGTHS = {
     if isinstance(column.type, String)
 }
 #: Fields of a selection that are columns and have to be equal.
-_FIELDS = ("cluster", "partition", "account", "user", "mode", "reason", "key_level", "key")
+_FIELDS = (
+    *("decision_id", "cluster", "partition", "account", "user"),
+    *("mode", "reason", "key_level", "key"),
+)
 _RUN_NAMES = [column.name for column in ROW_COLUMNS]
 #: A decision, and after it its run.
 _PAIR = [*(decisions.c[name].label(f"d_{name}") for name in _NAMES), *ROW_COLUMNS]

@@ -33,6 +33,7 @@ class Selection:
     user: str = ""
     mode: str = ""
     reason: str = ""
+    decision_id: str = ""
     key_level: str = ""  #: of the identity that predicted
     key: str = ""
     only_user: str | None = None

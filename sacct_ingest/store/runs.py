@@ -102,6 +102,15 @@ class Runs:
         with reading(self._engine) as connection:
             return [run_row(row._mapping) for row in connection.execute(query.limit(limit))][::-1]
 
+    def keys_of(self, user: str, levels: Iterable[KeyLevel]) -> Iterator[tuple[KeyLevel, str]]:
+        """Give the keys that runs of a user have, at these levels (not that of names)."""
+        with reading(self._engine) as connection:
+            for level in levels:
+                column = runs.c[level.value]
+                query = select(column).where(runs.c.user == user, column > "").distinct()
+                for key in connection.execute(query).scalars():
+                    yield level, str(key)
+
     def started(
         self,
         *,

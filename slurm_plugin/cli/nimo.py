@@ -21,6 +21,7 @@ COMMANDS = {
     "status": "ask nimod how it is",
     "predict": "show what is known about an application",
     "report": "compare what was predicted and decided with what happened",
+    "web": "serve pages of applications, decisions and replays to browsers; read only",
     "metrics": "give figures on nimod, store and accuracy to Prometheus",
     "plan": "plan a workflow: places, node counts, copies, a deadline; submit and follow it",
     "replay": "what if: your own history, as asked and as the policy would have decided",

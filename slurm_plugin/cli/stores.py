@@ -25,8 +25,13 @@ def open_store(config: Config, *, create: bool = False) -> Store:
 
 def sight_of(config: Config) -> Sight:
     """Tell whose jobs the user of this process may see in the configured store."""
+    return sight_for(config, os.getuid(), user_name())
+
+
+def sight_for(config: Config, uid: int, name: str, *, own_only: bool = False) -> Sight:
+    """Tell whose jobs a user may see in the configured store, by what Slurm says."""
     run = partial(commands.run, timeout_s=config.snapshot.timeout_s)
-    return sight(os.getuid(), user_name(), owner_uid=_owner(config.store_url), run=run)
+    return sight(uid, name, owner_uid=_owner(config.store_url), run=run, own_only=own_only)
 
 
 def _owner(url: str) -> int | None:

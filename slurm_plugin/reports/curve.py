@@ -70,7 +70,7 @@ def parsable(known: PredictionTable) -> list[str]:
     seen = {point.nodes for point in known.observed}
     rows = zip(known.nodes, known.median_s, known.low_s, known.high_s, strict=True)
     body = (
-        f"{n}|{t:.1f}|{low:.1f}|{high:.1f}|{_verdict(known, i)}|{int(n in seen)}"
+        f"{n}|{t:.1f}|{low:.1f}|{high:.1f}|{verdict_at_entry(known, i)}|{int(n in seen)}"
         for i, (n, t, low, high) in enumerate(rows)
     )
     return ["Nodes|MedianS|LowS|HighS|Verdict|Observed", *body]
@@ -80,6 +80,22 @@ def summary(tables: Iterable[PredictionTable]) -> str:
     """List applications, one a line: the best known first."""
     header = ["application", "by", "runs", "nodes observed", "verdict", "model"]
     return table(header, [_listed(t) for t in _ranked(tables)], left=frozenset({0, 1, 4, 5}))
+
+
+def shown_counts(known: PredictionTable, *, every: bool) -> list[int]:
+    """Choose node counts by index: all, or those observed, powers of two and the ends."""
+    seen = {point.nodes for point in known.observed}
+    ends = {known.nodes[0], known.nodes[-1]} if known.nodes else set()
+    return [
+        i
+        for i, nodes in enumerate(known.nodes)
+        if every or nodes in seen or nodes in ends or nodes.bit_count() == 1
+    ]
+
+
+def verdict_at_entry(known: PredictionTable, index: int) -> str:
+    """Name the verdict on one of the table's node counts."""
+    return (known.verdicts[index] if known.verdicts else known.verdict).value
 
 
 def parsable_summary(tables: Iterable[PredictionTable]) -> Iterator[str]:
@@ -100,23 +116,17 @@ def _listed(known: PredictionTable) -> list[str]:
     return [name, known.level, str(known.runs), span, known.verdict.value, known.model]
 
 
-def _verdict(known: PredictionTable, index: int) -> str:
-    return (known.verdicts[index] if known.verdicts else known.verdict).value
-
-
 def _table(known: PredictionTable, *, every: bool) -> str:
     repeats = {point.nodes: point.repeats for point in known.observed}
-    ends = {known.nodes[0], known.nodes[-1]} if known.nodes else set()
     rows = [
         [
-            str(nodes),
+            str(known.nodes[i]),
             duration(known.median_s[i]),
             f"{duration(known.low_s[i])} to {duration(known.high_s[i])}",
-            _verdict(known, i),
-            str(repeats.get(nodes, "")),
+            verdict_at_entry(known, i),
+            str(repeats.get(known.nodes[i], "")),
         ]
-        for i, nodes in enumerate(known.nodes)
-        if every or nodes in repeats or nodes in ends or nodes.bit_count() == 1
+        for i in shown_counts(known, every=every)
     ]
     interval = f"{percent(known.confidence)} of runs take"
     header = ["nodes", "run time", interval, "verdict", "runs kept"]

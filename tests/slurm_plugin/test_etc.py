@@ -31,7 +31,7 @@ def test_systemd_understands_every_line_of_the_units(unit):
 
 
 @pytest.mark.skipif(which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-@pytest.mark.parametrize("name", ["nimod.service", "nimo-ingest.service"])
+@pytest.mark.parametrize("name", ["nimod.service", "nimo-ingest.service", "nimo-web.service"])
 def test_services_may_do_little_more_than_they_must(name):
     unit = ROOT / "etc" / "systemd" / name
     argv = ["systemd-analyze", "security", "--offline=yes", unit]

@@ -1,0 +1,70 @@
+"""Show overview, applications, decisions and replays as pages for browsers, until told to stop.
+
+Nothing can be changed there.  Without a proxy that authenticates it listens on the loopback or on a
+Unix socket, and the kernel says which user asks: users see their own jobs, admins all.  Needs the
+extra 'web'.
+"""
+
+import argparse
+import threading
+from functools import partial
+
+from msgspec.structs import replace
+
+from sacct_ingest.errors import NimoError
+from slurm_plugin.cli.context import add_config, add_store, load_config
+from slurm_plugin.cli.stores import open_store, sight_for
+from slurm_plugin.config import Config
+
+EXAMPLE = """\
+  nimo web                                  # http://127.0.0.1:8737/
+  nimo web --listen /run/nimo-web/web.sock  # for a proxy, or: ssh -L 8737:/run/nimo-web/web.sock
+  curl --unix-socket /run/nimo-web/web.sock http://localhost/applications"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--listen",
+        metavar="ADDRESS",
+        default="",
+        help="[HOST:]PORT or the path of a Unix socket (default: the configuration's web.listen)",
+    )
+    add_store(parser)
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve."""
+    try:
+        import starlette  # noqa: F401, PLC0415
+        import uvicorn  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise NimoError(
+            f"{error.name} is not installed; 'pip install nimo-slurm[web]' installs it"
+        ) from error
+    config = load_config(args)
+    if args.listen:
+        config = replace(config, web=replace(config.web, listen=args.listen))
+    open_store(config).close()
+    _serve(config)
+    return 0
+
+
+def _serve(config: Config) -> None:
+    from slurm_plugin.web import serve  # noqa: PLC0415
+    from slurm_plugin.web.app import application  # noqa: PLC0415
+    from slurm_plugin.web.site import Site, own_only  # noqa: PLC0415
+    from slurm_plugin.web.viewer import proxies_of  # noqa: PLC0415
+
+    proxies = proxies_of(config.web)
+    site = Site(
+        config,
+        partial(open_store, config),
+        lambda user: sight_for(config, user.uid, user.name, own_only=own_only(config)),
+    )
+    with serve.listening(config.web, proxies) as (channel, where):
+        print(where, flush=True)
+        threading.Thread(target=site.warm_up, name="warm-up", daemon=True).start()
+        serve.server(application(site, proxies), proxies).run(sockets=[channel])
+    site.close()

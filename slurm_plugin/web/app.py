@@ -1,0 +1,181 @@
+"""Requests to pages: who asks, what may be asked, what each answer tells browsers to allow."""
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sacct_ingest.errors import NimoError
+from slurm_plugin.config import Config
+from slurm_plugin.web import layout, pages
+from slurm_plugin.web.pages import NotFound, View
+from slurm_plugin.web.peer import Peer
+from slurm_plugin.web.query import BadQuery
+from slurm_plugin.web.site import Site
+from slurm_plugin.web.viewer import Proxies, Refused, Viewer, user_of
+
+_log = logging.getLogger(__name__)
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
+_HOST = re.compile(r"(\[[0-9a-f:]+\]|[^:\[\]]+)(?::\d{1,5})?")
+_LONGEST_QUERY = 4096
+#: What an answer lets a browser do: show it, send its own forms back, nothing else.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "X-Robots-Tag": "noindex",
+}
+_PRIVATE = "private, no-cache"
+_FOR_EVER = "private, max-age=31536000, immutable"
+#: Path -> page.
+PAGES: Mapping[str, Callable[[View], str]] = {
+    "/": pages.overview,
+    "/applications": pages.applications,
+    "/application": pages.one_application,
+    "/decisions": pages.decisions,
+    "/decision": pages.one_decision,
+    "/report": pages.report,
+    "/replay": pages.replay,
+}
+
+
+def application(site: Site, proxies: Proxies) -> ASGIApp:
+    """Make the ASGI application; the server says in ``state["peer"]`` who is at the other end."""
+    config = site.config
+    routes = [
+        *(Route(path, _endpoint(site, proxies, page)) for path, page in PAGES.items()),
+        Route(f"/style-{layout.style_digest()}.css", _file(layout.style(), "text/css")),
+        Route("/icon.svg", _file(layout.icon(), "image/svg+xml")),
+    ]
+
+    def told(request: Request, error: Exception) -> Response:
+        del request
+        return _told(config, error)
+
+    made = Starlette(routes=routes, exception_handlers={HTTPException: told, Exception: told})
+    return Guard(made, config)
+
+
+class Guard:
+    """Lets in what may be asked, and puts `HEADERS` on every answer.
+
+    A name that is not the site's is a browser that was led here (DNS rebinding).
+    """
+
+    def __init__(self, app: ASGIApp, config: Config) -> None:
+        self._app = app
+        self._hosts = frozenset((*_LOCAL, *(name.lower() for name in config.web.hosts)))
+        self._config = config
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = [(name.lower().encode(), text.encode()) for name, text in HEADERS.items()]
+                message["headers"] = [*message["headers"], *own]
+            await send(message)
+
+        refusal = self._refusal(scope)
+        await (refusal or self._app)(scope, receive, sent)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        host = _HOST.fullmatch(headers.get("host", "").lower())
+        if host is None or host[1] not in self._hosts:
+            return self._told(421, "This is not the name of this site: web.hosts has its names")
+        if scope["method"] not in ("GET", "HEAD"):
+            return self._told(405, "These pages are read only", Allow="GET, HEAD")
+        if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
+            return self._told(413, "Nothing may be sent along", Connection="close")
+        if len(scope["query_string"]) > _LONGEST_QUERY:
+            return self._told(414, f"A query has at most {_LONGEST_QUERY} characters")
+        return None
+
+    def _told(self, status: int, text: str, **headers: str) -> Response:
+        return _message(self._config, None, status, text, headers)
+
+
+def _endpoint(
+    site: Site, proxies: Proxies, page: Callable[[View], str]
+) -> Callable[[Request], object]:
+    async def endpoint(request: Request) -> Response:
+        # Pages wait for the store, and for Slurm where the user is new.
+        return await run_in_threadpool(_answer, site, proxies, page, request)
+
+    return endpoint
+
+
+def _answer(
+    site: Site, proxies: Proxies, page: Callable[[View], str], request: Request
+) -> Response:
+    peer: Peer = request.state.peer
+    try:
+        user = user_of(peer, request.headers.getlist(proxies.header), proxies)
+    except Refused as refused:
+        _log.warning("refused %s: %s", peer, refused)
+        return _message(site.config, None, 403, f"It is not known who asks: {refused}")
+    viewer = site.viewer(user)
+    try:
+        text = page(View(site, viewer, request.query_params))
+    except (NotFound, BadQuery, NimoError) as error:
+        return _told(site.config, error, viewer)
+    return HTMLResponse(text, headers={"Cache-Control": _PRIVATE})
+
+
+def _told(config: Config, error: Exception, viewer: Viewer | None = None) -> Response:
+    """Say what went wrong; of the store only that it did, since that names hosts and paths."""
+    if isinstance(error, HTTPException):
+        return _message(config, viewer, error.status_code, error.detail)
+    if isinstance(error, BadQuery):
+        return _message(config, viewer, 400, str(error))
+    if isinstance(error, NotFound):
+        return _message(config, viewer, 404, str(error))
+    if isinstance(error, NimoError):
+        _log.error("%s", error)
+        return _message(config, viewer, 503, "The store cannot be read now; the log says why")
+    return _message(config, viewer, 500, "This is a mistake of the program; the log has more")
+
+
+def _message(
+    config: Config,
+    viewer: Viewer | None,
+    status: int,
+    text: str,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    title = _TITLES.get(status, "This cannot be shown")
+    page = layout.render(config, viewer, "message.html.j2", title, text=f"{text}.")
+    return HTMLResponse(page, status, {"Cache-Control": "no-store", **(headers or {})})
+
+
+_TITLES = {
+    400: "This cannot be asked like that",
+    403: "Not for everybody",
+    404: "There is no such page",
+    503: "Not now",
+}
+
+
+def _file(content: bytes, kind: str) -> Callable[[Request], object]:
+    async def endpoint(request: Request) -> Response:
+        del request
+        return Response(content, media_type=kind, headers={"Cache-Control": _FOR_EVER})
+
+    return endpoint

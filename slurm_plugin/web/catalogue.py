@@ -1,0 +1,184 @@
+"""The applications of a store, in memory: found, put in order and paged without asking it again."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from predictor.types import Verdict
+from sacct_ingest.records import CURVE_LEVELS, KeyLevel
+from sacct_ingest.store import FitRow
+from slurm_plugin.slurm.privacy import Sight
+
+Identity = tuple[str, str]  #: level and key
+
+
+class _Point(msgspec.Struct):
+    nodes: int
+
+
+class _Table(msgspec.Struct):
+    """What a list needs of a prediction table: reading all of it takes four times as long."""
+
+    observed: list[_Point]
+    runs: int
+    knee: int | None
+
+
+_decoder = msgspec.json.Decoder(_Table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One application, as a list has it."""
+
+    level: str
+    key: str
+    label: str
+    folded: str  #: label, for finding it
+    verdict: str
+    model: str
+    runs: int
+    fewest: int  #: nodes observed; 0: none
+    most: int
+    knee: int | None
+    off: bool
+    fitted_s: float
+
+    @property
+    def identity(self) -> Identity:
+        """Level and key."""
+        return self.level, self.key
+
+
+def entry_of(row: FitRow, *, off: bool) -> Entry:
+    """Make an entry of a row of the store.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        The row holds no prediction table.
+    """
+    table = _decoder.decode(row.payload)
+    seen = [point.nodes for point in table.observed]
+    return Entry(
+        level=row.level.value,
+        key=row.key,
+        label=row.label,
+        folded=row.label.casefold(),
+        verdict=row.verdict,
+        model=row.model,
+        runs=table.runs,
+        fewest=min(seen, default=0),
+        most=max(seen, default=0),
+        knee=table.knee,
+        off=off,
+        fitted_s=row.fitted_s,
+    )
+
+
+_VERDICTS = {verdict.value: place for place, verdict in enumerate(Verdict)}
+
+#: What a list may be ordered by: what is compared, and whether the largest come first.
+ORDERS: dict[str, tuple[Callable[[Entry], Any], bool]] = {
+    "application": (lambda entry: entry.folded, False),
+    "runs": (lambda entry: entry.runs, True),
+    "nodes": (lambda entry: entry.most, True),
+    "knee": (lambda entry: entry.knee or 0, True),
+    "verdict": (lambda entry: (_VERDICTS.get(entry.verdict, 9), -entry.runs), False),
+    "fitted": (lambda entry: entry.fitted_s, True),
+}
+
+#: Which identities a list shows.
+GROUPS: dict[str, tuple[str, frozenset[str]]] = {
+    "curves": ("with a scaling curve", frozenset(level.value for level in CURVE_LEVELS)),
+    "histories": ("with a history only", frozenset({KeyLevel.NAME.value, KeyLevel.USER.value})),
+    "all": ("all", frozenset(level.value for level in KeyLevel)),
+}
+
+#: Which verdicts it shows.
+VERDICTS: dict[str, tuple[str, Callable[[Entry], bool]]] = {
+    "any": ("any", lambda _: True),
+    "reliable": ("reliable", lambda entry: entry.verdict == Verdict.RELIABLE),
+    "doubtful": ("doubtful", lambda entry: entry.verdict == Verdict.DOUBTFUL),
+    "refused": ("refused", lambda entry: entry.verdict == Verdict.REFUSED),
+    "off": ("switched off", lambda entry: entry.off),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What of a catalogue is asked for: names of `ORDERS`, `GROUPS` and `VERDICTS`."""
+
+    text: str = ""  #: words that all have to be in the label
+    group: str = "curves"
+    verdict: str = "any"
+    order: str = "verdict"
+    reverse: bool = False
+
+
+class Catalogue:
+    """All applications at one moment."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries = tuple(entries)
+        self._ordered: dict[str, Sequence[Entry]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @cached_property
+    def _by_identity(self) -> dict[Identity, Entry]:
+        return {entry.identity: entry for entry in self._entries}
+
+    def find(self, identity: Identity) -> Entry | None:
+        """Find one application."""
+        return self._by_identity.get(identity)
+
+    def all(self) -> tuple[Entry, ...]:
+        """Give every application."""
+        return self._entries
+
+    def select(self, wanted: Wanted, may_see: Callable[[Entry], bool]) -> list[Entry]:
+        """Give what is asked for and may be seen, in its order."""
+        words = wanted.text.casefold().split()
+        levels, holds = GROUPS[wanted.group][1], VERDICTS[wanted.verdict][1]
+        found = [
+            entry
+            for entry in self._in_order(wanted.order)
+            if entry.level in levels
+            and all(word in entry.folded for word in words)
+            and holds(entry)
+            and may_see(entry)
+        ]
+        return found[::-1] if wanted.reverse else found
+
+    def _in_order(self, order: str) -> Sequence[Entry]:
+        if order not in self._ordered:
+            by, largest_first = ORDERS[order]
+            named = sorted(self._entries, key=lambda entry: (entry.folded, entry.identity))
+            self._ordered[order] = sorted(named, key=by, reverse=largest_first)
+        return self._ordered[order]
+
+
+def may_see(sight: Sight, shared: frozenset[Identity]) -> Callable[[Entry], bool]:
+    """Tell which applications a user sees: of others' runs only what ``shared`` has.
+
+    A curve by user, job name and command line is its user's alone, and its label begins with that
+    user.  What others ran as well, by tag or script, is the user's where the user ran it too.
+    """
+    if sight.only_user is None:
+        return lambda _: True
+    user, begin = sight.only_user, f"{sight.only_user}/"
+    own: dict[str, Callable[[Entry], bool]] = {
+        KeyLevel.LINE: lambda entry: entry.label.startswith(begin),
+        KeyLevel.NAME: lambda entry: entry.key.startswith(begin),
+        KeyLevel.USER: lambda entry: entry.key == user,
+    }
+
+    def seen(entry: Entry) -> bool:
+        return own[entry.level](entry) if entry.level in own else entry.identity in shared
+
+    return seen

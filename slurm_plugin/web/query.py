@@ -1,0 +1,40 @@
+"""What the query of a URL asks for: few names, short values, one error that names the mend."""
+
+from collections.abc import Collection, Mapping
+from urllib.parse import urlencode
+
+_LONGEST = 600  #: characters of a value; a key has 560
+
+
+class BadQuery(Exception):  # noqa: N818 - it is the query that is bad
+    """A parameter cannot be understood; the text names it and the mend."""
+
+
+def text(query: Mapping[str, str], name: str) -> str:
+    """Give a value as it is, without blanks around it; empty where there is none."""
+    value = query.get(name, "").strip()
+    if len(value) > _LONGEST:
+        raise BadQuery(f"{name}: at most {_LONGEST} characters")
+    return value
+
+
+def choice(query: Mapping[str, str], name: str, known: Collection[str], default: str) -> str:
+    """Give one of the values that are known."""
+    value = text(query, name) or default
+    if value not in known:
+        raise BadQuery(f"{name}: one of {', '.join(one for one in known if one)}")
+    return value
+
+
+def number(query: Mapping[str, str], name: str, default: int) -> int:
+    """Give a whole number from 1."""
+    value = text(query, name) or str(default)
+    if not (value.isascii() and value.isdigit() and len(value) < 10 and int(value)):
+        raise BadQuery(f"{name}: a whole number from 1")
+    return int(value)
+
+
+def link(path: str, **values: object) -> str:
+    """URL with a query of the values that say something."""
+    given = {name: str(value) for name, value in values.items() if value not in ("", None)}
+    return f"{path}?{urlencode(given)}" if given else path

@@ -1,0 +1,136 @@
+"""The server: a socket, uvicorn on it, and who is at the other end of each connection."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from ipaddress import ip_address
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from sacct_ingest.errors import ConfigError
+from slurm_plugin.config import Web
+from slurm_plugin.nimod.listening import Listening
+from slurm_plugin.web.peer import Peer, peer_of
+from slurm_plugin.web.viewer import Proxies
+
+_CONNECTIONS = 400
+_CONNECTIONS_EACH = 32  #: of one user; proxies have as many as there are
+_LOOK_S = 30.0  #: a connection that came no further since the last look is dropped
+_HEAD_BYTES = 32 << 10
+
+
+@contextmanager
+def listening(settings: Web, proxies: Proxies) -> Iterator[tuple[socket.socket, str]]:
+    """Give a socket that listens, and where browsers find it.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be had, or it is open to a network without a proxy that authenticates.
+    """
+    if "/" in settings.listen:
+        with Listening(settings.listen, "nimo web") as channel:
+            yield channel, settings.listen
+        return
+    host, port = _address(settings.listen)
+    if not ip_address(host).is_loopback and not proxies.addresses:
+        raise ConfigError(
+            f"web.listen: {settings.listen} is open to the network; name the address of a proxy "
+            "that authenticates in web.proxies, or listen on 127.0.0.1"
+        )
+    with _bound(host, port, settings.listen) as channel:
+        shown = f"[{host}]" if ":" in host else host
+        yield channel, f"http://{shown}:{channel.getsockname()[1]}{settings.prefix}/"
+
+
+def server(app: ASGIApp, proxies: Proxies) -> uvicorn.Server:
+    """Make the server; ``run(sockets=[...])`` serves until SIGTERM or SIGINT."""
+
+    class Protocol(_Protocol):
+        crowds = proxies
+
+    config = uvicorn.Config(
+        app,
+        http=Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=10,
+        timeout_graceful_shutdown=10,
+        h11_max_incomplete_event_size=_HEAD_BYTES,
+    )
+    return uvicorn.Server(config)
+
+
+class _Protocol(H11Protocol):
+    """One connection: it says who is at the other end, and ends where nothing goes on."""
+
+    crowds: Proxies
+    peer = Peer()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a new connection."""
+        super().connection_made(transport)
+        channel: socket.socket = transport.get_extra_info("socket")
+        try:
+            self.peer = peer_of(channel)
+        except OSError:
+            transport.abort()
+            return
+        self.app_state = {**self.app_state, "peer": self.peer}
+        if self._crowded():
+            transport.abort()
+            return
+        self._look = self.loop.call_later(_LOOK_S, self._look_after, self.cycle)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        super().connection_lost(exc)
+        if look := getattr(self, "_look", None):
+            look.cancel()
+
+    def _crowded(self) -> bool:
+        if self.peer.uid in self.crowds.uids or self.peer.address in self.crowds.addresses:
+            return False
+        same = (one for one in self.connections if getattr(one, "peer", None) == self.peer)
+        return sum(1 for _ in same) > _CONNECTIONS_EACH
+
+    def _look_after(self, before: object) -> None:
+        """Drop who drips a request, and who does not take the answer."""
+        if self.cycle is before:
+            self.transport.abort()
+        else:
+            self._look = self.loop.call_later(_LOOK_S, self._look_after, self.cycle)
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    with suppress(ValueError):
+        ip_address(host)
+        if 0 <= int(port) < 65536:
+            return host, int(port)
+    raise ConfigError(
+        f"web.listen: {listen} is neither ADDRESS:PORT, such as 127.0.0.1:8737, nor the path of a "
+        "socket"
+    )
+
+
+@contextmanager
+def _bound(host: str, port: int, listen: str) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as channel:
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            channel.bind((host, port))
+            channel.listen(128)
+        except OSError as error:
+            raise ConfigError(f"web.listen: {listen}: {error.strerror or error}") from error
+        yield channel

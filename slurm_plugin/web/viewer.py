@@ -1,0 +1,119 @@
+"""Who asks for a page, and whose jobs that user sees."""
+
+import pwd
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from sacct_ingest.errors import ConfigError
+from slurm_plugin.config import Web
+from slurm_plugin.slurm.privacy import Sight
+from slurm_plugin.web.peer import Peer
+
+#: What a proxy may call a user.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}\$?")
+#: Uid of those whom a proxy names: nobody is root, Slurm's user or the owner of the store by name.
+NAMED = -1
+
+
+class Refused(Exception):  # noqa: N818 - a state, not an error
+    """Nobody knows who asks; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks: an account of this host, or a name that a proxy gave (``uid`` is `NAMED`)."""
+
+    uid: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A user, and what there is to see."""
+
+    name: str
+    sight: Sight
+
+    @property
+    def everything(self) -> bool:
+        """Whether all jobs are seen."""
+        return self.sight.only_user is None
+
+
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """Who may name the user, in which header."""
+
+    header: str
+    uids: frozenset[int] = frozenset()
+    addresses: frozenset[str] = frozenset()
+
+
+def proxies_of(settings: Web, uid_of: Callable[[str], int] | None = None) -> Proxies:
+    """Look up the accounts of the proxies.
+
+    Raises
+    ------
+    ConfigError
+        One is neither an account nor the address of another host.
+    """
+    look_up = uid_of or (lambda name: pwd.getpwnam(name).pw_uid)
+    uids, addresses = set(), set()
+    for one in settings.proxies:
+        try:
+            address = ip_address(one)
+        except ValueError:
+            uids.add(_uid(one, look_up))
+        else:
+            if address.is_loopback:
+                raise ConfigError(
+                    f"web.proxies: {one}: whoever is logged in comes from there, too; name the "
+                    "account that the proxy runs as, such as www-data"
+                )
+            addresses.add(str(address))
+    return Proxies(settings.user_header, frozenset(uids), frozenset(addresses))
+
+
+def user_of(peer: Peer, named: Sequence[str], proxies: Proxies) -> User:
+    """Tell who asks.
+
+    Parameters
+    ----------
+    named
+        Values of the header in which proxies name the user; of nobody else it is believed.
+
+    Raises
+    ------
+    Refused
+        The peer is not known, or a proxy names nobody.
+    """
+    if peer.uid in proxies.uids or peer.address in proxies.addresses:
+        if len(named) != 1 or not _NAME.fullmatch(named[0]):
+            raise Refused(f"the proxy names no user in {proxies.header}")
+        return User(NAMED, named[0])
+    if peer.uid is None:
+        raise Refused("no account of this host, and no proxy that web.proxies names")
+    return User(peer.uid, _name(peer.uid))
+
+
+def with_admins(sight: Sight, name: str, admins: Sequence[str]) -> Sight:
+    """Show all to those whom the site names."""
+    return Sight() if name in admins else sight
+
+
+def _uid(name: str, look_up: Callable[[str], int]) -> int:
+    try:
+        return look_up(name)
+    except KeyError as error:
+        raise ConfigError(
+            f"web.proxies: {name}: there is no such account here, and it is no address"
+        ) from error
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        raise Refused(f"uid {uid} has no name here") from None

@@ -1,0 +1,139 @@
+"""A site with applications and decisions of two users, and who looks at it."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from httpx import ASGITransport, AsyncClient, Response
+from msgspec.structs import replace
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from predictor.table import encode
+from predictor.types import PredictionTable, Problem, Verdict
+from sacct_ingest.records import DecisionRow, KeyLevel
+from sacct_ingest.store import FitRow, Store
+from slurm_plugin.config import Config, Web
+from slurm_plugin.slurm.privacy import Sight
+from slurm_plugin.web.app import application
+from slurm_plugin.web.peer import Peer
+from slurm_plugin.web.site import Site
+from slurm_plugin.web.viewer import Proxies
+from tests.slurm_plugin.made import table
+from tests.slurm_plugin.reports.rows import decision
+
+EVIL = "<script>alert(1)</script>\"'&\x1b[2J\u202efdp"
+PROXY = Peer(uid=33)
+ALL = Sight()
+
+
+def own(name: str, *accounts: str, shared: bool = False) -> Sight:
+    return Sight(only_user=name, accounts=accounts, why="others' jobs are not shown", shared=shared)
+
+
+def fit(known: PredictionTable) -> FitRow:
+    return FitRow(
+        level=KeyLevel(known.level),
+        key=known.key,
+        label=known.label,
+        verdict=known.verdict.value,
+        model=known.model,
+        fitted_s=known.fitted_s,
+        payload=encode(known),
+    )
+
+
+def tables() -> list[PredictionTable]:
+    problem = Problem("linear_section", "all runs lie in the linear part", 32)
+    return [
+        table(level="line", key="a1", label="ada/wrf", runs=40),
+        table(level="line", key="b1", label="bob/melt", runs=7, verdict=Verdict.DOUBTFUL),
+        table(level="line", key="b2", label=f"bob/{EVIL}", problems=(problem,)),
+        table(level="tag", key="ocean/d01", label="ocean/d01", runs=12),
+        table(level="name", key="ada/wrf", label="ada/wrf", model="history"),
+        table(level="user", key="bob", label="bob", model="history"),
+    ]
+
+
+def decided() -> list[DecisionRow]:
+    now_s = time.time()
+    return [
+        decision(decision_id="a" * 12, at_s=now_s - 60, key="a1", label="ada/wrf"),
+        decision(
+            decision_id="b" * 12, at_s=now_s - 50, user="bob", account="bio", name=EVIL, key="b2",
+            label=f"bob/{EVIL}", work_dir="/home/bob/<i>",
+        ),
+        decision(
+            decision_id="c" * 12, at_s=now_s - 40, user="bob", account="chem", reason="array",
+            mode="observe", action="keep", applied=False, partition="long", key="", label="",
+        ),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("web") / "nimo.db"
+    with Store.open(str(path)) as store:
+        store.fits.replace([fit(one) for one in tables()])
+        store.decisions.add(decided())
+    return path
+
+
+@pytest.fixture
+def store_path(filled: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(filled, tmp_path))
+
+
+@pytest.fixture
+def config(store_path: Path) -> Config:
+    return Config(cluster="pine", store=f"sqlite:///{store_path}")
+
+
+async def request(app: ASGIApp, method: str, path: str, headers: dict[str, str]) -> Response:
+    async with AsyncClient(transport=ASGITransport(app), base_url="http://localhost") as client:
+        return await client.request(method, path, headers=headers)
+
+
+def with_peer(app: ASGIApp, peer: Peer) -> ASGIApp:
+    """Say who is at the other end, as the server does."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {})["peer"] = peer
+        await app(scope, receive, send)
+
+    return served
+
+
+@pytest.fixture
+def ask(config: Config) -> Any:
+    """Ask for pages as a user whom a proxy names: ``ask("/", "ada", own("ada"))``."""
+    sites: list[Site] = []
+
+    def asked(
+        path: str,
+        user: str = "root",
+        sight: Sight = ALL,
+        *,
+        peer: Peer = PROXY,
+        method: str = "GET",
+        headers: dict[str, str] | None = None,
+        **web: Any,
+    ) -> Response:
+        chosen = replace(config, web=Web(**web))
+        site = Site(chosen, lambda: Store.open(config.store_url, create=False), lambda _: sight)
+        sites.append(site)
+        app = application(site, Proxies(chosen.web.user_header, frozenset({33})))
+        named = {"X-Forwarded-User": user} if user else {}
+        return asyncio.run(
+            request(with_peer(app, peer), method, path, headers=named | (headers or {}))
+        )
+
+    yield asked
+    for site in sites:
+        site.close()
+
+
+Ask = Callable[..., Response]

@@ -1,0 +1,86 @@
+"""Applications found, put in order, and seen by whom."""
+
+import pytest
+
+from predictor.types import Verdict
+from slurm_plugin.slurm.privacy import Sight
+from slurm_plugin.web.catalogue import ORDERS, Catalogue, Entry, Wanted, entry_of, may_see
+from tests.slurm_plugin.made import table
+from tests.slurm_plugin.web.conftest import ALL, fit, own, tables
+
+NOTHING: frozenset[tuple[str, str]] = frozenset()
+
+
+def everything(entry: Entry) -> bool:
+    return True
+
+
+@pytest.fixture
+def catalogue() -> Catalogue:
+    return Catalogue(entry_of(fit(one), off=one.key == "b1") for one in tables())
+
+
+def found(catalogue: Catalogue, **wanted: object) -> list[str]:
+    return [one.key for one in catalogue.select(Wanted(**wanted), everything)]  # type: ignore[arg-type]
+
+
+def test_curves_come_first_the_best_known_first(catalogue: Catalogue) -> None:
+    assert found(catalogue) == ["a1", "ocean/d01", "b2", "b1"]
+
+
+def test_words_are_found_in_any_case_and_order(catalogue: Catalogue) -> None:
+    assert found(catalogue, text="D01 oce") == ["ocean/d01"]
+    assert found(catalogue, text="wrf", group="all") == ["a1", "ada/wrf"]
+    assert found(catalogue, text="wrf nowhere") == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "keys"),
+    [
+        ({"group": "histories"}, ["ada/wrf", "bob"]),
+        ({"verdict": "doubtful"}, ["b1"]),
+        ({"verdict": "off"}, ["b1"]),
+        ({"verdict": "refused"}, []),
+        ({"order": "runs"}, ["a1", "ocean/d01", "b2", "b1"]),
+        ({"order": "runs", "reverse": True}, ["b1", "b2", "ocean/d01", "a1"]),
+        ({"order": "application"}, ["a1", "b2", "b1", "ocean/d01"]),
+    ],
+)
+def test_choices_and_orders(
+    catalogue: Catalogue, wanted: dict[str, object], keys: list[str]
+) -> None:
+    assert found(catalogue, **wanted) == keys
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_every_order_can_be_turned_round(catalogue: Catalogue, order: str) -> None:
+    there = found(catalogue, order=order, group="all")
+    assert found(catalogue, order=order, group="all", reverse=True) == there[::-1]
+
+
+@pytest.mark.parametrize(
+    ("sight", "shared", "keys"),
+    [
+        (ALL, NOTHING, {"a1", "b1", "b2", "ocean/d01", "ada/wrf", "bob"}),
+        (own("ada"), NOTHING, {"a1", "ada/wrf"}),
+        (own("bob"), NOTHING, {"b1", "b2", "bob"}),
+        (own("bo"), NOTHING, set()),
+        (own("ada"), frozenset({("tag", "ocean/d01")}), {"a1", "ada/wrf", "ocean/d01"}),
+    ],
+)
+def test_users_see_their_own(
+    catalogue: Catalogue, sight: Sight, shared: frozenset[tuple[str, str]], keys: set[str]
+) -> None:
+    seen = catalogue.select(Wanted(group="all"), may_see(sight, shared))
+    assert {one.key for one in seen} == keys
+
+
+def test_a_script_that_others_named_after_somebody_is_not_theirs() -> None:
+    shared_script = table(level="script", key="s1", label="ada/wrf")
+    one = entry_of(fit(shared_script), off=False)
+    assert not may_see(own("ada"), NOTHING)(one)
+
+
+def test_an_application_without_observations_has_no_range() -> None:
+    one = entry_of(fit(table(observed=(), verdict=Verdict.REFUSED)), off=False)
+    assert (one.fewest, one.most) == (0, 0)

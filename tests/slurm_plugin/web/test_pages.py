@@ -1,0 +1,299 @@
+"""What is on the pages, and who sees it."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from predictor.types import Verdict
+from sacct_ingest.store import Store
+from slurm_plugin.cli.nimo import main
+from slurm_plugin.web.app import PAGES
+from tests.sacct_ingest.records import run
+from tests.slurm_plugin.cli.test_replay_command import fill
+from tests.slurm_plugin.made import table
+from tests.slurm_plugin.web.conftest import EVIL, Ask, fit, own
+
+APPLICATION = "/application?level=line&key="
+#: One address of every page.
+ADDRESSES = [
+    "/", "/applications", "/applications?q=wrf&group=all&verdict=reliable&order=runs&reverse=yes",
+    f"{APPLICATION}a1", f"{APPLICATION}b2&counts=all", "/decisions",
+    "/decisions?user=bob&partition=long&mode=observe&reason=array&level=line&key=b1",
+    "/decision?id=bbbbbbbbbbbb", "/report", "/replay",
+]  # fmt: skip
+
+
+class Tags(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def all(self, name: str, attribute: str) -> list[str]:
+        return [str(a[attribute]) for tag, a in self.found if tag == name and attribute in a]
+
+
+def test_every_page_has_an_address_here() -> None:
+    assert {address.partition("?")[0] for address in ADDRESSES} == set(PAGES)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_page_can_be_found_ones_way_in(ask: Ask, address: str) -> None:
+    got = ask(address)
+    assert got.status_code == 200, got.text
+    tags = Tags(got.text)
+    names = [tag for tag, _ in tags.found]
+    assert [names.count(one) for one in ("h1", "main", "header", "footer")] == [1, 1, 1, 1]
+    assert tags.all("html", "lang") == ["en"]
+    assert tags.all("a", "href")[0] == "#content"
+    assert "content" in tags.all("main", "id")
+    assert len(re.findall("<title>[^<]+ – NIMO for Slurm</title>", got.text)) == 1
+    ids = [a["id"] for _, a in tags.found if "id" in a]
+    assert len(ids) == len(set(ids))
+    labelled = {*tags.all("label", "for")}
+    fields = [
+        a for tag, a in tags.found if tag in ("input", "select") and a.get("type") != "hidden"
+    ]
+    assert [a for a in fields if a.get("id") not in labelled] == []
+    assert all(a.get("aria-label") for tag, a in tags.found if tag == "nav")
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_names_are_text_everywhere(ask: Ask, address: str) -> None:
+    text = ask(address).text
+    tags = Tags(text)
+    assert {"script", "i", "iframe", "img"}.isdisjoint(tag for tag, _ in tags.found)
+    assert not [a for _, a in tags.found if "style" in a or any(n.startswith("on") for n in a)]
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_the_evil_name_is_shown(ask: Ask) -> None:
+    for address in ("/applications", f"{APPLICATION}b2", "/decisions", "/decision?id=bbbbbbbbbbbb"):
+        assert "bob/<script>alert(1)</script>" in Tags(ask(address).text).text
+
+
+def test_all_links_lead_somewhere(ask: Ask) -> None:
+    waiting, seen = ["/"], set()
+    while waiting:
+        address = waiting.pop()
+        seen.add(address)
+        got = ask(address)
+        assert got.status_code == 200, address
+        tags = Tags(got.text)
+        links = [*tags.all("a", "href"), *tags.all("link", "href")] if address[:2] != "/s" else []
+        waiting += [one for one in links if not one.startswith("#") and one not in seen]
+        seen.update(waiting)
+    assert len(seen) > 20
+
+
+def test_behind_a_prefix_all_links_have_it(ask: Ask) -> None:
+    for address in ADDRESSES:
+        tags = Tags(ask(address, prefix="/nimo").text)
+        links = [*tags.all("a", "href"), *tags.all("link", "href"), *tags.all("form", "action")]
+        assert [one for one in links if not one.startswith(("#", "/nimo/"))] == []
+
+
+def test_a_list_says_how_it_is_ordered(ask: Ask) -> None:
+    def order(address: str) -> dict[str, str]:
+        heads = re.findall(r'aria-sort="(\w+)"><a href="[^"]*">([^<]+)<', ask(address).text)
+        return {title: direction for direction, title in heads}
+
+    assert order("/applications") == {"verdict": "ascending"}
+    assert order("/applications?order=runs") == {"runs": "descending"}
+    assert order("/applications?order=runs&reverse=yes") == {"runs": "ascending"}
+
+
+def listed(text: str) -> list[str]:
+    return re.findall(r'<th scope="row" class="left"><a href="[^"]*"><bdi>([^<]*)</bdi>', text)
+
+
+def test_a_list_comes_a_page_at_a_time(ask: Ask, store_path: Path) -> None:
+    with Store.open(str(store_path)) as store:
+        many = [table(level="line", key=f"k{i}", label=f"u/app{i:03}") for i in range(120)]
+        store.fits.replace([fit(one) for one in many])
+    address = "/applications?order=application"
+    pages = [ask(f"{address}&page={n}").text for n in (1, 2, 3)]
+    assert [len(listed(page)) for page in pages] == [50, 50, 20]
+    assert [name for page in pages for name in listed(page)] == [f"u/app{i:03}" for i in range(120)]
+    assert "120 applications; page 1 of 3" in pages[0]
+    assert listed(ask(f"{address}&page=999").text) == listed(pages[2])
+    assert listed(ask("/applications?q=app11").text) == [f"u/app{i}" for i in range(110, 120)]
+
+
+def test_decisions_come_a_page_at_a_time(ask: Ask, store_path: Path) -> None:
+    with Store.open(str(store_path)) as store:
+        ((one, _), *_) = store.decisions.with_outcomes()
+        store.decisions.add(
+            [replace(one, decision_id=f"{i:012x}", at_s=1e9 + i // 2) for i in range(118)]
+        )
+    seen, address = [], "/decisions"
+    while address:
+        text = ask(address).text
+        seen += re.findall(r"/decision\?id=(\w+)", text)
+        older = re.findall(r'<a href="([^"]+)" rel="next">Older', text)
+        address = older[0].replace("&amp;", "&") if older else ""
+    assert len(seen) == len(set(seen)) == 121
+
+
+@pytest.mark.parametrize(
+    ("user", "accounts", "ids"),
+    [("ada", (), "a"), ("bob", (), "bc"), ("eve", (), ""), ("ada", ("bio",), "ab")],
+)
+def test_users_see_decisions_about_their_own_jobs(
+    ask: Ask, user: str, accounts: tuple[str, ...], ids: str
+) -> None:
+    text = ask("/decisions", user, own(user, *accounts)).text
+    assert set(re.findall(r"/decision\?id=(\w)", text)) == set(ids)
+    for one in "abc":
+        status = ask(f"/decision?id={one * 12}", user, own(user, *accounts)).status_code
+        assert status == (200 if one in ids else 404)
+
+
+def test_users_see_their_own_applications(ask: Ask) -> None:
+    sight = own("ada")
+    assert listed(ask("/applications?group=all", "ada", sight).text) == ["ada/wrf", "ada/wrf"]
+    assert ask(f"{APPLICATION}a1", "ada", sight).status_code == 200
+    for hidden in (f"{APPLICATION}b1", "/application?level=tag&key=ocean/d01", "/replay"):
+        got = ask(hidden, "ada", sight)
+        assert got.status_code == 404
+        assert "bob" not in got.text
+    for address in ADDRESSES:
+        assert "bob/" not in ask(address, "ada", sight).text
+
+
+def test_what_others_ran_as_well_is_seen_where_slurm_hides_nothing(
+    ask: Ask, store_path: Path
+) -> None:
+    with Store.open(str(store_path)) as store:
+        tagged = run(user="ada", comment="nimo:app=ocean,problem=d01")
+        store.runs.add([tagged, run(job_id=99, user="bob", comment="nimo:app=secret")])
+    address = "/application?level=tag&key=ocean/d01"
+    assert ask(address, "ada", own("ada", shared=True)).status_code == 200
+    assert ask(address, "ada", own("ada", shared=False)).status_code == 404
+    assert ask(address, "bob", own("bob", shared=True)).status_code == 404
+
+
+def test_the_site_names_admins(ask: Ask) -> None:
+    assert "own jobs" in ask("/", "ada", own("ada")).text
+    assert "all jobs" in ask("/", "ada", own("ada"), admins=("ada",)).text
+
+
+def test_an_application_has_its_curve_its_table_and_what_is_wrong(ask: Ask) -> None:
+    text = ask(f"{APPLICATION}b2").text
+    assert "<svg" in text
+    assert "Observed run times: 1 nodes" in text
+    assert "all runs lie in the linear part" in text
+    rows = re.findall(r'<th scope="row"><bdi>(\d+)</bdi></th>', text)
+    assert [int(n) for n in rows] == [1, 2, 4, 8, 16, 32]
+    every = re.findall(
+        r'<th scope="row"><bdi>(\d+)</bdi></th>', ask(f"{APPLICATION}b2&counts=all").text
+    )
+    assert len(every) == 32
+
+
+def test_a_history_without_observations_has_words_instead_of_a_curve(
+    ask: Ask, store_path: Path
+) -> None:
+    with Store.open(str(store_path)) as store:
+        refused = table(level="line", key="r", label="x/y", observed=(), verdict=Verdict.REFUSED)
+        store.fits.replace([fit(refused)])
+    text = ask(f"{APPLICATION}r").text
+    assert "There is nothing to draw" in text
+    assert "<svg" not in text
+
+
+def test_the_overview_sums_up_what_is_seen(ask: Ask) -> None:
+    text = Tags(ask("/").text).text
+    assert "3 decisions from" in text
+    assert "1 decision from" in Tags(ask("/", "ada", own("ada")).text).text
+    assert "No decision is recorded" in Tags(ask("/", "eve", own("eve")).text).text
+
+
+def test_a_refit_is_seen(ask: Ask, store_path: Path, config: object) -> None:
+    assert "bob/melt" in ask("/applications").text
+    with Store.open(str(store_path)) as store:
+        store.fits.replace([fit(table(level="line", key="n", label="ada/new"))])
+    text = ask("/applications").text
+    assert "ada/new" in text
+    assert "bob/melt" not in text
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("/applications?order=size", "order: one of application, runs"),
+        ("/applications?page=0", "page: a whole number from 1"),
+        ("/applications?page=x", "page: a whole number from 1"),
+        ("/applications?page=99999999999", "page: a whole number from 1"),
+        (f"/applications?q={'x' * 700}", "q: at most 600 characters"),
+        ("/decisions?before=yesterday", "before: seconds since the epoch"),
+        ("/decisions?before=nan", "before: seconds since the epoch"),
+        ("/decisions?mode=loud", "mode: one of off, observe"),
+        (f"/applications?order={quote(EVIL)}", "order: one of"),
+    ],
+)
+def test_a_query_that_makes_no_sense_is_told_the_mend(ask: Ask, address: str, told: str) -> None:
+    got = ask(address)
+    assert got.status_code == 400
+    assert told in Tags(got.text).text
+    assert "<script" not in got.text
+
+
+@pytest.mark.parametrize(
+    "address", ["/nothing", "/application", f"{APPLICATION}zz", "/decision", "/decision?id=0"]
+)
+def test_what_is_not_there_is_said_to_be_so(ask: Ask, address: str) -> None:
+    assert ask(address).status_code == 404
+
+
+def test_a_store_that_cannot_be_read_is_told_without_its_place(ask: Ask, store_path: Path) -> None:
+    store_path.unlink()
+    got = ask("/applications")
+    assert got.status_code == 503
+    assert str(store_path) not in got.text
+
+
+def test_a_saved_replay_is_shown_and_read_again_when_it_changes(
+    ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "replay.json"
+    assert "names no replay" in ask("/replay").text
+    assert "No such file" in ask("/replay", replay=str(saved)).text
+    saved.write_text('{"source": 3}')
+    assert "not what 'nimo replay --json'" in Tags(ask("/replay", replay=str(saved)).text).text
+    saved.write_text(replay_json(tmp_path, capsys))
+    text = Tags(ask("/replay", replay=str(saved)).text).text
+    assert re.search(r"\d+ jobs over \d+ days on \d+ nodes", text)
+    assert "Switching on would" in text
+    assert "moldable jobs" in text
+
+
+def replay_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    fill(folder / "history.db", 40)
+    capsys.readouterr()
+    store = str(folder / "history.db")
+    assert main(["replay", "--store", store, "--workers", "1", "--json"]) == 0
+    return capsys.readouterr().out
+
+
+def test_no_page_needs_more_than_its_own_files(ask: Ask) -> None:
+    text = ask("/").text
+    style = Tags(text).all("link", "href")[0]
+    got = ask(style)
+    assert got.headers["content-type"].startswith("text/css")
+    assert "immutable" in got.headers["cache-control"]
+    assert re.findall(r"url\(|@import|//", got.text) == []
+    assert ask("/icon.svg").headers["content-type"] == "image/svg+xml"
+    assert style.startswith("/style-")

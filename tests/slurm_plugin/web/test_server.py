@@ -1,0 +1,196 @@
+"""The server itself: `nimo web` as a process, asked over its sockets."""
+
+import http.client
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.errors import ConfigError
+from slurm_plugin.cli.nimo import main
+from slurm_plugin.config import Web
+from slurm_plugin.web import serve
+from slurm_plugin.web.viewer import Proxies
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+WAIT_S = 60.0
+NOBODY = Proxies("X-Forwarded-User")
+
+
+class OverUnix(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=WAIT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(WAIT_S)
+        self.sock.connect(self._path)
+
+
+@contextmanager
+def serving(
+    store: Path, listen: str, settings: str = ""
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run ``nimo web`` and give the place that it prints."""
+    config = store.with_name("nimo.yaml")
+    config.write_text(f"cluster: pine\nstore: sqlite:///{store}\n{settings}")
+    code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "web", "--listen", listen, "--config", str(config)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip(), process
+    finally:
+        process.terminate()
+        process.wait(timeout=WAIT_S)
+
+
+def got(connection: http.client.HTTPConnection, path: str, **headers: str) -> tuple[int, str]:
+    connection.request("GET", path, headers={"Host": "localhost", **headers})
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def test_over_tcp_the_kernel_says_who_asks_and_sigterm_ends_it(store_path: Path) -> None:
+    with serving(store_path, "127.0.0.1:0") as (place, process):
+        port = int(place.removeprefix("http://127.0.0.1:").rstrip("/"))
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+        status, page = got(connection, "/applications", **{"X-Forwarded-User": "ada"})
+        assert status == 200
+        assert f"<bdi>{ME}</bdi> sees all jobs" in page
+        assert "ada/wrf" in page
+        connection.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=WAIT_S) in (0, -signal.SIGTERM)
+
+
+def test_over_a_unix_socket_a_proxy_names_users(store_path: Path) -> None:
+    listen = str(store_path.with_name("web.sock"))
+    with serving(store_path, listen, f"web: {{proxies: [{ME}]}}\n") as (place, _):
+        assert place == listen
+        connection = OverUnix(listen)
+        status, page = got(connection, "/applications", **{"X-Forwarded-User": "ada"})
+        assert status == 200
+        assert "<bdi>ada</bdi> sees own jobs" in page
+        assert "bob" not in page
+        assert got(connection, "/applications")[0] == 403
+        connection.close()
+        assert (
+            main(["web", "--store", str(store_path), "--listen", listen]) == ConfigError.exit_status
+        )
+
+
+def test_headers_without_end_are_cut_off(store_path: Path) -> None:
+    listen = str(store_path.with_name("web.sock"))
+    with serving(store_path, listen), socket.socket(socket.AF_UNIX) as channel:
+        channel.settimeout(WAIT_S)
+        channel.connect(listen)
+        channel.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000)
+        assert channel.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "_LOOK_S", 0.2)
+    monkeypatch.setattr(serve, "_CONNECTIONS_EACH", 2)
+
+
+@contextmanager
+def in_a_thread(folder: Path) -> Iterator[str]:
+    """Serve a page of two letters from a thread of this process."""
+
+    async def page(scope: object, receive: object, send: object) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    made = serve.server(page, NOBODY)
+    with serve.listening(Web(listen=str(folder / "s")), NOBODY) as (channel, place):
+        thread = threading.Thread(target=made.run, kwargs={"sockets": [channel]})
+        thread.start()
+        try:
+            yield place
+        finally:
+            made.should_exit = True
+            thread.join(WAIT_S)
+
+
+def connected(place: str) -> socket.socket:
+    channel = socket.socket(socket.AF_UNIX)
+    channel.settimeout(WAIT_S)
+    channel.connect(place)
+    return channel
+
+
+def ended(channel: socket.socket) -> bool:
+    try:
+        return channel.recv(1000) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.usefixtures("impatient")
+def test_who_asks_nothing_or_drips_is_dropped(tmp_path: Path) -> None:
+    with in_a_thread(tmp_path) as place:
+        with connected(place) as silent:
+            assert ended(silent)
+        with connected(place) as dripping:
+            dripping.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX")
+            assert ended(dripping)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_user_has_so_many_connections(tmp_path: Path) -> None:
+    serve._LOOK_S = 1000.0
+    with in_a_thread(tmp_path) as place:
+        ask = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        channels = [connected(place) for _ in range(2)]
+        for one in channels:
+            one.sendall(ask)
+            assert one.recv(1000).startswith(b"HTTP/1.1 200")
+        with connected(place) as third:
+            assert ended(third)
+        for one in channels:
+            one.close()
+
+
+@pytest.mark.parametrize(
+    ("listen", "told"),
+    [
+        ("0.0.0.0:0", "is open to the network"),
+        ("somewhere:80", "neither ADDRESS:PORT"),
+        ("127.0.0.1:99999", "neither ADDRESS:PORT"),
+        ("127.0.0.1:x", "neither ADDRESS:PORT"),
+        ("/nowhere/at/all.sock", "No such file or directory"),
+    ],
+)
+def test_an_address_that_cannot_be_is_told_the_mend(listen: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told), serve.listening(Web(listen=listen), NOBODY):
+        pass
+
+
+def test_a_network_needs_a_proxy() -> None:
+    proxies = Proxies("X-Forwarded-User", addresses=frozenset({"10.0.0.5"}))
+    with serve.listening(Web(listen="0.0.0.0:0"), proxies) as (_, place):
+        assert place.startswith("http://0.0.0.0:")
+
+
+def test_without_the_extra_it_says_what_to_install(
+    store_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["web", "--store", str(store_path)]) == 1
+    assert "pip install nimo-slurm[web]" in capsys.readouterr().err
