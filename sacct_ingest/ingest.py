@@ -14,8 +14,8 @@ from sacct_ingest.store import RejectRow, Store, Stored
 
 _log = logging.getLogger(__name__)
 
-#: Runs handed to the store at a time.
-BATCH = 2000
+#: Runs handed to the store at a time: few enough to be still in the processor's cache.
+BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)

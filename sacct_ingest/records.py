@@ -68,7 +68,7 @@ class Identity:
         return str(getattr(self, level.value))
 
 
-class StepRun(msgspec.Struct, frozen=True, gc=False):
+class StepRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One step of a run (``batch``, ``extern``, ``interactive`` or a number)."""
 
     step: str
@@ -94,7 +94,7 @@ class StepRun(msgspec.Struct, frozen=True, gc=False):
     energy_j: int | None = None
 
 
-class JobRun(msgspec.Struct, frozen=True, gc=False):
+class JobRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One run of a job: ids are reused and requeues repeat, so the key has three parts.
 
     ``(cluster, job_id, submit_s)`` is the key; ``job_id`` is the raw id that is unique among the

@@ -29,7 +29,7 @@ def identity_of_run(run: JobRun) -> Identity:
     The script's text is not in the accounting, so ``script`` is empty: the decision made at the
     job's submission knows it.
     """
-    return _identity_of_line(run.user, run.name, run.comment, run.submit_line)
+    return identity_of_line(run.user, run.name, run.comment, run.submit_line)
 
 
 def identity_of_request(
@@ -54,7 +54,8 @@ def identity_of_request(
 
 
 @lru_cache(maxsize=4096)
-def _identity_of_line(user: str, name: str, comment: str, submit_line: str) -> Identity:
+def identity_of_line(user: str, name: str, comment: str, submit_line: str) -> Identity:
+    """Identity as far as these four of the accounting tell it."""
     return _identity(user, name, comment, "", _words_of_line(submit_line, comment, name))
 
 

@@ -15,7 +15,9 @@ from sacct_ingest.sources.base import Tally
 
 _Record = list[str]
 _Job = tuple[_Record, list[_Record]]  # the steps' records second
-_BLOCK = 500  #: jobs read at a time, a column at a time
+#: Jobs read at a time, a column at a time.  Twice as fast as 500, with which the texts and what is
+#: made of them are in the processor's cache no more.
+_BLOCK = 100
 _TASK_SHIFT = 32  # bits of a job id
 
 

@@ -73,7 +73,8 @@ def translated(engine: Engine) -> Iterator[None]:
     """Turn errors of the database into ours, without the SQL."""
     try:
         yield
-    except SQLAlchemyError as error:
+    # The driver's own come from what goes past SQLAlchemy: see `bulk`.
+    except (SQLAlchemyError, engine.dialect.loaded_dbapi.Error) as error:
         cause = str(getattr(error, "orig", None) or error).splitlines()[0]
         name = engine.url.render_as_string(hide_password=True)
         mend = "; docs/ingest.md lists the rights it needs" if _DENIED.search(cause) else ""

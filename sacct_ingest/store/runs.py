@@ -1,44 +1,21 @@
 """Runs and their steps: written idempotently, read by identity."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Engine,
-    Select,
-    Text,
-    and_,
-    bindparam,
-    case,
-    delete,
-    func,
-    select,
-    update,
-)
+from sqlalchemy import Column, ColumnElement, Engine, and_, func, select
 
 from sacct_ingest.records import Identity, JobRun, JobState, KeyLevel, StepRun
-from sacct_ingest.signature import identity_of_run
-from sacct_ingest.store import counters
-from sacct_ingest.store.bulk import Values, insert_rows
+from sacct_ingest.store.add_runs import BATCH, add_batch
 from sacct_ingest.store.engine import reading, writing
-from sacct_ingest.store.outcomes import LISTED, restore_keys
+from sacct_ingest.store.outcomes import LISTED
+from sacct_ingest.store.packed import pack_runs
 from sacct_ingest.store.rows import RunRow, Stored
 from sacct_ingest.store.schema import contributions, runs, steps
-from sacct_ingest.store.text import indexed, prose
 
-#: Runs in one transaction: small enough to stop at, large enough to be fast.
-BATCH = 2000
-
-_COLUMNS = [column.name for column in runs.columns]
 _JOINED = ("run_id", "node_type")
 ROW_COLUMNS = [
     runs.c.id.label("run_id"),
@@ -46,12 +23,8 @@ ROW_COLUMNS = [
 ]
 _NODE_TYPE = func.coalesce(contributions.c.node_type, "").label("node_type")
 _SAME_RUN = and_(*(contributions.c[n] == runs.c[n] for n in ("cluster", "submit_s", "job_id")))
-#: Keys that a decision may have given: an ingest that does not know them leaves them.
-_KEPT = ("tag", "script", "line")
-_DECISION_ID = re.compile(r"(?:^|\s)NIMO1:([0-9a-f]{12}):")
 _STEP_NAMES = [column.name for column in steps.columns][2:]
 _STEP_COLUMNS = [steps.c.run_id, *(steps.c[name] for name in _STEP_NAMES)]
-_encode = msgspec.json.Encoder().encode
 
 #: Order of runs within an identity: by their end, and always the same.
 _CHRONOLOGICAL = (func.coalesce(runs.c.end_s, runs.c.submit_s), runs.c.submit_s, runs.c.job_id)
@@ -71,7 +44,7 @@ class Runs:
         stored, source = Stored(), iter(given)
         while batch := list(islice(source, BATCH)):
             with writing(self._engine) as connection:
-                stored += add_batch(connection, rows_of(batch))
+                stored += add_batch(connection, pack_runs(batch))
         return stored
 
     def count(self) -> int:
@@ -151,137 +124,6 @@ class Runs:
                     step = StepRun(**dict(zip(_STEP_NAMES, values, strict=True)))
                     found[run_id].append(replace(step, state=JobState(step.state)))
         return found
-
-
-#: Values of a run and of each of its steps, in the order of the tables, all but the run's id.
-Rows = tuple[Values, list[Values]]
-_DIGEST, _CLUSTER, _JOB_ID, _SUBMIT_S = range(4)
-_Key = tuple[str, int, int]
-
-
-def rows_of(given: Iterable[JobRun]) -> list[Rows]:
-    """Make the rows of runs; of a run given twice the last counts."""
-    latest = {(run.cluster, run.submit_s, run.job_id): run for run in given}
-    return [(_values(run), _step_values(run)) for run in latest.values()]
-
-
-def add_batch(connection: Connection, given: Sequence[Rows]) -> Stored:
-    """Store rows of runs inside a transaction of the caller's."""
-    counters.lock(connection, "runs")
-    known = _known(connection, given)
-    new: list[Rows] = []
-    changed: list[tuple[int, Rows]] = []
-    for rows in given:
-        found = known.get(_key_of(rows[0]))
-        if found is None:
-            new.append(rows)
-        elif found[1] != rows[0][_DIGEST]:
-            changed.append((found[0], rows))
-    _insert(connection, new)
-    for first in range(0, len(changed), LISTED):
-        _change(connection, changed[first : first + LISTED])
-    return Stored(len(new), len(changed), len(given) - len(new) - len(changed))
-
-
-def _key_of(row: Values) -> _Key:
-    return row[_CLUSTER], row[_SUBMIT_S], row[_JOB_ID]
-
-
-def _known(connection: Connection, wanted: Iterable[Rows]) -> dict[_Key, tuple[int, str]]:
-    """Ids and digests of the runs that are there already."""
-    submitted: dict[str, set[int]] = {}
-    for row, _ in wanted:
-        submitted.setdefault(row[_CLUSTER], set()).add(row[_SUBMIT_S])
-    found: dict[_Key, tuple[int, str]] = {}
-    for cluster, times in submitted.items():
-        ordered = sorted(times)
-        for first in range(0, len(ordered), LISTED):
-            query = _by_submit_time(cluster, ordered[first : first + LISTED])
-            for run_id, digest, submit_s, job_id in connection.execute(query):
-                found[cluster, submit_s, job_id] = (run_id, digest)
-    return found
-
-
-def _by_submit_time(cluster: str, times: list[int]) -> Select[Any]:
-    return select(runs.c.id, runs.c.digest, runs.c.submit_s, runs.c.job_id).where(
-        runs.c.cluster == cluster, runs.c.submit_s.in_(times)
-    )
-
-
-def _insert(connection: Connection, new: Sequence[Rows]) -> None:
-    first = counters.increase(connection, "runs", len(new))
-    insert_rows(connection, runs, [(first + i, *row) for i, (row, _) in enumerate(new)])
-    _insert_steps(connection, ((first + i, rows) for i, rows in enumerate(new)))
-
-
-def _change(connection: Connection, changed: Sequence[tuple[int, Rows]]) -> None:
-    names = ["id_", *(f"{name}_" for name in _COLUMNS[1:])]
-    values: dict[str, Any] = {name: bindparam(f"{name}_") for name in _COLUMNS[1:]}
-    for name in _KEPT:
-        given = bindparam(f"{name}_", type_=runs.c[name].type)
-        values[name] = case((given != "", given), else_=runs.c[name])
-    statement = update(runs).where(runs.c.id == bindparam("id_")).values(values)
-    rows = [dict(zip(names, (run_id, *row), strict=True)) for run_id, (row, _) in changed]
-    connection.execute(statement, rows)
-    ids = [run_id for run_id, _ in changed]
-    connection.execute(delete(steps).where(steps.c.run_id.in_(ids)))
-    _insert_steps(connection, changed)
-    restore_keys(connection, ids)
-
-
-def _insert_steps(connection: Connection, owners: Iterable[tuple[int, Rows]]) -> None:
-    values = [(run_id, *step) for run_id, (_, owned) in owners for step in owned]
-    insert_rows(connection, steps, values)
-
-
-_step_facts = attrgetter(*_STEP_NAMES[_STEP_NAMES.index("state") + 1 :])
-
-
-def _step_values(run: JobRun) -> list[Values]:
-    return [
-        (position, indexed(step.step), prose(step.name), step.state._value_, *_step_facts(step))
-        for position, step in enumerate(run.steps)
-    ]
-
-
-#: Fields of a run between its state and its keys, in the order of the table.
-_FACTS = _COLUMNS[_COLUMNS.index("uid") : _COLUMNS.index("tag")]
-_facts = attrgetter(*_FACTS)
-_texts = itemgetter(*(i for i, name in enumerate(_FACTS) if isinstance(runs.c[name].type, Text)))
-
-
-def _values(run: JobRun) -> Values:
-    facts = _facts(run)
-    if "\0" in "".join(_texts(facts)):
-        facts = tuple(prose(fact) if isinstance(fact, str) else fact for fact in facts)
-    identity = identity_of_run(run)
-    return (
-        blake2b(_encode(run), digest_size=16).hexdigest(),
-        indexed(run.cluster, 64),
-        run.job_id,
-        run.submit_s,
-        # Without the look-up that an enum's ``value`` is.
-        run.state._value_,
-        indexed(run.user),
-        indexed(run.name),
-        *facts,
-        identity.tag,
-        identity.script,
-        identity.line,
-        decision_id_in(run.admin_comment),
-    )
-
-
-def decision_id_in(admin_comment: str) -> str:
-    """Id of the newest decision noted in an admin_comment; empty where there is none.
-
-    >>> decision_id_in("JS1:H4sIA NIMO1:3f9a0c12b7de:n=4,m=enforce")
-    '3f9a0c12b7de'
-    """
-    if "NIMO1:" not in admin_comment:
-        return ""
-    found: list[str] = _DECISION_ID.findall(admin_comment)
-    return found[-1] if found else ""
 
 
 def run_row(values: Mapping[Any, Any]) -> RunRow:

@@ -2,9 +2,11 @@
 
 import gc
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from multiprocessing import get_context
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -15,61 +17,71 @@ from sqlalchemy.pool import StaticPool
 
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import JobRun
+from sacct_ingest.store.add_runs import BATCH, add_batch
 from sacct_ingest.store.engine import make_engine, writing
+from sacct_ingest.store.packed import PackedRun, encode, pack_runs
 from sacct_ingest.store.rows import Stored
-from sacct_ingest.store.runs import Rows, add_batch, rows_of
 
 #: Batches written without a process, which takes about as long to start.
 _ALONE = 2
-_pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]).decode
+_decode = msgspec.msgpack.Decoder(list[PackedRun]).decode
 
 
 class RunWriter:
-    """Takes runs in batches, each of them one transaction; ``stored`` is what became of them."""
+    """Takes runs, writes them in batches of one transaction each; ``stored`` is what came of it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._packed: list[PackedRun] = []
         self._batches = 0
         self._process: _Process | None = None
         self._asked = False
         self.stored = Stored()
 
-    def add(self, given: Sequence[JobRun]) -> None:
-        """Hand a batch over, once the one before is stored.
+    def add(self, given: Iterable[JobRun]) -> None:
+        """Take runs; with those that make a batch, wait until the batch before is stored.
 
         Raises
         ------
         StoreError
             This batch or the one before could not be stored.
         """
-        rows = rows_of(given)
-        self._batches += 1
-        # A database in memory is this process's own.
-        if self._batches > _ALONE and not isinstance(self._engine.pool, StaticPool):
-            self._hand_over(rows)
-        else:
-            with writing(self._engine) as connection:
-                self.stored += add_batch(connection, rows)
+        self._packed += pack_runs(given)
+        if len(self._packed) >= BATCH:
+            self._write()
 
     def wait(self) -> None:
-        """Wait until all that was handed over is stored."""
-        if self._asked and self._process is not None:
-            self._asked = False
-            self.stored += self._process.answer()
+        """Wait until all that was given is stored."""
+        if self._packed:
+            self._write()
+        self._wait()
 
     def close(self) -> None:
         """End the process, after the batch that it has begun."""
         if self._process is not None:
             self._process.close()
 
-    def _hand_over(self, rows: list[Rows]) -> None:
-        packed = _pack(rows)
+    def _write(self) -> None:
+        batch, self._packed = self._packed, []
+        self._batches += 1
+        # A database in memory is this process's own.
+        if self._batches > _ALONE and not isinstance(self._engine.pool, StaticPool):
+            self._hand_over(encode(batch))
+        else:
+            with writing(self._engine) as connection:
+                self.stored += add_batch(connection, batch)
+
+    def _hand_over(self, batch: bytes) -> None:
         if self._process is None:
             self._process = _Process(self._engine.url)
-        self.wait()
-        self._process.ask(packed)
+        self._wait()
+        self._process.ask(batch)
         self._asked = True
+
+    def _wait(self) -> None:
+        if self._asked and self._process is not None:
+            self._asked = False
+            self.stored += self._process.answer()
 
 
 @contextmanager
@@ -95,21 +107,36 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*usual)
 
 
+#: What the process is started with.  The path of this one first: it may have been changed.
+_PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from {} import serve; serve(int(sys.argv[1]))"
+
+
 class _Process:
-    """The other process; it ends with the pipe, and so with whoever holds the pipe."""
+    """The other process; it ends with the pipe, and so with whoever holds the pipe.
+
+    A program of its own, not a fork: this process may hold threads and an open database.  Nor what
+    `multiprocessing` spawns, which would run the main script of whoever uses this as a library.
+    """
 
     def __init__(self, url: URL) -> None:
-        # Spawned, not forked: this process may hold threads and an open database.
-        context = get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(url, theirs), daemon=True)
-        self._process.start()
-        theirs.close()
+        self._pipe, theirs = Pipe()
+        argv = [sys.executable, "-c", _PROGRAM.format(__name__), str(theirs.fileno()), *sys.path]
+        with theirs:
+            self._process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
+        # Not among the arguments: it may hold a password.
+        self.ask(url.render_as_string(hide_password=False).encode())
 
-    def ask(self, packed: bytes) -> None:
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def ask(self, message: bytes) -> None:
         """Give it a batch."""
         try:
-            self._pipe.send_bytes(packed)
+            self._pipe.send_bytes(message)
         except OSError as error:
             raise StoreError("the process that writes the store is gone") from error
 
@@ -126,26 +153,27 @@ class _Process:
     def close(self) -> None:
         """Wait for its end."""
         self._pipe.close()
-        self._process.join()
+        self._process.wait()
 
 
-def _serve(url: URL, pipe: "Connection[Any, Any]") -> None:
+def serve(descriptor: int) -> None:
+    """Write what comes through the pipe, until its other end is closed."""
     # Ctrl-C is for the process that reads: it closes the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    engine = make_engine(url.render_as_string(hide_password=False), create=False)
-    try:
-        with _rare_collections():
-            while True:
-                pipe.send(_stored(engine, _unpack(pipe.recv_bytes())))
-    except (EOFError, OSError):
-        return
-    finally:
-        engine.dispose()
+    pipe: Connection[Any, bytes] = Connection(descriptor)
+    with suppress(EOFError, OSError):
+        engine = make_engine(pipe.recv_bytes().decode(), create=False)
+        try:
+            with _rare_collections():
+                while True:
+                    pipe.send(_stored(engine, _decode(pipe.recv_bytes())))
+        finally:
+            engine.dispose()
 
 
-def _stored(engine: Engine, rows: list[Rows]) -> Stored | str:
+def _stored(engine: Engine, batch: list[PackedRun]) -> Stored | str:
     try:
         with writing(engine) as connection:
-            return add_batch(connection, rows)
+            return add_batch(connection, batch)
     except StoreError as error:
         return str(error)

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, text
 
 from sacct_ingest.records import JobRun, JobState, KeyLevel
 from sacct_ingest.store import RunRow, Store, Stored
-from sacct_ingest.store.runs import decision_id_in
+from sacct_ingest.store.run_values import decision_id_in
 from tests.sacct_ingest.records import SUBMIT_S, run, step
 
 
