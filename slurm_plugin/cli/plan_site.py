@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+import msgspec
+
 from predictor.transfer import transfer_time
 from predictor.types import PredictionTable
 from sacct_ingest.errors import ConfigError, ScriptError, StoreError
@@ -164,7 +166,7 @@ def _asked(flow: Workflow, config: Config, now_s: float, submitted: Submitted | 
 def _how(config: Config, cluster: str) -> Snapshot:
     """How a cluster is asked: PySlurm knows the one that is near only."""
     near = not cluster or config.snapshot.source not in (Source.AUTO, Source.PYSLURM)
-    return config.snapshot if near else replace(config.snapshot, source=Source.TEXT)
+    return config.snapshot if near else msgspec.structs.replace(config.snapshot, source=Source.TEXT)
 
 
 def _profile(look: Cluster, place: Place, now_s: float) -> Profile:

@@ -64,16 +64,16 @@ def settle(submitted: Submitted, path: Path, ask: Run) -> list[str]:
         Slurm does not answer; they leave when it is asked again.
     """
     stayed = []
-    for cluster in sorted({job.cluster for job in submitted.leaving.values()}):
-        own = [one for one, job in submitted.leaving.items() if job.cluster == cluster]
-        ask(["scancel", "--state=PENDING", *on(cluster), *own])
+    for cluster in sorted({job.cluster for _, job in submitted.leaving}):
+        own = [(one, job) for one, job in submitted.leaving if job.cluster == cluster]
+        ask(["scancel", "--state=PENDING", *on(cluster), *(one for one, _ in own)])
         listed = ask(["squeue", "-h", "--me", "-t", "all", "-o", "%A|%T", *on(cluster)])
         states = dict(line.split("|") for line in listed.splitlines() if "|" in line)
-        for job_id in own:
+        for job_id, job in own:
             state = states.get(job_id, "CANCELLED")
             if state == PENDING:
                 continue
-            job = submitted.leaving.pop(job_id)
+            submitted.leaving.remove((job_id, job))
             if state != "CANCELLED":
                 _stay(submitted, job_id, job)
                 stayed.append(job.name)
@@ -128,7 +128,7 @@ def _alike(submitted: Submitted, before: Job, job: Job) -> bool:
 
 
 def _leave(submitted: Submitted, job: Job) -> None:
-    submitted.leaving[submitted.ids.pop(job.name)] = job
+    submitted.leaving.append((submitted.ids.pop(job.name), job))
     submitted.states.pop(job.name, None)
 
 

@@ -43,7 +43,7 @@ class Submitted(msgspec.Struct, kw_only=True):
     ended_s: dict[str, float] = {}
     tried: dict[str, int] = {}  #: times that a step was given to sbatch
     trying: list[str] = []  #: given to sbatch, perhaps, and no id known
-    leaving: dict[str, Job] = {}  #: by id: jobs that are being cancelled for others in their place
+    leaving: list[tuple[str, Job]] = []  #: ids and jobs that are cancelled for others
     astray: str = ""  #: why what is left has to be planned anew; empty: it has not
 
     def state(self, step: str) -> str:

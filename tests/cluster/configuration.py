@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,9 +32,10 @@ REPEATABLE = ("NodeName", "PartitionName", "DownNodes", "NodeSet")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where things are in a cluster's directory."""
+    """Where things are in a cluster's directory; ``shared``: in that of whose munge it shares."""
 
     directory: Path
+    shared: Path | None = None
 
     @property
     def etc(self) -> Path:
@@ -59,7 +60,7 @@ class Layout:
     @property
     def munge_socket(self) -> Path:
         """Where munged listens."""
-        return self.run / "munge.sock"
+        return (self.shared or self.directory) / "run" / "munge.sock"
 
     @property
     def bin(self) -> Path:
@@ -106,18 +107,21 @@ class Settings:
         How daemons and users are told apart: a key of `AUTHENTICATION`.
     gpus
         How many GPUs each node claims to have.
+    name
+        ClusterName.
     """
 
     version: Version
     account: Account
     slurmd_account: Account
-    ports: range
+    ports: Sequence[int]
     nodes: int = 8
     cpus: int = 4
     plugins: tuple[str, ...] = ()
     conf: tuple[str, ...] = ()
     auth: str = "munge"
     gpus: int = 0
+    name: str = "nimo"
 
     def node_names(self) -> list[str]:
         """List the nodes' names: n1, n2, ..."""
@@ -190,7 +194,7 @@ def _gres_conf(layout: Layout, settings: Settings) -> dict[str, object]:
 
 def _slurm_conf(layout: Layout, settings: Settings) -> dict[str, object]:
     return {
-        "ClusterName": "nimo",
+        "ClusterName": settings.name,
         "SlurmctldHost": "localhost",
         "SlurmctldPort": settings.ports[0],
         "SlurmUser": settings.account.name,

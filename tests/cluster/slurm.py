@@ -54,6 +54,11 @@ class SlurmCluster:
         ``munge`` or, from 23.11 on, ``slurm``.
     gpus
         How many GPUs each node claims to have.
+    name
+        Its name.
+    beside
+        Another cluster, which is up: this one shares its munge and its accounting, so that each
+        takes commands for the other with ``-M``.
 
     Raises
     ------
@@ -79,21 +84,26 @@ class SlurmCluster:
         release: str | None = None,
         auth: str = "munge",
         gpus: int = 0,
+        name: str = "nimo",
+        beside: SlurmCluster | None = None,
     ) -> None:
-        self.layout = Layout(directory.resolve())
+        self._beside = beside
+        shared = beside.layout.directory if beside else None
+        self.layout = Layout(directory.resolve(), shared)
         self._root = root(release) if release else None
         self.processes = Processes(self.layout.directory)
         self.settings = Settings(
             version=self._root.version() if self._root else version_of([real("slurmctld")]),
             account=slurm_account(self.layout.directory),
             slurmd_account=Account.mine(),
-            ports=free_ports(nodes + 2),
+            ports=_ports(nodes, beside),
             nodes=nodes,
             cpus=cpus,
             plugins=tuple(name for file, name in HOOKS.items() if lua and (lua / file).exists()),
             conf=tuple(conf),
             auth=auth,
             gpus=gpus,
+            name=name,
         )
         self._lua = lua
         self._leashed = leashed
@@ -299,7 +309,9 @@ class SlurmCluster:
             secret = name == "slurmdbd.conf"
             write_file(self.layout.etc / name, text.encode(), 0o600 if secret else 0o644, account)
         for key in ("munge.key", "slurm.key"):
-            write_file(self.layout.etc / key, secrets.token_bytes(128), 0o600, account)
+            shared = self._beside.layout.etc / key if self._beside else None
+            secret_key = shared.read_bytes() if shared else secrets.token_bytes(128)
+            write_file(self.layout.etc / key, secret_key, 0o600, account)
         for number in range(self.settings.gpus):
             write_file(self.layout.etc / f"gpu{number}", b"", 0o644, account)
         self._copy_hooks()
@@ -319,6 +331,8 @@ class SlurmCluster:
         return self._root.inside(self.layout.directory, argv, account)
 
     def _daemons(self) -> list[str]:
+        if self._beside:
+            return ["slurmctld"]
         return [name for name in DAEMONS if name != "munged" or self.settings.auth == "munge"]
 
     def _copy_hooks(self) -> None:
@@ -408,3 +422,9 @@ class SlurmCluster:
         """Tell whether slurmdbd knows where slurmctld is; before, accounting loses records."""
         listing = self.run("sacctmgr", "-n", "-P", "show", "cluster", "format=controlport")
         return str(self.settings.ports[0]) in listing.stdout.split()
+
+
+def _ports(nodes: int, beside: SlurmCluster | None) -> list[int]:
+    """Free ports for slurmctld, slurmdbd and the nodes; a shared slurmdbd has its own."""
+    own = list(free_ports(nodes + 2))
+    return [own[0], beside.settings.ports[1], *own[2:]] if beside else own

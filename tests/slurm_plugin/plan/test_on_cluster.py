@@ -10,11 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from sacct_ingest.records import NodeProfile
+from sacct_ingest.store import Store
+from slurm_plugin.learn.journal import Journal, Stage, Trial
 from tests.cluster import SlurmCluster
 from tests.conftest import ClusterFactory
 
 NIMO = Path(sysconfig.get_path("scripts")) / "nimo"
-PARTITIONS = ("PartitionName=slow Nodes=n1,n2", "PartitionName=fast Nodes=n3,n4")
+PARTITIONS = (
+    "PartitionName=slow Nodes=n1,n2",
+    "PartitionName=fast Nodes=n3,n4",
+    "PartitionName=tiny Nodes=n3,n4 MaxNodes=1 MaxTime=10",
+)
 pytestmark = pytest.mark.cluster
 #: Work takes half as long on the fast nodes.
 WORK = """\
@@ -90,6 +97,33 @@ KILLS = """\
 #!/bin/sh
 {sbatch} "$@" >/dev/null
 kill -9 $PPID
+"""
+
+
+#: Nobody says how fast the places are.
+MEASURED = """
+name: measured
+storages: {{home: {{path: {work}/home}}}}
+places: {{slow: {{storage: home}}, fast: {{storage: home}}, tiny: {{storage: home}}}}
+tasks:
+  any: {{command: x, run_time: {{1: 1000}}}}
+  learned: {{command: x, samples: app.learn.json}}
+  limited: {{command: x, nodes: {nodes}, places: [tiny], run_time: {{1: 60, 2: 30}}}}
+"""
+#: The other cluster is faster, and home is not to be opened from there.
+CLUSTERS = """
+name: both
+storages: {{home: {{path: {work}/home}}, far: {{path: {work}/far}}}}
+links: [{{from: home, to: far, bandwidth: 100M, remote: false}}]
+places:
+  here: {{storage: home, partition: slow}}
+  there: {{storage: far, partition: batch, cluster: big, speed: 10}}
+files: {{raw: {{at: home, size: 1M}}, mid: {{size: 1M}}, out: {{size: 1M, deliver: home}}}}
+tasks:
+  first: {{command: 'cat {{raw}} >{{mid}}', reads: [raw], writes: [mid], places: [here],
+           run_time: 60}}
+  second: {{command: 'echo $SLURM_CLUSTER_NAME | cat {{mid}} - >{{out}}', reads: [mid],
+            writes: [out], run_time: 3000}}
 """
 
 
@@ -222,3 +256,66 @@ def test_killed_twice_and_planned_again_for_a_task_that_was_short(cluster: Slurm
         f"again.last.{mark}|CANCELLED",
         f"again.last.{mark}-2|COMPLETED",
     ])  # fmt: skip
+
+
+def test_planned_and_followed_over_two_clusters(
+    cluster: SlurmCluster, slurm_cluster: ClusterFactory
+) -> None:
+    file = workflow(cluster, "both", "", CLUSTERS)
+    with slurm_cluster(nodes=1, name="big", beside=cluster):
+        refused = nimo(cluster, file, "--submit", check=False)
+        assert "which Slurm cannot wait for: add --follow" in refused.stderr
+        done = nimo(cluster, file, "--submit", "--follow", "--interval", "0.5", "--fixed")
+        assert done.stdout.endswith("4 COMPLETED\n")
+        assert (file.parent / "home" / "out").read_text() == "abc\nbig\n"
+        there = cluster.run("squeue", "-M", "big", "-h", "-t", "all", "-o", "%j").stdout.split()
+        assert [name.split(".")[1] for name in there[-2:]] in (
+            ["mid-to-far", "second"],
+            ["second", "mid-to-far"],
+        )
+
+
+def test_what_the_site_knows_and_allows(cluster: SlurmCluster) -> None:
+    file = workflow(cluster, "measured", "", MEASURED.replace("{nodes}", "1-2"))
+    store = f"sqlite:///{file.parent}/nimo.db"
+    (file.parent / "nimo.yaml").write_text(f"mode: observe\nstore: {store}\n")
+    with Store.open(store, create=True) as kept:
+        kept.profiles.add([
+            NodeProfile(
+                cluster="nimo",
+                node=f"n{number}",
+                node_type="any",
+                at_s=1.0,
+                cpu_all_events_per_s=events,
+            )
+            for number, events in ((1, 100.0), (2, 110.0), (3, 210.0), (4, 210.0))
+        ])  # fmt: skip
+    journal = Journal(file.parent / "app.learn.json", "app")
+    for events in (100.0, 200.0, 400.0):
+        journal.keep(
+            Trial(
+                key=str(events),
+                attempt=1,
+                job_name="x",
+                nodes=1,
+                limit_s=60.0,
+                attributes={"cpu_all_events_per_s": events},
+                purpose="",
+                why="",
+                planned_s=1,
+                stage=Stage.DONE,
+                elapsed_s=round(1e5 / events),
+            )
+        )
+    planned = json.loads(nimo(cluster, file, "--json").stdout)
+    steps = {step["name"]: step for step in planned["plans"][0]["steps"]}
+    # The medians are 105 and 210: twice as fast as where the times were learned.
+    takes = {name: step["end_s"] - step["start_s"] for name, step in steps.items()}
+    assert (steps["any"]["place"], takes["any"]) == ("fast", pytest.approx(500.0))
+    assert takes["learned"] == pytest.approx(1e5 / 210, rel=0.1)
+    assert (steps["limited"]["nodes"], takes["limited"]) == (1, pytest.approx(30.0))
+
+    file.write_text(file.read_text().replace("nodes: 1-2", "nodes: 2"))
+    refused = nimo(cluster, file, check=False)
+    assert "tiny has 2 nodes and gives 1 (MaxNodes of partition tiny)" in refused.stderr
+    assert "0.167 h at most" in refused.stderr
