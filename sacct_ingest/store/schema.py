@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, OPTIONS, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0005"
+HEAD: Final = "0006"
 
 metadata = MetaData()
 
@@ -188,6 +188,7 @@ decisions = Table(
     Column("run_id", number(), ForeignKey("runs.id", ondelete="SET NULL"), unique=True),
     Index("ix_decisions_at_s", "at_s"),
     Index("ix_decisions_key", "key", "at_s"),
+    Index("ix_decisions_user", "user", "at_s"),
     **OPTIONS,
 )
 

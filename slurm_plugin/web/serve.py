@@ -126,7 +126,8 @@ def _address(listen: str) -> tuple[str, int]:
 @contextmanager
 def _bound(host: str, port: int, listen: str) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as channel:
+    # Without the protocol's number asyncio does not switch Nagle's delay (40 ms) off.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as channel:
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             channel.bind((host, port))

@@ -182,6 +182,12 @@ def test_an_address_that_cannot_be_is_told_the_mend(listen: str, told: str) -> N
         pass
 
 
+def test_answers_do_not_wait_for_acknowledgements() -> None:
+    # asyncio switches Nagle's delay off only where the socket names its protocol.
+    with serve.listening(Web(listen="127.0.0.1:0"), NOBODY) as (channel, _):
+        assert channel.proto == socket.IPPROTO_TCP
+
+
 def test_a_network_needs_a_proxy() -> None:
     proxies = Proxies("X-Forwarded-User", addresses=frozenset({"10.0.0.5"}))
     with serve.listening(Web(listen="0.0.0.0:0"), proxies) as (_, place):

@@ -1,0 +1,147 @@
+"""How long the pages of ``nimo web`` take with many applications and decisions.
+
+A store is filled with made-up prediction tables and decisions; each page is asked for over TCP on
+the loopback, of a server in a process of its own, one request after the other.  Beside it, in the
+same run: a page of a few words from the same server (what HTTP alone costs), and the same list made
+of the store without the catalogue in memory (what a page would cost that reads all tables).
+"""
+
+import http.client
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any
+
+import _bench
+from report import fill
+
+from predictor.table import encode
+from predictor.types import Point, PredictionTable, Verdict
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.store import FitRow, Store
+from slurm_plugin.cli.commands.predict import load
+from slurm_plugin.reports.curve import summary
+
+_NODES = tuple(sorted({*range(1, 17), 23, 32, 45, 64, 91, 128}))
+_CODE = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
+PAGES = {
+    "a few words": "/nothing",
+    "applications": "/applications",
+    "applications, last page": "/applications?page=999999",
+    "applications, ordered": "/applications?order=application&reverse=yes",
+    "applications, words": "/applications?q=user7+app",
+    "one application": "/application?level=line&key={key}",
+    "decisions": "/decisions",
+    "decisions of a user": "/decisions?user=user7",
+    "overview": "/",
+    "report": "/report",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Fill, measure, print."""
+    args = _bench.options(__doc__ or "").parse_args(argv)
+    sizes = ((1_000, 2_000),) if args.quick else ((1_000, 10_000), (10_000, 100_000))
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for applications, decisions in sizes:
+            path = Path(folder) / f"{applications}.db"
+            fill(str(path), decisions)
+            _fill(path, applications)
+            rows += _measured(path, applications, repeats=10 if args.quick else 40)
+    _bench.table(rows, title="Pages for browsers")
+    _bench.write(args.json, pages=rows)
+    return 0
+
+
+def _fill(path: Path, applications: int) -> None:
+    rng = Random(applications)
+    with Store.open(str(path)) as store:
+        store.fits.replace([_fit(number, rng) for number in range(applications)])
+
+
+def _fit(number: int, rng: Random) -> FitRow:
+    serial_s, parallel_s = rng.uniform(1, 100), rng.uniform(1e3, 1e5)
+    times = tuple(serial_s + parallel_s / n for n in _NODES)
+    user, verdict = f"user{number % 100}", rng.choice(tuple(Verdict))
+    table = PredictionTable(
+        level="line", key=f"{number:024x}", label=f"{user}/app{number}", model="averaged",
+        verdict=verdict, problems=(), nodes=_NODES, median_s=times,
+        low_s=tuple(t / 1.1 for t in times), high_s=tuple(t * 1.1 for t in times),
+        curve_sd=(0.05,) * len(times), confidence=0.9,
+        observed=tuple(Point(n, serial_s + parallel_s / n, 3, 0.05) for n in (1, 4, 16)),
+        knee=rng.choice((None, 8, 32)), max_useful=None, runs=rng.randrange(3, 500),
+        mem_node_bytes=None, fitted_s=1.79e9, verdicts=(verdict,) * len(times),
+    )  # fmt: skip
+    return FitRow(
+        level=KeyLevel.LINE, key=table.key, label=table.label, verdict=verdict.value,
+        model=table.model, fitted_s=table.fitted_s, payload=encode(table),
+    )  # fmt: skip
+
+
+def _measured(path: Path, applications: int, *, repeats: int) -> Iterator[dict[str, Any]]:
+    first = None
+    with _serving(path) as connection:
+        for name, page in PAGES.items():
+            address = page.format(key=f"{applications // 2:024x}")
+            times_s = [_timed(lambda to=address: _get(connection, to)) for _ in range(repeats)]
+            typical_s = median(times_s[1:])
+            first = first or typical_s
+            yield {
+                "applications": applications,
+                "page": name,
+                "median ms": typical_s * 1000,
+                "worst ms": max(times_s[1:]) * 1000,
+                "first ms": times_s[0] * 1000,
+                "ratio": typical_s / first,
+            }
+    assert first is not None
+    with Store.open(str(path)) as store:
+        whole_s = _timed(lambda: summary(load(store)))
+    yield {
+        "applications": applications,
+        "page": "list out of the store",
+        "median ms": whole_s * 1000,
+        "worst ms": whole_s * 1000,
+        "first ms": whole_s * 1000,
+        "ratio": whole_s / first,
+    }
+
+
+@contextmanager
+def _serving(path: Path) -> Iterator[http.client.HTTPConnection]:
+    # Made-up decisions are of any year: all of them are of the last days.
+    config = path.with_suffix(".yaml")
+    config.write_text(f"store: sqlite:///{path}\nweb: {{days: 36500}}\n")
+    argv = [sys.executable, "-c", _CODE, "web", "--listen", "127.0.0.1:0", "--config", str(config)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline().rstrip("/\n").rpartition(":")[2])
+            yield http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+        finally:
+            process.terminate()
+
+
+def _get(connection: http.client.HTTPConnection, address: str) -> None:
+    connection.request("GET", address)
+    answer = connection.getresponse()
+    answer.read()
+    if answer.status not in (200, 404):
+        raise RuntimeError(f"{address}: {answer.status}")
+
+
+def _timed(call: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    sys.exit(main())
