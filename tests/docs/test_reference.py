@@ -3,9 +3,11 @@
 import argparse
 import doctest
 import importlib.util
+import re
 
 import msgspec
 
+from sacct_ingest.errors import NimoError
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.nimo import COMMANDS, command_parser
 from slurm_plugin.config import Config
@@ -73,3 +75,14 @@ def test_every_metric_is_there():
 def test_every_text_has_its_page():
     pages = (ROOT / "docs" / f"{name}.md" for name in reference.TEXTS)
     assert all(page.exists() for page in pages)
+
+
+def test_every_exit_status_is_in_the_table():
+    def below(error):
+        return {error, *(found for child in error.__subclasses__() for found in below(child))}
+
+    rows = re.findall(
+        r"^\| ([\d, ]+) \|", (ROOT / "docs" / "commands.md").read_text(), re.MULTILINE
+    )
+    told = {int(number) for row in rows for number in row.split(",")}
+    assert {error.exit_status for error in below(NimoError)} <= told
