@@ -1,15 +1,11 @@
 """The pages are built without a warning, and what they tell to type exists."""
 
-import os
 import re
 import shlex
 import subprocess
 import sys
-import time
 from contextlib import redirect_stderr
 from io import StringIO
-from pathlib import Path
-from random import Random
 
 import msgspec
 import pytest
@@ -18,11 +14,9 @@ from sacct_ingest.errors import ScriptError
 from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.sbatch_options import lookup
 from slurm_plugin.cli import advise
-from slurm_plugin.cli.context import user_name
 from slurm_plugin.cli.nimo import COMMANDS, command_parser
 from slurm_plugin.config import Config
 from slurm_plugin.config_file import parse
-from slurm_plugin.demo.site import Site, prepare
 from tests.docs.pages import PAGES, ROOT, Shown, blocks, command_lines, inline
 
 _PLACEHOLDER = re.compile(r"[A-Z][A-Z-]+")
@@ -43,34 +37,6 @@ def test_the_pages_are_built_without_a_warning(tmp_path):
     assert [
         page.name for page in tmp_path.glob("*.html") if elsewhere.search(page.read_text())
     ] == []
-
-
-def test_what_the_tutorial_for_users_tells_to_type_works(tmp_path):
-    lines = [
-        line.removeprefix("$ ")
-        for shown in blocks("console")
-        if shown.page == "tutorial-user.md"
-        for line in shown.text.splitlines()
-    ]
-    assert lines[0] == "nimo demo --directory demo"
-    lines[0] = (
-        "nimo ingest --config demo/nimo.yaml demo/sacct.txt; nimo fit --config demo/nimo.yaml"
-    )
-    folder = tmp_path / "demo"
-    made_up = Site(folder, folder / "nimod.sock")
-    prepare(made_up, user=user_name(), now_s=time.time(), rng=Random(1))
-    commands = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    run = subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", "\n".join(lines)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PATH": commands},
-    )
-    assert run.returncode == 0, run.stderr
-    assert "=>" in run.stdout
-    assert "<svg" in (tmp_path / "curve.svg").read_text()
 
 
 @pytest.mark.parametrize("shown", command_lines(), ids=lambda shown: f"{shown.page}: {shown.text}")

@@ -1,0 +1,84 @@
+"""What the pages tell to type is typed, on the demo's store."""
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from slurm_plugin.cli.context import user_name
+from slurm_plugin.cli.nimo import main
+from slurm_plugin.demo.site import HISTORY, Site, prepare
+from tests.docs.pages import blocks, command_lines
+
+#: Commands that only look at the store.
+LOOKING = ("predict", "report", "replay", "prune --dry-run", "config", "hook-path")
+#: Not on every machine, or slow: worker processes are started for several settings.
+ELSEWHERE = ("/etc/", "/var/", "--dask", "--install", "FILE", ".gz", "--suggest", "--load")
+TYPED = sorted(
+    {
+        shown.text.replace("APPLICATION", "wrf-d02")
+        for shown in command_lines()
+        if shown.text.removeprefix("nimo ").startswith(LOOKING)
+        and not any(word in shown.text for word in ELSEWHERE)
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """The demo's folder, its history read and learned from."""
+    folder = tmp_path_factory.mktemp("typed") / "demo"
+    site = Site(folder, folder / "nimod.sock")
+    prepare(site, user=user_name(), now_s=time.time(), rng=Random(1))
+    told = ("--config", str(site.config))
+    assert main(["ingest", *told, str(folder / HISTORY)]) == 0
+    assert main(["fit", *told]) == 0
+    return site
+
+
+@pytest.fixture(autouse=True)
+def in_its_folder(made_up: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(made_up.folder.parent)
+    monkeypatch.setenv("NIMO_CONFIG", str(made_up.config))
+    return made_up.folder.parent
+
+
+@pytest.mark.parametrize("line", TYPED)
+def test_commands_that_look_at_the_store_end_well(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = main(shlex.split(line)[1:])
+    told = capsys.readouterr()
+    assert status == 0, told.err
+    assert told.out or {"--html", "--check"} & set(line.split())
+
+
+def test_there_are_enough_of_them() -> None:
+    assert {line.split()[1] for line in TYPED} == {name.split()[0] for name in LOOKING}
+
+
+def test_what_the_tutorial_for_users_tells_works(in_its_folder: Path) -> None:
+    lines = [
+        line.removeprefix("$ ")
+        for shown in blocks("console")
+        if shown.page == "tutorial-user.md"
+        for line in shown.text.splitlines()
+    ]
+    assert lines.pop(0) == "nimo demo --directory demo"
+    commands = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    run = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", "\n".join(lines)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": commands},
+    )
+    assert run.returncode == 0, run.stderr
+    assert "=>" in run.stdout
+    assert "<svg" in (in_its_folder / "curve.svg").read_text()
