@@ -3,11 +3,17 @@
 Workflows are made up: layers of tasks that pass files on, three partitions with a storage each.
 Peers in the same run: HEFT (each task where it ends first), everything on its fastest and on its
 cheapest option.  Makespans and node-hours are ratios to the plan of the same target.
+
+Small workflows are planned exactly and by the rules for large ones, too, and held against the best
+of all plans: every order of the tasks with every choice for each.
 """
 
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
+from itertools import permutations, product
 from math import inf
 from typing import Any
 
@@ -16,15 +22,17 @@ import _bench
 from predictor.transfer import transfer_time
 from slurm_plugin.plan.file import parse
 from slurm_plugin.plan.known import Copies, Learned
-from slurm_plugin.plan.options import choices
-from slurm_plugin.plan.schedule import Problem, Schedule
-from slurm_plugin.plan.search import cheapest, fastest, heft, search
+from slurm_plugin.plan.options import Choices, choices
+from slurm_plugin.plan.schedule import Problem, Schedule, build
+from slurm_plugin.plan.search import cheapest, exact, fastest, heft, heuristic, score, search
 from slurm_plugin.profile import profile
 
 NOW = 1_795_000_000.0
 NODES = 64
 #: Name, widest layer as a share of all tasks.
 SHAPES = {"wide": 0.2, "narrow": 0.02}
+#: Tasks of a workflow all of whose plans are looked at, and choices for each of them.
+_TASKS, _EACH = 4, 5
 
 
 def main() -> None:
@@ -33,7 +41,57 @@ def main() -> None:
     sizes = [100] if args.quick else [100, 300, 1000]
     rows = [row for tasks in sizes for shape in SHAPES for row in measure(tasks, shape)]
     _bench.table(rows, title="Plans")
-    _bench.write(args.json, plans=rows)
+    small = optima(3 if args.quick else 40)
+    _bench.table(small, title="Small plans beside the best of all")
+    _bench.write(args.json, plans=rows, optima=small)
+
+
+def optima(cases: int) -> list[dict[str, Any]]:
+    """How often each way finds the best of all plans of small workflows, and what it takes."""
+    ways: dict[str, Callable[[Problem, Choices, float], Any]] = {
+        "all plans": best_of_all,
+        "branch and bound": exact,
+        "as large workflows are": heuristic,
+        "HEFT": lambda problem, all_of, _: heft(problem, all_of),
+    }
+    found: dict[tuple[str, str], list[tuple[bool, float]]] = defaultdict(list)
+    for case in range(cases):
+        problem = made(random.Random(case), _TASKS, 2)
+        all_of = {task: own[:: max(1, len(own) // _EACH)] for task, own in choices(problem).items()}
+        fast = best_of_all(problem, all_of, NOW)
+        targets = {"fastest": NOW, "in 1.5 times that": NOW + 1.5 * (fast.end_s - NOW)}
+        for name, target_s in targets.items():
+            best = score(best_of_all(problem, all_of, target_s), target_s)
+            for way, plan in ways.items():
+                schedule, took_s = timed(partial(plan, problem, all_of, target_s))
+                found[name, way].append((score(schedule, target_s)[:2] == best[:2], took_s))
+    return [
+        {
+            "target": name,
+            "plan by": way,
+            "workflows": len(hits),
+            "optimal share": sum(hit for hit, _ in hits) / len(hits),
+            "mean s": sum(took_s for _, took_s in hits) / len(hits),
+        }
+        for (name, way), hits in found.items()
+    ]
+
+
+def best_of_all(problem: Problem, all_of: Choices, target_s: float) -> Schedule:
+    """Look at every order of the tasks with every choice for each."""
+    before = problem.workflow.before
+    options = [[one.option for one in own] for own in all_of.values()]
+    best: Schedule | None = None
+    for order in permutations(all_of):
+        place = {name: at for at, name in enumerate(order)}
+        if any(place[one] > place[name] for name in order for one in before[name]):
+            continue
+        for chosen in product(*options):
+            schedule = build(problem, order, dict(zip(all_of, chosen, strict=True)))
+            if schedule and (not best or score(schedule, target_s) < score(best, target_s)):
+                best = schedule
+    assert best is not None
+    return best
 
 
 def measure(tasks: int, shape: str) -> list[dict[str, Any]]:

@@ -10,7 +10,8 @@ from slurm_plugin.reports.chart import Bar, Chart
 from slurm_plugin.reports.effects import Deadlines, Effect
 from slurm_plugin.reports.html import Table
 from slurm_plugin.reports.outcomes import OutcomeReport
-from slurm_plugin.reports.sheets import derived_note, sheet, sheets_of
+from slurm_plugin.reports.sheet import find
+from slurm_plugin.reports.sheets import derived_note, sheets_of
 from slurm_plugin.reports.terminal import title_of
 from slurm_plugin.reports.text import clock, count, hours, percent
 
@@ -56,7 +57,7 @@ def sections(report: OutcomeReport, reasons: Mapping[str, str]) -> list[tuple[st
     """Headings with the tables below them."""
     sheets = sheets_of(report, reasons)
     return [
-        (heading, [sheet(sheets, name).table(_MOST_ROWS) for name in names])
+        (heading, [find(sheets, name).table(_MOST_ROWS) for name in names])
         for heading, names in _SECTIONS
     ]
 

@@ -26,7 +26,7 @@ from slurm_plugin.cli.progress import progress
 from slurm_plugin.cli.stores import open_store, sight_of
 from slurm_plugin.config import Config
 from slurm_plugin.reasons import WORDS
-from slurm_plugin.reports import sheets
+from slurm_plugin.reports import sheet, sheets
 from slurm_plugin.reports.collect import collect
 from slurm_plugin.reports.outcomes import OutcomeReport
 from slurm_plugin.slurm.privacy import Sight
@@ -132,15 +132,15 @@ def _selection(args: argparse.Namespace) -> dict[str, str]:
 
 def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
     if args.csv:
-        for path in sheets.write_csv(sheets.sheets_of(report, WORDS), args.csv):
+        for path in sheet.write_csv(sheets.sheets_of(report, WORDS), args.csv):
             print(path)
     if args.html:
         _page(report, args.html)
     if args.json:
         print(msgspec.json.encode(report).decode())
     elif args.parsable2:
-        one = sheets.sheet(sheets.sheets_of(report, WORDS), args.table)
-        print("\n".join(sheets.parsable(one)))
+        one = sheet.find(sheets.sheets_of(report, WORDS), args.table)
+        print("\n".join(sheet.parsable(one)))
     elif not (args.csv or args.html):
         _terminal(report)
 

@@ -13,7 +13,7 @@ from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.site import Site
 from slurm_plugin.reasons import Reason
-from slurm_plugin.reports import sheets
+from slurm_plugin.reports import sheet
 from slurm_plugin.slurm.privacy import Sight
 from tests.slurm_plugin.reports.rows import decision
 
@@ -114,9 +114,9 @@ def test_every_table_is_a_file(
 
 
 def test_no_cell_is_a_formula(tmp_path: Path) -> None:
-    fields = (sheets.Field("name", "name", str), sheets.Field("n", "n", lambda _: -1.5))
-    one = sheets.Sheet(name="t", caption="", fields=fields, rows=["=cmd()", "@x", "ok"])
-    (path,) = sheets.write_csv([one], tmp_path)
+    fields = (sheet.Field("name", "name", str), sheet.Field("n", "n", lambda _: -1.5))
+    one = sheet.Sheet(name="t", caption="", fields=fields, rows=["=cmd()", "@x", "ok"])
+    (path,) = sheet.write_csv([one], tmp_path)
     assert path.read_text().split() == ["name,n", "'=cmd(),-1.5", "'@x,-1.5", "ok,-1.5"]
 
 

@@ -1,0 +1,118 @@
+"""One table of a report: a list of fields with names, values and wording, as a page, CSV or lines.
+
+Raw values keep their units (seconds, hours, shares).
+"""
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sacct_ingest.errors import NimoError
+from slurm_plugin.reports import text
+from slurm_plugin.reports.html import Column, Table
+from slurm_plugin.reports.text import plain
+
+Value = str | int | float | bool | None
+#: What a spreadsheet would take for a formula.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Column of a sheet: stable name, title, where its value is, how it is shown to people."""
+
+    key: str
+    title: str
+    get: Callable[[Any], Value]
+    show: Callable[[Any], str] = str
+    left: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """One table of a report; ``rows`` are records that the fields look into."""
+
+    name: str
+    caption: str
+    fields: tuple[Field, ...]
+    rows: Sequence[Any]
+    note: str = ""
+    empty: str = "none"
+
+    def table(self, most: int | None = None) -> Table:
+        """Make the table that people see, of ``most`` rows (None: all)."""
+        shown = self.rows[:most]
+        left_out = len(self.rows) - len(shown)
+        note = f"{self.note} {left_out} more are left out here." if left_out else self.note
+        return Table(
+            name=self.name,
+            caption=self.caption,
+            columns=tuple(Column(key=f.key, title=f.title, left=f.left) for f in self.fields),
+            rows=[[_shown(f, row) for f in self.fields] for row in shown],
+            note=note.strip(),
+            empty=self.empty,
+        )
+
+    def values(self) -> Iterator[list[Value]]:
+        """Give the raw values, row by row."""
+        for row in self.rows:
+            yield [field.get(row) for field in self.fields]
+
+
+def find(sheets: Sequence[Sheet], name: str) -> Sheet:
+    """Find a table by its name.
+
+    Raises
+    ------
+    NimoError
+        There is none.
+    """
+    for one in sheets:
+        if one.name == name:
+            return one
+    known = ", ".join(one.name for one in sheets)
+    raise NimoError(f"there is no table {name!r} in a report; there are {known}")
+
+
+def write_csv(sheets: Sequence[Sheet], folder: Path) -> list[Path]:
+    """Write each table into a file ``NAME.csv`` of a folder, which is made where it is missing.
+
+    Raises
+    ------
+    NimoError
+        They cannot be written.
+    """
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in sheets:
+            path = folder / f"{one.name}.csv"
+            with path.open("w", newline="", encoding="utf-8") as file:
+                rows = csv.writer(file)
+                rows.writerow([field.key for field in one.fields])
+                rows.writerows([_safe(plain(value)) for value in row] for row in one.values())
+            written.append(path)
+    except OSError as error:
+        raise NimoError(f"{error.filename or folder}: {error.strerror or error}") from error
+    return written
+
+
+def parsable(one: Sheet) -> Iterator[str]:
+    """Lines with ``|`` between the fields, as ``sacct -P``."""
+    return text.parsable((field.key for field in one.fields), one.values())
+
+
+def _safe(text: str) -> str:
+    # Numbers are ours; what else begins like a formula is somebody's name.
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(_FORMULAS) else text
+    return text
+
+
+def _shown(field: Field, row: Any) -> str:
+    value = field.get(row)
+    return "-" if value is None else field.show(value)
