@@ -38,11 +38,6 @@ def percentage_errors(predicted: ArrayLike, actual: ArrayLike) -> Floats:
     return 100 * np.abs(p - a) / a
 
 
-def prediction_accuracies(predicted: ArrayLike, actual: ArrayLike) -> Floats:
-    """PA: 100 - PE, in percent."""
-    return 100 - percentage_errors(predicted, actual)
-
-
 def mape(predicted: ArrayLike, actual: ArrayLike) -> float:
     """MAPE: mean of the percentage errors."""
     return float(percentage_errors(predicted, actual).mean())

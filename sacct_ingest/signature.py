@@ -15,21 +15,12 @@ from sacct_ingest.job_script import (
     parse_script,
     split_submit_line,
 )
-from sacct_ingest.records import Identity, JobRun
+from sacct_ingest.records import Identity
 from sacct_ingest.tag import parse_tag
 
 #: Job names that sbatch gives to a script from standard input and to ``--wrap``: they say nothing.
 _NAMELESS = frozenset({"", "sbatch", "wrap"})
 _NAME_LENGTH = 255  # slurmdbd's tinytext
-
-
-def identity_of_run(run: JobRun) -> Identity:
-    """Identity of a run as far as the accounting tells it.
-
-    The script's text is not in the accounting, so ``script`` is empty: the decision made at the
-    job's submission knows it.
-    """
-    return identity_of_line(run.user, run.name, run.comment, run.submit_line)
 
 
 def identity_of_request(
@@ -55,7 +46,11 @@ def identity_of_request(
 
 @lru_cache(maxsize=4096)
 def identity_of_line(user: str, name: str, comment: str, submit_line: str) -> Identity:
-    """Identity as far as these four of the accounting tell it."""
+    """Identity of a run as far as these four of the accounting tell it.
+
+    The script's text is not in the accounting, so ``script`` is empty: the decision made at the
+    job's submission knows it.
+    """
     return _identity(user, name, comment, "", _words_of_line(submit_line, comment, name))
 
 

@@ -115,26 +115,6 @@ def why_unchanged(decision: DecisionRow) -> str:
     return decision.reason if decision.action == "keep" else decision.mode
 
 
-def summarise(
-    pairs: Iterable[Pair], *, confidence: float, standings: Iterable[StandingRow] = ()
-) -> OutcomeReport:
-    """Sum up decisions and their outcomes.
-
-    Parameters
-    ----------
-    pairs
-        Decisions, each with its run or ``None``.
-    confidence
-        Nominal level of intervals that do not say theirs.
-    standings
-        How the applications were judged.
-    """
-    tally = Tally(confidence)
-    for decision, run in pairs:
-        tally.add(decision, run)
-    return tally.report(standings)
-
-
 @dataclass(slots=True)
 class _Application:
     decisions: int = 0

@@ -32,7 +32,7 @@ def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
     Parameters
     ----------
     report
-        What ``outcomes.summarise`` made.
+        What ``outcomes.Tally`` made.
     reasons
         Plain words for the names of reasons; a name that is not in it stands for itself.
     """

@@ -12,7 +12,6 @@ def test_errors_of_each_prediction() -> None:
     predicted, actual = [12.0, 15.0], [10.0, 20.0]
     assert metrics.absolute_errors(predicted, actual).tolist() == [2.0, 5.0]
     assert metrics.percentage_errors(predicted, actual) == pytest.approx([20.0, 25.0])
-    assert metrics.prediction_accuracies(predicted, actual) == pytest.approx([80.0, 75.0])
 
 
 def test_means() -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sacct_ingest.records import CURVE_LEVELS, Identity, KeyLevel
-from sacct_ingest.signature import identity_of_request, identity_of_run
+from sacct_ingest.records import CURVE_LEVELS, Identity, JobRun, KeyLevel
+from sacct_ingest.signature import identity_of_line, identity_of_request
 from tests.sacct_ingest.records import run
 
 SCRIPT = "#!/bin/sh\n#SBATCH -N 2\n# wrf\nsrun ./wrf.exe $1\n"
@@ -16,6 +16,10 @@ def request(
     *argv: str, user: str = "ada", name: str = "wrf", comment: str = "", script: str = SCRIPT
 ) -> Identity:
     return identity_of_request(user=user, name=name, comment=comment, script=script, argv=argv)
+
+
+def identity_of_run(made: JobRun) -> Identity:
+    return identity_of_line(made.user, made.name, made.comment, made.submit_line)
 
 
 def line(submit_line: str, **given: str) -> str:

@@ -1,9 +1,11 @@
 """Decisions and runs with only what a test is about."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from sacct_ingest.records import DecisionRow, JobState
+from sacct_ingest.records import DecisionRow, JobState, StandingRow
 from sacct_ingest.store import RunRow
+from slurm_plugin.reports.outcomes import OutcomeReport, Pair, Tally
 
 AT_S = 1_790_000_000.0
 
@@ -75,3 +77,13 @@ def run(**given: Any) -> RunRow:
         "line": "ab12",
     }
     return RunRow(**(fields | given))
+
+
+def summarise(
+    pairs: Iterable[Pair], *, confidence: float, standings: Iterable[StandingRow] = ()
+) -> OutcomeReport:
+    """Sum up decisions, each with its run or None."""
+    tally = Tally(confidence)
+    for decided, run in pairs:
+        tally.add(decided, run)
+    return tally.report(standings)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from sacct_ingest.records import JobState
 from slurm_plugin.reports.accuracy import Accuracy
 from slurm_plugin.reports.effects import Deadlines, Effect, Estimate
-from slurm_plugin.reports.outcomes import ApplicationOutcome, Pair, select, summarise
+from slurm_plugin.reports.outcomes import ApplicationOutcome, Pair, select
 from slurm_plugin.waits import Held, Waits
-from tests.slurm_plugin.reports.rows import AT_S, decision, run
+from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
 
 
 def accuracy(pairs: list[Pair]) -> Accuracy | None:

@@ -3,9 +3,9 @@ import io
 from rich.console import Console
 
 from sacct_ingest.records import JobState
-from slurm_plugin.reports.outcomes import Pair, summarise
+from slurm_plugin.reports.outcomes import Pair
 from slurm_plugin.reports.terminal import render
-from tests.slurm_plugin.reports.rows import AT_S, decision, run
+from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
 
 REASONS = {"array": "it is a job array"}
 
