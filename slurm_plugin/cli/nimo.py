@@ -77,14 +77,16 @@ def _dispatch(arguments: Sequence[str]) -> int:
         args = parser.parse_args(arguments[1:])
         _log(args.verbose)
         return command.run(args)
-    overview = _top_parser()
+    overview = top_parser()
+    overview.add_argument("command", metavar="COMMAND", help="see below")
     word = overview.parse_known_args(arguments)[0].command
     if word not in COMMANDS:
         overview.error(f"there is no command {word!r}; {did_you_mean(word, COMMANDS)}")
     return _dispatch([overview.parse_args(arguments).command])
 
 
-def _top_parser() -> argparse.ArgumentParser:
+def top_parser() -> argparse.ArgumentParser:
+    """Make the parser of what may stand before the command's name."""
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:{width}}  {text}" for name, text in COMMANDS.items())
     parser = argparse.ArgumentParser(
@@ -95,7 +97,6 @@ def _top_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_manners(parser)
-    parser.add_argument("command", metavar="COMMAND", help="see below")
     return parser
 
 

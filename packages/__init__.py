@@ -1,0 +1,1 @@
+"""Packages for Linux distributions: `make deb`, `make rpm`."""

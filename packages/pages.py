@@ -1,0 +1,88 @@
+"""Manual pages and shell completion of all commands, out of their parsers."""
+
+import argparse
+import re
+from collections.abc import Iterator
+from importlib.metadata import version
+
+import shtab
+from argparse_manpage.manpage import Manpage
+
+from sacct_ingest.sbatch_options import OPTIONS, Value
+from slurm_plugin.cli import advise, nimo
+
+_PROJECT = "NIMO for Slurm"
+_ADVICE = "predict run time over node counts for a job script, and recommend a count"
+#: Part of an epilog: its head, and lines that stand under it.
+_PART = re.compile(r"^(?P<head>[a-z][a-z ]*):\n(?P<text>(?:(?: .*)?\n)*)", re.MULTILINE)
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Give file names and texts of all manual pages, in section 1."""
+    overview = nimo.top_parser()
+    yield (
+        "nimo.1",
+        _page(overview, "nimo", "learn from Slurm's history how run time depends on nodes"),
+    )
+    for name, text in nimo.COMMANDS.items():
+        parser, _ = nimo.command_parser(name)
+        yield f"nimo-{name}.1", _page(parser, f"nimo-{name}", text)
+    yield "nimo-advise.1", _page(advise.parser(), "nimo-advise", _ADVICE)
+
+
+def completions() -> dict[str, argparse.ArgumentParser]:
+    """Give for each program a parser that knows all that may be typed after it."""
+    together = nimo.top_parser()
+    commands = together.add_subparsers(metavar="COMMAND")
+    for name, text in nimo.COMMANDS.items():
+        parser, _ = nimo.command_parser(name)
+        commands.add_parser(name, parents=[parser], add_help=False, help=text)
+    return {"nimo": together, "nimo-advise": _with_options_of_sbatch(advise.parser())}
+
+
+def completion(parser: argparse.ArgumentParser, shell: str) -> str:
+    """Text of a completion file; arguments that nothing is known about are file names."""
+    for each in _all_parsers(parser):
+        for action in each._actions:
+            if action.nargs != 0 and not action.choices:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+    return shtab.complete(parser, shell)
+
+
+def _all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.values()
+
+
+def _with_options_of_sbatch(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("script", nargs="?")
+    known = parser._option_string_actions
+    for name, kind in sorted(set(OPTIONS["sbatch"].values())):
+        if f"--{name}" not in known:
+            nargs = {Value.NONE: 0, Value.NEEDED: None, Value.ATTACHED: "?"}[kind]
+            if nargs == 0:
+                parser.add_argument(f"--{name}", action="store_true", help="as sbatch has it")
+            else:
+                parser.add_argument(f"--{name}", nargs=nargs, help="as sbatch has it")
+    return parser
+
+
+def _page(parser: argparse.ArgumentParser, name: str, text: str) -> str:
+    epilog = f"{parser.epilog or ''}\n"
+    parser.epilog = None
+    page = Manpage(parser)
+    page.prog, page.source = name, f"nimo-slurm {version('nimo-slurm')}"
+    page.manual, page.description, page.date = _PROJECT, text, ""
+    page.synopsis = [parser.prog, *page.synopsis[len(parser.prog.split()) :]]
+    for part in _PART.finditer(epilog):
+        page.add_section(part["head"], "=", f".nf\n{_roff(part['text'].rstrip())}\n.fi")
+    if rest := _PART.sub("", epilog).strip():
+        page.add_section("notes", "=", _roff(rest))
+    page.add_section("see also", "=", ".BR nimo (1),\n.BR nimo-advise (1),\n.BR sbatch (1)")
+    return str(page)
+
+
+def _roff(text: str) -> str:
+    return re.sub(r"^([.'])", r"\\&\1", text.replace("\\", "\\e").replace("-", "\\-"), flags=re.M)
