@@ -11,8 +11,10 @@ EVERY_SLURM ?= 22.05/munge 24.11/munge 24.11/slurm 26.05/munge 26.05/slurm
 ONCE_MORE := --reruns 1 -raR
 QUICK_JSON := build/bench
 FUZZ_SECONDS ?= 30
+# The Python of the system that packages are for.
+PACKAGE_PYTHON ?= /usr/bin/python3
 
-.PHONY: help setup lint types test test-releases demo bench docs cluster cluster-down clean
+.PHONY: help setup lint types test test-releases demo bench docs cluster cluster-down deb rpm test-deb clean
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -70,6 +72,17 @@ cluster: $(VENV)/.developer ## start a throw-away Slurm with NIMO switched on, t
 
 cluster-down: ## stop it
 	$(BIN)/python -m tests.cluster down --directory .cluster
+
+deb: $(VENV)/.developer ## the Debian package, in build/deb, for this system's Python
+	$(BIN)/python -m packages.deb.build build/deb --python $(PACKAGE_PYTHON)
+
+rpm: $(VENV)/.developer ## the RPM, in build/rpm
+	rpmbuild -bb --define "project $(CURDIR)" --define "builder $(CURDIR)/$(BIN)/python" \
+	  --define "python $(PACKAGE_PYTHON)" --define "_topdir $(CURDIR)/build/rpm" \
+	  packages/rpm/nimo-slurm.spec
+
+test-deb: deb ## install, use, upgrade and remove the whole package in a copy of this system, as root
+	NIMO_DEB=$$(ls build/deb/*.deb) $(BIN)/pytest $(ONCE_MORE) tests/packages
 
 clean: ## remove everything that the commands above made, but for .venv
 	rm -rf build dist .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

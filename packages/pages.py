@@ -12,6 +12,7 @@ from sacct_ingest.sbatch_options import OPTIONS, Value
 from slurm_plugin.cli import advise, nimo
 
 _PROJECT = "NIMO for Slurm"
+_PURPOSE = "learn from Slurm's history how run time depends on nodes"
 _ADVICE = "predict run time over node counts for a job script, and recommend a count"
 #: Part of an epilog: its head, and lines that stand under it.
 _PART = re.compile(r"^(?P<head>[a-z][a-z ]*):\n(?P<text>(?:(?: .*)?\n)*)", re.MULTILINE)
@@ -20,10 +21,7 @@ _PART = re.compile(r"^(?P<head>[a-z][a-z ]*):\n(?P<text>(?:(?: .*)?\n)*)", re.MU
 def pages() -> Iterator[tuple[str, str]]:
     """Give file names and texts of all manual pages, in section 1."""
     overview = nimo.top_parser()
-    yield (
-        "nimo.1",
-        _page(overview, "nimo", "learn from Slurm's history how run time depends on nodes"),
-    )
+    yield "nimo.1", _page(overview, "nimo", _PURPOSE)
     for name, text in nimo.COMMANDS.items():
         parser, _ = nimo.command_parser(name)
         yield f"nimo-{name}.1", _page(parser, f"nimo-{name}", text)

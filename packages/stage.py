@@ -1,6 +1,6 @@
 """Put together the files of a package: a private environment, commands, units, pages, completion.
 
-``stage.py ROOT`` makes below ROOT what the Debian package and the RPM both consist of.
+``python -m packages.stage ROOT`` makes below ROOT what the Debian package and the RPM consist of.
 """
 
 import argparse
@@ -13,15 +13,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pages
+from packages import pages
 
 PROJECT = Path(__file__).resolve().parents[1]
 HOME = Path("/usr/lib/nimo-slurm")  #: the private environment
 COMMANDS = ("nimo", "nimo-advise")
 EXTRAS = "postgresql,mariadb,metrics,zstd"
 
-#: Fills an environment (folder, its interpreter) with the project and what it needs.
-Fill = Callable[[Path, Path], None]
+#: Puts the project and what it needs into the environment of this interpreter.
+Fill = Callable[[Path], None]
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
     stage(args.root, python=args.python, zsh=args.zsh)
 
 
-def with_pip(environment: Path, python: Path) -> None:
+def with_pip(python: Path) -> None:
     """Install the project with the drivers of all databases."""
     target = f"{PROJECT}[{EXTRAS}]"
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
@@ -76,7 +76,7 @@ def _environment(root: Path, python: Path, fill: Fill) -> None:
     place = root / HOME.relative_to("/")
     shutil.rmtree(place, ignore_errors=True)
     subprocess.run([python, "-m", "venv", "--without-pip", place], check=True)
-    fill(place, place / "bin" / "python3")
+    fill(place / "bin" / "python3")
     for script in (place / "bin").iterdir():
         if script.is_symlink():
             continue

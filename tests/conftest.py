@@ -26,6 +26,7 @@ from tests.cluster import SlurmCluster
 from tests.cluster import missing_programs as missing_slurm_programs
 from tests.cluster.releases import ReleaseError
 from tests.databases import MariaDB, PostgreSQL, Server, missing_programs, unprivileged
+from tests.environments import make_wheel
 from tests.processes import Account, Processes
 
 # How long an example takes says more about what else the machine does.
@@ -89,6 +90,12 @@ def scratch_directory(prefix: str) -> Iterator[Path]:
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the project's wheel."""
+    return make_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @contextmanager

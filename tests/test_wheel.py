@@ -2,17 +2,15 @@
 
 import os
 import subprocess
-import sys
 import venv
 import zipfile
 from collections.abc import Iterator
-from importlib.metadata import PathDistribution, distribution
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
-PROJECT = Path(__file__).parents[1]
+from tests.environments import PROJECT, fill
+
 #: Folder of the checkout -> where its files are in the wheel.
 PLACES = {
     "sacct_ingest": "sacct_ingest",
@@ -23,54 +21,12 @@ PLACES = {
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, PROJECT],
-        check=True,
-    )
-    (made,) = folder.glob("*.whl")
-    return made
-
-
-@pytest.fixture(scope="module")
 def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the commands of a new environment that holds the wheel and what it asks for."""
     folder = tmp_path_factory.mktemp("environment") / "venv"
     venv.create(folder)
-    (site_packages,) = folder.glob("lib/python*/site-packages")
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "--python", folder / "bin" / "python"),
-            *("install", "--quiet", "--no-deps", wheel),
-        ],
-        check=True,
-    )
-    (metadata,) = site_packages.glob("nimo_slurm-*.dist-info")
-    for name in sorted(_needed(PathDistribution(metadata).requires or [])):
-        _lend(name, site_packages)
+    fill(folder / "bin" / "python", wheel)
     return folder / "bin"
-
-
-def _needed(requirements: list[str]) -> set[str]:
-    """Names of the distributions that these requirements lead to, without any extras."""
-    found: set[str] = set()
-    waiting = [Requirement(text) for text in requirements]
-    while waiting:
-        one = waiting.pop()
-        if one.name not in found and (not one.marker or one.marker.evaluate({"extra": ""})):
-            found.add(one.name)
-            waiting += map(Requirement, distribution(one.name).requires or [])
-    return found
-
-
-def _lend(name: str, site_packages: Path) -> None:
-    """Link a distribution of this environment: installing all of them anew takes half a minute."""
-    owner = distribution(name)
-    for top in {path.parts[0] for path in owner.files or []} - {"..", "__pycache__"}:
-        target = site_packages / top
-        if not target.exists():
-            target.symlink_to(Path(str(owner.locate_file(top))))
 
 
 def _sources() -> Iterator[str]:

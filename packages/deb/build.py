@@ -1,4 +1,7 @@
-"""Build the Debian package: ``build.py FOLDER`` leaves nimo-slurm_VERSION_ARCHITECTURE.deb there."""
+"""Build the Debian package.
+
+``python -m packages.deb.build FOLDER`` leaves nimo-slurm_VERSION_ARCHITECTURE.deb there.
+"""
 
 import argparse
 import gzip
@@ -6,17 +9,14 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import tomllib
 from email.utils import formatdate
 from pathlib import Path
 from string import Template
 
+from packages import stage
+
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-
-import stage  # noqa: E402 - beside this folder, and no installed package
-
 _SCRIPTS = ("postinst", "prerm", "postrm")
 
 
@@ -28,7 +28,7 @@ def main() -> None:
         "--python", type=Path, default=Path("/usr/bin/python3"), help="of the system it is for"
     )
     args = parser.parse_args()
-    print(build(args.folder, python=args.python))
+    print(build(args.folder, python=args.python))  # noqa: T201 - what it is for
 
 
 def build(
@@ -37,7 +37,7 @@ def build(
     python: Path,
     fill: stage.Fill = stage.with_pip,
     version: str = "",
-    compression: str = "xz",
+    compression: tuple[str, ...] = ("-Zxz", "-z3"),
 ) -> Path:
     """Build the package and give its path.
 
@@ -48,19 +48,18 @@ def build(
     version
         Instead of the project's.
     compression
-        As ``dpkg-deb -Z`` has it.
+        Options of dpkg-deb.
     """
     root = folder / "root"
     shutil.rmtree(root, ignore_errors=True)
     stage.stage(root, python=python, zsh="usr/share/zsh/vendor-completions", fill=fill)
-    (root / "var/lib/nimo").mkdir(parents=True)
     version = version or f"{_project_version()}-1"
     _documents(root / "usr/share/doc/nimo-slurm", version)
     _text(root / "usr/share/lintian/overrides/nimo-slurm", (HERE / "lintian-overrides").read_text())
     _control(root, python, version)
     _permissions(root)
     made = folder / f"nimo-slurm_{version}_{_architecture()}.deb"
-    build_it = ["dpkg-deb", "--root-owner-group", f"-Z{compression}", "--build", root, made]
+    build_it = ["dpkg-deb", "--root-owner-group", *compression, "--build", root, made]
     subprocess.run(build_it, check=True, stdout=subprocess.DEVNULL)
     return made
 
@@ -69,11 +68,11 @@ def _documents(folder: Path, version: str) -> None:
     licence = (stage.PROJECT / "LICENSE").read_text()
     _text(folder / "copyright", f"NIMO for Slurm.\n\n{licence}")
     told = (
-        f"nimo-slurm ({version}) stable; urgency=medium\n\n  * See CHANGELOG.md.gz.\n\n"
+        f"nimo-slurm ({version}) stable; urgency=medium\n\n  * See changelog.gz.\n\n"
         f" -- {_maintainer()}  {formatdate(_epoch_s())}\n"
     )
     _compressed(folder / "changelog.Debian.gz", told.encode())
-    _compressed(folder / "CHANGELOG.md.gz", (stage.PROJECT / "CHANGELOG.md").read_bytes())
+    _compressed(folder / "changelog.gz", (stage.PROJECT / "CHANGELOG.md").read_bytes())
 
 
 def _control(root: Path, python: Path, version: str) -> None:
@@ -87,14 +86,16 @@ def _control(root: Path, python: Path, version: str) -> None:
     )
     _text(root / "DEBIAN" / "control", text)
     _text(root / "DEBIAN" / "conffiles", "/etc/nimo/nimo.yaml\n")
-    sums = [
-        f"{hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()}  {path.relative_to(root)}\n"
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and not path.is_symlink() and "DEBIAN" not in path.parts
-    ]
+    files = (path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink())
+    inside = (path for path in files if path.parent != root / "DEBIAN")
+    sums = [f"{_digest(path)}  {path.relative_to(root)}\n" for path in inside]
     _text(root / "DEBIAN" / "md5sums", "".join(sums))
     for name in _SCRIPTS:
         shutil.copyfile(HERE / name, root / "DEBIAN" / name)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
 
 
 def _python_dependency(python: Path) -> str:

@@ -1,0 +1,167 @@
+"""The Debian package, in a copy of this machine's system.
+
+Its environment borrows what the tests have installed, unless NIMO_DEB names a whole package
+(`make test-deb`).
+"""
+
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from packages import stage
+from packages.deb.build import build
+from slurm_plugin.cli.nimo import COMMANDS
+from tests.conftest import scratch_directory
+from tests.environments import fill
+from tests.packages.system import NoSystemError, System, system_copy
+
+WHOLE = os.environ.get("NIMO_DEB", "")
+pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="not a Debian system")
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with scratch_directory("nimo-deb-") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def deb(wheel: Path, folder: Path) -> Path:
+    if WHOLE:
+        return Path(shutil.copy(WHOLE, folder))
+    return build(
+        folder,
+        python=Path(sys._base_executable),
+        fill=lambda python: fill(python, wheel),
+        compression=("-Znone",),
+    )
+
+
+@pytest.fixture(scope="module")
+def newer(deb: Path, folder: Path) -> Path:
+    """Give the same package as of the next release, with another nimo.yaml."""
+    root = folder / "newer"
+    subprocess.run(["dpkg-deb", "--raw-extract", deb, root], check=True)
+    control = root / "DEBIAN" / "control"
+    control.write_text(control.read_text().replace("Version: 0", "Version: 9", 1))
+    with (root / "etc/nimo/nimo.yaml").open("a") as settings:
+        settings.write("# a new setting\n")
+    made = folder / "newer.deb"
+    build_it = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", root, made]
+    subprocess.run(build_it, check=True, capture_output=True)
+    return made
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[System]:
+    try:
+        with system_copy(tmp_path) as made:
+            yield made
+    except NoSystemError as error:
+        pytest.skip(str(error))
+
+
+def files(deb: Path) -> dict[str, str]:
+    """Path -> permissions and owner."""
+    told = subprocess.run(["dpkg-deb", "-c", deb], check=True, capture_output=True, text=True)
+    rows = (line.split(maxsplit=5) for line in told.stdout.splitlines())
+    return {row[5].partition(" -> ")[0].removeprefix("."): f"{row[0]} {row[1]}" for row in rows}
+
+
+def test_it_holds_all_that_a_site_needs(deb: Path) -> None:
+    held = files(deb)
+    units = {f"/usr/lib/systemd/system/{path.name}" for path in (stage.PROJECT / "etc/systemd").iterdir()}
+    pages = {f"/usr/share/man/man1/nimo-{name}.1.gz" for name in (*COMMANDS, "advise")}
+    assert units | pages <= held.keys()
+    assert {"/usr/bin/nimo", "/usr/bin/nimo-advise", "/etc/nimo/nimo.yaml"} <= held.keys()
+    assert "/usr/share/bash-completion/completions/nimo-advise" in held
+    assert any(path.endswith("slurm_plugin/lua/job_submit.lua") for path in held)
+    assert any(path.endswith("store/migrations/versions/0001_first_schema.py") for path in held)
+    assert {mode.split()[1] for mode in held.values()} == {"root/root"}
+    writable = [path for path, mode in held.items() if mode[0] != "l" and "w" in mode[5:10]]
+    assert writable == []
+
+
+def test_nothing_in_it_names_where_it_was_built(deb: Path, folder: Path) -> None:
+    root = folder / "raw"
+    subprocess.run(["dpkg-deb", "--raw-extract", deb, root], check=True)
+    environment = root / stage.HOME.relative_to("/")
+    texts = [*(environment / "bin").glob("nimo*"), environment / "pyvenv.cfg"]
+    assert [path.name for path in texts if str(folder) in path.read_text()] == []
+    assert sorted(path.name for path in environment.glob("bin/*") if not path.is_symlink()) == [
+        *("nimo", "nimo-advise")
+    ]
+    units = (root / "usr/lib/systemd/system").iterdir()
+    assert [unit.name for unit in units if "/usr/local" in unit.read_text()] == []
+
+
+@pytest.mark.skipif(shutil.which("lintian") is None, reason="lintian is not installed")
+@pytest.mark.skipif(not WHOLE, reason="make test-deb looks at the whole package")
+def test_lintian_finds_no_error(deb: Path) -> None:
+    done = subprocess.run(["lintian", deb], capture_output=True, text=True, check=False)
+    wrong = [line for line in done.stdout.splitlines() if line.startswith("E: ")]
+    assert [line for line in wrong if "bogus-mail-host" not in line] == []  # see DEBEMAIL
+
+
+def test_install_use_upgrade_remove_purge(deb: Path, newer: Path, system: System) -> None:
+    told = install(system, deb)
+    assert "nimo init writes the configuration" in told
+    assert system.run("nimo", "-V").stdout.startswith("nimo 0")
+    assert system.run("nimo-advise", "--usage").stdout.startswith("usage: nimo-advise")
+    assert system.run("stat", "-c", "%U:%G %a", "/var/lib/nimo").stdout == "nimo:nimo 750\n"
+    assert not system.exists("/etc/systemd/system/multi-user.target.wants/nimod.service")
+
+    system.run("nimo", "init", "-i", "-M", "pine")
+    system.run("touch", "/var/lib/nimo/nimo.db")
+    told = install(system, newer)
+    assert "nimo hook-path --install" in told
+    settings = system.run("cat", "/etc/nimo/nimo.yaml").stdout
+    assert 'cluster: "pine"' in settings  # what the admin had stays
+    assert "a new setting" in system.run("cat", "/etc/nimo/nimo.yaml.dpkg-dist").stdout
+
+    system.run("dpkg", "--remove", "nimo-slurm")
+    assert not system.exists("/usr/bin/nimo")
+    assert not system.exists(str(stage.HOME))
+    assert system.exists("/etc/nimo/nimo.yaml")
+    assert system.exists("/var/lib/nimo/nimo.db")
+
+    system.run("dpkg", "--purge", "nimo-slurm")
+    assert not system.exists("/etc/nimo")
+    assert not system.exists("/var/lib/nimo")
+
+
+@pytest.mark.skipif(not WHOLE, reason="make test-deb tries the whole package")
+def test_the_demo_runs_as_installed(deb: Path, system: System) -> None:
+    install(system, deb)
+    done = system.run("runuser", "-u", "nimo", "--", "nimo", "demo")
+    assert "$ nimo report" in done.stdout
+
+
+def install(system: System, deb: Path) -> str:
+    """Install; changed conffiles stay, as the default answer to dpkg's question has it."""
+    options = ("--force-confdef", "--force-confold", "--force-depends", "--force-unsafe-io")
+    return system.run("dpkg", *options, "--no-triggers", "--install", deb).stdout
+
+
+@pytest.mark.parametrize("script", ["postinst", "prerm", "postrm"])
+def test_maintainer_scripts_are_sound(script: str) -> None:
+    path = stage.PROJECT / "packages" / "deb" / script
+    subprocess.run(["sh", "-n", path], check=True)
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    done = subprocess.run(["shellcheck", path], capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+
+
+def test_changelog_and_licence_go_with_it(deb: Path, folder: Path) -> None:
+    root = folder / "documents"
+    subprocess.run(["dpkg-deb", "--extract", deb, root], check=True)
+    documents = root / "usr/share/doc/nimo-slurm"
+    assert "Permission is hereby granted" in (documents / "copyright").read_text()
+    assert b"# Changelog" in gzip.decompress((documents / "changelog.gz").read_bytes())

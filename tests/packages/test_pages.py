@@ -1,0 +1,81 @@
+"""Manual pages and completion say what the parsers say."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from packages import pages
+from slurm_plugin.cli.nimo import COMMANDS
+
+needs_man = pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, str]:
+    return dict(pages.pages())
+
+
+def test_every_command_has_a_page(made: dict[str, str]) -> None:
+    names = {"nimo.1", "nimo-advise.1", *(f"nimo-{name}.1" for name in COMMANDS)}
+    assert set(made) == names
+    for name, text in made.items():
+        assert f".SH NAME\n{name[:-2]}".replace("-", "\\-") in text
+
+
+@needs_man
+def test_groff_understands_every_line(made: dict[str, str]) -> None:
+    for name, text in made.items():
+        done = subprocess.run(
+            ["groff", "-man", "-Tutf8", "-Kutf8", "-wmac", "-wsyntax", "-wescape"],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert (name, done.stderr) == (name, "")
+
+
+def test_parts_of_the_help_are_sections(made: dict[str, str]) -> None:
+    text = made["nimo-advise.1"]
+    assert ".SH EXIT STATUS\n.nf\n  0  advice was given" in text
+    assert ".SH EXAMPLES\n" in text
+    assert "All options of sbatch are taken" in text
+    assert "  hook\\-path " in made["nimo.1"]
+
+
+@pytest.fixture(scope="module")
+def bash(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., set[str]]:
+    """Give what bash offers after some words."""
+    folder = tmp_path_factory.mktemp("completion")
+    for name, parser in pages.completions().items():
+        (folder / name).write_text(pages.completion(parser, "bash"))
+
+    def offered(*words: str) -> set[str]:
+        script = """
+            . "$1"; shift
+            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+            f=$(complete -p "$1" | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+            $f "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+            printf '%s\\n' "${COMPREPLY[@]}"
+        """
+        done = subprocess.run(
+            ["bash", "-c", script, "bash", folder / words[0], *words],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=folder,
+        )
+        return {word.strip() for word in done.stdout.split()}
+
+    return offered
+
+
+def test_bash_completes_commands_options_and_choices(bash: Callable[..., set[str]]) -> None:
+    assert bash("nimo", "do") == {"doctor"}
+    assert bash("nimo", "doctor", "--js") == {"--json"}
+    assert bash("nimo", "init", "--mode", "en") == {"enforce"}
+    assert bash("nimo-advise", "--ntasks-per-n") == {"--ntasks-per-node"}
+    assert bash("nimo-advise", "--pl") == {"--plot"}
+    assert bash("nimo", "config", "nimo") >= {"nimo", "nimo-advise"}  # files
