@@ -41,6 +41,7 @@ CHECKS = (
     Check("Lua modules", of_hooks.modules),
     Check("hooks loaded", of_hooks.loaded, Need.SLURMCTLD),
     Check("hook settings", of_hooks.hook_settings, Need.CONFIGURATION),
+    Check("forwarding", of_hooks.forwarding, Need.SLURMCTLD),
     Check("slurmdbd", of_slurm.slurmdbd),
     Check("retention", of_slurm.retention),
     Check("comments", of_slurm.comments, Need.SLURMCTLD),

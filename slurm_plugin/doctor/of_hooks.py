@@ -8,6 +8,7 @@ from shutil import which
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
 from slurm_plugin.doctor.patient import Patient
+from slurm_plugin.doctor.wanted import line
 from slurm_plugin.shipped import HOOKS
 
 _LUA = re.compile(rb"liblua-?(5\.\d)\.so")  #: in the plugin: what it was built for
@@ -114,8 +115,7 @@ def loaded(patient: Patient) -> Iterator[Finding]:
 
 def hook_settings(patient: Patient) -> Iterator[Finding]:
     """Ask whether the hooks ask the nimod of this configuration, and are not switched off."""
-    path = patient.hooks / "nimo_hook.conf"
-    said = dict(_PAIR.findall(path.read_text(errors="replace"))) if path.exists() else {}
+    path, said = patient.hooks / "nimo_hook.conf", _said(patient)
     socket = said.get("socket", "/run/nimo/nimod.sock")
     if socket != patient.settings.socket:
         yield wrong(
@@ -129,6 +129,32 @@ def hook_settings(patient: Patient) -> Iterator[Finding]:
         yield warning(f"{switch} is there: all jobs pass unasked", f"rm {switch}")
     if _others_write(switch.parent):
         yield wrong(f"anybody can make {switch}", f"chmod o-w {switch.parent}")
+
+
+def _said(patient: Patient) -> dict[str, str]:
+    """Read what nimo_hook.conf says."""
+    path = patient.hooks / "nimo_hook.conf"
+    return dict(_PAIR.findall(path.read_text(errors="replace"))) if path.exists() else {}
+
+
+def forwarding(patient: Patient) -> Iterator[Finding]:
+    """Ask whether job_submit takes away what cli_filter puts before comments: nothing else does."""
+    path = patient.hooks / "nimo_hook.conf"
+    forwards = _said(patient).get("forward_deadline") == "yes"
+    if line(patient.slurm, "CliFilterPlugins"):
+        yield skipped("CliFilterPlugins has no lua")
+    elif forwards and line(patient.slurm, "JobSubmitPlugins"):
+        yield wrong(
+            "users see in their comments what cli_filter forwards: job_submit is not on",
+            f"forward_deadline = no in {path} until it is",
+        )
+    elif not forwards and not line(patient.slurm, "JobSubmitPlugins"):
+        yield warning(
+            "cli_filter forwards no deadline: --deadline on the command line is not seen",
+            f"forward_deadline = yes in {path}",
+        )
+    else:
+        yield fine("job_submit learns the deadline from cli_filter")
 
 
 def _others_write(folder: Path) -> bool:

@@ -37,7 +37,7 @@ def _rules(answers: Answers) -> str:
 
 
 def hook_settings(sample: str, answers: Answers, *, forward_deadline: bool) -> str:
-    """Give the text of nimo_hook.conf; ``forward_deadline`` once job_submit.lua is installed."""
+    """Give the text of nimo_hook.conf; ``forward_deadline`` once slurmctld runs job_submit.lua."""
     values = {"socket": answers.socket, "forward_deadline": "yes" if forward_deadline else "no"}
     return _PAIR.sub(
         lambda found: (

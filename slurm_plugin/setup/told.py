@@ -13,6 +13,7 @@ from slurm_plugin.setup.answers import Answers, partitions
 from slurm_plugin.setup.files import Planned
 from slurm_plugin.slurm.settings import read_settings
 
+_FORWARD = "sed -i 's/^forward_deadline = no/forward_deadline = yes/'"
 ACCOUNT = "nimo"  #: whom nimod runs as
 
 
@@ -63,12 +64,19 @@ def _steps(patient: Patient, answers: Answers) -> list[str]:
         ),
         f"nimo hook-path --install {patient.hooks}": not (patient.hooks / "nimo.lua").exists(),
         "scontrol reconfigure": bool(text and wanted.lines(patient.slurm)),
+        f"{_FORWARD} {patient.hooks}/nimo_hook.conf": bool(text and not hooks_run(patient)),
         f"sudo -u {ACCOUNT} nimo ingest -S now-{answers.first_days}days": True,
         f"sudo -u {ACCOUNT} nimo fit": True,
         "systemctl enable --now nimod nimo-ingest.timer": True,
         "nimo doctor": True,
     }
     return [step for step, needed in steps.items() if needed]
+
+
+def hooks_run(patient: Patient) -> bool:
+    """Whether slurmctld runs job_submit.lua: only it takes away what cli_filter forwards."""
+    there = (patient.hooks / "nimo.lua").exists() and bool(patient.slurm)
+    return there and not wanted.line(patient.slurm, "JobSubmitPlugins")
 
 
 def _no_account() -> bool:

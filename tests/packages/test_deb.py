@@ -76,7 +76,9 @@ def files(deb: Path) -> dict[str, str]:
 
 def test_it_holds_all_that_a_site_needs(deb: Path) -> None:
     held = files(deb)
-    units = {f"/usr/lib/systemd/system/{path.name}" for path in (stage.PROJECT / "etc/systemd").iterdir()}
+    units = {
+        f"/usr/lib/systemd/system/{path.name}" for path in (stage.PROJECT / "etc/systemd").iterdir()
+    }
     pages = {f"/usr/share/man/man1/nimo-{name}.1.gz" for name in (*COMMANDS, "advise")}
     assert units | pages <= held.keys()
     assert {"/usr/bin/nimo", "/usr/bin/nimo-advise", "/etc/nimo/nimo.yaml"} <= held.keys()

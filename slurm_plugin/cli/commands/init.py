@@ -140,7 +140,7 @@ def _plan(args: argparse.Namespace, patient: Patient, answers: Answers) -> list[
     parse(settings, name=str(place))
     planned = [plan(place, settings, sample)]
     if patient.slurm_conf.exists():
-        forward = args.hooks or (patient.hooks / "nimo.lua").exists()
+        forward = told.hooks_run(patient)
         hook_settings = texts.hook_settings(hook_sample, answers, forward_deadline=forward)
         planned.append(plan(patient.hooks / "nimo_hook.conf", hook_settings, hook_sample))
     return planned

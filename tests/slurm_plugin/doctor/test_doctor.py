@@ -202,6 +202,22 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
             "comments": (State.WARNING, "tags", "AccountingStoreFlags=job_comment"),
         },
     ),
+    "comments that nobody mends": (
+        lambda n: slurm_conf(n, lambda text: re.sub(r"(?m)^JobSubmitPlugins=.*\n", "", text)),
+        {
+            "job_submit": (State.ERROR, "no job is seen", "JobSubmitPlugins=lua"),
+            "forwarding": (State.ERROR, "users see in their comments", "forward_deadline = no"),
+        },
+    ),
+    "deadlines not forwarded": (
+        lambda n: reloaded(
+            n, written(etc(n, "nimo_hook.conf"), lambda text: text.replace("= yes", "= no"))
+        ),
+        {
+            "forwarding": (State.WARNING, "is not seen", "forward_deadline = yes"),
+            "hooks loaded": (State.WARNING, "not loaded the new nimo_hook.conf", "touch "),
+        },
+    ),
     "store for all to read": (
         lambda n: mode(Path(n.store.removeprefix("sqlite:///")), 0o644),
         {"store": (State.WARNING, "read by everybody", "chmod o-r")},

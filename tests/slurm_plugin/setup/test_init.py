@@ -100,8 +100,22 @@ def test_options_answer(machine: Machine) -> None:
     assert made.for_job(partition="debug", **rule).mode is Mode.ADVISE
     assert made.for_job(partition="long", **rule).mode is Mode.OFF
     assert "socket = /srv/nimod.sock\n" in machine.hook_conf.read_text()
-    assert "forward_deadline = yes\n" in machine.hook_conf.read_text()
     assert (machine.etc / "job_submit.lua").exists()
+
+
+def test_deadlines_are_forwarded_only_where_job_submit_runs(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else users see in their comments what it is to take away."""
+    assert machine.init("--hooks") == 0
+    assert "forward_deadline = no\n" in machine.hook_conf.read_text()
+    assert f"forward_deadline = yes/' {machine.hook_conf}" in capsys.readouterr().out
+    machine.hook_conf.unlink()
+    scontrol = machine.etc.parent / "bin" / "scontrol"
+    scontrol.write_text(scontrol.read_text().replace("= all_partitions", "= lua"))
+    assert machine.init() == 0
+    assert "forward_deadline = yes\n" in machine.hook_conf.read_text()
+    assert "forward_deadline = yes/'" not in capsys.readouterr().out
 
 
 def test_only_what_was_asked_differs_from_the_sample() -> None:
@@ -201,6 +215,7 @@ def test_without_slurm_it_proposes_what_is_built_in(
     assert "Slurm was not asked: scontrol: not found on PATH" in err
     assert load(machine.config) == Config(store="sqlite:////var/lib/nimo/nimo.db")
     assert "nimo_hook.conf" not in out
+    assert "forward_deadline" not in out
     assert "scontrol reconfigure" not in out
 
 

@@ -1,0 +1,146 @@
+"""Upgrade and removal under submissions that never pause: none is refused, none is lost."""
+
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from slurm_plugin import client
+from tests.cluster.nimod import HOOKS, Nimod, hooks_for
+from tests.cluster.slurm import SlurmCluster
+from tests.conftest import ClusterFactory, scratch_directory
+from tests.processes import wait_until
+
+#: Two at a time: one is always on its way while something is replaced.
+_SUBMITTERS = 2
+
+
+class Submissions:
+    """Jobs that are submitted one after the other, held, for as long as this is running."""
+
+    def __init__(self, cluster: SlurmCluster) -> None:
+        self.done: list[CompletedProcess[str]] = []
+        self._cluster = cluster
+        self._end = threading.Event()
+        self._threads = [threading.Thread(target=self._submit) for _ in range(_SUBMITTERS)]
+
+    def _submit(self) -> None:
+        while not self._end.is_set():
+            argv = (
+                "sbatch",
+                "--parsable",
+                "--hold",
+                "-N1-2",
+                "--deadline=now+3days",
+                "--wrap=true",
+            )
+            self.done.append(self._cluster.run(*argv, check=False))
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._end.set()
+            for thread in self._threads:
+                thread.join()
+
+    def wait_for_more(self) -> None:
+        """Wait until so many have ended that some began after now."""
+        enough = len(self.done) + 2 * _SUBMITTERS
+        wait_until(lambda: len(self.done) >= enough, timeout_s=120, what="more submissions")
+
+    @property
+    def refused(self) -> list[str]:
+        return [done.stderr for done in self.done if done.returncode != 0]
+
+    @property
+    def ids(self) -> list[str]:
+        return [done.stdout.strip().partition(";")[0] for done in self.done]
+
+
+@pytest.fixture(scope="module")
+def site(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
+    with (
+        scratch_directory("nimo-upgrade-") as directory,
+        slurm_cluster(nodes=2, lua=hooks_for(directory, timeout_ms=1000)) as cluster,
+    ):
+        nimod = Nimod(directory, cluster)
+        nimod.run("ingest")  # makes the store
+        nimod.start()
+        yield nimod
+
+
+def test_jobs_flow_through_upgrade_and_removal(site: Nimod) -> None:
+    cluster, etc = site.cluster, site.cluster.layout.etc
+    jobs = Submissions(cluster)
+    with jobs.going_on():
+        decided_more(site, jobs)
+
+        for _ in range(2):  # each upgrade starts the daemon anew
+            site.stop()
+            jobs.wait_for_more()
+            site.start()
+            decided_more(site, jobs)
+
+        older(etc / "nimo_link.lua")
+        older(etc / "job_submit.lua")
+        cluster.run("nimo", "hook-path", "--install", etc)
+        assert (etc / "nimo_link.lua").read_bytes() == (HOOKS / "nimo_link.lua").read_bytes()
+        decided_more(site, jobs)
+
+        # In this order: what cli_filter puts before comments only job_submit takes away.
+        for parameter in ("CliFilterPlugins", "JobSubmitPlugins"):
+            without(parameter, etc / "slurm.conf")
+            jobs.wait_for_more()
+            cluster.reconfigure()
+            jobs.wait_for_more()
+        before = decisions(site)
+        jobs.wait_for_more()
+        assert decisions(site) == before
+
+        site.stop()
+        for name in (path.name for path in HOOKS.glob("*.lua")):
+            (etc / name).unlink()
+        for command in ("nimo", "nimo-advise"):
+            (cluster.bin / command).unlink()
+        jobs.wait_for_more()
+
+    assert jobs.refused == []
+    queued = cluster.run("squeue", "-h", "-o", "%i|%k").stdout.splitlines()
+    comments = dict(row.split("|") for row in queued)
+    assert set(jobs.ids) == set(comments)
+    assert set(comments.values()) == {"(null)"}  # nobody sees what cli_filter puts before it
+
+
+def decisions(site: Nimod) -> int:
+    counts = client.status(site.socket, timeout_s=30).counts
+    return sum(decided.count for decided in counts.decisions)
+
+
+def decided_more(site: Nimod, jobs: Submissions) -> None:
+    """Wait for submissions that began after now, and for decisions about some."""
+    before = decisions(site)
+    jobs.wait_for_more()
+    wait_until(lambda: decisions(site) > before, timeout_s=60, what="more decisions")
+
+
+def older(path: Path) -> None:
+    """Make a hook one of an older release that slurmctld has loaded, whatever its content."""
+    shutil.copyfile(path, f"{path}.old")
+    Path(f"{path}.old").write_text(f"{path.read_text()}\n-- of an older release\n")
+    Path(f"{path}.old").replace(path)
+
+
+def without(parameter: str, slurm_conf: Path) -> None:
+    """Take a line away, from one moment to the next: commands read the file all the time."""
+    new = slurm_conf.with_suffix(".new")
+    new.write_text(re.sub(rf"(?m)^{parameter}=.*\n", "", slurm_conf.read_text()))
+    new.replace(slurm_conf)
