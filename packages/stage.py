@@ -18,7 +18,7 @@ from packages import pages
 PROJECT = Path(__file__).resolve().parents[1]
 HOME = Path("/usr/lib/nimo-slurm")  #: the private environment
 COMMANDS = ("nimo", "nimo-advise")
-EXTRAS = "postgresql,mariadb,metrics,zstd"
+EXTRAS = "postgresql,mariadb,metrics,web,zstd"
 
 #: Puts the project and what it needs into the environment of this interpreter.
 Fill = Callable[[Path], None]

@@ -161,6 +161,14 @@ def test_maintainer_scripts_are_sound(script: str) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("script", ["deb/prerm", "rpm/nimo-slurm.spec"])
+def test_every_unit_that_can_be_enabled_is_stopped_on_removal(script: str) -> None:
+    text = (stage.PROJECT / "packages" / script).read_text()
+    units = (stage.PROJECT / "etc" / "systemd").iterdir()
+    enabled = {unit.name for unit in units if "[Install]" in unit.read_text()}
+    assert {unit for unit in enabled if unit not in text} == set()
+
+
 def test_changelog_and_licence_go_with_it(deb: Path, folder: Path) -> None:
     root = folder / "documents"
     subprocess.run(["dpkg-deb", "--extract", deb, root], check=True)
