@@ -17,6 +17,7 @@ from slurm_plugin.demo.sacct_text import DELIMITER, sacct_text
 END_S = 1_790_000_000
 DAYS = 30
 _SHIFT_S = DAYS * 86_400
+_COPY_IDS = 10**6
 
 
 def write_text(path: Path, rows: int) -> int:
@@ -94,17 +95,24 @@ def _varied(step: StepRun, rng: Random) -> StepRun:
     return replace(step, cpu_s=rng.uniform(1, 1e5), mem_bytes=rng.randrange(2**20, 2**34))
 
 
+def _het(run: JobRun) -> list[JobRun]:
+    """Make a heterogeneous job of two components; their ids are no other job's."""
+    lead = replace(run, array_job_id=None, array_task_id=None, het_job_id=run.job_id, het_offset=0)
+    return [lead, replace(lead, job_id=run.job_id + _COPY_IDS // 2, het_offset=1)]
+
+
 def _tagged(run: JobRun) -> list[JobRun]:
     return [replace(run, comment=f"for the paper nimo:app=app{run.job_id % 50},problem=d01")]
 
 
-#: Each makes one run or several of one.  A newline goes into every twelfth odd run: 2 % of all.
+#: Each makes one run or several of one.  A newline goes into every thirteenth odd run: 2 % of all.
 _ODDITIES: Sequence[Callable[[JobRun], list[JobRun]]] = (
     _requeued,
     _cancelled,
     _never_started,
     _many_steps,
     _tagged,
+    _het,
     lambda run: [run, run],
     _named("two\nlines"),
     _named('a|b;|;"quoted" \\ %s <script>alert(1)</script>'),
@@ -119,8 +127,9 @@ def _moved(run: JobRun, copy: int) -> JobRun:
     shift = copy * _SHIFT_S
     return replace(
         run,
-        job_id=run.job_id + copy * 10**6,
-        array_job_id=run.array_job_id and run.array_job_id + copy * 10**6,
+        job_id=run.job_id + copy * _COPY_IDS,
+        array_job_id=run.array_job_id and run.array_job_id + copy * _COPY_IDS,
+        het_job_id=run.het_job_id and run.het_job_id + copy * _COPY_IDS,
         submit_s=run.submit_s + shift,
         eligible_s=run.eligible_s and run.eligible_s + shift,
         start_s=run.start_s and run.start_s + shift,
@@ -145,7 +154,7 @@ def _job(run: JobRun) -> dict[str, Any]:
     return {
         "job_id": run.job_id,
         "array": {"job_id": run.array_job_id or 0, "task_id": _number(run.array_task_id)},
-        "het": {"job_id": 0, "job_offset": _number(None)},
+        "het": {"job_id": run.het_job_id or 0, "job_offset": _number(run.het_offset)},
         "cluster": run.cluster,
         "user": run.user,
         "account": run.account,

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from sacct_ingest.errors import SacctOverload
 from sacct_ingest.pace import NARROWEST_S, Pace, PaceSettings
-from sacct_ingest.sources.base import ENDED, Source, Tally
+from sacct_ingest.resized import to_store
+from sacct_ingest.sources.base import Source, Tally
 from sacct_ingest.span import Span, SpanSettings, asked_span, new_spans
 from sacct_ingest.store import RejectRow, Store, Stored
 
@@ -189,9 +190,9 @@ class _Loader:
         runs = self._source.read(begin_s, end_s, self._tally)
         with self._store.writer() as writer:
             while batch := list(islice(runs, BATCH)):
-                ended = [run for run in batch if run.state in ENDED]
-                self._unfinished += len(batch) - len(ended)
-                writer.add(ended)
+                kept = [run for run in map(to_store, batch) if run is not None]
+                self._unfinished += len(batch) - len(kept)
+                writer.add(kept)
                 self._report()
         self._stored += writer.stored
 

@@ -14,7 +14,7 @@ ENDED = frozenset(JobState) - {
     JobState.PENDING,
     JobState.RUNNING,
     JobState.SUSPENDED,
-    # A resized job's row up to the resize; its last row stands for the whole.
+    # A resized job's row up to the resize: see `sacct_ingest.resized`.
     JobState.RESIZING,
     JobState.UNKNOWN,
 }

@@ -16,8 +16,9 @@ from sacct_ingest.sources.process import output_of
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.slurm_json import read_json
 
-#: All states in which a run has ended, in sacct's short spelling.
-_ENDED = "CD,CA,F,TO,NF,PR,BF,DL,OOM,RQ,RV"
+#: All states in which a run has ended, and that of a resized job's earlier parts, in sacct's short
+#: spelling.
+_ENDED = "CD,CA,F,TO,NF,PR,BF,DL,OOM,RQ,RV,RS"
 _HELP_TIMEOUT_S = 60
 
 

@@ -1,6 +1,7 @@
 """Runs and their steps into the store, each once: new ones inserted, changed ones updated."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import (
@@ -15,6 +16,7 @@ from sqlalchemy import (
     update,
 )
 
+from sacct_ingest.records import JobState
 from sacct_ingest.store import counters
 from sacct_ingest.store.bulk import Columns, insert_columns
 from sacct_ingest.store.outcomes import LISTED, restore_keys
@@ -33,19 +35,25 @@ _COLUMNS = [column.name for column in runs.columns if column.name != "id"]
 
 
 def add_batch(connection: Connection, given: Sequence[PackedRun]) -> Stored:
-    """Store runs inside a transaction of the caller's; of a run given twice the last counts."""
+    """Store runs inside a transaction of the caller's; of a run given twice the last counts.
+
+    A run that is known to be the rest of a resized job stays in that state: see
+    `sacct_ingest.resized`.
+    """
     counters.lock(connection, "runs")
-    latest = {one.key: one for one in given}
+    resized = [one for one in given if one.resized]
+    latest = {one.key: one for one in chain(resized, (one for one in given if not one.resized))}
     known = _known(connection, latest)
     new = [one for key, one in latest.items() if key not in known]
     changed = [
         (known[key][0], one)
         for key, one in latest.items()
-        if key in known and known[key][1] != one.digest
+        if key in known and known[key][1] != one.digest and not one.resized
     ]
     _insert(connection, new)
     for first in range(0, len(changed), LISTED):
         _change(connection, changed[first : first + LISTED])
+    _mark(connection, resized)
     return Stored(len(new), len(changed), len(latest) - len(new) - len(changed))
 
 
@@ -99,6 +107,11 @@ def _change(connection: Connection, changed: Sequence[tuple[int, PackedRun]]) ->
     restore_keys(connection, ids)
 
 
+def _mark(connection: Connection, resized: Sequence[PackedRun]) -> None:
+    if resized:
+        connection.execute(_MARK, [dict(zip(_MARK_KEY, one.key, strict=True)) for one in resized])
+
+
 def _parameters(columns: Columns) -> list[dict[str, Any]]:
     names = [f"{name}_" for name in columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -109,7 +122,15 @@ def _update() -> Any:
     for name in _KEPT:
         given = bindparam(f"{name}_", type_=runs.c[name].type)
         values[name] = case((given != "", given), else_=runs.c[name])
+    values["state"] = case((_RESIZED, runs.c.state), else_=values["state"])
     return update(runs).where(runs.c.id == bindparam("id_")).values(values)
 
 
+_MARK_KEY = ("cluster_", "submit_s_", "job_id_")
+_RESIZED = runs.c.state == JobState.RESIZING.value
 _UPDATE = _update()
+_MARK = (
+    update(runs)
+    .where(*(runs.c[name.removesuffix("_")] == bindparam(name) for name in _MARK_KEY))
+    .values(state=JobState.RESIZING.value)
+)

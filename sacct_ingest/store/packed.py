@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from sacct_ingest.records import JobRun
+from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.store.text import indexed
 
 #: Cluster, submit time and job id of a run.
@@ -23,6 +23,7 @@ class PackedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     submit_s: int
     job_id: int
     digest: str
+    resized: bool  #: the rest of a resized job, of which only the key is known
     body: msgspec.Raw
 
     @property
@@ -44,7 +45,10 @@ def unpacked(packed: Iterable[PackedRun]) -> list[Sequence[Any]]:
 def _packed(run: JobRun) -> PackedRun:
     body = encode(run)
     digest = blake2b(body, digest_size=16).hexdigest()
-    return PackedRun(indexed(run.cluster, 64), run.submit_s, run.job_id, digest, msgspec.Raw(body))
+    resized = run.state is JobState.RESIZING
+    return PackedRun(
+        indexed(run.cluster, 64), run.submit_s, run.job_id, digest, resized, msgspec.Raw(body)
+    )
 
 
 encode = msgspec.msgpack.Encoder().encode

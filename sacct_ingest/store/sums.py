@@ -58,6 +58,8 @@ class NodeSums:
         other = or_(
             *(contributions.c[name] != runs.c[name] for name in _WATCHED),
             contributions.c.basis.not_in(sorted(bases)),
+            # It turned out to be the rest of a resized job.
+            and_(contributions.c.time_s > 0, runs.c.state != JobState.COMPLETED.value),
         )
         new = and_(contributions.c.job_id.is_(None), runs.c.state.in_(_ENDED))
         query = select(*_ENDED_COLUMNS).select_from(runs.outerjoin(contributions, _SAME))

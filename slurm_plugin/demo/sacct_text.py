@@ -20,6 +20,8 @@ def sacct_text(runs: Iterable[JobRun]) -> Iterator[str]:
 
 
 def _job_id(run: JobRun) -> str:
+    if run.het_job_id is not None:
+        return f"{run.het_job_id}+{run.het_offset}"
     if run.array_job_id is None:
         return str(run.job_id)
     return f"{run.array_job_id}_{run.array_task_id}"

@@ -117,6 +117,20 @@ def test_a_run_that_changed_is_taken_out_first(store: Store, tmp_path: Path) -> 
         assert same(store, other)
 
 
+def test_a_run_that_turns_out_to_be_the_rest_of_a_resized_job_is_taken_out(
+    store: Store, tmp_path: Path
+) -> None:
+    store.runs.add(runs())
+    add(store)
+    store.runs.add([msgspec.structs.replace(runs()[0], state=JobState.RESIZING)])
+    assert add(store) == 1
+    assert add(store) == 0
+    with other_store(tmp_path) as other:
+        other.runs.add(runs()[1:])
+        add(other)
+        assert same(store, other)
+
+
 def test_a_run_that_failed_adds_nothing_and_a_kill_leaves_no_half(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

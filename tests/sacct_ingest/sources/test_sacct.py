@@ -145,15 +145,23 @@ def history(slurm: SlurmCluster) -> Iterator[dict[str, int]]:
         "requeued": submit("-J", "requeued", "--requeue", "--wrap=sleep 60"),
         "long": submit("-J", "long", "--wrap=sleep 300"),
     }
+    go_on = slurm.layout.work / "resized"
+    waits = f"--wrap=until [ -e {go_on} ]; do sleep 0.2; done"
+    ids["resized"] = submit("-J", "resized", "-N2", waits)
     script = slurm.layout.work / "solve.sh"
     script.write_text("#!/bin/sh\nsrun sleep 0.2\n")
     for nodes in (1, 2, 4):
         ids[f"solve{nodes}"] = submit(
             *(f"-N{nodes}", "--comment=ours nimo:app=solve", str(script), "in put.dat")
         )
-    wait_until(
-        lambda: slurm.job(ids["requeued"])["JobState"] == "RUNNING", timeout_s=30, what="running"
-    )
+    for name in ("requeued", "resized"):
+        wait_until(
+            lambda name=name: slurm.job(ids[name])["JobState"] == "RUNNING",
+            timeout_s=30,
+            what=f"{name} to run",
+        )
+    slurm.run("scontrol", "update", f"JobId={ids['resized']}", "NumNodes=1")
+    go_on.touch()
     slurm.run("scancel", str(ids["held"]))
     slurm.run("scontrol", "requeue", str(ids["requeued"]))
     # Slurm would wait two minutes to start it again.
@@ -191,6 +199,7 @@ def test_a_real_sacct_tells_all_that_has_ended(
     # Its second row follows up to 5 s later.
     assert JobState.REQUEUED in states[history["requeued"]]
     assert history["long"] not in states
+    assert states[history["resized"]] == {JobState.RESIZING}
     names = {row.name for row in rows}
     assert "two\nlines|x" in names
     again = ingest_now(slurm, sqlite_store, monkeypatch)
