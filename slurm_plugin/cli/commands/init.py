@@ -8,7 +8,7 @@ Lines for slurm.conf are told, not written.
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     answers = _answers(args, patient)
     planned = _plan(args, patient, answers)
     if args.dry_run:
-        print("".join(file.difference for file in planned), end="")
+        _print_differences(planned, as_json=args.json)
         return 0
     for file in planned:
         write(file)
@@ -66,6 +66,14 @@ def run(args: argparse.Namespace) -> int:
     report = told.report(patient, answers, planned, hooks)
     print(msgspec.json.encode(report).decode() if args.json else told.render(report))
     return 0
+
+
+def _print_differences(planned: Sequence[Planned], *, as_json: bool) -> None:
+    if as_json:
+        told = [{"path": str(file.path), "difference": file.difference} for file in planned]
+        print(msgspec.json.encode(told).decode())
+    else:
+        print("".join(file.difference for file in planned), end="")
 
 
 def _answers(args: argparse.Namespace, patient: Patient) -> Answers:

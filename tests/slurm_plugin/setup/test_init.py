@@ -158,6 +158,10 @@ def test_a_dry_run_prints_a_diff_that_patch_takes_and_writes_nothing(
     assert not machine.hook_conf.exists()
     difference = capsys.readouterr().out
     assert difference.startswith(f"--- /dev/null\n+++ {machine.config}\n@@ ")
+    assert machine.init("--dry-run", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert "".join(file["difference"] for file in told) == difference
+    assert [file["path"] for file in told] == [str(machine.config), str(machine.hook_conf)]
     machine.config.parent.mkdir()
     machine.config.write_text(SAMPLE)
     assert machine.init("--dry-run", "-p", "batch") == 0
