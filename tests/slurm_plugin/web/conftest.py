@@ -4,6 +4,8 @@ import asyncio
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,17 @@ from msgspec.structs import replace
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from predictor.table import encode
-from predictor.types import PredictionTable, Problem, Verdict
+from predictor.types import ByType, PredictionTable, Problem, Verdict
 from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.store import FitRow, Store
+from slurm_plugin.cli.nimo import main
 from slurm_plugin.config import Config, Web
 from slurm_plugin.slurm.privacy import Sight
 from slurm_plugin.web.app import application
 from slurm_plugin.web.peer import Peer
 from slurm_plugin.web.site import Site
 from slurm_plugin.web.viewer import Proxies
+from tests.slurm_plugin.cli.test_replay_command import fill
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports.rows import decision
 
@@ -46,13 +50,27 @@ def fit(known: PredictionTable) -> FitRow:
     )
 
 
+def of_type(name: str) -> ByType:
+    """What is known of an application on one more node type."""
+    like = table()
+    given = {one.name: getattr(like, one.name) for one in fields(ByType) if one.name != "node_type"}
+    return ByType(node_type=name, **given)
+
+
 def tables() -> list[PredictionTable]:
     problem = Problem("linear_section", "all runs lie in the linear part", 32)
     return [
         table(level="line", key="a1", label="ada/wrf", runs=40),
         table(level="line", key="b1", label="bob/melt", runs=7, verdict=Verdict.DOUBTFUL),
         table(level="line", key="b2", label=f"bob/{EVIL}", problems=(problem,)),
-        table(level="tag", key="ocean/d01", label="ocean/d01", runs=12),
+        table(
+            level="tag",
+            key="ocean/d01",
+            label="ocean/d01",
+            runs=12,
+            node_type="rome",
+            by_type=(of_type("ice<lake>"),),
+        ),
         table(level="name", key="ada/wrf", label="ada/wrf", model="history"),
         table(level="user", key="bob", label="bob", model="history"),
     ]
@@ -80,6 +98,17 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.fits.replace([fit(one) for one in tables()])
         store.decisions.add(decided())
     return path
+
+
+@pytest.fixture(scope="session")
+def saved_replay(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("replay")
+    fill(folder / "history.db", 40)
+    saved = folder / "replay.json"
+    argv = ["replay", "--store", str(folder / "history.db"), "--workers", "1", "--json"]
+    with saved.open("w") as file, redirect_stdout(file):
+        assert main(argv) == 0
+    return saved
 
 
 @pytest.fixture

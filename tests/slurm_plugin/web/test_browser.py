@@ -1,0 +1,132 @@
+"""The pages in a real browser: Chromium without a window, and axe's rules of accessibility."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from html import unescape
+from importlib.resources import files
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from tests.slurm_plugin.web.conftest import Ask
+from tests.slurm_plugin.web.test_pages import ADDRESSES, APPLICATION
+from tests.slurm_plugin.web.test_server import serving
+
+CHROMIUM = which("chromium") or which("chromium-browser") or which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+
+WAIT_S = 120
+Browse = Callable[..., subprocess.CompletedProcess[str]]
+#: Each page in a frame of its own, as wide as asked for; what axe finds there replaces all of them.
+CHECK = """\
+<!DOCTYPE html><meta charset="utf-8"><title>check</title><body><script>
+const pages = PAGES, width = WIDTH, axe = AXE;
+async function check(page) {
+  const frame = document.createElement("iframe");
+  frame.style.cssText = `width:${width}px;height:2000px;border:0`;
+  frame.srcdoc = page;
+  await new Promise(done => { frame.onload = done; document.body.append(frame); });
+  const inside = frame.contentWindow;
+  inside.eval(axe);
+  const found = await inside.axe.run();
+  const root = inside.document.documentElement;
+  const result = {
+    violations: found.violations.map(v => v.id + ": " + v.nodes.map(n => n.html).join(" | ")),
+    passes: found.passes.map(v => v.id),
+    dark: inside.matchMedia("(prefers-color-scheme: dark)").matches,
+    overflow: root.scrollWidth - width,
+  };
+  frame.remove();
+  return result;
+}
+(async () => {
+  const results = [];
+  for (const page of pages) results.push(await check(page));
+  document.body.textContent = "RESULT" + JSON.stringify(results) + "END";
+})();
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def browse(tmp_path_factory: pytest.TempPathFactory) -> Browse:
+    """Run Chromium: ``browse(url, option...)``."""
+
+    def run(url: str, *options: str) -> subprocess.CompletedProcess[str]:
+        assert CHROMIUM is not None
+        profile = tmp_path_factory.mktemp("profile")
+        common = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+        return subprocess.run(
+            [CHROMIUM, *common, f"--user-data-dir={profile}", "--hide-scrollbars", *options, url],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=True,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (320, "dark")], ids=["wide and light", "narrow and dark"]
+)
+def test_no_page_breaks_a_rule_of_accessibility(
+    ask: Ask, browse: Browse, saved_replay: Path, tmp_path: Path, width: int, scheme: str
+) -> None:
+    addresses = [*ADDRESSES, "/nothing"]
+    pages = [_with_style(ask, ask(one, replay=str(saved_replay)).text) for one in addresses]
+    page = tmp_path / "check.html"
+    page.write_text(_filled(pages, width))
+    blink = f"--blink-settings=preferredColorScheme={'0' if scheme == 'dark' else '1'}"
+    text = browse(page.as_uri(), "--dump-dom", "--virtual-time-budget=600000", blink).stdout
+    told = re.search("RESULT(.*)END", text, re.DOTALL)
+    assert told is not None, text[-2000:]
+    results = json.loads(unescape(told[1]))
+    assert len(results) == len(pages)
+    for address, result in zip(addresses, results, strict=True):
+        assert result["violations"] == [], address
+        assert result["overflow"] <= 0, address
+        assert result["dark"] == (scheme == "dark")
+        assert {"color-contrast", "document-title", "html-has-lang"} <= set(result["passes"])
+
+
+def test_a_broken_page_is_noticed(browse: Browse, tmp_path: Path) -> None:
+    page = tmp_path / "check.html"
+    bad = "<html><body><img src=x><p style='color:#ccc;background:#fff'>pale</p></body></html>"
+    page.write_text(_filled([bad], 320))
+    text = unescape(browse(page.as_uri(), "--dump-dom", "--virtual-time-budget=600000").stdout)
+    assert "color-contrast" in text
+    assert "image-alt" in text
+
+
+def test_the_browser_takes_the_style_and_runs_nothing(
+    browse: Browse, store_path: Path, tmp_path: Path
+) -> None:
+    shot = tmp_path / "page.png"
+    with serving(store_path, "127.0.0.1:0") as (place, _):
+        url = f"{place.rstrip('/')}{APPLICATION}b2"
+        options = ("--enable-logging=stderr", f"--screenshot={shot}", "--window-size=1280,900")
+        seen = browse(url, "--dump-dom", *options)
+    assert "&lt;script&gt;alert(1)" in seen.stdout
+    assert "<svg" in seen.stdout
+    # What a policy forbids, and what fails to load, Chromium says in the console.
+    assert [line for line in seen.stderr.splitlines() if "CONSOLE" in line] == []
+    assert shot.stat().st_size > 20_000
+
+
+def _with_style(ask: Ask, page: str) -> str:
+    """Page with its style sheet inside, as it comes from no server."""
+    link = re.search(r'<link rel="stylesheet" href="([^"]+)">', page)
+    assert link is not None
+    return page.replace(link[0], f"<style>{ask(link[1]).text}</style>")
+
+
+def _filled(pages: list[str], width: int) -> str:
+    axe = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
+    given = {"PAGES": pages, "WIDTH": width, "AXE": axe}
+    text = CHECK
+    for name, value in given.items():
+        text = text.replace(f" {name}", f" {json.dumps(value)}".replace("</", "<\\/"), 1)
+    return text
