@@ -15,7 +15,7 @@ COLUMNS = (
     Column(key="user", title="user", left=True),
     Column(key="partition", title="partition", left=True),
     Column(key="mode", title="mode", left=True),
-    Column(key="requested_nodes", title="nodes asked"),
+    Column(key="requested_nodes", title="asked"),
     Column(key="nodes", title="chosen"),
     Column(key="applied", title="applied", left=True),
     Column(key="reason", title="why", left=True),
