@@ -167,10 +167,11 @@ class _Scanner:
             self._more()
         end_of_list = _LIST_END.search(self._buffer, self._at)
         if end_of_list is None:
-            raise FormatError(
-                f"breaks off in the middle of a job: {self._buffer[self._at :][:60]!r}"
-            )
+            raise FormatError(self._breaks_off())
         self._refuse(reason, end_of_list.start())
+
+    def _breaks_off(self) -> str:
+        return f"breaks off in the middle of a job: {self._buffer[self._at :][:60]!r}"
 
     def _job_at(self, at: int) -> tuple[Any, int]:
         """Job that starts here; None where there is none, or not all of it."""
@@ -196,9 +197,10 @@ class _Scanner:
                 raise _BrokenError("nested too deeply") from error
             except json.JSONDecodeError as error:
                 if self._is_mistake(error):
-                    raise _BrokenError(
-                        f"{error.msg}{' (the text breaks off)' * self._ended}"
-                    ) from error
+                    # All was well up to the end: no mistake, but a file that lost its tail.
+                    if self._ended and not self._buffer[error.pos :].strip():
+                        raise FormatError(self._breaks_off()) from error
+                    raise _BrokenError(error.msg) from error
                 self._more()
                 continue
             # A number goes on where the text that was read so far happens to end.

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sacct_ingest.errors import FormatError
@@ -185,6 +185,8 @@ def test_a_broken_job_costs_only_itself(broken: str, place: int) -> None:
     assert tally.refused == 1
 
 
+# Behind the end of a list inside a job, which looks like that of the list of jobs.
+@example(document(new_job(1), new_job(2), new_job(3)).index("]\n      }") + len("]\n      }"))
 @given(st.integers(0, 10**6))
 def test_a_file_that_breaks_off_is_an_error_after_what_was_whole(place: int) -> None:
     text = document(*(new_job(i) for i in range(1, 4)))
