@@ -1,7 +1,9 @@
 """Plain text for terminals and logs: durations, shares, tables.  Imports nothing heavy."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from datetime import datetime
+from typing import Any
 
 #: How an application was recognised, in words.
 RECOGNISED = {
@@ -11,6 +13,9 @@ RECOGNISED = {
     "name": "user and job name only",
     "user": "user only",
 }
+
+#: From here on six digits are less than a whole number has.
+_LARGE = 1e6
 
 
 def duration(seconds: float | None) -> str:
@@ -80,16 +85,18 @@ def count(number: int, singular: str, plural: str = "") -> str:
 
 
 def plain(value: str | float | None) -> str:
-    """Write a raw value: numbers to six digits, nothing for None.
+    """Write a raw value: numbers to six digits, points in time to the second, nothing for None.
 
-    >>> plain(0.12345678), plain(None), plain(True), plain(17)
-    ('0.123457', '', '1', '17')
+    >>> plain(0.12345678), plain(None), plain(True), plain(17), plain(1795181446.58)
+    ('0.123457', '', '1', '17', '1795181447')
     """
     if value is None:
         return ""
     if isinstance(value, bool):
         return str(int(value))
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= _LARGE else f"{value:.6g}"
 
 
 def parsable(keys: Iterable[str], rows: Iterable[Iterable[str | float | None]]) -> Iterator[str]:
@@ -101,6 +108,12 @@ def parsable(keys: Iterable[str], rows: Iterable[Iterable[str | float | None]]) 
     yield "|".join("".join(map(str.capitalize, key.split("_"))) for key in keys)
     for row in rows:
         yield "|".join(printable(plain(value)).replace("|", "_") for value in row)
+
+
+def parsable_records(kind: type, records: Iterable[Any]) -> Iterator[str]:
+    """Lines with all fields of such dataclasses."""
+    keys = [field.name for field in fields(kind)]
+    return parsable(keys, ([getattr(record, key) for key in keys] for record in records))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: frozenset[int]) -> str:

@@ -22,11 +22,18 @@ from sacct_ingest.probes.settings import Member, Settings, cost, member
 from sacct_ingest.probes.transfer import measure_transfer
 from sacct_ingest.records import Probe
 from sacct_ingest.store import Store
-from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.context import (
+    add_config,
+    add_json,
+    add_parsable,
+    add_store,
+    load_config,
+)
 from slurm_plugin.cli.stores import open_store
 from slurm_plugin.config import Config, Probes
 from slurm_plugin.nimod.systemd import notify
 from slurm_plugin.reports import probes as words
+from slurm_plugin.reports.text import parsable_records
 
 EXAMPLE = """\
   nimo probe
@@ -34,7 +41,7 @@ EXAMPLE = """\
   nimo probe --serve --name n1
   nimo probe --follow
   nimo probe --transfer /scratch/input.dat n2
-  nimo probe --show --json"""
+  nimo probe --show -P"""
 #: Measurements that wait while the store is gone.
 _MOST_WAITING = 200_000
 
@@ -65,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", default="", help="this host's name (default: its host name)")
     parser.add_argument("--bind", metavar="HOST:PORT", default="", help="where the sensor listens")
+    add_parsable(parser)
     add_json(parser)
     add_store(parser)
     add_config(parser)
@@ -182,7 +190,12 @@ def _transfer(args: argparse.Namespace, config: Config, members: Sequence[Member
 
 
 def _print(probes: Sequence[Probe], args: argparse.Namespace) -> None:
-    print(json.dumps([asdict(each) for each in probes]) if args.json else words.table(probes))
+    if args.json:
+        print(json.dumps([asdict(each) for each in probes]))
+    elif args.parsable2:
+        print("\n".join(parsable_records(Probe, probes)))
+    else:
+        print(words.table(probes))
 
 
 def _some(members: Sequence[Member]) -> Sequence[Member]:

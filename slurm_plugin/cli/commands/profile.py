@@ -19,12 +19,19 @@ from sacct_ingest.probes.agreement import TypeProfile, type_profiles
 from sacct_ingest.probes.benchmarks import PARTS, Plan, read, script
 from sacct_ingest.probes.settings import member
 from sacct_ingest.records import NodeProfile
-from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.context import (
+    add_config,
+    add_json,
+    add_parsable,
+    add_store,
+    load_config,
+)
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.cli.stores import open_store
 from slurm_plugin.config import Benchmarks, Config, TypeColumn
 from slurm_plugin.reports.profiles import describe
+from slurm_plugin.reports.text import parsable_records
 from slurm_plugin.slurm.benchmark_jobs import JobOptions, Node, nodes, run_each, run_on
 from slurm_plugin.slurm.commands import run as run_slurm
 
@@ -61,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="iperf3 server to measure against (default: one is started here)",
     )
+    add_parsable(parser)
     add_json(parser)
     add_store(parser)
     add_config(parser)
@@ -77,7 +85,12 @@ def run(args: argparse.Namespace) -> int:
     if not profiles:
         raise NoHistory("no node was measured yet: 'nimo profile -p PARTITION' measures them")
     types = type_profiles(profiles, tolerance=config.benchmarks.tolerance)
-    print(_json(profiles, types) if args.json else describe(profiles, types))
+    if args.json:
+        print(_json(profiles, types))
+    elif args.parsable2:
+        print("\n".join(parsable_records(NodeProfile, profiles)))
+    else:
+        print(describe(profiles, types))
     wrong = any(kind.outliers for kind in types) or any(each.error for each in profiles)
     return 1 if wrong else 0
 

@@ -81,6 +81,10 @@ def test_without_hosts_this_one_is_measured_and_kept(
     assert kept.value is not None
     assert 0 <= kept.value <= 1
     assert json.loads(nimo(capsys, "--show", "--json"))[0]["source"] == "here"
+    header, row = nimo(capsys, "--show", "-P").splitlines()
+    cells = dict(zip(header.split("|"), row.split("|"), strict=True))
+    assert (cells["Resource"], cells["Source"]) == ("cpu", "here")
+    assert int(cells["AtS"]) == pytest.approx(kept.at_s, abs=1)
     assert nimo(capsys, "--show") == told
 
 
