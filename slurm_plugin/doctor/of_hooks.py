@@ -9,7 +9,7 @@ from sacct_ingest.errors import SlurmError
 from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
 from slurm_plugin.doctor.patient import Patient
 from slurm_plugin.doctor.wanted import line
-from slurm_plugin.shipped import HOOKS
+from slurm_plugin.shipped import HOOKS, place
 
 _LUA = re.compile(rb"liblua-?(5\.\d)\.so")  #: in the plugin: what it was built for
 _PAIR = re.compile(r"^\s*(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
@@ -20,10 +20,14 @@ _MODULES = {"socket.unix": "lua-socket", "dkjson": "lua-dkjson"}
 
 def hook_files(patient: Patient) -> Iterator[Finding]:
     """All files of the hooks are there, and of this release."""
-    shipped = sorted(path.name for path in HOOKS.glob("*.lua"))
+    shipped = {place(patient.hooks, path.name): path for path in sorted(HOOKS.glob("*.lua"))}
     mend = f"{_COPY} {patient.hooks}"
-    missing = [name for name in shipped if not (patient.hooks / name).exists()]
-    other = [name for name in shipped if name not in missing and _differs(patient, name)]
+    missing = [path.name for path in shipped if not path.exists()]
+    other = [
+        path.name
+        for path, ours in shipped.items()
+        if path.exists() and path.read_bytes() != ours.read_bytes()
+    ]
     if missing:
         yield wrong(f"missing in {patient.hooks}: {', '.join(missing)}", mend)
     if other:
@@ -32,15 +36,11 @@ def hook_files(patient: Patient) -> Iterator[Finding]:
         yield fine(f"the hooks in {patient.hooks} are those of this release")
 
 
-def _differs(patient: Patient, name: str) -> bool:
-    return (patient.hooks / name).read_bytes() != (HOOKS / name).read_bytes()
-
-
 def syntax(patient: Patient) -> Iterator[Finding]:
     """Lua can read the hooks: with a broken job_submit.lua slurmctld does not even start."""
     version = lua_version(patient)
     compiler = next(filter(None, map(which, (f"luac{version}", f"luac-{version}", "luac"))), None)
-    found = [patient.hooks / path.name for path in sorted(HOOKS.glob("*.lua"))]
+    found = [place(patient.hooks, path.name) for path in sorted(HOOKS.glob("*.lua"))]
     there = [path for path in found if path.exists()]
     if compiler is None or not there:
         yield skipped(f"no hooks in {patient.hooks}" if compiler else f"no luac{version} here")

@@ -1,7 +1,8 @@
 """Print the folder of the installed Lua hooks, or put them beside slurm.conf.
 
 --install replaces the hooks of another release so that no submission meets half of them, and has
-slurmctld load them.  A job_submit.lua or cli_filter.lua of the site's own stays (exit status 78).
+slurmctld load them.  A job_submit.lua or cli_filter.lua of the site's own stays, and ours is put
+beside it as nimo_job_submit.lua or nimo_cli_filter.lua, for it to call (docs/install.md).
 """
 
 import argparse

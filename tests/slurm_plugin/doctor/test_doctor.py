@@ -155,6 +155,11 @@ def bare(text: str) -> str:
     return re.sub(r"JobAcctGatherType=.*", "JobAcctGatherType=jobacct_gather/none", text)
 
 
+SITES_OWN = """
+function slurm_job_submit() return slurm.SUCCESS end
+function slurm_job_modify() return slurm.SUCCESS end
+return slurm.SUCCESS
+"""
 #: Fault, how it is made, and for each check that has to name it: state, words told, words of mend.
 Expected = dict[str, tuple[State, str, str]]
 FAULTS: dict[str, tuple[Fault, Expected]] = {
@@ -184,6 +189,13 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
     "hook missing": (
         lambda n: reloaded(n, moved(etc(n, "nimo_json.lua"))),
         {"hook files": (State.ERROR, "nimo_json.lua", "nimo hook-path")},
+    ),
+    "hook of the site's own, ours beside it missing": (
+        lambda n: reloaded(n, written(etc(n, "job_submit.lua"), lambda text: SITES_OWN)),
+        {
+            "hook files": (State.ERROR, "nimo_job_submit.lua", "nimo hook-path --install"),
+            "hooks loaded": (State.WARNING, "not loaded the new job_submit.lua", "touch "),
+        },
     ),
     "hook broken, and not loaded": (
         lambda n: reloaded(n, written(etc(n, "nimo.lua"), lambda text: text + "\nif then")),

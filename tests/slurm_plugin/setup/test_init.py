@@ -249,10 +249,24 @@ def test_hooks_replace_older_ones_with_job_submit_last(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
-def test_a_hook_of_the_sites_own_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    own = "function slurm_job_submit() return slurm.SUCCESS end\n"
-    (tmp_path / "job_submit.lua").write_text(own)
-    assert main(["hook-path", "--install", str(tmp_path)]) == 78
-    assert "is the site's own" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["job_submit.lua"]
-    assert (tmp_path / "job_submit.lua").read_text() == own
+def test_a_hook_of_the_sites_own_stays_and_ours_is_put_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, ours = tmp_path / "job_submit.lua", tmp_path / "nimo_job_submit.lua"
+    own.write_text("function slurm_job_submit() return slurm.SUCCESS end\n")
+    before = own.read_text()
+    os.utime(own, (1, 1))
+    assert main(["hook-path", "--install", str(tmp_path)]) == 0
+    assert str(ours) in capsys.readouterr().out.splitlines()
+    assert own.read_text() == before
+    assert own.stat().st_mtime > 1  # slurmctld loads what it calls
+    assert ours.read_bytes() == (HOOKS / "job_submit.lua").read_bytes()
+    assert main(["hook-path", "--install", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_hooks_do_not_go_where_no_slurm_conf_can_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["hook-path", "--install", str(tmp_path / "slrum")]) == 78
+    assert "the hooks go where slurm.conf is" in capsys.readouterr().err

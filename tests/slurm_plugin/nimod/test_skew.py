@@ -1,0 +1,47 @@
+"""nimod and the commands against messages of other releases."""
+
+import copy
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from slurm_plugin.protocol import Advice, Answer, Change, Status
+from tests.messages import RELEASES, Message, recorded, with_news
+from tests.slurm_plugin.nimod.test_server import Nimod, nimod, running, talk
+
+__all__ = ["nimod", "running"]  # fixtures
+
+KINDS: dict[str, Any] = {
+    "decide": Answer,
+    "keep": Answer,
+    "prepare": Answer,
+    "advise": Advice,
+    "status": Status,
+    "reload": Status,
+}
+
+
+def test_nimod_answers_what_other_releases_ask(running: Nimod) -> None:
+    asks = [ask for path in RELEASES for ask in recorded(path)["asks"]]
+    asks += with_news(copy.deepcopy(asks))
+    lines = "".join(f"{json.dumps(ask)}\n" for ask in asks)
+    answers = talk(running.socket, lines.encode(), len(asks))
+    refused = [(ask, answer) for ask, answer in zip(asks, answers, strict=True) if wrong(answer)]
+    assert refused == []
+    assert [answer["v"] for answer in answers] == [ask["v"] for ask in asks]
+
+
+def wrong(answer: Message) -> bool:
+    return not answer.get("ok", True) or answer.get("error", "") != ""
+
+
+@pytest.mark.parametrize("path", RELEASES, ids=lambda path: path.stem)
+def test_commands_read_what_nimod_of_other_releases_answers(path: Any) -> None:
+    for asked, answer in recorded(path)["answers"].items():
+        for told in (answer, with_news(answer)):
+            read = msgspec.json.decode(json.dumps(told), type=KINDS[asked])
+            assert read.ok
+    set_by = recorded(path)["answers"]["decide"]["set"]
+    assert msgspec.convert(set_by, Change).min_nodes == 4
