@@ -1,10 +1,12 @@
 """Replays under several settings, and which of them would be best here."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from statistics import fmean
 
 import msgspec
 import numpy as np
@@ -88,15 +90,27 @@ def evaluate(
 def suggest(results: Sequence[Result], present: config.Policy) -> Result | None:
     """Choose the setting with the shortest mean response; None where switching on would not help.
 
-    Settings alike within one per cent lose against the present one, or else against the one that
-    leaves the fewest jobs worse off.
+    Of several loads the mean counts: a setting has to do for all of them; the result at the highest
+    one is given.  Settings alike within one per cent lose against the present one, or else against
+    the one that leaves the fewest jobs worse off.
     """
-    best = min((r.everybody.response_ratio for r in results), default=1.0)
+    settings: dict[config.Policy, list[Result]] = defaultdict(list)
+    for one in results:
+        settings[one.setting.policy].append(one)
+
+    def response(policy: config.Policy) -> float:
+        return fmean(r.everybody.response_ratio for r in settings[policy])
+
+    def worse_off(policy: config.Policy) -> float:
+        return fmean(r.everybody.worse_off for r in settings[policy])
+
+    best = min(map(response, settings), default=1.0)
     if best > 1 - WORTH:
         return None
-    alike = [r for r in results if r.everybody.response_ratio <= best * (1 + ALIKE)]
-    own = [r for r in alike if r.setting.policy == present]
-    return min(own or alike, key=lambda r: (r.everybody.worse_off, r.everybody.response_ratio))
+    alike = [policy for policy in settings if response(policy) <= best * (1 + ALIKE)]
+    own = [policy for policy in alike if policy == present]
+    chosen = min(own or alike, key=lambda policy: (worse_off(policy), response(policy)))
+    return max(settings[chosen], key=lambda result: result.load)
 
 
 def _evaluate(what_if: WhatIf, deadline: config.Deadline, setting: Setting) -> Result:

@@ -94,9 +94,11 @@ def verdict(report: ReplayReport) -> str:
     policy = found.setting.policy
     same = policy == report.present
     settings = f"price {policy.price:g} and guard_ratio {policy.guard_ratio:g}"
+    loads = {result.load for result in report.results}
+    at_load = f" at load {found.load:.2f}" if len(loads) > 1 else ""
     return (
         f"Switching on would help: mean response {found.everybody.response_ratio:.2f} of what it "
-        f"is, with {'the present ' if same else ''}{settings}; {_worse(found.everybody)}."
+        f"is{at_load}, with {'the present ' if same else ''}{settings}; {_worse(found.everybody)}."
     )
 
 

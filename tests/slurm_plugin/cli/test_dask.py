@@ -93,6 +93,19 @@ def test_the_command_fits_on_dask(
     assert json.loads(capsys.readouterr().out)["curves"] == 5
 
 
+def test_the_command_replays_on_dask(
+    scheduler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path / 'nimo.db'}"
+    with Store.open(url, create=True) as opened:
+        opened.runs.add(applications(5))
+    argv = ["replay", "--store", url, "--json", "--price", "4", "--price", "8"]
+    assert main([*argv, "--dask", scheduler]) == 0
+    spread = json.loads(capsys.readouterr().out)
+    assert main([*argv, "--workers", "1"]) == 0
+    assert json.loads(capsys.readouterr().out) == spread
+
+
 def test_a_scheduler_that_is_not_there_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

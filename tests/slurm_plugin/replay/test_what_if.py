@@ -1,5 +1,7 @@
 """The policy in the replay: the same jobs with and without it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from slurm_plugin.prospects import Rules
 from slurm_plugin.replay.assumed import Assumptions, assume, recent_mean
 from slurm_plugin.replay.known import learn, moldable
 from slurm_plugin.replay.measures import compare
-from slurm_plugin.replay.search import ALIKE, WORTH, evaluate, settings, suggest
+from slurm_plugin.replay.search import ALIKE, WORTH, Result, evaluate, settings, suggest
 from slurm_plugin.replay.what_if import WhatIf
 from slurm_plugin.replay.workload import Workload
 from tests.slurm_plugin.reports.rows import run
@@ -172,6 +174,22 @@ def test_suggestions_help_or_are_not_made() -> None:
     assert found.everybody.response_ratio <= 1 - WORTH
     rigid = WhatIf(workload(), [None] * 300)
     assert suggest(list(evaluate(rigid, settings(policy), config.Deadline())), policy) is None
+
+
+def test_a_suggestion_does_for_all_loads() -> None:
+    policy = config.Policy()
+    grid = settings(policy, prices=(4.0, 8.0), loads=(0.3, 0.9))
+    some = list(evaluate(replayed(history()), grid, config.Deadline()))
+
+    def with_ratio(result: Result, ratio: float) -> Result:
+        return replace(result, everybody=replace(result.everybody, response_ratio=ratio))
+
+    # Price 4 is best of all at the low load, 8 in the mean.
+    ratios = {(0.3, 4.0): 0.5, (0.9, 4.0): 1.2, (0.3, 8.0): 0.7, (0.9, 8.0): 0.8}
+    given = [with_ratio(r, ratios[r.setting.load or 0, r.setting.policy.price]) for r in some]
+    found = suggest(given, policy)
+    assert found is not None
+    assert (found.setting.policy.price, found.setting.load) == (8.0, 0.9)
 
 
 def test_results_tell_moldable_and_rigid_jobs_apart() -> None:
