@@ -78,6 +78,15 @@ def unavailable(reason: str) -> None:
     pytest.skip(hint)
 
 
+def need_in_jobs(cluster: SlurmCluster, *programs: str | Path) -> None:
+    """Skip the test where the cluster's jobs do not find these programs."""
+    if lacking := cluster.lacking(*programs):
+        missing = f"not installed: {', '.join(lacking)}"
+        if cluster.root is None:
+            unavailable(missing)
+        pytest.skip(f"{missing} in the root directory of this Slurm, where jobs run")
+
+
 @contextmanager
 def scratch_directory(prefix: str) -> Iterator[Path]:
     """Make a directory with a short name that other users may enter.

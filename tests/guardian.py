@@ -160,7 +160,7 @@ class Guardian:
     def answer(self, connection: socket.socket) -> None:
         """Do what one request asks and send the result or the error."""
         with connection, connection.makefile("r") as lines:
-            connection.settimeout(2)
+            connection.settimeout(30)
             try:
                 request = json.loads(lines.readline())
                 reply = {"result": self.perform(**request)}

@@ -21,6 +21,8 @@ from tests import guardian
 
 SOCKET_PATH_MAX = 107  # bytes of sockaddr_un.sun_path, less the closing NUL
 EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+#: Waiting long costs nothing where it comes to pass, and machines may be slow or stand still.
+PATIENCE_S = 120.0
 
 
 class ProcessError(RuntimeError):
@@ -106,7 +108,6 @@ class Processes:
             )
         wait_until(
             lambda: self.up or process.poll() is not None,
-            timeout_s=10,
             what="the guardian to answer",
         )
         if not self.up:
@@ -116,9 +117,9 @@ class Processes:
         """End all daemons and their guardian, and wait until they have."""
         if self.up:
             self._ask("quit")
-            wait_until(lambda: not self._socket.exists(), timeout_s=30, what="the guardian to end")
+            wait_until(lambda: not self._socket.exists(), what="the guardian to end")
         if self._guardian is not None:
-            self._guardian.wait(timeout=30)
+            self._guardian.wait(timeout=PATIENCE_S)
             self._guardian = None
         self.end_orphans()
 
@@ -155,7 +156,7 @@ class Processes:
         )
         return int(pid)
 
-    def stop(self, *names: str, patience_s: float = 10.0) -> None:
+    def stop(self, *names: str, patience_s: float = 30.0) -> None:
         """Terminate daemons together; kill those that take longer than `patience_s` seconds."""
         self._ask("stop", names=names, patience_s=patience_s)
 
@@ -174,7 +175,9 @@ class Processes:
         """Tell whether this daemon is alive."""
         return self.status().get(name, "").startswith("running")
 
-    def wait_for(self, name: str, ready: Callable[[], bool], *, timeout_s: float = 30.0) -> None:
+    def wait_for(
+        self, name: str, ready: Callable[[], bool], *, timeout_s: float = PATIENCE_S
+    ) -> None:
         """Wait until a daemon is ready.
 
         Raises
@@ -222,7 +225,7 @@ class Processes:
 
     def _ask(self, do: str, **arguments: object) -> Any:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(60)
+            connection.settimeout(PATIENCE_S)
             try:
                 connection.connect(str(self._socket))
             except OSError as error:
@@ -237,7 +240,11 @@ class Processes:
 
 
 def wait_until(
-    condition: Callable[[], bool], *, timeout_s: float, what: str, interval_s: float = 0.02
+    condition: Callable[[], bool],
+    *,
+    what: str,
+    timeout_s: float = PATIENCE_S,
+    interval_s: float = 0.02,
 ) -> None:
     """Wait, with growing pauses up to 0.2 s, until a condition holds.
 

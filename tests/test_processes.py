@@ -38,7 +38,7 @@ def test_a_daemon_is_started_and_stopped(processes: Processes) -> None:
 
 def test_a_daemon_that_ignores_the_request_is_killed(processes: Processes) -> None:
     pid = processes.start("mule", ["sh", "-c", STUBBORN])
-    wait_until(lambda: "ready" in processes.log("mule").read_text(), timeout_s=5, what="the trap")
+    wait_until(lambda: "ready" in processes.log("mule").read_text(), what="the trap")
     began = time.monotonic()
     processes.stop("mule", patience_s=0.3)
     assert start_time(pid) is None
@@ -57,10 +57,10 @@ def test_what_a_daemon_left_behind_ends_with_the_guardian(
 ) -> None:
     processes.start("parent", ["sh", "-c", DETACHING])
     left = tmp_path / "child"
-    wait_until(lambda: left.exists() and bool(left.read_text()), timeout_s=5, what="the child")
+    wait_until(lambda: left.exists() and bool(left.read_text()), what="the child")
     child = int(left.read_text())
     (tmp_path / "stop").touch()
-    wait_until(lambda: not processes.running("parent"), timeout_s=5, what="the parent to end")
+    wait_until(lambda: not processes.running("parent"), what="the parent to end")
     assert start_time(child) is not None
     processes.close()
     assert start_time(child) is None

@@ -30,7 +30,9 @@ def line(slurm: Mapping[str, str], parameter: str) -> str:
     """
     said = slurm.get(parameter, "")
     if parameter == _GATHERING:
-        return f"{_GATHERING}=jobacct_gather/cgroup" if said.endswith("/none") else ""
+        # From 24.11 on Slurm says (null) where 22.05 names the plugin that does nothing.
+        nothing = said.endswith("/none") or said == "(null)"
+        return f"{_GATHERING}=jobacct_gather/cgroup" if nothing else ""
     has = words(said)
     word = _WORDS[parameter]
     return "" if word in has else f"{parameter}={','.join([*has, word])}"

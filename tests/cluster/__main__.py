@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.cluster.configuration import AUTHENTICATION
 from tests.cluster.host import missing_programs
-from tests.cluster.nimod import Nimod, hooks_for
+from tests.cluster.nimod import SHIPPED_MS, Nimod, hooks_for
 from tests.cluster.releases import SUITES
 from tests.cluster.slurm import SlurmCluster
 from tests.processes import ProcessError, Processes
@@ -50,7 +50,7 @@ def up(options: argparse.Namespace) -> None:
         )
     directory = options.directory.resolve()
     directory.mkdir(parents=True, exist_ok=True)
-    lua = hooks_for(directory) if options.with_nimo else options.lua
+    lua = hooks_for(directory, timeout_ms=SHIPPED_MS) if options.with_nimo else options.lua
     cluster = SlurmCluster(
         directory,
         nodes=options.nodes,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sysconfig
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,14 @@ from tests.processes import Account, ProcessError
 HOOKS = Path(slurm_plugin.__file__).parent / "lua"
 PACKAGES = ("sacct_ingest", "predictor", "slurm_plugin")
 COMMANDS = ("nimo", "nimo-advise")
+#: How long the hooks wait for nimod where a test is about its answer: a busy machine must not turn
+#: it into none.
+PATIENT_MS = 5000
+#: How long they wait at a site.
+SHIPPED_MS = 20
 
 
-def hooks_for(directory: Path, *, timeout_ms: int = 20) -> Path:
+def hooks_for(directory: Path, *, timeout_ms: int = PATIENT_MS) -> Path:
     """Copy the hooks into a new folder there, set to ask the nimod of `directory`; give the folder.
 
     slurmctld reads their settings when it loads them, so this comes before the cluster.
@@ -31,8 +38,7 @@ def hooks_for(directory: Path, *, timeout_ms: int = 20) -> Path:
     Parameters
     ----------
     timeout_ms
-        How long they wait for nimod; more than the default where a test is about its answer, which
-        a busy machine must not turn into none.
+        How long they wait for nimod.
     """
     folder = directory / "hooks"
     shutil.copytree(HOOKS, folder, dirs_exist_ok=True)
@@ -43,6 +49,16 @@ def hooks_for(directory: Path, *, timeout_ms: int = 20) -> Path:
         "forward_deadline = yes\n"
     )
     return folder
+
+
+def set_hook_timeout(cluster: SlurmCluster, timeout_ms: int) -> None:
+    """Let the hooks of a running cluster wait this long for nimod; slurmctld loads them again."""
+    settings = cluster.layout.etc / "nimo_hook.conf"
+    text = settings.read_text()
+    settings.write_text(re.sub(r"timeout_ms = \d+", f"timeout_ms = {timeout_ms}", text))
+    # slurmctld compares whole seconds.
+    time.sleep(1.0)
+    (cluster.layout.etc / "job_submit.lua").touch()
 
 
 def run_in_root(cluster: SlurmCluster, *argv: str | Path) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,16 @@ from tests.cluster.host import real, slurm_account, write_file
 from tests.cluster.listing import job_fields, table
 from tests.cluster.releases import Root, root, version_of
 from tests.databases import MariaDB
-from tests.processes import Account, ProcessError, Processes, free_ports, tail, wait_until
+from tests.processes import (
+    PATIENCE_S,
+    Account,
+    ProcessError,
+    Processes,
+    free_ports,
+    search_path,
+    tail,
+    wait_until,
+)
 
 DAEMONS = ("munged", "mariadbd", "slurmdbd", "slurmctld")  # in the order of their start
 COMMANDS = (
@@ -169,6 +178,18 @@ class SlurmCluster:
         self.stop(daemon)
         self.start(daemon)
 
+    def lacking(self, *programs: str | Path) -> list[str]:
+        """Name the programs that its jobs do not find: a root directory has little but Slurm."""
+        inside = self._root.path if self._root else Path("/")
+        folders = [f"{inside}{folder}" for folder in search_path().split(":")]
+        return [
+            str(program)
+            for program in programs
+            if not shutil.which(
+                f"{inside}{program}" if "/" in str(program) else program, path=":".join(folders)
+            )
+        ]
+
     def reconfigure(self) -> None:
         """Make the daemons read slurm.conf again."""
         self.run("scontrol", "reconfigure")
@@ -205,7 +226,7 @@ class SlurmCluster:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         stdin: str = "",
-        timeout_s: float = 60.0,
+        timeout_s: float = PATIENCE_S,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command that talks to this cluster.
 
@@ -257,7 +278,7 @@ class SlurmCluster:
         """Give what ``scontrol show job`` says of a job: its own words for fields and values."""
         return job_fields(self.run("scontrol", "show", "job", str(job_id)).stdout)
 
-    def wait(self, *job_ids: int, timeout_s: float = 60.0, accounted: bool = False) -> None:
+    def wait(self, *job_ids: int, timeout_s: float = PATIENCE_S, accounted: bool = False) -> None:
         """Wait until jobs have ended; the id of an array or het job stands for all its parts.
 
         Parameters
@@ -410,7 +431,7 @@ class SlurmCluster:
             return not missing
 
         try:
-            wait_until(idle, timeout_s=30, what="nodes to be up")
+            wait_until(idle, what="nodes to be up")
         except ProcessError as error:
             logs = [tail(self.processes.log(name)) for name in ("slurmctld", *sorted(missing)[:1])]
             raise ProcessError("\n".join([f"{error}: {sorted(missing)}", *logs])) from None

@@ -145,17 +145,16 @@ def test_nothing_outlives_a_killed_test(slurm_cluster: ClusterFactory, moment: s
             [sys.executable, "-c", VICTIM, directory], cwd=ROOT, stdout=subprocess.PIPE
         ) as victim:
             if moment == "during set-up":
-                wait_until(lambda: len(processes_of(directory)) > 2, timeout_s=20, what="daemons")
+                wait_until(lambda: len(processes_of(directory)) > 2, what="daemons")
             else:
                 assert victim.stdout is not None
                 assert victim.stdout.readline() == b"up\n"
                 wait_until(
                     lambda: "sleep" in map(command, processes_of(directory)),
-                    timeout_s=20,
                     what="the job to run",
                 )
             victim.send_signal(signal.SIGKILL)
-        wait_until(lambda: processes_of(directory) == [], timeout_s=15, what="all to end")
+        wait_until(lambda: processes_of(directory) == [], what="all to end")
 
 
 def test_a_killed_guardian_is_cleaned_up_after(slurm_cluster: ClusterFactory) -> None:
@@ -164,9 +163,9 @@ def test_a_killed_guardian_is_cleaned_up_after(slurm_cluster: ClusterFactory) ->
         cluster.up()
         guardian = next(p for p in processes_of(directory) if "guardian" in arguments(p))
         os.kill(guardian, signal.SIGKILL)
-        wait_until(lambda: not cluster.processes.up, timeout_s=5, what="the guardian to die")
+        wait_until(lambda: not cluster.processes.up, what="the guardian to die")
         cluster.down()
-        wait_until(lambda: processes_of(directory) == [], timeout_s=5, what="all to end")
+        wait_until(lambda: processes_of(directory) == [], what="all to end")
 
 
 def test_a_recycled_pid_is_not_taken_for_ours(tmp_path: Path) -> None:

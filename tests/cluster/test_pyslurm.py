@@ -80,7 +80,7 @@ def runs(url: str, jobs: list[int]) -> list[tuple[object, ...]]:
 def test_the_cluster_is_seen_as_the_commands_see_it(cluster: SlurmCluster) -> None:
     busy = cluster.sbatch("-N", "2", "-n", "4", "-t", "10", "--wrap=sleep 60")
     queued = cluster.sbatch("-N", "8", "--exclusive", "--array=1-9:2%2", "--wrap=true")
-    wait_until(lambda: cluster.job(busy)["JobState"] == "RUNNING", timeout_s=20, what="the job")
+    wait_until(lambda: cluster.job(busy)["JobState"] == "RUNNING", what="the job")
     try:
         told = json.loads(run_in_root(cluster, "-c", LOOK).stdout)
     finally:

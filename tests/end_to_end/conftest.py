@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.nimod import hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
-from tests.end_to_end.site import PATIENT_MS, Site
+from tests.end_to_end.site import Site
 
 
 @pytest.fixture(scope="package")
@@ -16,7 +16,7 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
     """A site whose history holds the moldable program on 1, 2, 4 and 8 nodes; nimod enforces."""
     with (
         scratch_directory("nimo-site-") as directory,
-        slurm_cluster(lua=hooks_for(directory, timeout_ms=PATIENT_MS)) as cluster,
+        slurm_cluster(lua=hooks_for(directory)) as cluster,
     ):
         site = Site(directory, cluster)
         site.history()

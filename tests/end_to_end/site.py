@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import time
@@ -14,27 +13,33 @@ from typing import Any
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import RunRow, Store
 from slurm_plugin import client
+from slurm_plugin.protocol import Status
 from tests.cluster import SlurmCluster
 from tests.cluster.nimod import Nimod
-from tests.processes import wait_until
+from tests.processes import PATIENCE_S, wait_until
 
-#: How long the hooks wait for nimod where a test is about its answer.
-PATIENT_MS = 500
 #: A view of the cluster may not show a job that was submitted so long before.
 PROMISED_S = 0.5
+#: For job scripts and their steps: when the job began, and to sleep until so many milliseconds
+#: later.  The begin is Slurm's: a busy machine, which starts steps late, makes no job longer.
+BEGAN = 'export BEGAN_S=$(date -d "$(squeue -h -j $SLURM_JOB_ID -o %S)" +%s)'
+SLEEP_UNTIL = """\
+sleep_until() {
+    left_ms=$((BEGAN_S * 1000 + $1 - $(date +%s%3N)))
+    [ $left_ms -le 0 ] || sleep $((left_ms / 1000)).$(printf %03d $((left_ms % 1000)))
+  }"""
 #: Forty-eight pieces of work, dealt out to the tasks, and then an exchange among all of them: the
 #: run time comes from how many there are, and more than about eight no longer help.  How long a
 #: piece takes is in a file, so that the same application can become slower.
 PACE_S = 0.5
-MOLDABLE = """\
+MOLDABLE = f"""\
 #!/bin/bash
 #SBATCH --job-name=moldable
+{BEGAN}
 srun sh -c '
-  pace=$(cat @PACE@)
-  i=$SLURM_PROCID
-  while [ $i -lt 48 ]; do sleep $pace; i=$((i + SLURM_NTASKS)); done
-  i=0
-  while [ $i -lt $SLURM_NTASKS ]; do sleep 0.4; i=$((i + 1)); done'
+  {SLEEP_UNTIL}
+  pieces=$(((48 - SLURM_PROCID + SLURM_NTASKS - 1) / SLURM_NTASKS))
+  sleep_until $((pieces * $(cat @PACE@) + SLURM_NTASKS * 400))'
 """
 
 
@@ -58,7 +63,7 @@ class Site:
 
     def set_pace(self, seconds: float) -> None:
         """Make a piece of the moldable program's work take this long."""
-        self.write_script("pace", f"{seconds}\n")
+        self.write_script("pace", f"{1000 * seconds:.0f}\n")
 
     def write_script(self, name: str, text: str) -> Path:
         """Put a job script where every user can read it."""
@@ -72,27 +77,18 @@ class Site:
             self.nimod.stop()
         self.nimod.configure({"mode": mode, "snapshot": {"interval_s": 1.0}, **settings})
         self.nimod.start()
-        wait_until(self.watching, timeout_s=10, what="nimod to see the cluster")
+        wait_until(self.watching, what="nimod to see the cluster")
 
     def restart_slurmctld(self) -> None:
         """Restart slurmctld and wait until it knows its nodes again, and nimod too."""
         self.cluster.restart("slurmctld")
-
-        def all_idle() -> bool:
-            idle = self.cluster.run("sinfo", "-h", "-p", "batch", "-t", "idle", "-o", "%D").stdout
-            return idle.strip() == str(self.cluster.settings.nodes)
-
-        wait_until(all_idle, timeout_s=30, what="the nodes to be back")
+        wait_until(self.idle, what="the nodes to be back")
         self.run_nimod("enforce")
 
-    def set_hook_timeout(self, timeout_ms: int) -> None:
-        """Let the hooks wait this long for nimod; slurmctld loads them again."""
-        settings = self.cluster.layout.etc / "nimo_hook.conf"
-        text = settings.read_text()
-        settings.write_text(re.sub(r"timeout_ms = \d+", f"timeout_ms = {timeout_ms}", text))
-        # slurmctld compares whole seconds.
-        time.sleep(1.0)
-        (self.cluster.layout.etc / "job_submit.lua").touch()
+    def idle(self) -> bool:
+        """Tell whether all nodes are free; they are not for a moment after their jobs' end."""
+        free = ("-h", "-N", "-p", "batch", "-t", "idle,planned", "-o", "%N")
+        return len(self.cluster.run("sinfo", *free).stdout.split()) == self.cluster.settings.nodes
 
     def watching(self) -> bool:
         """Tell whether nimod has a view of the cluster."""
@@ -108,10 +104,10 @@ class Site:
         since = time.time() + PROMISED_S
 
         def fresh() -> bool:
-            age = client.status(self.nimod.socket, timeout_s=5).snapshot_age_s
+            age = self._status().snapshot_age_s
             return age is not None and time.time() - age > since
 
-        wait_until(fresh, timeout_s=20, what="nimod to look at the cluster")
+        wait_until(fresh, what="nimod to look at the cluster")
 
     def kill_nimod(self) -> None:
         """End nimod without a chance to tidy up."""
@@ -136,7 +132,7 @@ class Site:
         """Submit a job; give it as scontrol shows it, and the decision about it."""
         since = time.time()
         job_id = self.submit(*argv, script=script)
-        return self.cluster.job(job_id), self.last_decision(since_s=since)
+        return self.cluster.job(job_id), self.decision(since_s=since)
 
     def node_count(self, job_id: int) -> int:
         """Node count of a job, waiting or running: both ends of its range are the same."""
@@ -144,19 +140,20 @@ class Site:
         assert high in ("", low), f"job {job_id} has a range of {low} to {high} nodes"
         return int(low)
 
-    def last_decision(self, *, since_s: float, name: str | None = None) -> DecisionRow:
-        """Wait until nimod has written a decision made after `since_s`, and give the newest.
+    def decision(self, *, since_s: float, name: str | None = None) -> DecisionRow:
+        """Give the one decision made after `since_s`, or the one about a job of that name."""
+        made = self.made(since_s)
+        (found,) = [d for d in made if name in (None, d.name)]
+        return found
 
-        Where several jobs are submitted, `name` is that of the job meant: decisions are written
-        in batches, so that another's may be there first.
+    def made(self, since_s: float) -> list[DecisionRow]:
+        """All decisions made after `since_s`, oldest first, as soon as they are written.
+
+        They are written in batches, and counted as waiting until then: none is on its way when
+        none waits.
         """
-
-        def written() -> list[DecisionRow]:
-            rows = [d for d, _ in self.decisions() if d.at_s >= since_s]
-            return [d for d in rows if name in (None, d.name)]
-
-        wait_until(lambda: bool(written()), timeout_s=10, what="the decision to be written")
-        return written()[-1]
+        wait_until(lambda: self._status().decisions_pending == 0, what="decisions to be written")
+        return [d for d, _ in self.decisions() if d.at_s >= since_s]
 
     def decisions(self) -> list[tuple[DecisionRow, RunRow | None]]:
         """All decisions, oldest first, each with its outcome where it is known."""
@@ -177,3 +174,7 @@ class Site:
         ids = self.cluster.run("squeue", "-h", "-o", "%A").stdout.split()
         self.cluster.run("scancel", "--me")
         self.cluster.wait(*map(int, ids))
+        wait_until(self.idle, what="the nodes to be free")
+
+    def _status(self) -> Status:
+        return client.status(self.nimod.socket, timeout_s=PATIENCE_S)

@@ -43,13 +43,14 @@ def full_cluster(site: Site) -> Iterator[None]:
     )
     wait_until(
         lambda: site.cluster.job(everything)["JobState"] == "RUNNING",
-        timeout_s=30,
         what="the cluster to be full",
     )
     site.settled()
-    yield
-    site.empty_queue()
-    site.settled()
+    try:
+        yield
+    finally:
+        site.empty_queue()
+        site.settled()
 
 
 LATE = ("-N", "1", "-t", "1", "--deadline=now+10minutes")

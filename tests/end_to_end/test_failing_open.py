@@ -1,13 +1,12 @@
-"""Whatever becomes of nimod, every sbatch succeeds, unchanged and as fast as ever."""
+"""Whatever becomes of nimod, every sbatch succeeds, unchanged and without waiting for it."""
 
 from __future__ import annotations
 
-import re
 import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,25 +14,27 @@ from pathlib import Path
 import pytest
 
 from predictor.table import decode, encode
-from sacct_ingest.records import KeyLevel
+from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.store import Store
-from tests.end_to_end.site import PATIENT_MS, Site
-from tests.end_to_end.troubled_nimod import ANSWERS, TroubledNimod
+from slurm_plugin.comment import parse
+from tests.cluster.listing import job_fields
+from tests.cluster.nimod import PATIENT_MS, SHIPPED_MS, set_hook_timeout
+from tests.end_to_end.site import Site
+from tests.end_to_end.troubled_nimod import TroubledNimod
 
 SUBMISSIONS = 8
-MANY = 2000
-PENDING = re.compile(
-    r"^JobId=(\d+) JobName=(\S+) .*JobState=PENDING .*NumNodes=(\S+) ", re.MULTILINE
-)
+MANY, AT_ONCE = 2000, 250
+#: What a busy machine may add; how little the hook does is what benchmarks/submit_latency.py tells.
+SLACK_S = 3.0
 RANGE = ("-N", "1-3", "-t", "5", "--hold")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def as_shipped(site: Site) -> Iterator[None]:
     """The hooks with the time-out that they have at a site."""
-    site.set_hook_timeout(20)
+    set_hook_timeout(site.cluster, SHIPPED_MS)
     yield
-    site.set_hook_timeout(PATIENT_MS)
+    set_hook_timeout(site.cluster, PATIENT_MS)
 
 
 def submit_all(site: Site) -> list[float]:
@@ -127,7 +128,7 @@ def talker(path: Path, answer: bytes) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("trouble", [stopped, frozen, socket_missing, garbage, absurd, killed])
-def test_every_sbatch_succeeds_and_none_takes_a_tenth_of_a_second_longer(
+def test_every_sbatch_succeeds_and_none_waits_for_nimod(
     enforcing: Site, trouble: Callable[[Site], object]
 ) -> None:
     usual = max(submit_all(enforcing))
@@ -138,7 +139,7 @@ def test_every_sbatch_succeeds_and_none_takes_a_tenth_of_a_second_longer(
             assert unchanged(enforcing)
     finally:
         enforcing.run_nimod("enforce")
-    assert max(times) < usual + 0.1
+    assert max(times) < usual + SLACK_S
 
 
 def test_the_kill_switch_works_without_a_restart(enforcing: Site) -> None:
@@ -185,40 +186,52 @@ def test_an_error_in_the_policy_rejects_no_job(enforcing: Site) -> None:
 
 @pytest.fixture
 def impatient(enforcing: Site) -> Iterator[Site]:
-    """Hooks that ask again at once after time-outs, so that every trouble is met."""
+    """Hooks that ask again at once after time-outs, so that every trouble is met, elsewhere."""
     settings = enforcing.cluster.layout.etc / "nimo_hook.conf"
     before = settings.read_text()
-    settings.write_text(before + "breaker_s = 0.05\n")
+    settings.write_text(before.replace("nimod.sock", "troubled.sock") + "breaker_s = 0.05\n")
     enforcing.cluster.restart("slurmctld")
-    enforcing.nimod.stop()
     yield enforcing
     settings.write_text(before)
     enforcing.cluster.run("scancel", "--me")
     enforcing.restart_slurmctld()
 
 
-def submit_many(site: Site) -> list[str]:
-    """Submit held jobs, eight at a time; the ids that sbatch printed."""
-    sbatch = ["sbatch", "--parsable", *RANGE, str(site.script)]
-    numbers = "\n".join(map(str, range(MANY)))
-    # Each number becomes a job's name; a failing sbatch ends xargs with status 123.
-    argv = ["xargs", "-P", "8", "-I", "{}", *sbatch[:1], "-J", "job{}", *sbatch[1:]]
-    return site.cluster.run(*argv, stdin=numbers, timeout_s=280).stdout.split()
+def submit_many(site: Site, names: Sequence[str]) -> list[str]:
+    """Submit held jobs of these names, eight at a time; the ids that sbatch printed."""
+    # A failing sbatch ends xargs with status 123.
+    argv = ["xargs", "-P", "8", "-I", "{}", "sbatch", "--parsable", "-J", "{}", *RANGE]
+    return site.cluster.run(*argv, site.script, stdin="\n".join(names)).stdout.split()
+
+
+def allowed(job: Mapping[str, str], made: Mapping[str, DecisionRow]) -> bool:
+    """Tell whether a job is as asked for, as the canned answer said, or as decided about it."""
+    told = parse(job.get("AdminComment", ""))
+    if told is None:
+        # On 3 nodes only what came too late would have been.
+        return job["NumNodes"] in ("1-3", "2", "2-2")
+    own = made[told.decision_id]
+    counts = (f"{own.nodes}", f"{own.nodes}-{own.nodes}") if own.applied else ("1-3",)
+    return own.name == job["JobName"] and job["NumNodes"] in counts
 
 
 def test_two_thousand_jobs_pass_whatever_nimod_does(impatient: Site) -> None:
-    cluster = impatient.cluster
+    cluster, since = impatient.cluster, time.time()
     before = cluster.processes.status()["slurmctld"]
-    with TroubledNimod(impatient.nimod.socket, seed=7) as nimod:
-        ids = submit_many(impatient)
-    assert len(set(ids)) == MANY
-    jobs = PENDING.findall(cluster.run("scontrol", "-o", "show", "job").stdout)
-    assert {job_id for job_id, _, _ in jobs} == set(ids)
-    assert {name for _, name, _ in jobs} == {f"job{n}" for n in range(MANY)}
-    # As asked for, or as the right answer said; on 3 nodes only what came too late would have been.
-    counts = {nodes for _, _, nodes in jobs}
-    assert "1-3" in counts
-    assert counts - {"1-3"} <= {"2", "2-2"}
-    assert counts != {"1-3"}
+    names: list[str] = []
+    ids: list[str] = []
+    real = impatient.nimod
+    with TroubledNimod(real.socket.with_name("troubled.sock"), real, seed=7) as nimod:
+        while len(names) < MANY or nimod.untried:
+            more = [f"job{len(names) + n}" for n in range(AT_ONCE)]
+            ids += submit_many(impatient, more)
+            names += more
+    records = cluster.run("scontrol", "show", "job").stdout.split("\n\n")
+    jobs = [job for job in map(job_fields, records) if job.get("JobState") == "PENDING"]
+    assert sorted(job["JobId"] for job in jobs) == sorted(ids)
+    assert sorted(job["JobName"] for job in jobs) == sorted(names)
+    made = {d.decision_id: d for d in impatient.made(since)}
+    shown = ("JobName", "NumNodes", "AdminComment")
+    assert [[job.get(f) for f in shown] for job in jobs if not allowed(job, made)] == []
+    assert len({job["NumNodes"] for job in jobs}) > 1
     assert cluster.processes.status()["slurmctld"] == before
-    assert set(ANSWERS) <= nimod.seen

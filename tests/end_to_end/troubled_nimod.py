@@ -1,4 +1,4 @@
-"""A nimod that fails in another way every moment."""
+"""A nimod that fails in another way every moment, and now and then is the real one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+from tests.cluster.nimod import Nimod
 
 Peer = socket.socket
+T = TypeVar("T")
 SET = b'{"v":1,"action":"set","set":{"min_nodes":%d,"max_nodes":%d,"min_cpus":%d}}\n'
 
 
@@ -26,7 +32,7 @@ def _cut_off(peer: Peer) -> None:
 def _drip(peer: Peer) -> None:
     for byte in SET % (2, 2, 2):
         peer.sendall(bytes([byte]))
-        time.sleep(0.01)
+        time.sleep(1.0)
 
 
 def _late(peer: Peer) -> None:
@@ -55,50 +61,92 @@ ANSWERS: dict[str, Callable[[Peer], None]] = {
 
 
 class TroubledNimod:
-    """Listens where nimod should, and changes what it does to requests and to its own socket.
+    """Is where the hooks look for nimod, and changes what it does to requests and to its socket.
 
     Parameters
     ----------
     path
-        Of the socket.
+        Of the socket that the hooks ask.
+    real
+        A nimod that runs, behind another socket.
     seed
         Of its moods.
     """
 
-    def __init__(self, path: Path, seed: int) -> None:
+    def __init__(self, path: Path, real: Nimod, seed: int) -> None:
         self._path = path
+        self._real = real
         self._random = random.Random(seed)
         self._answer = ANSWERS["right"]
         self._stopping = threading.Event()
         self._peers: list[Peer] = []
-        self.seen: set[str] = set()
-        self._moods = threading.Thread(target=self._change, daemon=True)
+        self._seen: set[str] = set()
+        self._life = ThreadPoolExecutor(1)
+        self._moods: tuple[Callable[[], AbstractContextManager[None]], ...] = (
+            *(self._listening, self._listening, self._listening),
+            *(self._gone, self._deaf, self._forbidden, self._dead),
+            *(self._working, self._frozen, self._restarted),
+        )
 
     def __enter__(self) -> TroubledNimod:
-        self._moods.start()
+        self._living = self._life.submit(self._live)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
-        self._moods.join(30)
+        self._living.result()
+        self._life.shutdown()
         self._path.unlink(missing_ok=True)
 
-    def _change(self) -> None:
-        """Live on: now and then with another socket, mostly with another answer."""
-        sockets = [self._listening, self._gone, self._deaf, self._forbidden, self._dead]
-        while not self._stopping.is_set():
-            made = self._random.choices(sockets, weights=(8, 1, 1, 1, 1))[0]
-            self.seen.add(made.__name__)
+    @property
+    def untried(self) -> set[str]:
+        """Troubles that have not been there yet."""
+        if self._living.done():
+            self._living.result()
+        return {*ANSWERS, *(mood.__name__ for mood in self._moods)} - self._seen
+
+    def _live(self) -> None:
+        """Be in one mood after the other: another socket, and other answers on it."""
+        answers = self._shuffled(list(ANSWERS))
+        for mood in self._shuffled(self._moods):
+            if self._stopping.is_set():
+                return
             self._path.unlink(missing_ok=True)
-            with made():
+            with mood():
                 for _ in range(6):
-                    name = self._random.choice(list(ANSWERS))
-                    self.seen.add(name)
+                    name = next(answers)
                     self._answer = ANSWERS[name]
                     self._stopping.wait(0.05)
+                    if mood == self._listening:
+                        self._seen.add(name)
+            self._seen.add(mood.__name__)
 
-    @contextlib.contextmanager
-    def _listening(self, mode: int = 0o666):
+    def _shuffled(self, things: Sequence[T]) -> Iterator[T]:
+        while True:
+            yield from self._random.sample(things, len(things))
+
+    def _working(self) -> AbstractContextManager[None]:
+        self._path.symlink_to(self._real.socket)
+        return contextlib.nullcontext()
+
+    @contextmanager
+    def _frozen(self) -> Iterator[None]:
+        with self._working():
+            self._real.freeze()
+            try:
+                yield
+            finally:
+                self._real.thaw()
+
+    @contextmanager
+    def _restarted(self) -> Iterator[None]:
+        with self._working():
+            self._real.stop()
+            self._real.start()
+            yield
+
+    @contextmanager
+    def _listening(self, mode: int = 0o666) -> Iterator[None]:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(self._path))
             self._path.chmod(mode)
@@ -110,23 +158,23 @@ class TroubledNimod:
             with contextlib.suppress(OSError):
                 peer.shutdown(socket.SHUT_RDWR)
 
-    def _forbidden(self):
+    def _forbidden(self) -> AbstractContextManager[None]:
         return self._listening(0o000)
 
-    @contextlib.contextmanager
-    def _gone(self):
+    @contextmanager
+    def _gone(self) -> Iterator[None]:
         yield
 
-    @contextlib.contextmanager
-    def _dead(self):
+    @contextmanager
+    def _dead(self) -> Iterator[None]:
         """A socket file without a process."""
         with socket.socket(socket.AF_UNIX) as closed:
             closed.bind(str(self._path))
             self._path.chmod(0o666)
         yield
 
-    @contextlib.contextmanager
-    def _deaf(self):
+    @contextmanager
+    def _deaf(self) -> Iterator[None]:
         """Nobody accepts, and the backlog is full."""
         with contextlib.ExitStack() as stack:
             listener = stack.enter_context(socket.socket(socket.AF_UNIX))

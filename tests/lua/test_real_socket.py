@@ -1,5 +1,6 @@
 """The hook in the real interpreter with the real LuaSocket, against a nimod that misbehaves."""
 
+import itertools
 import json
 import os
 import shutil
@@ -7,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +19,10 @@ import pytest
 from tests.conftest import scratch_directory, unavailable
 from tests.lua.canned_nimod import Behaviour, CannedNimod, hang, say
 from tests.lua.hooks import HERE, HOOKS
+from tests.processes import PATIENCE_S
 
-LIMIT_S = 0.02
-SLACK_S = 0.08  # the limit is the hook's; a busy machine may be late by this much
+LIMIT_S = 0.5  # a busy machine must not turn an answer into none
+SLACK_S = 3.0  # the limit is the hook's; a busy machine may be late by this much
 MOLDABLE = {"min_nodes": 1, "max_nodes": 8, "script": "x", "comment": "mine"}
 SET_4 = b'{"v":1,"action":"set","set":{"min_nodes":4,"max_nodes":4},"admin_comment":"NIMO1:x"}\n'
 
@@ -38,6 +41,7 @@ def folder() -> Iterator[Path]:
         for source in HOOKS.glob("*.lua"):
             shutil.copy(source, directory)
         conf = f"socket = {directory}/s\nkill_switch = {directory}/off\n"
+        conf += f"timeout_ms = {1000 * LIMIT_S:.0f}\n"
         (directory / "nimo_hook.conf").write_text(conf)
         yield directory
 
@@ -64,7 +68,7 @@ def submit(
 ) -> list[dict[str, Any]]:
     """Submit one job, and one more after each pause, in one Lua state."""
     argv = drive(folder, job or MOLDABLE, *map(str, pauses_s))
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -84,7 +88,7 @@ def cut_off(connection: socket.socket, line: bytes) -> None:
 def drip(connection: socket.socket, line: bytes) -> None:
     for byte in SET_4:
         connection.sendall(bytes([byte]))
-        time.sleep(0.005)
+        time.sleep(0.05)
 
 
 def flood(connection: socket.socket, line: bytes) -> None:
@@ -99,7 +103,6 @@ def test_answer_is_carried_out(folder: Path, nimod: Start) -> None:
         (4, 4, "NIMO1:x")
     ] * 3
     assert server.connections == 1
-    assert min(o["took_s"] for o in outcomes) < LIMIT_S / 2
 
 
 def test_answer_in_pieces_is_put_together(folder: Path, nimod: Start) -> None:
@@ -178,27 +181,35 @@ def test_full_backlog_does_not_block(folder: Path) -> None:
 
 
 def test_late_answer_does_not_reach_the_next_job(folder: Path, nimod: Start) -> None:
-    count = 0
+    count = itertools.count(2)
+    asked_again, answered_late = threading.Event(), threading.Event()
 
     def late_at_first(connection: socket.socket, line: bytes) -> None:
-        nonlocal count
-        count += 1
-        time.sleep(0.05 if count == 1 else 0)
-        connection.sendall(SET_4.replace(b"4", b"%d" % (count + 1)))
+        nodes = next(count)
+        if nodes == 2:
+            assert asked_again.wait(PATIENCE_S)
+        else:
+            asked_again.set()
+            assert answered_late.wait(PATIENCE_S)
+        try:
+            connection.sendall(SET_4.replace(b"4", b"%d" % nodes))
+        finally:
+            answered_late.set()
 
     nimod(late_at_first)
-    first, second = submit(folder, 0.1)
+    first, second = submit(folder, 0)
     assert unchanged(first)
     assert second["min_nodes"] == 3
 
 
 def test_breaker_with_the_real_clock(folder: Path, nimod: Start) -> None:
     with (folder / "nimo_hook.conf").open("a") as conf:
-        conf.write("breaker_s = 0.5\n")
-    nimod(hang)
-    outcomes = submit(folder, 0, 0, 0, 0, 0.6)
+        conf.write("breaker_s = 2\n")
+    server = nimod(hang)
+    outcomes = submit(folder, 0, 0, 0, 0, 2.1)
     slow = [outcome["took_s"] > LIMIT_S * 0.9 for outcome in outcomes]
     assert slow == [True, True, True, False, False, True]
+    assert len(server.jobs) == 4
 
 
 NIMOD = f"""

@@ -13,7 +13,7 @@ from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import FitRow, Store
 from tests.cluster.nimod import hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
-from tests.end_to_end.site import PATIENT_MS, Site
+from tests.end_to_end.site import Site
 from tests.slurm_plugin.made import amdahl, table
 
 #: Says what the job finds around it; the name is that of the application with a curve.
@@ -46,7 +46,7 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
     """Eight nodes of eight CPUs and two GPUs; ``shapes`` has a curve; nimod enforces."""
     with (
         scratch_directory("nimo-shapes-") as directory,
-        slurm_cluster(lua=hooks_for(directory, timeout_ms=PATIENT_MS), cpus=8, gpus=2) as cluster,
+        slurm_cluster(lua=hooks_for(directory), cpus=8, gpus=2) as cluster,
     ):
         site = Site(directory, cluster)
         site.script = site.write_script("shapes.sh", SHAPES)

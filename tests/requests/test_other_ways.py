@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sacct_ingest.records import DecisionRow
 from tests.end_to_end.site import Site
 from tests.processes import wait_until
 from tests.requests import rest
@@ -41,22 +40,11 @@ def test_every_way_of_the_page_has_its_test() -> None:
     assert set(TESTS) == set(ways())
 
 
-def recorded(site: Site, since_s: float) -> list[DecisionRow]:
-    """All decisions since then; another's, made last, tells that none is still on its way."""
-    site.submit("--hold", "-J", "mark", "-N", "1")
-
-    def marked() -> bool:
-        return any(d.name == "mark" and d.at_s >= since_s for d, _ in site.decisions())
-
-    wait_until(marked, timeout_s=10, what="the decisions to be written")
-    return [d for d, _ in site.decisions() if d.at_s >= since_s and d.name != "mark"]
-
-
 @way("sbatch < job.sh")
 def test_sbatch_from_standard_input(idle: Site) -> None:
     since = time.time()
     job_id = idle.cluster.sbatch("--hold", *RANGE, script=SHAPES)
-    decision = idle.last_decision(since_s=since)
+    decision = idle.decision(since_s=since)
     assert decision.applied
     assert idle.node_count(job_id) == decision.nodes
 
@@ -65,7 +53,7 @@ def test_sbatch_from_standard_input(idle: Site) -> None:
 def test_sbatch_wrap(idle: Site) -> None:
     since = time.time()
     job_id = idle.cluster.sbatch("-J", "shapes", "--hold", *RANGE, "--wrap=srun hostname")
-    decision = idle.last_decision(since_s=since)
+    decision = idle.decision(since_s=since)
     assert decision.applied
     assert idle.node_count(job_id) == decision.nodes
 
@@ -78,7 +66,7 @@ def test_sbatch_inside_a_job(idle: Site) -> None:
     idle.cluster.wait(outer)
     job_id = int((idle.cluster.layout.work / "inner.id").read_text())
     idle.cluster.wait(job_id)
-    decision = idle.last_decision(since_s=since, name="shapes")
+    decision = idle.decision(since_s=since, name="shapes")
     lines = (idle.cluster.layout.work / "inner.out").read_text().splitlines()
     assert decision.applied
     assert f"SLURM_NNODES={decision.nodes}" in lines
@@ -90,7 +78,7 @@ def test_sbatch_inside_a_job(idle: Site) -> None:
 def test_sbatch_test_only(idle: Site) -> None:
     since = time.time()
     done = idle.cluster.run("sbatch", "--test-only", *RANGE, idle.script)
-    (decision,) = recorded(idle, since)
+    decision = idle.decision(since_s=since)
     assert decision.nodes is not None
     assert f"using {decision.nodes} processors" in done.stderr
 
@@ -100,7 +88,7 @@ def test_salloc(idle: Site) -> None:
     since = time.time()
     inside = "echo $SLURM_NNODES ${SLURM_NTASKS:-none} $(srun hostname | wc -l)"
     done = idle.cluster.run("salloc", "-J", "shapes", *RANGE, "sh", "-c", inside)
-    (decision,) = recorded(idle, since)
+    decision = idle.decision(since_s=since)
     assert decision.applied
     assert done.stdout.split() == [str(decision.nodes), "none", str(decision.nodes)]
 
@@ -110,7 +98,7 @@ def test_srun(idle: Site) -> None:
     since = time.time()
     inside = 'echo "$SLURM_NNODES $SLURM_NTASKS"'
     done = idle.cluster.run("srun", "-J", "shapes", *RANGE, "sh", "-c", inside)
-    (decision,) = recorded(idle, since)
+    decision = idle.decision(since_s=since)
     assert decision.applied
     assert decision.nodes is not None
     assert done.stdout.splitlines() == [f"{decision.nodes} {decision.nodes}"] * decision.nodes
@@ -120,7 +108,7 @@ def test_srun(idle: Site) -> None:
 def test_het_jobs(idle: Site) -> None:
     since = time.time()
     job_id = idle.cluster.sbatch(*RANGE, "--hold", ":", "-N", "1-3", idle.script)
-    assert {d.reason for d in recorded(idle, since)} == {"het"}
+    assert {d.reason for d in idle.made(since)} == {"het"}
     shown = idle.cluster.run("scontrol", "show", "job", str(job_id)).stdout
     assert "NumNodes=1-8" in shown
     assert "NumNodes=1-3" in shown
@@ -136,24 +124,20 @@ def test_scontrol_update(idle: Site) -> None:
     changed = idle.cluster.job(int(job["JobId"]))
     assert (changed["NumNodes"], changed["TimeLimit"]) == ("2-3", "00:04:00")
     assert changed["Comment"] == changes[2].partition("=")[2]
-    assert recorded(idle, since) == []
+    assert idle.made(since) == []
 
 
 @way("scontrol requeue")
 def test_requeue(idle: Site) -> None:
     since = time.time()
     job_id = idle.submit(*RANGE, "--requeue", script=idle.write_script("long.sh", LONG))
-    decision = idle.last_decision(since_s=since)
+    decision = idle.decision(since_s=since)
     assert decision.applied
-    wait_until(
-        lambda: idle.cluster.job(job_id)["JobState"] == "RUNNING", timeout_s=30, what="the job"
-    )
+    wait_until(lambda: idle.cluster.job(job_id)["JobState"] == "RUNNING", what="the job")
     idle.cluster.run("scontrol", "requeuehold", str(job_id))
-    wait_until(
-        lambda: idle.cluster.job(job_id)["JobState"] == "PENDING", timeout_s=30, what="requeueing"
-    )
+    wait_until(lambda: idle.cluster.job(job_id)["JobState"] == "PENDING", what="requeueing")
     assert idle.node_count(job_id) == decision.nodes
-    assert len(recorded(idle, since)) == 1
+    assert len(idle.made(since)) == 1
 
 
 LONG = "#!/bin/sh\n#SBATCH --job-name=shapes\nexec sleep 600\n"
@@ -174,7 +158,7 @@ def test_slurmrestd(idle: Site) -> None:
             standard_output="rest.out",
         )
     assert not answer["errors"], answer
-    decision = idle.last_decision(since_s=since)
+    decision = idle.decision(since_s=since)
     assert (decision.user, decision.reason, decision.applied) == (REST_USER, "cheapest", True)
     idle.cluster.wait(answer["job_id"])
     lines = (idle.cluster.layout.work / "rest.out").read_text().splitlines()

@@ -13,7 +13,6 @@ import pytest
 
 from sacct_ingest.records import DecisionRow
 from tests.end_to_end.site import Site
-from tests.processes import wait_until
 from tests.requests.documented import Promise, count, promises
 
 pytestmark = pytest.mark.releases
@@ -55,7 +54,7 @@ def submitted(site: Site) -> Iterator[dict[str, Submitted]]:
         names = {"RESERVATION": name, "JOB": str(first)}
         since = time.time()
         held = [submit(site, row, names) for row in SBATCH]
-        made = decisions(site, since)
+        made = site.made(since)
         jobs = {
             row.request: Submitted(job, decision, output)
             for row, (job, output), decision in zip(SBATCH, held, made, strict=True)
@@ -64,7 +63,7 @@ def submitted(site: Site) -> Iterator[dict[str, Submitted]]:
         runs = [s.job["JobId"] for s in jobs.values() if s.job["JobId"] not in later]
         site.cluster.run("scancel", *later)  # a singleton would wait for them
         site.cluster.run("scontrol", "release", ",".join([str(first), *runs]))
-        site.cluster.wait(first, *map(int, runs), timeout_s=120)
+        site.cluster.wait(first, *map(int, runs))
         yield jobs
         site.empty_queue()
 
@@ -79,16 +78,6 @@ def submit(site: Site, row: Promise, names: dict[str, str]) -> tuple[dict[str, s
     pattern, end = ("%A_%a.out", "_0") if "--array" in request else ("%A.out", "")
     job_id = site.submit("--hold", "-o", pattern, "--open-mode=truncate", *request.split())
     return site.cluster.job(job_id), site.cluster.layout.work / f"{job_id}{end}.out"
-
-
-def decisions(site: Site, since_s: float) -> list[DecisionRow]:
-    """Give the decisions on all requests of the table, in their order."""
-
-    def written() -> list[DecisionRow]:
-        return [d for d, _ in site.decisions() if d.at_s >= since_s]
-
-    wait_until(lambda: len(written()) >= len(SBATCH), timeout_s=20, what="the decisions")
-    return written()
 
 
 def fill(cell: str, n: int | None) -> str:

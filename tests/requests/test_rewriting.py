@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from sacct_ingest.records import DecisionRow
 from tests.end_to_end.site import Site
 from tests.requests.documented import Promise, promises
 from tests.requests.test_requests import fill, plain
@@ -36,12 +35,6 @@ def rewriting(site: Site) -> Iterator[Site]:
     site.empty_queue()
 
 
-def decisions(site: Site, since_s: float) -> list[DecisionRow]:
-    """All decisions since then, as soon as there is one."""
-    site.last_decision(since_s=since_s)
-    return [d for d, _ in site.decisions() if d.at_s >= since_s]
-
-
 def run(site: Site, program: str, options: list[str]) -> list[str]:
     """Run a job; give what it finds and what is begun in it by srun."""
     if program == "srun":
@@ -67,7 +60,7 @@ def test_decided_once_and_laid_out_for_it(rewriting: Site, row: Promise) -> None
     found = run(rewriting, program, options)
     assert len(found) == 5, found
     nodes, tasks, procs, shown, began = found
-    (decision,) = decisions(rewriting, since)
+    decision = rewriting.decision(since_s=since)
     job = dict(word.split("=", 1) for word in shown.split() if "=" in word)
     assert decision.reason == row.why
     assert decision.applied == row.chosen
@@ -88,14 +81,14 @@ def test_steps_inside_a_job_are_as_they_were_asked_for(rewriting: Site) -> None:
     inside = "srun -N 1-2 -n 2 sh -c 'echo $SLURM_STEP_NUM_TASKS'"
     done = rewriting.cluster.run("salloc", "-J", "x", "-N", "2", "-t", "10", "sh", "-c", inside)
     assert done.stdout.split() == ["2", "2"]
-    assert len(decisions(rewriting, since)) == 1
+    assert len(rewriting.made(since)) == 1
 
 
 def test_components_of_a_heterogeneous_job_stand(rewriting: Site) -> None:
     since = time.time()
     script = rewriting.write_script("look.sh", f"#!/bin/sh\n{LOOK}")
     job_id = rewriting.cluster.sbatch("-H", *MINE, "-N", "1-8", ":", "-N", "1-3", script)
-    assert {d.reason for d in decisions(rewriting, since)} == {"het"}
+    assert {d.reason for d in rewriting.made(since)} == {"het"}
     shown = rewriting.cluster.run("scontrol", "show", "job", str(job_id)).stdout
     assert "NumNodes=1-8" in shown
     assert "NumNodes=1-3" in shown
@@ -114,7 +107,7 @@ def test_other_requests_stand(rewriting: Site, options: list[str], reason: str, 
     since = time.time()
     script = rewriting.write_script("look.sh", f"#!/bin/sh\n{LOOK}")
     job_id = rewriting.cluster.sbatch("-H", *MINE, "-N", "1-8", *options, script)
-    (decision,) = decisions(rewriting, since)
+    decision = rewriting.decision(since_s=since)
     assert (decision.reason, decision.via) == (reason, "cli_filter")
     assert rewriting.cluster.job(job_id)["NumNodes"] == shown
 
@@ -123,7 +116,7 @@ def test_test_only_is_told_the_chosen_count(rewriting: Site) -> None:
     rewriting.settled()
     since = time.time()
     done = rewriting.cluster.run("sbatch", "--test-only", "-t", "10", "-N", "1-8", rewriting.script)
-    (decision,) = decisions(rewriting, since)
+    decision = rewriting.decision(since_s=since)
     assert decision.nodes is not None
     assert (decision.via, f"using {decision.nodes} processors" in done.stderr) == (
         "cli_filter",
@@ -135,7 +128,7 @@ def test_a_forged_ticket_gives_what_was_asked_for(rewriting: Site) -> None:
     since = time.time()
     forged = "--comment=nimo{deadline=,ticket=0123456789ab,own=4} mine"
     job_id = rewriting.cluster.sbatch("-H", "-J", "shapes", "-N", "8", forged, "--wrap=true")
-    (decision,) = decisions(rewriting, since)
+    decision = rewriting.decision(since_s=since)
     assert (decision.reason, decision.applied) == ("fixed_count", False)
     job = rewriting.cluster.job(job_id)
     assert plain(job["NumNodes"]) == "8"

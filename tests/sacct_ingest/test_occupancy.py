@@ -12,6 +12,7 @@ from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.store import Store
 from tests.cluster import SlurmCluster
+from tests.conftest import need_in_jobs
 from tests.sacct_ingest.records import run
 
 MIB = 1 << 20
@@ -105,6 +106,7 @@ time.sleep(max(3.0, 7.0 - (time.monotonic() - began)))
 def test_a_program_that_reads_and_computes_is_seen_as_what_it_is(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
+    need_in_jobs(slurm, "python3")
     program = slurm.layout.work / "flow.py"
     program.write_text(PROGRAM)
     data = slurm.layout.work / "flow.dat"

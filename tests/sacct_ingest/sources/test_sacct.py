@@ -157,7 +157,6 @@ def history(slurm: SlurmCluster) -> Iterator[dict[str, int]]:
     for name in ("requeued", "resized"):
         wait_until(
             lambda name=name: slurm.job(ids[name])["JobState"] == "RUNNING",
-            timeout_s=30,
             what=f"{name} to run",
         )
     slurm.run("scontrol", "update", f"JobId={ids['resized']}", "NumNodes=1")

@@ -58,7 +58,7 @@ def test_a_turn_ends_with_its_process(store_url: str, ending: signal.Signals) ->
         assert not had.is_set()
         os.kill(holder.pid, ending)
         holder.wait(30)
-        wait_until(had.is_set, timeout_s=30, what="the turn")
+        wait_until(had.is_set, what="the turn")
         thread.join(30)
         holder.stdout.close()
 

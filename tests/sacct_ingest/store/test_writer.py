@@ -116,6 +116,6 @@ def test_the_writer_ends_when_the_ingest_is_killed(tmp_path: Path) -> None:
         child = Path(f"/proc/{int(holder.stdout.readline())}")
         assert child.exists()
         holder.kill()
-    wait_until(lambda: not child.exists(), timeout_s=60, what="the end of the writer")
+    wait_until(lambda: not child.exists(), what="the end of the writer")
     with Store.open(str(tmp_path / "nimo.db")) as store:
         assert store.runs.count() in (0, 5, 10)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from slurm_plugin.cli import dask_pool as pools
 from slurm_plugin.cli.dask_pool import dask_pool
 from slurm_plugin.cli.nimo import main
 from tests.cluster import SlurmCluster
+from tests.conftest import need_in_jobs
 from tests.predictor.rows import applications
 
 
@@ -143,13 +145,14 @@ def test_without_sbatch_no_worker_is_waited_for() -> None:
 
 
 def test_workers_are_jobs_of_slurm(slurm: SlurmCluster, tmp_path: Path, store: Store) -> None:
+    need_in_jobs(slurm, sys.executable)
     before = (refit(store, now_s=5.0), store.fits.all())[1]
-    settings = {"interface": "lo", "job-directives-skip": ["--mem"], "death-timeout": 30}
+    settings = {"interface": "lo", "job-directives-skip": ["--mem"], "death-timeout": 240}
     path = f"{slurm.layout.bin}{os.pathsep}{os.environ['PATH']}"
     with (
         environment(PATH=path, XDG_DATA_HOME=str(tmp_path)),
         dask.config.set({f"jobqueue.slurm.{name}": value for name, value in settings.items()}),
-        dask_pool("slurm", jobs=2, wait_s=60) as pool,
+        dask_pool("slurm", jobs=2, wait_s=240) as pool,
     ):
         # Whoever reaches the scheduler, or reads its keys, runs code as the user who fits.
         assert pool.address.startswith("tls://127.0.0.1:")

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import signal
 import threading
 from collections.abc import Iterable, Iterator
@@ -18,15 +17,14 @@ from slurm_plugin.cli.nimo import main
 from slurm_plugin.config import TypeColumn
 from slurm_plugin.slurm.benchmark_jobs import JobOptions, Node, argv_for
 from tests.cluster import SlurmCluster
-from tests.conftest import unavailable
+from tests.conftest import need_in_jobs
 
 SETTINGS = {"seconds": 1, "repeats": 1, "disk_bytes": 4 << 20, "limit_min": 5}
 
 
 @pytest.fixture(scope="module")
 def cluster(slurm: SlurmCluster) -> SlurmCluster:
-    if lacking := [tool for tool in ("sysbench", "fio", "iperf3") if not shutil.which(tool)]:
-        unavailable(f"not installed: {', '.join(lacking)}")
+    need_in_jobs(slurm, "sysbench", "fio", "iperf3")
     return slurm
 
 

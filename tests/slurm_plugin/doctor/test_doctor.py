@@ -40,7 +40,7 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
         nimod.run("fit")
         (directory / "nimo.db").chmod(0o640)
         nimod.start()
-        wait_until(lambda: sees(nimod), timeout_s=30, what="nimod to see the cluster")
+        wait_until(lambda: sees(nimod), what="nimod to see the cluster")
         with pytest.MonkeyPatch.context() as patch:
             for name, value in cluster.env.items():
                 patch.setenv(name, value)
@@ -48,7 +48,7 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
 
 
 def sees(nimod: Nimod) -> bool:
-    return client.status(nimod.socket, timeout_s=5).snapshot_age_s is not None
+    return client.status(nimod.socket, timeout_s=60).snapshot_age_s is not None
 
 
 def diagnosis(nimod: Nimod, *, later_s: float = 0.0) -> list[Finding]:
@@ -104,7 +104,7 @@ def reloaded(nimod: Nimod, fault: AbstractContextManager[None]) -> Iterator[None
     """Make a fault well after slurmctld loaded the hooks; it loads them again afterwards."""
     hook = etc(nimod, "job_submit.lua")
     loaded_s = hook.stat().st_mtime
-    wait_until(lambda: time.time() > loaded_s + 1.5, timeout_s=10, what="a later second")
+    wait_until(lambda: time.time() > loaded_s + 1.5, what="a later second")
     with fault:
         yield
     hook.touch()
@@ -122,7 +122,7 @@ def without_nimod(nimod: Nimod) -> Iterator[None]:
     nimod.stop()
     yield
     nimod.start()
-    wait_until(lambda: sees(nimod), timeout_s=30, what="nimod to see the cluster")
+    wait_until(lambda: sees(nimod), what="nimod to see the cluster")
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import pytest
 
 from tests.cluster.nimod import Nimod, hooks_for
 from tests.cluster.slurm import SlurmCluster
-from tests.conftest import ClusterFactory, scratch_directory, unavailable
+from tests.conftest import ClusterFactory, need_in_jobs, scratch_directory
 from tests.processes import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -48,12 +47,11 @@ BLOCKS = {"small": 2, "large": 6}
 @pytest.fixture(scope="module")
 def nimo(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
     """A site with a store; the program is where its jobs find it."""
-    if not shutil.which("cpulimit"):
-        unavailable("not installed: cpulimit")
     with (
         scratch_directory("nimo-learn-") as directory,
         slurm_cluster(nodes=2, lua=hooks_for(directory)) as cluster,
     ):
+        need_in_jobs(cluster, "cpulimit", "python3")
         work = cluster.layout.work
         (work / "count.py").write_text(PROGRAM)
         for name, blocks in BLOCKS.items():

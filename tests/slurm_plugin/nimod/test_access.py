@@ -9,6 +9,7 @@ import pytest
 from slurm_plugin.config import Access
 from slurm_plugin.nimod.access import Door, Names, Rates
 from slurm_plugin.nimod.connection import Reply
+from tests.processes import PATIENCE_S
 
 ME = os.geteuid()
 
@@ -45,14 +46,14 @@ def test_a_user_is_let_in_when_the_name_is_known(channels):
     names = Names(lambda uid: "alice")
     at_door = door(names, later=lambda _: arrived.set())
     assert at_door.enter(channels[0]) is None
-    assert arrived.wait(10)
+    assert arrived.wait(PATIENCE_S)
     assert names.known(ME) == "alice"
     assert at_door.enter(channels[1]) is not None
 
 
 def test_slurmctld_waits_for_no_name(channels):
     hung = threading.Event()
-    names = Names(lambda uid: str(hung.wait(60)))
+    names = Names(lambda uid: str(hung.wait(PATIENCE_S)))
     door(names).enter(channels[0])
     connection = door(names, trusted=True).enter(channels[1])
     assert connection is not None
@@ -67,7 +68,7 @@ def test_a_user_without_a_name_is_let_in_with_none(channels):
     arrived = threading.Event()
     names = Names(unknown)
     door(names, later=lambda _: arrived.set()).enter(channels[0])
-    assert arrived.wait(10)
+    assert arrived.wait(PATIENCE_S)
     assert names.known(ME) == ""
 
 
@@ -75,7 +76,7 @@ def test_connections_are_counted_until_they_are_over(channels):
     names = Names(lambda uid: "alice")
     known = threading.Event()
     names.ask(ME, known.set)
-    assert known.wait(10)
+    assert known.wait(PATIENCE_S)
     at_door = door(names)
     first, _, third = (at_door.enter(channel) for channel in channels[:3])
     assert third is None

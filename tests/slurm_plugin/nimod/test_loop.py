@@ -10,7 +10,7 @@ import pytest
 from slurm_plugin.nimod.connection import Connection, Reply
 from slurm_plugin.nimod.loop import HALFWAY_S, IDLE_S, Loop
 from slurm_plugin.protocol import MAX_LINE_BYTES
-from tests.processes import wait_until
+from tests.processes import PATIENCE_S, wait_until
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Running:
 
     def connect(self):
         channel = socket.socket(socket.AF_UNIX)
-        channel.settimeout(10)
+        channel.settimeout(PATIENCE_S)
         channel.connect(self.path)
         self.channels.append(channel)
         return channel
@@ -66,19 +66,19 @@ class Running:
         """Let the clock jump, and the loop look around."""
         before, self.now_s = self.ticks, self.now_s + seconds
         self.loop.call_soon(lambda: None)
-        wait_until(lambda: self.ticks > before, timeout_s=10, what="a tick")
+        wait_until(lambda: self.ticks > before, what="a tick")
 
     def settle(self):
         """Wait until the loop has done what there was to do."""
         done = threading.Event()
         for _ in range(2):
             self.loop.call_soon(done.set)
-            assert done.wait(10)
+            assert done.wait(PATIENCE_S)
             done.clear()
 
     def end(self):
         self.loop.call_soon(self.loop.stop)
-        self.thread.join(10)
+        self.thread.join(PATIENCE_S)
         self.loop.close()
         for channel in [*self.channels, self.listener]:
             channel.close()
@@ -103,7 +103,7 @@ def test_lines_are_answered_in_their_order_and_booked(running):
     channel.sendall(b"".join(lines))
     reader = channel.makefile("rb")
     assert [reader.readline() for _ in lines] == lines
-    wait_until(lambda: running.door.booked == lines, timeout_s=10, what="the books")
+    wait_until(lambda: running.door.booked == lines, what="the books")
 
 
 def test_a_line_in_pieces_is_one_line(running):
@@ -112,7 +112,7 @@ def test_a_line_in_pieces_is_one_line(running):
         channel.sendall(piece)
         running.settle()
     assert channel.makefile("rb").readline() == b"hello\n"
-    wait_until(lambda: running.door.served == [b"hello\n", b"world\n"], timeout_s=10, what="both")
+    wait_until(lambda: running.door.served == [b"hello\n", b"world\n"], what="both")
 
 
 def test_blank_lines_are_passed_over(running):
@@ -133,7 +133,7 @@ def test_after_the_last_answer_it_hangs_up(running):
     channel = running.connect()
     channel.sendall(b"last\nmore\n")
     assert channel.makefile("rb").read() == b"last\n"
-    wait_until(lambda: running.door.left == 1, timeout_s=10, what="the end")
+    wait_until(lambda: running.door.left == 1, what="the end")
     assert running.door.served == running.door.booked == [b"last\n"]
 
 
@@ -141,7 +141,7 @@ def test_an_endless_line_is_cut_off(running):
     channel = running.connect()
     with suppress(BrokenPipeError, ConnectionResetError):
         channel.sendall(b"x" * (MAX_LINE_BYTES + 200_000))
-    wait_until(lambda: running.door.left == 1, timeout_s=10, what="the end")
+    wait_until(lambda: running.door.left == 1, what="the end")
     assert running.door.served == []
 
 
@@ -162,7 +162,7 @@ def test_who_drips_is_dropped_however_steadily(running, first):
 def test_who_does_not_take_the_answer_is_dropped(running):
     channel = running.connect()
     channel.sendall(b"*3000000\n")
-    wait_until(lambda: running.door.booked, timeout_s=10, what="the answer")
+    wait_until(lambda: running.door.booked, what="the answer")
     running.pass_time(HALFWAY_S + 1)
     assert running.door.left == 1
 
@@ -186,7 +186,7 @@ def test_slurmctld_waits_for_one_of_the_crowd_at_most(running):
 
     def hold():
         pause.set()
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE_S)
 
     crowd = [running.connect() for _ in range(10)]
     for channel in crowd:
@@ -198,13 +198,13 @@ def test_slurmctld_waits_for_one_of_the_crowd_at_most(running):
     assert slurmctld.recv(100) == b"first\n"
     running.door.served.clear()
     running.loop.call_soon(hold)
-    assert pause.wait(10)
+    assert pause.wait(PATIENCE_S)
     for channel in crowd:
         channel.sendall(b"crowd\n" * 5)
     slurmctld.sendall(b"first\n")
     go_on.set()
     assert slurmctld.recv(100) == b"first\n"
-    wait_until(lambda: len(running.door.served) == 51, timeout_s=10, what="all answers")
+    wait_until(lambda: len(running.door.served) == 51, what="all answers")
     assert running.door.served.index(b"first\n") <= 1
 
 
@@ -213,7 +213,7 @@ def test_turns_are_taken(running):
 
     def hold():
         pause.set()
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE_S)
 
     one, other = running.connect(), running.connect()
     for channel in (one, other):
@@ -222,9 +222,9 @@ def test_turns_are_taken(running):
     running.now_s += 1
     running.door.served.clear()
     running.loop.call_soon(hold)
-    assert pause.wait(10)
+    assert pause.wait(PATIENCE_S)
     one.sendall(b"one\n" * 20)
     other.sendall(b"other\n")
     go_on.set()
-    wait_until(lambda: len(running.door.served) == 21, timeout_s=10, what="all answers")
+    wait_until(lambda: len(running.door.served) == 21, what="all answers")
     assert running.door.served.index(b"other\n") <= 2

@@ -23,7 +23,7 @@ from slurm_plugin.config_file import dump
 from slurm_plugin.protocol import MAX_LINE_BYTES, Ask, Command, encode
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.sources import line
-from tests.processes import wait_until
+from tests.processes import PATIENCE_S, wait_until
 from tests.slurm_plugin.made import job, table
 from tests.slurm_plugin.nimod.test_store_link import fit
 from tests.slurm_plugin.slurm.slurm_text import PARTITIONS
@@ -57,7 +57,7 @@ class Nimod:
         self.set_slurm(SLURM)
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notify.bind(str(folder / "notify"))
-        self.notify.settimeout(20)
+        self.notify.settimeout(PATIENCE_S)
 
     def set_slurm(self, text):
         for name in ("squeue", "sinfo", "scontrol"):
@@ -91,13 +91,13 @@ class Nimod:
             assert self.notify.recv(100) == b"READY=1"
 
     def see_cluster(self):
-        wait_until(lambda: self.status().snapshot_age_s is not None, timeout_s=20, what="a view")
+        wait_until(lambda: self.status().snapshot_age_s is not None, what="a view")
 
     def status(self):
-        return client.status(self.socket, timeout_s=5)
+        return client.status(self.socket, timeout_s=PATIENCE_S)
 
     def decide(self, **fields):
-        return client.decide(self.socket, Ask(job=job(**fields)), timeout_s=5)
+        return client.decide(self.socket, Ask(job=job(**fields)), timeout_s=PATIENCE_S)
 
     def fit(self, *tables):
         with Store.open(self.url) as store:
@@ -132,7 +132,7 @@ def running(nimod):
 def talk(path, data, answers=1):
     """Send bytes, return the lines that come back."""
     with socket.socket(socket.AF_UNIX) as channel:
-        channel.settimeout(10)
+        channel.settimeout(PATIENCE_S)
         channel.connect(path)
         channel.sendall(data)
         received = channel.makefile("rb")
@@ -143,7 +143,7 @@ def test_a_submission_is_answered_and_recorded(running):
     answer = running.decide()
     assert answer.action == "set"
     assert 1 <= answer.set.min_nodes <= 8
-    wait_until(running.decisions, timeout_s=10, what="the decision in the store")
+    wait_until(running.decisions, what="the decision in the store")
     (row,) = running.decisions()
     assert (row.nodes, row.cluster, row.applied) == (answer.set.min_nodes, "pine", True)
     assert row.decision_id in answer.admin_comment
@@ -175,7 +175,7 @@ def test_a_bad_request_gets_an_error_and_the_connection_lives(running, line, tol
 
 def test_a_request_without_end_is_cut_off(running):
     with socket.socket(socket.AF_UNIX) as channel:
-        channel.settimeout(10)
+        channel.settimeout(PATIENCE_S)
         channel.connect(running.socket)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             channel.sendall(b"x" * (MAX_LINE_BYTES + 70_000))
@@ -199,27 +199,27 @@ def test_many_clients_at_once(running):
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda _: running.decide(), range(200)))
     assert {answer.ok for answer in answers} == {True}
-    wait_until(lambda: len(running.decisions()) == 200, timeout_s=10, what="all decisions")
+    wait_until(lambda: len(running.decisions()) == 200, what="all decisions")
 
 
 def test_new_tables_are_seen_by_themselves(running):
     assert running.decide(user_name="bob").reason == "unknown_application"
     running.fit(table(), table(key="bob/solve"))
-    wait_until(lambda: running.status().identities == 2, timeout_s=10, what="the new tables")
+    wait_until(lambda: running.status().identities == 2, what="the new tables")
     assert running.decide(user_name="bob").action == "set"
 
 
 def test_a_hangup_reads_the_tables_again(running):
     before = running.status().loaded_s
     running.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: running.status().loaded_s > before, timeout_s=10, what="the reload")
+    wait_until(lambda: running.status().loaded_s > before, what="the reload")
 
 
 def hang_up(nimod, text, told):
     """Write nimo.yaml, send SIGHUP and wait for what the log says of it."""
     (nimod.folder / "nimo.yaml").write_text(text)
     nimod.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: told in nimod.log.read_text(), timeout_s=20, what=told)
+    wait_until(lambda: told in nimod.log.read_text(), what=told)
 
 
 def test_a_hangup_reads_the_settings_and_a_broken_file_leaves_them(running):
@@ -239,14 +239,14 @@ def test_a_hangup_tells_which_changes_need_a_restart(running):
 
 def test_reload_by_message(running):
     before = running.status().loaded_s
-    assert client.status(running.socket, reload=True, timeout_s=5).ok
-    wait_until(lambda: running.status().loaded_s > before, timeout_s=10, what="the reload")
+    assert client.status(running.socket, reload=True, timeout_s=PATIENCE_S).ok
+    wait_until(lambda: running.status().loaded_s > before, what="the reload")
 
 
 def test_the_end_is_clean_and_loses_no_decision(running):
     answers = [running.decide() for _ in range(20)]
     running.process.send_signal(signal.SIGTERM)
-    assert running.process.wait(20) == 0
+    assert running.process.wait(PATIENCE_S) == 0
     assert running.notify.recv(100) == b"STOPPING=1"
     assert not Path(running.socket).exists()
     assert len(running.decisions()) == len(answers)
@@ -254,7 +254,7 @@ def test_the_end_is_clean_and_loses_no_decision(running):
 
 def test_a_second_one_refuses_to_start(running):
     second = subprocess.run(
-        running.process.args, capture_output=True, text=True, timeout=30, check=False
+        running.process.args, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert second.returncode == 78
     assert f"another nimod has it (process {running.process.pid})" in second.stderr
@@ -276,10 +276,10 @@ def test_it_begins_without_slurm_and_without_a_store(nimod):
     nimod.set_slurm(SLURM)
     nimod.fit()
     nimod.see_cluster()
-    wait_until(lambda: nimod.status().identities == 1, timeout_s=10, what="the tables")
+    wait_until(lambda: nimod.status().identities == 1, what="the tables")
     assert nimod.decide().action == "set"
     # The record from before the cluster's name was known has it all the same.
-    wait_until(lambda: len(nimod.decisions()) == 2, timeout_s=10, what="both decisions")
+    wait_until(lambda: len(nimod.decisions()) == 2, what="both decisions")
     assert nimod.log.read_text().count("slurmctld is away") == 1
 
 
@@ -289,9 +289,9 @@ def test_a_slurm_that_hangs_delays_no_answer(nimod):
     nimod.start()
     began = time.monotonic()
     assert nimod.decide().reason == "no_snapshot"
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 30
     nimod.process.send_signal(signal.SIGTERM)
-    assert nimod.process.wait(10) == 0
+    assert nimod.process.wait(PATIENCE_S) == 0
 
 
 def test_systemd_is_told_that_it_lives(nimod):
@@ -314,7 +314,7 @@ AS_NOBODY = f"""
 import os, sys, socket; os.setuid({NOBODY.pw_uid})
 channels = []
 for line in sys.stdin:
-    channels.append(socket.socket(socket.AF_UNIX)); channels[-1].settimeout(10)
+    channels.append(socket.socket(socket.AF_UNIX)); channels[-1].settimeout({PATIENCE_S})
     channels[-1].connect(sys.argv[1])
     try:
         channels[-1].sendall(line.encode()); print(channels[-1].makefile().readline(), end="")
@@ -375,7 +375,7 @@ def test_users_prepare_their_own_jobs_only_and_nothing_is_recorded(watched):
     assert "--nodes=few" in refused["error"]
     stolen = job(user_name="alice", user_id=1001, ticket=answer["ticket"])
     assert answer["ticket"] not in watched.decide(**msgspec.structs.asdict(stolen)).admin_comment
-    wait_until(watched.decisions, timeout_s=10, what="the decision in the store")
+    wait_until(watched.decisions, what="the decision in the store")
     assert [row.via for row in watched.decisions()] == ["job_submit"]
 
 
@@ -389,7 +389,7 @@ def test_private_data_hides_what_others_ran(in_the_open, private, known):
     ask = Ask(op="advise", job=job(user_name="", user_id=None, comment="nimo:app=cfd"))
     (answer,) = ask_as_nobody(in_the_open, ask)
     assert bool(answer["points"]) is known
-    assert client.advise(in_the_open.socket, ask, timeout_s=5).points
+    assert client.advise(in_the_open.socket, ask, timeout_s=PATIENCE_S).points
 
 
 @needs_root

@@ -241,7 +241,7 @@ def test_a_group_that_is_partly_used_leaves_the_rest(limited, monkeypatch, reque
     monkeypatch.setenv("PATH", f"{limited.bin}:{os.environ['PATH']}")
     first = limited.sbatch("-N5", "--exclusive", "-t", "10", "--wrap", "sleep 60")
     request.addfinalizer(lambda: (limited.run("scancel", str(first)), limited.wait(first)))
-    wait_until(lambda: limited.job(first)["JobState"] == "RUNNING", timeout_s=20, what="the job")
+    wait_until(lambda: limited.job(first)["JobState"] == "RUNNING", what="the job")
     part = may_have(limited)
     assert (part.largest, part.bound) == (2, "GrpTRES=node=7 of account top")
     assert pending_reason(limited, "-N2", "--exclusive") == ""
@@ -259,7 +259,7 @@ def pending_reason(cluster, *options):
         return seen["JobState"] == "RUNNING" or told[-1] not in ("None", "Priority", "Resources")
 
     try:
-        wait_until(settled, timeout_s=30, what="the scheduler to look at the job")
+        wait_until(settled, what="the scheduler to look at the job")
     finally:
         cluster.run("scancel", str(job))
         cluster.wait(job)

@@ -265,7 +265,7 @@ def real(slurm, monkeypatch):
 def test_the_real_cluster_is_seen(real, request):
     job = real.sbatch("-N2", "--exclusive", "-t", "10", "--wrap", "sleep 60")
     request.addfinalizer(lambda: (real.run("scancel", str(job)), real.wait(job)))
-    wait_until(lambda: real.job(job)["JobState"] == "RUNNING", timeout_s=20, what="the job")
+    wait_until(lambda: real.job(job)["JobState"] == "RUNNING", what="the job")
     seen_by = Watch(time.time)
     seen = seen_by.look()
     part = seen.partitions[seen.default_partition]
@@ -291,7 +291,7 @@ def test_json_and_text_of_the_real_cluster_say_the_same(real, request):
         real.wait(busy, queued)
 
     request.addfinalizer(clean)
-    wait_until(lambda: real.job(busy)["JobState"] == "RUNNING", timeout_s=20, what="the job")
+    wait_until(lambda: real.job(busy)["JobState"] == "RUNNING", what="the job")
 
     def run(argv):
         return commands.run(argv, timeout_s=10)
@@ -309,7 +309,7 @@ def test_json_and_text_of_the_real_cluster_say_the_same(real, request):
         )
 
     # Between the two questions the scheduler may have planned anew.
-    wait_until(same, timeout_s=20, what="text and JSON to say the same")
+    wait_until(same, what="text and JSON to say the same")
     seen = ask_text(run)
     states = {node.name: node.state for node in seen.nodes}
     assert "DRAIN" in states["n8"]
