@@ -1,11 +1,24 @@
-"""The prediction tables in memory: looked up at every submission, exchanged as a whole."""
+"""The prediction tables in memory: looked up at every submission, exchanged as a whole.
 
-from collections.abc import Iterable, Mapping
+They stay as the store has them, in JSON, and are decoded when a job first asks for one: most of a
+hundred thousand are not asked for between two refits, as text they take a quarter of the memory,
+and the garbage collector does not walk through text.
+"""
 
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from predictor.table import decode
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import Identity, KeyLevel
 
+_log = logging.getLogger(__name__)
 _HISTORY = "history"
+_DECODED = 2048  #: most tables that are kept decoded
 
 
 class Tables:
@@ -13,6 +26,8 @@ class Tables:
 
     Parameters
     ----------
+    payloads
+        Level and key of each identity, with the text of its table.
     off
         Level and key of the identities that are switched off for what their predictions missed.
     node_types
@@ -21,34 +36,38 @@ class Tables:
 
     def __init__(
         self,
-        tables: Iterable[PredictionTable] = (),
+        payloads: Iterable[tuple[str, str, str]] = (),
         *,
         version: int | None = None,
         off: Iterable[tuple[str, str]] = (),
         node_types: Mapping[tuple[str, str], str] | None = None,
     ) -> None:
-        self._tables = {(table.level, table.key): table for table in tables}
+        # By level and then by key: a key of both would be one more object for the collector.
+        self._payloads: dict[str, dict[str, str]] = defaultdict(dict)
+        for level, key, payload in payloads:
+            self._payloads[level][key] = payload
         self._off = frozenset(off)
         self.node_types = node_types or {}
         self.version = version  #: of the store's tables; None: not read yet
 
     def __len__(self) -> int:
-        return len(self._tables)
+        return sum(map(len, self._payloads.values()))
 
     def with_off(self, off: Iterable[tuple[str, str]]) -> "Tables":
         """Make the same tables with other identities switched off."""
         made = Tables(version=self.version, off=off, node_types=self.node_types)
-        made._tables = self._tables
+        made._payloads = self._payloads
         return made
 
     def is_off(self, table: PredictionTable) -> bool:
         """Whether what came of this table's predictions switched it off."""
         return (table.level, table.key) in self._off
 
-    def dismantle(self) -> None:
-        """Give the memory back table by table: all at once would hold up other threads."""
-        while self._tables:
-            self._tables.popitem()
+    def dismantle(self) -> Iterator[str]:
+        """Give the memory back table by table, key by key: all at once holds up other threads."""
+        for tables in self._payloads.values():
+            while tables:
+                yield tables.popitem()[0]
 
     def find(self, identity: Identity) -> PredictionTable | None:
         """Find the table that says most about an application.
@@ -59,11 +78,23 @@ class Tables:
         found = [
             table
             for level in KeyLevel
-            if (key := identity.key(level))
-            and (table := self._tables.get((level.value, key))) is not None
+            if (key := identity.key(level)) and (table := self._table(level.value, key)) is not None
         ]
         curves = (t for t in found if is_curve(t) and t.verdict is not Verdict.REFUSED)
         return next(curves, next(iter(found), None))
+
+    def _table(self, level: str, key: str) -> PredictionTable | None:
+        payload = self._payloads.get(level, {}).get(key)
+        return None if payload is None else _decoded(payload, key)
+
+
+@lru_cache(maxsize=_DECODED)
+def _decoded(payload: str, key: str) -> PredictionTable | None:
+    try:
+        return decode(payload)
+    except msgspec.DecodeError as error:
+        _log.warning("table of %s skipped: %s; 'nimo fit' makes it anew", key, error)
+        return None
 
 
 def is_curve(table: PredictionTable) -> bool:

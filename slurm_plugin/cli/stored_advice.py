@@ -1,6 +1,5 @@
 """Advice without nimod: the same advisor, with what the store knows about this one job."""
 
-from predictor.table import decode
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.signature import identity_of_request
 from slurm_plugin.advisor import Advisor
@@ -33,4 +32,4 @@ def advise(job: Job, config: Config, *, now_s: float) -> Advice:
 def _tables(config: Config, identity: Identity) -> Tables:
     keys = [(level, key) for level in KeyLevel if (key := identity.key(level))]
     with open_store(config) as store:
-        return Tables(decode(row.payload) for row in store.fits.find(keys))
+        return Tables((row.level, row.key, row.payload) for row in store.fits.find(keys))

@@ -267,7 +267,7 @@ class Daemon:
         """Exchange the tables; called by the store's thread."""
         self._advisor.tables = tables
         self._loaded_s = time.time()
-        # Tables hold no cycles: no later collection has to walk through all of them.
+        # What lives as long as nimod does no later collection has to walk through.
         gc.freeze()
 
     def _cluster_name(self) -> str:

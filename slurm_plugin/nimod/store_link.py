@@ -3,29 +3,29 @@
 The one module of nimod that loads SQLAlchemy.  It works in a thread that no answer waits for.
 """
 
-import gc
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from math import inf
+from typing import TypeVar
 
-import msgspec
-
-from predictor.table import decode
-from predictor.types import PredictionTable
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import DecisionRow
-from sacct_ingest.store import FitRow, Store
+from sacct_ingest.store import Store
 from slurm_plugin.node_types import node_types_of
 from slurm_plugin.tables import Tables
 from slurm_plugin.waits import Waits, judge
 
+_Item = TypeVar("_Item")
+
 _log = logging.getLogger(__name__)
 _BATCH = 500
+#: So many tables are read before others have their turn, and for how long: an answer shares the
+#: interpreter with one slice at most (about 1 ms).
+_SLICE, _PAUSE_S = 100, 0.003
 #: Waits are judged this often, those of the last four weeks, and not more than so many of them.
 _WAITS_EVERY_S, _WAITS_OF_S, _WAITS = 600.0, 28 * 86_400.0, 2_000
 
@@ -48,6 +48,8 @@ class StoreLink:
         Seconds since the epoch.
     cluster
         Name of the cluster for decisions made before it was known; empty while it is not.
+    pause
+        Leaves the interpreter to answers for a moment.
     limit
         Most decisions kept in memory.
     """
@@ -60,6 +62,7 @@ class StoreLink:
         cluster: Callable[[], str],
         publish_waits: Callable[[Waits], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
+        pause: Callable[[], None] = lambda: time.sleep(_PAUSE_S),
         limit: int = 100_000,
     ) -> None:
         self._url = url
@@ -68,6 +71,7 @@ class StoreLink:
         self._clock = clock
         self._waits_s = -inf
         self._cluster = cluster
+        self._pause = pause
         self._limit = limit
         self._waiting: deque[DecisionRow] = deque()
         self._lost = 0
@@ -96,7 +100,9 @@ class StoreLink:
 
     def visit(self) -> None:
         """Write what waits and read what is new."""
-        self._retired.dismantle()  # nobody looks into them since the visit before
+        # Nobody looks into them since the visit before.
+        for _ in _in_slices(self._retired.dismantle(), self._pause):
+            pass
         try:
             store = self._store = self._store or Store.open(self._url, create=True)
             self._write(store)
@@ -149,28 +155,18 @@ class StoreLink:
             # These share their tables with those before, which are not to be dismantled.
             tables = self._published.with_off(off)
         else:
-            with _without_collections():
-                found = filter(None, map(_decoded, store.fits.each()))
-                types = node_types_of(store)
-                tables = Tables(found, version=version, off=off, node_types=types)
+            types = node_types_of(store)
+            # At the start nobody can be answered before they are there.
+            pause = self._pause if len(self._published) else lambda: None
+            found = _in_slices(store.fits.payloads(), pause)
+            tables = Tables(found, version=version, off=off, node_types=types)
             self._retired = self._published
         self._published, self._version, self._standings = tables, version, standings
         self._publish(tables)
 
 
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Keep the garbage collector from walking through half-read tables: answers would wait."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def _decoded(row: FitRow) -> PredictionTable | None:
-    try:
-        return decode(row.payload)
-    except msgspec.DecodeError as error:
-        _log.warning("table of %s skipped: %s; 'nimo fit' makes it anew", row.label, error)
-        return None
+def _in_slices(items: Iterable[_Item], pause: Callable[[], None]) -> Iterator[_Item]:
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % _SLICE == 0:
+            pause()

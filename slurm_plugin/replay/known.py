@@ -14,7 +14,7 @@ from operator import attrgetter
 import numpy as np
 
 from predictor.refit import fits_of
-from predictor.table import at, covers, decode
+from predictor.table import at, covers
 from predictor.tabulate import TableSettings
 from predictor.types import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
@@ -113,7 +113,8 @@ def _tables(rows: Sequence[RunRow], settings: TableSettings) -> Tables:
     def by_key(level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:
         return _grouped(rows, level)
 
-    return Tables(decode(fit.payload) for fit in fits_of(by_key, now_s=now_s, settings=settings))
+    found = fits_of(by_key, now_s=now_s, settings=settings)
+    return Tables((fit.level, fit.key, fit.payload) for fit in found)
 
 
 def _grouped(rows: Iterable[RunRow], level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from predictor.table import encode
 from predictor.types import Point, PredictionTable, Problem, Verdict
 from slurm_plugin.config import Config
 from slurm_plugin.profile import Profile, profile
 from slurm_plugin.prospects import Rules
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.state import Cluster, Partition
+from slurm_plugin.tables import Tables
 
 NOW = 1_790_000_000.0
 
@@ -52,6 +54,11 @@ def table(
         "fitted_s": NOW - 3600,
     }
     return PredictionTable(**given | fields)
+
+
+def stored(*made: PredictionTable, **fields: Any) -> Tables:
+    """Tables as the store gives them."""
+    return Tables(((one.level, one.key, encode(one)) for one in made), **fields)
 
 
 def history() -> PredictionTable:

@@ -25,9 +25,8 @@ from slurm_plugin.protocol import Answer, Change
 from slurm_plugin.reasons import Reason
 from slurm_plugin.reports.text import duration
 from slurm_plugin.slurm.mark import MARK
-from slurm_plugin.tables import Tables
 from slurm_plugin.waits import judge
-from tests.slurm_plugin.made import NOW, cluster, history, job, partition, table
+from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table
 
 
 def advisor(config=None, *, tables=(), seen=None, **settings):
@@ -36,7 +35,7 @@ def advisor(config=None, *, tables=(), seen=None, **settings):
         config or Config(**{"mode": Mode.ENFORCE, **settings}),
         new_id=lambda: f"{next(ids):012x}",
     )
-    made.tables = Tables(tables or [table()])
+    made.tables = stored(*(tables or [table()]))
     made.cluster = seen or cluster()
     return made
 
@@ -160,7 +159,7 @@ def test_without_a_curve_the_limit_asked_for_tells_what_to_expect():
 
 def test_without_a_view_of_the_cluster_jobs_are_kept():
     made = Advisor(Config(mode=Mode.ENFORCE), new_id=lambda: "0" * 12)
-    made.tables = Tables([table()])
+    made.tables = stored(table())
     assert submit(made)[0].reason is Reason.NO_SNAPSHOT
 
 

@@ -11,8 +11,7 @@ from slurm_plugin.protocol import Advice
 from slurm_plugin.reports.advice import render
 from slurm_plugin.slurm.pool import Group, Pool, Share
 from slurm_plugin.slurm.state import Admits, Cluster, Partition
-from slurm_plugin.tables import Tables
-from tests.slurm_plugin.made import NOW, job, table
+from tests.slurm_plugin.made import NOW, job, stored, table
 
 TYPES = {("pine", f"a{i}"): "amber" for i in range(8)} | {
     ("pine", f"c{i}"): "cedar" for i in range(8)
@@ -50,7 +49,7 @@ def partition(name: str, nodes: str, features: str = "", **given: Any) -> Partit
 
 def advisor(prediction: PredictionTable, **partitions: Partition) -> Advisor:
     made = Advisor(Config(), new_id=lambda: "0" * 12)
-    made.tables = Tables([prediction], node_types=TYPES)
+    made.tables = stored(prediction, node_types=TYPES)
     made.cluster = Cluster(
         name="pine", taken_s=NOW, partitions=partitions, default_partition=next(iter(partitions))
     )
@@ -126,5 +125,5 @@ def test_counts_reach_as_far_as_on_the_type_that_was_observed() -> None:
 def test_a_new_view_or_new_tables_are_looked_at() -> None:
     one = advisor(known(), fast=partition("fast", "c"))
     assert time_on(one.advise(job(), now_s=NOW), 4) == pytest.approx(1000 / 3)
-    one.tables = Tables([known()], node_types={})
+    one.tables = stored(known(), node_types={})
     assert time_on(one.advise(job(), now_s=NOW), 4) == pytest.approx(1000)

@@ -10,8 +10,7 @@ from slurm_plugin.advisor import Advisor
 from slurm_plugin.config import Config, Mode, ModeRule
 from slurm_plugin.prepared import job_of
 from slurm_plugin.protocol import Command
-from slurm_plugin.tables import Tables
-from tests.slurm_plugin.made import NOW, cluster, table
+from tests.slurm_plugin.made import NOW, cluster, stored, table
 
 SRUN = {"job-name": "solve", "nodes": "1-16", "ntasks-per-node": "2", "time": "02:00:00"}
 
@@ -19,7 +18,7 @@ SRUN = {"job-name": "solve", "nodes": "1-16", "ntasks-per-node": "2", "time": "0
 def advisor(**settings):
     ids = itertools.count(1)
     made = Advisor(Config(**{"mode": Mode.ENFORCE, **settings}), new_id=lambda: f"{next(ids):012x}")
-    made.tables, made.cluster = Tables([table()]), cluster()
+    made.tables, made.cluster = stored(table()), cluster()
     return made
 
 

@@ -1,9 +1,10 @@
 """The most telling table of an application."""
 
+from predictor.table import encode
 from predictor.types import Verdict
 from sacct_ingest.records import Identity
 from slurm_plugin.tables import Tables
-from tests.slurm_plugin.made import history, table
+from tests.slurm_plugin.made import history, stored, table
 
 ALICE = Identity("alice", "solve", script="5c1", line="11e")
 
@@ -15,31 +16,46 @@ def of(level, key, made=None, **fields):
 
 def test_the_most_specific_curve_is_found():
     line, script = of("line", "11e"), of("script", "5c1")
-    assert Tables([line, script]).find(ALICE) is script
-    assert Tables([line]).find(ALICE) is line
+    assert stored(line, script).find(ALICE) == script
+    assert stored(line).find(ALICE) == line
 
 
 def test_a_curve_goes_before_a_history_of_something_more_specific():
     edited = of("script", "5c1", model="history", verdict=Verdict.DOUBTFUL)
     line = of("line", "11e")
-    assert Tables([edited, line]).find(ALICE) is line
+    assert stored(edited, line).find(ALICE) == line
 
 
 def test_a_refused_curve_is_worth_no_more_than_a_history():
     script = of("script", "5c1", model="history")
-    assert Tables([script, of("line", "11e", verdict=Verdict.REFUSED)]).find(ALICE) is script
+    assert stored(script, of("line", "11e", verdict=Verdict.REFUSED)).find(ALICE) == script
 
 
 def test_user_and_name_are_better_than_nothing():
-    assert Tables([history()]).find(ALICE).key == "alice/solve"
+    assert stored(history()).find(ALICE).key == "alice/solve"
 
 
 def test_an_empty_key_finds_nothing():
-    assert Tables([of("tag", "")]).find(Identity("", "")) is None
+    assert stored(of("tag", "")).find(Identity("", "")) is None
 
 
 def test_dismantled_tables_hold_nothing():
-    tables = Tables([history()])
-    tables.dismantle()
+    tables = stored(history())
+    assert list(tables.dismantle()) == ["alice/solve"]
     assert len(tables) == 0
     assert tables.find(ALICE) is None
+
+
+def test_a_damaged_table_is_none_and_that_is_said_once(caplog):
+    tables = Tables([("line", "11e", '{"level": 7}'), ("name", "alice/solve", encode(history()))])
+    assert [tables.find(ALICE).key for _ in range(2)] == ["alice/solve"] * 2
+    assert len([r for r in caplog.records if "11e skipped" in r.message]) == 1
+
+
+def test_a_table_is_decoded_once_and_when_it_is_asked_for(monkeypatch):
+    decoded = []
+    monkeypatch.setattr("slurm_plugin.tables.decode", decoded.append)
+    tables = stored(of("line", "11e", runs=77), of("line", "other"))
+    assert (len(tables), decoded) == (2, [])
+    assert [tables.find(ALICE) for _ in range(2)] == [None, None]
+    assert len(decoded) == 1

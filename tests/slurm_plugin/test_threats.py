@@ -13,8 +13,7 @@ from slurm_plugin.advisor import Advisor
 from slurm_plugin.cli import log
 from slurm_plugin.config import Config, Mode
 from slurm_plugin.reports.text import printable
-from slurm_plugin.tables import Tables
-from tests.slurm_plugin.made import NOW, cluster, job, table
+from tests.slurm_plugin.made import NOW, cluster, job, stored, table
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("sacct_ingest", "predictor", "slurm_plugin")
@@ -35,7 +34,7 @@ ROW = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 def submit(**fields: str) -> DecisionRow:
     advisor = Advisor(Config(mode=Mode.ENFORCE), new_id=lambda: "0123456789ab")
-    advisor.tables, advisor.cluster = Tables([table()]), cluster()
+    advisor.tables, advisor.cluster = stored(table()), cluster()
     answer, row = advisor.submit(job(**fields), via="job_submit", now_s=NOW)
     assert answer.ok
     assert row is not None

@@ -88,12 +88,21 @@ def test_tables_that_were_replaced_are_given_back_a_visit_later(link, published,
     assert [len(tables) for tables in published] == [0, 0, 1]
 
 
-def test_a_damaged_table_is_left_out(link, published, url, caplog):
-    with Store.open(url) as store:
-        store.fits.replace([fit(), fit(table(key="bob/solve"), payload='{"level": 7}')])
+def test_answers_have_their_turn_while_tables_are_read_or_given_back(url):
+    known, pauses = [], []
+    link = StoreLink(
+        url, publish=known.append, cluster=lambda: "", pause=lambda: pauses.append(len(known))
+    )
+    with Store.open(url, create=True) as store:
+        store.fits.replace([fit(table(key=f"alice/{n}")) for n in range(250)])
+    for _ in range(2):
+        link.visit()
+        link.forget()
     link.visit()
-    assert len(published[-1]) == 1
-    assert "skipped" in caplog.text
+    link.close()
+    # Not at the first reading, for which nobody can wait; twice at the second; then the first's
+    # tables are given back, and the third is made.
+    assert pauses == [1, 1, 2, 2, 2, 2]
 
 
 def test_decisions_are_written_in_their_order(link, url):
