@@ -47,6 +47,13 @@ class Fits:
             found = connection.execute(select(fits).order_by(fits.c.level, fits.c.key))
             return [_row(row._mapping) for row in found]
 
+    def each(self) -> Iterator[FitRow]:
+        """Rows one after the other, a few of them in memory at a time."""
+        with reading(self._engine) as connection:
+            streaming = connection.execution_options(yield_per=_BATCH)
+            for row in streaming.execute(select(fits)):
+                yield _row(row._mapping)
+
     def payloads(self) -> Iterator[tuple[str, str, str]]:
         """Level, key and payload of one row after the other, a few in memory at a time."""
         with reading(self._engine) as connection:
