@@ -171,3 +171,18 @@ def test_no_text_is_too_odd_for_any_database(store: Store, runs: list[JobRun]) -
     for level in KeyLevel:
         keys = [key for key, _ in store.runs.by_key(level)]
         assert len(set(keys)) == len(keys)
+
+
+def test_keys_that_a_user_ran_are_found(store: Store) -> None:
+    tagged = {"comment": "nimo:app=wrf"}
+    store.runs.add(
+        [
+            run(job_id=1, user="ada", **tagged),
+            run(job_id=2, user="ada", **tagged),
+            run(job_id=3, user="ada", comment=""),
+            run(job_id=4, user="bob", comment="nimo:app=melt"),
+        ]
+    )
+    assert list(store.runs.keys_of("ada", [KeyLevel.TAG])) == [(KeyLevel.TAG, "wrf")]
+    assert len(set(store.runs.keys_of("ada", [KeyLevel.TAG, KeyLevel.LINE]))) >= 2
+    assert list(store.runs.keys_of("eve", list(KeyLevel)[:3])) == []

@@ -51,3 +51,21 @@ def test_without_an_answer_only_ones_own_are_seen() -> None:
     found = sight(1001, "ada", owner_uid=None, run=run)
     assert found.only_user == "ada"
     assert "scontrol: not found" in found.why
+
+
+@pytest.mark.parametrize(("private", "shared"), [("none", True), ("jobs", False)])
+def test_a_site_may_hide_more_than_slurm_does(*, private: str, shared: bool) -> None:
+    def run(argv: Sequence[str]) -> str:
+        return CONFIG.format(private) if argv[0] == "scontrol" else "None|bio\n"
+
+    found = sight(1001, "ada", owner_uid=None, run=run, own_only=True)
+    assert (found.only_user, found.accounts, found.shared) == ("ada", ("bio",), shared)
+    assert sight(64030, "slurm", owner_uid=None, run=run, own_only=True) == Sight()
+
+
+def test_whom_only_a_name_tells_is_neither_root_nor_owner() -> None:
+    def run(argv: Sequence[str]) -> str:
+        raise SlurmError("scontrol: not found on PATH")
+
+    for owner in (None, 0, 1001):
+        assert sight(-1, "root", owner_uid=owner, run=run).only_user == "root"
