@@ -21,9 +21,8 @@ from typing import Any
 import _bench
 from report import fill
 
-from predictor.table import encode
+from predictor.refit import row_of
 from predictor.types import Point, PredictionTable, Verdict
-from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.cli.commands.predict import load
 from slurm_plugin.reports.curve import summary
@@ -79,10 +78,7 @@ def _fit(number: int, rng: Random) -> FitRow:
         knee=rng.choice((None, 8, 32)), max_useful=None, runs=rng.randrange(3, 500),
         mem_node_bytes=None, fitted_s=1.79e9, verdicts=(verdict,) * len(times),
     )  # fmt: skip
-    return FitRow(
-        level=KeyLevel.LINE, key=table.key, label=table.label, verdict=verdict.value,
-        model=table.model, fitted_s=table.fitted_s, payload=encode(table),
-    )  # fmt: skip
+    return row_of(table)
 
 
 def _measured(path: Path, applications: int, *, repeats: int) -> Iterator[dict[str, Any]]:

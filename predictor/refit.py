@@ -136,7 +136,7 @@ def fits_of(
             residuals[level] = _latest(residuals[level] + found, chosen)
         if progress:
             progress(done.identities)
-    return [*curves, *map(_row, _calibrated(histories, residuals, chosen))]
+    return [*curves, *map(row_of, _calibrated(histories, residuals, chosen))]
 
 
 def _batches(
@@ -218,7 +218,7 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
         if table is not None and _is_history(table):
             done.histories.append(table)
         elif table is not None:
-            done.curves.append(_row(table))
+            done.curves.append(row_of(table))
         found = residuals.get(level, []) + history.History(
             runs_of(rows), settings.history, same_problem=level in CURVE_LEVELS
         ).residuals(settings.confidence)
@@ -254,7 +254,8 @@ def _is_history(table: PredictionTable) -> bool:
     return table.model == "history"
 
 
-def _row(table: PredictionTable) -> FitRow:
+def row_of(table: PredictionTable) -> FitRow:
+    """Make the row of the store that keeps a table."""
     return FitRow(
         level=KeyLevel(table.level),
         key=table.key,

@@ -1,5 +1,6 @@
 """The pages: what goes into which template.  Each takes a request's view of the site."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ from slurm_plugin.web.viewer import Viewer
 
 _ROWS = 50
 _SOME = 10
+_SPAN_DAYS = 90
+_SPAN_S = 86_400.0 * _SPAN_DAYS
 
 
 class NotFound(Exception):  # noqa: N818 - a state, not an error
@@ -150,7 +153,10 @@ def decisions(view: View) -> str:
         key_level=query.text(given, "level"),
         key=query.text(given, "key"),
     )
-    pairs = view.site.decisions(view.viewer, wanted, most=_ROWS + 1, before=_before(given))
+    before = _before(given)
+    since_s = _since(view, wanted, before)
+    chosen = replace(wanted, since_s=since_s)
+    pairs = view.site.decisions(view.viewer, chosen, most=_ROWS + 1, before=before)
     named = {
         "user": wanted.user,
         "partition": wanted.partition,
@@ -161,6 +167,8 @@ def decisions(view: View) -> str:
     }
     last = pairs[_ROWS - 1][0] if len(pairs) > _ROWS else None
     older = {"before": repr(last.at_s), "id": last.decision_id} if last else {}
+    if since_s is not None and not older and view.site.decided_before(since_s):
+        older = {"before": repr(since_s)}
     return view.render(
         "decisions.html.j2",
         "Decisions",
@@ -172,6 +180,7 @@ def decisions(view: View) -> str:
         reasons={"": "any", **WORDS},
         table=_decisions(view, pairs[:_ROWS], "Decisions, newest first"),
         newest=view.link("/decisions", **named) if "before" in given else "",
+        since_s=since_s,
         older=view.link("/decisions", **named, **older) if older else "",
     )
 
@@ -317,6 +326,14 @@ def _decisions(view: View, pairs: Sequence[Pair], caption: str) -> Table:
 
 def _of(catalogue: Catalogue, level: str, key: str) -> Entry | None:
     return catalogue.find((level, key)) if key else None
+
+
+def _since(view: View, wanted: Selection, before: tuple[float, str] | None) -> float | None:
+    """Tell how far back a page looks: what no index finds is looked for in a span of time."""
+    slow = wanted.partition or wanted.mode or wanted.reason or view.viewer.sight.accounts
+    if not slow:
+        return None
+    return (before[0] if before else time.time()) - _SPAN_S
 
 
 def _before(given: Mapping[str, str]) -> tuple[float, str] | None:

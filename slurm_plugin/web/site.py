@@ -118,6 +118,10 @@ class Site:
         """Give the newest of the decisions that are wanted and that a user sees."""
         return self.store.decisions.newest(_seen(wanted, viewer.sight), most=most, before=before)
 
+    def decided_before(self, at_s: float) -> bool:
+        """Whether there are decisions, of anybody, from before then."""
+        return bool(self.store.decisions.newest(Selection(until_s=at_s), most=1))
+
     def report(self, viewer: Viewer) -> OutcomeReport:
         """Sum up the last days, for what a user sees."""
         return self._reports.get(viewer.sight)

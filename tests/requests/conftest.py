@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from predictor.table import encode
+from predictor.refit import row_of
 from predictor.types import PredictionTable
-from sacct_ingest.records import KeyLevel
-from sacct_ingest.store import FitRow, Store
+from sacct_ingest.store import Store
 from tests.cluster.nimod import hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.end_to_end.site import Site
@@ -54,16 +53,3 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
             store.fits.replace([row_of(curve(user)) for user in (getpass.getuser(), REST_USER)])
         site.run_nimod("enforce", snapshot={"interval_s": 0.3})
         yield site
-
-
-def row_of(made: PredictionTable) -> FitRow:
-    """A table as the store keeps it."""
-    return FitRow(
-        level=KeyLevel(made.level),
-        key=made.key,
-        label=made.label,
-        verdict=made.verdict.value,
-        model=made.model,
-        fitted_s=made.fitted_s,
-        payload=encode(made),
-    )

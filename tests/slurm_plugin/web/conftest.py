@@ -14,10 +14,10 @@ from httpx import ASGITransport, AsyncClient, Response
 from msgspec.structs import replace
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from predictor.table import encode
+from predictor.refit import row_of
 from predictor.types import ByType, PredictionTable, Problem, Verdict
-from sacct_ingest.records import DecisionRow, KeyLevel
-from sacct_ingest.store import FitRow, Store
+from sacct_ingest.records import DecisionRow
+from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config import Config, Web
 from slurm_plugin.slurm.privacy import Sight
@@ -36,18 +36,6 @@ ALL = Sight()
 
 def own(name: str, *accounts: str, shared: bool = False) -> Sight:
     return Sight(only_user=name, accounts=accounts, why="others' jobs are not shown", shared=shared)
-
-
-def fit(known: PredictionTable) -> FitRow:
-    return FitRow(
-        level=KeyLevel(known.level),
-        key=known.key,
-        label=known.label,
-        verdict=known.verdict.value,
-        model=known.model,
-        fitted_s=known.fitted_s,
-        payload=encode(known),
-    )
 
 
 def of_type(name: str) -> ByType:
@@ -95,7 +83,7 @@ def decided() -> list[DecisionRow]:
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("web") / "nimo.db"
     with Store.open(str(path)) as store:
-        store.fits.replace([fit(one) for one in tables()])
+        store.fits.replace([row_of(one) for one in tables()])
         store.decisions.add(decided())
     return path
 

@@ -2,11 +2,12 @@
 
 import pytest
 
+from predictor.refit import row_of
 from predictor.types import Verdict
 from slurm_plugin.slurm.privacy import Sight
 from slurm_plugin.web.catalogue import ORDERS, Catalogue, Entry, Wanted, entry_of, may_see
 from tests.slurm_plugin.made import table
-from tests.slurm_plugin.web.conftest import ALL, fit, own, tables
+from tests.slurm_plugin.web.conftest import ALL, own, tables
 
 NOTHING: frozenset[tuple[str, str]] = frozenset()
 
@@ -17,7 +18,7 @@ def everything(entry: Entry) -> bool:
 
 @pytest.fixture
 def catalogue() -> Catalogue:
-    return Catalogue(entry_of(fit(one), off=one.key == "b1") for one in tables())
+    return Catalogue(entry_of(row_of(one), off=one.key == "b1") for one in tables())
 
 
 def found(catalogue: Catalogue, **wanted: object) -> list[str]:
@@ -77,10 +78,10 @@ def test_users_see_their_own(
 
 def test_a_script_that_others_named_after_somebody_is_not_theirs() -> None:
     shared_script = table(level="script", key="s1", label="ada/wrf")
-    one = entry_of(fit(shared_script), off=False)
+    one = entry_of(row_of(shared_script), off=False)
     assert not may_see(own("ada"), NOTHING)(one)
 
 
 def test_an_application_without_observations_has_no_range() -> None:
-    one = entry_of(fit(table(observed=(), verdict=Verdict.REFUSED)), off=False)
+    one = entry_of(row_of(table(observed=(), verdict=Verdict.REFUSED)), off=False)
     assert (one.fewest, one.most) == (0, 0)

@@ -3,18 +3,19 @@
 import re
 import shutil
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from predictor.refit import row_of
 from predictor.types import Verdict
 from sacct_ingest.store import Store
 from slurm_plugin.web.app import PAGES
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import table
-from tests.slurm_plugin.web.conftest import EVIL, Ask, fit, own
+from tests.slurm_plugin.reports import test_html as html
+from tests.slurm_plugin.web.conftest import EVIL, Ask, own
 
 APPLICATION = "/application?level=line&key="
 #: One address of every page.
@@ -26,19 +27,7 @@ ADDRESSES = [
 ]  # fmt: skip
 
 
-class Tags(HTMLParser):
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
+class Tags(html.Tags):
     def all(self, name: str, attribute: str) -> list[str]:
         return [str(a[attribute]) for tag, a in self.found if tag == name and attribute in a]
 
@@ -121,7 +110,7 @@ def listed(text: str) -> list[str]:
 def test_a_list_comes_a_page_at_a_time(ask: Ask, store_path: Path) -> None:
     with Store.open(str(store_path)) as store:
         many = [table(level="line", key=f"k{i}", label=f"u/app{i:03}") for i in range(120)]
-        store.fits.replace([fit(one) for one in many])
+        store.fits.replace([row_of(one) for one in many])
     address = "/applications?order=application"
     pages = [ask(f"{address}&page={n}").text for n in (1, 2, 3)]
     assert [len(listed(page)) for page in pages] == [50, 50, 20]
@@ -144,6 +133,22 @@ def test_decisions_come_a_page_at_a_time(ask: Ask, store_path: Path) -> None:
         older = re.findall(r'<a href="([^"]+)" rel="next">Older', text)
         address = older[0].replace("&amp;", "&") if older else ""
     assert len(seen) == len(set(seen)) == 121
+
+
+def test_what_no_index_finds_is_looked_for_a_span_at_a_time(ask: Ask, store_path: Path) -> None:
+    with Store.open(str(store_path)) as store:
+        ((one, _), *_) = store.decisions.with_outcomes()
+        old_s = one.at_s - 200 * 86_400
+        store.decisions.add([replace(one, decision_id="d" * 12, at_s=old_s, partition="rare")])
+    seen, address, pages = [], "/decisions?partition=rare", 0
+    while address:
+        text = ask(address).text
+        assert "Of the time since" in text
+        seen += re.findall(r"/decision\?id=(\w+)", text)
+        older = re.findall(r'<a href="([^"]+)" rel="next">Older', text)
+        address, pages = older[0].replace("&amp;", "&") if older else "", pages + 1
+    assert (seen, pages) == (["d" * 12], 3)
+    assert "Of the time since" not in ask("/decisions?user=ada").text
 
 
 @pytest.mark.parametrize(
@@ -213,7 +218,7 @@ def test_a_history_without_observations_has_words_instead_of_a_curve(
 ) -> None:
     with Store.open(str(store_path)) as store:
         refused = table(level="line", key="r", label="x/y", observed=(), verdict=Verdict.REFUSED)
-        store.fits.replace([fit(refused)])
+        store.fits.replace([row_of(refused)])
     text = ask(f"{APPLICATION}r").text
     assert "There is nothing to draw" in text
     assert "<svg" not in text
@@ -229,7 +234,7 @@ def test_the_overview_sums_up_what_is_seen(ask: Ask) -> None:
 def test_a_refit_is_seen(ask: Ask, store_path: Path, config: object) -> None:
     assert "bob/melt" in ask("/applications").text
     with Store.open(str(store_path)) as store:
-        store.fits.replace([fit(table(level="line", key="n", label="ada/new"))])
+        store.fits.replace([row_of(table(level="line", key="n", label="ada/new"))])
     text = ask("/applications").text
     assert "ada/new" in text
     assert "bob/melt" not in text
