@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ BUSY_S = 30
 _WRITES = "nimo_writes"
 #: What PostgreSQL and MariaDB say to a user who lacks a right.
 _DENIED = re.compile("permission denied|command denied|[Aa]ccess denied|must be owner")
+#: What the three say when their disk is full.
+_FULL = re.compile("disk I/O error|disk is full|is full|No space left", re.IGNORECASE)
 #: Database to how its URL begins, and the extra that has the driver.
 _DRIVERS = {
     "postgresql": ("postgresql+psycopg://", "postgresql"),
@@ -77,8 +80,29 @@ def translated(engine: Engine) -> Iterator[None]:
     except (SQLAlchemyError, engine.dialect.loaded_dbapi.Error) as error:
         cause = str(getattr(error, "orig", None) or error).splitlines()[0]
         name = engine.url.render_as_string(hide_password=True)
-        mend = "; docs/ingest.md lists the rights it needs" if _DENIED.search(cause) else ""
-        raise StoreError(f"store {name}: {cause}{mend}") from error
+        raise StoreError(f"store {name}: {cause}{_mend(engine.url, cause)}") from error
+
+
+def _mend(url: URL, cause: str) -> str:
+    if _DENIED.search(cause):
+        return "; docs/ingest.md lists the rights it needs"
+    return _room(url) if _FULL.search(cause) else ""
+
+
+def _room(url: URL) -> str:
+    """Say how much room is left where the store is; SQLite calls a full disk an I/O error, too."""
+    if not _is_sqlite(url):
+        return "; make room on the disk of the database server"
+    folder = Path(str(url.database)).resolve().parent
+    while not folder.is_mount():
+        folder = folder.parent
+    try:
+        left = shutil.disk_usage(folder).free / 2**20
+    except OSError as error:
+        return f"; the file system at {folder} cannot be read: {error.strerror}"
+    return (
+        f"; {left:.1f} MiB are left on the file system at {folder}: where that is little, make room"
+    )
 
 
 def _is_sqlite(url: URL) -> bool:

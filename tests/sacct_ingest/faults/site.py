@@ -62,8 +62,8 @@ class Site:
         (self.folder / "calls").unlink(missing_ok=True)
         (self.folder / "fault").write_bytes(marshal.dumps(plan))
 
-    def start(self, *, file_bytes: int | None = None) -> int:
-        """Start ``nimo ingest`` in a process of its own; gives its id.
+    def start(self, *options: str, file_bytes: int | None = None) -> int:
+        """Start ``nimo ingest`` with these options in a process of its own; gives its id.
 
         Forked from this one, which has loaded everything already.
         """
@@ -82,7 +82,10 @@ class Site:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
             os.environ["PATH"] = f"{self.folder}{os.pathsep}{os.environ['PATH']}"
             time.time = lambda: float(self.now_s)  # type: ignore[assignment]
-            status = main(["ingest", "-v", "--config", str(self.folder / "nimo.yaml")])
+            told = ("-v", "--config", str(self.folder / "nimo.yaml"))
+            status = main(["ingest", *told, *options])
+        except SystemExit as end:
+            status = int(end.code or 0)
         finally:
             sys.stderr.flush()
             os._exit(status)
