@@ -1,8 +1,9 @@
 """Changing what was submitted to another plan: jobs updated, or cancelled and submitted again.
 
-A job whose node count, time limit or deadline alone is another is updated in place where Slurm lets
-its owner do that (it does not let users raise a limit); all others that differ, and those that wait
-for them, are cancelled and submitted again.  What waits for other jobs loses no age by that.
+A job whose node count, time limit or deadline alone is another is updated in place, as Slurm lets
+its owner do while it waits (job_mgr.c, ``_update_job``); where it refuses, and where more differs,
+the job and those that wait for it are cancelled and submitted again.  What waits for other jobs
+loses no age by that.
 """
 
 from collections.abc import Iterator, Sequence

@@ -134,7 +134,7 @@ def test_what_slurm_lets_be_changed_is_changed_in_place(
 
 
 def refusing(slurm: Slurm) -> Callable[[Sequence[str]], str]:
-    """Slurm as it is to a user who wants a longer limit."""
+    """Slurm where it lets nobody change jobs."""
 
     def ask(argv: Sequence[str]) -> str:
         if argv[0] == "scontrol":
