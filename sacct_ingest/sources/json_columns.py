@@ -97,7 +97,7 @@ def _exit(code: Any, state: str) -> str:
     """``code:signal``."""
     number = plain(reach(code, "return_code"))
     signal = plain(reach(code, "signal", "id")) or plain(reach(code, "signal", "signal_id"))
-    # data_parser 0.0.38 says 0 whatever the exit code was.
+    # data_parser 0.0.38 and 0.0.39 say 0 whatever the exit code was.
     if state != "COMPLETED" and not signal and reach(code, "return_code") == 0:
         return ""
     return f"{number or 0}:{signal or 0}" if number or signal else ""
@@ -202,7 +202,9 @@ def _db_id(job: Json) -> str:
 
 
 def _step_id(step: Json) -> str:
-    return plain(reach(step, "step", "id")).rpartition(".")[2]
+    # Only data_parser 0.0.39 has the parts of the id in its place.
+    found = reach(step, "step", "id", "step_id") or reach(step, "step", "id")
+    return plain(found).rpartition(".")[2]
 
 
 #: A job of ``sacct --json`` and of slurmrestd's /slurmdb/.../jobs.

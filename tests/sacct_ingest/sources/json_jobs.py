@@ -115,6 +115,18 @@ def new_job(job_id: int = 7, **changes: Any) -> dict[str, Any]:
     return job | {"submit_line": "sbatch -N2 solve.sh", "extra": "", "script": ""} | changes
 
 
+def middle_job(job_id: int = 7, **changes: Any) -> dict[str, Any]:
+    """The same job as Slurm 23.02 has it, by the source of its data_parser 0.0.39."""
+    job = new_job(job_id)
+    code = {"status": "SUCCESS", "return_code": 0}
+    job |= {"exit_code": code, "state": {"current": "COMPLETED", "reason": "None"}}
+    step = job["steps"][0]
+    step["time"] |= {"start": 1_000_000_011, "end": 1_000_000_070}
+    step |= {"exit_code": code, "state": "COMPLETED"}
+    step["step"] = {"id": {"job_id": job_id, "step_id": "0"}, "name": "solve"}
+    return job | changes
+
+
 def live_job(job_id: int = 7, **changes: Any) -> dict[str, Any]:
     """The same job as slurmctld tells it: /slurm/v0.0.41/jobs."""
     return {

@@ -20,6 +20,7 @@ from tests.sacct_ingest.sources.json_jobs import (
     TEXT,
     UNLIMITED,
     live_job,
+    middle_job,
     new_job,
     number,
     old_job,
@@ -70,6 +71,10 @@ def test_new_json_says_what_the_text_says(from_text: JobRun) -> None:
 
 def test_old_json_says_all_but_a_few_columns(from_text: JobRun) -> None:
     assert facts(one(old_job()), NOT_IN_OLD) == facts(from_text, NOT_IN_OLD)
+
+
+def test_json_of_23_02_says_what_the_text_says(from_text: JobRun) -> None:
+    assert one(middle_job()) == from_text
 
 
 def test_slurmctld_says_all_but_what_is_gathered(from_text: JobRun) -> None:
