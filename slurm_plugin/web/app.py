@@ -66,6 +66,8 @@ def application(site: Site, proxies: Proxies) -> ASGIApp:
         return _told(config, error)
 
     made = Starlette(routes=routes, exception_handlers={HTTPException: told, Exception: told})
+    # They would lead to where the server thinks it is, which a proxy's users cannot reach.
+    made.router.redirect_slashes = False
     return Guard(made, config)
 
 

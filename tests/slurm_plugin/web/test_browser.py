@@ -33,11 +33,15 @@ async function check(page) {
   inside.eval(axe);
   const found = await inside.axe.run();
   const root = inside.document.documentElement;
+  const skip = inside.document.querySelector("a");
+  skip.focus();
   const result = {
     violations: found.violations.map(v => v.id + ": " + v.nodes.map(n => n.html).join(" | ")),
     passes: found.passes.map(v => v.id),
     dark: inside.matchMedia("(prefers-color-scheme: dark)").matches,
     overflow: root.scrollWidth - width,
+    skip: skip.getBoundingClientRect().left >= 0 && skip.getAttribute("href") == "#content",
+    outline: inside.getComputedStyle(skip).outlineStyle,
   };
   frame.remove();
   return result;
@@ -88,6 +92,7 @@ def test_no_page_breaks_a_rule_of_accessibility(
     for address, result in zip(addresses, results, strict=True):
         assert result["violations"] == [], address
         assert result["overflow"] <= 0, address
+        assert (result["skip"], result["outline"]) == (True, "solid")
         assert result["dark"] == (scheme == "dark")
         assert {"color-contrast", "document-title", "html-has-lang"} <= set(result["passes"])
 

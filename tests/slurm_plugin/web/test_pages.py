@@ -262,7 +262,15 @@ def test_a_query_that_makes_no_sense_is_told_the_mend(ask: Ask, address: str, to
 
 
 @pytest.mark.parametrize(
-    "address", ["/nothing", "/application", f"{APPLICATION}zz", "/decision", "/decision?id=0"]
+    "address",
+    [
+        "/nothing",
+        "/applications/",
+        "/application",
+        f"{APPLICATION}zz",
+        "/decision",
+        "/decision?id=0",
+    ],
 )
 def test_what_is_not_there_is_said_to_be_so(ask: Ask, address: str) -> None:
     assert ask(address).status_code == 404
@@ -297,5 +305,7 @@ def test_no_page_needs_more_than_its_own_files(ask: Ask) -> None:
     assert got.headers["content-type"].startswith("text/css")
     assert "immutable" in got.headers["cache-control"]
     assert re.findall(r"url\(|@import|//", got.text) == []
+    # Nothing moves, whatever somebody prefers.
+    assert re.findall(r"animation|transition|@keyframes", got.text) == []
     assert ask("/icon.svg").headers["content-type"] == "image/svg+xml"
     assert style.startswith("/style-")
