@@ -14,7 +14,7 @@ from statistics import fmean
 from slurm_plugin.plan.chain import Job, jobs
 from slurm_plugin.plan.estimates import Estimate, Path, RunTimes
 from slurm_plugin.plan.plans import Plan, judged, plans
-from slurm_plugin.plan.record import ACTIVE, COMPLETED, Submitted
+from slurm_plugin.plan.record import ACTIVE, COMPLETED, PENDING, Submitted
 from slurm_plugin.plan.schedule import Option, Problem, Schedule, Step, build
 from slurm_plugin.plan.workflow import Access, Place, Task, Workflow, workflow
 
@@ -77,13 +77,13 @@ def plan_again(problem: Problem, submitted: Submitted) -> Again | None:
     changed = before is None or _worth(found, before, submitted.deadline_s, left.now_s)
     taken = found if changed or before is None else before
     made = jobs(
-        left.workflow,
+        problem.workflow,
         taken.schedule,
         rooms=left.rooms,
         deadline_s=submitted.deadline_s,
         hard=submitted.hard,
     )
-    return Again([job for job in made if job.name not in done], taken, before, changed)
+    return Again([job for job in made if _to_come(submitted, job)], taken, before, changed)
 
 
 def steps_begun(submitted: Submitted, now_s: float) -> list[Step]:
@@ -152,6 +152,10 @@ def _of(flow: Workflow, tasks: Mapping[str, Task]) -> Workflow:
         files=flow.files,
         tasks=tasks,
     )
+
+
+def _to_come(submitted: Submitted, job: Job) -> bool:
+    return submitted.state(job.name) == PENDING
 
 
 def _from(step: Step, now_s: float, left: Estimate) -> Step:

@@ -24,7 +24,6 @@ class Job:
     options: tuple[str, ...]  #: for sbatch, without name and dependencies
     script: str
     cluster: str
-    latest_s: float | None  #: when it has to have ended for the deadline; None: there is none
 
     @property
     def name(self) -> str:
@@ -72,8 +71,7 @@ def jobs(
     """
     latest = _latest(schedule, deadline_s)
     return [
-        _job(flow, step, latest.get(step.name), _most_s(rooms, step), hard=hard)
-        for step in schedule.steps
+        _job(flow, step, rooms, latest.get(step.name) if hard else None) for step in schedule.steps
     ]
 
 
@@ -109,18 +107,20 @@ def path_of(file: File, storage: Storage) -> str:
     return f"{storage.path.rstrip('/')}/{file.path or file.name}"
 
 
-def _job(flow: Workflow, step: Step, latest_s: float | None, most_s: float, *, hard: bool) -> Job:
+def _job(
+    flow: Workflow, step: Step, rooms: Mapping[tuple[str, str], Room], latest_s: float | None
+) -> Job:
     place = flow.places[step.pool] if step.nodes else _place_of_copy(flow, step)
     task = flow.tasks[step.task]
     options = [
         f"--partition={place.partition}",
         f"--nodes={step.nodes or 1}",
-        f"--time={_limit_min(step, most_s)}",
+        f"--time={_limit_min(step, rooms.get((step.task, place.name)), latest_s)}",
         f"--comment={_tag(flow, task) if step.nodes else 'nimo:off'}",
     ]
     if place.cluster:
         options.append(f"--clusters={place.cluster}")
-    if hard and latest_s is not None:
+    if latest_s is not None:
         options.append(f"--deadline=uts{ceil(latest_s)}")
     if step.nodes:
         options += task.options
@@ -129,7 +129,6 @@ def _job(flow: Workflow, step: Step, latest_s: float | None, most_s: float, *, h
         options=tuple(options),
         script=_task_script(flow, step, task) if step.nodes else _copy_script(flow, step),
         cluster=place.cluster,
-        latest_s=latest_s,
     )
 
 
@@ -139,13 +138,14 @@ def _place_of_copy(flow: Workflow, step: Step) -> Place:
     return near[0] if near else next(iter(flow.places.values()))
 
 
-def _most_s(rooms: Mapping[tuple[str, str], Room], step: Step) -> float:
-    room = rooms.get((step.name, step.pool))
-    return room.longest_s if room else inf
+def _limit_min(step: Step, room: Room | None, latest_s: float | None) -> int:
+    """Limit that holds the run, within what the place allows and its deadline leaves.
 
-
-def _limit_min(step: Step, most_s: float) -> int:
-    return ceil(min(step.estimate.longest_s * _MARGIN + _LEAST_S, most_s) / 60)
+    Slurm refuses a job whose limit ends after its deadline.
+    """
+    wanted_min = ceil((step.estimate.longest_s * _MARGIN + _LEAST_S) / 60)
+    most_s = min(room.longest_s if room else inf, (latest_s or inf) - step.start_s)
+    return wanted_min if most_s == inf else max(min(wanted_min, int(most_s // 60)), 1)
 
 
 def _tag(flow: Workflow, task: Task) -> str:

@@ -90,9 +90,10 @@ def _waits(submitted: Submitted, job: Job) -> bool:
 
 def _limited(before: Job | None, job: Job) -> Job:
     """Leave a limit that holds the run as it is: it would be changed with each plan."""
-    if before is None or _numbers(before)["--nodes"] != _numbers(job)["--nodes"]:
+    wants = _numbers(job)
+    if before is None or "--deadline" in wants or _numbers(before)["--nodes"] != wants["--nodes"]:
         return job
-    had, wanted = (int(_numbers(one)["--time"]) for one in (before, job))
+    had, wanted = int(_numbers(before)["--time"]), int(wants["--time"])
     options = (f"--time={max(had, wanted)}" if o.startswith("--time=") else o for o in job.options)
     return replace(job, options=tuple(options))
 

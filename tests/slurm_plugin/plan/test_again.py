@@ -112,6 +112,37 @@ def test_nothing_is_left_to_decide_where_all_have_begun_or_are_lost(
     assert plan_again(later(flow, 1100), given) is None
 
 
+def test_copies_for_what_was_lost_stay_what_they_are(tmp_path: Path) -> None:
+    flow = problem("""
+storages: {home: {path: /h}, far: {path: /f}}
+links: [{from: home, to: far, bandwidth: 10M, remote: false}]
+places: {here: {storage: home}, there: {storage: far}}
+files: {raw: {at: home, size: 10M}, made: {size: 10M, deliver: home}}
+tasks:
+  lost: {command: x, reads: [raw], places: [there], run_time: 100}
+  done: {command: x, writes: [made], places: [there], run_time: 100}
+  open: {command: x, after: [done], reads: [raw], places: [there], run_time: {1: 100, 2: 60}}
+""")
+    given = record.Submitted(
+        workflow="w",
+        deadline_s=None,
+        submitted_s=NOW,
+        jobs=jobs(flow.workflow, plans(flow)[0].schedule, rooms={}),
+    )
+    ran(given, "raw to far", 0, 1)
+    ran(given, "done", 0, 100)
+    given.states["lost"] = "FAILED"
+    found = plan_again(later(flow, 100), given)
+    assert found is not None
+    # The copy home has not begun; its task has, so that it stays as it was submitted.
+    assert {job.name for job in found.jobs} == {"open", "made to home"}
+    given.ids = {"open": "1", "made to home": "2"}
+    slurm, path = Slurm(), tmp_path / "r"
+    list(change(given, found.jobs, path, slurm.ask))
+    assert given.ids["made to home"] == "2"
+    assert not given.leaving
+
+
 def changed(given: record.Submitted, flow: Problem, path: Path, slurm: Slurm) -> list[str]:
     ran(given, "a", 0, 2000)
     found = plan_again(later(flow, 2000), given)

@@ -11,6 +11,7 @@ from slurm_plugin.plan import record
 from slurm_plugin.plan.chain import Job, jobs
 from slurm_plugin.plan.follow import Follower, failed
 from slurm_plugin.plan.plans import plans
+from slurm_plugin.plan.rooms import Room
 from slurm_plugin.plan.submit import submit_ready, waits_elsewhere
 from slurm_plugin.slurm.commands import Refused
 from tests.slurm_plugin.plan.made import NOW, Slurm, problem
@@ -57,13 +58,29 @@ def test_scripts_have_the_paths_of_where_they_run(chain: list[Job]) -> None:
     assert "--time=4" in first.options
 
 
+def option(job: Job, name: str) -> str:
+    return next(word.partition("=")[2] for word in job.options if word.startswith(f"--{name}="))
+
+
 def test_deadlines_leave_time_for_what_follows(chain: list[Job]) -> None:
-    latest = [job.latest_s for job in chain]
-    assert latest == sorted(latest, key=lambda at: at or 0.0)
+    latest = [int(option(job, "deadline").removeprefix("uts")) for job in chain]
+    assert latest == sorted(latest)
     assert latest[-1] == NOW + 3600
-    first = chain[0].latest_s
-    assert first is not None
-    assert first < NOW + 3600 - 40
+    assert latest[0] < NOW + 3600 - 40
+
+
+def test_limits_end_within_deadline_and_partition() -> None:
+    made = problem(TWO_CLUSTERS)
+    schedule = plans(made)[0].schedule
+    late = NOW + schedule.end_s - NOW + 30
+    rooms = {("first", "here"): Room(longest_s=120.0)}
+    tight = jobs(made.workflow, schedule, rooms=rooms, deadline_s=late, hard=True)
+    for job in tight:
+        ends_s = job.start_s + 60 * int(option(job, "time"))
+        # Slurm refuses it otherwise; a minute is the least limit that there is.
+        latest_s = int(option(job, "deadline").removeprefix("uts"))
+        assert ends_s <= latest_s or option(job, "time") == "1"
+    assert option(tight[0], "time") == "2"
 
 
 def test_what_needs_another_cluster_is_submitted_when_that_has_completed(
