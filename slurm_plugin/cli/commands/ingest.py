@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final, NoReturn
 
+from sacct_ingest.errors import FormatError
 from sacct_ingest.follow import FollowSettings, follow
 from sacct_ingest.ingest import IngestSettings, IngestSummary, ingest
 from sacct_ingest.pace import PaceSettings
@@ -128,6 +129,8 @@ def _once(args: argparse.Namespace, config: Config) -> int:
         print(json.dumps([asdict(summary) for summary in done]), flush=True)
     else:
         print("\n".join([*map(describe, done), *shown, *map(standing_line, turned)]), flush=True)
+    if args.files and (useless := [one for one in done if 0 < one.read == one.refused]):
+        raise FormatError(f"{useless[0].source}: no row could be read; is it what --format says?")
     return 0
 
 

@@ -57,6 +57,17 @@ def test_refused_rows_are_counted_shown_and_kept(
         assert ["nonsense" in row.text for row in store.rejects.all()] == [True]
 
 
+def test_a_file_of_which_nothing_can_be_read_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("this is no log\nat all\n")
+    assert ingest(tmp_path / "nimo.db", "--format", "swf", str(path)) == 65
+    out, err = capsys.readouterr()
+    assert "2 rows refused" in out
+    assert err == f"nimo: {path}: no row could be read; is it what --format says?\n"
+
+
 def test_a_compressed_file_is_read_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
