@@ -11,8 +11,8 @@ from slurm_plugin.config import Web
 from slurm_plugin.slurm.privacy import Sight
 from slurm_plugin.web.peer import Peer
 
-#: What a proxy may call a user.
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}\$?")
+#: What a proxy may call a user: not root, whom Slurm's accounting has as an administrator.
+_NAME = re.compile(r"(?!root$)[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}\$?")
 #: Uid of those whom a proxy names: nobody is root, Slurm's user or the owner of the store by name.
 NAMED = -1
 

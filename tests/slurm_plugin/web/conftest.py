@@ -131,7 +131,7 @@ def ask(config: Config) -> Any:
 
     def asked(
         path: str,
-        user: str = "root",
+        user: str = "admin",
         sight: Sight = ALL,
         *,
         peer: Peer = PROXY,
