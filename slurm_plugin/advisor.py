@@ -28,13 +28,14 @@ from slurm_plugin.record import note_of, row_of
 from slurm_plugin.slurm.mark import MARK
 from slurm_plugin.slurm.pool import Share
 from slurm_plugin.slurm.state import Cluster, Partition
-from slurm_plugin.slurm.view import KeptTerms, partition_for, share_of
+from slurm_plugin.slurm.view import KeptTerms, partition_for, share_of, unready
 from slurm_plugin.tables import Tables
 from slurm_plugin.tasks import change_for
 from slurm_plugin.waits import Waits
 
 #: Does what follows from a decision and gives its record, if there is to be one.
 Book = Callable[[], DecisionRow | None]
+Work = Callable[[], None]
 
 #: A job is decided on this long before squeue can show it.
 _UNSEEN_S = 0.5
@@ -64,6 +65,9 @@ class Advisor:
         The site's settings.
     new_id
         Makes the id of a decision: 12 hexadecimal digits.
+    later
+        Does the first, which takes long, where no answer waits for it, and then the second where
+        answers are made.
 
     Attributes
     ----------
@@ -71,9 +75,16 @@ class Advisor:
         How near predicted waits came on this cluster; may be exchanged at any time.
     """
 
-    def __init__(self, config: Config, *, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        new_id: Callable[[], str],
+        later: Callable[[Work, Work], None] | None = None,
+    ) -> None:
         self.config = config
         self._new_id = new_id
+        self._later = later
         self._cluster: Cluster | None = None
         self._types: dict[tuple[str, Share], str] = {}
         self._terms: KeptTerms = {}
@@ -136,7 +147,7 @@ class Advisor:
             one, case = prepared, prepared.at(now_s)
             book = partial(self._book, case, one.decided, one.answer, one.decision_id, "cli_filter")
             return one.remaining(), book
-        case = self._case(job, now_s)
+        case = self._case(job, now_s, prompt=True)
         if case.site.mode is Mode.OFF:
             return Answer(reason=Reason.OFF), partial(self._promise, case, None)
         decided, answer, decision_id = self._judge(case)
@@ -156,9 +167,12 @@ class Advisor:
         full = completed(job, self._config, self._cluster) if self._cluster else None
         if full is None or job.comment == MARK:
             return Answer()
-        case = self._case(full, now_s, private=private)
+        case = self._case(full, now_s, private=private, prompt=True)
         if case.site.mode is Mode.OFF:
             return Answer(reason=Reason.OFF)
+        if case.unready:
+            self._count(full, lambda: None)
+            return Answer()
         decided, answer, decision_id = self._judge(case)
         given = given_of(answer)
         ticket = self._tickets.issue(Prepared(decision_id, case, decided, answer, given))
@@ -175,7 +189,10 @@ class Advisor:
     def _book(
         self, case: Case, decided: Decision, answer: Answer, decision_id: str, via: str
     ) -> DecisionRow:
-        self._promise(case, decided if answer.action == "set" else None)
+        if case.unready:
+            self._count(case.job, lambda: self._promise(self._case(case.job, case.now_s), None))
+        else:
+            self._promise(case, decided if answer.action == "set" else None)
         cluster = self._config.cluster or (self._cluster.name if self._cluster else "")
         return row_of(case, decided, answer, decision_id=decision_id, cluster=cluster, via=via)
 
@@ -222,7 +239,22 @@ class Advisor:
         advice = advice_of(case, lenient, fresh=self._blind(case) is None)
         return next((row for row in advice.rows if row.recommended), None)
 
-    def _case(self, job: Job, now_s: float, *, private: bool = False) -> Case:
+    def _count(self, job: Job, then: Work) -> None:
+        """Count the nodes that are free for jobs of this shape, in the background."""
+        seen = self._cluster
+        if self._later is None or seen is None:
+            return
+        uncounted = unready(seen, job, self._terms)
+
+        def work() -> None:
+            for part, share in uncounted:
+                if part.pool and not part.pool.ready(share):
+                    part.fitting(share)
+
+        self._later(work, then)
+
+    def _case(self, job: Job, now_s: float, *, private: bool = False, prompt: bool = False) -> Case:
+        """Put together what is known about a job; ``prompt``: without counting many nodes."""
         identity = identity_of_request(
             user=job.user_name,
             name=job.name,
@@ -232,7 +264,8 @@ class Advisor:
         )
         name = application_of(job, identity)
         seen = self._cluster
-        partition = partition_for(seen, job, self._terms) if seen else None
+        wait = prompt and self._later and seen and bool(unready(seen, job, self._terms))
+        partition = partition_for(seen, job, self._terms) if seen and not wait else None
         site = self._config.for_job(
             partition=job.partition,
             account=job.account,
@@ -254,7 +287,7 @@ class Advisor:
         node_type = self._type(job, partition) if known and known.node_type else ""
         of_type = for_type(known, node_type) if known else None
         table = for_limit(of_type, request.limit_s) if of_type else None
-        return Case(job, identity, site, request, table, partition, now_s, node_type)
+        return Case(job, identity, site, request, table, partition, now_s, node_type, bool(wait))
 
     def _type(self, job: Job, partition: Partition | None) -> str:
         """Type of all nodes that a job may get; empty where it is not known, or they differ."""
@@ -284,6 +317,8 @@ class Advisor:
             return Reason.NO_SNAPSHOT
         if case.now_s - self._cluster.taken_s > self._config.snapshot.max_age_s:
             return Reason.STALE_SNAPSHOT
+        if case.unready:
+            return Reason.NEW_SHAPE
         if case.partition is None or not case.partition.open:
             return Reason.UNKNOWN_PARTITION
         return None

@@ -29,6 +29,7 @@ class Case:
     partition: Partition | None  #: None: unknown, or several
     now_s: float
     node_type: str = ""  #: of the nodes it may get; empty: not known, or they differ
+    unready: bool = False  #: its nodes are not counted yet, so that the partition is left out
 
 
 def application_of(job: Job, identity: Identity) -> str:

@@ -36,6 +36,10 @@ class Reason(StrEnum):
     UNKNOWN_PARTITION = "unknown_partition", "the partition is not known or up, or several differ"
     NO_SNAPSHOT = "no_snapshot", "the state of the cluster is not known"
     STALE_SNAPSHOT = "stale_snapshot", "what is known of the cluster is too old"
+    NEW_SHAPE = (
+        "new_shape",
+        "the nodes that are free for jobs of this shape are being counted",
+    )
     UNKNOWN_APPLICATION = "unknown_application", "no runs of this application are known"
     NO_CURVE = "no_curve", "runs on too few node counts are known"
     UNRELIABLE_CURVE = "unreliable_curve", "the prediction cannot be relied on"

@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import version
 
@@ -80,7 +81,8 @@ class Daemon:
     def __init__(self, config: Config, reread: Callable[[], Config]) -> None:
         self._config = config
         self._reread = reread
-        self._advisor = Advisor(config, new_id=lambda: secrets.token_hex(6))
+        self._errands = ThreadPoolExecutor(1, "errands")
+        self._advisor = Advisor(config, new_id=lambda: secrets.token_hex(6), later=self._later)
         self._watch = Watch(time.time, cluster=config.cluster, how=config.snapshot)
         self._link = StoreLink(
             config.store_url,
@@ -111,6 +113,7 @@ class Daemon:
             try:
                 self._serve(loop)
             finally:
+                self._errands.shutdown(cancel_futures=True)
                 loop.close()
                 self._stop()
 
@@ -144,6 +147,17 @@ class Daemon:
         """Serve a peer whose name is known by now; called by the thread that found it."""
         if self._loop is not None:
             self._loop.call_soon(partial(self._loop.adopt, connection))
+
+    def _later(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        """Do work in the background, and afterwards ``then`` in the loop."""
+
+        def done(errand: Future[None]) -> None:
+            if error := errand.exception():
+                _log.error("counting nodes failed", exc_info=error)
+            elif self._loop is not None:
+                self._loop.call_soon(then)
+
+        self._errands.submit(work).add_done_callback(done)
 
     def _trusts(self, uid: int) -> bool:
         return uid in self._own_trusted or uid in self._watch.slurm_users

@@ -31,6 +31,8 @@ class Share:
 #: A promise: nodes, from when, to when.
 Promise = tuple[int, float, float]
 _MEMO = 64  #: shares that differ, between two looks
+#: Groups of nodes that are gone through while a job waits for it, about 1 ms.
+AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,10 @@ class Pool:
             if name not in excluded
         )
 
+    def ready(self, share: Share) -> bool:
+        """Whether :meth:`less` takes no time to speak of."""
+        return share in self.memo or len(self.groups) <= AT_ONCE
+
     def less(self, share: Share, promised: Sequence[Promise]) -> tuple[Profile, int]:
         """As :meth:`fitting`, less what was promised; jobs alike do the work once."""
         done, free, nodes = self.memo.get(share) or (0, *self.fitting(share))
@@ -96,8 +102,8 @@ class Pool:
             done, free = 0, self.fitting(share)[0]
         for promise in promised[done:]:
             free = free.reserve(*promise)
-        if len(self.memo) >= _MEMO:
-            self.memo.clear()
+        if share not in self.memo and len(self.memo) >= _MEMO:
+            self.memo.pop(list(self.memo)[0], None)  # noqa: RUF015 - another thread may add one
         self.memo[share] = len(promised), free, nodes
         return free, nodes
 

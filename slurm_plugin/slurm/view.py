@@ -66,6 +66,22 @@ def partition_for(cluster: Cluster, job: Job, kept: KeptTerms | None = None) -> 
     return seen[0] if len(seen) == 1 else _together(seen)
 
 
+def unready(
+    cluster: Cluster, job: Job, kept: KeptTerms | None = None
+) -> list[tuple[Partition, Share]]:
+    """List the partitions whose nodes have to be counted for a job, with what it takes of each.
+
+    Parameters
+    ----------
+    kept
+        As for :func:`partition_for`.
+    """
+    names = job.partition.split(",") if job.partition else [cluster.default_partition]
+    known = [cluster.partitions[name] for name in names if name in cluster.partitions]
+    shares = [(part, terms_of(cluster, job, part, kept).share) for part in known]
+    return [(part, share) for part, share in shares if part.pool and not part.pool.ready(share)]
+
+
 def share_of(job: Job, partition: Partition) -> Share:
     """Tell what a job takes of each of its nodes.
 

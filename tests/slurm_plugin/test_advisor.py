@@ -25,6 +25,7 @@ from slurm_plugin.protocol import Answer, Change
 from slurm_plugin.reasons import Reason
 from slurm_plugin.reports.text import duration
 from slurm_plugin.slurm.mark import MARK
+from slurm_plugin.slurm.pool import Group, Pool
 from slurm_plugin.waits import judge
 from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table
 
@@ -311,6 +312,50 @@ def test_the_message_has_the_numbers():
 
 
 # Bursts
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """A cluster too large to go through while a job waits, and what is to be done later."""
+    monkeypatch.setattr("slurm_plugin.slurm.pool.AT_ONCE", 0)
+    groups = {Group(cpus=4, mem_mib=2000, steps=(), empty_s=NOW): tuple("abcdefgh")}
+    pool, later = Pool(now_s=NOW, groups=groups), []
+    made = Advisor(
+        Config(mode=Mode.ENFORCE),
+        new_id=lambda: "0" * 12,
+        later=lambda work, then: later.append((work, then)),
+    )
+    made.tables = stored(table())
+    made.cluster = cluster(partition(profile([(NOW, 8)]), nodes=8, pool=pool))
+    return made, later
+
+
+def test_nodes_are_counted_for_a_new_shape_after_the_answer(large):
+    made, later = large
+    answer, book = made.answer(job(), via="job_submit", now_s=NOW)
+    assert (answer.action, answer.reason, later) == ("keep", Reason.NEW_SHAPE, [])
+    assert book().reason == "new_shape"
+    work, then = later.pop()
+    work()
+    assert submit(made)[0].action == "set"
+    (second,) = made.cluster.partition("").promised
+    then()
+    # The first job passed as it was, and has all nodes that are left for it.
+    assert made.cluster.partition("").promised[1:] == ((8 - second[0], NOW, NOW + 7200),)
+
+
+def test_a_command_is_not_decided_on_before_nodes_are_counted(large):
+    made, later = large
+    asked = job(account="physics", qos="normal")
+    assert not made.prepare(asked, now_s=NOW).ticket
+    later.pop()[0]()
+    assert made.prepare(asked, now_s=NOW).ticket
+
+
+def test_advice_waits_for_nodes_to_be_counted(large):
+    made, later = large
+    assert made.advise(job(), now_s=NOW).nodes
+    assert later == []
 
 
 def test_nodes_promised_to_one_job_are_not_offered_to_the_next():

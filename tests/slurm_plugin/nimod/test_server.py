@@ -22,6 +22,7 @@ from slurm_plugin.config import Config, Mode, Snapshot
 from slurm_plugin.config_file import dump
 from slurm_plugin.protocol import MAX_LINE_BYTES, Ask, Command, encode
 from slurm_plugin.slurm import fields
+from slurm_plugin.slurm.pool import AT_ONCE
 from slurm_plugin.slurm.sources import line
 from tests.processes import PATIENCE_S, wait_until
 from tests.slurm_plugin.made import job, table
@@ -40,9 +41,9 @@ esac
 """
 
 
-def idle_node(number):
+def idle_node(number, **fields_of_it):
     words = {"NodeList": f"n{number}", "StateComplete": "idle", "CPUs": 4, "CPUsState": "0/4/0/4"}
-    return line(fields.NODE, words | {"Memory": 2000, "Partition": "batch*"})
+    return line(fields.NODE, words | {"Memory": 2000, "Partition": "batch*", **fields_of_it})
 
 
 class Nimod:
@@ -339,6 +340,18 @@ def watched(in_the_open):
     in_the_open.start()
     in_the_open.see_cluster()
     return in_the_open
+
+
+def test_no_answer_waits_while_nodes_are_counted_for_a_new_shape(nimod):
+    nimod.fit()
+    memory = range(2000, 2000 + AT_ONCE + 1)
+    (nimod.folder / "nodes").write_text("".join(idle_node(mib, Memory=mib) for mib in memory))
+    nimod.start()
+    nimod.see_cluster()
+    first = nimod.decide()
+    assert (first.action, first.reason) == ("keep", "new_shape")
+    wait_until(lambda: nimod.decide().action == "set", what="counted nodes")
+    assert nimod.decide(features="other").reason == "new_shape"
 
 
 @needs_root
