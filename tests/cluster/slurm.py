@@ -34,6 +34,7 @@ COMMANDS = (
     *("sbatch", "srun", "salloc", "scancel", "squeue", "sinfo", "sacct", "sacctmgr"),
     *("scontrol", "sdiag", "sstat", "sprio", "sreport"),
 )
+OPTIONAL = ("scrontab",)  # Debian's 22.05 has it not
 HOOKS = {"job_submit.lua": "JobSubmitPlugins", "cli_filter.lua": "CliFilterPlugins"}
 # What would bend the commands' behaviour when the tests themselves run inside a job.
 INHERITED = re.compile(r"(SLURM|SBATCH|SALLOC|SRUN|SQUEUE|SINFO|SACCT)_")
@@ -336,7 +337,7 @@ class SlurmCluster:
         for number in range(self.settings.gpus):
             write_file(self.layout.etc / f"gpu{number}", b"", 0o644, account)
         self._copy_hooks()
-        for command in COMMANDS:
+        for command in (*COMMANDS, *(set(OPTIONAL) - set(self.lacking(*OPTIONAL)))):
             self._write_wrapper(command)
 
     def _write_wrapper(self, command: str) -> None:

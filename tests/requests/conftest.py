@@ -45,7 +45,9 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
     """Eight nodes of eight CPUs and two GPUs; ``shapes`` has a curve; nimod enforces."""
     with (
         scratch_directory("nimo-shapes-") as directory,
-        slurm_cluster(lua=hooks_for(directory), cpus=8, gpus=2) as cluster,
+        slurm_cluster(
+            lua=hooks_for(directory), cpus=8, gpus=2, conf=["ScronParameters=enable"]
+        ) as cluster,
     ):
         site = Site(directory, cluster)
         site.script = site.write_script("shapes.sh", SHAPES)

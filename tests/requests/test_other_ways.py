@@ -143,6 +143,24 @@ def test_requeue(idle: Site) -> None:
 LONG = "#!/bin/sh\n#SBATCH --job-name=shapes\nexec sleep 600\n"
 
 
+@way("scrontab")
+def test_scrontab(idle: Site) -> None:
+    if idle.cluster.lacking("scrontab"):
+        pytest.skip("this Slurm is without scrontab, as Debian's 22.05 is")
+    since = time.time()
+    entry = "#SCRON -J shapes -N 1-8 -t 10\n0 0 1 1 * srun hostname\n"
+    idle.cluster.run("scrontab", idle.write_script("crontab", entry))
+    try:
+        decision = idle.decision(since_s=since)
+        listed = idle.cluster.run("squeue", "-h", "-n", "shapes", "-o", "%A").stdout
+        job = idle.cluster.job(int(listed))
+        assert decision.applied
+        assert job["CronJob"] == "Yes"
+        assert idle.node_count(int(listed)) == decision.nodes
+    finally:
+        idle.cluster.run("scrontab", "-r")
+
+
 @way("slurmrestd")
 def test_slurmrestd(idle: Site) -> None:
     since = time.time()

@@ -1,11 +1,16 @@
 """Whose jobs a user may see, by what Slurm's commands print."""
 
-from collections.abc import Sequence
+import os
+import pwd
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pytest
 
 from sacct_ingest.errors import SlurmError
+from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.privacy import Sight, sight
+from tests.cluster import SlurmCluster
 
 CONFIG = "PrivateData             = {}\nSlurmUser               = slurm(64030)\n"
 
@@ -69,3 +74,26 @@ def test_whom_only_a_name_tells_is_neither_root_nor_owner() -> None:
 
     for owner in (None, 0, 1001):
         assert sight(-1, "root", owner_uid=owner, run=run).only_user == "root"
+
+
+@pytest.fixture
+def physics(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
+    """A real slurmdbd that has nobody as a user of an account, and Slurm's commands on PATH."""
+    monkeypatch.setenv("PATH", f"{slurm.bin}:{os.environ['PATH']}")
+    slurm.run("sacctmgr", "-i", "add", "account", "physics")
+    slurm.run("sacctmgr", "-i", "add", "user", "nobody", "account=physics")
+    yield slurm
+    slurm.run("sacctmgr", "-i", "delete", "user", "nobody")
+    slurm.run("sacctmgr", "-i", "delete", "account", "physics")
+
+
+def test_slurmdbd_tells_who_coordinates_and_who_is_above(physics: SlurmCluster) -> None:
+    def told() -> Sight:
+        run = partial(commands.run, timeout_s=60)
+        return sight(pwd.getpwnam("nobody").pw_uid, "nobody", owner_uid=0, run=run, own_only=True)
+
+    assert (told().only_user, told().accounts) == ("nobody", ())
+    physics.run("sacctmgr", "-i", "add", "coordinator", "account=physics", "names=nobody")
+    assert (told().only_user, told().accounts) == ("nobody", ("physics",))
+    physics.run("sacctmgr", "-i", "modify", "user", "nobody", "set", "adminlevel=operator")
+    assert told() == Sight()
