@@ -104,6 +104,9 @@ function M.collect(job_desc, partitions, max_script_bytes)
     local value = job_desc[field]
     if type(value) == "number" and not unset[value] then job[field] = math.floor(value) end
   end
+  -- scrontab sends 0 for a component's number, and its jobs have no components.
+  local cron = job_desc.cron_job
+  if cron and cron ~= 0 then job.het_job_offset = nil end
   for _, field in ipairs(STRINGS) do
     local value = job_desc[field]
     if type(value) == "string" and value ~= "" then job[field] = value end

@@ -44,6 +44,14 @@ def test_unset_fields_do_not_travel(hooks: Hooks) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("cron_job", "sent"), [(True, None), (1, None), (False, 0), (0, 0), (None, 0)]
+)
+def test_a_job_of_scrontab_is_no_component(hooks: Hooks, cron_job: object, sent: object) -> None:
+    hooks.submit(het_job_offset=0, **({} if cron_job is None else {"cron_job": cron_job}))
+    assert hooks.asked()[0]["job"].get("het_job_offset") == sent
+
+
 def test_text_that_is_not_utf8_still_reaches_nimod(hooks: Hooks) -> None:
     good = "größe €😀".encode()
     bad = b"\xff\xc3(\xed\xa0\x80\xf5\xe2\x82"  # stray, cut, surrogate, too high, unfinished

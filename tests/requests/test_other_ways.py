@@ -148,13 +148,14 @@ def test_scrontab(idle: Site) -> None:
     if idle.cluster.lacking("scrontab"):
         pytest.skip("this Slurm is without scrontab, as Debian's 22.05 is")
     since = time.time()
-    entry = "#SCRON -J shapes -N 1-8 -t 10\n0 0 1 1 * srun hostname\n"
+    minute = (time.localtime().tm_min - 2) % 60  # in nearly an hour
+    entry = f"#SCRON -J shapes -N 1-8 -t 10\n{minute} * * * * srun hostname\n"
     idle.cluster.run("scrontab", idle.write_script("crontab", entry))
     try:
         decision = idle.decision(since_s=since)
         listed = idle.cluster.run("squeue", "-h", "-n", "shapes", "-o", "%A").stdout
         job = idle.cluster.job(int(listed))
-        assert decision.applied
+        assert decision.applied, decision.reason
         assert job["CronJob"] == "Yes"
         assert idle.node_count(int(listed)) == decision.nodes
     finally:
