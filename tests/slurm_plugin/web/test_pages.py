@@ -227,6 +227,8 @@ def test_a_history_without_observations_has_words_instead_of_a_curve(
 def test_the_overview_sums_up_what_is_seen(ask: Ask) -> None:
     text = Tags(ask("/").text).text
     assert "3 decisions from" in text
+    assert "Not all jobs are counted" not in text
+    assert "others' jobs are not shown" in Tags(ask("/", "ada", own("ada")).text).text
     assert "1 decision from" in Tags(ask("/", "ada", own("ada")).text).text
     assert "No decision is recorded" in Tags(ask("/", "eve", own("eve")).text).text
 
