@@ -34,19 +34,21 @@ SPACE = Space.full(
     {"cpu_mhz": True, "memory_mb": True, "latency_ms": False},
 )
 GOAL, MOST_RUNS, TESTED = 10.0, 60, 30
-PAPER = {"selection": Selection.LMAX_I1, "target": GOAL}
+PAPER = {"selection": Selection.LMAX_I1, "target": GOAL, "error": Error.CROSS_VALIDATION}
+TESTED_ON = {"selection": Selection.LMAX_I1, "target": GOAL}
 ALTERNATIVES = {
     "ours (informative)": Settings(),
     "ours, from the fastest": Settings(reference=Reference.MAX),
+    "ours, left out only": Settings(error=Error.CROSS_VALIDATION),
     "paper's default": Settings(**PAPER),
     "reference Max": Settings(**PAPER, reference=Reference.MAX),
     "reference Rand": Settings(**PAPER, reference=Reference.RAND),
     "order as told": Settings(**PAPER, order=Order.DOMAIN),
     "improvement-based": Settings(**PAPER, traversal=Traversal.IMPROVEMENT),
     "dynamic": Settings(**PAPER, traversal=Traversal.DYNAMIC),
-    "L2-I2": Settings(selection=Selection.L2_I2, target=GOAL),
-    "random test set": Settings(**PAPER, error=Error.RANDOM_TEST),
-    "PBDF test set": Settings(**PAPER, error=Error.PBDF_TEST),
+    "L2-I2": Settings(**PAPER | {"selection": Selection.L2_I2}),
+    "random test set": Settings(**TESTED_ON, error=Error.RANDOM_TEST),
+    "PBDF test set": Settings(**TESTED_ON, error=Error.PBDF_TEST),
 }
 ON_A_PART = ("ours (informative)", "ours, from the fastest", "paper's default")
 Application = Callable[[Assignment], Sample]

@@ -50,14 +50,15 @@ def advice_of(case: Case, rules: Rules, *, fresh: bool) -> Advice:
 
 
 def side_by_side(choices: Sequence[tuple[Advice, Row | None]]) -> Advice | None:
-    """Put partitions side by side: the advice of that where the job ends first, with them all.
+    """Put places side by side: the advice of that where the job ends first, with them all.
 
     None where there are not two.
 
     Parameters
     ----------
     choices
-        Advice for each partition, with the count that would be best there, sure or not.
+        Advice for each partition (or type of node, where no partition is known to have it), with
+        the count that would be best there, sure or not.
     """
     if len(choices) < 2:
         return None
@@ -66,7 +67,7 @@ def side_by_side(choices: Sequence[tuple[Advice, Row | None]]) -> Advice | None:
     best.partitions = [
         _in_partition(advice, row, recommended=sure and advice is best) for advice, row in choices
     ]
-    if sure:
+    if sure and best.partition:
         best.directive = f"#SBATCH --partition={best.partition}\n{best.directive}"
     return best
 

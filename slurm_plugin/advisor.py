@@ -5,19 +5,18 @@ SQL, no fit and no Slurm command happens on the way.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
 import msgspec
 
-from predictor.table import for_limit, for_type
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.signature import identity_of_request
 from slurm_plugin import messages
 from slurm_plugin.advice import advice_of, side_by_side
-from slurm_plugin.case import Case, application_of, request_of
+from slurm_plugin.case import Case, Place, application_of, request_of
 from slurm_plugin.config import Config, Mode, TimeUse, Trust
 from slurm_plugin.policy import Action, Decision, Option, as_scheduled, decide
 from slurm_plugin.prepared import Prepared, Tickets, completed, given_of
@@ -211,6 +210,22 @@ class Advisor:
         advice.waits = self.waits.like(best.wait_s) if best else None
         return advice
 
+    def advise_at(self, job: Job, places: Sequence[Place], *, now_s: float) -> Advice:
+        """Advice for a job where no cluster is seen, for each of the places that it may run at.
+
+        As if all nodes were free; where node types make no difference, one advice for all.
+        """
+        case = self._case(job, now_s)
+        if case.table is None or not case.table.node_type:
+            return self._advice(case)
+        choices = []
+        for place in places:
+            there = case.on(place.node_type)
+            advice = self._advice(there)
+            advice.partition = place.partition
+            choices.append((advice, self._likely(there)))
+        return side_by_side(choices) or next((one for one, _ in choices), self._advice(case))
+
     def _advice(self, case: Case) -> Advice:
         advice = advice_of(case, self._rules, fresh=self._blind(case) is None)
         if case.table is not None and case.node_type:
@@ -285,9 +300,8 @@ class Advisor:
             now_s=now_s,
         )
         node_type = self._type(job, partition) if known and known.node_type else ""
-        of_type = for_type(known, node_type) if known else None
-        table = for_limit(of_type, request.limit_s) if of_type else None
-        return Case(job, identity, site, request, table, partition, now_s, node_type, bool(wait))
+        made = Case(job, identity, site, request, known, partition, now_s, unready=bool(wait))
+        return made.on(node_type)
 
     def _type(self, job: Job, partition: Partition | None) -> str:
         """Type of all nodes that a job may get; empty where it is not known, or they differ."""

@@ -1,9 +1,10 @@
 """One job request with all that is known about it at that moment."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 
+from predictor.table import for_limit, for_type
 from predictor.types import PredictionTable
 from sacct_ingest.job_script import parse_script
 from sacct_ingest.records import Identity
@@ -15,6 +16,14 @@ from slurm_plugin.prospects import Request
 from slurm_plugin.protocol import Job
 from slurm_plugin.reasons import Reason
 from slurm_plugin.slurm.state import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job may run: nodes of one type, and the partition that has them, where known."""
+
+    node_type: str
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,12 @@ class Case:
     now_s: float
     node_type: str = ""  #: of the nodes it may get; empty: not known, or they differ
     unready: bool = False  #: its nodes are not counted yet, so that the partition is left out
+
+    def on(self, node_type: str) -> "Case":
+        """Give the same job on nodes of this type."""
+        of_type = for_type(self.table, node_type) if self.table else None
+        table = for_limit(of_type, self.request.limit_s) if of_type else None
+        return replace(self, table=table, node_type=node_type)
 
 
 def application_of(job: Job, identity: Identity) -> str:

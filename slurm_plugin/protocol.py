@@ -141,7 +141,7 @@ class Row(msgspec.Struct, kw_only=True):
 class PartitionRow(msgspec.Struct, kw_only=True):
     """What would come of a job in one partition, on the node count that is best there."""
 
-    partition: str
+    partition: str  #: empty: none is known that has nodes of this type alone
     node_type: str = ""
     nodes: int | None = None  #: None: nothing is recommended there, ``reason`` says why
     time_s: float | None = None

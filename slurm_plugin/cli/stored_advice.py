@@ -1,8 +1,12 @@
 """Advice without nimod: the same advisor, with what the store knows about this one job."""
 
+from collections.abc import Iterable
+
+from predictor.types import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.signature import identity_of_request
 from slurm_plugin.advisor import Advisor
+from slurm_plugin.case import Place
 from slurm_plugin.cli.stores import open_store
 from slurm_plugin.config import Config
 from slurm_plugin.protocol import Advice, Job
@@ -24,12 +28,48 @@ def advise(job: Job, config: Config, *, now_s: float) -> Advice:
         script=job.script,
         argv=job.argv,
     )
+    tables, places = _read(job, config, identity)
     advisor = Advisor(config, new_id=str)
-    advisor.tables = _tables(config, identity)
-    return advisor.advise(job, now_s=now_s)
+    advisor.tables = tables
+    return advisor.advise_at(job, places, now_s=now_s)
 
 
-def _tables(config: Config, identity: Identity) -> Tables:
+def _read(job: Job, config: Config, identity: Identity) -> tuple[Tables, list[Place]]:
+    """Give the tables about one job, and the places that it may run at."""
     keys = [(level, key) for level in KeyLevel if (key := identity.key(level))]
     with open_store(config) as store:
-        return Tables((row.level, row.key, row.payload) for row in store.fits.find(keys))
+        tables = Tables((row.level, row.key, row.payload) for row in store.fits.find(keys))
+        found = tables.find(identity)
+        if found is None or not found.node_type:
+            return tables, []
+        ran = store.sums.partition_types()
+    return tables, places_of(found, ran, config.cluster, job.partition)
+
+
+def places_of(
+    table: PredictionTable, ran: Iterable[tuple[str, str, str]], cluster: str, wanted: str
+) -> list[Place]:
+    """Give the partitions whose runs were on one type of node; other types without a partition.
+
+    Parameters
+    ----------
+    ran
+        Cluster, partition and node type of runs.
+    wanted
+        Partitions that the job asks for; what their nodes are may not be known.
+    """
+    found: dict[str, set[str]] = {}
+    for at, partition, node_type in ran:
+        if cluster in ("", at):
+            found.setdefault(partition, set()).add(node_type)
+    asked = set(filter(None, wanted.split(",")))
+    types = [table.node_type, *(one.node_type for one in table.by_type)]
+    known = [
+        Place(min(names), partition)
+        for partition, names in sorted(found.items())
+        if len(names) == 1 and names <= set(types) and (not asked or partition in asked)
+    ]
+    if known and asked:
+        return known
+    told = {place.node_type for place in known}
+    return known + [Place(one) for one in sorted(set(types) - told)]

@@ -50,7 +50,7 @@ class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     reference: Reference = Reference.MIN
     order: Order = Order.RELEVANCE
     traversal: Traversal = Traversal.ROUND_ROBIN
-    error: Error = Error.CROSS_VALIDATION
+    error: Error = Error.AHEAD
     parts: tuple[Part, ...] = tuple(Part)
     attributes: dict[Part, tuple[str, ...]] = {}
     target: Positive = 10.0

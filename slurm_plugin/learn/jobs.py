@@ -56,7 +56,7 @@ class SlurmJobs:
 
     given: Description
     clock: Callable[[], float]
-    is_curve: bool = False  #: whether the runs differ in their node counts alone
+    tagged: bool = False  #: whether the runs are part of the curve that the tag names
 
     def submit(self, assignment: Assignment, trial: Trial) -> int:
         """Submit a run on hold.
@@ -79,7 +79,7 @@ class SlurmJobs:
         return [
             *("sbatch", "--parsable", "--hold", "--no-requeue"),
             f"--job-name={trial.job_name}",
-            f"--comment={comment(given, is_curve=self.is_curve)}",
+            f"--comment={comment(given, tagged=self.tagged)}",
             f"--nice={given.nice}",
             f"--time={given.limit}",
             *(f"{option}={value}" for option, value in also.items() if value),
@@ -136,14 +136,14 @@ class SlurmJobs:
         return whole[-1] if whole else None
 
 
-def comment(given: Description, *, is_curve: bool) -> str:
+def comment(given: Description, *, tagged: bool) -> str:
     """Comment of the runs: the hooks leave them alone.
 
     Runs that differ in their node counts alone are part of the application's curve; others would
     bend it.
     """
     problem = f",problem={given.problem}" if given.problem else ""
-    return f"nimo:{f'app={given.application}{problem},' if is_curve else ''}off"
+    return f"nimo:{f'app={given.application}{problem},' if tagged else ''}off"
 
 
 def overrun_s(config: Mapping[str, str]) -> float:

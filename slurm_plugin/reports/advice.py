@@ -103,7 +103,7 @@ def _partitions(advice: Advice, now_s: float) -> str:
 
 
 def _in_partition(row: PartitionRow, now_s: float) -> list[str]:
-    known = [printable(row.partition), "-", "-", "-", "-", "-"]
+    known = [printable(row.partition) or "-", "-", "-", "-", "-", "-"]
     if row.nodes is not None and row.low_s is not None and row.high_s is not None:
         ends_s = None if row.wait_s is None else now_s + row.wait_s + (row.time_s or 0.0)
         known[1:] = [str(row.nodes), duration(row.time_s)]

@@ -106,7 +106,9 @@ class Nimod:
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Write nimo.yaml; a running nimod does not know of it until it is started again."""
-        fixed = {"store": self.store, "socket": str(self.socket)}
+        fixed: dict[str, Any] = {"store": self.store, "socket": str(self.socket)}
+        # Each day is a call of sacct, and no test cluster was there yesterday.
+        fixed |= {"ingest": {"first_days": 1}}
         self.config.write_text(yaml.safe_dump({**fixed, **settings}))
 
     def start(self) -> None:

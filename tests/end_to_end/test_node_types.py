@@ -87,6 +87,14 @@ def test_what_is_told_for_the_other_type_is_what_then_runs(two_types: Site) -> N
         "slow": "slow", "fast": "fast", "small": "slow",
     }  # fmt: skip
     assert by_partition["fast"]["time_s"] < by_partition["slow"]["time_s"]
+    # The same without nimod, where nobody knows what is free: by what the runs were on.
+    alone = advise(site, "--store", f"sqlite:///{site.nimod.store}")
+    told_alone = {one["partition"]: one for one in alone["partitions"]}
+    assert {name: one["node_type"] for name, one in told_alone.items()} == {
+        "slow": "slow", "fast": "fast",
+    }  # fmt: skip
+    assert told_alone["fast"]["time_s"] < told_alone["slow"]["time_s"]
+    assert alone["directive"].startswith("#SBATCH --partition=fast\n#SBATCH --nodes=")
     fast = advise(site, "-p", "fast")
     assert fast["runs"] == 2
     assert advise(site, "-p", "slow")["runs"] == 3

@@ -139,7 +139,7 @@ def test_domain_knowledge_sets_the_order() -> None:
     ("reference", "traversal", "error"),
     [
         *product(Reference, [Traversal.ROUND_ROBIN], [Error.CROSS_VALIDATION]),
-        *product([Reference.MIN], Traversal, Error),
+        *product([Reference.MIN], Traversal, [one for one in Error if one is not Error.AHEAD]),
     ],
 )
 def test_every_choice_of_table_1_learns(
@@ -212,8 +212,34 @@ def test_a_learner_is_put_back_by_its_samples() -> None:
     assert again.propose() == stopped.propose()
 
 
+def flat_but_for_one_corner(given_: dict[str, float]) -> Sample:
+    """Make an application whose network matters for the fastest processor alone."""
+    hidden = max(0.0, 2.2 * given_["latency_ms"] / 18 - 2.0 * 930 / given_["cpu_mhz"])
+    return Sample(given_, Occupancies(2e-6 * 930 / given_["cpu_mhz"], hidden * 1e-6, 1e-8, 1e9))
+
+
+def test_what_was_not_run_keeps_it_from_stopping() -> None:
+    """Three levels of each attribute, two runs predicted well before they were made, narrow bands.
+
+    With errors of left-out runs alone it stops before it has seen them.
+    """
+    stopped = {}
+    for error in (Error.CROSS_VALIDATION, Error.AHEAD):
+        learner = Learner(SPACE, Settings(error=error, fewest=3, in_a_row=1))
+        while proposal := learner.propose():
+            learner.observe(flat_but_for_one_corner(proposal.assignment))
+        stopped[error] = learner
+    early, late = stopped[Error.CROSS_VALIDATION], stopped[Error.AHEAD]
+    levels = [len({one.attributes[name] for one in late.samples}) for name in SPACE.attributes]
+    assert min(levels) >= 3
+    assert len(early.samples) < len(late.samples) < 20
+    every = [flat_but_for_one_corner(one) for one in SPACE.candidates]
+    predicted = [late.fit.predict(one.attributes).time_s for one in every]
+    assert mape(predicted, [one.found.time_s for one in every]) < 10.0
+
+
 def test_it_stops_when_good_enough_but_not_before_enough_runs() -> None:
-    learner = learned(Settings(target=50.0, fewest=5))
+    learner = learned(Settings(target=50.0, fewest=5, error=Error.CROSS_VALIDATION))
     assert len(learner.samples) == 5
     assert learner.good_enough
     assert np.isfinite(learner.error)

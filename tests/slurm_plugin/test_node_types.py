@@ -6,6 +6,8 @@ import pytest
 
 from predictor.types import ByType, PredictionTable, Tail, Verdict
 from slurm_plugin.advisor import Advisor
+from slurm_plugin.case import Place
+from slurm_plugin.cli.stored_advice import places_of
 from slurm_plugin.config import Config
 from slurm_plugin.protocol import Advice
 from slurm_plugin.reports.advice import render
@@ -127,3 +129,40 @@ def test_a_new_view_or_new_tables_are_looked_at() -> None:
     assert time_on(one.advise(job(), now_s=NOW), 4) == pytest.approx(1000 / 3)
     one.tables = stored(known(), node_types={})
     assert time_on(one.advise(job(), now_s=NOW), 4) == pytest.approx(1000)
+
+
+RAN = [
+    ("pine", "slow", "amber"), ("pine", "mixed", "amber"), ("pine", "mixed", "cedar"),
+    ("oak", "fast", "cedar"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cluster", "asked", "places"),
+    [
+        ("", "", [Place("cedar", "fast"), Place("amber", "slow")]),
+        ("pine", "", [Place("amber", "slow"), Place("cedar")]),
+        ("pine", "slow", [Place("amber", "slow")]),
+        ("pine", "mixed,other", [Place("amber"), Place("cedar")]),
+    ],
+)
+def test_without_a_view_places_are_those_that_runs_tell_of(
+    cluster: str, asked: str, places: list[Place]
+) -> None:
+    assert places_of(known(), RAN, cluster, asked) == places
+
+
+def test_without_a_view_all_types_are_side_by_side() -> None:
+    made = Advisor(Config(), new_id=str)
+    made.tables = Tables([known()])
+    advice = made.advise_at(job(), [Place("amber", "slow"), Place("cedar")], now_s=NOW)
+    slow, fast = advice.partitions
+    assert (slow.node_type, slow.partition, slow.recommended) == ("amber", "slow", False)
+    assert (fast.node_type, fast.partition, fast.recommended) == ("cedar", "", True)
+    assert (fast.time_s or 0) < (slow.time_s or 0)
+    # Nobody knows which partition has such nodes: the line to paste does not say one.
+    assert advice.directive.startswith("#SBATCH --nodes=")
+    lines = render(advice, now_s=NOW).splitlines()
+    assert next(line.split()[:2] for line in lines if "cedar" in line) == ["=>", "-"]
+    made.tables = Tables([table()])
+    assert made.advise_at(job(), [], now_s=NOW).partitions == []

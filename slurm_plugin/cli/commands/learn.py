@@ -12,6 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from predictor.table import decode
+from sacct_ingest.errors import ConfigError, StoreError
+from sacct_ingest.records import KeyLevel
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.stores import open_store
@@ -22,20 +25,28 @@ if TYPE_CHECKING:
     from predictor.types import Run
     from sacct_ingest.records import NodeProfile
     from slurm_plugin.config import Config
-    from slurm_plugin.learn.assignments import Choices
+    from slurm_plugin.learn.assignments import Assignment, Choices
     from slurm_plugin.learn.description import Description, Group
+    from slurm_plugin.learn.known import Joined
     from slurm_plugin.learn.proposers import Proposer
     from slurm_plugin.learn.workbench import Workbench
 
 EXAMPLE = """\
   nimo learn blast.yaml --dry-run
   nimo learn blast.yaml
-  nimo learn blast.yaml --budget 20 --json"""
+  nimo learn blast.yaml --budget 20 --json
+  nimo learn wrf.yaml --application wrf/d02"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("file", metavar="FILE", type=Path, help="description of the application")
+    parser.add_argument(
+        "--application",
+        metavar="NAME",
+        help="that of the store whose curve the runs are to join, as 'nimo predict' lists it "
+        "(default: the one with the file's application as its tag)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show the next run, submit nothing")
     parser.add_argument(
         "--budget", type=positive, metavar="NODE-HOURS", help="instead of the file's"
@@ -87,14 +98,16 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     folder = args.file.absolute().parent
     chosen = choices(given, _profiles(config), name=str(args.file), folder=folder)
     is_curve = chosen.space.attributes == (NODES,)
+    found = _joined(args, given, chosen, config) if is_curve else _apart(args, given)
+    given = found.given
     site = Site(
-        jobs=jobs.SlurmJobs(given, time.time, is_curve),
+        jobs=jobs.SlurmJobs(given, time.time, is_curve and found.tagged),
         clock=time.time,
         sleep=time.sleep,
         tell=lambda trial: print(words.told(trial), file=sys.stderr, flush=True),
         overrun_s=jobs.overrun_s(jobs.slurm_config()),
     )
-    proposer = _by_curve(given, chosen, config) if is_curve else _by_occupancies(given, chosen)
+    proposer = _by_curve(chosen, found.runs) if is_curve else _by_occupancies(given, chosen)
     return Workbench(given, chosen, proposer, Journal(state, given.application), site)
 
 
@@ -109,28 +122,53 @@ def _by_occupancies(given: "Description", chosen: "Choices") -> "Proposer":
     )
 
 
-def _by_curve(given: "Description", chosen: "Choices", config: "Config") -> "Proposer":
+def _by_curve(chosen: "Choices", known: "Sequence[Run]") -> "Proposer":
     from slurm_plugin.learn.proposers import NODES, ByCurve  # noqa: PLC0415
 
-    counts = [round(one[NODES]) for one in chosen.space.candidates]
-    return ByCurve(counts, _known(given, config))
+    return ByCurve([round(one[NODES]) for one in chosen.space.candidates], known)
 
 
-def _known(given: "Description", config: "Config") -> "list[Run]":
-    """Give the runs that the store has under the application's tag; none without a store."""
-    from predictor.table import decode  # noqa: PLC0415
-    from predictor.types import Run  # noqa: PLC0415
-    from sacct_ingest.errors import StoreError  # noqa: PLC0415
-    from sacct_ingest.records import KeyLevel  # noqa: PLC0415
+def _apart(args: argparse.Namespace, given: "Description") -> "Joined":
+    """Learn runs that differ in more than node counts: they are no part of a curve."""
+    from slurm_plugin.learn.known import Joined  # noqa: PLC0415
 
+    if args.application:
+        raise ConfigError(
+            f"{args.file}: --application: the store knows run times over node counts, and these "
+            "assignments differ in more; leave it out, or list nodes alone"
+        )
+    return Joined(given)
+
+
+def _joined(
+    args: argparse.Namespace, given: "Description", chosen: "Choices", config: "Config"
+) -> "Joined":
+    """Find the curve that the runs are to join; without --application that of the file's tag."""
+    from slurm_plugin.cli.commands.predict import load, matching  # noqa: PLC0415
+    from slurm_plugin.learn.known import Joined, joined  # noqa: PLC0415
+
+    if args.application:
+        with open_store(config) as store:
+            tables = matching(load(store), args.application)
+        every = (one for place in chosen.places.values() for one in place)
+        return joined(given, tables, map(_script_key, every))
     key = f"{given.application}/{given.problem}" if given.problem else given.application
     try:
         with open_store(config) as store:
             rows = store.fits.find([(KeyLevel.TAG, key)])
     except StoreError:
-        return []
-    points = [point for row in rows for point in decode(row.payload).observed]
-    return [Run(point.nodes, point.time_s) for point in points]
+        return Joined(given)
+    return joined(given, [decode(row.payload) for row in rows], ()) if rows else Joined(given)
+
+
+def _script_key(one: "Assignment") -> str:
+    """Give the key by which nimod and the store know a run by its script."""
+    from sacct_ingest.signature import identity_of_request  # noqa: PLC0415
+    from slurm_plugin.cli.advise import request  # noqa: PLC0415
+
+    job = request([*one.options, *one.command], user="")
+    told = {"user": job.user_name, "name": job.name, "comment": ""}
+    return identity_of_request(**told, script=job.script, argv=job.argv).script
 
 
 def _profiles(config: "Config") -> "Callable[[Group], Sequence[NodeProfile]]":

@@ -6,11 +6,14 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from sacct_ingest.records import NodeProfile
+from sacct_ingest.store import Store
 from tests.cluster.nimod import Nimod, hooks_for
 from tests.cluster.slurm import SlurmCluster
 from tests.conftest import ClusterFactory, need_in_jobs, scratch_directory
@@ -39,8 +42,28 @@ inputs:
 assignments:
   - {nodelist: n9, variables: {share: [10]}, inputs: [large]}
   - {variables: {share: [10, 20, 40]}, inputs: [small, large]}
-learning: {target: 10000, fewest: 4, in_a_row: 1}
+learning: {target: 10000, fewest: 4, in_a_row: 1, error: cross-validation}
 """
+#: Runs of "wave" take six seconds over the node count.
+WAVE = """\
+application: anything
+command: sleep $((6 / SLURM_JOB_NUM_NODES))
+limit: "1"
+budget: 1.0
+assignments: [{nodes: [1, 2, 4, 6]}]
+"""
+OPTIONS = """\
+application: options
+command: sleep 1
+limit: "1"
+budget: 1.0
+profile: [cpu_events_per_s]
+assignments:
+  - {nodelist: n1, memory: [100M, 200M], cpu_freq: [1000000, 2000000]}
+  - {nodelist: n2, memory: [100M, 200M], cpu_freq: [1000000, 2000000]}
+learning: {target: 10000, fewest: 3, in_a_row: 1, error: cross-validation}
+"""
+EVENTS_PER_S = {"n1": 1000.0, "n2": 3000.0}
 BLOCKS = {"small": 2, "large": 6}
 
 
@@ -49,7 +72,7 @@ def nimo(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
     """A site with a store; the program is where its jobs find it."""
     with (
         scratch_directory("nimo-learn-") as directory,
-        slurm_cluster(nodes=2, lua=hooks_for(directory)) as cluster,
+        slurm_cluster(nodes=6, lua=hooks_for(directory)) as cluster,
     ):
         need_in_jobs(cluster, "cpulimit", "python3")
         work = cluster.layout.work
@@ -61,8 +84,12 @@ def nimo(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
         yield Nimod(directory, cluster)
 
 
-def state(cluster: SlurmCluster) -> list[dict[str, Any]]:
-    path = cluster.layout.work / "app.learn.json"
+def write(nimo: Nimod, name: str, text: str) -> None:
+    (nimo.cluster.layout.work / name).write_text(text)
+
+
+def state(cluster: SlurmCluster, name: str = "app") -> list[dict[str, Any]]:
+    path = cluster.layout.work / f"{name}.learn.json"
     return json.loads(path.read_text())["trials"] if path.exists() else []
 
 
@@ -122,3 +149,50 @@ def test_an_application_is_learned_in_few_runs(nimo: Nimod) -> None:
     again = json.loads(nimo.run("learn", "app.yaml", "--json").stdout)
     assert again == found
     assert len(state(cluster)) == len(trials)
+
+
+def test_an_application_of_the_store_is_observed_where_adept_says(nimo: Nimod) -> None:
+    """Its history proposes the run, and the run becomes part of its history."""
+    cluster = nimo.cluster
+    ran = [
+        cluster.sbatch(
+            *("--comment=nimo:app=wave", "-N", str(n), "-t", "1"),
+            "--wrap=sleep $((6 / SLURM_JOB_NUM_NODES))",
+        )
+        for n in (1, 2, 6)
+    ]
+    cluster.wait(*ran, timeout_s=60, accounted=True)
+    nimo.run("ingest")
+    nimo.run("fit")
+    write(nimo, "wave.yaml", WAVE)
+    argv = ("learn", "wave.yaml", "--application", "wave")
+    shown = json.loads(nimo.run(*argv, "--dry-run", "--json").stdout)
+    assert "a run on" in shown["next"]["why"], "not what the reliability judgment asks for"
+    nodes = round(shown["next"]["attributes"]["nodes"])
+    assert nodes not in (1, 2, 6)
+    assert "--comment=nimo:app=wave,off" in shown["argv"]
+
+    nimo.run(*argv)
+    (trial,) = state(cluster, "wave")  # the others were run already
+    assert (trial["nodes"], trial["stage"]) == (nodes, "done")
+    nimo.run("ingest")
+    with Store.open(nimo.store) as store:
+        assert {one.nodes for one in store.runs.started() if one.tag == "wave"} == {1, 2, 4, 6}
+
+
+def test_memory_frequency_and_profiles_reach_slurm_and_the_model(nimo: Nimod) -> None:
+    cluster = nimo.cluster
+    profiles = [
+        NodeProfile(cluster="nimo", node=n, node_type=n, at_s=time.time(), cpu_events_per_s=speed)
+        for n, speed in EVENTS_PER_S.items()
+    ]
+    with Store.open(nimo.store) as store:
+        store.profiles.add(profiles)
+    write(nimo, "options.yaml", OPTIONS)
+    found = json.loads(nimo.run("learn", "options.yaml", "--json").stdout)
+    assert found["effects"].keys() == {"memory", "cpu_freq", "cpu_events_per_s"}
+    for trial in state(cluster, "options"):
+        job, told = cluster.job(trial["job_id"]), trial["attributes"]
+        assert job["MinMemoryNode"] == f"{told['memory'] / 2**20:.0f}M"
+        assert EVENTS_PER_S[job["NodeList"]] == told["cpu_events_per_s"]
+        assert job["CPU_max_freq"] == f"{told['cpu_freq']:.0f}"

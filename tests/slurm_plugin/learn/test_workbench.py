@@ -27,7 +27,7 @@ assignments:
   - {constraint: old, variables: {share: [10, 20, 40, 80]}, attributes: {speed: 1}}
   - {constraint: new, variables: {share: [10, 20, 40, 80]}, attributes: {speed: 2}}
   - {constraint: newer, variables: {share: [10, 20, 40, 80]}, attributes: {speed: 2}}
-learning: {target: 5, fewest: 4, in_a_row: 1}
+learning: {target: 5, fewest: 4, in_a_row: 1, error: cross-validation}
 """
 COUNTS = """\
 application: wave

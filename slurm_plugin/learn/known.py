@@ -1,0 +1,67 @@
+"""The curve of the store that new runs are to join: what it knows, and by what it knows them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from predictor.types import PredictionTable, Run
+from sacct_ingest.errors import ConfigError
+from sacct_ingest.records import CURVE_LEVELS, KeyLevel
+from slurm_plugin.learn.description import Description
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A description whose runs join a curve: by their tag, or else by their script."""
+
+    given: Description
+    runs: tuple[Run, ...] = ()
+    tagged: bool = True
+
+
+def joined(given: Description, tables: Sequence[PredictionTable], scripts: Iterable[str]) -> Joined:
+    """Find the curve that runs of a description can join.
+
+    Parameters
+    ----------
+    tables
+        What the store knows of the application that was asked for.
+    scripts
+        Script keys of the runs that the description makes; only looked at where it matters.
+
+    Raises
+    ------
+    ConfigError
+        No run of the description would be taken for a run of that application, or several
+        applications have this name.
+    """
+    table = _most_specific(tables)
+    runs = tuple(Run(point.nodes, point.time_s) for point in table.observed)
+    if table.level == KeyLevel.TAG:
+        app, _, problem = table.key.partition("/")
+        return Joined(replace(given, application=app, problem=problem), runs)
+    if table.level == KeyLevel.SCRIPT:
+        if set(scripts) != {table.key}:
+            raise ConfigError(
+                f"{table.label} is known by its script, and the description runs another: give "
+                "that one under script, with the same arguments"
+            )
+        return Joined(given, runs, tagged=False)
+    raise ConfigError(
+        f"{table.label} is known neither by a tag nor by its script: no job of 'nimo learn' is "
+        "taken for its run; tag its jobs (--comment=nimo:app=NAME) and name the tag"
+    )
+
+
+def _most_specific(tables: Sequence[PredictionTable]) -> PredictionTable:
+    """Give the table of the first level that has one, whichever is first in CURVE_LEVELS."""
+    order = [level.value for level in CURVE_LEVELS]
+    ranked = sorted(
+        tables, key=lambda one: order.index(one.level) if one.level in order else len(order)
+    )
+    best = [one for one in ranked if one.level == ranked[0].level]
+    if len(best) > 1:
+        keys = ", ".join(one.key for one in best)
+        raise ConfigError(f"several applications have this name; choose one by its key: {keys}")
+    return best[0]
