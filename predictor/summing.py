@@ -1,8 +1,10 @@
 """Keeps the sums of applications on node types up to date in a store, and merges two stores'."""
 
+from collections.abc import Iterable
+
 from predictor.node_sums import FORMS, basis_of, contribution_of, fold
 from predictor.node_types import NodeTypes
-from sacct_ingest.records import KeyLevel
+from sacct_ingest.records import Contribution, KeyLevel
 from sacct_ingest.store import Store
 
 
@@ -41,17 +43,20 @@ def texts(store: Store, level: KeyLevel) -> dict[str, dict[str, dict[str, str]]]
     return found
 
 
-def merge(into: Store, other: Store) -> int:
-    """Add the runs of another store's sums that this one's lack; gives how many these were.
+def merge(into: Store, given: Iterable[list[Contribution]]) -> int:
+    """Add the runs of another store's sums that this one's lack; gives how many came in.
 
-    A run that both know counts once, as it is known here: merging twice is merging once.
+    Order does not matter, and merging twice is merging once: a run of this store's own accounting
+    stays as it is known here, and of two tellings of a foreign one always the same is taken.
+
+    Parameters
+    ----------
+    given
+        The other's, in batches.
 
     Raises
     ------
     sacct_ingest.errors.StoreError
         A store cannot be read or written.
     """
-    return sum(
-        into.sums.take(given, tuple(FORMS), fold, fresh=False)
-        for given in other.sums.contributions()
-    )
+    return sum(into.sums.take(batch, tuple(FORMS), fold, fresh=False) for batch in given)

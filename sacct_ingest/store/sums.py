@@ -7,7 +7,7 @@ handing over what their runs added.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, astuple, fields
 from hashlib import blake2b
 from typing import Any
 
@@ -86,17 +86,16 @@ class NodeSums:
         fold
             Does the adding.
         fresh
-            These are newer than what is known of the same runs; otherwise that stays.
+            These are newer than what is known of the same runs.  Otherwise a run of this store
+            stays as it is, and of one that is not the last in an order that means nothing else.
         """
         with writing(self._engine) as connection:
             counters.lock(connection, "sums")
             known = _known(connection, given)
-            latest = {_key(one): one for one in given}
-            changed = [
-                one
-                for key, one in latest.items()
-                if key not in known or (fresh and known[key] != one)
-            ]
+            latest = {_key(one): one for one in (given if fresh else sorted(given, key=astuple))}
+            changed = [one for key, one in latest.items() if known.get(key) != one]
+            if not fresh:
+                changed = _later(connection, changed, known)
             _fold(connection, changed, known, forms, fold)
             _write(connection, changed, known)
         return len(changed)
@@ -137,12 +136,9 @@ def _key(one: Contribution) -> _RunKey:
 
 
 def _known(connection: Connection, given: Iterable[Contribution]) -> dict[_RunKey, Contribution]:
-    times: dict[str, set[int]] = defaultdict(set)
-    for one in given:
-        times[one.cluster].add(one.submit_s)
     columns = [contributions.c[name] for name in _NAMES]
     found = {}
-    for cluster, submitted in times.items():
+    for cluster, submitted in _times(given).items():
         for part in _parts(sorted(submitted)):
             query = select(*columns).where(
                 contributions.c.cluster == cluster, contributions.c.submit_s.in_(part)
@@ -151,6 +147,38 @@ def _known(connection: Connection, given: Iterable[Contribution]) -> dict[_RunKe
                 one = _contribution(row)
                 found[_key(one)] = one
     return found
+
+
+def _later(
+    connection: Connection, given: Sequence[Contribution], known: Mapping[_RunKey, Contribution]
+) -> list[Contribution]:
+    """Leave out foreign tellings of runs that are this store's own, or that a later one is of."""
+    chosen = {
+        _key(one): one
+        for one in given
+        if _key(one) not in known or astuple(one) > astuple(known[_key(one)])
+    }
+    doubtful = [one for key, one in chosen.items() if key in known]
+    for key in _own(connection, doubtful):
+        chosen.pop(key, None)
+    return list(chosen.values())
+
+
+def _own(connection: Connection, given: Iterable[Contribution]) -> Iterator[_RunKey]:
+    """Give the keys of the runs that this store has itself, among others of the same times."""
+    for cluster, submitted in _times(given).items():
+        for part in _parts(sorted(submitted)):
+            columns = [runs.c[name] for name in _KEY]
+            query = select(*columns).where(runs.c.cluster == cluster, runs.c.submit_s.in_(part))
+            yield from ((row[0], row[1], row[2]) for row in connection.execute(query))
+
+
+def _times(given: Iterable[Contribution]) -> dict[str, set[int]]:
+    """Submit times of runs, by cluster."""
+    times: dict[str, set[int]] = defaultdict(set)
+    for one in given:
+        times[one.cluster].add(one.submit_s)
+    return times
 
 
 def _fold(

@@ -17,6 +17,7 @@ COMMANDS = {
     "ingest": "read job accounting, live or from saved files, into the store",
     "prune": "delete what is older than the store is to keep it",
     "fit": "learn run time over node counts from the store",
+    "merge": "merge what other stores know of run times on their types of nodes",
     "serve": "run nimod, which answers the hooks and nimo-advise",
     "status": "ask nimod how it is",
     "predict": "show what is known about an application",

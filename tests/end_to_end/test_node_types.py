@@ -88,7 +88,7 @@ def test_what_is_told_for_the_other_type_is_what_then_runs(two_types: Site) -> N
     }  # fmt: skip
     assert by_partition["fast"]["time_s"] < by_partition["slow"]["time_s"]
     # The same without nimod, where nobody knows what is free: by what the runs were on.
-    alone = advise(site, "--store", f"sqlite:///{site.nimod.store}")
+    alone = advise(site, "--store", site.nimod.store)
     told_alone = {one["partition"]: one for one in alone["partitions"]}
     assert {name: one["node_type"] for name, one in told_alone.items()} == {
         "slow": "slow", "fast": "fast",

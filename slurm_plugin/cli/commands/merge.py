@@ -1,0 +1,78 @@
+"""Merge what other stores know of run times on their types of nodes into this one's.
+
+aprof's sums over the runs of each application on each type of node are added up: predictions for a
+type of node then rest on the runs of all clusters.  Each run counts once, in whatever order and how
+often stores are merged; a run of this store's own accounting stays as it is known here.
+"""
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from predictor import summing
+from sacct_ingest.store import Store
+from sacct_ingest.store import contribution_file as exported
+from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.stores import open_store
+from slurm_plugin.reports.text import count
+
+EXAMPLE = """\
+  nimo merge /mnt/oak/nimo.db
+  nimo merge postgresql://nimo@oak/nimo
+  nimo merge --export pine.sums
+  nimo merge pine.sums --json"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What came of one source."""
+
+    source: str
+    new: int  #: runs that came in, or are known better now
+    refused: int = 0
+    first_refused: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "source", metavar="SOURCE", nargs="*", help="store (file or URL), or file of --export"
+    )
+    parser.add_argument(
+        "--export",
+        metavar="FILE",
+        type=Path,
+        help="write what this store's runs added, to merge it",
+    )
+    add_json(parser)
+    add_store(parser)
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Merge each source, then export."""
+    with open_store(load_config(args)) as store:
+        done = [_merge(store, source) for source in args.source]
+        written = exported.write(args.export, store.sums.contributions()) if args.export else None
+    if args.json:
+        print(json.dumps({"merged": [asdict(one) for one in done], "exported": written}))
+        return 0
+    for one in done:
+        print(f"{one.source}: {count(one.new, 'run')} came in")
+        if one.refused:
+            print(f"  {count(one.refused, 'line')} left out; the first: {one.first_refused}")
+    if written is not None:
+        print(f"{args.export}: {count(written, 'run')} written")
+    elif not done:
+        print("nothing to merge: name a store, or a file of --export")
+    return 0
+
+
+def _merge(store: Store, source: str) -> _Done:
+    if exported.is_one(Path(source)):
+        refused = exported.Refused()
+        new = summing.merge(store, exported.read(Path(source), refused))
+        return _Done(source, new, refused.count, refused.first)
+    with Store.open(source, create=False) as other:
+        return _Done(source, summing.merge(store, other.sums.contributions()))
