@@ -154,7 +154,7 @@ def test_without_a_view_places_are_those_that_runs_tell_of(
 
 def test_without_a_view_all_types_are_side_by_side() -> None:
     made = Advisor(Config(), new_id=str)
-    made.tables = Tables([known()])
+    made.tables = stored(known())
     advice = made.advise_at(job(), [Place("amber", "slow"), Place("cedar")], now_s=NOW)
     slow, fast = advice.partitions
     assert (slow.node_type, slow.partition, slow.recommended) == ("amber", "slow", False)
@@ -164,5 +164,5 @@ def test_without_a_view_all_types_are_side_by_side() -> None:
     assert advice.directive.startswith("#SBATCH --nodes=")
     lines = render(advice, now_s=NOW).splitlines()
     assert next(line.split()[:2] for line in lines if "cedar" in line) == ["=>", "-"]
-    made.tables = Tables([table()])
+    made.tables = stored(table())
     assert made.advise_at(job(), [], now_s=NOW).partitions == []

@@ -13,7 +13,6 @@ from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from tests.predictor.test_summing import add, all_sums, profiles, runs, same
 
-
 _BY_TAG = ("tag", "nodes")
 
 
