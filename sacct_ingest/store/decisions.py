@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Engine, Row, String, func, insert, or_, se
 
 from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.store.engine import reading, writing
-from sacct_ingest.store.outcomes import join
+from sacct_ingest.store.outcomes import GIVE_UP_S, join
 from sacct_ingest.store.rows import RunRow, Selection
 from sacct_ingest.store.runs import ROW_COLUMNS, run_row
 from sacct_ingest.store.schema import decisions, runs
@@ -133,11 +133,18 @@ class Decisions:
             return [(float(said), float(was)) for said, was in connection.execute(query)]
 
     def touched_keys(self, since_s: float) -> list[tuple[KeyLevel, str]]:
-        """Identities that were predicted by, of decisions whose runs ended since then."""
+        """Identities that were predicted by, of decisions whose runs ended since then.
+
+        Decisions from long before are not looked at, so that their number does not matter.
+        """
         query = (
             select(decisions.c.key_level, decisions.c.key)
             .join(runs, runs.c.id == decisions.c.run_id)
-            .where(runs.c.end_s >= since_s, decisions.c.key != "")
+            .where(
+                decisions.c.at_s > since_s - GIVE_UP_S,
+                runs.c.end_s >= since_s,
+                decisions.c.key != "",
+            )
             .distinct()
             .order_by(decisions.c.key_level, decisions.c.key)
         )

@@ -12,7 +12,8 @@ from sacct_ingest.store.schema import decisions, runs
 
 #: Seconds between a decision and the submit time of its job; slurmctld may have been busy.
 BEFORE_S, AFTER_S = 2, 5
-#: Decisions older than this without a run will not get one by their submit time any more.
+#: Decisions older than this without a run will not get one by their submit time any more, and an
+#: application is not judged anew for a job that took longer to wait and run.
 GIVE_UP_S = 90 * 86_400
 #: Values in one list: of 1,000 MariaDB makes a table, for which it reads all runs.
 LISTED = 900

@@ -47,3 +47,14 @@ def test_outcomes_of_an_identity_newest_first(store: Store) -> None:
     ]
     assert store.decisions.touched_keys(SUBMIT_S + 3) == [(KeyLevel.LINE, "other")]
     assert store.decisions.touched_keys(0) == [(KeyLevel.LINE, "k"), (KeyLevel.LINE, "other")]
+
+
+def test_decisions_from_long_before_are_not_looked_at(store: Store) -> None:
+    ended_s = SUBMIT_S + 91 * 86_400
+    note = "NIMO1:00000000000a:n=4"
+    key = {"key_level": "line", "key": "k"}
+    store.decisions.add([decision(decision_id="00000000000a", at_s=SUBMIT_S, **key)])
+    store.runs.add([run(submit_s=SUBMIT_S, end_s=ended_s, admin_comment=note)])
+    assert store.decisions.join_outcomes() == 1
+    assert store.decisions.touched_keys(ended_s - 2 * 86_400) != []
+    assert store.decisions.touched_keys(ended_s) == []
