@@ -206,6 +206,7 @@ class Retention(_Section, frozen=True, kw_only=True):
     decisions_days: Days = 0
     rejects_days: Days = 90
     probes_days: Days = 0
+    profiles_days: Days = 0
 
 
 class Fit(_Section, frozen=True, kw_only=True):

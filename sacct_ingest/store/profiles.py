@@ -51,20 +51,6 @@ class Profiles:
         with reading(self._engine) as connection:
             return [_profile(row) for row in connection.execute(query.order_by(profiles.c.at_s))]
 
-    def prune(self, before_s: float) -> int:
-        """Delete profiles from before this time, but for the newest of each node."""
-        with writing(self._engine) as connection:
-            newest = _newest()
-            kept = {tuple(row) for row in connection.execute(select(newest))}
-            old = select(profiles.c.cluster, profiles.c.node, profiles.c.at_s)
-            found = [
-                tuple(row) for row in connection.execute(old.where(profiles.c.at_s < before_s))
-            ]
-            gone = [key for key in found if key not in kept]
-            for cluster, node, at_s in gone:
-                _delete(connection, {"cluster": cluster, "node": node, "at_s": at_s})
-            return len(gone)
-
 
 def _newest() -> Subquery:
     return (

@@ -15,7 +15,7 @@ from sqlalchemy import Column, Engine, Select, and_, delete, exists, func, or_, 
 
 from sacct_ingest.records import CURVE_LEVELS, JobState
 from sacct_ingest.store.engine import reading, translated, writing
-from sacct_ingest.store.schema import decisions, probes, rejects, runs, steps
+from sacct_ingest.store.schema import decisions, probes, profiles, rejects, runs, steps
 
 BATCH = 1000  #: rows of one transaction
 #: Runs of an application on a node count that stay whatever their age: as many as a curve looks at.
@@ -34,6 +34,7 @@ class Retention:
     decisions: int | None = None
     rejects: int | None = None
     probes: int | None = None
+    profiles: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,14 @@ def _older(at: Column[Any], key: Column[Any]) -> _Chosen:
     return chosen
 
 
+def _old_profiles(before_s: int, retention: Retention) -> Select[Any]:
+    """All but the newest of each node, which tells its type."""
+    del retention
+    newest = select(func.max(profiles.c.at_s)).group_by(profiles.c.cluster, profiles.c.node)
+    at = profiles.c.at_s
+    return select(at).distinct().where(at < before_s, at.not_in(newest)).order_by(at)
+
+
 #: Table -> a column of its key, and its values in what goes; in the order in which they go.
 TABLES: dict[str, tuple[Column[Any], _Chosen]] = {
     "decisions": (decisions.c.decision_id, _older(decisions.c.at_s, decisions.c.decision_id)),
@@ -147,6 +156,7 @@ TABLES: dict[str, tuple[Column[Any], _Chosen]] = {
     "runs": (runs.c.id, _old_runs),
     "rejects": (rejects.c.digest, _older(rejects.c.seen_s, rejects.c.digest)),
     "probes": (probes.c.at_s, _older(probes.c.at_s, probes.c.at_s)),
+    "profiles": (profiles.c.at_s, _old_profiles),
 }
 
 
