@@ -1,8 +1,8 @@
 """How fast accounting goes into each store, and how much memory that takes, at growing sizes.
 
 The accounting is made up, with arrays, heterogeneous jobs, requeues, steps, duplicates, jobs that
-still run, newlines, delimiters and odd characters in names (or it is ``--data``); text and JSON hold
-the same jobs.
+still run, newlines, delimiters and odd characters in names (or it is ``--data``); text and JSON
+hold the same jobs.
 Servers are private ones, as the tests start them.  Each figure comes from a process of its own, so
 that its peak memory is its own.  CPU seconds are those of the process and of its children.
 
