@@ -238,6 +238,19 @@ def test_what_was_not_run_keeps_it_from_stopping() -> None:
     assert mape(predicted, [one.found.time_s for one in every]) < 10.0
 
 
+def test_runs_that_all_take_the_same_do_not_end_it_before_levels_were_run() -> None:
+    """Errors are small from the first runs on; what the other levels do nobody has seen."""
+    learner = Learner(SPACE, Settings(fewest=3, in_a_row=1))
+    while proposal := learner.propose():
+        learner.observe(Sample(proposal.assignment, Occupancies(1e-6, 1e-8, 1e-8, 1e9)))
+    ran = learner.samples
+    assert learner.error < 5.0
+    assert all(len({one.attributes[name] for one in ran}) >= 3 for name in SPACE.attributes)
+    widths = [learner.fit.predict(one) for one in SPACE.candidates]
+    assert all(one.high_s / one.low_s < 1.4**2 for one in widths)
+    assert len(ran) < 15
+
+
 def test_it_stops_when_good_enough_but_not_before_enough_runs() -> None:
     learner = learned(Settings(target=50.0, fewest=5, error=Error.CROSS_VALIDATION))
     assert len(learner.samples) == 5
