@@ -8,12 +8,12 @@ and the garbage collector does not walk through text.
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import msgspec
 
-from predictor.table import decode
-from predictor.types import PredictionTable, Verdict
+from predictor.table import at, covers, decode, worse
+from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.records import Identity, KeyLevel
 
 _log = logging.getLogger(__name__)
@@ -72,20 +72,44 @@ class Tables:
     def find(self, identity: Identity) -> PredictionTable | None:
         """Find the table that says most about an application.
 
-        The most specific one that holds a curve, else the most specific one: a script that was
-        edited has no curve of its own yet, where its command line may have one.
+        The most specific one that holds a curve, unless a broader one says the same with more
+        behind it; else the most specific one.  A script that was edited has no curve of its own
+        yet, or one of few node counts, where its command line may have one of many.
         """
         found = [
             table
             for level in KeyLevel
             if (key := identity.key(level)) and (table := self._table(level.value, key)) is not None
         ]
-        curves = (t for t in found if is_curve(t) and t.verdict is not Verdict.REFUSED)
-        return next(curves, next(iter(found), None))
+        curves = [t for t in found if is_curve(t) and t.verdict is not Verdict.REFUSED]
+        return reduce(_better_known, curves) if curves else next(iter(found), None)
 
     def _table(self, level: str, key: str) -> PredictionTable | None:
         payload = self._payloads.get(level, {}).get(key)
         return None if payload is None else _decoded(payload, key)
+
+
+def _better_known(narrow: PredictionTable, broad: PredictionTable) -> PredictionTable:
+    """Give the broader curve where it knows more node counts and holds all that is known of both.
+
+    What was seen of the narrow one then lies within the intervals of the broad one, so that nothing
+    says that they are two applications.
+    """
+    knows_more = (
+        len(broad.observed) > len(narrow.observed)
+        and broad.node_type == narrow.node_type
+        and worse(broad.verdict, narrow.verdict) is narrow.verdict
+    )
+    return (
+        broad if knows_more and all(_holds(broad, point) for point in narrow.observed) else narrow
+    )
+
+
+def _holds(table: PredictionTable, point: Point) -> bool:
+    if not covers(table, point.nodes):
+        return False
+    told = at(table, point.nodes)
+    return told.low_s <= point.time_s <= told.high_s
 
 
 @lru_cache(maxsize=_DECODED)

@@ -1,5 +1,7 @@
 """The most telling table of an application."""
 
+from dataclasses import replace
+
 from predictor.table import encode
 from predictor.types import Verdict
 from sacct_ingest.records import Identity
@@ -18,6 +20,24 @@ def test_the_most_specific_curve_is_found():
     line, script = of("line", "11e"), of("script", "5c1")
     assert stored(line, script).find(ALICE) == script
     assert stored(line).find(ALICE) == line
+
+
+def test_a_broader_curve_that_says_the_same_with_more_behind_it_is_found():
+    script, line = of("script", "5c1", observed=(4, 8)), of("line", "11e", observed=(1, 2, 4, 8))
+    assert stored(script, line).find(ALICE) == line
+
+
+def test_a_broader_curve_that_says_something_else_is_not():
+    script = of("script", "5c1", observed=(4, 8))
+    slower = replace(
+        script, observed=tuple(replace(p, time_s=2 * p.time_s) for p in script.observed)
+    )
+    line = of("line", "11e", observed=(1, 2, 4, 8))
+    assert stored(slower, line).find(ALICE) == slower
+    doubtful = replace(line, verdict=Verdict.DOUBTFUL)
+    assert stored(script, doubtful).find(ALICE) == script
+    elsewhere = replace(line, node_type="big")
+    assert stored(script, elsewhere).find(ALICE) == script
 
 
 def test_a_curve_goes_before_a_history_of_something_more_specific():
