@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the clusters come from the tests
 
 from predictor.table import encode  # noqa: E402
-from predictor.types import Point, PredictionTable, Verdict  # noqa: E402
+from predictor.types import Point, PredictionTable, Tail, Verdict  # noqa: E402
 from sacct_ingest.records import KeyLevel  # noqa: E402
 from sacct_ingest.store import FitRow, Store  # noqa: E402
 from tests.cluster.host import missing_programs  # noqa: E402
@@ -52,6 +52,7 @@ RPC = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s.*count:(\d+)\s.*total_time:(\d+)")
 CLIENTS = 8
 DRIVE = ROOT / "tests" / "lua" / "drive.lua"
 STALLED_JOBS = 50
+TAILS = ((0.9, 1.1), (0.99, 1.3))  # share of the runs, and its run time over the median
 STEADY_HZ = 100  # of each client
 
 Request = dict[str, Any]
@@ -165,8 +166,8 @@ def in_memory() -> Iterator[Path]:
 
 
 def known_application(key: str = "bench") -> FitRow:
-    """Make a table for the application of the script, so that nimod has something to decide."""
-    nodes = (1, 2, 4, 8)
+    """Make a table as a refit leaves it for an application that was run on 1 to 8 nodes."""
+    nodes = tuple(range(1, 33))
     times = tuple(3000 / n + 60 for n in nodes)
     table = PredictionTable(
         level=KeyLevel.TAG,
@@ -181,7 +182,8 @@ def known_application(key: str = "bench") -> FitRow:
         high_s=tuple(t * 1.1 for t in times),
         curve_sd=(0.02,) * len(nodes),
         confidence=0.9,
-        observed=tuple(Point(n, t, 3, 0.02) for n, t in zip(nodes, times, strict=True)),
+        observed=tuple(Point(n, times[n - 1], 3, 0.02) for n in (1, 2, 4, 8)),
+        tails=tuple(Tail(share, tuple(t * by for t in times)) for share, by in TAILS),
         knee=4,
         max_useful=8,
         runs=12,
