@@ -52,6 +52,7 @@ RPC = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s.*count:(\d+)\s.*total_time:(\d+)")
 CLIENTS = 8
 DRIVE = ROOT / "tests" / "lua" / "drive.lua"
 STALLED_JOBS = 50
+TIMEOUT_MS = 20  # as the hooks are shipped
 TAILS = ((0.9, 1.1), (0.99, 1.3))  # share of the runs, and its run time over the median
 STEADY_HZ = 100  # of each client
 
@@ -138,7 +139,7 @@ def set_up(stack: contextlib.ExitStack, release: str | None) -> tuple[list[Setup
     folders = [stack.enter_context(in_memory()) for _ in range(3)]
     (folders[1] / "lua").mkdir()
     (folders[1] / "lua" / "job_submit.lua").write_text(EMPTY)
-    hooks = (None, folders[1] / "lua", hooks_for(folders[2]))
+    hooks = (None, folders[1] / "lua", hooks_for(folders[2], timeout_ms=TIMEOUT_MS))
     names = ("no plugin", "empty job_submit.lua", "NIMO")
     setups = []
     for name, folder, lua in zip(names, folders, hooks, strict=True):
@@ -249,7 +250,7 @@ def reload_under_load(nimod: Nimod, identities: int) -> dict[str, Any]:
 def lua_folder(stack: contextlib.ExitStack) -> Path:
     """Make a folder with the hooks as they are shipped, set to ask a nimod in it."""
     folder = stack.enter_context(in_memory())
-    hooks = hooks_for(folder)
+    hooks = hooks_for(folder, timeout_ms=TIMEOUT_MS)
     with (hooks / "nimo_hook.conf").open("a") as conf:
         conf.write("breaker_failures = 1000000\n")  # the longest wait, not the mean with pauses
     return folder
