@@ -84,6 +84,8 @@ def _fit(number: int, rng: Random) -> FitRow:
 def _measured(path: Path, applications: int, *, repeats: int) -> Iterator[dict[str, Any]]:
     first = None
     with _serving(path) as connection:
+        # Its first sum of all decisions is made beside, from the start on: not to be timed here.
+        warm_s = _timed(lambda: _get(connection, PAGES["overview"]))
         for name, page in PAGES.items():
             address = page.format(key=f"{applications // 2:024x}")
             times_s = [_timed(lambda to=address: _get(connection, to)) for _ in range(repeats)]
@@ -94,7 +96,7 @@ def _measured(path: Path, applications: int, *, repeats: int) -> Iterator[dict[s
                 "page": name,
                 "median ms": typical_s * 1000,
                 "worst ms": max(times_s[1:]) * 1000,
-                "first ms": times_s[0] * 1000,
+                "first ms": (warm_s if name == "overview" else times_s[0]) * 1000,
                 "ratio": typical_s / first,
             }
     assert first is not None
