@@ -51,7 +51,8 @@ def _better_count(decision: Decision) -> str:
     return (
         f"nimo: --nodes={better.nodes} would suit this job better than {asked.nodes} now: "
         f"{duration(better.wait_s)} of wait and {duration(better.prediction.time_s)} of run, "
-        f"instead of {duration(asked.wait_s)} and {duration(asked.prediction.time_s)}"
+        f"instead of {duration(asked.wait_s)} and {duration(asked.prediction.time_s)} "
+        f"({decision.reason.text})"
     )
 
 

@@ -138,7 +138,7 @@ def _in_time(
             if target_s == deadline_s:
                 return
         else:
-            yield "cheaper, but at more risk", found
+            yield "not surely in time, at the least node-hours", found
             late_s = target_s
         # A plan this much shorter would be in time if its spread were the same; then halve.
         share = (deadline_s - problem.now_s) / (high_s - problem.now_s)

@@ -79,8 +79,11 @@ def _headline(plan: Plan, now_s: float, deadline_s: float | None) -> str:
     if plan.proven:
         text += "; no plan is better"
     if deadline_s is not None and plan.chance is not None:
-        kept = "kept" if plan.high_s <= deadline_s else "NOT SURE"
-        text += f"\ndeadline {clock(deadline_s)}: {kept}, in {percent(plan.chance)} of the cases"
+        late = "MISSED" if plan.low_s > deadline_s else "NOT SURE"
+        kept = "kept" if plan.high_s <= deadline_s else late
+        text += (
+            f"\ndeadline {clock(deadline_s)}: {kept}, made in {percent(plan.chance)} of the cases"
+        )
     return text
 
 
