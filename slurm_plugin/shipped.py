@@ -1,10 +1,9 @@
 """Where the files are that come with the product: the Lua hooks, sample settings, units."""
 
 import re
-from importlib.resources import files
 from pathlib import Path
 
-_PACKAGE = Path(str(files("slurm_plugin")))
+_PACKAGE = Path(__file__).parent
 
 #: Folder of the Lua hooks.
 HOOKS = _PACKAGE / "lua"

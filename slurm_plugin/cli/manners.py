@@ -3,14 +3,12 @@
 import argparse
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from importlib.metadata import version
 from typing import Any
 
 
 def add_manners(parser: argparse.ArgumentParser) -> None:
     """Add ``-V`` and ``--usage``, beside argparse's ``-h``."""
-    told = f"nimo {version('nimo-slurm')}"
-    parser.add_argument("-V", "--version", action="version", version=told, help="print the release")
+    parser.add_argument("-V", "--version", action=_Release, help="print the release")
     parser.add_argument("--usage", action=_Usage, help="print the usage line")
 
 
@@ -25,12 +23,28 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
 
 
-class _Usage(argparse.Action):
-    """Print the usage line and end, as ``sbatch --usage`` does."""
+class _Asked(argparse.Action):
+    """An option that prints something and ends."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
         del dest
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **options)
+
+
+class _Release(_Asked):
+    """Print the release and end, as ``sbatch -V`` does."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *parsed: object) -> None:
+        """Do it."""
+        from importlib.metadata import version  # noqa: PLC0415 - 25 ms of every other start
+
+        del parsed
+        print(f"nimo {version('nimo-slurm')}")
+        parser.exit()
+
+
+class _Usage(_Asked):
+    """Print the usage line and end, as ``sbatch --usage`` does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *parsed: object) -> None:
         """Do it."""

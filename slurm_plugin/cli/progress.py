@@ -4,17 +4,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 PATIENCE_S = 2.0
 _STEPS = 10_000  #: of the bar
@@ -37,19 +30,7 @@ def progress(
     Where the share of all is known there is a bar, with the time that is left.  Nothing is shown
     before ``patience_s`` have passed, and the line is wiped at the end.
     """
-    bar = Progress(
-        TextColumn(title),
-        SpinnerColumn(),
-        TextColumn("{task.fields[done]:,}"),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        speed_estimate_period=_SPEED_OVER_S,
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
+    bar = _bar(title)
     task, total = bar.add_task("", total=None, done=0), 0
     begun_s = clock()
 
@@ -66,3 +47,23 @@ def progress(
         yield report
     finally:
         bar.stop()
+
+
+def _bar(title: str) -> "Progress":
+    # Every --help would wait for it.
+    from rich import progress as columns  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+
+    return columns.Progress(
+        columns.TextColumn(title),
+        columns.SpinnerColumn(),
+        columns.TextColumn("{task.fields[done]:,}"),
+        columns.TextColumn("{task.description}"),
+        columns.BarColumn(),
+        columns.TimeElapsedColumn(),
+        columns.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        speed_estimate_period=_SPEED_OVER_S,
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )

@@ -2,7 +2,6 @@
 
 import stat
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 from sacct_ingest.errors import NimoError
@@ -95,6 +94,8 @@ def _age(command: str, at_s: float | None, now_s: float) -> Finding:
 
 def nimod(patient: Patient) -> Iterator[Finding]:
     """Nimod answers, is of this release, and sees the cluster."""
+    from importlib.metadata import version  # noqa: PLC0415 - slow to load, for nimo init too
+
     socket = patient.settings.socket
     try:
         status = client.status(socket, timeout_s=_TIMEOUT_S)
