@@ -21,6 +21,7 @@ from tests.conftest import scratch_directory
 from tests.environments import fill
 from tests.packages.system import NoSystemError, System, system_copy
 
+_DEMO = "/var/lib/nimo/demo"
 WHOLE = os.environ.get("NIMO_DEB", "")
 pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="not a Debian system")
 
@@ -104,6 +105,7 @@ def test_nothing_in_it_names_where_it_was_built(deb: Path, folder: Path) -> None
 
 
 @pytest.mark.skipif(shutil.which("lintian") is None, reason="lintian is not installed")
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(not WHOLE, reason="make test-deb looks at the whole package")
 def test_lintian_finds_no_error(deb: Path) -> None:
     done = subprocess.run(["lintian", deb], capture_output=True, text=True, check=False)
@@ -141,7 +143,7 @@ def test_install_use_upgrade_remove_purge(deb: Path, newer: Path, system: System
 @pytest.mark.skipif(not WHOLE, reason="make test-deb tries the whole package")
 def test_the_demo_runs_as_installed(deb: Path, system: System) -> None:
     install(system, deb)
-    done = system.run("runuser", "-u", "nimo", "--", "nimo", "demo")
+    done = system.run("runuser", "-u", "nimo", "--", "nimo", "demo", "--directory", _DEMO)
     assert "$ nimo report" in done.stdout
 
 

@@ -1,0 +1,176 @@
+"""How long every command takes to begin: to its first line, and as a whole process.
+
+All commands with --help, and what users and admins call all day on the store of `nimo demo`, with
+nimod running.  In the same rounds: squeue --help (Slurm's own start, where installed), a bare
+Python, and a Python that loads nothing but SQLAlchemy, the heaviest of what commands with a store
+need.  CPU time is told, too: it is what stays the same on a busy machine.
+"""
+
+import os
+import selectors
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import _bench
+
+from slurm_plugin import client
+from slurm_plugin.cli.context import user_name
+from slurm_plugin.cli.nimo import COMMANDS
+from slurm_plugin.demo.site import HISTORY, Site, prepare
+
+BUDGET_S = 0.25
+PROGRAMS = Path(sys.executable).parent
+PEERS = {
+    "squeue --help": ["squeue", "--help"],
+    "bare Python": [sys.executable, "-I", "-c", "print()"],
+    "Python with SQLAlchemy": [sys.executable, "-I", "-c", "import sqlalchemy; print()"],
+}
+HELPS = {f"nimo {name} --help": ["nimo", name, "--help"] for name in COMMANDS}
+MAIN = {
+    "nimo --help": ["nimo", "--help"],
+    "nimo-advise --help": ["nimo-advise", "--help"],
+    "nimo-advise, nimod answers": ["nimo-advise", "wrf.sh", "d02"],
+    "nimo-advise --store": ["nimo-advise", "--store", "nimo.db", "wrf.sh", "d02"],
+    "nimo status": ["nimo", "status"],
+    "nimo config": ["nimo", "config"],
+    "nimo doctor": ["nimo", "doctor"],
+    "nimo predict": ["nimo", "predict"],
+    "nimo predict APPLICATION": ["nimo", "predict", "wrf-d02"],
+    "nimo report": ["nimo", "report"],
+}
+
+
+@dataclass(slots=True)
+class Starts:
+    """Times of one command line, in seconds."""
+
+    first: list[float] = field(default_factory=list)  #: to the first byte on stdout
+    whole: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+
+def main() -> None:
+    """Prepare, measure in turns, print."""
+    args = _bench.options(__doc__).parse_args()
+    lines = {**PEERS, **MAIN, **HELPS}
+    if not shutil.which("squeue"):
+        del lines["squeue --help"]
+    with prepared() as (folder, environment):
+        times = measure(lines, folder, environment, rounds=3 if args.quick else 15)
+    rows = figures(times)
+    _bench.table(rows, title="From the call to the first line, medians")
+    late = [row["command"] for row in rows if row["first line ms"] > 1e3 * BUDGET_S]
+    print(f"\nlater than {BUDGET_S:g} s: {', '.join(late) or 'none'}")
+    _bench.write(args.json, starts=rows)
+
+
+@contextmanager
+def prepared() -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """Give the demo's folder with its store, and the environment in which nimod runs on it."""
+    with tempfile.TemporaryDirectory(prefix="nimo-startup-") as name:
+        folder = Path(name)
+        site = Site(folder, folder / "nimod.sock")
+        prepare(site, user=user_name(), now_s=time.time(), rng=Random(1))
+        environment = {
+            **os.environ,
+            "NIMO_CONFIG": str(site.config),
+            "PATH": f"{PROGRAMS}:{site.stand_ins}:{os.environ['PATH']}",
+        }
+        for words in (["ingest", HISTORY], ["fit"]):
+            call = [PROGRAMS / "nimo", *words]
+            subprocess.run(call, cwd=folder, env=environment, check=True, capture_output=True)
+        nimod = subprocess.Popen([PROGRAMS / "nimo", "serve"], env=environment)
+        try:
+            await_nimod(site)
+            yield folder, environment
+        finally:
+            nimod.terminate()
+            nimod.wait()
+
+
+def await_nimod(site: Site) -> None:
+    """Wait until nimod sees the cluster."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            if client.status(site.socket, timeout_s=5).snapshot_age_s is not None:
+                return
+        except client.Unreachable:
+            pass
+        time.sleep(0.05)
+    sys.exit("nimod does not see the demo's cluster")
+
+
+def measure(
+    lines: Mapping[str, Sequence[str]], folder: Path, environment: Mapping[str, str], *, rounds: int
+) -> dict[str, Starts]:
+    """Start each command line once in each round, so that all meet the same machine."""
+    times = {name: Starts() for name in lines}
+    for turn in range(rounds + 1):
+        for name, argv in lines.items():
+            told = once(argv, folder, environment)
+            if turn:  # the first round reads files from disk
+                for kept, value in zip(
+                    (times[name].first, times[name].whole, times[name].cpu), told, strict=True
+                ):
+                    kept.append(value)
+    return times
+
+
+def once(
+    argv: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> tuple[float, float, float]:
+    """Seconds to the first byte and to the end, and of CPU, of one process and its children."""
+    path = shutil.which(argv[0], path=environment["PATH"]) or argv[0]
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [path, *argv[1:]],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdout
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        selector.select()
+    first_s = time.perf_counter() - began
+    process.stdout.read()
+    process.stdout.close()
+    _, _, used = os.wait4(process.pid, 0)
+    process.returncode = 0
+    return first_s, time.perf_counter() - began, used.ru_utime + used.ru_stime
+
+
+def figures(times: Mapping[str, Starts]) -> list[dict[str, Any]]:
+    """Rows of the table; ratios of CPU time to a bare Python's, of the first line to squeue's."""
+    middle = {
+        name: [statistics.median(values) for values in (one.first, one.whole, one.cpu)]
+        for name, one in times.items()
+    }
+    bare, peer = middle["bare Python"][2], middle.get("squeue --help", [None])[0]
+    return [
+        {
+            "command": name,
+            "first line ms": 1e3 * first_s,
+            "whole ms": 1e3 * whole_s,
+            "CPU ms": 1e3 * cpu_s,
+            "first / squeue": first_s / peer if peer else None,
+            "CPU / Python": cpu_s / bare,
+        }
+        for name, (first_s, whole_s, cpu_s) in middle.items()
+    ]
+
+
+if __name__ == "__main__":
+    main()
