@@ -1,17 +1,22 @@
 """One pass from a source into the store: resumable, and the same when repeated."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sacct_ingest.errors import SacctOverload
 from sacct_ingest.pace import NARROWEST_S, Pace, PaceSettings
 from sacct_ingest.resized import to_store
 from sacct_ingest.sources.base import Source, Tally
 from sacct_ingest.span import Span, SpanSettings, asked_span, new_spans
-from sacct_ingest.store import RejectRow, Store, Stored
+from sacct_ingest.store import RejectRow, Stored
+
+if TYPE_CHECKING:  # the database is heavy, and --help needs none
+    from sacct_ingest.store import Store
 
 _log = logging.getLogger(__name__)
 

@@ -6,9 +6,13 @@ how far a span that somebody asked for has been read, and ``sacct:pine once more
 days have, until they are finished.
 """
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-from sacct_ingest.store import Store
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the database is heavy, and --help needs none
+    from sacct_ingest.store import Store
 
 
 @dataclass(frozen=True, slots=True)

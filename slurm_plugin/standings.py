@@ -1,12 +1,18 @@
 """Applications are judged by what came of the decisions about them, and switched off or on."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from predictor.standing import Band, Outcome, judge
 from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
-from sacct_ingest.store import RunRow, Store
+from sacct_ingest.store import RunRow
 from slurm_plugin import config
 from slurm_plugin.compared import compare
+
+if TYPE_CHECKING:  # the database is heavy, and --help needs none
+    from sacct_ingest.store import Store
 
 #: Watermark of the last pass, and how far behind it runs are looked at again: accounting is late.
 SOURCE, OVERLAP_S = "standings", 86_400.0

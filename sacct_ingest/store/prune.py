@@ -7,7 +7,6 @@ do the runs that kept decisions are about.  One row of `TABLES` a table.
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -15,6 +14,7 @@ from sqlalchemy import Column, Engine, Select, and_, delete, exists, func, or_, 
 
 from sacct_ingest.records import CURVE_LEVELS, JobState
 from sacct_ingest.store.engine import reading, translated, writing
+from sacct_ingest.store.rows import Pruned, Retention
 from sacct_ingest.store.schema import decisions, probes, profiles, rejects, runs, steps
 
 BATCH = 1000  #: rows of one transaction
@@ -23,27 +23,6 @@ KEPT_RUNS = 30
 #: Pages given back to the file system at a time.
 _PAGES = 1000
 _CURVE_STATES = (JobState.COMPLETED.value, JobState.TIMEOUT.value)
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """For each table the time before which rows may go, seconds since the epoch; None: never."""
-
-    runs: int | None = None
-    steps: int | None = None
-    decisions: int | None = None
-    rejects: int | None = None
-    probes: int | None = None
-    profiles: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """What went, or would go, from a table."""
-
-    table: str
-    before_s: int
-    rows: int
 
 
 def prune(engine: Engine, retention: Retention, *, dry_run: bool = False) -> list[Pruned]:

@@ -101,3 +101,24 @@ class RejectRow:
     reason: str
     text: str
     seen_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """For each table the time before which rows may go, seconds since the epoch; None: never."""
+
+    runs: int | None = None
+    steps: int | None = None
+    decisions: int | None = None
+    rejects: int | None = None
+    probes: int | None = None
+    profiles: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What went, or would go, from a table."""
+
+    table: str
+    before_s: int
+    rows: int

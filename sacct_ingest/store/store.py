@@ -13,8 +13,9 @@ from sacct_ingest.store.fits import Fits
 from sacct_ingest.store.migrate import migrate
 from sacct_ingest.store.probes import Probes
 from sacct_ingest.store.profiles import Profiles
-from sacct_ingest.store.prune import Pruned, Retention, prune
+from sacct_ingest.store.prune import prune
 from sacct_ingest.store.rejects import Rejects
+from sacct_ingest.store.rows import Pruned, Retention
 from sacct_ingest.store.runs import Runs
 from sacct_ingest.store.standings import Standings
 from sacct_ingest.store.sums import NodeSums

@@ -4,15 +4,18 @@ import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sacct_ingest.store import Store
 from slurm_plugin.cli.context import user_name
 from slurm_plugin.config import Config
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.privacy import Sight, sight
 
+if TYPE_CHECKING:
+    from sacct_ingest.store import Store
 
-def open_store(config: Config, *, create: bool = False) -> Store:
+
+def open_store(config: Config, *, create: bool = False) -> "Store":
     """Open the configured store; it is made where ``create`` allows and it is not there yet.
 
     Raises
@@ -20,6 +23,8 @@ def open_store(config: Config, *, create: bool = False) -> Store:
     StoreError
         It is missing, cannot be opened, or is of a newer release.
     """
+    from sacct_ingest.store import Store  # noqa: PLC0415 - heavy, and --help needs none
+
     return Store.open(config.store_url, create=create)
 
 

@@ -1,12 +1,18 @@
 """One report out of the store: decisions with their outcomes, and what the curves say of them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from predictor.table import decode
 from sacct_ingest.records import KeyLevel
-from sacct_ingest.store import Selection, Store
+from sacct_ingest.store import Selection
 from slurm_plugin.reports.known import drifting, problems
 from slurm_plugin.reports.outcomes import OutcomeReport, Tally, select
+
+if TYPE_CHECKING:  # the database is heavy, and --help needs none
+    from sacct_ingest.store import Store
 
 #: Identities that no other user's runs take part in.
 OWN_LEVELS = (KeyLevel.LINE, KeyLevel.NAME, KeyLevel.USER)

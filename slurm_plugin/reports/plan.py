@@ -1,12 +1,16 @@
 """Plans in words: a table of them, the steps of the first, its critical path."""
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slurm_plugin.plan.chain import Job, command_line, job_name
-from slurm_plugin.plan.plans import Plan
 from slurm_plugin.reports.text import clock, duration, hours, percent, table
+
+if TYPE_CHECKING:  # numbers are heavy, and --help needs none
+    from slurm_plugin.plan.plans import Plan
 
 _SHOWN = 6  #: plans beside the first
 

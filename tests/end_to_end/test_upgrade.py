@@ -18,6 +18,8 @@ from tests.processes import wait_until
 
 #: Two at a time: one is always on its way while something is replaced.
 _SUBMITTERS = 2
+#: What `scontrol reconfigure` of 22.05 does to a connection now and then, with or without hooks.
+_DROPPED = re.compile("Unexpected missing socket|Zero Bytes were transmitted")
 
 
 class Submissions:
@@ -25,6 +27,8 @@ class Submissions:
 
     def __init__(self, cluster: SlurmCluster) -> None:
         self.done: list[CompletedProcess[str]] = []
+        self.phase = "before"
+        self.refused: list[tuple[str, str]] = []  #: phase, and what sbatch said
         self._cluster = cluster
         self._end = threading.Event()
         self._threads = [threading.Thread(target=self._submit) for _ in range(_SUBMITTERS)]
@@ -39,7 +43,12 @@ class Submissions:
                 "--deadline=now+3days",
                 "--wrap=true",
             )
-            self.done.append(self._cluster.run(*argv, check=False))
+            phase, done = self.phase, self._cluster.run(*argv, check=False)
+            if _DROPPED.search(done.stderr) and "without" in phase:
+                continue
+            if done.returncode:
+                self.refused.append((phase, done.stderr))
+            self.done.append(done)
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
@@ -58,10 +67,6 @@ class Submissions:
         wait_until(lambda: len(self.done) >= enough, timeout_s=120, what="more submissions")
 
     @property
-    def refused(self) -> list[str]:
-        return [done.stderr for done in self.done if done.returncode != 0]
-
-    @property
     def ids(self) -> list[str]:
         return [done.stdout.strip().partition(";")[0] for done in self.done]
 
@@ -72,7 +77,7 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
         scratch_directory("nimo-upgrade-") as directory,
         slurm_cluster(nodes=2, lua=hooks_for(directory, timeout_ms=1000)) as cluster,
     ):
-        nimod = Nimod(directory, cluster)
+        nimod = Nimod(directory, cluster, {"ingest": {"first_days": 1}})
         nimod.run("ingest")  # makes the store
         nimod.start()
         yield nimod
@@ -85,11 +90,14 @@ def test_jobs_flow_through_upgrade_and_removal(site: Nimod) -> None:
         decided_more(site, jobs)
 
         for _ in range(2):  # each upgrade starts the daemon anew
+            jobs.phase = "nimod stopped"
             site.stop()
             jobs.wait_for_more()
+            jobs.phase = "nimod started"
             site.start()
             decided_more(site, jobs)
 
+        jobs.phase = "hooks replaced"
         older(etc / "nimo_link.lua")
         older(etc / "job_submit.lua")
         cluster.run("nimo", "hook-path", "--install", etc)
@@ -98,14 +106,17 @@ def test_jobs_flow_through_upgrade_and_removal(site: Nimod) -> None:
 
         # In this order: what cli_filter puts before comments only job_submit takes away.
         for parameter in ("CliFilterPlugins", "JobSubmitPlugins"):
+            jobs.phase = f"without {parameter}"
             without(parameter, etc / "slurm.conf")
             jobs.wait_for_more()
+            jobs.phase = f"reconfigured without {parameter}"
             cluster.reconfigure()
             jobs.wait_for_more()
         before = decisions(site)
         jobs.wait_for_more()
         assert decisions(site) == before
 
+        jobs.phase = "removed"
         site.stop()
         for name in (path.name for path in HOOKS.glob("*.lua")):
             (etc / name).unlink()

@@ -11,7 +11,7 @@ from sacct_ingest.ingest import ingest
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
-from sacct_ingest.store.prune import Retention
+from sacct_ingest.store.rows import Retention
 from slurm_plugin.demo.applications import applications
 from slurm_plugin.demo.history import make_runs
 from slurm_plugin.demo.sacct_text import sacct_text

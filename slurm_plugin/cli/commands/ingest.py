@@ -4,6 +4,8 @@ Doing it twice changes nothing, and one that was stopped anywhere goes on where 
 find the runs that came of them.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import signal
@@ -11,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from sacct_ingest.errors import FormatError
 from sacct_ingest.follow import FollowSettings, follow
@@ -22,7 +24,6 @@ from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
 from sacct_ingest.span import SpanSettings
-from sacct_ingest.store import Store
 from slurm_plugin import standings
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
 from slurm_plugin.cli.numbers import positive
@@ -31,6 +32,9 @@ from slurm_plugin.cli.stores import open_store
 from slurm_plugin.config import Config
 from slurm_plugin.reports.curve import standing_line
 from slurm_plugin.reports.text import clock, count
+
+if TYPE_CHECKING:  # the database is heavy, and --help needs none
+    from sacct_ingest.store import Store
 
 EXAMPLE = """\
   nimo ingest

@@ -3,9 +3,12 @@
 Without APPLICATION it lists all that have a scaling curve.
 """
 
+from __future__ import annotations
+
 import argparse
 import difflib
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,7 +16,6 @@ from predictor.table import decode
 from predictor.types import PredictionTable
 from sacct_ingest.errors import NoHistory, PlotError
 from sacct_ingest.records import CURVE_LEVELS, StandingRow
-from sacct_ingest.store import Store
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.context import (
     add_config,
@@ -25,6 +27,9 @@ from slurm_plugin.cli.context import (
 from slurm_plugin.cli.stores import open_store
 from slurm_plugin.reports import curve
 from slurm_plugin.reports.picture import of_table
+
+if TYPE_CHECKING:  # the database is heavy, and --help needs none
+    from sacct_ingest.store import Store
 
 EXAMPLE = """\
   nimo predict

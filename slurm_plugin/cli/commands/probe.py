@@ -4,6 +4,8 @@ Sensors run on the hosts (--serve); without an option all of them are told to me
 they find is stored.  Where no hosts are configured, only this one's CPU and disk are measured.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import logging
@@ -13,6 +15,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import ConfigError, ProbeError, StoreError
 from sacct_ingest.probes.collect import Collector
@@ -21,7 +24,6 @@ from sacct_ingest.probes.sensor import Sensor
 from sacct_ingest.probes.settings import Member, Settings, cost, member
 from sacct_ingest.probes.transfer import measure_transfer
 from sacct_ingest.records import Probe
-from sacct_ingest.store import Store
 from slurm_plugin.cli.context import (
     add_config,
     add_json,
@@ -34,6 +36,9 @@ from slurm_plugin.config import Config, Probes
 from slurm_plugin.nimod.systemd import notify
 from slurm_plugin.reports import probes as words
 from slurm_plugin.reports.text import parsable_records
+
+if TYPE_CHECKING:  # the database is heavy, and --help needs none
+    from sacct_ingest.store import Store
 
 EXAMPLE = """\
   nimo probe

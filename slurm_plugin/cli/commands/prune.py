@@ -10,7 +10,7 @@ import time
 from dataclasses import asdict, fields
 
 from sacct_ingest.errors import ConfigError
-from sacct_ingest.store.prune import Pruned, Retention
+from sacct_ingest.store.rows import Pruned, Retention
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.stores import open_store

@@ -4,16 +4,19 @@ Outcomes are those that 'nimo ingest' has read so far.  Where PrivateData hides 
 each other, everybody but operators sees their own.
 """
 
+from __future__ import annotations
+
 import argparse
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from sacct_ingest.errors import NimoError
-from sacct_ingest.store import Selection, Store
+from sacct_ingest.store import Selection
 from slurm_plugin.cli.context import (
     add_config,
     add_json,
@@ -30,6 +33,9 @@ from slurm_plugin.reports import sheet, sheets
 from slurm_plugin.reports.collect import collect
 from slurm_plugin.reports.outcomes import OutcomeReport
 from slurm_plugin.slurm.privacy import Sight
+
+if TYPE_CHECKING:  # the database is heavy, and --help needs none
+    from sacct_ingest.store import Store
 
 EXAMPLE = """\
   nimo report -S now-7days

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from slurm_plugin.cli.context import add_config, add_store, load_config
 from slurm_plugin.config import Config
-from slurm_plugin.nimod.server import serve
 
 EXAMPLE = "  nimo serve\n  nimo serve --config ./nimo.yaml -v"
 
@@ -24,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal ends it."""
+    from slurm_plugin.nimod.server import serve  # noqa: PLC0415 - heavy, and --help needs none
+
     serve(_settings(args), lambda: _settings(args))
     return 0
 

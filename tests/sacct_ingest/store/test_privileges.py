@@ -12,7 +12,7 @@ import pytest
 
 from sacct_ingest.errors import StoreError
 from sacct_ingest.store import Store
-from sacct_ingest.store.prune import Retention
+from sacct_ingest.store.rows import Retention
 from tests.databases import MariaDB, Server
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, step
 

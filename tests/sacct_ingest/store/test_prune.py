@@ -6,7 +6,8 @@ import pytest
 
 from sacct_ingest.records import JobState, KeyLevel, Probe, Resource
 from sacct_ingest.store import RejectRow, Store
-from sacct_ingest.store.prune import KEPT_RUNS, Pruned, Retention
+from sacct_ingest.store.prune import KEPT_RUNS
+from sacct_ingest.store.rows import Pruned, Retention
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, step
 
 DAY_S = 86_400
