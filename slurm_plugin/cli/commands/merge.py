@@ -9,13 +9,15 @@ import argparse
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from predictor import summing
-from sacct_ingest.store import Store
 from sacct_ingest.store import contribution_file as exported
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.stores import open_store
 from slurm_plugin.reports.text import count
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import Store
 
 EXAMPLE = """\
   nimo merge /mnt/oak/nimo.db
@@ -69,7 +71,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _merge(store: Store, source: str) -> _Done:
+def _merge(store: "Store", source: str) -> _Done:
+    # Database and numbers are heavy, and --help needs none.
+    from predictor import summing  # noqa: PLC0415
+    from sacct_ingest.store import Store  # noqa: PLC0415
+
     if exported.is_one(Path(source)):
         refused = exported.Refused()
         new = summing.merge(store, exported.read(Path(source), refused))
