@@ -30,7 +30,7 @@ PROGRAM = f"""\
 {BEGAN}
 srun sh -c '
   {SLEEP_UNTIL}
-  case $SLURMD_NODENAME in n[1-4]) pace_ms=3000 ;; *) pace_ms=1000 ;; esac
+  case $SLURMD_NODENAME in n[1-4]) pace_ms=1800 ;; *) pace_ms=600 ;; esac
   sleep_until $(((12 - SLURM_PROCID + SLURM_NTASKS - 1) / SLURM_NTASKS * pace_ms))'
 """
 
@@ -63,6 +63,7 @@ def row(told: dict[str, Any], nodes: int) -> dict[str, Any]:
     return next(one for one in told["rows"] if one["nodes"] == nodes)
 
 
+@pytest.mark.timeout(600)  # runs wait for each other
 def test_what_is_told_for_the_other_type_is_what_then_runs(two_types: Site) -> None:
     site = two_types
     site.run_nimod("observe", cluster="nimo")
