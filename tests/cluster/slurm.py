@@ -429,6 +429,10 @@ class SlurmCluster:
             listing = self.run("sinfo", "-h", "-N", "-t", "idle,mixed,allocated", "-o", "%N %T")
             up = {line.split()[0] for line in listing.stdout.splitlines() if "*" not in line}
             missing.difference_update(up)
+            for name in missing:
+                # With auth/slurm they all make /run/slurm/sack.socket: of two at once one ends.
+                if not self.processes.running(name):
+                    self._launch(name)
             return not missing
 
         try:
