@@ -28,8 +28,8 @@ Flags = NDArray[np.bool_]
 _HIDDEN = (0.0, 0.03, 0.1, 0.2)
 #: Relative error that two runs of the same have: smaller ones tell nothing.
 NOISE = 0.01
-#: Terms of a demand.
-_MOST_TERMS = 3
+#: Terms of a demand, and runs that each needs.
+_MOST_TERMS, _RUNS_A_TERM = 3, 2
 #: Which runs bind is settled after so many changes.
 _CHANGES = 8
 #: Difference of the criterion up to which a rival is not refuted ("strong" begins there; Kass and
@@ -168,7 +168,7 @@ class _Runs:
             return
         idle_s = 0.0 if full.all() else float(np.median(self.stall_s[~full]))
         chosen: list[int] = []
-        for _ in range(_MOST_TERMS):
+        for _ in range(min(_MOST_TERMS, max(1, (len(full) - 1) // _RUNS_A_TERM))):
             left = [i for i in range(self.columns.shape[1]) if i not in chosen]
             if not left:
                 return

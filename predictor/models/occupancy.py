@@ -28,6 +28,8 @@ Floats = NDArray[np.float64]
 COMPUTE = "compute"
 #: Standard deviation of log time that a model of too few samples is believed to have.
 _PRIOR, _PRIOR_WEIGHT = 0.2, 2.0
+#: Runs from which on a test shows a difference; among fewer the lower error decides.
+_TESTABLE = 10
 #: Share of the whole time below which errors of a stall need no further terms.
 _MATTERS = 0.005
 
@@ -287,7 +289,9 @@ def _no_worse(off: Floats, other: Floats) -> bool:
     more = off**2 - other**2
     above = sqrt((off**2).mean()) - sqrt((other**2).mean())
     shown = float(student.ppf(0.95, max(len(more) - 1, 1)))
-    return above <= NOISE or bool(more.mean() <= shown * more.std() / sqrt(len(more)))
+    if above <= NOISE or len(more) < _TESTABLE:
+        return above <= NOISE
+    return bool(more.mean() <= shown * more.std() / sqrt(len(more)))
 
 
 def _judged(fit: OccupancyFit, off: Floats) -> OccupancyFit:
