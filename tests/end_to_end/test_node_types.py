@@ -11,8 +11,10 @@ import pytest
 
 from sacct_ingest.records import NodeProfile
 from sacct_ingest.store import Store
+from slurm_plugin import client
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site
+from tests.processes import PATIENCE_S
 
 #: What a benchmark says of the nodes: those of the partition ``fast`` do a piece of work in a third
 #: of the time.  All of them are this machine, so the benchmark itself cannot be run here.
@@ -79,7 +81,7 @@ def test_what_is_told_for_the_other_type_is_what_then_runs(two_types: Site) -> N
     with Store.open(site.nimod.store) as store:
         store.profiles.add(profiles)
     site.learn()
-    site.nimod.run("status", "--reload")
+    client.status(site.nimod.socket, reload=True, timeout_s=PATIENCE_S)
 
     told = advise(site)
     by_partition = {one["partition"]: one for one in told["partitions"]}
