@@ -51,7 +51,7 @@ tasks:
     writes: [left]
     run_time: {{1: 4s}}
   turn:
-    command: '{work}/work 4; rev {{raw}} > {{right}}'
+    command: '{work}/work 4; tac {{raw}} > {{right}}'
     reads: [raw]
     writes: [right]
     run_time: {{1: 4s}}
