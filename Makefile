@@ -9,7 +9,7 @@ FOREIGN_SLURM ?= 26.05/slurm
 EVERY_SLURM ?= 22.05/munge 24.11/munge 24.11/slurm 26.05/munge 26.05/slurm
 # Real servers on a busy machine: what fails is run once more, and listed either way.
 ONCE_MORE := --reruns 1 -raR
-# Servers get the whole machine; the other tests share it.
+# Tests with servers mostly wait for them: two at a time, however many cores there are.
 REAL := cluster or database
 QUICK_JSON := build/bench
 FUZZ_SECONDS ?= 30
@@ -45,7 +45,7 @@ test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL,
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
 	$(BIN)/pytest $(ONCE_MORE) -m 'not ($(REAL))' -n auto --dist loadfile
-	$(BIN)/pytest $(ONCE_MORE) -m '$(REAL)'
+	$(BIN)/pytest $(ONCE_MORE) -m '$(REAL)' -n 2 --dist loadfile
 	$(BIN)/pytest $(ONCE_MORE) -m releases --slurm $(FOREIGN_SLURM)
 
 test-releases: ## all tests with a cluster on three releases of Slurm, as root; half an hour

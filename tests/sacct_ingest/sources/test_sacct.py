@@ -159,6 +159,8 @@ def history(slurm: SlurmCluster) -> Iterator[dict[str, int]]:
             lambda name=name: slurm.job(ids[name])["JobState"] == "RUNNING",
             what=f"{name} to run",
         )
+    # Its rows differ in their second of submission: resized within the first, there is but one.
+    time.sleep(1.1)
     slurm.run("scontrol", "update", f"JobId={ids['resized']}", "NumNodes=1")
     go_on.touch()
     slurm.run("scancel", str(ids["held"]))
