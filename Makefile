@@ -23,22 +23,29 @@ help: ## list these commands
 $(BIN)/python:
 	sh scripts/make-venv $(PYTHON) $(VENV)
 
+# Modules are compiled when they are first imported: most of what is installed never is.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-compile --editable
+
 $(VENV)/.runtime: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+	$(PIP_INSTALL) .
 	touch $@
 
-$(VENV)/.developer: $(VENV)/.runtime
-	$(BIN)/python -m pip install --quiet --editable '.[dev,docs]'
+$(VENV)/.lint: $(BIN)/python pyproject.toml
+	$(PIP_INSTALL) '.[lint]'
 	touch $@
+
+$(VENV)/.developer: $(BIN)/python pyproject.toml
+	$(PIP_INSTALL) '.[dev,docs]'
+	touch $(VENV)/.runtime $(VENV)/.lint $@
 
 setup: $(VENV)/.developer ## make the virtual environment with all a developer needs
 
-lint: $(VENV)/.developer types ## ruff, import contracts, types
+lint: $(VENV)/.lint types ## ruff, import contracts, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-types: $(VENV)/.developer ## mypy, strict
+types: $(VENV)/.lint ## mypy, strict
 	$(BIN)/mypy
 
 test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL, Lua)
@@ -64,7 +71,7 @@ bench: $(VENV)/.developer ## the quick benchmarks, each beside its peers
 	  $(BIN)/python $$b --quick --json $(QUICK_JSON)/$$(basename $$b .py).json; done
 
 fuzz: $(VENV)/.developer ## fuzz the parsers, FUZZ_SECONDS (30) for each of five targets
-	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
+	$(PIP_INSTALL) '.[fuzz]'
 	$(BIN)/python benchmarks/fuzz_parsers.py --seconds $(FUZZ_SECONDS)
 
 docs: $(VENV)/.developer ## the HTML documentation, in build/docs
