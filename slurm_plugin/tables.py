@@ -89,6 +89,7 @@ class Tables:
         return None if payload is None else _decoded(payload, key)
 
 
+@lru_cache(maxsize=_DECODED)
 def _better_known(narrow: PredictionTable, broad: PredictionTable) -> PredictionTable:
     """Give the broader curve where it knows more node counts and holds all that is known of both.
 
