@@ -8,6 +8,7 @@ days have, until they are finished.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -116,6 +117,17 @@ def asked_span(
     joins = until_s is None if mark is None else since_s <= mark
     end_s = now_s if until_s is None else min(until_s, now_s)
     return Span(source, begin_s, end_s, moves_mark=joins, progress_mark=name)
+
+
+def reached(marks: Mapping[str, int]) -> dict[str, int]:
+    """Select, of all watermarks, those that say up to when a source is known to have been read.
+
+    Examples
+    --------
+    >>> reached({"sacct:pine": 7, "sacct:pine again": 9, "sacct:pine since 1": 3, "standings": 9})
+    {'sacct:pine': 7}
+    """
+    return {name: at_s for name, at_s in marks.items() if ":" in name and " " not in name}
 
 
 def _again(source: str) -> str:

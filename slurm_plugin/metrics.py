@@ -20,8 +20,8 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from sacct_ingest.errors import NimoError
+from sacct_ingest.span import reached
 from sacct_ingest.store import Selection, Store
-from slurm_plugin import standings
 from slurm_plugin.protocol import Counts, Status
 from slurm_plugin.reports.outcomes import OutcomeReport, Tally
 
@@ -144,11 +144,7 @@ def _stored(store: Store, file: Path | None) -> Iterator[Metric]:
     verdicts = store.fits.verdicts()
     size = file.stat().st_size if file and file.exists() else None
     yield _family("nimo_store_size_bytes", [(size, ())])
-    marks = (
-        (at_s, (source,))
-        for source, at_s in store.watermarks.all().items()
-        if source != standings.SOURCE
-    )
+    marks = ((at_s, (source,)) for source, at_s in reached(store.watermarks.all()).items())
     yield _family("nimo_ingest_timestamp_seconds", marks)
     newest = max((at_s for _, at_s in verdicts.values()), default=None)
     yield _family("nimo_fit_timestamp_seconds", [(newest, ())])

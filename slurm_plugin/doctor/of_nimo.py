@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sacct_ingest.errors import NimoError
+from sacct_ingest.span import reached
 from slurm_plugin import client
 from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
 from slurm_plugin.doctor.patient import Patient
@@ -73,7 +74,7 @@ def learned(patient: Patient) -> Iterator[Finding]:
             return
         with Store.open(url, create=False) as opened:
             times_s = {
-                "ingest": max(opened.watermarks.all().values(), default=None),
+                "ingest": max(reached(opened.watermarks.all()).values(), default=None),
                 "fit": opened.fits.newest_s(),
             }
     except NimoError:

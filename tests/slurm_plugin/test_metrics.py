@@ -45,7 +45,9 @@ def config(tmp_path: Path) -> Path:
         store.runs.add([run])
         store.decisions.add([decision(at_s=float(now_s), deadline_s=now_s + 9e9)])
         assert store.decisions.join_outcomes() == 1
-        store.watermarks.set("pine", 1_790_000_000)
+        for name in ("sacct:pine again", "sacct:pine since 7", "standings"):
+            store.watermarks.set(name, now_s)
+        store.watermarks.set("sacct:pine", 1_790_000_000)
         store.fits.replace(
             [FitRow(level=KeyLevel.LINE, key="k", label="wrf", verdict="reliable", model="m",
                     fitted_s=1_790_000_123.0, payload=encode(table()))]
@@ -73,7 +75,9 @@ def test_the_store_and_the_accuracy(config: Path, capsys: pytest.CaptureFixture[
     assert found["nimo_up",] == 0
     assert found["nimo_store_up",] == 1
     assert found["nimo_store_size_bytes",] > 4096
-    assert found["nimo_ingest_timestamp_seconds", "pine"] == 1_790_000_000
+    sources = {key[1] for key in found if key[0] == "nimo_ingest_timestamp_seconds"}
+    assert sources == {"sacct:pine"}
+    assert found["nimo_ingest_timestamp_seconds", "sacct:pine"] == 1_790_000_000
     assert found["nimo_fit_timestamp_seconds",] == 1_790_000_123
     assert found["nimo_applications", "reliable"] == 1
     assert found["nimo_applications_switched_off",] == 1
@@ -166,6 +170,11 @@ def test_promtool_accepts_the_rules(config: Path, capsys: pytest.CaptureFixture[
     assert checked.returncode == 0, checked.stderr
     assert "SUCCESS: 11 rules found" in checked.stdout
     assert main(["metrics", "--config", str(config)]) == 0
+    tried = subprocess.run(
+        [str(PROMTOOL), "test", "rules", Path(__file__).with_name("nimo.rules.test.yml")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert tried.returncode == 0, tried.stdout + tried.stderr
     linted = subprocess.run(
         [str(PROMTOOL), "check", "metrics"], input=capsys.readouterr().out, capture_output=True,
         text=True, check=False,

@@ -1,0 +1,22 @@
+"""Whether accounting is still being read: other marks of the store do not hide that it is not."""
+
+import time
+from argparse import Namespace
+from pathlib import Path
+
+from sacct_ingest.store import Store
+from slurm_plugin.cli.commands.doctor import patient_of
+from slurm_plugin.doctor import State
+from slurm_plugin.doctor.of_nimo import learned
+
+
+def test_a_fresh_mark_of_something_else_is_no_ingest(tmp_path: Path) -> None:
+    url, now_s = f"sqlite:///{tmp_path}/nimo.db", int(time.time())
+    with Store.open(url) as store:
+        store.watermarks.set("sacct:pine", now_s - 10 * 86_400)
+        for name in ("sacct:pine again", "sacct:pine since 1", "standings"):
+            store.watermarks.set(name, now_s)
+    ingest, fit = learned(patient_of(Namespace(config=None, store=url)))
+    assert ingest.state is fit.state is State.WARNING
+    assert ingest.told.startswith("the last nimo ingest was ")
+    assert "no nimo fit yet" in fit.told
