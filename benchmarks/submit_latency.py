@@ -55,6 +55,13 @@ STALLED_JOBS = 50
 TIMEOUT_MS = 20  # as the hooks are shipped
 TAILS = ((0.9, 1.1), (0.99, 1.3))  # share of the runs, and its run time over the median
 STEADY_HZ = 100  # of each client
+IDENTITIES = (1, 10_000, 100_000)  # without the last where it is to be quick
+PARTS = {
+    "submissions": "Submissions one after another",
+    "nimod": f"nimod, {CLIENTS} clients",
+    "reloads": "One client asks while nimod reads its tables anew",
+    "stalls": f"What a job waits for a failing nimod ({STALLED_JOBS} jobs)",
+}
 
 Request = dict[str, Any]
 
@@ -98,40 +105,39 @@ def main() -> int:
     """Measure, print, write."""
     parser = _bench.options(__doc__ or "")
     parser.add_argument("--release", help="of Slurm, such as 24.11; default: this machine's own")
+    parser.add_argument("--part", choices=PARTS, help="measure this alone")
     options = parser.parse_args()
     if missing := missing_programs(options.release):
         print(f"Slurm is missing here: {', '.join(missing)} not installed", file=sys.stderr)
         return 1
-    rounds, jobs, seconds = (4, 25, 2.0) if options.quick else (15, 100, 10.0)
+    quick: bool = options.quick
+    sizes = IDENTITIES[:2] if quick else IDENTITIES
     with contextlib.ExitStack() as stack:
         setups, nimod = set_up(stack, options.release)
-        for setup in setups:  # the first submissions load files and fill caches
-            setup.round(jobs)
-            setup.sbatch_s.clear()
-            setup.ctld_us.clear()
-        for _ in range(rounds):
-            for setup in setups:
-                setup.round(jobs)
-        answers = ask_directly(nimod, seconds)
-        reloads = [reload_under_load(nimod, n) for n in (1, 10_000 if options.quick else 100_000)]
-        hooks = lua_folder(stack)
-        stalls = [stall(hooks, name) for name in ("nobody there", *ANSWERS)]
-    submissions = [setup.row(setups[0]) for setup in setups]
-    _bench.table(submissions, title=f"Submissions one after another ({rounds} x {jobs})")
-    _bench.table(answers, title=f"nimod, {CLIENTS} clients for {seconds:g} s")
-    _bench.table(reloads, title="One client asks while nimod reads its tables anew")
-    _bench.table(stalls, title=f"What a job waits for a failing nimod ({STALLED_JOBS} jobs)")
-    _bench.write(
-        options.json,
-        release=options.release,
-        stalls=stalls,
-        submissions=submissions,
-        nimod=answers,
-        reloads=reloads,
-        rounds=rounds,
-        jobs=jobs,
-    )
+        parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
+            "submissions": lambda: submit(setups, *((4, 25) if quick else (15, 100))),
+            "nimod": lambda: ask_directly(nimod, 2.0 if quick else 10.0),
+            "reloads": lambda: [reload_under_load(nimod, n) for n in sizes],
+            "stalls": stall_in_every_way,
+        }
+        wanted = [options.part] if options.part else PARTS
+        figures = {part: parts[part]() for part in wanted}
+    for part, rows in figures.items():
+        _bench.table(rows, title=PARTS[part])
+    _bench.write(options.json, release=options.release, quick=quick, **figures)
     return 0
+
+
+def submit(setups: list[Setup], rounds: int, jobs: int) -> list[dict[str, Any]]:
+    """Submit to each cluster in turn; one row each."""
+    for setup in setups:  # the first submissions load files and fill caches
+        setup.round(jobs)
+        setup.sbatch_s.clear()
+        setup.ctld_us.clear()
+    for _ in range(rounds):
+        for setup in setups:
+            setup.round(jobs)
+    return [setup.row(setups[0]) for setup in setups]
 
 
 def set_up(stack: contextlib.ExitStack, release: str | None) -> tuple[list[Setup], Nimod]:
@@ -237,7 +243,8 @@ def reload_under_load(nimod: Nimod, identities: int) -> dict[str, Any]:
     calm, busy = (statistics.quantiles(times, n=100) for times in (calm_s, busy_s))
     return {
         "identities": identities,
-        "nimod MiB": resident_mib(nimod),
+        "nimod MiB": memory_mib(nimod, "VmRSS"),
+        "MiB at most": memory_mib(nimod, "VmHWM"),
         "p50 ms": calm[49] * 1e3,
         "p99 ms": calm[98] * 1e3,
         "reload s": took_s,
@@ -247,13 +254,14 @@ def reload_under_load(nimod: Nimod, identities: int) -> dict[str, Any]:
     }
 
 
-def lua_folder(stack: contextlib.ExitStack) -> Path:
-    """Make a folder with the hooks as they are shipped, set to ask a nimod in it."""
-    folder = stack.enter_context(in_memory())
-    hooks = hooks_for(folder, timeout_ms=TIMEOUT_MS)
-    with (hooks / "nimo_hook.conf").open("a") as conf:
-        conf.write("breaker_failures = 1000000\n")  # the longest wait, not the mean with pauses
-    return folder
+def stall_in_every_way() -> list[dict[str, Any]]:
+    """Let the hooks, as they are shipped, ask a nimod that fails; one row each."""
+    with in_memory() as folder:
+        hooks = hooks_for(folder, timeout_ms=TIMEOUT_MS)
+        with (hooks / "nimo_hook.conf").open("a") as conf:
+            # The longest wait, not the mean with pauses.
+            conf.write("breaker_failures = 1000000\n")
+        return [stall(folder, name) for name in ("nobody there", *ANSWERS)]
 
 
 def stall(folder: Path, name: str) -> dict[str, Any]:
@@ -305,10 +313,10 @@ def wait_for_tables(nimod: Nimod, identities: int, *, after_s: float) -> None:
         time.sleep(0.05)
 
 
-def resident_mib(nimod: Nimod) -> float:
-    """Memory of nimod."""
+def memory_mib(nimod: Nimod, which: str) -> float:
+    """Memory of nimod as proc(5) names it: VmRSS now, VmHWM at most so far."""
     text = Path(f"/proc/{pid_of(nimod)}/status").read_text()
-    return int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]) / 1024
+    return int(re.findall(rf"{which}:\s+(\d+) kB", text)[0]) / 1024
 
 
 def request() -> bytes:

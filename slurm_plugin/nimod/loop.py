@@ -99,15 +99,17 @@ class Loop:
         self._waker.close()
 
     def _once(self, wait_s: float) -> None:
-        waiting: list[Connection] = list(self._more)
-        knocked = False
+        knocked, asking = False, set(self._more)
         for key, _ in self._selector.select(wait_s):
-            peer: Connection | None = key.data
-            if peer is None:
+            if key.data is None:
                 knocked = self._wake_or_knock(key.fileobj) or knocked
-            elif peer.first:
+            else:
+                asking.add(key.data)
+        waiting: list[Connection] = []
+        for peer in asking:
+            if peer.first:
                 self._serve(peer)
-            elif peer not in self._more:
+            else:
                 waiting.append(peer)
         if waiting:
             self._serve(min(waiting, key=attrgetter("turn")))

@@ -20,12 +20,18 @@ class Doorman:
     first: bool = False
     served: list = field(default_factory=list)
     booked: list = field(default_factory=list)
+    released: threading.Event = field(default_factory=threading.Event)
     left: int = 0
 
     def respond(self, line, uid):
         self.served.append(line)
         size = int(line[1:]) if line.startswith(b"*") else 0
-        return Reply(b"x" * size + line, lambda: self.booked.append(line), line == b"last\n")
+        return Reply(b"x" * size + line, lambda: self.book(line), line == b"last\n")
+
+    def book(self, line):
+        if line == b"hold\n":
+            assert self.released.wait(PATIENCE_S)
+        self.booked.append(line)
 
     def enter(self, channel):
         return Connection(channel, self.respond, uid=1, first=self.first)
@@ -135,6 +141,18 @@ def test_after_the_last_answer_it_hangs_up(running):
     assert channel.makefile("rb").read() == b"last\n"
     wait_until(lambda: running.door.left == 1, what="the end")
     assert running.door.served == running.door.booked == [b"last\n"]
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_peer_that_hangs_up_on_its_answers_harms_nobody(running, first):
+    running.door.first = first
+    channel = running.connect()
+    channel.sendall(b"hold\nnext\nnext\n")
+    assert channel.recv(10) == b"hold\n"
+    channel.close()
+    running.door.released.set()
+    wait_until(lambda: running.door.left == 1, what="it to be gone")
+    running.settle()
 
 
 def test_an_endless_line_is_cut_off(running):
