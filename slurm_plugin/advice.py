@@ -58,7 +58,7 @@ def side_by_side(choices: Sequence[tuple[Advice, Row | None]]) -> Advice | None:
     ----------
     choices
         Advice for each partition (or type of node, where no partition is known to have it), with
-        the count that would be best there, sure or not.
+        the count that is advised there, or a doubtful one.
     """
     if len(choices) < 2:
         return None

@@ -223,7 +223,7 @@ class Advisor:
             there = case.on(place.node_type)
             advice = self._advice(there)
             advice.partition = place.partition
-            choices.append((advice, self._likely(there)))
+            choices.append((advice, self._likely(there, advice)))
         return side_by_side(choices) or next((one for one, _ in choices), self._advice(case))
 
     def _advice(self, case: Case) -> Advice:
@@ -245,14 +245,17 @@ class Advisor:
             if part.open and part.admits.holds(account, case.job.qos or "normal")
         ]
         cases = [self._case(job, case.now_s, private=private) for job in jobs]
-        return [(self._advice(one), self._likely(one)) for one in cases if one.node_type]
+        advised = [(one, self._advice(one)) for one in cases if one.node_type]
+        return [(advice, self._likely(one, advice)) for one, advice in advised]
 
-    def _likely(self, case: Case) -> Row | None:
-        """Find the count that would be best in a partition, also where that is doubtful."""
+    def _likely(self, case: Case, advice: Advice) -> Row | None:
+        """Find the count that is advised in a partition, or else the doubtful one that may do."""
+        if advice.nodes is not None:
+            return next((row for row in advice.rows if row.recommended), None)
         policy = msgspec.structs.replace(self._rules.policy, accept_doubtful=True)
         lenient = replace(self._rules, policy=policy)
-        advice = advice_of(case, lenient, fresh=self._blind(case) is None)
-        return next((row for row in advice.rows if row.recommended), None)
+        doubtful = advice_of(case, lenient, fresh=self._blind(case) is None)
+        return next((row for row in doubtful.rows if row.recommended), None)
 
     def _count(self, job: Job, then: Work) -> None:
         """Count the nodes that are free for jobs of this shape, in the background."""

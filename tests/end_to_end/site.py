@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import time
@@ -92,19 +91,18 @@ class Site:
 
     def watching(self) -> bool:
         """Tell whether nimod has a view of the cluster."""
-        return self.status().get("snapshot_age_s") is not None
+        return self.status().snapshot_age_s is not None
 
-    def status(self) -> dict[str, Any]:
-        """What nimod says of itself."""
-        status: dict[str, Any] = json.loads(self.nimod.run("status", "--json").stdout)
-        return status
+    def status(self) -> Status:
+        """What nimod says of itself, as long as a busy machine takes for it."""
+        return client.status(self.nimod.socket, timeout_s=PATIENCE_S)
 
     def settled(self) -> None:
         """Wait until nimod sees the cluster as it is: without what it promised to jobs before."""
         since = time.time() + PROMISED_S
 
         def fresh() -> bool:
-            age = self._status().snapshot_age_s
+            age = self.status().snapshot_age_s
             return age is not None and time.time() - age > since
 
         wait_until(fresh, what="nimod to look at the cluster")
@@ -152,7 +150,7 @@ class Site:
         They are written in batches, and counted as waiting until then: none is on its way when
         none waits.
         """
-        wait_until(lambda: self._status().decisions_pending == 0, what="decisions to be written")
+        wait_until(lambda: self.status().decisions_pending == 0, what="decisions to be written")
         return [d for d, _ in self.decisions() if d.at_s >= since_s]
 
     def decisions(self) -> list[tuple[DecisionRow, RunRow | None]]:
@@ -175,6 +173,3 @@ class Site:
         self.cluster.run("scancel", "--me")
         self.cluster.wait(*map(int, ids))
         wait_until(self.idle, what="the nodes to be free")
-
-    def _status(self) -> Status:
-        return client.status(self.nimod.socket, timeout_s=PATIENCE_S)

@@ -176,12 +176,12 @@ def test_an_error_in_the_policy_rejects_no_job(enforcing: Site) -> None:
         sound = store.fits.all()
         store.fits.replace([*sound, row])
         enforcing.run_nimod("enforce")
-        failed = enforcing.status()["failed"]
+        failed = enforcing.status().failed
         for _ in range(SUBMISSIONS):
             enforcing.submit(*RANGE, "--comment=nimo:app=broken")
         store.fits.replace(sound)
     assert unchanged(enforcing)
-    assert enforcing.status()["failed"] > failed
+    assert enforcing.status().failed > failed
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Jobs are decided on by the type of the nodes that they would get; partitions side by side."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -109,6 +110,19 @@ def test_what_is_doubtful_is_shown_but_not_recommended() -> None:
     assert rows["slow"].recommended
     assert (rows["fast"].verdict, rows["fast"].recommended) == ("doubtful", False)
     assert rows["fast"].nodes is not None
+
+
+def test_the_count_of_the_partition_is_the_one_to_paste() -> None:
+    """Also where a count that would cost less is not known well enough there."""
+    sure = by_type()
+    taken = {row.partition: row.nodes for row in advise(known()).partitions}["fast"]
+    doubted = tuple(
+        Verdict.DOUBTFUL if nodes == taken else Verdict.RELIABLE for nodes in sure.nodes
+    )
+    advice = advise(known(by_type=(replace(sure, verdicts=doubted),)))
+    (fast,) = [row for row in advice.partitions if row.recommended]
+    assert fast.nodes == advice.nodes != taken
+    assert f"--nodes={fast.nodes}" in advice.directive
 
 
 def test_nodes_alike_are_no_choice() -> None:
