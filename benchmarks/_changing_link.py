@@ -10,10 +10,11 @@ import sys
 import tempfile
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
-from math import exp, log, pi, sin
+from dataclasses import dataclass, field
+from math import exp, inf, log, pi, sin
 from pathlib import Path
 from statistics import fmean
 
@@ -55,11 +56,15 @@ SITES = (
 
 @dataclass(frozen=True)
 class Series:
-    """Pairs of probes and the transfer that followed, in Mbit/s."""
+    """Pairs of probes and the transfer that followed, in Mbit/s; and what nobody knew."""
 
     site: str
     size_mb: int
     pairs: list[tuple[list[float], float]]
+    #: Rate that the link was set to when each transfer began, and its mean until each ended.
+    rates: list[tuple[float, float]] = field(default_factory=list)
+    #: Throughput of one more transfer of that size right after each.
+    again: list[float] = field(default_factory=list)
 
 
 class Rate:
@@ -68,6 +73,7 @@ class Rate:
     def __init__(self, site: Site, seed: int) -> None:
         self._rng, self._walk = random.Random(seed), site.walk
         self._at, self._level, self._step = 0.0, 0.0, 0
+        self._set: list[tuple[float, float]] = []
 
     def pass_by(self) -> None:
         """Let much time pass."""
@@ -81,7 +87,18 @@ class Rate:
         if self._rng.random() < 1 / 60:
             self._level = self._rng.uniform(-0.35, 0.35)
         wave = 0.4 * sin(2 * pi * self._step / 120)
-        return min(max(exp(log(150) + wave + self._level + self._at), LEAST), MOST)
+        now = min(max(exp(log(150) + wave + self._level + self._at), LEAST), MOST)
+        self._set.append((time.monotonic(), now))
+        return now
+
+    def during(self, began: float, ended: float) -> tuple[float, float]:
+        """Rate at the beginning of a time (of ``time.monotonic``), and its mean until the end."""
+        first = max(bisect_right(self._set, (began, inf)) - 1, 0)
+        last = max(bisect_right(self._set, (ended, inf)), first + 1)
+        steps = self._set[first:last]
+        ends = [*(at for at, _ in steps[1:]), ended]
+        spans = [end - max(at, began) for (at, _), end in zip(steps, ends, strict=True)]
+        return steps[0][1], fmean((rate for _, rate in steps), spans)
 
 
 def measured(site: Site, size_mb: int, count: int, seed: int) -> Series:
@@ -100,15 +117,18 @@ def measured(site: Site, size_mb: int, count: int, seed: int) -> Series:
             assert others.poll() is None
         near = stack.enter_context(_started(hosts, hosts.near, "pairs", size_mb, count, seed))
         assert near.stdout is not None
-        pairs = []
+        pairs, rates, again = [], [], []
         for line in near.stdout:
-            pairs.append(json.loads(line))
+            seen, moved, span, once_more = json.loads(line)
+            pairs.append((seen, moved))
+            rates.append(rate.during(*span))
+            again.append(once_more)
             if size_mb > SMALL_MB:
                 rate.pass_by()
                 slow_link.set_rate(hosts, rate.next(), burst_kb=site.burst_kb)
     if len(pairs) < count:
         raise SystemExit(f"{site.name}: only {len(pairs)} of {count} transfers ended")
-    return Series(site.name, size_mb, pairs)
+    return Series(site.name, size_mb, pairs, rates, again)
 
 
 @contextmanager
@@ -155,10 +175,18 @@ def _part_pairs(size_mb: str, count: str, seed: str) -> None:
             for _ in range(PROBES):
                 found = measure_pair("near", far, settings, key=KEY, generation=None)
                 seen += [p.value for p in found if p.resource is Resource.BANDWIDTH and p.value]
-            moved = send_file("near", far, Path(file.name), key=KEY).value
-            if seen and moved:
-                print(json.dumps([[one / MBIT for one in seen], moved / MBIT]), flush=True)
+            moved, span = _sent(far, file.name)
+            again, _ = _sent(far, file.name)
+            if seen and moved and again:
+                print(json.dumps([[one / MBIT for one in seen], moved, span, again]), flush=True)
             time.sleep(rng.uniform(0.2, 0.4))
+
+
+def _sent(far: Member, file: str) -> tuple[float, tuple[float, float]]:
+    """Send a file; its throughput in Mbit/s, 0 for none, and from when to when."""
+    found = send_file("near", far, Path(file), key=KEY)
+    ended = time.monotonic()
+    return (found.value or 0.0) / MBIT, (ended - found.took_s, ended)
 
 
 def _part_others(idle_s: str, largest_mb: str, seed: str) -> None:
@@ -179,19 +207,29 @@ PARTS: dict[str, Callable[..., None]] = {
 
 def simulated(site: Site, size_mb: int, count: int, seed: int) -> Series:
     """Do the same on a link that is only computed: a token bucket that flows share fairly."""
-    rate, rng, pairs = Rate(site, seed), random.Random(seed), []
+    rate, rng = Rate(site, seed), random.Random(seed)
+    pairs, rates, again = [], [], []
     moving_s = site.largest_mb / 30
     busy = moving_s / (site.idle_s + moving_s) if site.idle_s else 0.0
+
+    def moved(left: float) -> tuple[float, float]:
+        """Transfer: its throughput, and the mean rate meanwhile."""
+        steps = min(max(1, round(size_mb * 8 / left * 4)), 8)
+        during = fmean([left, *(rate.next() for _ in range(steps - 1))])
+        return during * rng.lognormvariate(0, 0.03), during
+
     for _ in range(count):
-        now = rate.next() / (2 if rng.random() < busy else 1)
+        level = rate.next()
+        now = level / (2 if rng.random() < busy else 1)
         burst = site.burst_kb / 64
         probes = [now / (1 - burst) * rng.lognormvariate(0, 0.05) for _ in range(PROBES)]
-        steps = max(1, round(size_mb * 8 / now * 4))
-        moved = fmean([now, *(rate.next() for _ in range(min(steps, 8) - 1))])
-        pairs.append((probes, moved * rng.lognormvariate(0, 0.03)))
+        first, during = moved(now)
+        pairs.append((probes, first))
+        rates.append((level, during))
+        again.append(moved(rate.next() / (2 if rng.random() < busy else 1))[0])
         if size_mb > SMALL_MB:
             rate.pass_by()
-    return Series(site.name, size_mb, pairs)
+    return Series(site.name, size_mb, pairs, rates, again)
 
 
 if __name__ == "__main__":

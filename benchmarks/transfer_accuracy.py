@@ -12,6 +12,10 @@ FILE`` keeps the series, ``--data FILE`` scores them again.
 
 RBW, AdRM, CDF: Faerman et al. 1999, tables 1 and 2; bank: the NWS's forecasters on past transfers
 alone.  "of 5": the upper quartile of five probes in place of one.
+
+A second table says what there was to be known: the best line that could have been drawn, in
+hindsight, through the transfers and the probes before them, or the rate that the link was set to,
+which nobody sees; and one more transfer of that size right after each.
 """
 
 import json
@@ -20,8 +24,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import combinations
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import _bench
@@ -103,6 +108,43 @@ def score(all_series: Sequence[Series]) -> list[dict[str, Any]]:
     return rows
 
 
+def hindsight(all_series: Sequence[Series]) -> list[dict[str, Any]]:
+    """Errors that remain when all transfers are known, but the next one only by some sign."""
+    rows = []
+    for series in all_series:
+        moved = [transfer for _, transfer in series.pairs[START_UP:]]
+        seen = [probes for probes, _ in series.pairs[START_UP:]]
+        signs = {
+            "nothing": [0.0] * len(moved),
+            "one probe": [probes[-1] for probes in seen],
+            f"{PROBES} probes": [together(probes) for probes in seen],
+            "rate at its begin": [rate for rate, _ in series.rates[START_UP:]],
+            "rate while it ran": [rate for _, rate in series.rates[START_UP:]],
+            "the next transfer": series.again[START_UP:],
+        }
+        rows += [
+            {
+                "site": series.site,
+                "MB": series.size_mb,
+                "method": f"best line by {name}" if name != "nothing" else "best constant",
+                "NMAE %": 100 * least_error(sign, moved) / fmean(moved) if sign else None,
+            }
+            for name, sign in signs.items()
+        ]
+    return rows
+
+
+def least_error(sign: Sequence[float], moved: Sequence[float]) -> float:
+    """Mean absolute error of the line that has the least; one such line meets two of the points."""
+    points = list(zip(sign, moved, strict=True))
+    lines = [(0.0, median(moved))]
+    for (x, y), (other_x, other_y) in combinations(points, 2):
+        if x != other_x:
+            slope = (other_y - y) / (other_x - x)
+            lines.append((slope, y - slope * x))
+    return min(fmean(abs(y - slope * x - level) for x, y in points) for slope, level in lines)
+
+
 def across(rows: Sequence[dict[str, Any]], column: str) -> list[dict[str, Any]]:
     """One row a method, one column a series."""
     names = dict.fromkeys(row["method"] for row in rows)
@@ -157,15 +199,17 @@ def main() -> None:
     if args.record:
         kept = {"link": link, "series": [asdict(each) for each in series]}
         args.record.write_text(json.dumps(kept) + "\n")
-    rows, speed = score(series), bank_speed(2_000 if args.quick else 100_000)
+    rows, known = score(series), hindsight(series)
+    speed = bank_speed(2_000 if args.quick else 100_000)
     print(f"link: {link}")
     _bench.table(across(rows, "NMAE %"), title="NMAE, %")
+    _bench.table(across(known, "NMAE %"), title="NMAE in hindsight, %")
     _bench.table(across(rows, "MSE"), title="MSE, Mbit²/s²")
     heads = ("paper", "NMAE RBW %", "NMAE AdRM %", "MSE RBW", "MSE AdRM")
     paper = [dict(zip(heads, row, strict=True)) for row in PAPER]
     _bench.table(paper, title="The paper's tables 1 and 2")
     _bench.table([speed], title="The bank's speed")
-    _bench.write(args.json, link=link, rows=rows, paper=paper, bank=speed)
+    _bench.write(args.json, link=link, rows=rows, hindsight=known, paper=paper, bank=speed)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ As in the NWS the latency is the round trip of a message of four bytes on an ope
 the bandwidth is what one message of (by default) 64 KiB reaches until its receipt is acknowledged,
 less that round trip.  A message this small is mostly TCP's slow start: on long or fast links it is
 far below what a long transfer reaches, but rises and falls with it, which is what AdRM's
-regression needs (Faerman et al., sec. 3.2).
+regression needs (Faerman et al., sec. 3.2).  The kernel says when it was acknowledged: on a busy
+host a program may wait longer for a CPU than the message takes.
 """
 
 import time
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from sacct_ingest.errors import ProbeError
+from sacct_ingest.probes.kernel_clock import Acknowledged, Stopwatch, acknowledge_at_once
 from sacct_ingest.probes.settings import Member, Settings
 from sacct_ingest.probes.wire import Channel, Conversation, Superseded, translated
 from sacct_ingest.records import Probe, Resource
@@ -52,7 +54,7 @@ def measure_pair(
         with talk, translated(target.name):
             trips = [_round_trip(talk.channel) for _ in range(settings.echoes)]
             sent_s = time.time()
-            took_s = _send_message(talk.channel, settings.message_bytes)
+            sent = send_message(talk.channel, settings.message_bytes, min(trips))
     except Superseded:
         raise
     except ProbeError as error:
@@ -63,8 +65,8 @@ def measure_pair(
         Probe(resource=Resource.LATENCY, source=source, target=target.name, at_s=began_s,
               value=median(trips), size_bytes=len(_PING), took_s=sum(trips)),
         Probe(resource=Resource.BANDWIDTH, source=source, target=target.name, at_s=sent_s,
-              value=bandwidth(settings.message_bytes, took_s, min(trips)),
-              size_bytes=settings.message_bytes, took_s=took_s),
+              value=bandwidth(settings.message_bytes, sent.took_s, sent.round_trip_s),
+              size_bytes=settings.message_bytes, took_s=sent.took_s),
     ]  # fmt: skip
 
 
@@ -92,20 +94,26 @@ def serve_pair(channel: Channel, *, size_bytes: int, echoes: int) -> None:
     """Answer a measurement: send back each ping, take the message, acknowledge it."""
     for _ in range(echoes):
         channel.send(channel.receive(len(_PING)))
+    acknowledge_at_once(channel.link)
     channel.skip(size_bytes)
     channel.send(_DONE)
+
+
+def send_message(channel: Channel, size_bytes: int, round_trip_s: float) -> Acknowledged:
+    """Send a message and time it: by the kernel's clock, or by ours where it does not say.
+
+    ``round_trip_s`` is the least that our own clock saw.
+    """
+    message = memoryview(bytes(size_bytes))
+    watch, began = Stopwatch(channel.link, size_bytes), time.perf_counter()
+    channel.send(message)
+    channel.receive(len(_DONE))
+    took_s = time.perf_counter() - began
+    return watch.stop() or Acknowledged(took_s, round_trip_s)
 
 
 def _round_trip(channel: Channel) -> float:
     began = time.perf_counter()
     channel.send(_PING)
     channel.receive(len(_PING))
-    return time.perf_counter() - began
-
-
-def _send_message(channel: Channel, size_bytes: int) -> float:
-    message = memoryview(bytes(size_bytes))
-    began = time.perf_counter()
-    channel.send(message)
-    channel.receive(len(_DONE))
     return time.perf_counter() - began

@@ -26,7 +26,7 @@ class Channel:
     """A connection that is given up at a point in time, however slowly the other side sends."""
 
     def __init__(self, link: socket.socket, timeout_s: float) -> None:
-        self._link = link
+        self.link = link
         self._give_up = time.monotonic() + timeout_s
         self._read = bytearray()
         # Probes are timed: nothing may wait for more to send.
@@ -36,7 +36,7 @@ class Channel:
     def send(self, data: bytes | memoryview) -> None:
         """Send all of it."""
         self._arm()
-        self._link.sendall(data)
+        self.link.sendall(data)
 
     def receive(self, length: int) -> bytes:
         """Receive so many bytes exactly."""
@@ -83,7 +83,7 @@ class Channel:
 
     def _more(self, most: int) -> bytes:
         self._arm()
-        data = self._link.recv(most)
+        data = self.link.recv(most)
         if not data:
             raise ConnectionError("closed by the other side")
         return data
@@ -92,7 +92,7 @@ class Channel:
         left = self._give_up - time.monotonic()
         if left <= 0:
             raise TimeoutError("timed out")
-        self._link.settimeout(left)
+        self.link.settimeout(left)
 
 
 class Superseded(ProbeError):  # noqa: N818 - what happened to a token

@@ -1,18 +1,22 @@
 """The network probes on links whose bandwidth and delay are known."""
 
 import json
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
 
 from sacct_ingest.errors import ProbeError
-from sacct_ingest.probes.network import bandwidth, measure_pair
+from sacct_ingest.probes import kernel_clock
+from sacct_ingest.probes.network import bandwidth, measure_pair, send_message, serve_pair
 from sacct_ingest.probes.sensor import Sensor
 from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.wire import Channel
 from sacct_ingest.records import Resource
 from tests.processes import free_ports
 from tests.sacct_ingest.probes import slow_link
@@ -129,3 +133,51 @@ def test_the_acknowledgement_is_not_part_of_the_message() -> None:
 def test_without_a_key_a_sensor_is_for_this_machine_only() -> None:
     with pytest.raises(ProbeError, match="key_file"):
         Sensor([Member("a", "0.0.0.0")], "a", Settings(), bind=("0.0.0.0", 0))
+
+
+class Busy(Channel):
+    """The other side on a host whose programs wait for a CPU."""
+
+    def skip(self, length: int) -> None:
+        time.sleep(1.0)
+        super().skip(length)
+
+
+@pytest.fixture
+def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        near = socket.create_connection(door.getsockname())
+        far, _ = door.accept()
+        with near, far:
+            yield near, far
+
+
+def test_a_program_that_waits_for_a_cpu_makes_no_link_slow(
+    connection: tuple[socket.socket, socket.socket],
+) -> None:
+    near, far = connection
+    try:
+        near.setsockopt(socket.SOL_SOCKET, kernel_clock._SO_TIMESTAMPING, kernel_clock._TX_ACK)
+    except OSError as error:
+        pytest.skip(f"this kernel stamps nothing: {error}")
+    with ThreadPoolExecutor() as other:
+        served = other.submit(serve_pair, Busy(far, 60), size_bytes=64 << 10, echoes=0)
+        sent = send_message(Channel(near, 60), 64 << 10, 1e-4)
+        served.result()
+    assert 0 < sent.took_s < 0.9
+    assert 0 < sent.round_trip_s < 0.9
+
+
+@pytest.mark.parametrize("size", [64 << 10, 4 * MIB])
+def test_where_the_kernel_does_not_say_it_is_timed_here(
+    connection: tuple[socket.socket, socket.socket], size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near, far = connection
+    if size <= kernel_clock.AT_ONCE_BYTES:
+        monkeypatch.setattr(kernel_clock, "_SO_TIMESTAMPING", 0xFFFF)
+    with ThreadPoolExecutor() as other:
+        served = other.submit(serve_pair, Busy(far, 60), size_bytes=size, echoes=0)
+        sent = send_message(Channel(near, 60), size, 0.125)
+        served.result()
+    assert sent.took_s > 0.9
+    assert sent.round_trip_s == 0.125
