@@ -1,9 +1,12 @@
-"""The store as a whole: opened once, closed once, one small object for each table."""
+"""The store as a whole: opened once, closed once, one small object for each table.
+
+What only an ingest or `nimo prune` does is imported there: users' commands open the store, too.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import Engine
 
@@ -13,15 +16,15 @@ from sacct_ingest.store.fits import Fits
 from sacct_ingest.store.migrate import migrate
 from sacct_ingest.store.probes import Probes
 from sacct_ingest.store.profiles import Profiles
-from sacct_ingest.store.prune import prune
 from sacct_ingest.store.rejects import Rejects
 from sacct_ingest.store.rows import Pruned, Retention
 from sacct_ingest.store.runs import Runs
 from sacct_ingest.store.standings import Standings
 from sacct_ingest.store.sums import NodeSums
-from sacct_ingest.store.turns import turn
 from sacct_ingest.store.watermarks import Watermarks
-from sacct_ingest.store.writer import RunWriter, writer
+
+if TYPE_CHECKING:
+    from sacct_ingest.store.writer import RunWriter
 
 
 class Store:
@@ -80,14 +83,20 @@ class Store:
         waiting
             Called once if another process has it.
         """
+        from sacct_ingest.store.turns import turn  # noqa: PLC0415
+
         return turn(self._engine, waiting)
 
     def prune(self, retention: Retention, *, dry_run: bool = False) -> list[Pruned]:
         """Delete what is older than its table keeps it; see `sacct_ingest.store.prune`."""
+        from sacct_ingest.store.prune import prune  # noqa: PLC0415
+
         return prune(self._engine, retention, dry_run=dry_run)
 
-    def writer(self) -> AbstractContextManager[RunWriter]:
+    def writer(self) -> AbstractContextManager["RunWriter"]:
         """Give what stores runs while the caller reads the next ones."""
+        from sacct_ingest.store.writer import writer  # noqa: PLC0415
+
         return writer(self._engine)
 
     def close(self) -> None:

@@ -30,27 +30,41 @@ def progress(
     Where the share of all is known there is a bar, with the time that is left.  Nothing is shown
     before ``patience_s`` have passed, and the line is wiped at the end.
     """
-    bar = _bar(title)
-    task, total = bar.add_task("", total=None, done=0), 0
-    begun_s = clock()
+    bar: Progress | None = None
+    total, begun_s, seen = 0, clock(), sys.stderr.isatty()
 
     def report(done: int, what: str, share: float | None = None, /) -> None:
-        nonlocal total
+        nonlocal bar, total
         total += done
-        if not bar.live.is_started and clock() - begun_s >= patience_s:
-            bar.start()
-        bar.update(task, description=what, done=total)
-        if share is not None:
-            bar.update(task, total=_STEPS, completed=round(share * _STEPS))
+        if bar is None and seen and clock() - begun_s >= patience_s:
+            bar = _started(title, begun_s, clock)
+        if bar is not None:
+            _show(bar, what, total, share)
 
     try:
         yield report
     finally:
-        bar.stop()
+        if bar is not None:
+            bar.stop()
 
 
-def _bar(title: str) -> "Progress":
-    # Every --help would wait for it.
+def _show(bar: "Progress", what: str, total: int, share: float | None) -> None:
+    (task,) = bar.task_ids
+    bar.update(task, description=what, done=total)
+    if share is not None:
+        bar.update(task, total=_STEPS, completed=round(share * _STEPS))
+
+
+def _started(title: str, begun_s: float, clock: Callable[[], float]) -> "Progress":
+    bar = _bar(title, clock)
+    bar.add_task("", total=None, done=0)
+    bar.tasks[0].start_time = begun_s
+    bar.start()
+    return bar
+
+
+def _bar(title: str, clock: Callable[[], float]) -> "Progress":
+    # What is done before it need be shown does not wait for it.
     from rich import progress as columns  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
 
@@ -63,7 +77,7 @@ def _bar(title: str) -> "Progress":
         columns.TimeElapsedColumn(),
         columns.TimeRemainingColumn(),
         console=Console(stderr=True),
+        get_time=clock,
         speed_estimate_period=_SPEED_OVER_S,
         transient=True,
-        disable=not sys.stderr.isatty(),
     )
