@@ -12,8 +12,8 @@ from slurm_plugin.reports.html import Table
 from slurm_plugin.reports.outcomes import OutcomeReport
 from slurm_plugin.reports.sheet import find
 from slurm_plugin.reports.sheets import derived_note, sheets_of
-from slurm_plugin.reports.terminal import title_of
 from slurm_plugin.reports.text import clock, count, hours, percent
+from slurm_plugin.reports.title import title_of
 
 #: Headings and the tables below them.
 _SECTIONS = (

@@ -13,7 +13,7 @@ from slurm_plugin.reports.curve import standing_line
 from slurm_plugin.reports.effects import Deadlines, Effect, Estimate
 from slurm_plugin.reports.known import Waste
 from slurm_plugin.reports.outcomes import ApplicationOutcome, OutcomeReport
-from slurm_plugin.reports.text import clock, count, duration, hours, percent, printable
+from slurm_plugin.reports.text import count, duration, hours, percent, printable
 from slurm_plugin.waits import SHARE, Held
 
 _MOST = 10  #: rows of a list that is only a summary
@@ -27,7 +27,7 @@ def console_for(*, terminal: bool) -> Console:
 
 
 def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
-    """Lay out the report.
+    """Lay out what stands below the title of the report.
 
     Parameters
     ----------
@@ -36,10 +36,7 @@ def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
     reasons
         Plain words for the names of reasons; a name that is not in it stands for itself.
     """
-    title = Text(title_of(report), style="bold")
-    if not report.decisions:
-        return title
-    parts: list[RenderableType] = [title, _summary(report)]
+    parts: list[RenderableType] = [_summary(report)]
     if report.unchanged:
         parts += [_head("Passed unchanged because"), _unchanged(report.unchanged, reasons)]
     parts += [_head("Applications"), _applications(report)]
@@ -52,15 +49,6 @@ def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
     if report.waste:
         parts += [_head("Beyond the knee"), *map(_waste, report.waste[:_MOST])]
     return Group(*parts)
-
-
-def title_of(report: OutcomeReport) -> str:
-    """Say in one line how many decisions of which time there are."""
-    if not report.decisions:
-        return "No decision is recorded for this selection; nimod records one at each submission."
-    decisions = count(report.decisions, "decision")
-    span = f"from {clock(report.first_s)} to {clock(report.last_s)}"
-    return f"{decisions} {span}, {report.finished} with an outcome"
 
 
 def _head(text: str) -> Text:

@@ -16,8 +16,8 @@ from slurm_plugin.reasons import WORDS
 from slurm_plugin.reports import page
 from slurm_plugin.reports.html import Column, Link, Table
 from slurm_plugin.reports.outcomes import Pair
-from slurm_plugin.reports.terminal import title_of
 from slurm_plugin.reports.text import RECOGNISED, count
+from slurm_plugin.reports.title import title_of
 from slurm_plugin.web import application, layout, query
 from slurm_plugin.web.catalogue import GROUPS, ORDERS, VERDICTS, Catalogue, Entry, Wanted
 from slurm_plugin.web.decisions import COLUMNS, cells, facts

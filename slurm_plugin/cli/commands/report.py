@@ -29,9 +29,9 @@ from slurm_plugin.cli.progress import progress
 from slurm_plugin.cli.stores import open_store, sight_of
 from slurm_plugin.config import Config
 from slurm_plugin.reasons import WORDS
-from slurm_plugin.reports import sheet, sheets
 from slurm_plugin.reports.collect import collect
 from slurm_plugin.reports.outcomes import OutcomeReport
+from slurm_plugin.reports.title import title_of
 from slurm_plugin.slurm.privacy import Sight
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
@@ -138,17 +138,28 @@ def _selection(args: argparse.Namespace) -> dict[str, str]:
 
 def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
     if args.csv:
-        for path in sheet.write_csv(sheets.sheets_of(report, WORDS), args.csv):
-            print(path)
+        _files(report, args.csv)
     if args.html:
         _page(report, args.html)
     if args.json:
         print(msgspec.json.encode(report).decode())
     elif args.parsable2:
-        one = sheet.find(sheets.sheets_of(report, WORDS), args.table)
-        print("\n".join(sheet.parsable(one)))
+        _parsable(report, args.table)
     elif not (args.csv or args.html):
         _terminal(report)
+
+
+def _files(report: OutcomeReport, folder: Path) -> None:
+    from slurm_plugin.reports import sheet, sheets  # noqa: PLC0415
+
+    for path in sheet.write_csv(sheets.sheets_of(report, WORDS), folder):
+        print(path)
+
+
+def _parsable(report: OutcomeReport, name: str) -> None:
+    from slurm_plugin.reports import sheet, sheets  # noqa: PLC0415
+
+    print("\n".join(sheet.parsable(sheet.find(sheets.sheets_of(report, WORDS), name))))
 
 
 def _page(report: OutcomeReport, path: Path) -> None:
@@ -165,6 +176,10 @@ def _page(report: OutcomeReport, path: Path) -> None:
 
 
 def _terminal(report: OutcomeReport) -> None:
+    # At once: what lays out the rest takes a moment to load.
+    print(title_of(report), flush=True)
+    if not report.decisions:
+        return
     from slurm_plugin.reports import terminal  # noqa: PLC0415
 
     console = terminal.console_for(terminal=sys.stdout.isatty())

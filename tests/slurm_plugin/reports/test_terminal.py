@@ -5,6 +5,7 @@ from rich.console import Console
 from sacct_ingest.records import JobState
 from slurm_plugin.reports.outcomes import Pair
 from slurm_plugin.reports.terminal import render
+from slurm_plugin.reports.title import title_of
 from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
 
 REASONS = {"array": "it is a job array"}
@@ -12,14 +13,15 @@ REASONS = {"array": "it is a job array"}
 
 def shown(pairs: list[Pair]) -> str:
     console = Console(file=io.StringIO(), width=120, highlight=False)
-    console.print(render(summarise(pairs, confidence=0.9), REASONS))
+    report = summarise(pairs, confidence=0.9)
+    console.print(title_of(report), render(report, REASONS), sep="\n")
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
 def test_nothing_decided_is_one_sentence() -> None:
-    assert shown([]) == (
-        "No decision is recorded for this selection; nimod records one at each submission.\n"
+    assert title_of(summarise([], confidence=0.9)) == (
+        "No decision is recorded for this selection; nimod records one at each submission."
     )
 
 
