@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from slurm_plugin.plan.estimates import Estimate
 from slurm_plugin.plan.schedule import Option, Problem
 from slurm_plugin.plan.workflow import Access, Place, Task
 
@@ -71,17 +72,22 @@ def _of_task(problem: Problem, task: Task) -> list[Choice]:
 
 def _counted(problem: Problem, task: Task, place: Place) -> list[Choice]:
     """Node counts that the task may have at a place, with their times; they rise."""
+    longest_s = problem.room(task, place).longest_s
+    return [
+        Choice(Option(place.name, nodes), estimate.time_s, nodes * estimate.time_s)
+        for nodes, estimate in _estimated(problem, task, place)
+        if estimate.longest_s <= longest_s
+    ]
+
+
+def _estimated(problem: Problem, task: Task, place: Place) -> list[tuple[int, Estimate]]:
+    """Run times on the node counts that the task may have at a place; the counts rise."""
     room, free = problem.room(task, place), max(problem.free[place.name].free, default=0)
     most = min(task.high or inf, place.high or inf, free, room.high)
     least = max(task.low, place.low, room.low)
     known = [n for n in problem.runs.counts(task, place) if least <= n <= most]
-    counted = []
-    for nodes in thinned(known, _COUNTS):
-        estimate = problem.run(task, place, nodes)
-        if estimate is not None and estimate.longest_s <= room.longest_s:
-            made = Choice(Option(place.name, nodes), estimate.time_s, nodes * estimate.time_s)
-            counted.append(made)
-    return counted
+    told = [(nodes, problem.run(task, place, nodes)) for nodes in thinned(known, _COUNTS)]
+    return [(nodes, estimate) for nodes, estimate in told if estimate is not None]
 
 
 def _useful(counted: Sequence[Choice]) -> list[Choice]:
@@ -119,18 +125,30 @@ def _ways(problem: Problem, task: Task, place: Place) -> tuple[bool, ...]:
 
 
 def _why_none(problem: Problem, task: Task) -> str:
-    counts = {
-        name: problem.runs.counts(task, problem.workflow.places[name])
-        for name in task.places or problem.workflow.places
+    """Say why there is nothing to choose for a task."""
+    places = {
+        name: problem.workflow.places[name] for name in task.places or problem.workflow.places
     }
-    if not any(counts.values()):
+    if not any(problem.runs.counts(task, place) for place in places.values()):
         return (
             f"{task.name}: nothing is known about its run time: name its application as "
             "'nimo predict' lists it, or give run_time"
         )
-    told = ", ".join(_has(problem, task, name) for name in counts)
-    asked = f"{task.low}{f' to {task.high}' if task.high else ' or more'}"
-    return f"{task.name}: no place has the nodes ({asked}) for which its run time is known: {told}"
+    timed = {name: _estimated(problem, task, place) for name, place in places.items()}
+    if any(timed.values()):
+        told = ", ".join(
+            f"{_hours(min(one.longest_s for _, one in own))} at {name}, which gives "
+            f"{_hours(problem.room(task, places[name]).longest_s)}"
+            for name, own in timed.items()
+            if own
+        )
+        return f"{task.name}: no place gives it the time that it may take: {told}"
+    told = ", ".join(_has(problem, task, name) for name in places)
+    most = "" if task.high == task.low else f" to {task.high}" if task.high else " or more"
+    return (
+        f"{task.name}: no place has the nodes ({task.low}{most}) for which its run time is known: "
+        f"{told}"
+    )
 
 
 def _has(problem: Problem, task: Task, name: str) -> str:
@@ -139,6 +157,8 @@ def _has(problem: Problem, task: Task, name: str) -> str:
     text = f"{name} has {max(problem.free[name].free, default=0)} nodes"
     if room.why and room.high < inf:
         text += f" and gives {room.high} ({room.why})"
-    if room.longest_s < inf:
-        text += f" for {room.longest_s / 3600:.3g} h at most"
     return text
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.3g} h"

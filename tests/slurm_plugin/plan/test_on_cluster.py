@@ -318,4 +318,3 @@ def test_what_the_site_knows_and_allows(cluster: SlurmCluster) -> None:
     file.write_text(file.read_text().replace("nodes: 1-2", "nodes: 2"))
     refused = nimo(cluster, file, check=False)
     assert "tiny has 2 nodes and gives 1 (MaxNodes of partition tiny)" in refused.stderr
-    assert "0.167 h at most" in refused.stderr

@@ -1,7 +1,10 @@
 """Limits of QOS, partition and association: as Slurm writes them, and as it means them."""
 
+import json
 import os
+import sysconfig
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -246,6 +249,58 @@ def test_a_group_that_is_partly_used_leaves_the_rest(limited, monkeypatch, reque
     assert (part.largest, part.bound) == (2, "GrpTRES=node=7 of account top")
     assert pending_reason(limited, "-N2", "--exclusive") == ""
     assert pending_reason(limited, "-N3", "--exclusive") == "AssocGrpNodeLimit"
+
+
+WORKFLOW = """
+name: within
+storages: {{home: {{path: {work}}}}}
+places: {{batch: {{storage: home}}}}
+tasks:
+  wide: {{command: 'true', run_time: &times {{1: 4800, 2: 2400, 3: 1600, 6: 800, 8: 600}}}}
+  held: {{command: 'true', run_time: *times, after: [wide], sbatch: [--qos=three], nodes: {nodes}}}
+"""
+
+
+def plan(cluster, nodes, *options, check=True):
+    """Plan a workflow of a task, and one with a QOS after it that may have so many nodes."""
+    work = cluster.layout.work
+    (work / "within.yaml").write_text(WORKFLOW.format(work=work, nodes=nodes))
+    (work / "nimo.yaml").write_text("mode: observe\n")
+    line = [Path(sysconfig.get_path("scripts")) / "nimo", "plan", *options, "within.yaml"]
+    environment = {"NIMO_CONFIG": str(work / "nimo.yaml")}
+    return cluster.run(*line, check=check, env=environment, timeout_s=180)
+
+
+def test_a_plan_keeps_to_the_limits_of_qos_and_association(limited):
+    done = plan(limited, "1-8", "--submit", "--follow", "--interval=0.5", "--fixed")
+    assert done.stdout.endswith("2 COMPLETED\n")
+    record = json.loads((limited.layout.work / "within.plan.json").read_text())
+    limited.wait(*map(int, record["ids"].values()), accounted=True)
+    rows = limited.sacct("-X", fields=("JobID", "NNodes", "QOS"))
+    had = {row["JobID"]: (row["NNodes"], row["QOS"]) for row in rows}
+    assert had[record["ids"]["wide"]] == ("6", "normal")
+    assert had[record["ids"]["held"]] == ("3", "three")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [
+        (
+            "4-8",
+            "no place has the nodes (4 to 8) for which its run time is known: "
+            "batch has 8 nodes and gives 3 (MaxTRESPerJob=node=3 of QOS three)",
+        ),
+        # MaxWall of the QOS.
+        (
+            "1",
+            "held: no place gives it the time that it may take: 1.68 h at batch, which gives 1 h",
+        ),
+    ],
+)
+def test_a_plan_that_limits_forbid_is_refused_with_the_limit(limited, nodes, why):
+    refused = plan(limited, nodes, check=False)
+    assert refused.returncode == 3
+    assert why in refused.stderr
 
 
 def pending_reason(cluster, *options):
