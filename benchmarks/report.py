@@ -1,4 +1,4 @@
-"""How long a report takes and how much memory, beside reading the same rows alone.
+"""How long a report takes, how much CPU and memory, beside reading the same rows alone.
 
 A store is filled with made-up decisions and their runs, of a thousand applications; each
 figure is of a process of its own.
@@ -20,8 +20,11 @@ from sacct_ingest.store import Store
 BEGIN_S = 1_790_000_000
 MODES = ("observe", "advise", "enforce")
 REASONS = ("cheapest", "best_already", "array", "fixed_count", "unreliable_curve")
-#: Highest resident size; that of `resource` begins with the parent's.
-_MEMORY = "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
+#: CPU time and highest resident size; that of `resource` begins with the parent's.
+_COST = """\
+import time
+print(time.process_time(), open('/proc/self/status').read().split('VmHWM:')[1].split()[0])
+"""
 READ = """\
 from sacct_ingest.store import Store
 with Store.open({store!r}) as store:
@@ -100,15 +103,17 @@ def measure(path: str, size: int) -> list[dict[str, Any]]:
     for name, code in ways.items():
         began = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, "-c", code + _MEMORY], capture_output=True, text=True, check=True
+            [sys.executable, "-c", code + _COST], capture_output=True, text=True, check=True
         )
         took_s = time.perf_counter() - began
+        cpu_s, peak_kib = map(float, done.stdout.split()[-2:])
         rows.append({
             "decisions": size,
             "what": name,
             "s": took_s,
-            "ratio": took_s / (rows[0]["s"] if rows else took_s),
-            "MiB": int(done.stdout.split()[-1]) / 1024,
+            "CPU s": cpu_s,
+            "CPU ratio": cpu_s / (rows[0]["CPU s"] if rows else cpu_s),
+            "MiB": peak_kib / 1024,
         })  # fmt: skip
     return rows
 

@@ -4,8 +4,9 @@ Jobs that were told to start at once and jobs that were told to wait are judged 
 about the first is easy.
 """
 
-from collections.abc import Iterable, Sequence
-from math import ceil
+from collections import Counter
+from collections.abc import Iterable
+from math import ceil, log
 
 import msgspec
 
@@ -14,13 +15,16 @@ AT_ONCE_S = 60.0
 #: Share of the jobs that an accuracy speaks of.
 SHARE = 0.8
 _FEWEST = 5  #: jobs; of fewer nothing is said
+_STEPS = 200  #: bins for each factor of e
+_LEAST_S, _NONE = 1e-3, -(10**6)  #: what is off by less is not off
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
     """How near one kind of predicted waits came."""
 
     jobs: int
-    within_s: float  #: most by which the wait of :data:`SHARE` of them differed
+    #: most by which the wait of :data:`SHARE` of them differed, within half a percent
+    within_s: float
     later: float  #: share that started more than :data:`AT_ONCE_S` later than predicted
 
 
@@ -38,7 +42,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(pairs: Iterable[tuple[float, float]]) -> Waits:
-    """Judge predicted waits.
+    """Judge predicted waits, one after the other in little memory.
 
     Parameters
     ----------
@@ -50,21 +54,54 @@ def judge(pairs: Iterable[tuple[float, float]]) -> Waits:
     >>> judge([(0.0, 2.0)] * 8 + [(0.0, 90.0)] * 2).at_once
     Held(jobs=10, within_s=2.0, later=0.2)
     """
-    known = list(pairs)
-    return Waits(
-        at_once=_held([pair for pair in known if pair[0] <= AT_ONCE_S]),
-        waiting=_held([pair for pair in known if pair[0] > AT_ONCE_S]),
-    )
+    tally = WaitTally()
+    for predicted_s, actual_s in pairs:
+        tally.add(predicted_s, actual_s)
+    return tally.result()
 
 
-def _held(pairs: Sequence[tuple[float, float]]) -> Held | None:
-    if len(pairs) < _FEWEST:
-        return None
-    off = sorted(abs(actual - predicted) for predicted, actual in pairs)
-    later = sum(actual - predicted > AT_ONCE_S for predicted, actual in pairs)
-    # The smallest bound that holds for the share, rounding up.
-    return Held(
-        jobs=len(pairs),
-        within_s=off[ceil(SHARE * len(off)) - 1],
-        later=later / len(pairs),
-    )
+class WaitTally:
+    """Adds up predicted waits, starts at once and others apart."""
+
+    def __init__(self) -> None:
+        self._at_once, self._waiting = _Kind(), _Kind()
+
+    def add(self, predicted_s: float, actual_s: float) -> None:
+        """Take a job."""
+        kind = self._at_once if predicted_s <= AT_ONCE_S else self._waiting
+        kind.add(actual_s - predicted_s)
+
+    def result(self) -> Waits:
+        """Judge them."""
+        return Waits(at_once=self._at_once.result(), waiting=self._waiting.result())
+
+
+class _Kind:
+    """By how much waits were off, in bins of half a percent: each its jobs and the most of them."""
+
+    def __init__(self) -> None:
+        self._jobs = self._later = 0
+        self._counts: Counter[int] = Counter()
+        self._most_s: dict[int, float] = {}
+
+    def add(self, late_s: float) -> None:
+        off_s = abs(late_s)
+        where = round(_STEPS * log(off_s)) if off_s >= _LEAST_S else _NONE
+        self._jobs += 1
+        self._later += late_s > AT_ONCE_S
+        self._counts[where] += 1
+        self._most_s[where] = max(off_s, self._most_s.get(where, 0.0))
+
+    def result(self) -> Held | None:
+        if self._jobs < _FEWEST:
+            return None
+        return Held(jobs=self._jobs, within_s=self._within_s(), later=self._later / self._jobs)
+
+    def _within_s(self) -> float:
+        """Bound that holds for the share, rounding up."""
+        rank = ceil(SHARE * self._jobs)
+        for where in sorted(self._counts):
+            rank -= self._counts[where]
+            if rank <= 0:
+                return self._most_s[where]
+        raise IndexError(rank)

@@ -14,7 +14,7 @@ from sacct_ingest.errors import NimoError
 from slurm_plugin import client
 from slurm_plugin.demo.site import Site
 
-_PATIENCE_S = 15.0
+_PATIENCE_S = 60.0
 _MODULES = {"nimo": "slurm_plugin.cli.nimo", "nimo-advise": "slurm_plugin.cli.advise"}
 
 

@@ -4,15 +4,19 @@ Share inside an interval: at the level that was stored with the decision it is c
 levels the stored interval is stretched as if log time were normally distributed on either side.
 """
 
-from collections import Counter, defaultdict
+from array import array
+from bisect import bisect_right
+from collections import Counter
 from dataclasses import dataclass, field
-from math import log
+from math import exp, log
+from statistics import median
 
 from slurm_plugin.compared import Compared, deviations
 
 #: Levels at which the share of runs inside is told.
 LEVELS = (0.5, 0.9, 0.95)
-_STEPS = 200  #: bins of ratios for each factor of e
+_EXACT = 32  #: ratios
+_STEPS = 200  #: bins of the others for each factor of e
 _ROUNDING = 1e-9
 
 
@@ -47,36 +51,49 @@ EDGES = tuple(2.0 ** (i / 4) for i in range(-8, 9))
 
 @dataclass(slots=True)
 class Ratios:
-    """Ratios in narrow bins: their median within half a percent, whatever their number."""
+    """Ratios, the first few as they are and all others in narrow bins.
 
-    _counts: Counter[int] = field(default_factory=Counter)
-    _sums: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+    The median of few is exact, that of any number within half a percent.
+    """
+
+    _first: "array[float]" = field(default_factory=lambda: array("d"))
+    _others: Counter[int] = field(default_factory=Counter)
 
     def add(self, ratio: float) -> None:
         """Take one."""
-        where = round(_STEPS * log(ratio))
-        self._counts[where] += 1
-        self._sums[where] += ratio
+        if len(self._first) < _EXACT:
+            self._first.append(ratio)
+        else:
+            self._others[_bin(ratio)] += 1
 
     def median(self) -> float:
         """Give the middle one; one at least must have been taken."""
-        total = self._counts.total()
-        return (self._at((total - 1) // 2) + self._at(total // 2)) / 2
+        if not self._others:
+            return median(self._first)
+        counts = self._others + Counter(map(_bin, self._first))
+        total = counts.total()
+        return (_at(counts, (total - 1) // 2) + _at(counts, total // 2)) / 2
 
     def histogram(self) -> tuple[int, ...]:
         """Count between `EDGES`, and beyond the two ends."""
         found = [0] * (len(EDGES) + 1)
-        for where, number in self._counts.items():
-            middle = self._sums[where] / number
-            found[sum(middle >= edge for edge in EDGES)] += number
+        for ratio in self._first:
+            found[bisect_right(EDGES, ratio)] += 1
+        for where, number in self._others.items():
+            found[bisect_right(EDGES, exp(where / _STEPS))] += number
         return tuple(found)
 
-    def _at(self, rank: int) -> float:
-        for where in sorted(self._counts):
-            rank -= self._counts[where]
-            if rank < 0:
-                return self._sums[where] / self._counts[where]
-        raise IndexError(rank)
+
+def _bin(ratio: float) -> int:
+    return round(_STEPS * log(ratio))
+
+
+def _at(counts: Counter[int], rank: int) -> float:
+    for where in sorted(counts):
+        rank -= counts[where]
+        if rank < 0:
+            return exp(where / _STEPS)
+    raise IndexError(rank)
 
 
 @dataclass(slots=True)

@@ -1,6 +1,5 @@
 """What decisions did, beside what would have been: counterfactuals with their error, deadlines."""
 
-from array import array
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from math import hypot
@@ -9,7 +8,7 @@ from typing import NamedTuple
 from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.store import RunRow
 from slurm_plugin.compared import predicted_for
-from slurm_plugin.waits import AT_ONCE_S, Waits, judge
+from slurm_plugin.waits import AT_ONCE_S
 
 _HOUR_S = 3600.0
 #: States that a run does not leave again; a job in another one has no outcome yet.
@@ -145,24 +144,6 @@ class EffectTally:
         return Estimate(value=value / _HOUR_S, low=low / _HOUR_S, high=high / _HOUR_S)
 
 
-class WaitTally:
-    """Collects waits for the counts that jobs had, 16 bytes each."""
-
-    def __init__(self) -> None:
-        self._said, self._was = array("d"), array("d")
-
-    def add(self, decision: DecisionRow, run: RunRow) -> None:
-        """Take a decision and its run; jobs that waited for more than nodes say nothing."""
-        said_s, was_s = _wait_for(decision, run.nodes), _waited_s(run)
-        if said_s is not None and was_s is not None:
-            self._said.append(said_s)
-            self._was.append(was_s)
-
-    def result(self) -> Waits:
-        """Judge them."""
-        return judge(zip(self._said, self._was, strict=True))
-
-
 @dataclass(slots=True)
 class DeadlineTally:
     """Adds up jobs with a deadline."""
@@ -177,6 +158,15 @@ class DeadlineTally:
     def result(self) -> Deadlines:
         """Sum up."""
         return Deadlines(**self._counts)
+
+
+def waits_of(decision: DecisionRow, run: RunRow) -> tuple[float, float] | None:
+    """Predicted and actual wait for the count that the job had, seconds.
+
+    None where one of them is not known; jobs that waited for more than nodes say nothing.
+    """
+    said_s, was_s = _wait_for(decision, run.nodes), _waited_s(run)
+    return None if said_s is None or was_s is None else (said_s, was_s)
 
 
 def applied_to(decision: DecisionRow, run: RunRow) -> bool:

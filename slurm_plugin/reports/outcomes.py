@@ -18,14 +18,14 @@ from slurm_plugin.reports.effects import (
     DeadlineTally,
     Effect,
     EffectTally,
-    WaitTally,
     applied_to,
     is_changed,
     is_finished,
     observed_of,
+    waits_of,
 )
 from slurm_plugin.reports.known import Known, Usage, Waste
-from slurm_plugin.waits import Waits
+from slurm_plugin.waits import Waits, WaitTally
 
 Pair = tuple[DecisionRow, RunRow | None]
 
@@ -178,7 +178,8 @@ class Tally:
         if run is None:
             return
         self._compare(decision, run, (self._all, own.accuracy, week.accuracy))
-        self._waits.add(decision, run)
+        if waits := waits_of(decision, run):
+            self._waits.add(*waits)
         if applied_to(decision, run):
             self._applied.add(name, decision, run)
         elif observed_of(decision, run):

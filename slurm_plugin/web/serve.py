@@ -104,10 +104,15 @@ class _Protocol(H11Protocol):
 
     def _look_after(self, before: object) -> None:
         """Drop who drips a request, and who does not take the answer."""
-        if self.cycle is before:
+        if self.cycle is before and not self._answering():
             self.transport.abort()
         else:
             self._look = self.loop.call_later(_LOOK_S, self._look_after, self.cycle)
+
+    def _answering(self) -> bool:
+        """Whether it is the site that the other end waits for."""
+        now = self.cycle
+        return now is not None and not now.more_body and not now.response_started
 
 
 def _address(listen: str) -> tuple[str, int]:

@@ -1,11 +1,13 @@
 """Reports on hand-made rows: every expected figure is worked out by hand."""
 
+from statistics import median
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sacct_ingest.records import JobState
-from slurm_plugin.reports.accuracy import Accuracy
+from slurm_plugin.reports.accuracy import Accuracy, Ratios
 from slurm_plugin.reports.effects import Deadlines, Effect, Estimate
 from slurm_plugin.reports.outcomes import ApplicationOutcome, Pair, select
 from slurm_plugin.waits import Held, Waits
@@ -294,3 +296,12 @@ def test_waits_of_jobs_that_ran_as_predicted() -> None:
     ]
     found = summarise([*at_once, *others], confidence=0.9).waits
     assert found == Waits(at_once=Held(jobs=5, within_s=7.0, later=0.0))
+
+
+@given(st.lists(st.floats(0.05, 20.0), min_size=33, max_size=200))
+def test_the_median_of_many_is_within_half_a_percent(ratios: list[float]) -> None:
+    many = Ratios()
+    for ratio in ratios:
+        many.add(ratio)
+    assert many.median() == pytest.approx(median(ratios), rel=0.0051)
+    assert sum(many.histogram()) == len(ratios)

@@ -1,5 +1,6 @@
 """The server itself: `nimo web` as a process, asked over its sockets."""
 
+import asyncio
 import http.client
 import os
 import pwd
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,9 +113,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def in_a_thread(folder: Path) -> Iterator[str]:
-    """Serve a page of two letters from a thread of this process."""
+    """Serve a page of two letters from a thread of this process; ``/slow`` takes a while."""
 
-    async def page(scope: object, receive: object, send: object) -> None:
+    async def page(scope: Any, receive: object, send: Any) -> None:
+        if scope["path"] == "/slow":
+            await asyncio.sleep(5 * serve._LOOK_S)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"ok"})
 
@@ -150,6 +154,14 @@ def test_who_asks_nothing_or_drips_is_dropped(tmp_path: Path) -> None:
         with connected(place) as dripping:
             dripping.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX")
             assert ended(dripping)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_who_waits_for_a_page_is_not_dropped(tmp_path: Path) -> None:
+    with in_a_thread(tmp_path) as place, connected(place) as waiting:
+        waiting.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert waiting.recv(1000).startswith(b"HTTP/1.1 200")
+        assert ended(waiting)
 
 
 @pytest.mark.usefixtures("impatient")
