@@ -1,17 +1,21 @@
 """The scheduler of the replay, against a plain one that looks at every job at every moment."""
 
 import lzma
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.replay.engine import Engine, Order, Shape
+from slurm_plugin.replay.engine import Engine, Order, Schedule, Shape
 
 NODES = 8
-KTH = Path(__file__).parents[4] / "shared" / "data" / "traces" / "KTH-SP2-1996-2.1-cln.swf.xz"
+SHARED = Path(__file__).parents[4] / "shared"
+KTH = SHARED / "data" / "traces" / "KTH-SP2-1996-2.1-cln.swf.xz"
+REFERENCE = SHARED / "reference" / "easy_sim.py"
 
 
 def plain_easy(submits: list[int], shapes: list[Shape], order: Order) -> list[float]:
@@ -114,9 +118,35 @@ def test_a_job_that_fits_nowhere_is_an_error() -> None:
         Engine(4).run([0.0], lambda job, now_s: Shape(5, 1.0, 1.0))
 
 
-@pytest.mark.skipif(
+needs_log = pytest.mark.skipif(
     not KTH.exists(), reason="needs the KTH-SP2 log of the Parallel Workloads Archive"
 )
+
+
+class Log(NamedTuple):
+    """Jobs with a run time and nodes, of 100 nodes."""
+
+    submit_s: np.ndarray
+    nodes: np.ndarray
+    run_s: np.ndarray
+    asked_s: np.ndarray
+
+    def replayed(self, order: Order, limit_s: np.ndarray) -> Schedule:
+        rows = zip(self.nodes.tolist(), limit_s.tolist(), self.run_s.tolist(), strict=True)
+        shapes = [Shape(*row) for row in rows]
+        return Engine(100, order).run(self.submit_s.tolist(), lambda job, now_s: shapes[job])
+
+
+@pytest.fixture(scope="module")
+def kth() -> Log:
+    with lzma.open(KTH, "rt") as log:
+        rows = np.loadtxt(log, comments=";")
+    rows = rows[(rows[:, 3] > 0) & (np.maximum(rows[:, 4], rows[:, 7]) > 0)]
+    submit_s, run_s, given_nodes, wanted, asked_s = rows[:, (1, 3, 4, 7, 8)].T
+    return Log(submit_s, np.where(wanted > 0, wanted, given_nodes).astype(int), run_s, asked_s)
+
+
+@needs_log
 @pytest.mark.parametrize(
     ("order", "clairvoyant", "slowdown"),
     [
@@ -125,15 +155,30 @@ def test_a_job_that_fits_nowhere_is_an_error() -> None:
         (Order.SHORTEST, True, 49.85),
     ],
 )
-def test_published_bounded_slowdowns(order: Order, clairvoyant: bool, slowdown: float) -> None:
+def test_published_bounded_slowdowns(
+    kth: Log, order: Order, clairvoyant: bool, slowdown: float
+) -> None:
     """Tsafrir, Etsion, Feitelson 2007, on KTH-SP2; jobs without run time or nodes left out."""
-    with lzma.open(KTH, "rt") as log:
-        rows = np.loadtxt(log, comments=";")
-    rows = rows[(rows[:, 3] > 0) & (np.maximum(rows[:, 4], rows[:, 7]) > 0)]
-    submit, run, given_nodes, wanted, asked = rows[:, (1, 3, 4, 7, 8)].T
-    nodes = np.where(wanted > 0, wanted, given_nodes).astype(int)
-    limit = np.minimum(run, asked) if clairvoyant else np.maximum(asked, 1.0)
-    shapes = [Shape(*one) for one in zip(nodes.tolist(), limit.tolist(), run.tolist(), strict=True)]
-    made = Engine(100, order).run(submit.tolist(), lambda job, now_s: shapes[job])
-    found = np.maximum((made.end_s - submit) / np.maximum(run, 10.0), 1.0).mean()
+    limit_s = np.minimum(kth.run_s, kth.asked_s) if clairvoyant else np.maximum(kth.asked_s, 1.0)
+    made = kth.replayed(order, limit_s)
+    response_s = made.end_s - kth.submit_s
+    found = np.maximum(response_s / np.maximum(kth.run_s, 10.0), 1.0).mean()
     assert found == pytest.approx(slowdown, abs=0.2)
+
+
+@needs_log
+@pytest.mark.skipif(not REFERENCE.exists(), reason="needs the scheduler to compare with")
+@pytest.mark.parametrize("order", list(Order))
+def test_every_start_is_that_of_another_scheduler(kth: Log, order: Order) -> None:
+    spec = spec_from_file_location("easy_sim", REFERENCE)
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(reference := module_from_spec(spec))
+    limit_s, ones = np.maximum(kth.asked_s, 1.0), np.ones(len(kth.run_s))
+    zeros = 0.0 * ones
+    starts_s, *_ = reference.simulate(
+        100, kth.submit_s, kth.nodes, kth.run_s, limit_s, kth.run_s, ones, zeros, ones, zeros,
+        zeros.astype(bool), kth.nodes, kth.nodes, reference.USER, np.zeros(8), 0, False, 1.0, 0,
+        order is Order.SHORTEST,
+    )  # fmt: skip
+    assert kth.replayed(order, limit_s).start_s.tolist() == starts_s.tolist()
