@@ -71,7 +71,7 @@ def tables(report: ReplayReport) -> list[html.Table]:
     )
     groups = html.Table(
         name="groups",
-        caption=f"Jobs apart, with {_in_short(_chosen(report))}",
+        caption=_groups_title(report),
         columns=(
             html.Column(key="jobs_were", title="jobs", left=True),
             html.Column(key="jobs", title="number"),
@@ -162,7 +162,11 @@ def _groups(report: ReplayReport) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     for row in _group_rows(report):
         grid.add_row(*row)
-    return grid
+    return Group(Text(_groups_title(report)), grid)
+
+
+def _groups_title(report: ReplayReport) -> str:
+    return f"Jobs apart, with {_in_short(_chosen(report))}"
 
 
 def _group_rows(report: ReplayReport) -> Iterator[Sequence[str]]:
