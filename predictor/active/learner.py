@@ -32,13 +32,14 @@ from predictor.active.space import (
     plackett_burman,
 )
 from predictor.metrics import mape
-from predictor.models.occupancy import OccupancyFit, OccupancyModel, Sample
+from predictor.models.occupancy import OccupancyFit, OccupancyModel, Predicted, Sample
 
 #: Last runs whose error, predicted before they were made, counts for :attr:`Error.AHEAD`.
 _LAST = 2
+#: Times the target that intervals may reach to either side on average, to be told as reliable each.
 #: A normal error with a MAPE of the target has an interval of 90 % of about twice the target to
 #: either side; twice that is allowed, because intervals begin with a prior.
-_WIDEST = 4.0
+WIDEST = 4.0
 #: Levels of an attribute that tell x, 1/x and a line apart.
 _TELLING = 3
 
@@ -183,9 +184,8 @@ class Learner:
             tried = {one.attributes[name] for one in self.samples}
             if len(tried) < min(_TELLING, len(tried | {one[name] for one in left})):
                 return False
-        expected = [self.fit.predict(one) for one in self.space.candidates]
-        widths = [100 * (sqrt(one.high_s / one.low_s) - 1) for one in expected]
-        return float(np.mean(widths)) <= _WIDEST * self.settings.target
+        widths = [interval_percent(self.fit.predict(one)) for one in self.space.candidates]
+        return float(np.mean(widths)) <= WIDEST * self.settings.target
 
     def _plan(self) -> Iterator[Proposal]:
         """Everything to run, in order; what was observed meanwhile decides how it goes on."""
@@ -207,9 +207,10 @@ class Learner:
 
     @property
     def _screens(self) -> bool:
-        """Whether the order of attributes has to be found out first."""
+        """Whether the order of functions or attributes has to be found out first."""
         informed = self.settings.selection is Selection.INFORMATIVE
-        return self.settings.order is Order.RELEVANCE and not informed
+        orders = (self.settings.order, self.settings.attribute_order)
+        return Order.RELEVANCE in orders and not informed
 
     def _training(self) -> Iterator[Proposal]:
         propose = {
@@ -255,6 +256,11 @@ class Learner:
         left = self.unused()
         chosen = self._rng.permutation(len(left))[: self.settings.test_runs]
         return [left[i] for i in chosen]
+
+
+def interval_percent(expected: Predicted) -> float:
+    """How far an interval reaches to either side, in percent."""
+    return 100 * (sqrt(expected.high_s / expected.low_s) - 1)
 
 
 class _Refinement:
@@ -346,7 +352,7 @@ class _Refinement:
 
     def _attribute_orders(self) -> dict[Part, tuple[str, ...]]:
         settings, every = self._learner.settings, self._learner.space.attributes
-        if settings.order is Order.DOMAIN:
+        if settings.attribute_order is Order.DOMAIN:
             return {part: settings.attributes.get(part, every) for part in Part}
         return {
             part: tuple(sorted(every, key=self._effects(part).__getitem__, reverse=True))
@@ -354,13 +360,19 @@ class _Refinement:
         }
 
     def _effects(self, part: Part) -> dict[str, float]:
-        """Effect of each attribute on a function, in seconds of the whole run."""
+        """Effect of each attribute on a function, in seconds of the whole run.
+
+        The design's runs tell, also where they are the internal test set: an order is no function.
+        """
         found = attrgetter(f"{part.value}_s")
+        space, known = self._learner.space, (*self._learner.samples, *self._learner.tests)
+        design = {space.key(one) for one in plackett_burman(space)}
         runs = [
             (one.attributes, found(one.found) * one.found.data_bytes)
-            for one in self._learner.samples
+            for one in known
+            if space.key(one.attributes) in design
         ]
-        return effects(self._learner.space, runs)
+        return effects(space, runs)
 
     def error_of(self, part: Part) -> float:
         """Measure the current error of one function (algorithm 4).

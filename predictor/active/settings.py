@@ -22,7 +22,7 @@ class Reference(StrEnum):
 
 
 class Order(StrEnum):
-    """In which order functions and attributes are taken up (sections 3.2 and 3.3)."""
+    """In which order functions, or their attributes, are taken up (sections 3.2 and 3.3)."""
 
     RELEVANCE = "relevance"  #: by their effect in a Plackett-Burman design with foldover
     DOMAIN = "domain"  #: as told
@@ -67,12 +67,13 @@ class Settings:
     """The choices of table 1; the defaults are what our own benchmark found best."""
 
     reference: Reference = Reference.MIN
-    order: Order = Order.RELEVANCE
+    order: Order = Order.RELEVANCE  #: of functions
+    attribute_order: Order = Order.RELEVANCE
     traversal: Traversal = Traversal.ROUND_ROBIN
     selection: Selection = Selection.INFORMATIVE
     error: Error = Error.AHEAD
-    parts: tuple[Part, ...] = (Part.COMPUTE, Part.NETWORK, Part.DISK)
-    #: for :attr:`Order.DOMAIN`: attributes of each function, the most important first
+    #: for :attr:`Order.DOMAIN`: the functions, and the attributes of each, most important first
+    parts: tuple[Part, ...] = tuple(Part)
     attributes: Mapping[Part, tuple[str, ...]] = field(default_factory=dict)
     target: float = 10.0  #: MAPE in percent at which to stop
     fewest: int = 6  #: samples learned from before that

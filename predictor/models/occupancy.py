@@ -13,6 +13,7 @@ execution time is f_D·(f_a + f_n + f_d) (equation 1).  Only ratios of attribute
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import exp, sqrt
 
 import numpy as np
@@ -114,7 +115,8 @@ class OccupancyFit:
 
     ``error`` is the standard deviation of log time when each sample is predicted from the others,
     and ``left_out`` the log of predicted over actual time of each of them: what the functions are
-    made of is chosen anew without it.
+    made of is chosen anew without it.  With ``undecided`` the functions of network and disk explain
+    the samples as well as the bottleneck does.
     """
 
     compute: Function
@@ -125,6 +127,7 @@ class OccupancyFit:
     samples: int
     bottleneck: Bottleneck | None = None
     left_out: tuple[float, ...] = ()
+    undecided: bool = False
 
     def predict(self, attributes: Mapping[str, float], level: float = 0.9) -> Predicted:
         """Predict the execution time on an assignment.
@@ -139,14 +142,21 @@ class OccupancyFit:
         made = Occupancies(
             compute, self.network(known), self.disk(known), max(self.data(attributes), 1.0)
         )
-        stalls = made.network_s + made.disk_s, *(made.network_s + made.disk_s,) * 2
-        if self.bottleneck:
-            stalls = self.bottleneck.stall_s(compute, known)
+        stalls = self._stall_s(made, known)
         time_s, low_s, high_s = (max(_with_stall(made, one).time_s, 1e-9) for one in stalls)
-        free = self.samples + _PRIOR_WEIGHT - 1
-        width = float(student.ppf((1 + level) / 2, free)) * self.error
+        width = _quantile((1 + level) / 2, self.samples + _PRIOR_WEIGHT - 1) * self.error
         found = _with_stall(made, stalls[0])
         return Predicted(time_s, low_s * exp(-width), high_s * exp(width), level, found)
+
+    def _stall_s(self, made: Occupancies, known: Mapping[str, float]) -> tuple[float, float, float]:
+        """Give the seconds that each byte stalls, and from where to where that may be."""
+        apart_s = made.network_s + made.disk_s
+        if self.bottleneck is None:
+            return apart_s, apart_s, apart_s
+        stall_s, low_s, high_s = self.bottleneck.stall_s(made.compute_s, known)
+        if self.undecided:
+            return stall_s, min(low_s, apart_s), max(high_s, apart_s)
+        return stall_s, low_s, high_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +197,8 @@ class OccupancyModel:
         limited = self._limited(free, samples, base)
         off = np.array([self._missed(samples, i, base) for i in range(len(samples))])
         if limited is not None and _no_worse(off[:, 1], off[:, 0]):
-            return _judged(limited, off[:, 1])
+            undecided = _no_worse(off[:, 0], off[:, 1])
+            return _judged(replace(limited, undecided=undecided), off[:, 1])
         return _judged(free, off[:, 0])
 
     def _missed(
@@ -261,6 +272,12 @@ class OccupancyModel:
             # A stall hardly matters where it is small beside all else.
             noise=_MATTERS * float(np.mean([_each_s(one.found) for one in samples])),
         )
+
+
+@cache
+def _quantile(share: float, free: float) -> float:
+    """Student's t, which SciPy takes longer for than the rest of a prediction."""
+    return float(student.ppf(share, free))
 
 
 def _with_stall(made: Occupancies, stall_s: float) -> Occupancies:

@@ -120,7 +120,9 @@ class Function:
 
     def __str__(self) -> str:
         """Write it as the paper does, in the unit of its values."""
-        parts = [f"{self.scale * self.constant:.3g}"] if self.constant or not self.terms else []
+        parts = (
+            [f"{self.scale * self.constant + 0.0:.3g}"] if self.constant or not self.terms else []
+        )
         parts += [
             f"{self.scale * c:.3g} {term}"
             for c, term in zip(self.coefficients, self.terms, strict=True)
@@ -174,8 +176,8 @@ def learn(
     scale = float(np.abs(target).mean()) or 1.0
     target = target / scale
     enough = max(_NOISE, noise / scale)
-    every = list(_candidates(ratios, attributes, hides))
-    chosen, left_out = _select(ratios, target, every, enough)
+    candidates = _candidates(ratios, attributes, hides)
+    chosen, left_out = _select(ratios, target, candidates, enough)
     theta = _solve(ratios, chosen, target)
     press = float(np.sqrt(np.mean((left_out - target) ** 2)))
     coefficients = tuple(theta[1:].tolist())
@@ -215,12 +217,15 @@ def _bends(values: Sequence[float]) -> Iterator[float]:
 
 
 def _select(
-    ratios: Sequence[Mapping[str, float]], target: Floats, candidates: list[Term], enough: float
+    ratios: Sequence[Mapping[str, float]], target: Floats, every: Iterable[Term], enough: float
 ) -> tuple[list[Term], Floats]:
     """Add terms for as long as each clearly helps; with the leave-one-out predictions."""
-    simple = [term for term in candidates if term.shape in (Shape.LINEAR, Shape.INVERSE)]
     chosen: list[Term] = []
     found = _Solution.constant(target)
+    if found.error <= enough:
+        return chosen, found.left_out
+    candidates = list(every)
+    simple = [term for term in candidates if term.shape in (Shape.LINEAR, Shape.INVERSE)]
     columns = _columns(ratios, candidates)
     while len(target) >= _SAMPLES_A_TERM * (len(chosen) + 1) + 1 and found.error > enough:
         column, better = found.best_with(columns)

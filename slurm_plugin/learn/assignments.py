@@ -190,6 +190,7 @@ def _by_attributes(made: Sequence[Assignment], given: Description, name: str) ->
     vary = sorted(key for key in every if len({one.attributes[key] for one in made}) > 1)
     if not vary:
         raise ConfigError(f"{name}: the assignments differ in nothing that can be learned")
+    _check_orders(given, vary, name)
     slower = {INPUT_BYTES, *given.slower}
     places: dict[tuple[float, ...], list[Assignment]] = defaultdict(list)
     for one in made:
@@ -199,6 +200,14 @@ def _by_attributes(made: Sequence[Assignment], given: Description, name: str) ->
         {key: key not in slower for key in vary},
     )
     return Choices(space, {values: tuple(each) for values, each in places.items()})
+
+
+def _check_orders(given: Description, vary: Sequence[str], name: str) -> None:
+    """Orders of attributes as told may only name what differs."""
+    for part, told in given.learning.attributes.items():
+        if wrong := [one for one in told if one not in vary]:
+            place = f"{name}: learning.attributes.{part}"
+            raise ConfigError(f"{place}: {wrong[0]!r} does not differ here; {', '.join(vary)} do")
 
 
 def _read_script(given: Description, folder: Path, name: str) -> str:

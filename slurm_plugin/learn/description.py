@@ -14,6 +14,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+_SOME = msgspec.Meta(min_length=1)
 Counts = Count | tuple[Count, ...]
 Words = str | int | float | tuple[str | int | float, ...]
 
@@ -49,10 +50,11 @@ class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     selection: Selection = Selection.INFORMATIVE
     reference: Reference = Reference.MIN
     order: Order = Order.RELEVANCE
+    attribute_order: Order = Order.RELEVANCE
     traversal: Traversal = Traversal.ROUND_ROBIN
     error: Error = Error.AHEAD
-    parts: tuple[Part, ...] = tuple(Part)
-    attributes: dict[Part, tuple[str, ...]] = {}
+    parts: Annotated[tuple[Part, ...], _SOME] = tuple(Part)
+    attributes: dict[Part, Annotated[tuple[str, ...], _SOME]] = {}
     target: Positive = 10.0
     fewest: Count = 6
     in_a_row: Count = 2

@@ -6,10 +6,11 @@ from math import exp, log
 from typing import Protocol
 
 from predictor import choose, curve
-from predictor.active.learner import Learner
+from predictor.active.learner import WIDEST, Learner, interval_percent
 from predictor.active.settings import Settings
 from predictor.active.space import Assignment, Space
 from predictor.models.occupancy import OccupancyFit, Sample, occupancies
+from predictor.reliability import ReliabilitySettings
 from predictor.types import Curve, Run, Verdict
 from slurm_plugin.learn.journal import Trial
 
@@ -27,12 +28,13 @@ class Next:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Run time with an interval on one assignment."""
+    """Run time with an interval on one assignment, and how far it is to be trusted."""
 
     attributes: dict[str, float]
     time_s: float
     low_s: float
     high_s: float
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,8 @@ class ByOccupancies:
             return Learned({}, {}, None, ())
         fit, space = self._learner.fit, self._learner.space
         error = self._learner.error
-        expected = tuple(_expected(fit, one) for one in space.candidates)
+        narrow = WIDEST * self._learner.settings.target
+        expected = tuple(_expected(fit, one, narrow) for one in space.candidates)
         reference = self._learner.samples[0].attributes
         effects = {name: _effect(fit, space, reference, name) for name in space.attributes}
         named = {
@@ -139,11 +142,23 @@ class ByOccupancies:
         return before[-1] if before else 1.0
 
 
-def _expected(fit: OccupancyFit, attributes: dict[str, float]) -> Expected:
+def _expected(fit: OccupancyFit, attributes: dict[str, float], narrow: float) -> Expected:
     found = fit.predict(attributes)
+    verdict = _verdict(interval_percent(found), narrow)
     return Expected(
-        attributes=attributes, time_s=found.time_s, low_s=found.low_s, high_s=found.high_s
+        attributes=attributes,
+        time_s=found.time_s,
+        low_s=found.low_s,
+        high_s=found.high_s,
+        verdict=verdict,
     )
+
+
+def _verdict(percent: float, narrow: float) -> Verdict:
+    """Judge one interval by what learning asks of all of them together."""
+    if percent > 100 * (ReliabilitySettings().doubtful_factor - 1):
+        return Verdict.REFUSED
+    return Verdict.RELIABLE if percent <= narrow else Verdict.DOUBTFUL
 
 
 def _effect(fit: OccupancyFit, space: Space, reference: Assignment, name: str) -> float:
@@ -198,9 +213,13 @@ class ByCurve:
         found = self._chosen.predict(self._counts)
         expected = tuple(
             Expected(
-                attributes={NODES: float(p.nodes)}, time_s=p.time_s, low_s=p.low_s, high_s=p.high_s
+                attributes={NODES: float(p.nodes)},
+                time_s=p.time_s,
+                low_s=p.low_s,
+                high_s=p.high_s,
+                verdict=verdict,
             )
-            for p in found
+            for p, verdict in zip(found, self._chosen.judge(found).verdicts, strict=True)
         )
         times = [p.time_s for p in found]
         widest = max(100 * (exp(p.curve_sd) - 1) for p in found)

@@ -1,5 +1,6 @@
 """What ``nimo learn`` does and has learned, in words."""
 
+import shlex
 from collections.abc import Mapping
 
 from slurm_plugin.learn.journal import Stage, Trial
@@ -33,7 +34,7 @@ def design(wanted: Next | None, argv: list[str], candidates: int, budget_node_h:
     if wanted is None:
         return f"{first}\nnothing is to be run"
     return "\n".join(
-        (first, f"next: {assignment(wanted.attributes)} ({wanted.why})", " ".join(argv))
+        (first, f"next: {assignment(wanted.attributes)} ({wanted.why})", shlex.join(argv))
     )
 
 
@@ -54,7 +55,9 @@ def summary(found: Learned, runs: int, spent_node_h: float, why: str) -> str:
             *(f"{one.attributes[name]:g}" for name in names),
             f"{one.time_s:.1f}",
             f"{one.low_s:.1f} - {one.high_s:.1f}",
+            one.verdict.value,
         ]
         for one in best
     ]
-    return "\n".join([*lines, table([*names, "time s", "90 %"], rows, left=frozenset())])
+    heads = [*names, "time s", "90 %", "verdict"]
+    return "\n".join([*lines, table(heads, rows, left=frozenset({len(heads) - 1}))])

@@ -229,3 +229,24 @@ def test_a_run_that_hid_its_stall_bounds_that_of_others() -> None:
     made = OccupancyModel().fit(train).predict(actual.attributes)
     assert made.time_s < 0.9 * actual.found.time_s  # no run showed it
     assert made.high_s >= actual.found.time_s
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_where_nothing_shows_whether_stalls_are_hidden_the_interval_holds_both(
+    hidden: bool,
+) -> None:
+    """One attribute at a time: long latencies were run with the fastest processor alone."""
+
+    def run(mhz: float, latency: float) -> Sample:
+        busy, least, demand = 29e-6 / mhz, 29e-6 / 1400, 5.2e-9 * (latency - 0.1)
+        begun = 3e-9 if mhz == 1400 else 0.0
+        stall = max(0.0, least + 3e-9 + demand - busy) if hidden else demand + begun
+        return Sample({"mhz": mhz, "latency": latency}, Occupancies(busy, stall, 0.0, 1e9))
+
+    train = [run(1400, 0.1 + 2 * step) for step in range(10)]
+    train += [run(mhz, 0.1) for mhz in (450, 800, 930, 1000)]
+    fit = OccupancyModel().fit(train)
+    for mhz, latency in product((450, 800), (4.1, 8.1, 12.1)):
+        actual = run(mhz, latency)
+        made = fit.predict(actual.attributes)
+        assert made.low_s <= actual.found.time_s <= made.high_s

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import yaml
 
+from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError, FormatError, NimoError, SlurmError
 from sacct_ingest.records import JobRun, JobState, NodeProfile, StepRun
 from slurm_plugin.learn.assignments import Assignment, Choices, choices
@@ -16,6 +19,7 @@ from slurm_plugin.learn.jobs import overrun_s
 from slurm_plugin.learn.journal import Journal, Stage, Trial, alone
 from slurm_plugin.learn.proposers import ByCurve, ByOccupancies, Proposer
 from slurm_plugin.learn.workbench import Site, Stop, Workbench
+from slurm_plugin.reports import learning as words
 from slurm_plugin.slurm.commands import Refused
 
 TEXT = """\
@@ -148,6 +152,23 @@ def test_it_learns_and_stops(state: Path) -> None:
     expected = {tuple(one.attributes.items()): one for one in again.proposer.learned().expected}
     for one in expected.values():
         assert one.time_s == pytest.approx(speed(one.attributes), rel=0.1)
+    assert "doubtful" in words.summary(again.proposer.learned(), 6, 1.0, "good enough")
+
+
+@pytest.mark.parametrize(
+    ("time_of", "verdicts"),
+    [
+        (speed, {Verdict.RELIABLE}),
+        (lambda a: 10.0 * a["speed"] if a["share"] in (10, 40) else 100.0, {Verdict.REFUSED}),
+    ],
+)
+def test_only_narrow_intervals_are_reliable(
+    state: Path, time_of: Callable[[dict[str, float]], float], verdicts: set[Verdict]
+) -> None:
+    """As narrow as it asks of all of them together before it stops: four times the target."""
+    learning = bench(FakeSlurm(time_of), state, TEXT.replace("target: 5", "target: 10"))
+    learning.run()
+    assert {one.verdict for one in learning.proposer.learned().expected} == verdicts
 
 
 def test_killed_at_any_moment_it_goes_on_and_runs_nothing_twice(tmp_path: Path) -> None:
@@ -263,6 +284,8 @@ def test_profiles_of_nodes_are_attributes() -> None:
         ("attributes: {speed: 1}", "cpus: 2", "cpus is given for some assignments only"),
         ("budget: 100", "budget: 0", "budget: "),
         ("attributes: {speed: 1}", "inputs: [x]", "assignments[0].inputs: 'x' is not among inputs"),
+        ("target: 5", "parts: []", "learning.parts: "),
+        ("target: 5", "attributes: {disk: [cpus]}", "'cpus' does not differ here; share, speed do"),
     ],
 )  # fmt: skip
 def test_a_wrong_description_says_where(old: str, new: str, told: str) -> None:
@@ -275,3 +298,31 @@ def test_no_budget_can_be_kept_where_no_limit_holds() -> None:
     assert overrun_s({"OverTimeLimit": "0 min", "KillWait": "30 sec"}) == 90.0
     with pytest.raises(SlurmError, match="OverTimeLimit"):
         overrun_s({"OverTimeLimit": "UNLIMITED"})
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        *("reference: min", "reference: rand", "reference: max"),
+        "{order: domain, parts: [disk, compute, network]}",
+        "{attribute_order: domain, attributes: {compute: [speed, share]}}",
+        *("traversal: round robin", "traversal: improvement", "traversal: dynamic"),
+        *("selection: Lmax-I1", "selection: L2-I2", "selection: informative"),
+        *("error: ahead", "error: cross-validation"),
+        *("error: random test set", "error: Plackett-Burman test set"),
+    ],
+)
+def test_every_alternative_of_the_paper_s_table_1_can_be_chosen(state: Path, chosen: str) -> None:
+    learning = {"selection": "Lmax-I1", "target": 5.0, "test_runs": 3, **yaml.safe_load(chosen)}
+    text = f"{TEXT.partition('learning:')[0]}learning: {json.dumps(learning)}"
+    slurm = FakeSlurm(speed)
+    workbench = bench(slurm, state, text)
+    assert workbench.run() is not Stop.BUDGET
+    assert len(workbench.proposer.learned().expected) == 8
+    settings = parse(text, name="app.yaml").learning.settings()
+    told = {name: getattr(settings, name) for name in learning}
+    assert json.loads(json.dumps(told)) == learning
+    purposes = [one.purpose for one in slurm.jobs.values()]
+    assert purposes.count("test") == {"random test set": 3, "Plackett-Burman test set": 3}.get(
+        learning.get("error", ""), 0
+    )
