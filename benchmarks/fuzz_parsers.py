@@ -5,6 +5,8 @@ come out of a parser are runs and our own errors, and the good jobs that stand a
 bytes must survive.  Each target has a process of its own, since libFuzzer ends its process.
 """
 
+from __future__ import annotations
+
 import argparse
 import contextlib
 import importlib.util
@@ -15,11 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import _bench
+
+if TYPE_CHECKING:
+    from sacct_ingest.records import JobRun
 
 PACKAGE = "sacct_ingest"
 NAMES = "JobID|Cluster|JobName|User|UID|State|Submit|Start|End|Timelimit|ReqMem|TotalCPU|ElapsedRaw"
@@ -103,6 +108,18 @@ def _fuzz(name: str, corpus: Path, seconds: int) -> None:
     atheris.Fuzz()
 
 
+def _storable(runs: Iterable[JobRun]) -> Iterator[JobRun]:
+    """Give runs back; what is in them has to fit into the columns of any database."""
+    from msgspec import structs  # noqa: PLC0415
+
+    for run in runs:
+        for record in (run, *run.steps):
+            for name, value in structs.asdict(record).items():
+                number = isinstance(value, int | float)
+                assert not number or -(2**63) <= value < 2**63, (name, value)
+        yield run
+
+
 def _text() -> Callable[[bytes], None]:
     """Rows of sacct's text between two good ones."""
     from sacct_ingest.errors import FormatError  # noqa: PLC0415
@@ -112,13 +129,13 @@ def _text() -> Callable[[bytes], None]:
 
     def target(data: bytes) -> None:
         text = f"{NAMES}\n{ROW.format(1)}".encode() + data + f"\n{ROW.format(2)}".encode()
-        runs = list(read_text(decoded(io.BytesIO(text)), Tally()))
+        runs = list(_storable(read_text(decoded(io.BytesIO(text)), Tally())))
         assert [runs[0].job_id, runs[-1].job_id] == [1, 2], runs
 
     def whole(data: bytes) -> None:
         target(data)
         with contextlib.suppress(FormatError):
-            list(read_text(decoded(io.BytesIO(data)), Tally(), cluster="c"))
+            list(_storable(read_text(decoded(io.BytesIO(data)), Tally(), cluster="c")))
 
     return whole
 
@@ -135,8 +152,8 @@ def _json() -> Callable[[bytes], None]:
         ids = []
         try:
             runs = read_json(decoded(io.BytesIO(b"".join(parts) + b"]}")), Tally())
-            ids.extend(run.job_id for run in runs)
-            list(read_json(decoded(io.BytesIO(data)), Tally(), cluster="c"))
+            ids.extend(run.job_id for run in _storable(runs))
+            list(_storable(read_json(decoded(io.BytesIO(data)), Tally(), cluster="c")))
         except FormatError:
             pass
         assert ids[:1] == [1], ids
@@ -152,7 +169,7 @@ def _swf() -> Callable[[bytes], None]:
 
     def target(data: bytes) -> None:
         text = f"{SWF}{SWF_ROW.format(1)}".encode() + data + f"\n{SWF_ROW.format(2)}".encode()
-        runs = list(read_swf(decoded(io.BytesIO(text)), Tally()))
+        runs = list(_storable(read_swf(decoded(io.BytesIO(text)), Tally())))
         assert [runs[0].job_id, runs[-1].job_id] == [1, 2], runs
 
     return target
@@ -169,7 +186,7 @@ def _saved() -> Callable[[bytes], None]:
     def target(data: bytes) -> None:
         path.write_bytes(data)
         with contextlib.suppress(FormatError):
-            list(SavedSacct(path, cluster="c").read(0, 0, Tally()))
+            list(_storable(SavedSacct(path, cluster="c").read(0, 0, Tally())))
 
     return target
 
@@ -203,6 +220,7 @@ SEEDS: dict[str, list[bytes]] = {
         ROW.format("6_3").encode(),
         b"7+1|c|a|b|ann|1|CANCELLED by 5|50|Unknown|None|UNLIMITED|4Gn|1-02:03:04|5",
         f"{NAMES}\n{ROW.format(1)}".encode(),
+        b"99999999999999999999|c|a|b|1|FAILED|50|50|55|99999999999999999999|1|99999999-1|5",
         b"1|c|two\nlines|ann|1|RUNNING|2025-01-01T00:00:00|Unknown|Unknown|Partition_Limit|||0\n",
     ],
     "json": [JOB.format(3).encode(), json.dumps({"job_id": 5, "job_state": "RUNNING"}).encode()],

@@ -4,6 +4,7 @@ To read another column, add a row here and a field to `JobRun` or `StepRun`.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
@@ -14,11 +15,12 @@ from sacct_ingest.slurm_text import (
     parse_epoch,
     parse_size,
     parse_tres,
+    possible_duration,
+    storable,
 )
 
 Converter = Callable[[str], Any]
 
-_MAX_INTEGER: Final = 2**63 - 1
 #: Values of one converter that are remembered.
 _MEMORY: Final = 4096
 
@@ -46,13 +48,13 @@ def count(value: str) -> int | None:
     """Whole number; None where sacct says nothing."""
     if not value:
         return None
-    if value.isdecimal() and (number := int(value)) <= _MAX_INTEGER:
-        return number
+    if value.isdecimal():
+        return storable(int(value))
     # Counts without --noconvert have a letter: 2K tasks.
-    size = parse_size(value)
-    if size is None or size > _MAX_INTEGER:
-        raise ValueError(f"not a count: {value!r}")
-    return size
+    with suppress(ValueError):
+        if (size := parse_size(value)) is not None:
+            return size
+    raise ValueError(f"not a count: {value!r}")
 
 
 def counted(value: str) -> int:
@@ -68,22 +70,20 @@ def seconds(value: str) -> float | None:
 def elapsed(value: str) -> float:
     """Duration in seconds; 0 where sacct says nothing."""
     if value.isdecimal():
-        return float(value)
+        return possible_duration(float(value))
     return parse_duration(value) or 0.0 if value else 0.0
 
 
 def epoch(value: str) -> int | None:
     """Time in seconds since the epoch."""
     found = parse_epoch(value)
-    if found is not None and found > _MAX_INTEGER:
-        raise ValueError(f"too large: {found}")
-    return found
+    return None if found is None else storable(found)
 
 
 def limit_of_minutes(value: str) -> int | None:
     """Time limit in seconds from minutes."""
     if value.isdecimal():
-        return int(value) * 60
+        return storable(int(value) * 60)
     return limit(value)
 
 
@@ -93,14 +93,29 @@ def limit(value: str) -> int | None:
     return None if found is None else round(found)
 
 
+#: Words that Slurm shows in a state's place while a job goes on (JOB_STATE_FLAGS in its slurm.h).
+_PASSING: Final = frozenset(
+    (
+        *("COMPLETING", "CONFIGURING", "EXPEDITING", "LAUNCH_FAILED", "POWER_UP_NODE"),
+        *("RECONFIG_FAIL", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SIGNALING"),
+        *("SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "UPDATE_DB"),
+    )
+)
+
+
 def state(value: str) -> JobState:
     """Read the base state, also out of ``CANCELLED by 1000`` and the cut ``OUT_OF_ME+``."""
     words = value.replace(",", " ").split()
     word = words[0] if words else ""
-    if word.endswith("+"):
-        found = [known for known in JobState if known.startswith(word[:-1])]
-        return found[0] if len(found) == 1 else JobState.UNKNOWN
-    return JobState(word) if word in JobState.__members__ else JobState.UNKNOWN
+    if word in JobState.__members__:
+        return JobState(word)
+    if word in _PASSING:
+        return JobState.UNKNOWN
+    cut = word[:-1] if word.endswith("+") else ""
+    found = [known for known in JobState if cut and known.startswith(cut)]
+    if len(found) != 1:
+        raise ValueError(f"not a state: {value!r}")
+    return found[0]
 
 
 def cancelled_by(value: str) -> str:
@@ -122,12 +137,6 @@ def exit_signal(value: str) -> int | None:
 _NUMBERS: Final[dict[Converter, Callable[[str], float]]] = {epoch: int, elapsed: float}
 
 
-def _bounded(values: list[float]) -> list[float]:
-    if max(values) > _MAX_INTEGER:
-        raise ValueError(f"too large: {max(values)}")
-    return values
-
-
 def node_list(value: str) -> str:
     """Nodes; sacct says ``None assigned`` for a job that never started."""
     return "" if value == "None assigned" else value
@@ -143,7 +152,7 @@ def lustre_total(value: str) -> int | None:
     if "fs/lustre=" not in value:
         return None
     found = count(parse_tres(value).get("fs/lustre", ""))
-    return None if found is None else found << 20
+    return None if found is None else storable(found << 20)
 
 
 def network_total(value: str) -> int | None:
@@ -152,7 +161,7 @@ def network_total(value: str) -> int | None:
         return None
     found = [count(text) for name, text in parse_tres(value).items() if name.startswith("ic/")]
     known = [bytes_ for bytes_ in found if bytes_ is not None]
-    return sum(known) if known else None
+    return storable(sum(known)) if known else None
 
 
 def energy(value: str) -> int | None:
@@ -255,7 +264,9 @@ class _Memo(dict[str, Any]):
         """Convert the values of many records."""
         number = _NUMBERS.get(self._convert)
         if number is not None and "" not in values and "".join(values).isdecimal():
-            return _bounded(list(map(number, values)))
+            numbers = list(map(number, values))
+            possible_duration(max(numbers))
+            return numbers
         return list(map(self.__getitem__, values))
 
 
@@ -274,6 +285,7 @@ class _Use:
     """A field, and where its value comes from."""
 
     field: str
+    column: str
     position: int
     memo: _Memo
 
@@ -298,12 +310,12 @@ class Plan:
         return {use.field: use.memo.column(texts[use.position]) for use in self._uses}
 
     def culprit(self, record: Sequence[str]) -> str:
-        """Name the field that `read` fails at."""
+        """Name the column that `read` fails at; empty where it does not."""
         for use in self._uses:
             try:
                 use.memo.column([record[use.position]])
-            except ValueError:
-                return use.field.strip("_")
+            except (ValueError, OverflowError):
+                return use.column
         return ""
 
 
@@ -319,6 +331,7 @@ def _plan(header: Sequence[str], kind: str, memos: dict[Converter, _Memo]) -> Pl
         [
             _Use(
                 field,
+                column.name,
                 position[column.name],
                 memos.setdefault(column.convert, _Memo(column.convert)),
             )

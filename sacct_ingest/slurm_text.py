@@ -8,6 +8,9 @@ from typing import Final
 
 #: Words in place of a limit that say that there is none, or none of the job's own.
 _NO_LIMIT: Final = frozenset({"unlimited", "infinite", "partition_limit", "-1"})
+#: Durations are kept to the millisecond, which a double holds up to here: 285,000 years.
+_LONGEST_S: Final = 2.0**43
+_MAX_INTEGER: Final = 2**63 - 1  #: of the store's databases
 _NO_TIME: Final = frozenset({"", "unknown", "none", "n/a", "invalid"})
 
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
@@ -17,6 +20,19 @@ _POWERS: Final = ("", "K", "M", "G", "T", "P", "E")
 _JOB_ID = re.compile(
     r"(\d+)(?:_(?:(\d+)|\[([^\]]*)\]?)|\+(\d+))?(?:\.(.+))?",
 )
+
+
+def storable(number: int) -> int:
+    """Give back a number that the store's databases can hold.
+
+    Raises
+    ------
+    ValueError
+        They cannot.
+    """
+    if number > _MAX_INTEGER:
+        raise ValueError(f"too large: {number}")
+    return number
 
 
 def parse_duration(text: str) -> float | None:
@@ -36,8 +52,21 @@ def parse_duration(text: str) -> float | None:
     if match is None:
         _check_no_limit(text)
         return None
-    days, hours, minutes, seconds = match.groups(default="0")
-    return int(days) * 86400 + int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+    days, hours, minutes, seconds = map(float, match.groups(default="0"))
+    return possible_duration(days * 86400 + hours * 3600 + minutes * 60 + seconds)
+
+
+def possible_duration(seconds: float) -> float:
+    """Give back a duration, seconds, that can be one.
+
+    Raises
+    ------
+    ValueError
+        It is longer than any.
+    """
+    if seconds > _LONGEST_S:
+        raise ValueError(f"too large: {seconds:g} s")
+    return seconds
 
 
 def parse_time_limit(text: str) -> int | None:
@@ -157,10 +186,10 @@ def parse_job_id(text: str) -> JobId:
         raise ValueError(f"not a job id: {text!r}")
     job, task, tasks, het, step = match.groups()
     return JobId(
-        int(job),
-        None if task is None else int(task),
+        storable(int(job)),
+        None if task is None else storable(int(task)),
         tasks or "",
-        None if het is None else int(het),
+        None if het is None else storable(int(het)),
         step or "",
     )
 

@@ -32,19 +32,22 @@ class Reject:
 class Tally:
     """What a source has come across so far; sources write it while they are read.
 
-    ``waited_s`` is the time in which nothing was done but wait for the accounting to answer.
+    ``waited_s`` is the time in which nothing was done but wait for the accounting to answer;
+    ``unit`` is what the numbers of refused rows count, where somebody may look them up.
     """
 
     rows: int = 0
     refused: int = 0
     rejects: list[Reject] = field(default_factory=list)
     waited_s: float = 0.0
+    unit: str = ""
 
-    def refuse(self, reason: str, text: str) -> None:
-        """Count a row that could not be read and keep its text."""
+    def refuse(self, reason: str, text: str, number: int) -> None:
+        """Count a row that could not be read, and keep its text with what it is the number of."""
         self.refused += 1
         if len(self.rejects) < KEPT:
-            self.rejects.append(Reject(reason, text))
+            where = f"{self.unit} {number}: " if self.unit else ""
+            self.rejects.append(Reject(f"{where}{reason}", text))
 
 
 class Source(Protocol):

@@ -10,11 +10,13 @@ from msgspec import structs
 from sacct_ingest.columns import Plan, known_name, plans
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun, StepRun
-from sacct_ingest.slurm_text import parse_job_id, parse_memory_request
+from sacct_ingest.slurm_text import parse_job_id, parse_memory_request, storable
 from sacct_ingest.sources.base import Tally
 
 _Record = list[str]
-_Job = tuple[_Record, list[_Record]]  # the steps' records second
+#: A record, and the number of its line (or of its job, in JSON).
+Row = tuple[int, _Record]
+_Job = tuple[Row, list[Row]]  # the steps' records second
 #: Jobs read at a time, a column at a time.  Twice as fast as 500, with which the texts and what is
 #: made of them are in the processor's cache no more.
 _BLOCK = 100
@@ -22,7 +24,7 @@ _TASK_SHIFT = 32  # bits of a job id
 
 
 def fold(
-    records: Iterable[_Record],
+    rows: Iterable[Row],
     header: Sequence[str],
     tally: Tally,
     *,
@@ -34,7 +36,7 @@ def fold(
     A row that cannot be read goes to the tally; so do the steps of a job that could not.
     """
     reader = _Reader(header, tally, cluster=cluster, delimiter=delimiter)
-    for block in _blocks(_grouped(records, list(header), reader)):
+    for block in _blocks(_grouped(rows, list(header), reader)):
         yield from reader.runs(block)
 
 
@@ -53,24 +55,26 @@ def _blocks(jobs: Iterable[_Job]) -> Iterator[list[_Job]]:
     yield block
 
 
-def _grouped(records: Iterable[_Record], header: _Record, reader: "_Reader") -> Iterator[_Job]:
+def _grouped(rows: Iterable[Row], header: _Record, reader: "_Reader") -> Iterator[_Job]:
     """Give each job's record with those of its steps, which follow it."""
     id_at = [known_name(name) for name in header].index("JobID")
-    job: _Record | None = None
-    prefix, steps = "", list[_Record]()
-    for record in records:
-        reader.tally.rows += 1
-        name = record[id_at]
+    job: Row | None = None
+    prefix, steps = "", list[Row]()
+    for row in rows:
+        name = row[1][id_at]
         if "." not in name:
             if job is not None:
                 yield job, steps
             # The header again: files that were joined, or sacct's own in each.
-            job, steps = (record if record != header else None), []
+            job, steps = (row if row[1] != header else None), []
             prefix = f"{name}."
+            if job is None:
+                continue
         elif job is not None and name.startswith(prefix):
-            steps.append(record)
+            steps.append(row)
         else:
-            reader.refuse("step without its job", record)
+            reader.refuse("step without its job", row)
+        reader.tally.rows += 1
     if job is not None:
         yield job, steps
 
@@ -87,32 +91,48 @@ class _Reader:
 
     def runs(self, jobs: list[_Job]) -> Iterator[JobRun]:
         """Make the runs of some jobs, but for those whose rows cannot be read."""
-        records = [step for _, steps in jobs for step in steps]
-        made = iter(self._made(_steps, self._step, records))
-        owned = [tuple(filter(None, islice(made, len(steps)))) for _, steps in jobs]
-        runs = partial(_runs, cluster=self._cluster)
-        return filter(None, self._made(runs, self._job, [job for job, _ in jobs], owned))
+        rows = [step for _, steps in jobs for step in steps]
+        made = self._made(_steps, self._step, rows)
+        rest = iter(made)
+        owned = [tuple(filter(None, islice(rest, len(steps)))) for _, steps in jobs]
+        refused = self.tally.refused
+        make = partial(_runs, cluster=self._cluster)
+        runs = self._made(make, self._job, [job for job, _ in jobs], owned)
+        if self.tally.refused > refused:
+            self._refuse_steps(jobs, runs, iter(made))
+        return filter(None, runs)
 
-    def refuse(self, reason: str, record: _Record) -> None:
+    def refuse(self, reason: str, row: Row) -> None:
         """Keep a row that cannot be read."""
-        self.tally.refuse(reason, self._delimiter.join(record))
+        number, record = row
+        self.tally.refuse(reason, self._delimiter.join(record), number)
+
+    def _refuse_steps(
+        self, jobs: list[_Job], runs: list[JobRun | None], made: Iterator[StepRun | None]
+    ) -> None:
+        """Keep the steps of jobs that were refused, but for those that have been already."""
+        for (_, steps), run in zip(jobs, runs, strict=True):
+            for row, step in zip(steps, islice(made, len(steps)), strict=True):
+                if run is None and step is not None:
+                    self.refuse("its job could not be read", row)
 
     def _made(
-        self, make: Callable[..., list[Any]], plan: Plan, records: list[_Record], *more: list[Any]
+        self, make: Callable[..., list[Any]], plan: Plan, rows: list[Row], *more: list[Any]
     ) -> list[Any]:
         """Make something of each record: of all at once, or where that fails of each half."""
-        if not records:
+        if not rows:
             return []
         try:
-            return make(plan.read(records), *more)
-        except (ValueError, TypeError) as error:
-            if len(records) == 1:
-                self.refuse(f"{plan.culprit(records[0])}: {error}", records[0])
+            return make(plan.read([record for _, record in rows]), *more)
+        except (ValueError, TypeError, OverflowError) as error:
+            if len(rows) == 1:
+                column = plan.culprit(rows[0][1])
+                self.refuse(f"{column}: {error}" if column else str(error), rows[0])
                 return [None]
-        half = len(records) // 2
+        half = len(rows) // 2
         parts = (slice(half), slice(half, None))
         first, second = (
-            self._made(make, plan, records[part], *(each[part] for each in more)) for part in parts
+            self._made(make, plan, rows[part], *(each[part] for each in more)) for part in parts
         )
         return first + second
 
@@ -137,12 +157,13 @@ _DISK = (("_disk_read_mean", "disk_read_bytes"), ("_disk_write_mean", "disk_writ
 
 
 def _total(total: int | None, mean: int | None, tasks: int | None) -> int | None:
-    return mean * (tasks or 1) if total is None and mean is not None else total
+    return storable(mean * (tasks or 1)) if total is None and mean is not None else total
 
 
 def _runs(columns: _Columns, owned: list[tuple[StepRun, ...]], *, cluster: str) -> list[JobRun]:
-    if cluster:
-        columns.setdefault("cluster", [cluster] * len(owned))
+    clusters = columns.get("cluster") or [""] * len(owned)
+    if "" in clusters:
+        columns["cluster"] = [name or _known(cluster) for name in clusters]
     if None in columns["submit_s"]:
         raise ValueError("no submit time")
     _fill_ids(columns)
@@ -154,6 +175,12 @@ def _runs(columns: _Columns, owned: list[tuple[StepRun, ...]], *, cluster: str) 
     _fill_from_steps(columns, owned)
     columns["steps"] = owned
     return _structs(JobRun, columns)
+
+
+def _known(cluster: str) -> str:
+    if not cluster:
+        raise ValueError("no cluster; say it with -M")
+    return cluster
 
 
 def _structs(kind: type[Any], columns: _Columns) -> list[Any]:
@@ -169,7 +196,10 @@ _DEFAULTS = {
 
 @lru_cache(maxsize=4096)
 def _memory_request(text: str, nodes: int, cpus: int) -> int | None:
-    return parse_memory_request(text, nodes=nodes, cpus=cpus)
+    try:
+        return parse_memory_request(text, nodes=nodes, cpus=cpus)
+    except ValueError as error:
+        raise ValueError(f"ReqMem: {error}") from error
 
 
 def _fill_ids(columns: _Columns) -> None:
@@ -177,7 +207,7 @@ def _fill_ids(columns: _Columns) -> None:
     names = columns.pop("_id")
     raw_ids = columns.pop("_raw_id", None) or [""] * len(names)
     if "" not in raw_ids and "".join(names).isdecimal():
-        columns["job_id"] = list(map(int, raw_ids))
+        columns["job_id"] = list(map(_number, raw_ids))
         return
     told = list(map(_told_by_id, names, raw_ids))
     for field, values in zip(_ID_FIELDS, zip(*told, strict=True), strict=True):
@@ -189,13 +219,20 @@ _ID_FIELDS = ("job_id", "array_job_id", "array_task_id", "het_job_id", "het_offs
 
 def _told_by_id(name: str, raw_id: str) -> tuple[int | None, ...]:
     if raw_id and name.isdecimal():
-        return int(raw_id), None, None, None, None
+        return _number(raw_id), None, None, None, None
     parsed = parse_job_id(name)
     array = parsed.job if parsed.task is not None or parsed.tasks else None
     het = parsed.job if parsed.het is not None else None
     task = 0 if parsed.task is None else parsed.task + 1
-    job_id = int(raw_id) if raw_id else (task << _TASK_SHIFT) + parsed.job + (parsed.het or 0)
-    return job_id, array, parsed.task, het, parsed.het
+    job_id = _number(raw_id) if raw_id else (task << _TASK_SHIFT) + parsed.job + (parsed.het or 0)
+    return storable(job_id), array, parsed.task, het, parsed.het
+
+
+def _number(job_id: str) -> int:
+    try:
+        return storable(int(job_id))
+    except ValueError as error:
+        raise ValueError(f"not a job id: {job_id[:40]!r}") from error
 
 
 #: Steps that are not the application.
@@ -232,7 +269,12 @@ def _used(
             read = (read or 0) + step.disk_read_bytes
         if step.disk_write_bytes is not None:
             written = (written or 0) + step.disk_write_bytes
-    return tasks, memory, read, written
+    return (
+        tasks,
+        memory,
+        None if read is None else storable(read),
+        None if written is None else storable(written),
+    )
 
 
 def _fill_elapsed(columns: _Columns, count: int) -> None:

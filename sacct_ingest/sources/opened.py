@@ -66,8 +66,11 @@ def open_file(path: Path) -> io.BufferedReader:
 
 def _without_mark(binary: io.BufferedReader) -> io.BufferedReader:
     """Skip the byte order mark that editors on Windows write."""
-    if binary.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+    start = binary.peek(len(codecs.BOM_UTF8))
+    if start.startswith(codecs.BOM_UTF8):
         binary.read(len(codecs.BOM_UTF8))
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise FormatError("it is UTF-16; make it UTF-8 with 'iconv -f UTF-16 -t UTF-8'")
     return binary
 
 

@@ -13,7 +13,7 @@ from sacct_ingest.columns import names
 from sacct_ingest.errors import SacctError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.base import Tally
-from sacct_ingest.sources.fold import fold
+from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.json_columns import job_id
 
 #: What the records of PySlurm 25.11 do not say, or not as sacct says it.
@@ -181,20 +181,20 @@ class PySlurmJobs:
         except Exception as error:
             # Its errors share no root; a job without memory even makes it raise a TypeError.
             raise SacctError(f"PySlurm could not read the jobs: {error}") from error
-        yield from fold(_records(jobs.values(), tally), _HEADER, tally, cluster=self.cluster)
+        yield from fold(_rows(jobs.values(), tally), _HEADER, tally, cluster=self.cluster)
 
 
-def _records(jobs: Iterable[Any], tally: Tally) -> Iterator[list[str]]:
-    for job in jobs:
+def _rows(jobs: Iterable[Any], tally: Tally) -> Iterator[Row]:
+    for number, job in enumerate(jobs, 1):
         try:
             record = [JOB[name](job) if name in JOB else "" for name in _HEADER]
             steps = [_step(record, step) for step in (job.steps or {}).values()]
         except (AttributeError, TypeError, ValueError) as error:
             tally.rows += 1
-            tally.refuse(str(error), repr(job))
+            tally.refuse(str(error), repr(job), number)
             continue
-        yield record
-        yield from steps
+        yield number, record
+        yield from ((number, step) for step in steps)
 
 
 def _step(job: list[str], step: Any) -> list[str]:

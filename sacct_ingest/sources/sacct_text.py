@@ -6,13 +6,13 @@ fields as the header.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from sacct_ingest.columns import REQUIRED, known_name, names
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.base import Tally
-from sacct_ingest.sources.fold import fold
+from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.rejoin import MOST_REJOINED, Rejoin, rejoiner
 
 #: Lines split at a time; one that is no whole record has only these looked at one by one.
@@ -20,6 +20,11 @@ _BLOCK = 256
 #: Characters and lines of a record; what is longer has lost its end.
 _MAX_RECORD = 2**20
 _MAX_LINES = 2000
+_WINDOWS_END = re.compile(r"\r\n\Z")
+_MEND = (
+    "write the file with 'sacct -P -a -D --noconvert -o ALL', or say with -o and --delimiter what "
+    "stands in it"
+)
 
 
 def read_text(
@@ -50,13 +55,14 @@ def read_text(
     FormatError
         The header is missing or lacks a column, or the text ends in the middle of a record.
     """
-    source = iter(lines)
-    header_line = "" if fields else next(source, "").rstrip("\r\n")
+    source = _unix(iter(lines))
+    above, header_line = (0, "") if fields else _first_line(source)
     delimiter = delimiter or _delimiter(header_line)
     header = _with_job_id(list(fields) or header_line.split(delimiter))
-    _check(header, cluster)
-    records = split_records(source, len(header), delimiter, tally, rejoiner(header, delimiter))
-    return fold(records, header, tally, cluster=cluster, delimiter=delimiter)
+    _check(header, cluster, header_line)
+    rejoin = rejoiner(header, delimiter)
+    rows = split_records(source, len(header), delimiter, tally, rejoin, above=above)
+    return fold(rows, header, tally, cluster=cluster, delimiter=delimiter)
 
 
 def split_records(
@@ -65,13 +71,17 @@ def split_records(
     delimiter: str,
     tally: Tally,
     rejoin: Rejoin = lambda _: None,
-) -> Iterator[list[str]]:
-    """Split lines into records of ``width`` values.
+    *,
+    above: int = 0,
+) -> Iterator[Row]:
+    """Split lines into records of ``width`` values; each with the number of its first line.
 
     Parameters
     ----------
     rejoin
         Puts the values of a record together of which there are too many; None where it cannot.
+    above
+        Lines that have been read before.
 
     Raises
     ------
@@ -80,12 +90,14 @@ def split_records(
     """
     lines = iter(lines)
     joiner = _Joiner(width, delimiter, tally, rejoin)
+    number = above + 1
     while block := list(islice(lines, _BLOCK)):
         records = [line.rstrip("\n").split(delimiter) for line in block]
         if not joiner.begun and set(map(len, records)) == {width}:
-            yield from records
+            yield from enumerate(records, number)
         else:
-            yield from joiner.join(block, records)
+            yield from joiner.join(number, block, records)
+        number += len(block)
     joiner.end()
 
 
@@ -96,22 +108,24 @@ class _Joiner:
         self._width, self._delimiter = width, delimiter
         self._tally, self._rejoin = tally, rejoin
         self.begun: list[str] = []
-        self._count = self._size = 0  # fields and characters of what has begun
+        self._count = self._size = self._first = (
+            0  # fields, characters, first line of what has begun
+        )
 
-    def join(self, lines: Sequence[str], split: Sequence[list[str]]) -> Iterator[list[str]]:
-        """Give the records that end in these lines."""
-        for line, values in zip(lines, split, strict=True):
+    def join(self, first: int, lines: Sequence[str], split: Sequence[list[str]]) -> Iterator[Row]:
+        """Give the records that end in these lines, of which the first has that number."""
+        for number, (line, values) in enumerate(zip(lines, split, strict=True), first):
             if len(values) == self._width and not self.begun:
-                yield values
+                yield number, values
                 continue
             if self.begun and len(values) >= self._width:
                 self._refuse()
             if self.begun or line.strip():
-                self._add(line, len(values))
+                self._add(number, line, len(values))
                 record = self._whole()
                 if record is not None:
                     self.begun = []
-                    yield record
+                    yield self._first, record
                 elif self._is_lost():
                     self._refuse()
 
@@ -119,15 +133,18 @@ class _Joiner:
         """Say what becomes of a record that goes on at the end."""
         if self.begun and self._count <= self._width:
             start = self.begun[0][:80]
-            raise FormatError(f"the text ends in the middle of a record: {start!r}")
+            raise FormatError(
+                f"the text ends in the middle of a record, which begins in line {self._first}: "
+                f"{start!r}"
+            )
         if self.begun:
             self._refuse()
 
-    def _add(self, line: str, fields: int) -> None:
+    def _add(self, number: int, line: str, fields: int) -> None:
         if self.begun:
             self._count, self._size = self._count + fields - 1, self._size + len(line)
         else:
-            self._count, self._size = fields, len(line)
+            self._count, self._size, self._first = fields, len(line), number
         self.begun.append(line)
 
     def _whole(self) -> list[str] | None:
@@ -150,7 +167,8 @@ class _Joiner:
                 f"{self._count} fields instead of {self._width}: the delimiter stands in a text, "
                 "nobody can tell in which; choose another with 'sacct -P --delimiter'"
             )
-        self._tally.refuse(reason, "".join(self.begun))
+        self._tally.rows += 1
+        self._tally.refuse(reason, "".join(self.begun), self._first)
         self.begun = []
 
 
@@ -163,14 +181,27 @@ def _with_job_id(header: list[str]) -> list[str]:
     return header
 
 
-def _check(header: Sequence[str], cluster: str) -> None:
+def _unix(lines: Iterator[str]) -> Iterator[str]:
+    """Give lines that end as those of Unix, where the first of them ends as those of Windows."""
+    first = next(lines, "")
+    whole = chain([first], lines) if first else iter(())
+    return (_WINDOWS_END.sub("\n", line) for line in whole) if first.endswith("\r\n") else whole
+
+
+def _first_line(lines: Iterator[str]) -> tuple[int, str]:
+    """Give the first line that is not empty, and its number."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            return number, line.rstrip("\n")
+    raise FormatError(f"there is nothing in it; {_MEND}")
+
+
+def _check(header: Sequence[str], cluster: str, line: str) -> None:
     known = {known_name(name) for name in header}
     missing = [name for name in REQUIRED if name not in known]
     if missing:
-        raise FormatError(
-            f"no column {', '.join(missing)} in the first line; write the file with "
-            f"'sacct -a -D -P --noconvert -o {','.join(names())}'"
-        )
+        where = f"in the first line {line[:60]!r}" if line else "in -o"
+        raise FormatError(f"no column {', '.join(missing)} {where}; {_MEND}")
     if "Cluster" not in known and not cluster:
         raise FormatError("no column Cluster; say with -M which cluster this is")
 
@@ -180,5 +211,5 @@ def _delimiter(header: str) -> str:
     spelled = "|".join(sorted(names(), key=len, reverse=True))
     found = re.search(rf"(?:{spelled})([^A-Za-z0-9]+)[A-Za-z]", header, re.IGNORECASE)
     if found is None or not found[1].strip(" "):
-        raise FormatError("the first line does not name sacct's columns; use 'sacct -P'")
+        raise FormatError(f"the first line does not name sacct's columns: {header[:60]!r}; {_MEND}")
     return found[1]

@@ -92,6 +92,7 @@ def recognise(binary: BufferedReader) -> str:
 
 
 def _text(file: SavedSacct, binary: BufferedReader, tally: Tally) -> Iterator[JobRun]:
+    tally.unit = "line"
     return read_text(
         decoded(binary),
         tally,
@@ -102,10 +103,12 @@ def _text(file: SavedSacct, binary: BufferedReader, tally: Tally) -> Iterator[Jo
 
 
 def _json(file: SavedSacct, binary: BufferedReader, tally: Tally) -> Iterator[JobRun]:
+    tally.unit = "job"
     return read_json(decoded(binary), tally, cluster=file.cluster)
 
 
 def _swf(file: SavedSacct, binary: BufferedReader, tally: Tally) -> Iterator[JobRun]:
+    tally.unit = "line"
     return read_swf(decoded(binary), tally, cluster=file.cluster)
 
 

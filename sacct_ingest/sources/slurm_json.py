@@ -13,7 +13,7 @@ from sacct_ingest.columns import names
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.base import Tally
-from sacct_ingest.sources.fold import fold
+from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB, Rows
 
 _CHUNK: Final = 2**20  #: characters read at a time
@@ -44,32 +44,36 @@ def read_json(text: TextIO, tally: Tally, *, cluster: str = "") -> Iterator[JobR
         It is not JSON, breaks off, or Slurm noted an error in it.
     """
     ended: list[FormatError] = []
-    records = _records(_until_error(_Scanner(text, tally).jobs(), ended), tally, cluster)
+    rows = _rows(_until_error(_Scanner(text, tally).jobs(), ended), tally, cluster)
     # An error is held back until the last job is out: it has all its steps, unlike in a text.
-    yield from fold(records, _HEADER, tally)
+    yield from fold(rows, _HEADER, tally)
     if ended:
         raise ended[0]
 
 
-def _until_error(jobs: Iterator[Any], ended: list[FormatError]) -> Iterator[Any]:
+#: A job, and which one in the file it is.
+_Numbered = tuple[int, Any]
+
+
+def _until_error(jobs: Iterator[_Numbered], ended: list[FormatError]) -> Iterator[_Numbered]:
     try:
         yield from jobs
     except FormatError as error:
         ended.append(error)
 
 
-def _records(jobs: Iterator[Any], tally: Tally, cluster: str) -> Iterator[list[str]]:
-    for job in jobs:
+def _rows(jobs: Iterator[_Numbered], tally: Tally, cluster: str) -> Iterator[Row]:
+    for number, job in jobs:
         try:
-            records = list(_rows(job, cluster))
+            records = list(_records(job, cluster))
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             tally.rows += 1
-            tally.refuse(str(error), json.dumps(job, ensure_ascii=False, default=str))
+            tally.refuse(str(error), json.dumps(job, ensure_ascii=False, default=str), number)
             continue
-        yield from records
+        yield from ((number, record) for record in records)
 
 
-def _rows(job: Any, cluster: str) -> Iterator[list[str]]:
+def _records(job: Any, cluster: str) -> Iterator[list[str]]:
     """Give the rows that sacct would have printed of a job and its steps."""
     if not isinstance(job, dict):
         raise TypeError("not a job")
@@ -102,9 +106,15 @@ class _Scanner:
         self._text, self._tally = text, tally
         self._decode = json.JSONDecoder(strict=False).raw_decode
         self._buffer, self._at, self._ended = "", 0, False
+        self._number = 0
 
-    def jobs(self) -> Iterator[Any]:
-        """Give what stands in the lists of jobs."""
+    def jobs(self) -> Iterator[_Numbered]:
+        """Give what stands in the lists of jobs, numbered from 1 on."""
+        for job in self._listed():
+            self._number += 1
+            yield self._number, job
+
+    def _listed(self) -> Iterator[Any]:
         while self._peek():
             if self._peek() == "[":
                 yield from self._list()
@@ -184,7 +194,9 @@ class _Scanner:
 
     def _refuse(self, reason: str, end: int) -> None:
         self._tally.rows += 1
-        self._tally.refuse(reason, self._buffer[self._at : end].rstrip(", \t\r\n"))
+        self._number += 1
+        text = self._buffer[self._at : end].rstrip(", \t\r\n")
+        self._tally.refuse(reason, text, self._number)
         self._at = end
 
     def _value(self) -> Any:

@@ -12,7 +12,7 @@ from typing import Final
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.base import Tally
-from sacct_ingest.sources.fold import fold
+from sacct_ingest.sources.fold import Row, fold
 
 _FIELDS: Final = 18
 _NOTE = re.compile(r";\s*(\w+):\s*(.*?)\s*$")
@@ -55,7 +55,7 @@ def read_swf(lines: Iterable[str], tally: Tally, *, cluster: str = "") -> Iterat
     FormatError
         Neither ``cluster`` nor the log says which machine this is.
     """
-    return fold(_records(lines, tally, cluster), COLUMNS, tally)
+    return fold(_rows(lines, tally, cluster), COLUMNS, tally)
 
 
 @dataclass(slots=True)
@@ -100,17 +100,17 @@ class _Notes:
         return max(cpus // nodes, 1) if nodes else 1
 
 
-def _records(lines: Iterable[str], tally: Tally, cluster: str) -> Iterator[list[str]]:
+def _rows(lines: Iterable[str], tally: Tally, cluster: str) -> Iterator[Row]:
     notes = _Notes(cluster)
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         if line.startswith(";"):
             notes.read(line)
         elif values := line.split():
             try:
-                yield _record(values, notes)
+                yield number, _record(values, notes)
             except ValueError as error:
                 tally.rows += 1
-                tally.refuse(str(error), line.rstrip("\n"))
+                tally.refuse(str(error), line.rstrip("\n"), number)
 
 
 def _record(values: list[str], notes: _Notes) -> list[str]:
@@ -123,6 +123,8 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
     if job is None or submit is None:
         raise ValueError("no job number or submit time")
     state, user, group, program, queue, partition = values[10:16]
+    if state not in _STATES:
+        raise ValueError(f"not a status: {state!r}")
     submit_s = notes.number("UnixStartTime") + int(submit)
     start_s = submit_s + int(wait or 0) if run is not None else None
     # Some logs know only one of both counts.
@@ -134,7 +136,7 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
         _label(group, "group"),
         notes.named["Partition"].get(partition, _label(partition, "")),
         notes.named["Queue"].get(queue, _label(queue, "")),
-        _STATES.get(state, "UNKNOWN"),
+        _STATES[state],
         _text(submit_s),
         _text(start_s),
         _text(start_s + int(run) if start_s is not None and run is not None else None),

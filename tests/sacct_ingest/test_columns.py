@@ -54,12 +54,17 @@ def test_the_last_column_cannot_hold_a_newline() -> None:
         ("CANCELLED+", JobState.CANCELLED),
         ("NODE_FAIL", JobState.NODE_FAIL),
         ("PENDING,REQUEUED", JobState.PENDING),
-        ("", JobState.UNKNOWN),
-        ("SLEEPING", JobState.UNKNOWN),
+        ("COMPLETING", JobState.UNKNOWN),
     ],
 )
 def test_states(text: str, expected: JobState) -> None:
     assert state(text) is expected
+
+
+@pytest.mark.parametrize("text", ["", "SLEEPING", "C+", "+", "completed?"])
+def test_what_is_no_state_is_refused_rather_than_waited_for(text: str) -> None:
+    with pytest.raises(ValueError, match="not a state"):
+        state(text)
 
 
 def test_the_exact_column_goes_before_the_rounded_one() -> None:
@@ -78,7 +83,7 @@ def test_what_a_column_cannot_hold_is_named() -> None:
     job, _ = plans(["JobIDRaw", "Submit"])
     with pytest.raises(ValueError, match="Invalid isoformat"):
         job.read([["8", "1"], ["7", "yesterday"]])
-    assert job.culprit(["7", "yesterday"]) == "submit_s"
+    assert job.culprit(["7", "yesterday"]) == "Submit"
 
 
 def test_memory_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +138,7 @@ def test_a_column_of_numbers_reads_as_its_values_one_by_one(column: list[str]) -
 @pytest.mark.parametrize("column", [["1", "9" * 19], ["9" * 19, "Unknown"]])
 def test_times_that_no_database_takes_are_refused(column: list[str]) -> None:
     job, _ = plans(["Submit"])
-    with pytest.raises(ValueError, match="9999"):
+    with pytest.raises(ValueError, match="too large"):
         job.read([[value] for value in column])
 
 

@@ -232,7 +232,7 @@ def test_a_clock_that_went_back_has_the_last_days_read_again(sqlite_store: Store
 def test_rows_of_a_window_that_broke_off_are_not_kept_as_refused(sqlite_store: Store) -> None:
     class Broken(Accounting):
         def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
-            tally.refuse("odd", f"row of {begin_s}")
+            tally.refuse("odd", f"row of {begin_s}", 1)
             yield from super().read(begin_s, end_s, tally)
 
     with pytest.raises(SacctError):

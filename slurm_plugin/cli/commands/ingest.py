@@ -133,9 +133,14 @@ def _once(args: argparse.Namespace, config: Config) -> int:
         print(json.dumps([asdict(summary) for summary in done]), flush=True)
     else:
         print("\n".join([*map(describe, done), *shown, *map(standing_line, turned)]), flush=True)
-    if args.files and (useless := [one for one in done if 0 < one.read == one.refused]):
+    if args.files and (useless := [one for one in done if one.refused and not _told_of(one)]):
         raise FormatError(f"{useless[0].source}: no row could be read; is it what --format says?")
     return 0
+
+
+def _told_of(done: IngestSummary) -> int:
+    """Count the runs that a source told of."""
+    return done.new + done.changed + done.same + done.unfinished
 
 
 def _names(text: str) -> tuple[str, ...]:

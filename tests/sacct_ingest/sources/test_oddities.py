@@ -11,6 +11,7 @@ from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources.base import ENDED, Tally
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.saved import SavedSacct
+from sacct_ingest.store.packed import pack_runs
 
 JOB = {
     "JobID": "7",
@@ -83,6 +84,53 @@ GIB = 2**30
 def test_one_row(row: dict[str, str], expected: dict[str, Any]) -> None:
     (run,) = read(row)
     assert {name: getattr(run, name) for name in expected} == expected
+
+
+HUGE = "99999999999999999999"
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        ({"JobID": HUGE, "JobIDRaw": ""}, "too large"),
+        ({"JobIDRaw": HUGE}, "job id"),
+        ({"JobID": "6_99999999999", "JobIDRaw": ""}, "too large"),
+        ({"JobID": f"6_{HUGE}"}, "too large"),
+        ({"Submit": HUGE}, "Submit"),
+        ({"End": "0001-01-01T00:00:00"}, "End"),
+        ({"Timelimit": f"{HUGE}-00:00:00"}, "Timelimit"),
+        ({"Elapsed": HUGE}, "Elapsed"),
+        ({"Elapsed": "9" * 400}, "Elapsed"),
+        ({"Elapsed": f"{'9' * 400}-00:00:00"}, "Elapsed"),
+        ({"Elapsed": "-10"}, "Elapsed"),
+        ({"NNodes": f"{HUGE}E"}, "NNodes"),
+        ({"NCPUS": "-4"}, "NCPUS"),
+        ({"ExitCode": f"{HUGE}:0"}, "ExitCode"),
+        ({"ReqMem": "?"}, "ReqMem"),
+        ({"State": "SLEEPING"}, "State"),
+        ({"Cluster": ""}, "-M"),
+    ],
+)
+def test_what_no_job_can_be_costs_only_itself(row: dict[str, str], column: str) -> None:
+    tally = Tally()
+    runs = read({"JobName": "before"}, row, {"JobName": "after"}, tally=tally)
+    assert [run.name for run in runs] == ["before", "after"]
+    (reject,) = tally.rejects
+    assert column in reject.reason
+    pack_runs(runs)
+
+
+@pytest.mark.parametrize(
+    "usage", [f"fs/disk={2**63 - 1}", f"fs/lustre={2**60}", f"ic/ofed={2**63 - 1},ic/sysfs=1"]
+)
+def test_sums_that_no_database_holds_cost_only_themselves(usage: str) -> None:
+    header = "JobID|Cluster|State|Submit|TRESUsageInTot"
+    rows = ["1|c|FAILED|5|", f"1.0|c|FAILED|5|{usage}", f"1.1|c|FAILED|5|{usage}", "2|c|FAILED|5|"]
+    tally = Tally()
+    runs = list(read_text([f"{line}\n" for line in (header, *rows)], tally))
+    assert runs[-1].job_id == 2
+    assert tally.refused == tally.rows - sum(1 + len(run.steps) for run in runs) > 0
+    pack_runs(runs)
 
 
 def test_a_clock_that_went_back_makes_no_time_below_zero() -> None:

@@ -122,8 +122,40 @@ def test_a_bad_row_is_kept_and_the_rest_goes_on() -> None:
     assert [run.job_id for run in read(rows, tally)] == [3]
     assert tally.refused == 2
     assert [reject.text for reject in tally.rejects] == ["1|c|a|FAILED|soon|5", "2|c|b|FAILED|50|x"]
-    assert tally.rejects[0].reason.startswith("submit_s: ")
-    assert tally.rejects[1].reason.startswith("elapsed_s: ")
+    assert tally.rejects[0].reason.startswith("Submit: ")
+    assert tally.rejects[1].reason.startswith("ElapsedRaw: ")
+
+
+def test_what_is_refused_is_told_with_its_line() -> None:
+    """Also below records of several lines, empty lines and a second header."""
+    tally = Tally(unit="line")
+    rows = [
+        "",
+        NAMES,
+        "1|c|two\nlines|FAILED|50|5",
+        "",
+        "2|c|a|FAILED|soon|5",
+        NAMES,
+        "3|c|a|FAILED",
+        "4|c|a|FAILED|50|5",
+        *["5|c|a|FAILED|50|5"] * 300,
+        "6|c|b|FAILED|50|x",
+    ]
+    read("".join(f"{row}\n" for row in rows), tally)
+    assert sorted(reject.reason.split(":")[0] for reject in tally.rejects) == [
+        "line 310",
+        "line 6",
+        "line 8",
+    ]
+
+
+def test_every_row_is_a_run_a_step_or_refused() -> None:
+    text = f"{NAMES}\n0.0|c|a|FAILED|50|5\n1|c|a|FAILED|soon|5\n1.0|c|a|FAILED|50|5\n"
+    text += f"1.1|c|a|FAILED|50|x\n2|c|a|b\n{NAMES}\n3|c|a|FAILED|50|5\n3.0|c|a|FAILED|50|5\n"
+    tally = Tally()
+    (run,) = read(text, tally)
+    assert tally.rows == 7 == 1 + len(run.steps) + tally.refused
+    assert "its job could not be read" in {reject.reason for reject in tally.rejects}
 
 
 def test_a_job_without_a_submit_time_is_refused() -> None:
@@ -157,11 +189,11 @@ def test_headers_of_joined_files_are_skipped() -> None:
 
 
 def test_a_file_without_job_ids_is_told_what_to_ask_for() -> None:
-    with pytest.raises(FormatError, match=r"no column State, Submit.*sacct -a -D -P"):
+    with pytest.raises(FormatError, match=r"no column State, Submit.*'JobID.JobName'.*sacct -P"):
         read("JobID|JobName\n")
 
 
-@pytest.mark.parametrize("text", ["", "\n", "JobID        State\n----- -----\n", "a,b,c\n"])
+@pytest.mark.parametrize("text", ["", "\n", "JobID        State\n----- -----\n", "a,b,c\n", "null"])
 def test_what_is_no_output_of_sacct_is_refused(text: str) -> None:
     with pytest.raises(FormatError, match="sacct -P"):
         read(text)
@@ -172,6 +204,14 @@ def test_the_cluster_is_told_where_the_text_does_not() -> None:
     assert read(text, cluster="pine")[0].cluster == "pine"
     with pytest.raises(FormatError, match="-M"):
         read(text)
+
+
+def test_a_row_without_its_cluster_is_of_the_one_that_is_told_or_refused() -> None:
+    text = "JobID|Cluster|State|Submit\n1||FAILED|50\n2|oak|FAILED|50\n"
+    assert [run.cluster for run in read(text, cluster="pine")] == ["pine", "oak"]
+    tally = Tally()
+    assert [run.job_id for run in read(text, tally)] == [2]
+    assert "-M" in tally.rejects[0].reason
 
 
 def test_texts_without_a_header_are_read_with_their_columns_named() -> None:
@@ -216,7 +256,7 @@ def test_records_survive_newlines_in_all_fields_but_the_last(
     printed = "".join(delimiter.join(record) + "\n" for record in records)
     lines = [f"{line}\n" for line in printed.split("\n")[:-1]]
     tally = Tally()
-    assert list(split_records(lines, 4, delimiter, tally)) == records
+    assert [row for _, row in split_records(lines, 4, delimiter, tally)] == records
     assert tally.refused == 0
 
 

@@ -5,10 +5,10 @@ import gzip
 import io
 import json
 import lzma
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_a_compressed_file_that_breaks_off(tmp_path: Path, packed: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [os.urandom(3000), bytes(range(97, 123)) * 999], ids=["noise", "text"]
+    "data", [Random(1).randbytes(3000), bytes(range(97, 123)) * 999], ids=["noise", "text"]
 )
 @pytest.mark.parametrize("packed", ["gzip", "bzip2", "xz", "zstd"])
 def test_a_damaged_file(tmp_path: Path, packed: str, data: bytes) -> None:
@@ -84,6 +84,43 @@ def test_a_mark_of_windows_is_no_part_of_the_first_column(tmp_path: Path) -> Non
         path = tmp_path / form
         path.write_text(text, encoding="utf-8-sig")
         assert len(read(path)) == 1
+
+
+@pytest.mark.parametrize("form", FILES)
+def test_a_file_of_windows_own_encoding_is_told_how_to_be_read(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "jobs"
+    path.write_text(FILES[form], encoding="utf-16")
+    with pytest.raises(FormatError, match=r"jobs: it is UTF-16.*iconv"):
+        read(path)
+
+
+def test_lines_of_windows(tmp_path: Path) -> None:
+    path = tmp_path / "jobs"
+    header, *rows = TEXT.splitlines()
+    path.write_bytes("".join(f"{line}\r\n" for line in (header, *rows)).encode())
+    (run,) = read(path)
+    path.write_text(TEXT)
+    assert read(path) == [run]
+    path.write_bytes("".join(f"{line}\r\n" for line in rows).encode())
+    assert list(SavedSacct(path, fields=header.split("|")).read(0, 0, Tally())) == [run]
+
+
+@pytest.mark.parametrize(
+    ("form", "where"), [("text", "line 3: "), ("json", "job 2: "), ("swf", "line 4: ")]
+)
+def test_what_is_refused_says_where_in_the_file_it_is(
+    tmp_path: Path, form: str, where: str
+) -> None:
+    bad = {
+        "text": "JobID|Cluster|State|Submit\n1|c|FAILED|5\n2|c|FAILED|soon\n",
+        "json": json.dumps({"jobs": [new_job(), new_job(state=None)]}),
+        "swf": f"; Computer: oak\n; Note: x\n{LINE}\n7 soon\n",
+    }
+    path = tmp_path / "jobs"
+    path.write_text(bad[form])
+    tally = Tally()
+    assert len(read(path, tally)) == 1
+    assert tally.rejects[0].reason.startswith(where)
 
 
 def test_the_format_may_be_forced(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_job_that_never_ran() -> None:
         ("2", JobState.REQUEUED),
         ("4", JobState.FAILED),
         ("5", JobState.CANCELLED),
-        ("9", JobState.UNKNOWN),
+        ("-1", JobState.COMPLETED),
     ],
 )
 def test_states(code: str, state: JobState) -> None:
@@ -93,7 +93,14 @@ def test_a_log_without_a_machine_is_told_to_name_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["3 100", "x" + LINE.strip(), LINE.replace("100", "nan"), "1e400 " * 18]
+    "bad",
+    [
+        "3 100",
+        "x" + LINE.strip(),
+        LINE.replace("100", "nan"),
+        "1e400 " * 18,
+        "3 100 20 60 8 -1 -1 8 -1 -1 9 7 4 12 2 1 -1 -1",
+    ],
 )
 def test_a_bad_line_costs_only_itself(bad: str) -> None:
     tally = Tally()
