@@ -16,7 +16,7 @@ FUZZ_SECONDS ?= 30
 # The Python of the system that packages are for.
 PACKAGE_PYTHON ?= /usr/bin/python3
 
-.PHONY: help setup lint types test test-releases demo bench docs cluster cluster-down deb rpm test-deb clean
+.PHONY: help setup lint types test test-releases demo bench docs cluster cluster-down deb rpm test-deb test-rpm clean
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -87,12 +87,16 @@ deb: $(VENV)/.developer ## the Debian package, in build/deb, for this system's P
 	$(BIN)/python -m packages.deb.build build/deb --python $(PACKAGE_PYTHON)
 
 rpm: $(VENV)/.developer ## the RPM, in build/rpm
+	rm -rf build/rpm
 	rpmbuild -bb --define "project $(CURDIR)" --define "builder $(CURDIR)/$(BIN)/python" \
 	  --define "python $(PACKAGE_PYTHON)" --define "_topdir $(CURDIR)/build/rpm" \
 	  packages/rpm/nimo-slurm.spec
 
 test-deb: deb ## install, use, upgrade and remove the whole package in a copy of this system, as root
 	NIMO_DEB=$$(ls build/deb/*.deb) $(BIN)/pytest $(ONCE_MORE) tests/packages
+
+test-rpm: rpm ## install, use and erase the whole RPM in a copy of this system, as root
+	NIMO_RPM=$$(ls build/rpm/RPMS/*/*.rpm) $(BIN)/pytest $(ONCE_MORE) tests/packages/test_rpm.py
 
 clean: ## remove everything that the commands above made, but for .venv
 	rm -rf build dist .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

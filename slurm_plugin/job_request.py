@@ -59,7 +59,11 @@ def make_job(
         "name": _default_name(command),
         "work_dir": work_dir,
     }
-    readers = _READERS | {"begin": lambda text: {"begin_time": parse_time(text, now_s=now_s)}}
+    readers = _READERS | {
+        "begin": lambda text: {"begin_time": parse_time(text, now_s=now_s)},
+        # Handed on as it is: nimod reads it by its own clock.
+        "deadline": lambda text: {"deadline": text} if parse_time(text, now_s=now_s) else {},
+    }
     for name, value in {**parsed.options, **environment, **command.options}.items():
         if name in readers:
             fields |= _read(name, value or "", readers[name])
@@ -88,27 +92,32 @@ def _text(field: str) -> _Reader:
 
 
 def _number(field: str) -> _Reader:
-    return lambda value: {field: _counted(value)}
+    return lambda value: {field: _counted(value, least=1)}
 
 
 def _fixed(field: str, number: int) -> _Reader:
     return lambda _: {field: number}
 
 
-def _counted(value: str) -> int:
+def _counted(value: str, *, least: int = 0) -> int:
     """Read a count as sbatch does: ``4``, ``2k``."""
     match = _COUNT.fullmatch(value.strip())
     if match is None:
         raise ValueError("not a number")
-    return int(match[1]) * _MULTIPLES[match[2].lower()]
+    found = int(match[1]) * _MULTIPLES[match[2].lower()]
+    if found < least:
+        raise ValueError(f"Slurm takes no number below {least}")
+    return found
 
 
 def _nodes(value: str) -> dict[str, object]:
     """Read ``-N 4``, ``-N 2-16`` and lists such as ``2,4,8`` (the ends of the list count)."""
-    ends = [_counted(part) for part in re.split(r"[-,]", value.partition(":")[0]) if part]
-    if not ends:
-        raise ValueError("not a number of nodes")
-    return {"min_nodes": min(ends), "max_nodes": max(ends)}
+    listed = value.partition(":")[0].split(",")
+    ends = [[_counted(end, least=1) for end in part.split("-", 1)] for part in listed]
+    for low, *high in ends:
+        if high and high[0] < low:
+            raise ValueError(f"at most {high[0]} nodes are fewer than at least {low}")
+    return {"min_nodes": min(map(min, ends)), "max_nodes": max(map(max, ends))}
 
 
 def _minutes(field: str) -> _Reader:
@@ -137,7 +146,6 @@ _READERS: dict[str, _Reader] = {
     "constraint": _text("features"),
     "contiguous": _fixed("contiguous", 1),
     "cpus-per-task": _number("cpus_per_task"),
-    "deadline": _text("deadline"),
     "dependency": _text("dependency"),
     "exclude": _text("exc_nodes"),
     "exclusive": _fixed("shared", 0),

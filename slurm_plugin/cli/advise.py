@@ -174,7 +174,8 @@ def _advise(arguments: Sequence[str]) -> int:
     command = parse_command_line(["sbatch", *sbatch])
     for name in command.options:
         if lookup("sbatch", name) is None:
-            parser().error(f"neither nimo-advise nor sbatch has an option {name!r}")
+            dashes = "-" if len(name) == 1 else "--"
+            parser().error(f"neither nimo-advise nor sbatch has an option {dashes}{name}")
     config, job = load_config(args), request(sbatch, user=args.user)
     advice = _answer(args, config, job)
     if not scripts:

@@ -1,14 +1,21 @@
-"""The RPM's specification."""
+"""The RPM's specification; with NIMO_RPM naming one (`make test-rpm`), the whole package."""
 
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from packages import stage
+from slurm_plugin.cli.nimo import COMMANDS
+from tests.conftest import scratch_directory
+from tests.packages.system import NoSystemError, System, system_copy
 
+WHOLE = os.environ.get("NIMO_RPM", "")
+whole = pytest.mark.skipif(not WHOLE, reason="make test-rpm looks at the whole package")
 SPEC = stage.PROJECT / "packages" / "rpm" / "nimo-slurm.spec"
 pytestmark = pytest.mark.skipif(shutil.which("rpmspec") is None, reason="rpm is not installed")
 
@@ -40,6 +47,63 @@ def test_it_lists_all_files_that_are_staged(tmp_path: Path) -> None:
     listed = [line.split()[-1] for line in section.splitlines() if line.startswith(("/", "%"))]
     staged = [f"/{path.relative_to(root)}" for path in root.rglob("*") if path.is_file()]
     assert [path for path in staged if not covered(path, listed)] == []
+
+
+def told(*options: str) -> str:
+    ask = ["rpm", "-qp", *options, WHOLE]
+    done = subprocess.run(ask, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@whole
+def test_it_holds_all_that_a_site_needs() -> None:
+    held = set(told("-l").splitlines())
+    units = {
+        f"/usr/lib/systemd/system/{path.name}" for path in (stage.PROJECT / "etc/systemd").iterdir()
+    }
+    pages = {f"/usr/share/man/man1/nimo-{name}.1.gz" for name in (*COMMANDS, "advise")}
+    assert units | pages <= held
+    assert any(path.endswith("slurm_plugin/lua/job_submit.lua") for path in held)
+    assert any(path.endswith("store/migrations/versions/0001_first_schema.py") for path in held)
+    assert [path for path in held if ".build-id" in path] == []
+
+
+@whole
+def test_what_it_needs_and_who_owns_it() -> None:
+    needed = told("--requires").splitlines()
+    assert [line for line in needed if line.startswith("python(abi) = 3.")]
+    rows = told("--qf", "[%{FILEMODES:perms} %{FILEUSERNAME} %{FILEGROUPNAME} %{FILENAMES}\n]")
+    files = [line.split(maxsplit=3) for line in rows.splitlines()]
+    assert {tuple(row[1:3]) for row in files} == {("root", "root"), ("nimo", "nimo")}
+    assert [row[3] for row in files if row[1] == "nimo"] == ["/var/lib/nimo"]
+    assert [row[3] for row in files if row[0][0] != "l" and "w" in row[0][5:]] == []
+    assert told("-c").splitlines() == ["/etc/nimo/nimo.yaml"]
+
+
+@pytest.fixture
+def system() -> Iterator[System]:
+    try:
+        with scratch_directory("nimo-rpm-") as folder, system_copy(folder) as made:
+            yield made
+    except NoSystemError as error:
+        pytest.skip(str(error))
+
+
+@whole
+def test_install_use_and_erase(system: System, tmp_path: Path) -> None:
+    # Nothing of a Debian system is known to RPM.
+    put = Path(shutil.copy(WHOLE, tmp_path))
+    system.run("rpm", "--install", "--nodeps", put)
+    assert system.run("nimo", "-V").stdout.startswith("nimo 0")
+    assert system.run("stat", "-c", "%U:%G %a", "/var/lib/nimo").stdout == "nimo:nimo 750\n"
+    as_nimo = ("runuser", "-u", "nimo", "--")
+    done = system.run(*as_nimo, "nimo", "demo", "--directory", "/var/lib/nimo/demo")
+    assert "$ nimo report" in done.stdout
+    system.run("rpm", "--erase", "nimo-slurm")
+    assert not system.exists("/usr/bin/nimo")
+    assert not system.exists(str(stage.HOME))
+    assert system.exists("/var/lib/nimo/demo/nimo.db")
 
 
 def covered(path: str, listed: list[str]) -> bool:

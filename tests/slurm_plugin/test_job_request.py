@@ -115,10 +115,21 @@ def test_a_heterogeneous_script_is_told_as_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["-N", "many"], ["-t", "soon"], ["--mem=big"], ["-n", "-1"], ["-b", "never"]]
+    "words",
+    [
+        *(["-N", nodes] for nodes in ("many", "4-2", "1-", "0", "")),
+        *(["-n", tasks] for tasks in ("-1", "0")),
+        ["-c", "0"],
+        ["-t", "soon"],
+        ["--mem=big"],
+        ["-b", "never"],
+        ["--deadline=someday"],
+    ],
 )
 def test_what_sbatch_would_not_take_names_the_option(words: Sequence[str]) -> None:
-    with pytest.raises(ScriptError, match=r"--(nodes|time|mem|ntasks|begin)="):
+    with pytest.raises(
+        ScriptError, match=r"--(nodes|time|mem|ntasks|cpus-per-task|begin|deadline)="
+    ):
         job(*words, "a.sh")
 
 
