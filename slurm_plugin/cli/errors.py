@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from io import TextIOWrapper
 
 from sacct_ingest.errors import NimoError
 
@@ -17,6 +18,7 @@ def guarded(program: str, command: Callable[[], int]) -> int:
     mistake in the program and keeps its traceback.
     """
     try:
+        _take_any_name()
         return _flushed(command)
     except NimoError as error:
         print(f"{program}: {error}", file=sys.stderr)
@@ -26,6 +28,18 @@ def guarded(program: str, command: Callable[[], int]) -> int:
     except BrokenPipeError:
         _discard_stdout()
         return BROKEN_PIPE
+
+
+def _take_any_name() -> None:
+    """Have stdout take names in any script, whatever the locale.
+
+    Into files and pipes they go in UTF-8, as Slurm's own commands write what slurmdbd keeps; on a
+    terminal what it cannot show is escaped.
+    """
+    out = sys.stdout
+    if isinstance(out, TextIOWrapper):
+        encoding = out.encoding if out.isatty() else "utf-8"
+        out.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
 def _flushed(command: Callable[[], int]) -> int:

@@ -143,3 +143,25 @@ def test_colour_on_a_terminal_that_wants_it(
     assert done.returncode == 1
     assert b"configuration" in text
     assert (b"\033[" in text) is coloured
+
+
+@pytest.mark.parametrize(
+    ("terminal", "shown"), [(False, "cluster: tür".encode()), (True, rb"cluster: t\xfcr")]
+)
+def test_names_that_the_locale_has_no_letters_for(
+    terminal: bool, shown: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "nimo.yaml").write_text("cluster: tür\n", encoding="utf-8")
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    done = subprocess.run(
+        [sys.executable, "-c", CODE.format("nimo"), "config", str(tmp_path / "nimo.yaml")],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        check=False,
+        env=os.environ | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+    )
+    os.close(theirs)
+    text = os.read(ours, 100_000)
+    os.close(ours)
+    assert done.returncode == 0, done.stderr
+    assert shown in text
