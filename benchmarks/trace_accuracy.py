@@ -200,7 +200,7 @@ def _mixed(found: Sequence[tuple[Sample, float]], value: Callable[[Sample], floa
 def load(path: Path) -> list[Job]:
     """Jobs of a log that ran and had a limit, in the order of their submission."""
     jobs = _swf(path) if ".swf" in path.suffixes else _sacct(path)
-    return _in_order(job for job in jobs if job.elapsed_s > 0 and job.asked.limit_s > 0)
+    return in_order(job for job in jobs if job.elapsed_s > 0 and job.asked.limit_s > 0)
 
 
 def replay(jobs: Sequence[Job], predictor: Predictor) -> tuple[list[float], list[list[float]]]:
@@ -274,13 +274,14 @@ def main() -> None:
     _bench.write(arguments.json, accuracy=rows, quantiles=kept)
 
 
-def _in_order(jobs: Iterable[Job]) -> list[Job]:
+def in_order(jobs: Iterable[Job]) -> list[Job]:
+    """Jobs in the order of their submission, numbered."""
     ordered = sorted(jobs, key=lambda job: job.submit_s)
     return [replace(job, number=number) for number, job in enumerate(ordered)]
 
 
 def _made(count: int) -> list[Job]:
-    return _in_order(
+    return in_order(
         Job(
             one.submit_s,
             one.end_s,

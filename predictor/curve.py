@@ -2,9 +2,11 @@
 
 import math
 import statistics
+from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from predictor.drift import DriftSettings, follow
 from predictor.types import Curve, Point, Run
@@ -49,11 +51,10 @@ def build(runs: Iterable[Run], settings: CurveSettings | None = None) -> Curve:
     """
     chosen = settings or CurveSettings()
     points, censored, dropped = [], [], 0
-    level, drift = follow(
-        [run for run in runs if run.nodes > 0 and run.elapsed_s > 0], chosen.drift
-    )
+    told = [run for run in runs if run.nodes > 0 and run.elapsed_s > 0]
+    level, drift = follow(told, chosen.drift)
     for nodes, group in sorted(_by_nodes(level).items()):
-        recent = sorted(group, key=lambda run: (run.end_s, run.elapsed_s))[-chosen.recent :]
+        recent = _latest(group, chosen)
         kept = _without_outliers(recent, chosen)
         dropped += len(recent) - len(kept)
         newest = kept[-chosen.newest :] if len(kept) > chosen.newest else []
@@ -63,7 +64,15 @@ def build(runs: Iterable[Run], settings: CurveSettings | None = None) -> Curve:
             censored.append(Point(nodes, longest, len(kept)))
         else:
             points.append(Point(nodes, median, len(kept), _spread(kept)))
-    return Curve(tuple(points), tuple(censored), dropped, chosen.resolution_s, drift)
+    return Curve(
+        tuple(points),
+        tuple(censored),
+        dropped,
+        chosen.resolution_s,
+        drift,
+        # Also from before the level changed: it may change again.
+        tuple(chain.from_iterable(map(_surprises, _recent(told, chosen)))),
+    )
 
 
 def censored_median(runs: Sequence[Run]) -> float | None:
@@ -87,6 +96,15 @@ def censored_median(runs: Sequence[Run]) -> float | None:
     return None
 
 
+def _latest(group: list[Run], settings: CurveSettings) -> list[Run]:
+    ordered = sorted(group, key=lambda run: (run.end_s, run.elapsed_s, run.censored))
+    return ordered[-settings.recent :]
+
+
+def _recent(runs: Iterable[Run], settings: CurveSettings) -> Iterator[list[Run]]:
+    return (_latest(group, settings) for _, group in sorted(_by_nodes(runs).items()))
+
+
 def _by_nodes(runs: Iterable[Run]) -> dict[int, list[Run]]:
     groups = defaultdict(list)
     for run in runs:
@@ -104,6 +122,21 @@ def _without_outliers(runs: list[Run], settings: CurveSettings) -> list[Run]:
     # 1.4826 MAD estimates the standard deviation of a normal sample.
     reach = settings.outlier_score * max(1.4826 * mad, settings.noise)
     return [run for run in runs if run.censored or abs(math.log(run.elapsed_s) - centre) <= reach]
+
+
+def _surprises(runs: Sequence[Run]) -> Iterator[float]:
+    """How far each run was from what the earlier ones let expect, outliers included."""
+    earlier: list[float] = []
+    for run in runs:
+        known = statistics.median(earlier) if earlier else math.inf
+        if not run.censored:
+            insort(earlier, run.elapsed_s)
+        if not earlier or known == math.inf:
+            continue
+        if not run.censored:
+            yield math.log(run.elapsed_s / known)
+        elif run.elapsed_s > known:
+            yield math.inf
 
 
 def _spread(runs: Sequence[Run]) -> float:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import ceil
+from math import ceil, exp, inf, isfinite
 from typing import TYPE_CHECKING
 
 from predictor import by_type, choose, drift, reliability
@@ -217,21 +217,48 @@ def _of_curve(drawn: Curve, settings: TableSettings) -> PredictionTable:
         model=choice.model,
         problems=(*drifted, *judged.problems),
         observed=drawn.points,
-        tails=_tails(choice, nodes, settings.tails),
+        tails=_tails(choice, predictions, settings.tails),
         knee=knee_of(nodes, times),
         max_useful=max_useful_of(nodes, times),
     )
 
 
 def _tails(
-    choice: choose.Choice, nodes: Sequence[int], shares: Sequence[float]
+    choice: choose.Choice, predictions: Sequence[Prediction], shares: Sequence[float]
 ) -> tuple[Tail, ...]:
+    """High quantiles: those of the fit, or what repeated runs surprised by where that is more.
+
+    Only repeats can tell that an identity stands for one problem, and a limit stops those that are
+    another one: there is no quantile with fewer than its share of them needs.
+    """
     ordered = sorted(set(shares))
-    rows = choice.quantiles(nodes, ordered)
+    rows = choice.quantiles([p.nodes for p in predictions], ordered)
+    surprises = choice.fit.curve.surprises
     return tuple(
-        Tail(share, tuple(map(_short, row.tolist())))
-        for share, row in zip(ordered, rows, strict=True)
+        Tail(
+            share,
+            tuple(_short(max(t, factor * p.time_s)) for t, p in zip(row, predictions, strict=True)),
+        )
+        for share, row in zip(ordered, rows.tolist(), strict=True)
+        if isfinite(factor := surprise_factor(surprises, share, least=ordered[0]))
     )
+
+
+def surprise_factor(surprises: Sequence[float], share: float, *, least: float) -> float:
+    """Factor on a median that ``share`` of new runs stay below, by how earlier ones surprised.
+
+    Split conformal prediction (Vovk et al., *Algorithmic Learning in a Random World*, 2005, section
+    4.1); where there are too few for so high a share, the largest one seen.  Infinite where there
+    are too few for ``least``, too.
+
+    >>> surprise_factor([0.0] * 8, 0.9, least=0.9), surprise_factor([0.0] * 9, 0.99, least=0.9)
+    (inf, 1.0)
+    """
+    known = len(surprises)
+    # The largest of so many is exceeded by one in (known + 1) new ones.
+    if known + 1 < 1 / (1 - least) - 1e-9:
+        return inf
+    return exp(sorted(surprises)[min(ceil((known + 1) * share), known) - 1])
 
 
 def _of_history(runs: Sequence[Run], level: KeyLevel, settings: TableSettings) -> PredictionTable:

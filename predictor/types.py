@@ -65,6 +65,9 @@ class Curve:
     dropped: int = 0  #: runs left out as outliers
     resolution_s: float = 0.0  #: run times are whole multiples of this; 0: exact
     drift: Drift | None = None
+    #: log of run time over the median of what was known before on the same node count, of every
+    #: run that had an earlier one; infinite where the run was stopped after that median
+    surprises: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

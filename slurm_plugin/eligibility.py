@@ -13,6 +13,11 @@ _TAG_NODES = re.compile(
     r"(?:^|[\s;|])nimo:(?:[^\s,]*,)*nodes=([1-9]\d{0,6})-([1-9]\d{0,6})(?=[\s,]|$)"
 )
 _EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)
+#: `-N 2,4,8` or `-N 2-8:2` in a script, from Slurm 23.02 on.
+_SIZES = re.compile(
+    r"^#SBATCH\s(?:.*\s)?(?:-N\s*|--nodes[=\s]\s*)(\d[-:,\d]*[:,]\d[-:,\d]*)(?:\s|$)",
+    re.MULTILINE,
+)
 _UNBOUNDED = 2**31
 
 
@@ -50,6 +55,9 @@ def _asked(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> Span:
         if offered is None:
             return Span(1, 1, fixed_layout(job) or Reason.NOT_OPTED_IN)
         return offered
+    if job.min_nodes == 0 and not job.max_nodes:
+        # It runs on no node at all, and only stages its burst buffer.
+        return Span(1, 1, Reason.FIXED_COUNT)
     low, high = job.min_nodes or 1, job.max_nodes or _UNBOUNDED
     if low == high:
         return Span(low, high, Reason.FIXED_COUNT)
@@ -84,6 +92,19 @@ def _placed(job: Job) -> Reason | None:
         (bool(job.req_nodes), Reason.NODE_LIST),
         (bool(job.exc_nodes), Reason.EXCLUDED_NODES),
         (bool(job.contiguous) or bool(job.req_switch), Reason.LAYOUT),
+        (_lists_sizes(job), Reason.NODE_SIZES),
         (bool(_EXPAND.search(job.dependency)), Reason.DEPENDENCY),
     )
     return next((reason for holds, reason in bound if holds), None)
+
+
+def _lists_sizes(job: Job) -> bool:
+    """Tell whether the job names several counts, of which slurmctld shows the hook the ends."""
+    if job.node_sizes or job.min_nodes == job.max_nodes:
+        return job.node_sizes
+    # What the command line says goes before the script.
+    return any(_fewest(text) == job.min_nodes for text in _SIZES.findall(job.script))
+
+
+def _fewest(sizes: str) -> int:
+    return min(int(part.partition(":")[0]) for part in re.split("[-,]", sizes) if part)

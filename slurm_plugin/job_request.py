@@ -70,7 +70,34 @@ def make_job(
     if parsed.het or command.het:
         fields["het_job_offset"] = 0
     argv = [command.script, *command.arguments] if command.script not in _STDIN else []
-    return Job(user_id=uid, user_name=user, script=script, argv=argv, **fields)  # type: ignore[arg-type]
+    job = Job(user_id=uid, user_name=user, script=script, argv=argv, **fields)  # type: ignore[arg-type]
+    _check_times(job, now_s=now_s)
+    return job
+
+
+def _check_times(job: Job, *, now_s: float) -> None:
+    """Refuse what Slurm refuses, with its words."""
+    if job.time_min and job.time_limit and job.time_min > job.time_limit:
+        raise ScriptError(
+            f"--time-min: {job.time_min} minutes are more than --time; Slurm says: Invalid "
+            "time-min specification (exceeds job's time or other limits)"
+        )
+    if not job.deadline:
+        return
+    try:
+        deadline_s = parse_time(job.deadline, now_s=now_s)
+    except ValueError as error:
+        raise ScriptError(f"--deadline={job.deadline}: {error}") from error
+    if job.begin_time and deadline_s < job.begin_time:
+        raise ScriptError(
+            f"--deadline={job.deadline}: before --begin; Slurm says: Incompatible begin and "
+            "deadline time specification"
+        )
+    if deadline_s < now_s:
+        raise ScriptError(
+            f"--deadline={job.deadline}: this time is over; Slurm says: Requested time limit is "
+            "invalid (missing or exceeds some limit)"
+        )
 
 
 def _default_name(command: CommandLine) -> str:
@@ -106,18 +133,22 @@ def _counted(value: str, *, least: int = 0) -> int:
         raise ValueError("not a number")
     found = int(match[1]) * _MULTIPLES[match[2].lower()]
     if found < least:
-        raise ValueError(f"Slurm takes no number below {least}")
+        raise ValueError(f'Invalid numeric value "{value.strip()}"')
     return found
 
 
 def _nodes(value: str) -> dict[str, object]:
-    """Read ``-N 4``, ``-N 2-16`` and lists such as ``2,4,8`` (the ends of the list count)."""
-    listed = value.partition(":")[0].split(",")
-    ends = [[_counted(end, least=1) for end in part.split("-", 1)] for part in listed]
+    """Read ``-N 4``, ``-N 2-16``, and lists such as ``2,4,8`` or ``2-8:2``, whose ends are seen."""
+    listed = value.split(",")
+    ends = [[_counted(n.partition(":")[0]) for n in part.split("-", 1)] for part in listed]
     for low, *high in ends:
         if high and high[0] < low:
-            raise ValueError(f"at most {high[0]} nodes are fewer than at least {low}")
-    return {"min_nodes": min(map(min, ends)), "max_nodes": max(map(max, ends))}
+            raise ValueError(f"Maximum node count {high[0]} is less than minimum node count {low}")
+    fewest, most = min(map(min, ends)), max(map(max, ends))
+    if most == 0:
+        raise ValueError("Slurm gives such a job no node at all: there is nothing to predict")
+    found: dict[str, object] = {"min_nodes": fewest, "max_nodes": most}
+    return found | {"node_sizes": True} if re.search("[:,]", value) and fewest < most else found
 
 
 def _minutes(field: str) -> _Reader:

@@ -68,6 +68,7 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     script: str = ""  #: text of the batch script; empty for salloc and srun
     script_cut: bool = False  #: the script was longer than the hook sends
     ticket: str = ""  #: of the decision that cli_filter had asked for
+    node_sizes: bool = False  #: the command line lists node counts, of which the ends are seen
 
 
 class Command(msgspec.Struct, omit_defaults=True, kw_only=True):

@@ -31,6 +31,7 @@ class Reason(StrEnum):
     RESERVATION = "reservation", "the job runs in a reservation"
     NODE_LIST = "node_list", "the job names its nodes"
     EXCLUDED_NODES = "excluded_nodes", "the job excludes nodes"
+    NODE_SIZES = "node_sizes", "the job lists the node counts that it can run on"
     LAYOUT = "layout", "the job asks for contiguous nodes or few switches"
     DEPENDENCY = "dependency", "the job shares or depends on the layout of another one"
     UNKNOWN_PARTITION = "unknown_partition", "the partition is not known or up, or several differ"

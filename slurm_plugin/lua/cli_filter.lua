@@ -32,6 +32,22 @@ local function is_step(options)
   return options.type == "srun" and os.getenv("SLURM_JOB_ID") ~= nil
 end
 
+-- Whether the command line lists node counts (`-N 2,4,8`, from 23.02 on): all options show its ends.
+local function lists_sizes(options)
+  if not tostring(options.nodes):find("^%d+%-%d+$") then return false end
+  local file = io.open("/proc/self/cmdline", "rb")
+  local words = file and file:read("*a") or ""
+  if file then file:close() end
+  local last = ""
+  for word in words:gmatch("[^%z]+") do
+    local value = word:match("^%-%-nodes=(.*)$") or word:match("^%-%a*N=?(.+)$")
+    if last == "--nodes" or last:find("^%-%a*N$") then value = word end
+    if value and value:find("^%d[%d:,-]*$") and value:find("[:,]") then return true end
+    last = word
+  end
+  return false
+end
+
 -- What nimod chose: the options to write, and the ticket by which job_submit finds its decision.
 local function choose(options, offset)
   if not settings.rewrite_in_cli_filter then return {}, nil end
@@ -44,11 +60,12 @@ end
 
 -- The comment with what job_submit has to know in front; nil where there is nothing to tell it, or
 -- no room.
-local function prefixed(own, seconds, ticket)
+local function prefixed(own, seconds, sizes, ticket)
   -- A comment that looks like ours is sent behind one of ours, or job_submit would take it.
-  if not seconds and not ticket and not own:find("^nimo{") then return nil end
+  if not (seconds or sizes or ticket or own:find("^nimo{")) then return nil end
   local deadline = seconds and "uts" .. seconds or ""
-  local told = "deadline=" .. deadline .. (ticket and ",ticket=" .. ticket or "")
+  local told = "deadline=" .. deadline .. (sizes and ",sizes=1" or "")
+  if ticket then told = told .. ",ticket=" .. ticket end
   local text = "nimo{" .. told .. ",own=" .. #own .. "} " .. own
   return #text <= nimo.MAX_COMMENT_BYTES and text or nil
 end
@@ -57,9 +74,10 @@ local function forward(options, offset)
   if is_step(options) then return end
   local own = type(options.comment) == "string" and options.comment or ""
   local seconds = type(options.deadline) == "string" and epoch(options.deadline) or nil
-  local writes, ticket = choose(options, offset)
-  local comment = prefixed(own, seconds, ticket)
-  if not comment and ticket then comment, writes = prefixed(own, seconds, nil), {} end
+  local sizes, writes, ticket = lists_sizes(options), {}, nil
+  if not sizes then writes, ticket = choose(options, offset) end
+  local comment = prefixed(own, seconds, sizes, ticket)
+  if not comment and ticket then comment, writes = prefixed(own, seconds, sizes, nil), {} end
   if comment then
     writes[#writes + 1] = { at = options, key = "comment", value = comment }
     nimo.write(writes)

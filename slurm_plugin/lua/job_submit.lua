@@ -20,7 +20,8 @@ local function take_back_comment(job_desc)
   if not own or #own ~= tonumber(length) then return {} end
   job_desc.comment = own
   local deadline = told:match("^deadline=(%w+)")
-  return { deadline = deadline, ticket = told:match(",ticket=(%x+)$") }
+  local sizes = told:find(",sizes=1", 1, true) ~= nil
+  return { deadline = deadline, sizes = sizes, ticket = told:match(",ticket=(%x+)$") }
 end
 
 local function load_hook()

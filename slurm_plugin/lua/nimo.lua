@@ -69,7 +69,7 @@ local NO_VAL_OR_0 = { [0] = true, [4294967294] = true, [4294967295] = true }
 local NO_VAL64 = { [18446744073709551616] = true }
 
 local NUMBERS = {
-  user_id = NO_VAL, min_nodes = NO_VAL_OR_0, max_nodes = NO_VAL_OR_0, num_tasks = NO_VAL_OR_0,
+  user_id = NO_VAL, min_nodes = NO_VAL, max_nodes = NO_VAL_OR_0, num_tasks = NO_VAL_OR_0,
   ntasks_per_node = NO_VAL16_OR_0, ntasks_per_socket = NO_VAL16_OR_0,
   cpus_per_task = NO_VAL16_OR_0, min_cpus = NO_VAL_OR_0, max_cpus = NO_VAL_OR_0,
   time_limit = NO_VAL, time_min = NO_VAL_OR_0, begin_time = NO_VAL_OR_0, het_job_offset = NO_VAL,
@@ -349,12 +349,13 @@ end
 
 --- Everything from the request to the job's new fields.
 -- @param hook settings, link, slurm (Slurm's own table)
--- @param forwarded by cli_filter: `deadline` and `ticket`, each may be absent
+-- @param forwarded by cli_filter: `deadline`, `sizes` and `ticket`, each may be absent
 -- @return Slurm's return code; nil and why the job passes unchanged (nil when that is as it should)
 function M.submit(hook, job_desc, partitions, forwarded)
   if M.switched_off(hook.settings) then return nil, nil end
   local job = M.collect(job_desc, partitions, hook.settings.max_script_bytes)
   job.deadline, job.ticket = forwarded.deadline, forwarded.ticket
+  job.node_sizes = forwarded.sizes or nil
   local answer, problem = M.decide(hook.link, job)
   if not answer then return nil, problem end
   local fault = M.fault(answer, job, partitions)

@@ -117,3 +117,39 @@ def test_comment_comes_back_when_nimod_is_off_or_dead(both: Hooks) -> None:
     assert both.submit(comment=sent).job["comment"] == "mine"
     both.lua.execute("package.loaded.nimo.collect = function() error('broken') end")
     assert both.submit(comment=sent).job["comment"] == "mine"
+
+
+def command_line(hooks: Hooks, *words: str) -> None:
+    """Let the command be started with these words."""
+    hooks.lua.globals().words = "\0".join([*words, ""])
+    hooks.lua.execute("""
+        local real = io.open
+        io.open = function(path, ...)
+          if path ~= "/proc/self/cmdline" then return real(path, ...) end
+          return { read = function() return words end, close = function() end }
+        end""")
+
+
+@pytest.mark.parametrize(
+    ("words", "listed"),
+    [
+        (["-N", "2,4,8"], True),
+        (["-N2,4,8"], True),
+        (["-vN", "2-8:2"], True),
+        (["--nodes=2,4,8"], True),
+        (["--nodes", "2,4,8"], True),
+        (["-N", "2-8"], False),
+        (["-N2-8", "-t", "10:00", "-w", "1,2"], False),
+        (["--nodes=2-8", "--array", "2,4"], False),
+    ],
+)
+def test_listed_node_counts_reach_nimod_as_such(
+    both: Hooks, words: list[str], *, listed: bool
+) -> None:
+    command_line(both, "sbatch", *words, "job.sh")
+    options = both.filter(type="sbatch", nodes="2-8", comment="mine")
+    assert options["comment"] == ("nimo{deadline=,sizes=1,own=4} mine" if listed else "mine")
+    both.answer({"v": 1})
+    outcome = both.submit(comment=options["comment"], min_nodes=2, max_nodes=8)
+    assert outcome.job["comment"] == "mine"
+    assert both.asked()[-1]["job"].get("node_sizes", False) is listed

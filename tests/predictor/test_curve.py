@@ -1,3 +1,4 @@
+import math
 import statistics
 
 import pytest
@@ -86,3 +87,24 @@ def test_a_curve_does_not_depend_on_the_order_of_runs(raw: list[tuple[int, float
 
 def test_runs_without_nodes_or_time_are_ignored() -> None:
     assert build([Run(0, 10.0), Run(4, 0.0)]).points == ()
+
+
+def test_each_run_is_held_against_those_before_it_outliers_included() -> None:
+    curve = build([*runs(4, 100.0, 110.0, 100.0, 300.0), *runs(8, 50.0)])
+    assert curve.surprises == pytest.approx(
+        [math.log(1.1), math.log(100 / 105), math.log(3.0)], abs=1e-9
+    )
+
+
+def test_a_run_stopped_after_what_was_expected_is_a_surprise_without_end() -> None:
+    stopped = [Run(4, t, end_s=9e9 + t, censored=True) for t in (60.0, 200.0)]
+    assert build([*runs(4, 100.0), *stopped]).surprises == (math.inf,)
+    assert build(stopped).surprises == ()
+
+
+def test_what_was_before_a_change_of_level_surprises_still() -> None:
+    old = [Run(4, 100.0, end_s=1e4 * day) for day in range(12)]
+    new = [Run(4, 200.0, end_s=1e4 * day) for day in range(12, 24)]
+    curve = build([*old, *new])
+    assert curve.points[0].time_s == 200.0
+    assert max(curve.surprises) == pytest.approx(math.log(2.0))

@@ -213,3 +213,37 @@ def test_a_steady_curve_says_nothing_of_drift() -> None:
     table = table_of(drifting())
     assert table is not None
     assert "drift" not in {problem.name for problem in table.problems}
+
+
+def repeated(*factors: float, state: JobState = JobState.COMPLETED) -> list[RunRow]:
+    """Runs on 1 to 8 nodes, and then one more on four for each factor."""
+    more = [replace(row(4, 170 * f, state), end_s=10_000 + i) for i, f in enumerate(factors)]
+    return [*rows_of(1, 2, 4, 8), *more]
+
+
+def test_time_limits_need_repeated_runs() -> None:
+    """A limit stops a job that is another problem; repeats alone tell that there is one."""
+    few, enough = table_of(repeated(*[1.0] * 8)), table_of(repeated(*[1.0] * 9))
+    assert few is not None
+    assert enough is not None
+    assert few.tails == ()
+    assert [tail.share for tail in enough.tails] == [0.9, 0.99]
+    assert few.verdict is enough.verdict is Verdict.RELIABLE
+
+
+def test_a_quantile_is_no_shorter_than_what_runs_took_that_the_median_leaves_out() -> None:
+    steady, once = table_of(repeated(*[1.0] * 20)), table_of(repeated(*[1.0] * 19, 1.6))
+    assert steady is not None
+    assert once is not None
+    four = once.nodes.index(4)
+    assert once.median_s[four] == pytest.approx(steady.median_s[four], rel=0.05)
+    assert steady.tails[1].time_s[four] < 1.3 * steady.median_s[four]
+    assert once.tails[1].time_s[four] >= 1.59 * once.median_s[four]
+    # One in twenty is within the tenth that may take longer.
+    assert once.tails[0].time_s[four] < 1.3 * once.median_s[four]
+
+
+def test_a_run_that_was_stopped_leaves_no_high_quantile_among_few() -> None:
+    told = table_of(repeated(*[1.0] * 19) + repeated(1.5, state=JobState.TIMEOUT)[-1:])
+    assert told is not None
+    assert [tail.share for tail in told.tails] == [0.9]

@@ -58,6 +58,20 @@ def test_sbatch_wrap(idle: Site) -> None:
     assert idle.node_count(job_id) == decision.nodes
 
 
+@pytest.mark.parametrize("listed", ["on the command line", "in the script"])
+def test_listed_node_counts_are_left_to_slurm(idle: Site, listed: str) -> None:
+    if idle.cluster.settings.version < (23, 2):
+        pytest.skip("this Slurm knows no lists of node counts")
+    since = time.time()
+    option = ("-N", "2,4,8")
+    words, directive = (option, "") if "line" in listed else ((), f"#SBATCH {' '.join(option)}\n")
+    script = idle.write_script("listed.sh", f"#!/bin/sh\n{directive}srun hostname\n")
+    job_id = idle.cluster.sbatch("--hold", "-J", "shapes", "-t", "10", *words, str(script))
+    decision = idle.decision(since_s=since)
+    assert (decision.reason, decision.applied) == ("node_sizes", False)
+    assert idle.cluster.job(job_id)["NumNodes"] == "2,4,8"
+
+
 @way("sbatch inside a job")
 def test_sbatch_inside_a_job(idle: Site) -> None:
     since = time.time()

@@ -18,8 +18,8 @@ from tests.requests.documented import Promise, count, promises
 pytestmark = pytest.mark.releases
 
 SBATCH = promises("sbatch")
-#: What keeps a job from running while the tests do.
-LATER = ("--begin", "--reservation")
+#: What keeps a job from running while the tests do; one without nodes never does.
+LATER = ("--begin", "--reservation", "-N 0")
 
 
 @dataclass(frozen=True, slots=True)

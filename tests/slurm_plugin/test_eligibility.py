@@ -74,6 +74,7 @@ def test_a_tag_goes_before_the_site():
         ({"exc_nodes": "n7"}, Reason.EXCLUDED_NODES),
         ({"contiguous": 1}, Reason.LAYOUT),
         ({"req_switch": 1}, Reason.LAYOUT),
+        ({"node_sizes": True}, Reason.NODE_SIZES),
         ({"dependency": "afterok:1,expand:7"}, Reason.DEPENDENCY),
         ({"num_tasks": 8}, Reason.FIXED_TASKS),
         ({"tres_per_job": "gres/gpu:8"}, Reason.FIXED_CPUS),
@@ -85,3 +86,23 @@ def test_other_bonds_are_named(fields, reason):
 
 def test_an_ordinary_dependency_binds_nothing():
     assert span(dependency="afterok:1?afterany:2").fixed is None
+
+
+@pytest.mark.parametrize(
+    "option", ["-N 2,4,8", "-N2,4", "--nodes=8,2", "--nodes 2-8:2", "-J x -N 2-4,8"]
+)
+def test_a_script_that_lists_node_counts_is_left_to_slurm(option):
+    script = f"#!/bin/sh\n#SBATCH {option}\nsrun x\n"
+    assert span(min_nodes=2, max_nodes=8, script=script).fixed is Reason.NODE_SIZES
+
+
+@pytest.mark.parametrize("option", ["-N 2-8", "-N 3,6", "-p a,b -N 2-8", "-N 2-8 -t 10:00"])
+def test_a_range_is_none_nor_is_a_list_that_the_command_line_replaced(option):
+    script = f"#!/bin/sh\n#SBATCH {option}\nsrun x\n"
+    assert span(min_nodes=2, max_nodes=8, script=script).fixed is None
+
+
+def test_a_job_without_nodes_gets_none():
+    site = OptIn(rules=(NodesRule(partition="*", nodes="2-6"),))
+    assert span(site, min_nodes=0, max_nodes=None).fixed is Reason.FIXED_COUNT
+    assert span(site, min_nodes=0, max_nodes=4).fixed is None

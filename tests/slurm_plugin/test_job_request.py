@@ -1,3 +1,4 @@
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -81,7 +82,15 @@ def test_options_fill_the_fields_that_slurmctld_would(
 
 
 @pytest.mark.parametrize(
-    ("text", "nodes"), [("4", (4, 4)), ("2-8", (2, 8)), ("1k", (1024, 1024)), ("4,2,16", (2, 16))]
+    ("text", "nodes"),
+    [
+        ("4", (4, 4)),
+        ("2-8", (2, 8)),
+        ("1k", (1024, 1024)),
+        ("4,2,16", (2, 16)),
+        ("2-8:2", (2, 8)),
+        ("-4", (4, 4)),
+    ],
 )
 def test_node_counts(text: str, nodes: tuple[int, int]) -> None:
     made = job("-N", text, "a.sh")
@@ -159,3 +168,33 @@ def test_every_variable_names_an_option_of_sbatch() -> None:
     variables = {f"SBATCH_{name.upper().replace('-', '_')}": "1" for name in OPTIONS["sbatch"]}
     known = options_of(variables | {"SBATCH_TIMELIMIT": "1", "SBATCH_ARRAY_INX": "1"})
     assert {"time", "array", "partition", "account"} <= known.keys() <= OPTIONS["sbatch"].keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-N", "0"], "no node at all"),
+        (["-N", "4-2"], "Maximum node count 2 is less than minimum node count 4"),
+        (["-n", "0"], 'Invalid numeric value "0"'),
+        (["-c", "0"], 'Invalid numeric value "0"'),
+        (["--ntasks-per-node=0"], 'Invalid numeric value "0"'),
+        (["-t", "10", "--time-min=20"], "Invalid time-min specification"),
+        (["--deadline=2020-01-01"], "Requested time limit is invalid"),
+        (["--deadline=soon"], "--deadline=soon: "),
+        (["-b", "now+2hours", "--deadline=now+1hour"], "Incompatible begin and deadline"),
+    ],
+)
+def test_what_slurm_refuses_is_refused_with_its_words(words: Sequence[str], told: str) -> None:
+    with pytest.raises(ScriptError, match=re.escape(told)):
+        job(*words, "a.sh", script="#!/bin/sh\n")
+
+
+def test_a_deadline_ahead_and_a_begin_that_is_over_are_taken() -> None:
+    made = job("-b", "2020-01-01", "--deadline=now+1hour", "--time-min=10", "-t", "10", "a.sh")
+    assert made.deadline == "now+1hour"
+
+
+@pytest.mark.parametrize(("text", "listed"), [("2,4,8", True), ("2-8:2", True), ("2-8", False)])
+def test_a_list_of_node_counts_is_told_from_a_range(text: str, *, listed: bool) -> None:
+    made = job("-N", text, "a.sh")
+    assert (made.min_nodes, made.max_nodes, made.node_sizes) == (2, 8, listed)
