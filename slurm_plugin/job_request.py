@@ -70,13 +70,17 @@ def make_job(
     if parsed.het or command.het:
         fields["het_job_offset"] = 0
     argv = [command.script, *command.arguments] if command.script not in _STDIN else []
-    job = Job(user_id=uid, user_name=user, script=script, argv=argv, **fields)  # type: ignore[arg-type]
-    _check_times(job, now_s=now_s)
-    return job
+    return Job(user_id=uid, user_name=user, script=script, argv=argv, **fields)  # type: ignore[arg-type]
 
 
-def _check_times(job: Job, *, now_s: float) -> None:
-    """Refuse what Slurm refuses, with its words."""
+def check_times(job: Job, *, now_s: float) -> None:
+    """Refuse times of a job that slurmctld refuses, with its words.
+
+    Raises
+    ------
+    ScriptError
+        It would not take the job.
+    """
     if job.time_min and job.time_limit and job.time_min > job.time_limit:
         raise ScriptError(
             f"--time-min: {job.time_min} minutes are more than --time; Slurm says: Invalid "

@@ -30,7 +30,7 @@ from slurm_plugin.cli.errors import guarded
 from slurm_plugin.cli.manners import add_manners
 from slurm_plugin.cli.sbatch_environment import options_of
 from slurm_plugin.config import Config
-from slurm_plugin.job_request import make_job
+from slurm_plugin.job_request import check_times, make_job
 from slurm_plugin.protocol import Advice, Ask, Job
 from slurm_plugin.reports.advice import parsable, render, render_starts
 
@@ -132,21 +132,23 @@ def request(words: Sequence[str], *, user: str) -> Job:
     Raises
     ------
     ScriptError
-        The script cannot be read, or sbatch would not take an option.
+        The script cannot be read, or Slurm would not take the job.
     """
     command = parse_command_line(["sbatch", *words])
     wrapped = command.options.get("wrap")
     script = _WRAPPED.format(wrapped) if wrapped else _read(command.script)
-    mine = user_name()
-    return make_job(
+    mine, now_s = user_name(), time.time()
+    job = make_job(
         command,
         script,
         user=user or mine,
         uid=os.getuid() if user in ("", mine) else None,
         work_dir=str(Path.cwd()),
-        now_s=time.time(),
+        now_s=now_s,
         environment=options_of(os.environ) if user in ("", mine) else {},
     )
+    check_times(job, now_s=now_s)
+    return job
 
 
 def _value_follows(option: str, word: str) -> bool:
