@@ -88,10 +88,7 @@ def check_times(job: Job, *, now_s: float) -> None:
         )
     if not job.deadline:
         return
-    try:
-        deadline_s = parse_time(job.deadline, now_s=now_s)
-    except ValueError as error:
-        raise ScriptError(f"--deadline={job.deadline}: {error}") from error
+    deadline_s = parse_time(job.deadline, now_s=now_s)
     if job.begin_time and deadline_s < job.begin_time:
         raise ScriptError(
             f"--deadline={job.deadline}: before --begin; Slurm says: Incompatible begin and "

@@ -89,7 +89,6 @@ def test_options_fill_the_fields_that_slurmctld_would(
         ("1k", (1024, 1024)),
         ("4,2,16", (2, 16)),
         ("2-8:2", (2, 8)),
-        ("-4", (4, 4)),
     ],
 )
 def test_node_counts(text: str, nodes: tuple[int, int]) -> None:
