@@ -2,12 +2,13 @@
 
 import argparse
 import time
+from itertools import accumulate
 
 import msgspec
 
 from slurm_plugin import client
 from slurm_plugin.cli.context import add_config, add_json, load_config
-from slurm_plugin.protocol import Status
+from slurm_plugin.protocol import Counts, Status
 from slurm_plugin.reports.text import clock, count
 
 EXAMPLE = "  nimo status\n  nimo status --reload\n  nimo status --json | jq .snapshot_age_s"
@@ -46,6 +47,7 @@ def describe(status: Status, *, now_s: float, max_age_s: float) -> str:
             f"tables     {tables}",
             f"cluster    {_view(status.snapshot_age_s, max_age_s)}",
             f"requests   {status.answered} answered, {status.failed} failed",
+            f"answers    {_answers(status.counts)}",
             f"store      {count(status.decisions_pending, 'decision')} not written yet",
         )
     )
@@ -56,3 +58,19 @@ def _view(age_s: float | None, max_age_s: float) -> str:
         return "not seen yet: jobs pass unchanged"
     old = ": too old, jobs pass unchanged" if age_s > max_age_s else ""
     return f"seen {age_s:.0f} s ago{old}"
+
+
+def _answers(counts: Counts) -> str:
+    """Say within which time submissions were answered, as far as the counts tell it."""
+    total = sum(counts.bins)
+    if not total:
+        return "none to submissions yet"
+    half, most = (_within(counts, share * total) for share in (0.5, 0.99))
+    return f"to {count(total, 'submission')}: half {half}, 99 % {most}"
+
+
+def _within(counts: Counts, number: float) -> str:
+    for bound_s, so_far in zip(counts.bounds_s, accumulate(counts.bins), strict=False):
+        if so_far >= number:
+            return f"within {bound_s * 1000:g} ms"
+    return f"in more than {counts.bounds_s[-1] * 1000:g} ms"

@@ -6,7 +6,7 @@ import pytest
 from slurm_plugin.cli.commands.status import describe
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.site import Site
-from slurm_plugin.protocol import Status
+from slurm_plugin.protocol import Counts, Status
 
 
 def test_nimod_tells_how_it_is(nimod: Site, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,3 +42,17 @@ def test_what_nimod_sees_of_the_cluster(age_s: float | None, words: str) -> None
 
 def test_before_the_first_look_at_the_store_there_are_no_tables() -> None:
     assert "tables     none yet" in describe(Status(), now_s=0, max_age_s=60)
+
+
+@pytest.mark.parametrize(
+    ("bins", "words"),
+    [
+        ([0, 0, 0], "none to submissions yet"),
+        ([99, 1, 0], "to 100 submissions: half within 0.5 ms, 99 % within 0.5 ms"),
+        ([1, 1, 0], "to 2 submissions: half within 0.5 ms, 99 % within 20 ms"),
+        ([0, 0, 1], "to 1 submission: half in more than 20 ms, 99 % in more than 20 ms"),
+    ],
+)
+def test_how_long_answers_take(bins: list[int], words: str) -> None:
+    counts = Counts(bounds_s=[0.0005, 0.02], bins=bins)
+    assert f"answers    {words}\n" in describe(Status(counts=counts), now_s=0, max_age_s=60)
