@@ -1,11 +1,11 @@
 """What NIMO costs at submission: sbatch, slurmctld and nimod.
 
-Three throw-away clusters run side by side with their state in memory (on a disk, writing each job's
-script hides everything else): without plugin, with an empty job_submit.lua, with NIMO and a nimod
-that knows the application.  Rounds of submissions of held jobs go to each in turn.  Then clients
-ask nimod directly: at a steady rate, and as fast as they can; then one asks on while nimod reads
-few and many prediction tables anew.  At last the hook meets a nimod that fails in every way, and
-the longest that a submission waited for it is told.
+Four throw-away clusters run side by side with their state in memory (on a disk, writing each job's
+script hides everything else): without plugin, with an empty job_submit.lua, and with NIMO and a
+nimod that knows the application and observes or enforces.  Rounds of submissions of held jobs go to
+each in turn.  Then clients ask nimod directly: at a steady rate, and as fast as they can; then one
+asks on while nimod reads few and many prediction tables anew.  At last the hook meets a nimod that
+fails in every way, and the longest that a submission waited for it is told.
 """
 
 import contextlib
@@ -141,23 +141,29 @@ def submit(setups: list[Setup], rounds: int, jobs: int) -> list[dict[str, Any]]:
 
 
 def set_up(stack: contextlib.ExitStack, release: str | None) -> tuple[list[Setup], Nimod]:
-    """Start the three clusters and nimod; all ends with the stack."""
-    folders = [stack.enter_context(in_memory()) for _ in range(3)]
+    """Start the clusters and their nimods, of which the last is given; all ends with the stack."""
+    folders = [stack.enter_context(in_memory()) for _ in range(4)]
     (folders[1] / "lua").mkdir()
     (folders[1] / "lua" / "job_submit.lua").write_text(EMPTY)
-    hooks = (None, folders[1] / "lua", hooks_for(folders[2], timeout_ms=TIMEOUT_MS))
-    names = ("no plugin", "empty job_submit.lua", "NIMO")
+    ours = [hooks_for(folder, timeout_ms=TIMEOUT_MS) for folder in folders[2:]]
+    names = ("no plugin", "empty job_submit.lua", "NIMO, observe", "NIMO, enforce")
     setups = []
-    for name, folder, lua in zip(names, folders, hooks, strict=True):
+    for name, folder, lua in zip(names, folders, (None, folders[1] / "lua", *ours), strict=True):
         cluster = SlurmCluster(folder / "slurm", nodes=8, lua=lua, release=release)
         stack.callback(cluster.down)
         cluster.up()
         setups.append(Setup(name, cluster))
-    nimod = Nimod(folders[2], setups[2].cluster, {"mode": "enforce"})
+    start_nimod(folders[2], setups[2].cluster, "observe")
+    return setups, start_nimod(folders[3], setups[3].cluster, "enforce")
+
+
+def start_nimod(folder: Path, cluster: SlurmCluster, mode: str) -> Nimod:
+    """Start a nimod that knows the application; it ends with its cluster."""
+    nimod = Nimod(folder, cluster, {"mode": mode})
     with Store.open(nimod.store, create=True) as store:
         store.fits.replace([known_application()])
     nimod.start()
-    return setups, nimod
+    return nimod
 
 
 @contextlib.contextmanager

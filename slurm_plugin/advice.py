@@ -1,8 +1,9 @@
 """The advice that nimo-advise shows: node counts side by side, one of them recommended."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf, log
+
+from msgspec.structs import replace
 
 from predictor.table import at, verdict_at
 from predictor.types import PredictionTable, Verdict

@@ -9,19 +9,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
+from operator import attrgetter
 
 import msgspec
 
-from sacct_ingest.records import DecisionRow
+from predictor.types import PredictionTable
+from sacct_ingest.records import DecisionRow, Identity
 from sacct_ingest.signature import identity_of_request
-from slurm_plugin import messages
 from slurm_plugin.advice import advice_of, side_by_side
 from slurm_plugin.case import Case, Place, application_of, request_of
-from slurm_plugin.config import Config, Mode, TimeUse, Trust
-from slurm_plugin.policy import Action, Decision, Option, as_scheduled, decide
+from slurm_plugin.config import Config, JobSettings, Mode, Trust
+from slurm_plugin.permitted import permitted
+from slurm_plugin.policy import Action, Decision, as_scheduled, decide
 from slurm_plugin.prepared import Prepared, Tickets, completed, given_of
-from slurm_plugin.prospects import Rules
-from slurm_plugin.protocol import Advice, Answer, Change, Job, Row
+from slurm_plugin.prospects import Request, Rules
+from slurm_plugin.protocol import Advice, Answer, Job, Row
 from slurm_plugin.reasons import Reason
 from slurm_plugin.record import note_of, row_of
 from slurm_plugin.slurm.mark import MARK
@@ -29,7 +31,6 @@ from slurm_plugin.slurm.pool import Share
 from slurm_plugin.slurm.state import Cluster, Partition
 from slurm_plugin.slurm.view import KeptTerms, partition_for, share_of, unready
 from slurm_plugin.tables import Tables
-from slurm_plugin.tasks import change_for
 from slurm_plugin.waits import Waits
 
 #: Does what follows from a decision and gives its record, if there is to be one.
@@ -39,8 +40,14 @@ Work = Callable[[], None]
 #: A job is decided on this long before squeue can show it.
 _UNSEEN_S = 0.5
 _PROMISES = 10_000
+_ASKED = 1_000  #: most requests that are known by heart
+_ALL_BUT_ARGV = attrgetter(*(name for name in Job.__struct_fields__ if name != "argv"))
 #: Jobs whose nodes cannot be told from their own request.
 _NOT_COUNTED = frozenset({Reason.ARRAY, Reason.HET, Reason.RESERVATION, Reason.FIXED_TASKS})
+
+
+#: What follows from a request as long as settings and tables hold.
+_Asked = tuple[Identity, JobSettings, Request, PredictionTable | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,7 @@ class Advisor:
         self._cluster: Cluster | None = None
         self._types: dict[tuple[str, Share], str] = {}
         self._terms: KeptTerms = {}
+        self._asked: dict[tuple[object, ...], _Asked] = {}
         self._promises: deque[_Promise] = deque(maxlen=_PROMISES)
         self._tickets = Tickets()
         self.tables = Tables()
@@ -99,7 +107,7 @@ class Advisor:
 
     @config.setter
     def config(self, config: Config) -> None:
-        self._config, self._rules = config, Rules.of(config)
+        self._config, self._rules, self._asked = config, Rules.of(config), {}
 
     @property
     def tables(self) -> Tables:
@@ -108,7 +116,7 @@ class Advisor:
 
     @tables.setter
     def tables(self, tables: Tables) -> None:
-        self._tables, self._types = tables, {}
+        self._tables, self._types, self._asked = tables, {}, {}
 
     @property
     def cluster(self) -> Cluster | None:
@@ -180,7 +188,7 @@ class Advisor:
     def _judge(self, case: Case) -> tuple[Decision, Answer, str]:
         """Decide, under an id of its own."""
         decided, decision_id = self._decide(case), self._new_id()
-        answer = _permitted(case, decided)
+        answer = permitted(case, decided)
         if case.site.mode in (Mode.ADVISE, Mode.ENFORCE):
             answer.admin_comment = note_of(case, decided, answer.set, decision_id=decision_id)
         return decided, answer, decision_id
@@ -273,6 +281,25 @@ class Advisor:
 
     def _case(self, job: Job, now_s: float, *, private: bool = False, prompt: bool = False) -> Case:
         """Put together what is known about a job; ``prompt``: without counting many nodes."""
+        seen = self._cluster
+        wait = prompt and self._later and seen and bool(unready(seen, job, self._terms))
+        partition = partition_for(seen, job, self._terms) if seen and not wait else None
+        limits = (partition.default_time_s, partition.max_time_s) if partition else None
+        key = (_ALL_BUT_ARGV(job), *job.argv, limits, private)
+        kept = self._asked  # another thread may exchange the tables, and begin with none
+        if (asked := kept.get(key)) is None:
+            asked = self._what_is_asked(job, partition, now_s, private=private)
+            if asked[2].deadline_s is None:  # which may depend on the moment
+                if len(kept) >= _ASKED:
+                    kept.clear()
+                kept[key] = asked
+        identity, site, request, known = asked
+        made = Case(job, identity, site, request, known, partition, now_s, unready=bool(wait))
+        return made.on(self._type(job, partition) if known and known.node_type else "")
+
+    def _what_is_asked(
+        self, job: Job, partition: Partition | None, now_s: float, *, private: bool
+    ) -> _Asked:
         identity = identity_of_request(
             user=job.user_name,
             name=job.name,
@@ -281,9 +308,6 @@ class Advisor:
             argv=job.argv,
         )
         name = application_of(job, identity)
-        seen = self._cluster
-        wait = prompt and self._later and seen and bool(unready(seen, job, self._terms))
-        partition = partition_for(seen, job, self._terms) if seen and not wait else None
         site = self._config.for_job(
             partition=job.partition,
             account=job.account,
@@ -302,9 +326,7 @@ class Advisor:
             distrusted=_distrust(site.trust, off=off),
             now_s=now_s,
         )
-        node_type = self._type(job, partition) if known and known.node_type else ""
-        made = Case(job, identity, site, request, known, partition, now_s, unready=bool(wait))
-        return made.on(node_type)
+        return identity, site, request, known
 
     def _type(self, job: Job, partition: Partition | None) -> str:
         """Type of all nodes that a job may get; empty where it is not known, or they differ."""
@@ -365,35 +387,6 @@ class Advisor:
             times = promise.start_s, promise.end_s
             left = part.queued() if promise.waits else part.promise(promise.nodes, *times)
             self._cluster = seen.with_partition(left)
-
-
-def _permitted(case: Case, decided: Decision) -> Answer:
-    """Cut a decision down to what the job's mode permits."""
-    answer = Answer(reason=decided.reason)
-    if case.site.mode is Mode.OBSERVE:
-        return answer
-    advise = case.site.mode is Mode.ADVISE
-    answer.message = messages.at_submission(decided, case.request, advise=advise, now_s=case.now_s)
-    if case.site.mode is Mode.ENFORCE and decided.action is Action.REFUSE:
-        answer.action = "refuse"
-    elif case.site.mode is Mode.ENFORCE and decided.chosen:
-        change = _change(case, decided.action, decided.chosen)
-        if change != Change():
-            answer.action, answer.set = "set", change
-    return answer
-
-
-def _change(case: Case, action: Action, chosen: Option) -> Change:
-    """Fields to write: the count with what goes with it, and the limit even of a kept count."""
-    set_nodes = action is Action.SET
-    change = change_for(case.job, chosen.nodes) if set_nodes else Change()
-    own, limits = case.job.time_limit, chosen.limits
-    if limits is not None and case.request.time_use is TimeUse.SET:
-        change.time_limit = round(limits.limit_s / 60)
-        change.time_min = round(limits.least_s / 60) if limits.least_s else None
-    elif set_nodes and chosen.limit_s is not None and own is not None:
-        change.time_limit = round(chosen.limit_s / 60) if chosen.limit_s > 60 * own else None
-    return change
 
 
 def _distrust(trust: Trust, *, off: bool) -> Reason | None:

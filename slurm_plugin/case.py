@@ -1,8 +1,11 @@
 """One job request with all that is known about it at that moment."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
+
+import msgspec
+from msgspec.structs import replace
 
 from predictor.table import for_limit, for_type
 from predictor.types import PredictionTable
@@ -26,8 +29,7 @@ class Place:
     partition: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """A job with all that is known about it at the moment of its submission."""
 
     job: Job
@@ -42,8 +44,10 @@ class Case:
 
     def on(self, node_type: str) -> "Case":
         """Give the same job on nodes of this type."""
-        of_type = for_type(self.table, node_type) if self.table else None
-        table = for_limit(of_type, self.request.limit_s) if of_type else None
+        table = self.table
+        if table is None or not (table.by_type or table.at_limits):
+            return replace(self, node_type=node_type) if node_type else self
+        table = for_limit(for_type(table, node_type), self.request.limit_s)
         return replace(self, table=table, node_type=node_type)
 
 

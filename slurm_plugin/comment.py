@@ -7,7 +7,8 @@ field (jobstats: ``JS1:…``), so ours is one word among others, separated by sp
 """
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 _NOTE = re.compile(
     r"(?:^|\s)NIMO1:(?P<id>[0-9a-f]{12}):n=(?P<n>\d+),req=(?P<low>\d+)-(?P<high>\d+),"
@@ -17,8 +18,7 @@ _NOTE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(msgspec.Struct, frozen=True, kw_only=True):
     """What an admin_comment says about a decision."""
 
     decision_id: str  #: 12 hexadecimal digits

@@ -321,6 +321,11 @@ class Config(_Section, frozen=True, kw_only=True):
         )
 
     @property
+    def changes_nothing(self) -> bool:
+        """Whether no job is changed, and no user told anything, whatever is decided."""
+        return {self.mode, *(rule.mode for rule in self.rules)} <= {None, Mode.OFF, Mode.OBSERVE}
+
+    @property
     def store_url(self) -> str:
         """SQLAlchemy URL of the store."""
         return self.store or f"sqlite:///{data_folder() / 'nimo.db'}"

@@ -5,7 +5,7 @@ that arrives.  A ticket is worth nothing by itself: it stands for a decision onl
 of the same user and is what the command was told to submit, and for one job.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -69,7 +69,7 @@ class Prepared:
 
     def at(self, now_s: float) -> Case:
         """Give the case at the moment of the submission."""
-        return replace(self.case, now_s=now_s)
+        return msgspec.structs.replace(self.case, now_s=now_s)
 
 
 class Tickets:

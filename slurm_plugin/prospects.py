@@ -11,6 +11,8 @@ from itertools import accumulate
 from math import exp, hypot, inf
 from operator import attrgetter
 
+import msgspec
+
 from predictor.table import at, covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
 from slurm_plugin import config
@@ -23,8 +25,7 @@ from slurm_plugin.slurm.state import Partition
 _KEPT = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What a job asks for, as far as a decision needs it."""
 
     low: int  #: fewest nodes it may get
@@ -56,8 +57,7 @@ class Rules:
         return cls(site.policy, site.deadline, site.time_limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(msgspec.Struct, frozen=True):
     """What a partition leaves to choose, as long as its nodes and limits stay as they are."""
 
     fewest: int  #: nodes for one job
@@ -103,7 +103,9 @@ def standing(
     """Prospect of a request that stays as it is, with a limit for any count that Slurm may give."""
     (one,) = _side_by_side([at(table, asked)], request, table, rules, asked)
     limits = limits_on(_possible(request, table, room), request, table, rules)
-    return Prospect(one.prediction, one.time_s, one.limit_s, one.work_s, limits)
+    # Of the count that is looked at alone a shorter limit might hold.
+    limit_s = _limit(asked, 1.0, limits, request, rules, asked)
+    return Prospect(one.prediction, one.time_s, limit_s, one.work_s, limits)
 
 
 def trusted(table: PredictionTable, nodes: int, policy: config.Policy) -> bool:

@@ -89,6 +89,7 @@ class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     via: Literal["job_submit", "advise"] = "job_submit"
     job: Job = msgspec.field(default_factory=Job)
     command: Command = msgspec.field(default_factory=Command)  #: to ``prepare``
+    tell: bool = False  #: slurmctld does not wait for an answer, and there is none
 
 
 class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -117,6 +118,8 @@ class Answer(msgspec.Struct, omit_defaults=True, kw_only=True):
     admin_comment: str = ""  #: to be appended to what the job has; empty: leave it alone
     message: str = ""
     ticket: str = ""  #: to be shown with the job that ``prepare`` was asked about
+    #: no job is changed as the settings are: on this connection the hook may tell from now on
+    quiet: bool = False
     error: str = ""
 
 

@@ -134,17 +134,22 @@ function M.ask(link, request)
   return answer
 end
 
---- Ask what to do with a job.
--- @return the decoded answer; or nil and why there is none
-function M.decide(link, job)
+local function question(job, tell)
   local json = require("nimo_json")
-  local ask = { v = M.VERSION, op = "decide", via = "job_submit", job = job }
+  local ask = { v = M.VERSION, op = "decide", via = "job_submit", job = job, tell = tell }
   local request = json.encode(ask) .. "\n"
   if #request > M.MAX_REQUEST_BYTES then
     job.script, job.script_cut = nil, true
     request = json.encode(ask) .. "\n"
   end
-  return M.ask(link, request)
+  return request
+end
+
+--- Ask what to do with a job; where nimod said that it changes none, only tell it of the job.
+-- @return the decoded answer; or nil and why there is none (nil where nimod was told)
+function M.decide(link, job)
+  if link.quiet and link:tell(question(job, true)) then return nil, nil end
+  return M.ask(link, question(job))
 end
 
 -- Checking ----------------------------------------------------------------------------------------
@@ -353,6 +358,7 @@ end
 -- @return Slurm's return code; nil and why the job passes unchanged (nil when that is as it should)
 function M.submit(hook, job_desc, partitions, forwarded)
   if M.switched_off(hook.settings) then return nil, nil end
+  hook.link:rouse()
   local job = M.collect(job_desc, partitions, hook.settings.max_script_bytes)
   job.deadline, job.ticket = forwarded.deadline, forwarded.ticket
   job.node_sizes = forwarded.sizes or nil
@@ -360,6 +366,7 @@ function M.submit(hook, job_desc, partitions, forwarded)
   if not answer then return nil, problem end
   local fault = M.fault(answer, job, partitions)
   if fault then return nil, "bad answer: " .. fault end
+  hook.link.quiet = answer.quiet == true
   local written, failure = M.apply(job_desc, answer)
   if not written then return nil, failure end
   local message = (answer.message or ""):gsub("[%z\1-\9\11-\31\127]", " ")

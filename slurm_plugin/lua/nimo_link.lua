@@ -11,7 +11,7 @@ Link.__index = Link
 
 function Link:close()
   if self.connection then self.connection:close() end
-  self.connection = nil
+  self.connection, self.quiet = nil, false
 end
 
 -- Let the next call on the connection take what is left of the time.
@@ -63,6 +63,23 @@ function Link:exchange(request, left)
   return line, problem
 end
 
+--- Say that a question is about to come, so that nimod is awake when it does.
+function Link:rouse()
+  if not self.connection or self.quiet then return end
+  self.connection:settimeout(0, "t")
+  self.connection:send("\n") -- where that fails, asking will, too
+end
+
+--- Send one line and wait for nothing: only after nimod has said so on this connection (`quiet`),
+-- on which no line is read any more.
+-- @return whether all of it is on its way; if not, the connection is closed
+function Link:tell(request)
+  self.connection:settimeout(0, "t")
+  local sent = self.connection:send(request)
+  if sent ~= #request then self:close() end
+  return sent == #request
+end
+
 --- Send one line and wait for one line.
 -- @return the answer without its newline; or nil and why not (nil while resting)
 function Link:ask(request)
@@ -92,6 +109,7 @@ local function new(settings, clock)
     settings = settings,
     clock = clock or socket.gettime,
     stream = type(unix) == "table" and (unix.stream or unix.tcp) or unix,
+    quiet = false,
     timeouts = 0,
     rest_until = 0,
   }, Link)

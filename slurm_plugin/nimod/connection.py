@@ -3,7 +3,8 @@
 import socket
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from slurm_plugin.protocol import MAX_LINE_BYTES, Answer, encode
 
@@ -15,13 +16,14 @@ class Gone(Exception):  # noqa: N818 - a state, not an error
     """The peer hung up, or is to be hung up on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """What a request leads to: bytes for the peer now, and work that can wait until they left."""
 
-    data: bytes
+    data: bytes = b""
     afterwards: Callable[[], None] | None = None
     last: bool = False  #: hang up after it
+    quiet: bool = False  #: the peer is told not to wait for answers from now on
+    roused: bool = False  #: another request is about to come
 
 
 Respond = Callable[[bytes, int], Reply]
@@ -51,11 +53,15 @@ class Connection:
         When that was, by the loop's clock.
     since_s
         Since when it is half way through a request or an answer; None: it is not.
+    quiet
+        Whether it was told not to wait for answers.
+    roused
+        Whether it said that a request is about to come.
     """
 
     __slots__ = (
         *("_channel", "_received", "_respond", "_unsent"),
-        *("first", "served_s", "since_s", "turn", "uid"),
+        *("first", "quiet", "roused", "served_s", "since_s", "turn", "uid"),
     )
 
     def __init__(
@@ -67,6 +73,7 @@ class Connection:
         self.turn = 0
         self.served_s = 0.0
         self.since_s: float | None = None
+        self.quiet = self.roused = False
         self._channel = channel
         self._respond = respond
         self._received = bytearray()
@@ -108,11 +115,13 @@ class Connection:
 
     def _answer(self, line: bytes) -> None:
         self.since_s = None
-        if line.isspace():
-            return
+        if self._received and line.isspace():
+            return  # what it announced is here already
         reply = self._respond(line, self.uid)
+        self.quiet, self.roused = self.quiet or reply.quiet, reply.roused
         try:
-            self._send(reply.data)
+            if reply.data:
+                self._send(reply.data)
         finally:
             if reply.afterwards is not None:
                 reply.afterwards()

@@ -105,6 +105,7 @@ class Daemon:
         self._answered = self._failed = 0
         self._counts = Tally(time.time())
         self._complaint = ""
+        self._quiet = config.changes_nothing
 
     def run(self) -> None:
         """Start, answer until told to stop, stop."""
@@ -172,17 +173,24 @@ class Daemon:
             _log.error("%d decisions could not be written", self._link.pending)
 
     def respond(self, line: bytes, uid: int) -> Reply:
-        """Answer one request line of a peer; never raises."""
+        """Answer one request line of a peer; never raises.
+
+        An empty one says that slurmctld is about to ask.
+        """
         trusted = self._trusts(uid)
         if not trusted and not self._rates.allow(uid, time.monotonic()):
             self._failed += 1
             most = self._config.access.requests_per_s
             error = f"more than {most:g} requests a second from user {uid}; wait a moment"
             return Reply(encode(Answer(ok=False, error=error)), last=True)
-        began, book = time.perf_counter(), None
+        if line.isspace():
+            return Reply(roused=trusted)
+        began, book, tell = time.perf_counter(), None, False
         message: Answer | Advice | Status
         try:
-            message, book = self._answer(decode_ask(line), uid, trusted=trusted)
+            ask = decode_ask(line)
+            tell = ask.tell and trusted
+            message, book = self._answer(ask, uid, trusted=trusted)
         except msgspec.DecodeError as error:
             message = Answer(ok=False, error=str(error))
         except Exception as error:
@@ -190,16 +198,21 @@ class Daemon:
             message = Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log")
         self._answered += message.ok
         self._failed += not message.ok
-        reply = Reply(encode(message), book and partial(self._book, book))
-        if book is not None:
-            self._counts.took(time.perf_counter() - began)
-        return reply
+        if book is None:
+            return Reply(b"" if tell else encode(message))
+        if isinstance(message, Answer):
+            message.quiet = self._quiet
+        data = b"" if tell else encode(message)
+        self._counts.took(time.perf_counter() - began)
+        return Reply(data, partial(self._book, book), quiet=self._quiet)
 
     def _answer(
         self, ask: Ask, uid: int, *, trusted: bool
     ) -> tuple[Answer | Advice | Status, Book | None]:
         if ask.v != VERSION:
             return Answer(ok=False, error=f"version {ask.v}; nimod speaks {VERSION}"), None
+        if ask.op == "decide" and trusted:
+            return self._advisor.answer(ask.job, via=ask.via, now_s=time.time())
         for_all: dict[str, Callable[[], Answer | Advice | Status]] = {
             "status": self._status,
             "advise": lambda: self._advice(ask.job, uid, trusted=trusted),
@@ -209,10 +222,8 @@ class Daemon:
             return for_all[ask.op](), None
         if not trusted:
             return Answer(ok=False, error=f"{ask.op} is not for user {uid}"), None
-        if ask.op == "reload":
-            self._reload()
-            return self._status(), None
-        return self._advisor.answer(ask.job, via=ask.via, now_s=time.time())
+        self._reload()
+        return self._status(), None
 
     def _advice(self, job: Job, uid: int, *, trusted: bool) -> Advice:
         if trusted:
@@ -268,7 +279,10 @@ class Daemon:
             for name in _FIXED:
                 if getattr(config, name) != getattr(self._config, name):
                     _log.warning("%s was changed: that needs a restart", name)
-            self._advisor.config = config
+            self._advisor.config, self._quiet = config, config.changes_nothing
+            if self._loop is not None and not self._quiet:
+                ended = self._loop.hang_up_on_quiet()
+                _log.info("hung up on %d that waited for no answers", ended)
             _log.info("settings read")
         self._reload()
 

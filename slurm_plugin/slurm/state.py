@@ -66,11 +66,13 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         """Most nodes that a job may have."""
         return min(self.nodes, self.max_nodes or self.nodes)
 
-    def within(self, allowed: NodeRange, flags: Collection[str] = ()) -> "Partition":
-        """Partition as a job under these limits sees it.
+    def seen_by(self, share: Share, allowed: NodeRange, flags: Collection[str] = ()) -> "Partition":
+        """Partition as a job under these limits sees it: the nodes that can take it, their times.
 
         Parameters
         ----------
+        share
+            What the job takes of each of its nodes.
         allowed
             What QOS and association allow.
         flags
@@ -79,8 +81,11 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         most = None if "PartitionMaxNodes" in flags else self.max_nodes
         least = 1 if "PartitionMinNodes" in flags else self.min_nodes
         longest = None if "PartitionTimeLimit" in flags else self.max_time_s
+        free, nodes = self._fitting(share)
         return replace(
             self,
+            profile=free,
+            nodes=nodes,
             max_nodes=_least(most, allowed.high),
             min_nodes=max(least, allowed.low),
             max_time_s=_least(longest, allowed.max_time_s),
@@ -89,10 +94,13 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
     def fitting(self, share: Share) -> "Partition":
         """Partition with those nodes only that can take a job's share of each, and their times."""
-        if self.pool is None:
-            return self
-        free, nodes = self.pool.less(share, self.promised)
+        free, nodes = self._fitting(share)
         return replace(self, profile=free, nodes=nodes)
+
+    def _fitting(self, share: Share) -> tuple[Profile, int]:
+        if self.pool is None:
+            return self.profile, self.nodes
+        return self.pool.less(share, self.promised)
 
     def blocked(self, until_s: float) -> "Partition":
         """Partition where nothing starts before ``until_s``."""

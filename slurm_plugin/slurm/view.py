@@ -146,7 +146,7 @@ def _terms(cluster: Cluster, job: Job, part: Partition) -> Terms:
 
 def _as_seen(cluster: Cluster, job: Job, part: Partition, kept: KeptTerms | None) -> Partition:
     terms = terms_of(cluster, job, part, kept)
-    fitting = part.fitting(terms.share).within(terms.allowed, terms.flags)
+    fitting = part.seen_by(terms.share, terms.allowed, terms.flags)
     return _licensed(cluster, job, fitting)
 
 

@@ -66,6 +66,8 @@ class _Handler(socketserver.StreamRequestHandler):
         self.server.note(self.connection)
         try:
             for line in self.rfile:
+                if line.isspace():
+                    continue  # a question is about to come
                 self.server.jobs.append(json.loads(line)["job"])
                 self.server.behave(self.connection, line)
         except OSError:

@@ -2,7 +2,7 @@
 -- until somebody waits.
 
 local peer = { reply = "", connect_problem = nil, problem = "timeout", sent = {}, connections = 0,
-  closed = 0, now = 1000, send_s = 0 }
+  closed = 0, now = 1000, send_s = 0, roused = 0 }
 
 local function connection()
   local self, buffer, timeout_s = {}, "", 0
@@ -16,6 +16,15 @@ local function connection()
     return 1
   end
   function self:send(line)
+    if line == "\n" then
+      peer.roused = peer.roused + 1
+      return 1
+    end
+    if peer.takes then -- once: as many bytes, or none and an error
+      local taken = peer.takes
+      peer.takes = nil
+      return taken > 0 and taken or nil, "closed"
+    end
     peer.sent[#peer.sent + 1] = line
     buffer = buffer .. peer.reply
     peer.now = peer.now + peer.send_s

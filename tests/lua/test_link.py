@@ -1,5 +1,7 @@
 """The connection to nimod: kept, dropped, made anew, left alone for a while."""
 
+import pytest
+
 from tests.lua.conftest import Load
 from tests.lua.hooks import Hooks
 
@@ -108,3 +110,43 @@ def test_limits_are_settings(runtime: Load) -> None:
     hooks.peer.now += 2.1
     hooks.submit()
     assert len(hooks.asked()) == 2
+
+
+QUIET = {"v": 1, "quiet": True}
+
+
+def test_a_kept_connection_says_that_a_question_is_about_to_come(hooks: Hooks) -> None:
+    hooks.answer(KEEP)
+    for _ in range(3):
+        hooks.submit()
+    assert (hooks.peer.roused, len(hooks.asked())) == (2, 3)
+
+
+def test_where_no_job_is_changed_nimod_is_told_and_not_waited_for(hooks: Hooks) -> None:
+    hooks.answer(QUIET)
+    hooks.submit()
+    hooks.answer("")  # to wait for an answer would be a time-out
+    before = hooks.peer.now
+    outcomes = [hooks.submit(name=f"job{number}") for number in range(10)]
+    assert hooks.peer.now == before
+    assert [outcome.log for outcome in outcomes] == [[]] * 10
+    assert [outcome.writes for outcome in outcomes] == [[]] * 10
+    first, *told = hooks.asked()
+    assert "tell" not in first
+    assert [(ask["tell"], ask["job"]["name"]) for ask in told] == [
+        (True, f"job{number}") for number in range(10)
+    ]
+    assert (hooks.peer.connections, hooks.peer.roused) == (1, 0)
+
+
+@pytest.mark.parametrize("taken", [0, 100])
+def test_who_cannot_be_told_is_asked_anew(hooks: Hooks, taken: int) -> None:
+    hooks.answer(QUIET)
+    hooks.submit()
+    hooks.peer.takes = taken  # nimod hung up, or takes nothing any more
+    hooks.answer({"v": 1, "admin_comment": "seen"})
+    assert hooks.submit(name="later").job["admin_comment"] == "seen"
+    assert (hooks.peer.connections, hooks.peer.closed) == (2, 1)
+    assert "tell" not in hooks.asked()[-1]
+    hooks.submit()
+    assert "tell" not in hooks.asked()[-1]

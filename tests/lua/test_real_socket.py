@@ -19,7 +19,7 @@ import pytest
 from tests.conftest import scratch_directory, unavailable
 from tests.lua.canned_nimod import Behaviour, CannedNimod, hang, say
 from tests.lua.hooks import HERE, HOOKS
-from tests.processes import PATIENCE_S
+from tests.processes import PATIENCE_S, wait_until
 
 LIMIT_S = 0.5  # a busy machine must not turn an answer into none
 SLACK_S = 3.0  # the limit is the hook's; a busy machine may be late by this much
@@ -218,7 +218,8 @@ import socketserver, sys
 class Handler(socketserver.StreamRequestHandler):
     def handle(self):
         for line in self.rfile:
-            self.wfile.write({SET_4!r})
+            if not line.isspace():
+                self.wfile.write({SET_4!r})
 
 server = socketserver.ThreadingUnixStreamServer(sys.argv[1], Handler)
 server.daemon_threads = True
@@ -268,3 +269,35 @@ def test_frozen_killed_and_restarted_nimod(folder: Path) -> None:
     assert [o.get("min_nodes") for o in outcomes] == [4, 1, 1, 4, 4]
     assert all(o["code"] == 0 for o in outcomes)
     assert all(o["took_s"] < LIMIT_S + SLACK_S for o in outcomes)
+
+
+QUIET = b'{"v":1,"quiet":true}\n'
+
+
+def test_where_no_job_is_changed_nothing_is_read_after_the_first_answer(
+    folder: Path, nimod: Start
+) -> None:
+    answers = itertools.chain([QUIET], itertools.repeat(SET_4))
+    server = nimod(lambda connection, _: connection.sendall(next(answers)))
+    outcomes = submit(folder, *[0] * 20)
+    assert all(map(unchanged, outcomes))
+    assert [outcome["log"] for outcome in outcomes] == [[]] * 21
+    wait_until(lambda: len(server.jobs) == 21, what="all jobs to be told of")
+    assert server.connections == 1
+
+
+def test_a_frozen_nimod_that_is_only_told_is_asked_again_when_it_takes_no_more(
+    folder: Path, nimod: Start
+) -> None:
+    thawed = threading.Event()
+
+    def answer_once(connection: socket.socket, line: bytes) -> None:
+        connection.sendall(QUIET)
+        thawed.wait(PATIENCE_S)
+
+    server = nimod(answer_once)
+    outcomes = submit(folder, *[0] * 30, job={**MOLDABLE, "script": "x" * 50_000})
+    thawed.set()
+    assert all(map(unchanged, outcomes))
+    assert [outcome["log"] for outcome in outcomes] == [[]] * 31
+    assert 1 < server.connections < 31

@@ -448,3 +448,32 @@ def test_an_advice_says_how_waits_like_its_own_came_true():
     assert made.advise(job(), now_s=NOW).waits is None
     made.waits = judge([(0.0, 9.0)] * 5)
     assert made.advise(job(), now_s=NOW).waits == made.waits.at_once
+
+
+def test_a_request_met_before_is_decided_on_by_what_holds_now():
+    made = advisor()
+    assert submit(made)[0].action == "set"
+    made.tables = stored(table(verdict=Verdict.REFUSED))
+    assert submit(made)[0].reason is Reason.UNRELIABLE_CURVE
+    made.tables = stored(table())
+    made.config = Config(mode=Mode.ENFORCE, opt_in=OptIn(node_range=False))
+    assert submit(made)[0].reason is Reason.NOT_OPTED_IN
+    made.config = Config(mode=Mode.ENFORCE)
+    made.cluster = cluster(partition(max_nodes=2))
+    assert submit(made)[0].set.max_nodes <= 2
+
+
+def test_a_request_differs_by_any_of_its_words():
+    made = advisor(tables=[table(), table(key="alice/other")])
+    keys = [
+        submit(made, job(**fields))[1] for fields in ({}, {"argv": ["a.sh"]}, {"name": "other"})
+    ]
+    assert len({row.line for row in keys}) == 3
+    assert submit(made, job(time_limit=60))[1].limit_s == 3600
+    assert submit(made, job(work_dir="/there"))[1].work_dir == "/there"
+
+
+def test_a_deadline_counts_from_each_submission_on():
+    made = advisor()
+    due = [submit(made, job(deadline="now+2hours"), now_s=NOW + t)[1].deadline_s for t in (0, 10)]
+    assert due[1] - due[0] == 10

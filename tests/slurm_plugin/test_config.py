@@ -136,3 +136,17 @@ def test_each_setting_of_a_job_comes_from_the_first_rule_that_says_it():
     other = config.for_job(partition="p", account="", qos="", user="anna", application="x")
     assert (alice.mode, alice.time_limit, alice.trust) == (Mode.ENFORCE, TimeUse.SET, Trust.ON)
     assert (other.mode, other.time_limit, other.trust) == (Mode.ENFORCE, TimeUse.OFF, Trust.AUTO)
+
+
+@pytest.mark.parametrize(
+    ("mode", "rules", "changes_nothing"),
+    [
+        (Mode.OBSERVE, (), True),
+        (Mode.OFF, (ModeRule(user="a", mode=Mode.OBSERVE), ModeRule(trust=Trust.OFF)), True),
+        (Mode.ADVISE, (), False),
+        (Mode.ENFORCE, (), False),
+        (Mode.OBSERVE, (ModeRule(user="a", mode=Mode.ADVISE),), False),
+    ],
+)
+def test_whether_any_job_may_be_changed(mode, rules, changes_nothing):
+    assert Config(mode=mode, rules=rules).changes_nothing is changes_nothing

@@ -1,6 +1,6 @@
 """Which node count a job gets: hand-computed cases, then what must hold for all."""
 
-from dataclasses import replace
+import dataclasses
 from itertools import product
 from math import ceil, inf
 
@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from predictor.table import quantile
 from predictor.types import Memory, Tail, Verdict
@@ -215,6 +216,12 @@ def test_a_kept_range_is_given_a_limit_that_holds_on_any_of_its_counts():
     assert kept.limits == Limits(60.0 * ceil(1000 * 1.44 / 60), 60.0 * ceil(1000 * 1.32 / 60))
 
 
+def test_a_kept_range_keeps_its_limit_where_one_of_its_counts_needs_it():
+    known = tailed(lambda nodes: 50_000.0 if nodes == 6 else 100.0)
+    kept = choose(timed(low=4, high=8, fixed=Reason.NOT_OPTED_IN), known).chosen
+    assert (kept.nodes, kept.limit_s, kept.limits) == (8, 7200.0, None)
+
+
 def test_ones_own_time_min_stays_and_bounds_the_limit():
     own = {"low": 16, "high": 16, "fixed": Reason.FIXED_COUNT}
     assert choose(timed(least_s=300.0, **own), tailed()).chosen.limits == Limits(480.0)
@@ -375,7 +382,7 @@ curves = st.one_of(
     st.builds(lambda a, b: lambda n: a / n**b, st.floats(10, 1e5), st.floats(0.1, 1.8)),
 )
 tables = st.builds(
-    lambda made, more: replace(
+    lambda made, more: dataclasses.replace(
         made,
         tails=tuple(
             Tail(share, tuple(t * f for t in made.high_s))

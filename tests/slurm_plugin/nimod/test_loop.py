@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from slurm_plugin.nimod.connection import Connection, Reply
-from slurm_plugin.nimod.loop import HALFWAY_S, IDLE_S, Loop
+from slurm_plugin.nimod.loop import AWAKE_S, HALFWAY_S, IDLE_S, Loop
 from slurm_plugin.protocol import MAX_LINE_BYTES
 from tests.processes import PATIENCE_S, wait_until
 
@@ -22,10 +22,16 @@ class Doorman:
     booked: list = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)
     left: int = 0
+    announced: int = 0
 
     def respond(self, line, uid):
+        if line.isspace():
+            self.announced += 1
+            return Reply(roused=True)
         self.served.append(line)
         size = int(line[1:]) if line.startswith(b"*") else 0
+        if line == b"quiet\n":
+            return Reply(line, quiet=True)
         return Reply(b"x" * size + line, lambda: self.book(line), line == b"last\n")
 
     def book(self, line):
@@ -74,6 +80,9 @@ class Running:
         self.loop.call_soon(lambda: None)
         wait_until(lambda: self.ticks > before, what="a tick")
 
+    def awake(self):
+        return self.loop._awake()
+
     def settle(self):
         """Wait until the loop has done what there was to do."""
         done = threading.Event()
@@ -121,10 +130,37 @@ def test_a_line_in_pieces_is_one_line(running):
     wait_until(lambda: running.door.served == [b"hello\n", b"world\n"], what="both")
 
 
-def test_blank_lines_are_passed_over(running):
+def test_blank_lines_are_not_answered(running):
     channel = running.connect()
     channel.sendall(b"\n \n\nhello\n")
     assert channel.makefile("rb").readline() == b"hello\n"
+    assert running.door.served == [b"hello\n"]
+
+
+def test_who_announced_a_request_finds_the_loop_awake_for_a_moment(running):
+    running.door.first = True
+    channel = running.connect()
+    channel.sendall(b"\n")
+    wait_until(lambda: running.door.announced == 1, what="the announcement")
+    wait_until(running.awake, what="it to stay awake")
+    running.now_s += AWAKE_S
+    wait_until(lambda: not running.awake(), what="it to fall asleep")
+    channel.sendall(b"\n")
+    wait_until(lambda: running.door.announced == 2, what="the announcement")
+    channel.sendall(b"hello\n")
+    assert channel.makefile("rb").readline() == b"hello\n"
+    wait_until(lambda: not running.awake(), what="it to fall asleep after the request")
+
+
+def test_those_who_wait_for_no_answer_are_hung_up_on_and_nobody_else(running):
+    quiet, other = running.connect(), running.connect()
+    quiet.sendall(b"quiet\n")
+    other.sendall(b"hello\n")
+    assert (quiet.recv(10), other.recv(10)) == (b"quiet\n", b"hello\n")
+    running.loop.call_soon(running.loop.hang_up_on_quiet)
+    assert ended(quiet)
+    other.sendall(b"again\n")
+    assert other.recv(10) == b"again\n"
 
 
 def test_an_answer_larger_than_the_pipe_arrives_whole(running):

@@ -20,7 +20,7 @@ from sacct_ingest.store import Store
 from slurm_plugin import client
 from slurm_plugin.config import Config, Mode, Snapshot
 from slurm_plugin.config_file import dump
-from slurm_plugin.protocol import MAX_LINE_BYTES, Ask, Command, encode
+from slurm_plugin.protocol import MAX_LINE_BYTES, Answer, Ask, Command, encode
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.pool import AT_ONCE
 from slurm_plugin.slurm.sources import line
@@ -430,3 +430,24 @@ def test_a_user_who_asks_too_often_is_told_and_cut_off(watched):
     assert b"more than 20 requests a second from user" in told[-2]
     assert len(told) < 500
     assert all(watched.status().ok for _ in range(60))
+
+
+def test_where_nothing_is_changed_slurmctld_is_told_so_and_need_not_wait(running):
+    whole = (running.folder / "nimo.yaml").read_text()
+    observing = whole.replace("mode: enforce", "mode: observe")
+    hang_up(running, observing, "settings read")
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.settimeout(PATIENCE_S)
+        channel.connect(running.socket)
+        reader = channel.makefile("rb")
+        channel.sendall(encode(Ask(job=job())))
+        assert msgspec.json.decode(reader.readline(), type=Answer).quiet
+        for number in range(3):
+            channel.sendall(encode(Ask(job=job(name=f"told{number}"), tell=True)))
+        wait_until(lambda: len(running.decisions()) == 4, what="their decisions")
+        assert {row.name for row in running.decisions()} == {"solve", "told0", "told1", "told2"}
+        hang_up(running, whole, "hung up on")
+        # It was sent nothing more, and has to ask again.
+        assert reader.read() == b""
+    answer = running.decide()
+    assert (answer.action, answer.quiet) == ("set", False)

@@ -14,6 +14,7 @@ from sacct_ingest.errors import SlurmError
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.assoc_mgr import amounts, read_limits
 from slurm_plugin.slurm.limits import Cap, Kind, Limits, Need, NodeRange, limits_of, node_range
+from slurm_plugin.slurm.pool import Share
 from slurm_plugin.slurm.view import partition_for, taken_per_node
 from slurm_plugin.slurm.watch import Watch
 from tests.processes import wait_until
@@ -192,9 +193,10 @@ def test_what_a_job_takes_of_a_node():
 def test_flags_of_a_qos_lift_limits_of_the_partition():
     part = partition(max_nodes=2, min_nodes=2, max_time_s=60.0)
     wide = NodeRange(low=1, high=16, max_time_s=3600.0)
-    kept = part.within(wide)
+    kept = part.seen_by(Share(), wide)
     assert (kept.min_nodes, kept.max_nodes, kept.max_time_s) == (2, 2, 60.0)
-    free = part.within(wide, {"PartitionMaxNodes", "PartitionMinNodes", "PartitionTimeLimit"})
+    flags = {"PartitionMaxNodes", "PartitionMinNodes", "PartitionTimeLimit"}
+    free = part.seen_by(Share(), wide, flags)
     assert (free.min_nodes, free.max_nodes, free.max_time_s) == (1, 16, 3600.0)
 
 
