@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from sacct_ingest.errors import FormatError
+from sacct_ingest.errors import ConfigError, FormatError
 from sacct_ingest.follow import FollowSettings, follow
 from sacct_ingest.ingest import IngestSettings, IngestSummary, ingest
 from sacct_ingest.pace import PaceSettings
@@ -42,6 +43,7 @@ EXAMPLE = """\
   nimo ingest --follow
   SLURM_TIME_FORMAT=%s sacct -aDP --noconvert -o ALL -S now-90days | xz > jobs.xz
   nimo ingest -M pine jobs.xz"""
+_log = logging.getLogger(__name__)
 _REFUSED_SHOWN = 3
 _DAY_S = 86_400
 #: What can be asked for a cluster's accounting.
@@ -109,6 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read each source and say what came of it."""
+    _check_span(args, now_s=time.time())
     config = load_config(args)
     if not args.follow:
         return _once(args, config)
@@ -124,18 +127,42 @@ def _stop(number: int, frame: object) -> NoReturn:  # noqa: ARG001 - signal give
     raise SystemExit(0)
 
 
+def _check_span(args: argparse.Namespace, *, now_s: float) -> None:
+    """Refuse a span that nothing can be read of."""
+    given = [name for name in ("since", "until") if getattr(args, name) is not None]
+    if args.files and given:
+        raise ConfigError(
+            f"--{' and --'.join(given)}: only sacct is asked so; files are read whole"
+        )
+    end_s = now_s if args.until is None else min(args.until, now_s)
+    if args.since is not None and args.since >= end_s:
+        raise ConfigError(f"--since {clock(args.since)}: give a time before {clock(end_s)}")
+
+
 def _once(args: argparse.Namespace, config: Config) -> int:
+    done, failed = list[IngestSummary](), list[FormatError]()
     with open_store(config, create=True) as store, progress("reading") as report:
-        done = [_read(args, config, store, source, report) for source in _sources(args, config)]
+        for source in _sources(args, config):
+            try:
+                done.append(_read(args, config, store, source, report))
+            except FormatError as error:
+                failed.append(error)  # of a file: the others are read all the same
         shown = [reject for one in done for reject in _refused(store, one)]
         turned = standings.update(store, config.band, now_s=time.time())
     if args.json:
         print(json.dumps([asdict(summary) for summary in done]), flush=True)
-    else:
-        print("\n".join([*map(describe, done), *shown, *map(standing_line, turned)]), flush=True)
-    if args.files and (useless := [one for one in done if one.refused and not _told_of(one)]):
-        raise FormatError(f"{useless[0].source}: no row could be read; is it what --format says?")
+    elif lines := [*map(describe, done), *shown, *map(standing_line, turned)]:
+        print("\n".join(lines), flush=True)
+    failed += [_useless(one) for one in done if args.files and one.refused and not _told_of(one)]
+    for other in failed[1:]:
+        _log.error("%s", other)
+    if failed:
+        raise failed[0]
     return 0
+
+
+def _useless(done: IngestSummary) -> FormatError:
+    return FormatError(f"{done.source}: no row could be read; is it what --format says?")
 
 
 def _told_of(done: IngestSummary) -> int:

@@ -68,6 +68,34 @@ def test_a_file_of_which_nothing_can_be_read_is_an_error(
     assert err == f"nimo: {path}: no row could be read; is it what --format says?\n"
 
 
+def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = saved(tmp_path, ROW.format(id=1, n=2))
+    missing = str(tmp_path / "missing")
+    assert ingest(tmp_path / "nimo.db", missing, path, str(tmp_path)) == 65
+    out, err = capsys.readouterr()
+    assert f"{path}: 1 row read; runs: 1 new" in out
+    assert f"nimo: {missing}: No such file" in err
+    assert "Is a directory" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--since", "2999-01-01"), "before"),
+        (("--since", "2024-02-01", "--until", "2024-01-01"), "before 2024-01-01"),
+        (("--since", "2024-02-01", "jobs.txt"), "files are read whole"),
+    ],
+)
+def test_a_span_of_which_nothing_can_be_read(
+    tmp_path: Path, arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ingest(tmp_path / "nimo.db", *arguments) == 78
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "nimo.db").exists()
+
+
 def test_a_compressed_file_is_read_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
