@@ -11,7 +11,7 @@ Needs root and ``tc``; elsewhere the same is done with a simulated link, and sai
 FILE`` keeps the series, ``--data FILE`` scores them again.
 
 RBW, AdRM, CDF: Faerman et al. 1999, tables 1 and 2; bank: the NWS's forecasters on past transfers
-alone.  "of 5": the upper quartile of five probes in place of one.
+alone.  "of 5": the fastest of five probes in place of one.
 
 A second table says what there was to be known: the best line that could have been drawn, in
 hindsight, through the transfers and the probes before them, or the rate that the link was set to,

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
-from statistics import fmean, linear_regression
+from statistics import fmean, linear_regression, median
 from typing import Protocol
 
 #: Lengths of the running window that are tried: the paper found errors flat from 8 to 20 pairs.
@@ -77,15 +77,16 @@ class TransferModel(Protocol):
 
 
 def together(probes: Sequence[float]) -> float:
-    """Make one of several probes at short intervals: their upper quartile.
+    """Make one of several probes at short intervals: the fastest.
 
-    They say more about a long transfer than one does (section 5).  What delays a small probe often
-    delays nothing else, so slow ones count little; one alone may have passed in a burst.
+    They say more about a long transfer than one does (section 5).  What delays a small probe, such
+    as a queue that another flow has filled, often delays nothing else; hardly anything makes it
+    faster than the link is for it.
 
-    >>> together([210.0, 250.0, 30.0, 900.0, 240.0])
+    >>> together([210.0, 250.0, 30.0, 240.0])
     250.0
     """
-    return sorted(probes)[round(0.75 * (len(probes) - 1))]
+    return max(probes)
 
 
 class _Errors:
@@ -141,8 +142,9 @@ class AdRM:
         None: before each prediction a way is chosen, by the errors that each would have made so
         far, of which old ones count less.  The ways are lines over each of :data:`WINDOWS`, with
         all pairs alike and with new ones counting more, which beyond the window's probes go on in
-        proportion to the probe; and, for paths on which small probes say little, means of the
-        latest transfers.  The paper leaves the choice open.
+        proportion to the probe; lines through the origin, which a few probes that met a full queue
+        do not bend; and, for paths on which small probes say little, means of the latest
+        transfers.  The paper leaves the choice open.
     start_up
         Pairs needed before the first prediction.
 
@@ -204,7 +206,8 @@ class _Way:
 
 
 def _all_ways() -> list[_Way]:
-    lines = [_Way(line, window) for line in (_plain_line, _fading_line) for window in WINDOWS]
+    kinds = (_plain_line, _fading_line, _proportion)
+    lines = [_Way(line, window) for line in kinds for window in WINDOWS]
     return [*lines, *(_Way(_mean, window) for window in MEANS)]
 
 
@@ -264,6 +267,12 @@ def _fading_line(pairs: Sequence[_Pair], probe: float) -> float:
     common = sum(w * (x - middle) * (y - level) for w, (x, y) in zip(weights, pairs, strict=True))
     slope = common / spread if min(probes) < max(probes) and spread > 0 else 0.0
     return (level + slope * (held - middle)) * _share(probe, held)
+
+
+def _proportion(pairs: Sequence[_Pair], probe: float) -> float:
+    """Line through the origin whose slope is the median of all pairs' ratios."""
+    ratios = [transfer / seen for seen, transfer in pairs if seen > 0]
+    return probe * median(ratios) if ratios else _mean(pairs, probe)
 
 
 def _held(pairs: Sequence[_Pair], probe: float) -> float:

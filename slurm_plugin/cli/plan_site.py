@@ -13,7 +13,7 @@ import msgspec
 
 from predictor.transfer import transfer_time
 from predictor.types import PredictionTable
-from sacct_ingest.errors import ConfigError, ScriptError, StoreError
+from sacct_ingest.errors import ConfigError, NoHistory, ScriptError, StoreError
 from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.probes.agreement import MEASURES
 from sacct_ingest.records import NodeProfile, Probe
@@ -128,10 +128,18 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
     with opened as store:
         known = load_tables(store)
         return _Store(
-            tables={task: matching(known, label)[0] for task, label in wanted.items()},
+            tables={task: _table(known, task, label) for task, label in wanted.items()},
             series=list(store.probes.since(now_s - _MONTH_S)) if measured else (),
             profiles=store.profiles.latest(),
         )
+
+
+def _table(known: Sequence[PredictionTable], task: str, label: str) -> PredictionTable:
+    """Find the prediction table of a task by its application."""
+    try:
+        return matching(known, label)[0]
+    except NoHistory as error:
+        raise NoHistory(f"tasks.{task}: {error}; or give its run_time, or samples") from error
 
 
 def _empty(flow: Workflow, now_s: float) -> _Slurm:

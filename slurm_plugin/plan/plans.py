@@ -13,6 +13,7 @@ from slurm_plugin.plan.spread import Ends, ends
 _TRIES = 6
 #: Effort for each plan but the first: many of them are shown beside each other.
 _LESS = search.EFFORT // 5
+_UNSURE = "not surely in time, at the least node-hours"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +139,8 @@ def _in_time(
             if target_s == deadline_s:
                 return
         else:
-            yield "not surely in time, at the least node-hours", found
+            best = "as early as possible" if found.schedule.end_s > target_s else _UNSURE
+            yield best, found
             late_s = target_s
         # A plan this much shorter would be in time if its spread were the same; then halve.
         share = (deadline_s - problem.now_s) / (high_s - problem.now_s)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:  # numbers are heavy, and --help needs none
     from slurm_plugin.plan.plans import Plan
 
 _SHOWN = 6  #: plans beside the first
+#: Share of the time by which the end of all differs from that of the last step shown.
+_NOTED = 0.01
 
 
 def render(plans: Sequence[Plan], now_s: float, deadline_s: float | None) -> Iterator[str]:
@@ -22,6 +24,7 @@ def render(plans: Sequence[Plan], now_s: float, deadline_s: float | None) -> Ite
     yield ""
     yield _steps(first, now_s)
     yield ""
+    yield from _drawn(first, now_s)
     yield f"critical path: {' -> '.join(step.name for step in first.path)}"
     if len(plans) > 1:
         yield ""
@@ -108,6 +111,15 @@ def _steps(plan: Plan, now_s: float) -> str:
     ]
     header = ["  step", "where", "nodes", "start", "wait", "takes", "end", ""]
     return table(header, rows, left=frozenset({0, 1, 7}))
+
+
+def _drawn(plan: Plan, now_s: float) -> Iterator[str]:
+    """Say why all is expected to end later than the last step of the table, where it is."""
+    if plan.end_s - plan.schedule.end_s > _NOTED * (plan.end_s - now_s):
+        yield (
+            "Each step is shown with its median; the latest of several is later than that: half of "
+            f"the cases end by {duration(plan.end_s - now_s)}."
+        )
 
 
 def _others(plans: Sequence[Plan], now_s: float) -> str:

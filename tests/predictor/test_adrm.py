@@ -70,6 +70,25 @@ def test_noise_is_met_with_a_long_window_and_change_with_a_short_one() -> None:
     assert long > short
 
 
+def test_probes_that_met_a_full_queue_do_not_bend_the_line() -> None:
+    """The queue was another flow's, and was gone when the transfer began."""
+    published, chosen = AdRM(10), AdRM()
+    rng = np.random.default_rng(7)
+    errors: list[tuple[float, float]] = []
+    for step in range(120):
+        probe = rng.uniform(0.5, 1.5)
+        transfer = 0.6 * probe * rng.lognormal(0, 0.02)
+        if step >= 20 and step % 8:
+            told = (model.predict(probe).value for model in (published, chosen))
+            first, second = (abs(value - transfer) / transfer for value in told)
+            errors.append((first, second))
+        for model in (published, chosen):
+            model.update(probe if step % 8 else probe / 10, transfer)
+    of_published, of_chosen = map(fmean, zip(*errors, strict=True))
+    assert of_chosen < 0.04
+    assert of_published > 0.1
+
+
 def test_equal_probes_give_the_mean() -> None:
     published, chosen = AdRM(10), AdRM()
     for transfer in (3.0, 5.0):

@@ -103,7 +103,7 @@ def test_transfers_of_like_size_count_and_others_only_without_them() -> None:
 
 def test_probes_at_one_time_are_taken_together() -> None:
     several = [probe(NOW - n, value * MB) for n, value in enumerate((2.0, 3.0, 0.1, 9.0, 2.5), 1)]
-    assert predict(several).probe_bytes_per_s == 3.0 * MB
+    assert predict(several).probe_bytes_per_s == 9.0 * MB
 
 
 def test_nothing_to_move_takes_no_time() -> None:

@@ -102,9 +102,9 @@ def _plan(args: argparse.Namespace, kept: Path) -> int:
         flow, found[0].schedule, rooms=problem.rooms, deadline_s=deadline_s, hard=args.hard
     )
     if args.json:
-        print(json.dumps(as_json(found, chain, now_s)))
+        print(json.dumps(as_json(found, chain, problem.now_s)))
     else:
-        print("\n".join(render(found, now_s, deadline_s)))
+        print("\n".join(render(found, problem.now_s, deadline_s)))
         print("\n" + "\n".join(lines_of(flow.name, chain)))
     if args.submit:
         return _submit(args, flow.name, chain, deadline_s, kept)

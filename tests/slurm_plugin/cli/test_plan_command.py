@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 
 FLOW = """
@@ -55,12 +57,46 @@ def test_a_later_deadline_takes_fewer_node_hours(
     assert len(set(node_hours)) == 3
 
 
-@pytest.mark.parametrize(("deadline", "told"), [("now+60", "MISSED"), ("now+120", "NOT SURE")])
+@pytest.mark.parametrize(
+    ("deadline", "label", "told"),
+    [
+        ("now+6000", "as early as possible", "MISSED"),
+        ("now+12500", "not surely in time", "NOT SURE"),
+    ],
+)
 def test_a_deadline_that_cannot_be_kept_is_status_4(
-    flow: Path, deadline: str, told: str, capsys: pytest.CaptureFixture[str]
+    flow: Path, deadline: str, label: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # Times beside which those of the command itself are nothing: 12,000 s in all.
+    flow.write_text(re.sub(r"(\d+0)(?=[,}])", r"\g<1>00", FLOW))
     assert main(["plan", "--empty", "--deadline", deadline, str(flow)]) == 4
-    assert told in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert text.startswith(label)
+    assert told in text
+
+
+def test_says_why_all_ends_later_than_its_last_step(
+    flow: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    noted = "half of the cases end by"
+    assert main(["plan", "--empty", str(flow)]) == 0
+    assert noted not in capsys.readouterr().out
+    tasks = "".join(f"  t{i}: {{command: x, run_time: 1000}}\n" for i in range(8))
+    flow.write_text(f"{FLOW.partition('tasks:')[0]}tasks:\n{tasks}")
+    assert main(["plan", "--empty", str(flow)]) == 0
+    assert noted in capsys.readouterr().out
+
+
+def test_a_task_that_nothing_is_known_of_is_named(
+    flow: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store.open(f"sqlite:///{flow.parent / 'none.db'}", create=True):
+        pass
+    flow.write_text(FLOW.replace("run_time: 20", "nodes: 1"))
+    assert main(["plan", "--empty", str(flow)]) == 3
+    error = capsys.readouterr().err
+    assert error.startswith("nimo: tasks.count: nothing is known about 'flow/count'")
+    assert error.endswith("or give its run_time, or samples\n")
 
 
 @pytest.mark.parametrize(
