@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from sacct_ingest.store import Store
+from predictor.table import encode
+from sacct_ingest.records import KeyLevel, Probe, Resource
+from sacct_ingest.store import FitRow, Store
 from slurm_plugin.cli.nimo import main
+from tests.slurm_plugin.made import AMDAHL, table
 
 FLOW = """
 name: flow
@@ -21,6 +26,18 @@ tasks:
          run_time: {1: 400, 2: 220, 4: 130, 8: 100}}
   count: {command: "wc {out}", reads: [out], run_time: 20}
 """
+
+
+#: The table's run time on two nodes; what is moved first; nobody says how fast.
+KNOWN = """
+name: known
+storages: {home: {path: /home/ana, host: n1}, far: {path: /far, host: n5}}
+links: [{from: home, to: far, remote: false}]
+places: {batch: {storage: far, nodes: 2, speed: 1}}
+files: {raw: {at: home, size: 1G}}
+tasks: {sort: {command: "sort {raw}", reads: [raw], nodes: 2, application: solve}}
+"""
+MB = 1e6
 
 
 @pytest.fixture
@@ -85,6 +102,34 @@ def test_says_why_all_ends_later_than_its_last_step(
     flow.write_text(f"{FLOW.partition('tasks:')[0]}tasks:\n{tasks}")
     assert main(["plan", "--empty", str(flow)]) == 0
     assert noted in capsys.readouterr().out
+
+
+def test_run_times_are_the_tables_and_copies_what_was_measured(
+    flow: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now_s, known = time.time(), table(level="tag", key="solve", label="solve")
+    probe = partial(Probe, source="n1", target="n5")
+    series = [probe(resource=Resource.BANDWIDTH, at_s=now_s - 60, value=160 * MB)]
+    for hour in range(1, 13):
+        # Half of what the probe saw; the one of now saw less than all before.
+        value, at_s = (180 + 10 * hour) * MB, now_s - 3600 * hour
+        series += [
+            probe(resource=Resource.BANDWIDTH, at_s=at_s, value=value),
+            probe(resource=Resource.TRANSFER, at_s=at_s + 1, value=value / 2, size_bytes=2**30),
+        ]
+    fitted = FitRow(
+        level=KeyLevel.TAG, key="solve", label="solve", verdict="reliable", model="amdahl",
+        fitted_s=1.0, payload=encode(known),
+    )  # fmt: skip
+    with Store.open(f"sqlite:///{flow.parent / 'none.db'}", create=True) as store:
+        store.probes.add(series)
+        store.fits.replace([fitted])
+    flow.write_text(KNOWN)
+    assert main(["plan", "--empty", "--json", str(flow)]) == 0
+    steps = json.loads(capsys.readouterr().out)["plans"][0]["steps"]
+    takes = {step["name"]: step["end_s"] - step["start_s"] for step in steps}
+    assert takes["sort"] == pytest.approx(AMDAHL(2))
+    assert takes["raw to far"] == pytest.approx(2**30 / (80 * MB), rel=0.01)
 
 
 def test_a_task_that_nothing_is_known_of_is_named(
