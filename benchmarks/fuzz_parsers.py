@@ -110,9 +110,10 @@ def _fuzz(name: str, corpus: Path, seconds: int) -> None:
 
 def _storable(runs: Iterable[JobRun]) -> Iterator[JobRun]:
     """Give runs back; what is in them has to fit into the columns of any database."""
-    from msgspec import structs  # noqa: PLC0415
+    from msgspec import msgpack, structs  # noqa: PLC0415
 
     for run in runs:
+        msgpack.encode(run)
         for record in (run, *run.steps):
             for name, value in structs.asdict(record).items():
                 number = isinstance(value, int | float)

@@ -32,7 +32,7 @@ def plain(value: Any) -> str:
     ('5', '', '')
     """
     if isinstance(value, str):
-        return value
+        return well_formed(value)
     if value is None or isinstance(value, bool):
         return ""
     if isinstance(value, int | float):
@@ -44,6 +44,17 @@ def plain(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return ",".join(value)
     raise ValueError(f"not one value: {str(value)[:60]}")
+
+
+def well_formed(text: str) -> str:
+    r"""Text without halves of characters: JSON may hold them, no database does.
+
+    >>> well_formed("a\ud800b"), well_formed("\U0001f600")
+    ('a\ufffdb', '\U0001f600')
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _number(value: float) -> str:
@@ -180,7 +191,7 @@ def _db_memory(job: Json) -> str:
 
 def _db_reservation(job: Json) -> str:
     found = reach(job, "reservation", "name")
-    return found if isinstance(found, str) else ""
+    return plain(found) if isinstance(found, str) else ""
 
 
 def job_id(job: int | str, array: str, task: str, het: str, offset: str) -> str:

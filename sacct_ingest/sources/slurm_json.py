@@ -14,7 +14,7 @@ from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.fold import Row, fold
-from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB, Rows
+from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB, Rows, well_formed
 
 _CHUNK: Final = 2**20  #: characters read at a time
 _MAX_JOB: Final = 16 * 2**20  #: characters; what is longer has lost its end
@@ -68,7 +68,8 @@ def _rows(jobs: Iterator[_Numbered], tally: Tally, cluster: str) -> Iterator[Row
             records = list(_records(job, cluster))
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             tally.rows += 1
-            tally.refuse(str(error), json.dumps(job, ensure_ascii=False, default=str), number)
+            text = json.dumps(job, ensure_ascii=False, default=str)
+            tally.refuse(str(error), well_formed(text), number)
             continue
         yield from ((number, record) for record in records)
 

@@ -112,6 +112,8 @@ def changed(job: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("user", None, "user", "ann"),
         ("name", "<script>alert(1)</script>", "name", "<script>alert(1)</script>"),
         ("name", "a|b\nc\x1f\u202eשלום", "name", "a|b\nc\x1f\u202eשלום"),
+        ("name", "half a\ud800 character", "name", "half a\ufffd character"),
+        ("reservation.name", "\udfff", "reservation", "\ufffd"),
         ("steps", None, "steps", ()),
         ("time.elapsed", 10**9, "elapsed_s", 1e9),
     ],
@@ -285,3 +287,11 @@ def test_no_text_is_too_odd(text: str) -> None:
         read(text, cluster="c")
     except FormatError as error:
         assert str(error)
+
+
+def test_the_text_of_a_refused_job_can_be_kept_whatever_it_holds() -> None:
+    tally = Tally()
+    job = new_job(job_id=None, name="half a\ud800 character")
+    assert list(read_json(io.StringIO(json.dumps({"jobs": [job]})), tally)) == []
+    (reject,) = tally.rejects
+    assert "half a\ufffd character" in reject.text
