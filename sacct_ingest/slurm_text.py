@@ -128,7 +128,10 @@ def parse_size(text: str) -> int | None:
 
 
 def parse_memory_request(text: str, *, nodes: int, cpus: int) -> int | None:
-    """Bytes that a job asked for on all its nodes, from sacct's ReqMem.
+    """Bytes that a job asked for on all its nodes, from sacct's ReqMem; None where it is 0.
+
+    With ``--mem=0``, or where memory is not counted, a job may have all that its nodes have, and
+    sacct's JSON says nothing.
 
     Examples
     --------
@@ -136,7 +139,7 @@ def parse_memory_request(text: str, *, nodes: int, cpus: int) -> int | None:
     True
     """
     size = parse_size(text)
-    if size is None:
+    if not size:
         return None
     return _in_63_bits(size * {"n": nodes, "c": cpus}.get(text.strip()[-1].lower(), 1))
 

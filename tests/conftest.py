@@ -10,6 +10,7 @@ they are skipped all the same: a mirror that is down says nothing about this pro
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -79,12 +80,19 @@ def unavailable(reason: str) -> None:
 
 
 def need_in_jobs(cluster: SlurmCluster, *programs: str | Path) -> None:
-    """Skip the test where the cluster's jobs do not find these programs."""
+    """Skip the test where the cluster's jobs do not find these programs.
+
+    Packages that are called like them are installed in a root directory when they are first needed.
+    """
+    lacking, root = cluster.lacking(*programs), cluster.root
+    if lacking and root is None:
+        unavailable(f"not installed: {', '.join(lacking)}")
+    with contextlib.suppress(ReleaseError):
+        if root is not None and (packages := [name for name in lacking if "/" not in name]):
+            root.add(packages)
     if lacking := cluster.lacking(*programs):
-        missing = f"not installed: {', '.join(lacking)}"
-        if cluster.root is None:
-            unavailable(missing)
-        pytest.skip(f"{missing} in the root directory of this Slurm, where jobs run")
+        told = ", ".join(lacking)
+        pytest.skip(f"not installed: {told} in the root directory of this Slurm, where jobs run")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from tests.processes import Account, ProcessError, search_path
 SUITES = {"22.05": "bookworm", "24.11": "trixie", "26.05": "forky"}
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 MAKE, ENTER = SCRIPTS / "make-slurm-root", SCRIPTS / "enter-slurm-root"
-MAKE_PYTHON = SCRIPTS / "make-root-python"
+ADD, MAKE_PYTHON = SCRIPTS / "add-to-slurm-root", SCRIPTS / "make-root-python"
 COMPAT = Path(__file__).parent / "pyslurm-compat"
 CANNOT = 3  # exit status of MAKE
 
@@ -97,6 +97,26 @@ class Root:
             self.path.with_suffix(".python"),
             lambda: self.has_python,
         )
+
+    def lacking(self, programs: Iterable[str]) -> list[str]:
+        """Name the programs that are not in there; those with a path are looked for at it."""
+        folders = os.pathsep.join(f"{self.path}{one}" for one in search_path().split(os.pathsep))
+        return [
+            name
+            for name in programs
+            if not shutil.which(f"{self.path}{name}" if "/" in name else name, path=folders)
+        ]
+
+    def add(self, programs: Sequence[str]) -> None:
+        """Install the Debian packages that programs are called like.
+
+        Raises
+        ------
+        ReleaseError
+            When they cannot be had here.
+        """
+        argv = [ADD, self.path, *programs]
+        _run(argv, self.path.with_suffix(".programs"), lambda: not self.lacking(programs))
 
     def version(self) -> Version:
         """Give the release in there."""

@@ -181,15 +181,10 @@ class SlurmCluster:
 
     def lacking(self, *programs: str | Path) -> list[str]:
         """Name the programs that its jobs do not find: a root directory has little but Slurm."""
-        inside = self._root.path if self._root else Path("/")
-        folders = [f"{inside}{folder}" for folder in search_path().split(":")]
-        return [
-            str(program)
-            for program in programs
-            if not shutil.which(
-                f"{inside}{program}" if "/" in str(program) else program, path=":".join(folders)
-            )
-        ]
+        wanted = list(map(str, programs))
+        if self._root:
+            return self._root.lacking(wanted)
+        return [program for program in wanted if not shutil.which(program, path=search_path())]
 
     def reconfigure(self) -> None:
         """Make the daemons read slurm.conf again."""

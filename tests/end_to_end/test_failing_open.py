@@ -217,6 +217,7 @@ def allowed(job: Mapping[str, str], made: Mapping[str, DecisionRow]) -> bool:
     return own.name == job["JobName"] and job["NumNodes"] in counts
 
 
+@pytest.mark.timeout(1200)  # two and a half minutes where other work has both cores
 def test_two_thousand_jobs_pass_whatever_nimod_does(impatient: Site) -> None:
     cluster, since = impatient.cluster, time.time()
     before = cluster.processes.status()["slurmctld"]

@@ -113,6 +113,7 @@ def test_memory_per_node_and_per_cpu_is_that_of_the_job() -> None:
     assert parse_memory_request("2Gc", nodes=3, cpus=12) == 24 * 2**30
     assert parse_memory_request("2G", nodes=3, cpus=12) == 2 * 2**30
     assert parse_memory_request("", nodes=3, cpus=12) is None
+    assert parse_memory_request("0", nodes=3, cpus=12) is None
     # A job that was cancelled before it got nodes (22.05).
     assert parse_memory_request("18446744073709551616.00M", nodes=3, cpus=3) is None
     assert parse_memory_request("4000000000Gn", nodes=3, cpus=3) is None

@@ -141,6 +141,7 @@ def history(slurm: SlurmCluster) -> Iterator[dict[str, int]]:
         "array": submit("-J", "array", "--array=0-2", "--wrap=test $SLURM_ARRAY_TASK_ID != 1"),
         "odd": submit("-J", "two\nlines|x\x1f", "--comment=a|b\nc", "--wrap=true"),
         "failed": submit("-J", "failed", "--wrap=exit 3"),
+        "all memory": submit("-J", "all-memory", "--mem=0", "--wrap=true"),
         "held": submit("-J", "held", "-H", "--wrap=true"),
         "requeued": submit("-J", "requeued", "--requeue", "--wrap=sleep 60"),
         "long": submit("-J", "long", "--wrap=sleep 300"),
