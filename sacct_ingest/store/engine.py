@@ -21,6 +21,7 @@ from sacct_ingest.errors import StoreError
 #: Seconds that a writer waits for another to finish.
 BUSY_S = 30
 _WRITES = "nimo_writes"
+_PRIVATE = 0o640
 #: What PostgreSQL and MariaDB say to a user who lacks a right.
 _DENIED = re.compile("permission denied|command denied|[Aa]ccess denied|must be owner")
 #: What the three say when their disk is full.
@@ -147,6 +148,10 @@ def _prepare(path: Path, *, create: bool) -> None:
         if not create and not path.exists():
             raise StoreError(f"no store at {path}: 'nimo ingest' makes one")
         path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            # All users' jobs are in it: it is not everybody's, whatever the umask.  SQLite gives
+            # the files beside it the same permissions.
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, _PRIVATE))
     except OSError as error:
         raise StoreError(f"store {path}: {error.strerror}") from error
 

@@ -210,6 +210,19 @@ def in_another_account(path: Path) -> str:
         return pipe.read()
 
 
+def test_a_new_file_is_not_for_everybody(tmp_path: Path) -> None:
+    """Whoever may read it sees all users' jobs."""
+    before = os.umask(0o022)
+    try:
+        with Store.open(str(tmp_path / "nimo.db")) as store:
+            store.runs.add([run()])
+            modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert set(modes) >= {"nimo.db", "nimo.db-wal"}
+    assert set(modes.values()) == {0o640}
+
+
 def test_opening_loads_nothing_but_what_it_needs(tmp_path: Path) -> None:
     """All that users wait for opens the store: no migrations, no dialect but its own."""
     Store.open(str(tmp_path / "nimo.db")).close()

@@ -38,7 +38,6 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
         cluster.wait(*jobs, accounted=True)
         nimod.run("ingest")
         nimod.run("fit")
-        (directory / "nimo.db").chmod(0o640)
         nimod.start()
         wait_until(lambda: sees(nimod), what="nimod to see the cluster")
         with pytest.MonkeyPatch.context() as patch:
