@@ -157,6 +157,9 @@ class Loop:
         was_writing = peer.writing
         try:
             more = peer.serve()
+            # All of it, so that who knocks after a job was told of finds it decided.
+            while more and peer.first:
+                more = peer.serve()
         except Gone:
             self._drop(peer)
             return

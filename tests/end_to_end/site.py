@@ -74,9 +74,20 @@ class Site:
         """Start nimod (anew) with these settings and wait until it has seen the cluster."""
         if self.cluster.processes.running("nimod"):
             self.nimod.stop()
-        self.nimod.configure({"mode": mode, "snapshot": {"interval_s": 1.0}, **settings})
+        self._configure(mode, **settings)
         self.nimod.start()
         wait_until(self.watching, what="nimod to see the cluster")
+
+    def read_settings(self, mode: str, **settings: Any) -> None:
+        """Let the running nimod read its settings again, and wait until they hold."""
+        self._configure(mode, **settings)
+        before = self.status().loaded_s
+        self.cluster.processes.signal("nimod", signal.SIGHUP)
+        # The settings are read before the tables are.
+        wait_until(lambda: self.status().loaded_s != before, what="nimod to read its settings")
+
+    def _configure(self, mode: str, **settings: Any) -> None:
+        self.nimod.configure({"mode": mode, "snapshot": {"interval_s": 1.0}, **settings})
 
     def restart_slurmctld(self) -> None:
         """Restart slurmctld and wait until it knows its nodes again, and nimod too."""

@@ -91,13 +91,18 @@ def test_advice_names_the_count_that_the_hook_gives(enforcing: Site) -> None:
 def test_observe_leaves_the_job_alone_and_records(site: Site) -> None:
     site.run_nimod("observe")
     try:
-        job, decision = site.decided("-N", "1-8", "-t", "5")
-        assert (decision.mode, decision.applied) == ("observe", False)
-        assert decision.nodes is not None
-        assert job.get("AdminComment", "") in ("", "(null)")
-        # An untouched range starts on as many nodes as are free.
-        assert job["NumNodes"].split("-")[-1] == "8"
+        for _ in range(2):  # of the second one nimod is only told
+            job, decision = site.decided("-N", "1-8", "-t", "5")
+            assert (decision.mode, decision.applied) == ("observe", False)
+            assert decision.nodes is not None
+            assert job.get("AdminComment", "") in ("", "(null)")
+            # An untouched range starts on as many nodes as are free.
+            assert job["NumNodes"].split("-")[-1] == "8"
+        site.read_settings("enforce")
+        _, decision = site.decided("-N", "1-8", "-t", "5", "--hold")
+        assert (decision.mode, decision.applied) == ("enforce", True)
     finally:
+        site.empty_queue()
         site.run_nimod("enforce")
 
 

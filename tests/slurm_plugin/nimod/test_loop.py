@@ -152,6 +152,18 @@ def test_who_announced_a_request_finds_the_loop_awake_for_a_moment(running):
     wait_until(lambda: not running.awake(), what="it to fall asleep after the request")
 
 
+def test_all_that_slurmctld_said_comes_before_who_knocks_after_it(running):
+    running.door.first = True
+    channel = running.connect()
+    channel.sendall(b"hold\n")
+    assert channel.recv(10) == b"hold\n"
+    channel.sendall(b"1\n2\n3\n")
+    running.connect().sendall(b"late\n")
+    running.door.released.set()
+    wait_until(lambda: len(running.door.served) == 5, what="all of it")
+    assert running.door.served == [b"hold\n", b"1\n", b"2\n", b"3\n", b"late\n"]
+
+
 def test_those_who_wait_for_no_answer_are_hung_up_on_and_nobody_else(running):
     quiet, other = running.connect(), running.connect()
     quiet.sendall(b"quiet\n")
