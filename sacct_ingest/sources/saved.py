@@ -1,5 +1,6 @@
 """Saved histories: what sacct, slurmrestd or the Parallel Workloads Archive wrote into a file."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedReader
@@ -46,8 +47,8 @@ class SavedSacct:
 
     @property
     def name(self) -> str:
-        """Path of the file."""
-        return str(self.path)
+        """Path of the file, as text that a database takes: names of files may be any bytes."""
+        return os.fsencode(self.path).decode(errors="replace")
 
     @property
     def windowed(self) -> bool:

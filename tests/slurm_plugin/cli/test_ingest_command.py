@@ -1,5 +1,6 @@
 import json
 import lzma
+import os
 import sys
 from pathlib import Path
 
@@ -78,6 +79,17 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_it(
     assert f"{path}: 1 row read; runs: 1 new" in out
     assert f"nimo: {missing}: No such file" in err
     assert "Is a directory" in caplog.text
+
+
+def test_the_name_of_a_file_may_be_any_bytes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / os.fsdecode(b"jobs-\xff")
+    path.write_text(HEADER + ROW.format(id=1, n=2) + ROW.format(id="nonsense", n=2))
+    assert ingest(tmp_path / "nimo.db", str(path)) == 0
+    assert "jobs-\ufffd: 2 rows read; runs: 1 new" in capsys.readouterr().out
+    with Store.open(str(tmp_path / "nimo.db"), create=False) as store:
+        assert [row.source for row in store.rejects.all()] == [f"{tmp_path}/jobs-\ufffd"]
 
 
 @pytest.mark.parametrize(
