@@ -114,10 +114,13 @@ def test_a_running_nimod() -> None:
     assert {name for name, *_ in found} <= _SERIES
 
 
-def test_a_file_for_the_textfile_collector(config: Path, tmp_path: Path) -> None:
+def test_a_file_for_the_textfile_collector(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "nimo.prom"
     assert main(["metrics", "--config", str(config), "--textfile", str(file)]) == 0
-    assert samples(file.read_text())["nimo_store_up",] == 1
+    assert main(["metrics", "--config", str(config)]) == 0
+    assert samples(file.read_text()) == samples(capsys.readouterr().out)
     assert [path.name for path in tmp_path.glob("nimo.prom*")] == ["nimo.prom"]
 
 
@@ -128,7 +131,11 @@ def test_without_a_store_there_is_no_more_than_that(
     assert samples(capsys.readouterr().out)["nimo_store_up",] == 0
 
 
-def test_it_is_served_on_the_loopback(config: Path) -> None:
+def test_it_is_served_on_the_loopback_as_it_is_printed(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["metrics", "--config", str(config)]) == 0
+    printed = samples(capsys.readouterr().out)
     code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
     argv = [sys.executable, "-c", code, "metrics", "--config", str(config), "--listen", "0"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
@@ -137,10 +144,11 @@ def test_it_is_served_on_the_loopback(config: Path) -> None:
         try:
             assert address.startswith("http://127.0.0.1:")
             with urlopen(address, timeout=30) as answer:
-                assert samples(answer.read().decode())["nimo_store_up",] == 1
+                served = samples(answer.read().decode())
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0
+    assert served == printed
 
 
 def _queries() -> str:
