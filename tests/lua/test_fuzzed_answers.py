@@ -1,6 +1,7 @@
 """Whatever nimod answers: no error, nothing outside of the request, all or nothing."""
 
 import json
+import re
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -136,3 +137,13 @@ def test_a_fit_answer_is_taken_whole_or_not_at_all(
         assert {k: outcome.job[k] for k in answer["set"]} == answer["set"]
     else:
         assert len(outcome.log) <= 1
+
+
+def test_no_answer_drives_a_users_terminal(hooks: Hooks) -> None:
+    """Users read the message on theirs, admins the comment and the log."""
+    told = "4 nodes\x1b]0;mine\x07\x00\r\x7f"
+    hooks.answer({"v": 1, "action": "keep", "message": told, "admin_comment": told})
+    outcome = hooks.submit(min_cpus=1)
+    written = [*outcome.messages, *outcome.log, outcome.job.get("admin_comment", "")]
+    assert outcome.messages
+    assert not [text for text in written if re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)]
