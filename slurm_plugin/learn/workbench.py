@@ -102,6 +102,10 @@ class Workbench:
         assignment = self.choices.at(wanted.attributes)[0]
         return self.site.jobs.argv(assignment, self._trial(assignment, 0, wanted))
 
+    def reserved_node_h(self, wanted: Next) -> float:
+        """Node-hours that have to be left for a run, whatever it takes."""
+        return self._cost(self._trial(self.choices.at(wanted.attributes)[0], 0, wanted))
+
     @property
     def spent_node_h(self) -> float:
         """Node-hours of all runs that ended, and the most that those under way may take."""

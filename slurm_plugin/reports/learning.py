@@ -38,6 +38,18 @@ def design(wanted: Next | None, argv: list[str], candidates: int, budget_node_h:
     )
 
 
+def too_dear(reserved_node_h: float, left_node_h: float) -> str:
+    """Say what the next run needs where the budget does not hold it.
+
+    >>> too_dear(0.5, 0.25)
+    'the next run needs 0.5 node-hours to itself, and 0.25 are left: --budget, or a shorter limit'
+    """
+    return (
+        f"the next run needs {reserved_node_h:.3g} node-hours to itself, and "
+        f"{left_node_h:.3g} are left: --budget, or a shorter limit"
+    )
+
+
 def summary(found: Learned, runs: int, spent_node_h: float, why: str) -> str:
     """Say what was learned, and why it ended."""
     head = f"{why}: {count(runs, 'run')}, {hours(spent_node_h)} node-hours"

@@ -78,6 +78,9 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"ended": ended, "node_hours": spent_node_h, **asdict(found)}))
     else:
         print(words.summary(found, runs, spent_node_h, ended))
+        if wanted := bench.proposer.propose():
+            left = bench.given.budget - spent_node_h
+            print(words.too_dear(bench.reserved_node_h(wanted), left))
     return 0
 
 
@@ -196,10 +199,18 @@ def _design(bench: "Workbench", *, as_json: bool) -> str:
     wanted = bench.replay()
     argv = bench.argv(wanted) if wanted else []
     left = bench.given.budget - bench.spent_node_h
+    reserved = bench.reserved_node_h(wanted) if wanted else 0.0
     candidates = len(bench.choices.space.candidates)
     if as_json:
         design = asdict(wanted) if wanted else None
         return json.dumps(
-            {"next": design, "argv": argv, "candidates": candidates, "node_hours_left": left}
+            {
+                "next": design,
+                "argv": argv,
+                "candidates": candidates,
+                "node_hours_left": left,
+                "node_hours_reserved": reserved,
+            }
         )
-    return words.design(wanted, argv, candidates, left)
+    shown = words.design(wanted, argv, candidates, left)
+    return f"{shown}\n{words.too_dear(reserved, left)}" if reserved > left else shown

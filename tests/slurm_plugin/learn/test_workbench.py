@@ -190,6 +190,9 @@ def test_the_budget_is_never_exceeded_whatever_the_runs_take(state: Path) -> Non
     learning = bench(slurm, state, TEXT.replace("budget: 100", "budget: 3.5"))
     assert learning.run() is Stop.BUDGET
     assert learning.spent_node_h == pytest.approx(3.0)
+    wanted = learning.proposer.propose()
+    assert wanted is not None
+    assert learning.reserved_node_h(wanted) == pytest.approx(1.0)  # 0.5 are left
 
 
 def test_where_slurm_refuses_another_assignment_stands_in(state: Path) -> None:
