@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Timer
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -48,16 +49,31 @@ def progress(
             bar.stop()
 
 
+@contextmanager
+def waiting(title: str, *, patience_s: float = PATIENCE_S) -> Iterator[None]:
+    """Show that something goes on, where it cannot be told how far it is."""
+    with progress(title, patience_s=patience_s) as report:
+        timer = Timer(patience_s, report, (0, ""))
+        if sys.stderr.isatty():
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if timer.is_alive():
+                timer.join()
+
+
 def _show(bar: "Progress", what: str, total: int, share: float | None) -> None:
     (task,) = bar.task_ids
-    bar.update(task, description=what, done=total)
+    bar.update(task, description=what, done=f"{total:,}" if total else "")
     if share is not None:
         bar.update(task, total=_STEPS, completed=round(share * _STEPS))
 
 
 def _started(title: str, begun_s: float, clock: Callable[[], float]) -> "Progress":
     bar = _bar(title, clock)
-    bar.add_task("", total=None, done=0)
+    bar.add_task("", total=None, done="")
     bar.tasks[0].start_time = begun_s
     bar.start()
     return bar
@@ -71,7 +87,7 @@ def _bar(title: str, clock: Callable[[], float]) -> "Progress":
     return columns.Progress(
         columns.TextColumn(title),
         columns.SpinnerColumn(),
-        columns.TextColumn("{task.fields[done]:,}"),
+        columns.TextColumn("{task.fields[done]}"),
         columns.TextColumn("{task.description}"),
         columns.BarColumn(),
         columns.TimeElapsedColumn(),

@@ -23,7 +23,15 @@ _PIPE_WIDTH = 200  #: columns where stdout is no terminal: nothing is cut off
 
 def console_for(*, terminal: bool) -> Console:
     """Make a console on stdout; without a terminal it has no colour and does not cut lines."""
-    return Console(highlight=False, width=None if terminal else _PIPE_WIDTH)
+    return _Console(highlight=False, width=None if terminal else _PIPE_WIDTH)
+
+
+class _Console(Console):
+    """Where nobody reads any more, it ends as all commands do."""
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to `slurm_plugin.cli.errors`."""
+        raise BrokenPipeError
 
 
 def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:

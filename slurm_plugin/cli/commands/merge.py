@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sacct_ingest.store import contribution_file as exported
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.progress import waiting
 from slurm_plugin.cli.stores import open_store
 from slurm_plugin.reports.text import count
 
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Merge each source, then export."""
-    with open_store(load_config(args)) as store:
+    with open_store(load_config(args)) as store, waiting("merging"):
         done = [_merge(store, source) for source in args.source]
         written = exported.write(args.export, store.sums.contributions()) if args.export else None
     if args.json:

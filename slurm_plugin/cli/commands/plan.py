@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sacct_ingest.errors import ConfigError, NimoError, NoHistory
 from sacct_ingest.time_spec import parse_time
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
+from slurm_plugin.cli.progress import waiting
 from slurm_plugin.kept import alone
 from slurm_plugin.plan import record
 from slurm_plugin.plan.chain import Job, jobs
@@ -96,8 +97,9 @@ def _plan(args: argparse.Namespace, kept: Path) -> int:
     flow = load(args.workflow)
     now_s = time.time()
     deadline_s = _deadline(args.deadline, flow, now_s)
-    problem = _problem(args, flow, None)
-    found = _planned(args, problem, deadline_s)
+    with waiting("planning"):
+        problem = _problem(args, flow, None)
+        found = _planned(args, problem, deadline_s)
     chain = jobs(
         flow, found[0].schedule, rooms=problem.rooms, deadline_s=deadline_s, hard=args.hard
     )

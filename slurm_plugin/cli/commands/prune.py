@@ -13,6 +13,7 @@ from sacct_ingest.errors import ConfigError
 from sacct_ingest.store.rows import Pruned, Retention
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.numbers import whole
+from slurm_plugin.cli.progress import waiting
 from slurm_plugin.cli.stores import open_store
 from slurm_plugin.config import Config
 from slurm_plugin.reports.text import clock, count
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     """Prune each table that has a limit."""
     config = load_config(args)
     retention = _retention(args, config, now_s=int(time.time()))
-    with open_store(config) as store:
+    with open_store(config) as store, waiting("pruning"):
         done = store.prune(retention, dry_run=args.dry_run)
     if args.json:
         print(json.dumps([asdict(each) for each in done]))

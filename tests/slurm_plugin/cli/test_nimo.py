@@ -83,13 +83,25 @@ with progress("fitting", patience_s={patience}) as report:
 """
 
 
+#: Ends when something is shown or nothing will be.
+_SILENT = """
+import threading
+from slurm_plugin.cli.progress import waiting
+with waiting("fitting", patience_s={patience}):
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join(None if {patience} == 0 else 0)
+"""
+
+
+@pytest.mark.parametrize("code", [_SLOW, _SILENT])
 @pytest.mark.parametrize(("patience", "shown"), [(0.0, True), (60.0, False)])
 def test_progress_is_shown_on_a_terminal_once_patience_is_over(
-    patience: float, shown: bool
+    code: str, patience: float, shown: bool
 ) -> None:
     main_end, command_end = pty.openpty()
     subprocess.run(
-        [sys.executable, "-c", _SLOW.format(patience=patience)],
+        [sys.executable, "-c", code.format(patience=patience)],
         stderr=command_end,
         check=True,
         env=os.environ | {"TERM": "xterm"},

@@ -1,4 +1,7 @@
 import io
+import os
+import subprocess
+import sys
 
 from rich.console import Console
 
@@ -59,3 +62,21 @@ def test_how_waits_came_true() -> None:
     told = shown(pairs)
     assert "started at once" in told
     assert "within 00:01:30 for 80 % of 5 jobs, 100 % over a minute later" in told
+
+
+_TO_NOBODY = """
+import sys
+from slurm_plugin.cli.errors import guarded
+from slurm_plugin.reports.terminal import console_for
+sys.exit(guarded("nimo", lambda: console_for(terminal=False).print("modes") or 0))
+"""
+
+
+def test_a_reader_that_is_gone_ends_it_as_it_ends_all_commands() -> None:
+    """Rich would end it with 1, as if there had been an error."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    argv = [sys.executable, "-c", _TO_NOBODY]
+    done = subprocess.run(argv, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
