@@ -66,11 +66,22 @@ def slurmrestd(cluster: SlurmCluster, user: str) -> Iterator[Path]:
         cluster.stop("slurmrestd")
 
 
+def _interface(cluster: SlurmCluster) -> Interface:
+    return next(i for i in INTERFACES if cluster.settings.version >= i.since)
+
+
+def jobs(cluster: SlurmCluster, path: Path, of: str) -> bytes:
+    """Give the jobs that slurmrestd lists of ``slurm`` (slurmctld) or ``slurmdb`` (slurmdbd)."""
+    connection = _UnixConnection(path)
+    connection.request("GET", f"/{of}/{_interface(cluster).name}/jobs")
+    return connection.getresponse().read()
+
+
 def submit(
     cluster: SlurmCluster, path: Path, script: str, *, nodes: tuple[int, int], **fields: Any
 ) -> dict[str, Any]:
     """Submit a job for a range of nodes and give slurmrestd's answer."""
-    interface = next(i for i in INTERFACES if cluster.settings.version >= i.since)
+    interface = _interface(cluster)
     environment = interface.environment({"PATH": "/usr/bin:/bin"})
     job = {"environment": environment, **interface.nodes(*nodes), **fields}
     connection = _UnixConnection(path)
