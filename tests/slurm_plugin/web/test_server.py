@@ -161,7 +161,6 @@ def test_who_waits_for_a_page_is_not_dropped(tmp_path: Path) -> None:
     with in_a_thread(tmp_path) as place, connected(place) as waiting:
         waiting.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert waiting.recv(1000).startswith(b"HTTP/1.1 200")
-        assert ended(waiting)
 
 
 @pytest.mark.usefixtures("impatient")
