@@ -16,8 +16,8 @@ from slurm_plugin.demo.sacct_text import DELIMITER, sacct_text
 
 END_S = 1_790_000_000
 DAYS = 30
-_SHIFT_S = DAYS * 86_400
-_COPY_IDS = 10**6
+SHIFT_S = DAYS * 86_400
+COPY_IDS = 10**6
 
 
 def write_text(path: Path, rows: int) -> int:
@@ -53,7 +53,7 @@ def _jobs(rows: int) -> Iterator[JobRun]:
     left = rows
     for copy in count():
         for run in odd:
-            yield _moved(run, copy)
+            yield moved(run, copy)
             left -= 1 + len(run.steps)
             if left <= 0:
                 return
@@ -98,7 +98,7 @@ def _varied(step: StepRun, rng: Random) -> StepRun:
 def _het(run: JobRun) -> list[JobRun]:
     """Make a heterogeneous job of two components; their ids are no other job's."""
     lead = replace(run, array_job_id=None, array_task_id=None, het_job_id=run.job_id, het_offset=0)
-    return [lead, replace(lead, job_id=run.job_id + _COPY_IDS // 2, het_offset=1)]
+    return [lead, replace(lead, job_id=run.job_id + COPY_IDS // 2, het_offset=1)]
 
 
 def _tagged(run: JobRun) -> list[JobRun]:
@@ -123,13 +123,14 @@ _ODDITIES: Sequence[Callable[[JobRun], list[JobRun]]] = (
 )
 
 
-def _moved(run: JobRun, copy: int) -> JobRun:
-    shift = copy * _SHIFT_S
+def moved(run: JobRun, copy: int) -> JobRun:
+    """Give the same run that many months later, with other ids."""
+    shift = copy * SHIFT_S
     return replace(
         run,
-        job_id=run.job_id + copy * _COPY_IDS,
-        array_job_id=run.array_job_id and run.array_job_id + copy * _COPY_IDS,
-        het_job_id=run.het_job_id and run.het_job_id + copy * _COPY_IDS,
+        job_id=run.job_id + copy * COPY_IDS,
+        array_job_id=run.array_job_id and run.array_job_id + copy * COPY_IDS,
+        het_job_id=run.het_job_id and run.het_job_id + copy * COPY_IDS,
         submit_s=run.submit_s + shift,
         eligible_s=run.eligible_s and run.eligible_s + shift,
         start_s=run.start_s and run.start_s + shift,

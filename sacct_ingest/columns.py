@@ -21,6 +21,8 @@ from sacct_ingest.slurm_text import (
 
 Converter = Callable[[str], Any]
 
+#: Digits of times that are possible, whatever they are.
+_SAFE_DIGITS: Final = 12
 #: Values of one converter that are remembered.
 _MEMORY: Final = 4096
 
@@ -263,11 +265,17 @@ class _Memo(dict[str, Any]):
     def column(self, values: Sequence[str]) -> Sequence[Any]:
         """Convert the values of many records."""
         number = _NUMBERS.get(self._convert)
-        if number is not None and "" not in values and "".join(values).isdecimal():
+        if number is None:
+            return list(map(self.__getitem__, values))
+        if "" not in values and "".join(values).isdecimal():
             numbers = list(map(number, values))
             possible_duration(max(numbers))
             return numbers
-        return list(map(self.__getitem__, values))
+        # Times hardly repeat: remembered are the words between them, as Unknown.
+        return [
+            number(value) if value.isdecimal() and len(value) <= _SAFE_DIGITS else self[value]
+            for value in values
+        ]
 
 
 class _Texts(_Memo):

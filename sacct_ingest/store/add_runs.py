@@ -1,7 +1,8 @@
 """Runs and their steps into the store, each once: new ones inserted, changed ones updated."""
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -20,44 +21,69 @@ from sacct_ingest.records import JobState
 from sacct_ingest.store import counters
 from sacct_ingest.store.bulk import Columns, insert_columns
 from sacct_ingest.store.outcomes import LISTED, restore_keys
-from sacct_ingest.store.packed import Key, PackedRun
+from sacct_ingest.store.packed import Key, PackedRuns, unpacked
 from sacct_ingest.store.rows import Stored
-from sacct_ingest.store.run_values import values_of
+from sacct_ingest.store.run_values import RunColumns
 from sacct_ingest.store.schema import runs, steps
 
 #: Runs in one transaction: small enough to stop at, large enough to be fast.
 BATCH = 2000
-#: Runs inserted at a time: few enough to be still in the processor's cache.
-_CHUNK = 100
 #: Keys that a decision may have given: an ingest that does not know them leaves them.
 _KEPT = ("tag", "script", "line")
 _COLUMNS = [column.name for column in runs.columns if column.name != "id"]
 
 
-def add_batch(connection: Connection, given: Sequence[PackedRun]) -> Stored:
+def add_batch(connection: Connection, given: Sequence[PackedRuns]) -> Stored:
     """Store runs inside a transaction of the caller's; of a run given twice the last counts.
 
     A run that is known to be the rest of a resized job stays in that state: see
     `sacct_ingest.resized`.
     """
     counters.lock(connection, "runs")
-    resized = [one for one in given if one.resized]
-    latest = {one.key: one for one in chain(resized, (one for one in given if not one.resized))}
+    latest = _latest(given)
     known = _known(connection, latest)
-    new = [one for key, one in latest.items() if key not in known]
-    changed = [
-        (known[key][0], one)
-        for key, one in latest.items()
-        if key in known and known[key][1] != one.digest and not one.resized
-    ]
-    _insert(connection, new)
-    for first in range(0, len(changed), LISTED):
-        _change(connection, changed[first : first + LISTED])
-    _mark(connection, resized)
-    return Stored(len(new), len(changed), len(latest) - len(new) - len(changed))
+    new, changed = _sorted_out(given, latest, known)
+    _insert(connection, given, new)
+    for some, positions in zip(given, changed, strict=True):
+        if positions:
+            ids = [known[some.keys[at]][0] for at in positions]
+            _change(connection, unpacked(some.body).only(positions), ids)
+    _mark(connection, [key for some in given for key in compress(some.keys, some.resized)])
+    inserted, updated = (sum(map(len, positions)) for positions in (new, changed))
+    return Stored(inserted, updated, len(latest) - inserted - updated)
 
 
-def _known(connection: Connection, wanted: dict[Key, PackedRun]) -> dict[Key, tuple[int, str]]:
+#: Which of the packs a run is in, and where in it.
+_Place = tuple[int, int]
+
+
+def _latest(given: Sequence[PackedRuns]) -> dict[Key, _Place]:
+    """Place of each run; the rest of a resized job only where nothing else is known of it."""
+    found: dict[Key, _Place] = {}
+    for wanted in (True, False):
+        for number, some in enumerate(given):
+            for at, (key, resized) in enumerate(zip(some.keys, some.resized, strict=True)):
+                if resized is wanted:
+                    found[key] = number, at
+    return found
+
+
+def _sorted_out(
+    given: Sequence[PackedRuns], latest: dict[Key, _Place], known: dict[Key, tuple[int, str]]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Give for each pack the positions of its new and of its changed runs."""
+    new: list[list[int]] = [[] for _ in given]
+    changed: list[list[int]] = [[] for _ in given]
+    for key, (number, at) in sorted(latest.items(), key=itemgetter(1)):
+        some = given[number]
+        if key not in known:
+            new[number].append(at)
+        elif known[key][1] != some.digests[at] and not some.resized[at]:
+            changed[number].append(at)
+    return new, changed
+
+
+def _known(connection: Connection, wanted: Iterable[Key]) -> dict[Key, tuple[int, str]]:
     """Ids and digests of the runs that are there already."""
     submitted: dict[str, set[int]] = {}
     for cluster, submit_s, _ in wanted:
@@ -86,30 +112,32 @@ def _look_ups(cluster: str, times: set[int], newest: int) -> Iterator[Select[Any
         )
 
 
-def _insert(connection: Connection, new: Sequence[PackedRun]) -> None:
-    if not new:
+def _insert(
+    connection: Connection, given: Sequence[PackedRuns], new: Sequence[Sequence[int]]
+) -> None:
+    if not any(new):
         return
-    free = counters.increase(connection, "runs", len(new))
-    for first in range(0, len(new), _CHUNK):
-        chunk = new[first : first + _CHUNK]
-        ids = range(free + first, free + first + len(chunk))
-        run_columns, step_columns = values_of(chunk, ids)
-        insert_columns(connection, runs, run_columns)
-        insert_columns(connection, steps, step_columns)
+    free = counters.increase(connection, "runs", sum(map(len, new)))
+    for some, positions in zip(given, new, strict=True):
+        if positions:
+            ids = range(free, free + len(positions))
+            free = ids.stop
+            run_columns, step_columns = unpacked(some.body).only(positions).with_ids(ids)
+            insert_columns(connection, runs, run_columns)
+            insert_columns(connection, steps, step_columns)
 
 
-def _change(connection: Connection, changed: Sequence[tuple[int, PackedRun]]) -> None:
-    ids = [run_id for run_id, _ in changed]
-    run_columns, step_columns = values_of([one for _, one in changed], ids)
+def _change(connection: Connection, changed: RunColumns, ids: Sequence[int]) -> None:
+    run_columns, step_columns = changed.with_ids(ids)
     connection.execute(_UPDATE, _parameters(run_columns))
     connection.execute(delete(steps).where(steps.c.run_id.in_(ids)))
     insert_columns(connection, steps, step_columns)
     restore_keys(connection, ids)
 
 
-def _mark(connection: Connection, resized: Sequence[PackedRun]) -> None:
+def _mark(connection: Connection, resized: Sequence[Key]) -> None:
     if resized:
-        connection.execute(_MARK, [dict(zip(_MARK_KEY, one.key, strict=True)) for one in resized])
+        connection.execute(_MARK, [dict(zip(_MARK_KEY, key, strict=True)) for key in resized])
 
 
 def _parameters(columns: Columns) -> list[dict[str, Any]]:

@@ -1,55 +1,53 @@
-"""Runs on their way into the store: packed where they are read, unpacked where they are new.
+"""Runs on their way into the store: made ready where they are read, unpacked where they are new.
 
-A run that the store knows is told by its digest, and never unpacked.
+Each is told by its key and a digest of all that is known of it, and what the store knows is never
+unpacked.  What is unpacked are columns as they are written: the process that writes has little
+else to do.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from typing import Any
+from itertools import islice
+from typing import Final
 
 import msgspec
 
 from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.store.run_values import RunColumns, columns_of
 from sacct_ingest.store.text import indexed
 
+#: Runs packed together: few enough to be still in the processor's cache.
+_TOGETHER: Final = 100
 #: Cluster, submit time and job id of a run.
 Key = tuple[str, int, int]
 
 
-class PackedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A run with its steps, as MessagePack; ``digest`` is of all of it."""
+class PackedRuns(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Some runs with their steps; ``body`` has their columns, as MessagePack."""
 
-    cluster: str
-    submit_s: int
-    job_id: int
-    digest: str
-    resized: bool  #: the rest of a resized job, of which only the key is known
+    keys: list[Key]
+    digests: list[str]
+    resized: list[bool]  #: the rest of a resized job, of which only the key is known
     body: msgspec.Raw
 
-    @property
-    def key(self) -> Key:
-        """What tells the run from all others."""
-        return self.cluster, self.submit_s, self.job_id
+    def __len__(self) -> int:
+        """Count the runs."""
+        return len(self.keys)
 
 
-def pack_runs(given: Iterable[JobRun]) -> list[PackedRun]:
-    """Pack runs."""
-    return [_packed(run) for run in given]
-
-
-def unpacked(packed: Iterable[PackedRun]) -> list[Sequence[Any]]:
-    """Give the values of runs, in the order of the fields of `JobRun`."""
-    return [_decode(one.body) for one in packed]
-
-
-def _packed(run: JobRun) -> PackedRun:
-    body = encode(run)
-    digest = blake2b(body, digest_size=16).hexdigest()
-    resized = run.state is JobState.RESIZING
-    return PackedRun(
-        indexed(run.cluster, 64), run.submit_s, run.job_id, digest, resized, msgspec.Raw(body)
-    )
+def pack_runs(given: Iterable[JobRun]) -> Iterator[PackedRuns]:
+    """Pack runs, some at a time."""
+    source = iter(given)
+    while some := list(islice(source, _TOGETHER)):
+        # Of the records, not of their columns: another column leaves the digests as they are.
+        digests = [blake2b(encode(run), digest_size=16).hexdigest() for run in some]
+        yield PackedRuns(
+            [(indexed(run.cluster, 64), run.submit_s, run.job_id) for run in some],
+            digests,
+            [run.state is JobState.RESIZING for run in some],
+            msgspec.Raw(encode(columns_of(some, digests))),
+        )
 
 
 encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Any]).decode
+unpacked = msgspec.msgpack.Decoder(RunColumns).decode

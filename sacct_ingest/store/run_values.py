@@ -1,4 +1,4 @@
-"""Packed runs as columns of the tables ``runs`` and ``steps``.
+"""Runs as columns of the tables ``runs`` and ``steps``.
 
 A column at a time, as accounting text is read: nearly all of it happens in C.
 """
@@ -6,16 +6,17 @@ A column at a time, as accounting text is read: nearly all of it happens in C.
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, compress
 from operator import attrgetter
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import astuple
 from sqlalchemy import Table, Text
 
 from sacct_ingest.records import JobRun, StepRun
 from sacct_ingest.signature import identity_of_line
 from sacct_ingest.store.bulk import Columns
-from sacct_ingest.store.packed import PackedRun, unpacked
 from sacct_ingest.store.schema import runs, steps
 from sacct_ingest.store.text import indexed, prose
 
@@ -24,17 +25,45 @@ _IDENTITY: Final = ("user", "name", "comment", "submit_line")
 _keys = attrgetter("tag", "script", "line")
 
 
-def values_of(packed: Sequence[PackedRun], ids: Sequence[int]) -> tuple[Columns, Columns]:
-    """Give the values of some runs, which have these ids, and those of their steps."""
-    columns = _by_field(JobRun, unpacked(packed))
+class RunColumns(Struct, frozen=True, array_like=True, gc=False):
+    """Columns of some runs and of their steps, all but the runs' ids."""
+
+    runs: Columns
+    steps: Columns
+    counts: Sequence[int]  #: how many steps each run has
+
+    def only(self, chosen: Sequence[int]) -> "RunColumns":
+        """Give the runs at these positions, which rise, with their steps."""
+        if len(chosen) == len(self.counts):
+            return self
+        positions = set(chosen)
+        wanted = [position in positions for position in range(len(self.counts))]
+        of_steps = _per_step(wanted, self.counts)
+        return RunColumns(
+            {name: list(compress(values, wanted)) for name, values in self.runs.items()},
+            {name: list(compress(values, of_steps)) for name, values in self.steps.items()},
+            list(compress(self.counts, wanted)),
+        )
+
+    def with_ids(self, ids: Sequence[int]) -> tuple[Columns, Columns]:
+        """Give the columns of the runs, which have these ids, and those of their steps."""
+        return self.runs | {"id": ids}, self.steps | {"run_id": _per_step(ids, self.counts)}
+
+
+def columns_of(given: Sequence[JobRun], digests: Sequence[str]) -> RunColumns:
+    """Give the columns of some runs, which have these digests."""
+    columns = _by_field(JobRun, given)
     owned = columns.pop("steps")
     identities = map(identity_of_line, *(columns[name] for name in _IDENTITY))
     tags, scripts, lines = zip(*map(_keys, identities), strict=True)
-    _clean(columns, _RUN_TEXTS)
-    columns |= {"id": ids, "digest": [one.digest for one in packed]}
-    columns |= {"tag": tags, "script": scripts, "line": lines}
     columns["decision_id"] = list(map(decision_id_in, columns["admin_comment"]))
-    return columns, _steps(owned, ids)
+    columns |= {"digest": digests, "tag": tags, "script": scripts, "line": lines}
+    _clean(columns, _RUN_TEXTS)
+    of_steps = _by_field(StepRun, list(chain.from_iterable(owned)))
+    _clean(of_steps, _STEP_TEXTS)
+    counts = list(map(len, owned))
+    of_steps["position"] = list(chain.from_iterable(map(range, counts)))
+    return RunColumns(columns, of_steps, counts)
 
 
 def decision_id_in(admin_comment: str) -> str:
@@ -49,26 +78,25 @@ def decision_id_in(admin_comment: str) -> str:
     return found[-1] if found else ""
 
 
-def _steps(owned: Sequence[Sequence[Any]], ids: Sequence[int]) -> Columns:
-    columns = _by_field(StepRun, list(chain.from_iterable(owned)))
-    _clean(columns, _STEP_TEXTS)
-    counts = list(map(len, owned))
-    columns["run_id"] = [i for i, count in zip(ids, counts, strict=True) for _ in range(count)]
-    columns["position"] = list(chain.from_iterable(map(range, counts)))
-    return columns
+def _per_step(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:
+    return [one for one, count in zip(values, counts, strict=True) for _ in range(count)]
 
 
-def _by_field(kind: type[JobRun | StepRun], rows: Sequence[Sequence[Any]]) -> Columns:
+def _by_field(kind: type[JobRun | StepRun], rows: Sequence[JobRun | StepRun]) -> Columns:
     names = kind.__struct_fields__
-    columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(names)
-    return dict(zip(names, columns, strict=True))
+    columns: Sequence[Sequence[Any]] = list(zip(*map(astuple, rows), strict=True))
+    return dict(zip(names, columns or [()] * len(names), strict=True))
 
 
 def _clean(columns: Columns, texts: dict[str, Callable[[str], str]]) -> None:
     for name, clean in texts.items():
         values = columns[name]
         # Text of any length is only ever cleaned of what is hardly ever there.
-        if clean is not prose or "\0" in "".join(values):
+        if clean is not prose:
+            # They repeat each other: each text once.
+            cleaned = {value: clean(value) for value in set(values)}
+            columns[name] = list(map(cleaned.__getitem__, values))
+        elif "\0" in "".join(values):
             columns[name] = list(map(clean, values))
 
 

@@ -44,7 +44,7 @@ class Runs:
         stored, source = Stored(), iter(given)
         while batch := list(islice(source, BATCH)):
             with writing(self._engine) as connection:
-                stored += add_batch(connection, pack_runs(batch))
+                stored += add_batch(connection, list(pack_runs(batch)))
         return stored
 
     def count(self) -> int:
@@ -67,13 +67,6 @@ class Runs:
             for _, group in groupby(rows, attrgetter(*(column.name for column in columns))):
                 members = list(group)
                 yield _key(members[0], level), members
-
-    def history(self, level: KeyLevel, key: str, limit: int | None = None) -> list[RunRow]:
-        """Give the runs with this key, the newest last; of more than ``limit`` the newest."""
-        newest_first = [column.desc() for column in _CHRONOLOGICAL]
-        query = select(*ROW_COLUMNS).where(_has_key(level, key)).order_by(*newest_first)
-        with reading(self._engine) as connection:
-            return [run_row(row._mapping) for row in connection.execute(query.limit(limit))][::-1]
 
     def keys_of(self, user: str, levels: Iterable[KeyLevel]) -> Iterator[tuple[KeyLevel, str]]:
         """Give the keys that runs of a user have, at these levels (not that of names)."""
@@ -139,11 +132,3 @@ def _key_columns(level: KeyLevel) -> list[Column[Any]]:
 
 def _key(row: RunRow, level: KeyLevel) -> str:
     return Identity(row.user, row.name, row.tag, row.script, row.line).key(level)
-
-
-def _has_key(level: KeyLevel, key: str) -> ColumnElement[bool]:
-    if level is not KeyLevel.NAME:
-        return runs.c[level.value] == key
-    # A user's name holds no slash, a job's may.
-    user, _, name = key.partition("/")
-    return and_(runs.c.user == user, runs.c.name == name)

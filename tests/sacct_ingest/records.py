@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from sacct_ingest.records import DecisionRow, JobRun, JobState, StepRun
+from sacct_ingest.records import DecisionRow, JobRun, JobState, KeyLevel, StepRun
+from sacct_ingest.store import RunRow, Store
 
 SUBMIT_S = 1_790_000_000
 
@@ -61,3 +62,8 @@ def decision(**given: Any) -> DecisionRow:
         "work_dir": "/home/ada",
     }
     return DecisionRow(**fields | given)
+
+
+def runs_with(store: Store, level: KeyLevel, key: str) -> list[RunRow]:
+    """Give the runs with this key, the newest last."""
+    return next((rows for found, rows in store.runs.by_key(level) if found == key), [])

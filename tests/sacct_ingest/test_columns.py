@@ -86,6 +86,20 @@ def test_what_a_column_cannot_hold_is_named() -> None:
     assert job.culprit(["7", "yesterday"]) == "Submit"
 
 
+def test_times_stand_between_words() -> None:
+    job, _ = plans(["Start", "ElapsedRaw"])
+    read = job.read([["Unknown", "10"], ["1700000000", ""], ["", "7"]])
+    assert read == {"start_s": [None, 1_700_000_000, None], "elapsed_s": [10.0, 0.0, 7.0]}
+    assert [type(value) for value in read["elapsed_s"]] == [float] * 3
+
+
+@pytest.mark.parametrize("other", ["1", "Unknown"])
+def test_times_that_no_store_can_hold_are_refused(other: str) -> None:
+    job, _ = plans(["JobIDRaw", "Submit"])
+    with pytest.raises(ValueError, match="too large"):
+        job.read([["8", other], ["7", str(2**63)]])
+
+
 def test_memory_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "_MEMORY", 3)
     job, _ = plans(["UID", "NNodes"])

@@ -20,7 +20,7 @@ from sacct_ingest.store import Store
 from slurm_plugin.demo.applications import applications
 from slurm_plugin.demo.history import make_runs
 from slurm_plugin.demo.sacct_text import sacct_text
-from tests.sacct_ingest.records import SUBMIT_S, decision, run
+from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with
 
 DATA = Path(__file__).parents[1] / "data"
 DAY_S = 86_400
@@ -63,7 +63,7 @@ def test_a_real_file_goes_in_twice_and_is_there_once(store: Store) -> None:
     again = ingest(store, source, now_s=SUBMIT_S)
     assert (first.read, first.new, first.unfinished, first.refused) == (56, 24, 1, 0)
     assert (again.new, again.changed, again.same) == (0, 0, 24)
-    curve = store.runs.history(KeyLevel.TAG, "solver/small")
+    curve = runs_with(store, KeyLevel.TAG, "solver/small")
     assert [row.nodes for row in curve] == [1, 2, 4]
     assert len({row.line for row in curve}) == 1
 
@@ -128,7 +128,7 @@ def test_only_whole_windows_move_the_watermark(sqlite_store: Store) -> None:
     source.breaks_at, source.asked = 2**60, []
     ingest(sqlite_store, source, now_s=5000, settings=SETTINGS)
     assert source.asked[0] == (4170, 4270)
-    assert {row.job_id for row in sqlite_store.runs.history(KeyLevel.USER, "ada")} == {
+    assert {row.job_id for row in runs_with(sqlite_store, KeyLevel.USER, "ada")} == {
         4050,
         4150,
         4250,

@@ -13,7 +13,7 @@ from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.store import Store
 from tests.cluster import SlurmCluster
 from tests.conftest import need_in_jobs
-from tests.sacct_ingest.records import run
+from tests.sacct_ingest.records import run, runs_with
 
 MIB = 1 << 20
 
@@ -136,5 +136,5 @@ def stored(slurm: SlurmCluster, job_id: int, folder: Path) -> JobRun:
     runs = [each for each in source.read(*window, Tally()) if each.job_id == job_id]
     with Store.open(str(folder / "nimo.db")) as store:
         store.runs.add(runs)
-        (row,) = store.runs.history(KeyLevel.USER, runs[0].user)
+        (row,) = runs_with(store, KeyLevel.USER, runs[0].user)
         return replace(runs[0], steps=tuple(store.runs.steps_of([row.run_id])[row.run_id]))

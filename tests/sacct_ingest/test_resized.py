@@ -8,6 +8,7 @@ from sacct_ingest.ingest import ingest
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
+from tests.sacct_ingest.records import runs_with
 
 HEADER = (
     "JobID|JobIDRaw|JobName|Cluster|User|State|Submit|Eligible|Start|End|ElapsedRaw|NNodes|ReqMem|"
@@ -40,7 +41,7 @@ def test_the_rest_of_a_resized_job_is_known_for_it(
     for text in [*texts, OTHER, *texts]:
         (tmp_path / "sacct.txt").write_text(HEADER + text)
         ingest(store, SavedSacct(tmp_path / "sacct.txt"), now_s=3000)
-    rest, other = store.runs.history(KeyLevel.NAME, "ada/resize")
+    rest, other = runs_with(store, KeyLevel.NAME, "ada/resize")
     assert (rest.submit_s, rest.state, rest.nodes) == (1010, JobState.RESIZING, 1)
     assert (other.state, other.elapsed_s) == (JobState.COMPLETED, 10.0)
 

@@ -21,6 +21,7 @@ from sacct_ingest.store import Store
 from tests.cluster import SlurmCluster
 from tests.processes import wait_until
 from tests.requests.rest import jobs, slurmrestd
+from tests.sacct_ingest.records import runs_with
 
 HEADER = "JobID Cluster State Submit ElapsedRaw"
 
@@ -218,7 +219,7 @@ def test_runs_on_all_node_counts_share_their_keys(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ingest_now(slurm, sqlite_store, monkeypatch)
-    rows = sqlite_store.runs.history(KeyLevel.TAG, "solve")
+    rows = runs_with(sqlite_store, KeyLevel.TAG, "solve")
     assert sorted(row.nodes for row in rows) == [1, 2, 4]
     assert len({row.line for row in rows}) == 1
     assert rows[0].line

@@ -6,7 +6,7 @@ import pytest
 
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.store import RunRow, Selection, Store
-from tests.sacct_ingest.records import SUBMIT_S, decision, run, step
+from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
 
 NOTE = "JS1:abc NIMO1:0123456789ab:n=4,m=enforce"
 
@@ -149,7 +149,7 @@ def test_a_run_gets_the_keys_of_the_request_and_keeps_them(store: Store) -> None
     store.decisions.join_outcomes()
     # The accounting says more about the same run later.
     store.runs.add([run(admin_comment=NOTE, comment="nimo:app=wrf", steps=(step(),))])
-    row = store.runs.history(KeyLevel.USER, "ada")[0]
+    row = runs_with(store, KeyLevel.USER, "ada")[0]
     assert (row.tag, row.script, row.line) == ("wrf", "5c41", "11e0")
     assert [key for key, _ in store.runs.by_key(KeyLevel.SCRIPT)] == ["5c41"]
 

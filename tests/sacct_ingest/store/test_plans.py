@@ -21,10 +21,8 @@ QUERIES: dict[str, Callable[[Store], Any]] = {
     "add a batch": lambda store: store.runs.add(
         [run(job_id=RUNS + i, submit_s=SUBMIT_S + 60 * i) for i in range(2000)]
     ),
-    "history by tag": lambda store: store.runs.history(KeyLevel.TAG, "x", 5),
-    "history by name": lambda store: store.runs.history(KeyLevel.NAME, "u1/n1", 5),
-    "history by user": lambda store: store.runs.history(KeyLevel.USER, "u1", 5),
     "runs by tag": lambda store: list(store.runs.by_key(KeyLevel.TAG)),
+    "runs by name": lambda store: list(store.runs.by_key(KeyLevel.NAME)),
     "runs by script": lambda store: list(store.runs.by_key(KeyLevel.SCRIPT)),
     "steps of runs": lambda store: store.runs.steps_of([1, 2, 3]),
     "join of outcomes": lambda store: store.decisions.join_outcomes(),

@@ -8,7 +8,7 @@ from sacct_ingest.records import JobState, KeyLevel, Probe, Resource
 from sacct_ingest.store import RejectRow, Store
 from sacct_ingest.store.prune import KEPT_RUNS
 from sacct_ingest.store.rows import Pruned, Retention
-from tests.sacct_ingest.records import SUBMIT_S, decision, run, step
+from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
 
 DAY_S = 86_400
 
@@ -36,7 +36,7 @@ def test_old_runs_go_but_for_the_newest_of_each_application_and_node_count(store
     would = store.prune(retention, dry_run=True)
     assert store.runs.count() == KEPT_RUNS + 15 + 40 + 50
     assert store.prune(retention) == would
-    kept = store.runs.history(KeyLevel.USER, "ada")
+    kept = runs_with(store, KeyLevel.USER, "ada")
     assert {r.job_id for r in kept if r.state is JobState.FAILED} == set(range(2000, 2011)) - {
         2010
     } | {2010 for r in kept if r.job_id == 2010}

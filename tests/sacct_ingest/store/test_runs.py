@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from sqlalchemy import create_engine, text
 
 from sacct_ingest.records import JobRun, JobState, KeyLevel
-from sacct_ingest.store import RunRow, Store, Stored
+from sacct_ingest.store import RunRow, Store, Stored, packed
 from sacct_ingest.store.run_values import decision_id_in
-from tests.sacct_ingest.records import SUBMIT_S, run, step
+from tests.sacct_ingest.records import SUBMIT_S, run, runs_with, step
 
 
 def everything(url: str, table: str) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def test_what_has_changed_is_written_with_its_steps(store: Store, store_url: str
     store.runs.add([run(steps=(step(), step(step="1")))])
     again = run(elapsed_s=7.5, steps=(step(mem_bytes=5 << 40),))
     assert store.runs.add([again, run(job_id=18)]) == Stored(new=1, changed=1)
-    stored = store.runs.history(KeyLevel.NAME, "ada/wrf")
+    stored = runs_with(store, KeyLevel.NAME, "ada/wrf")
     assert [(row.job_id, row.elapsed_s) for row in stored] == [(17, 7.5), (18, 100.0)]
     assert [row["mem_bytes"] for row in everything(store_url, "steps")] == [5 << 40]
 
@@ -49,7 +49,7 @@ def test_a_run_is_known_by_cluster_id_and_submit_time(store: Store) -> None:
 
 def test_of_a_run_given_twice_the_last_counts(store: Store) -> None:
     assert store.runs.add([run(state=JobState.FAILED), run()]) == Stored(new=1)
-    assert store.runs.history(KeyLevel.USER, "ada")[0].state is JobState.COMPLETED
+    assert runs_with(store, KeyLevel.USER, "ada")[0].state is JobState.COMPLETED
 
 
 def test_all_facts_are_kept(store: Store, store_url: str) -> None:
@@ -66,7 +66,7 @@ def test_all_facts_are_kept(store: Store, store_url: str) -> None:
         submit_line="sbatch " + "x" * 100_000,
     )
     store.runs.add([given])
-    row = store.runs.history(KeyLevel.TAG, "wrf/d01")[0]
+    row = runs_with(store, KeyLevel.TAG, "wrf/d01")[0]
     for name in set(RunRow.__slots__) - {"run_id", "tag", "script", "line", "node_type"}:
         assert getattr(row, name) == getattr(given, name), name
     stored = everything(store_url, "runs")[0]
@@ -94,7 +94,7 @@ def test_keys_differ_in_case_and_accents(store: Store) -> None:
     keys = [key for key, _ in store.runs.by_key(KeyLevel.NAME)]
     assert keys == sorted(f"ada/{name}" for name in names)
     for i, name in enumerate(names):
-        assert [row.job_id for row in store.runs.history(KeyLevel.NAME, f"ada/{name}")] == [i]
+        assert [row.job_id for row in runs_with(store, KeyLevel.NAME, f"ada/{name}")] == [i]
 
 
 def test_runs_without_a_key_are_in_no_group(store: Store) -> None:
@@ -103,11 +103,30 @@ def test_runs_without_a_key_are_in_no_group(store: Store) -> None:
         assert level is KeyLevel.LINE or list(store.runs.by_key(level)) == []
 
 
-def test_history_gives_the_newest_last_and_keeps_to_the_limit(store: Store) -> None:
+def test_the_newest_run_of_a_group_is_the_last(store: Store) -> None:
     store.runs.add([run(job_id=i, end_s=SUBMIT_S + i) for i in (5, 3, 9, 1)])
-    rows = store.runs.history(KeyLevel.USER, "ada", 3)
-    assert [row.job_id for row in rows] == [3, 5, 9]
-    assert store.runs.history(KeyLevel.USER, "bob") == []
+    assert [row.job_id for row in runs_with(store, KeyLevel.USER, "ada")] == [1, 3, 5, 9]
+    assert runs_with(store, KeyLevel.USER, "bob") == []
+
+
+def test_runs_that_are_packed_together_keep_their_own_steps(
+    store: Store, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(job_id: int, memory: int) -> JobRun:
+        steps = (step(step=str(i), mem_bytes=memory + i) for i in range(job_id % 4))
+        return run(job_id=job_id, steps=tuple(steps))
+
+    monkeypatch.setattr(packed, "_TOGETHER", 4)
+    store.runs.add([made(2, 20), made(3, 30), made(5, 50)])
+    given = [(3, 30), (7, 70), (5, 51), (6, 60), (5, 52), (2, 20), (7, 71), (9, 90)]
+    assert store.runs.add(made(*one) for one in given) == Stored(new=3, changed=1, same=2)
+    jobs = {row["id"]: row["job_id"] for row in everything(store_url, "runs")}
+    stored = [
+        (jobs[row["run_id"]], row["position"], row["mem_bytes"])
+        for row in everything(store_url, "steps")
+    ]
+    expected = [(job, i, memory + i) for job, memory in dict(given).items() for i in range(job % 4)]
+    assert sorted(stored) == sorted(expected)
 
 
 def test_many_runs_are_stored_in_several_transactions(sqlite_store: Store) -> None:

@@ -27,7 +27,7 @@ from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
 from sacct_ingest.store.engine import writing
 from sacct_ingest.store.schema import counters
-from tests.sacct_ingest.records import run
+from tests.sacct_ingest.records import run, runs_with
 
 MIGRATIONS = Path(sacct_ingest.store.__file__).parent / "migrations"
 REVISIONS = [each.revision for each in ScriptDirectory(str(MIGRATIONS)).walk_revisions()][::-1]
@@ -87,7 +87,7 @@ def test_a_store_of_an_earlier_schema_keeps_all_its_rows(new_url: str, revision:
     with Store.open(new_url, create=False) as store:
         assert store.runs.count() == _ROWS
         assert store.runs.add([run()]).new == 1
-        assert store.runs.history(KeyLevel.USER, "user-1")[0].job_id == 1001
+        assert runs_with(store, KeyLevel.USER, "user-1")[0].job_id == 1001
     with engine.connect() as connection:
         new = contents(connection, before)
     engine.dispose()

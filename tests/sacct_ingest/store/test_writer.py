@@ -14,7 +14,7 @@ from sacct_ingest.store import Store, Stored
 from sacct_ingest.store import writer as module
 from sacct_ingest.store.writer import RunWriter
 from tests.processes import wait_until
-from tests.sacct_ingest.records import run, step
+from tests.sacct_ingest.records import run, runs_with, step
 
 BATCHES = [
     [run(job_id=100 * i + j, steps=(step(), step(step="1", name="名前 😀"))) for j in range(5)]
@@ -26,6 +26,13 @@ BATCHES = [
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_ALONE", 0)
     monkeypatch.setattr(module, "BATCH", 5)
+    is_ready = module._Process.is_ready
+
+    def wait(process: module._Process) -> bool:
+        wait_until(lambda: is_ready(process), what="the start of the writer")
+        return True
+
+    monkeypatch.setattr(module._Process, "is_ready", wait)
 
 
 def test_a_process_writes_what_the_store_itself_would(store: Store, at_once: None) -> None:
@@ -37,7 +44,7 @@ def test_a_process_writes_what_the_store_itself_would(store: Store, at_once: Non
     assert writer.stored == Stored(new=20)
     assert not child.exists()
     assert store.runs.add([one for batch in BATCHES for one in batch]) == Stored(same=20)
-    ids = [row.run_id for row in store.runs.history(KeyLevel.USER, "ada")]
+    ids = [row.run_id for row in runs_with(store, KeyLevel.USER, "ada")]
     assert {len(steps) for steps in store.runs.steps_of(ids).values()} == {2}
 
 
@@ -49,12 +56,24 @@ def test_few_batches_need_no_process(store: Store) -> None:
     assert writer.stored == Stored(new=5)
 
 
+def test_nothing_waits_for_the_process_to_start(
+    store: Store, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module._Process, "is_ready", lambda _: False)
+    with store.writer() as writer:
+        for number, batch in enumerate(BATCHES, 1):
+            writer.add(batch)
+            assert writer.stored == Stored(new=5 * number)
+        child = _process_of(writer)
+    assert not child.exists()
+
+
 def test_of_a_run_given_twice_the_last_counts(store: Store) -> None:
     with store.writer() as writer:
         writer.add([run(job_id=1, elapsed_s=1.0)])
         writer.add([run(job_id=1, elapsed_s=2.0), run(job_id=1, elapsed_s=3.0)])
     assert writer.stored == Stored(new=1)
-    assert [row.elapsed_s for row in store.runs.history(KeyLevel.USER, "ada")] == [3.0]
+    assert [row.elapsed_s for row in runs_with(store, KeyLevel.USER, "ada")] == [3.0]
 
 
 def test_a_writer_that_is_killed_loses_no_more_than_its_batch(
