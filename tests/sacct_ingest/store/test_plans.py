@@ -22,7 +22,6 @@ QUERIES: dict[str, Callable[[Store], Any]] = {
         [run(job_id=RUNS + i, submit_s=SUBMIT_S + 60 * i) for i in range(2000)]
     ),
     "runs by tag": lambda store: list(store.runs.by_key(KeyLevel.TAG)),
-    "runs by name": lambda store: list(store.runs.by_key(KeyLevel.NAME)),
     "runs by script": lambda store: list(store.runs.by_key(KeyLevel.SCRIPT)),
     "steps of runs": lambda store: store.runs.steps_of([1, 2, 3]),
     "join of outcomes": lambda store: store.decisions.join_outcomes(),
