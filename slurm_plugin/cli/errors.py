@@ -33,13 +33,13 @@ def guarded(program: str, command: Callable[[], int]) -> int:
 def _take_any_name() -> None:
     """Have stdout take names in any script, whatever the locale.
 
-    Into files and pipes they go in UTF-8, as Slurm's own commands write what slurmdbd keeps; on a
-    terminal what it cannot show is escaped.
+    Into files and pipes they go in UTF-8, as Slurm's own commands write what slurmdbd keeps, unless
+    PYTHONIOENCODING asks for another; on a terminal what it cannot show is escaped.
     """
     out = sys.stdout
     if isinstance(out, TextIOWrapper):
-        encoding = out.encoding if out.isatty() else "utf-8"
-        out.reconfigure(encoding=encoding, errors="backslashreplace")
+        as_it_is = out.isatty() or "PYTHONIOENCODING" in os.environ
+        out.reconfigure(encoding=out.encoding if as_it_is else "utf-8", errors="backslashreplace")
 
 
 def _flushed(command: Callable[[], int]) -> int:
