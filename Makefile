@@ -23,7 +23,8 @@ help: ## list these commands
 $(BIN)/python:
 	sh scripts/make-venv $(PYTHON) $(VENV)
 
-# Modules are compiled when they are first imported: most of what is installed never is.
+# Modules are compiled when they are first imported, and then kept so: most of what is installed never is.
+unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-compile --editable
 
 $(VENV)/.runtime: $(BIN)/python pyproject.toml
