@@ -57,13 +57,25 @@ class _UnixConnection(http.client.HTTPConnection):
 def slurmrestd(cluster: SlurmCluster, user: str) -> Iterator[Path]:
     """Run slurmrestd as a user, who is then the one whose jobs it submits; give its socket."""
     path = cluster.layout.work / "rest.sock"
+    path.unlink(missing_ok=True)  # that of the one before
     argv = ["-a", "rest_auth/local", f"unix:{path}"]
     cluster.start_program("slurmrestd", argv, account=Account.of(user))
-    cluster.processes.wait_for("slurmrestd", path.exists)
+    cluster.processes.wait_for("slurmrestd", lambda: _takes_connections(path))
     try:
         yield path
     finally:
         cluster.stop("slurmrestd")
+
+
+def _takes_connections(path: Path) -> bool:
+    connection = _UnixConnection(path)
+    try:
+        connection.connect()
+    except OSError:  # not there yet, or there but nobody listens yet
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 def _interface(cluster: SlurmCluster) -> Interface:
