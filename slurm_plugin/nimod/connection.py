@@ -17,7 +17,7 @@ class Gone(Exception):  # noqa: N818 - a state, not an error
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What a request leads to: bytes for the peer now, and work that can wait until they left."""
+    """What a request leads to: bytes for the peer now, and work that can wait."""
 
     data: bytes = b""
     afterwards: Callable[[], None] | None = None
@@ -60,7 +60,7 @@ class Connection:
     """
 
     __slots__ = (
-        *("_channel", "_received", "_respond", "_unsent"),
+        *("_channel", "_received", "_respond", "_undone", "_unsent"),
         *("first", "quiet", "roused", "served_s", "since_s", "turn", "uid"),
     )
 
@@ -78,6 +78,7 @@ class Connection:
         self._respond = respond
         self._received = bytearray()
         self._unsent = b""
+        self._undone: list[Callable[[], None]] = []
 
     def fileno(self) -> int:
         """File descriptor, for a selector."""
@@ -109,6 +110,11 @@ class Connection:
             self._answer(line)
         return not self._unsent and b"\n" in self._received
 
+    def undone(self) -> list[Callable[[], None]]:
+        """Give away the work that could wait, in its order."""
+        undone, self._undone = self._undone, []
+        return undone
+
     def close(self) -> None:
         """Hang up."""
         self._channel.close()
@@ -119,12 +125,10 @@ class Connection:
             return  # what it announced is here already
         reply = self._respond(line, self.uid)
         self.quiet, self.roused = self.quiet or reply.quiet, reply.roused
-        try:
-            if reply.data:
-                self._send(reply.data)
-        finally:
-            if reply.afterwards is not None:
-                reply.afterwards()
+        if reply.afterwards is not None:
+            self._undone.append(reply.afterwards)
+        if reply.data:
+            self._send(reply.data)
         if reply.last:
             raise Gone
 

@@ -20,6 +20,9 @@ HALFWAY_S = 10.0  #: longest that a request may take to arrive, or an answer to 
 IDLE_S = 60.0  #: longest that anybody but slurmctld may say nothing
 #: Who was roused stays awake so long: a core of a virtual machine that fell asleep takes 80 µs.
 AWAKE_S = 0.0005
+#: Work that can wait does so for this long, or until somebody else comes: slurmctld goes on with
+#: the job, which takes a third longer beside a core at work.
+REST_S = 0.002
 
 
 class Doorman(Protocol):
@@ -61,6 +64,7 @@ class Loop:
         self._woken, self._waker = socket.socketpair()
         self._more: set[Connection] = set()  # have sent more than one request
         self._turn = 0
+        self._undone: deque[Callable[[], None]] = deque()  # could wait until answers were sent
         self._awake_s = 0.0  # until when no request is waited for asleep; 0: one is
         self._stopping = False
         for channel in (self._woken, self._waker):
@@ -107,6 +111,7 @@ class Loop:
         """Hang up on everybody."""
         for connection in list(self._connections()):
             self._drop(connection)
+        self._catch_up()
         self._selector.close()
         self._woken.close()
         self._waker.close()
@@ -118,7 +123,9 @@ class Loop:
 
     def _once(self, wait_s: float) -> None:
         asking, others = set(self._more), []
-        for key, _ in self._selector.select(wait_s):
+        ready = self._selector.select(min(wait_s, REST_S) if self._undone else wait_s)
+        self._catch_up()
+        for key, _ in ready:
             if key.data is None:
                 others.append(key.fileobj)
             else:
@@ -136,6 +143,11 @@ class Loop:
             self._do_calls()
         if self._listener in others:
             self._accept()
+
+    def _catch_up(self) -> None:
+        """Do what could wait: before anybody asks again, who is to find it done."""
+        while self._undone:
+            self._undone.popleft()()
 
     def _do_calls(self) -> None:
         """Do what :meth:`call_soon` was given."""
@@ -156,10 +168,10 @@ class Loop:
     def _serve(self, peer: Connection) -> None:
         was_writing = peer.writing
         try:
-            more = peer.serve()
+            more = self._one_of(peer)
             # All of it, so that who knocks after a job was told of finds it decided.
             while more and peer.first:
-                more = peer.serve()
+                more = self._one_of(peer)
         except Gone:
             self._drop(peer)
             return
@@ -177,6 +189,13 @@ class Loop:
             self._more.add(peer)
         else:
             self._more.discard(peer)
+
+    def _one_of(self, peer: Connection) -> bool:
+        self._catch_up()
+        try:
+            return peer.serve()
+        finally:
+            self._undone += peer.undone()
 
     def _drop(self, peer: Connection) -> None:
         self._more.discard(peer)

@@ -185,24 +185,36 @@ class Daemon:
             return Reply(encode(Answer(ok=False, error=error)), last=True)
         if line.isspace():
             return Reply(roused=trusted)
-        began, book, tell = time.perf_counter(), None, False
-        message: Answer | Advice | Status
         try:
             ask = decode_ask(line)
-            tell = ask.tell and trusted
-            message, book = self._answer(ask, uid, trusted=trusted)
         except msgspec.DecodeError as error:
-            message = Answer(ok=False, error=str(error))
+            self._failed += 1
+            return Reply(encode(Answer(ok=False, error=str(error))))
+        if ask.tell and trusted:
+            return Reply(afterwards=partial(self._hear, ask, uid))
+        return self._reply(ask, uid, trusted=trusted)
+
+    def _hear(self, ask: Ask, uid: int) -> None:
+        """Decide of a job that slurmctld told of, and waits for no answer to."""
+        reply = self._reply(ask, uid, trusted=True)
+        if reply.afterwards is not None:
+            reply.afterwards()
+
+    def _reply(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
+        began, book = time.perf_counter(), None
+        message: Answer | Advice | Status
+        try:
+            message, book = self._answer(ask, uid, trusted=trusted)
         except Exception as error:
             _log.exception("a request could not be answered")
             message = Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log")
         self._answered += message.ok
         self._failed += not message.ok
         if book is None:
-            return Reply(b"" if tell else encode(message))
+            return Reply(encode(message))
         if isinstance(message, Answer):
             message.quiet = self._quiet
-        data = b"" if tell else encode(message)
+        data = encode(message)
         self._counts.took(time.perf_counter() - began)
         return Reply(data, partial(self._book, book), quiet=self._quiet)
 

@@ -20,6 +20,7 @@ class Doorman:
     first: bool = False
     served: list = field(default_factory=list)
     booked: list = field(default_factory=list)
+    behind: list = field(default_factory=list)  # requests not booked, at each request
     released: threading.Event = field(default_factory=threading.Event)
     left: int = 0
     announced: int = 0
@@ -28,6 +29,7 @@ class Doorman:
         if line.isspace():
             self.announced += 1
             return Reply(roused=True)
+        self.behind.append(len(self.served) - len(self.booked))
         self.served.append(line)
         size = int(line[1:]) if line.startswith(b"*") else 0
         if line == b"quiet\n":
@@ -183,11 +185,40 @@ def test_an_answer_larger_than_the_pipe_arrives_whole(running):
     assert reader.readline() == b"next\n"
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_each_request_finds_those_before_it_booked(running, first):
+    running.door.first = first
+    channels = [running.connect() for _ in range(2)]
+    for channel in channels:
+        channel.sendall(b"1\n2\n3\n")
+    for channel in channels:
+        reader = channel.makefile("rb")
+        assert [reader.readline() for _ in range(3)] == [b"1\n", b"2\n", b"3\n"]
+    assert running.door.behind == [0] * 6
+
+
+def test_what_can_wait_is_left_to_the_loop():
+    """Who was answered goes on with its work, and is not to share its core with ours."""
+    door = Doorman()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        connection = Connection(ours, door.respond, uid=1)
+        theirs.sendall(b"1\n")
+        connection.serve()
+        assert theirs.recv(10) == b"1\n"
+        assert door.booked == []
+        (work,) = connection.undone()
+        work()
+        assert door.booked == [b"1\n"]
+        assert connection.undone() == []
+
+
 def test_after_the_last_answer_it_hangs_up(running):
     channel = running.connect()
     channel.sendall(b"last\nmore\n")
     assert channel.makefile("rb").read() == b"last\n"
     wait_until(lambda: running.door.left == 1, what="the end")
+    running.settle()
     assert running.door.served == running.door.booked == [b"last\n"]
 
 
