@@ -307,7 +307,9 @@ def test_what_a_real_slurmrestd_answers_is_what_sacct_says(
     # Without states to ask for, a job that never was eligible is in no list, and later releases
     # list duplicates on demand only.
     odd = {history[name] for name in ("held", "requeued", "resized")}
-    listed = {key: run for key, run in text.items() if key[0] not in odd}
+    first = min(history.values())  # others' jobs on this cluster may be odd as well
+    listed = {key: run for key, run in text.items() if key[0] >= first and key[0] not in odd}
+    assert len(listed) >= 8
     assert listed.keys() <= answers["slurmdb"].keys()
     same(listed, answers["slurmdb"])
     # Slurmctld and slurmdbd differ in when a job that never ran began.
