@@ -35,11 +35,8 @@ end
 -- Whether the command line lists node counts (`-N 2,4,8`, from 23.02 on): all options show its ends.
 local function lists_sizes(options)
   if not tostring(options.nodes):find("^%d+%-%d+$") then return false end
-  local file = io.open("/proc/self/cmdline", "rb")
-  local words = file and file:read("*a") or ""
-  if file then file:close() end
   local last = ""
-  for word in words:gmatch("[^%z]+") do
+  for word in nimo.command_line():gmatch("[^%z]+") do
     local value = word:match("^%-%-nodes=(.*)$") or word:match("^%-%a*N=?(.+)$")
     if last == "--nodes" or last:find("^%-%a*N$") then value = word end
     if value and value:find("^%d[%d:,-]*$") and value:find("[:,]") then return true end

@@ -15,12 +15,8 @@ local function range(options)
 end
 
 -- The first component cannot be told from a whole job by its offset, but by the command line.
-local function is_component(offset)
-  if (tonumber(offset) or 0) > 0 then return true end
-  local file = io.open("/proc/self/cmdline", "rb")
-  local words = file and file:read("*a") or ""
-  if file then file:close() end
-  return words:find("\0:\0", 1, true) ~= nil
+local function is_component(nimo, offset)
+  return (tonumber(offset) or 0) > 0 or nimo.command_line():find("\0:\0", 1, true) ~= nil
 end
 
 -- Text of a batch script.  Opened for writing too, although nothing is written: to open a FIFO
@@ -96,7 +92,7 @@ end
 -- @return the writes to the options, and the decision's ticket; nil to leave all to job_submit
 function M.choose(nimo, settings, options, offset, epoch)
   local low, high = range(options)
-  if not low or is_component(offset) or nimo.switched_off(settings) then return nil end
+  if not low or is_component(nimo, offset) or nimo.switched_off(settings) then return nil end
   local asked = command(nimo, settings, options, epoch)
   if not asked then return nil end
   local link = require("nimo_link").new(settings)
