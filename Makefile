@@ -16,7 +16,7 @@ FUZZ_SECONDS ?= 30
 # The Python of the system that packages are for.
 PACKAGE_PYTHON ?= /usr/bin/python3
 
-.PHONY: help setup lint types test test-releases demo bench docs cluster cluster-down deb rpm test-deb test-rpm clean
+.PHONY: help setup lint types test test-releases demo bench fuzz mutate docs cluster cluster-down deb rpm test-deb test-rpm clean
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -74,6 +74,9 @@ bench: $(VENV)/.developer ## the quick benchmarks, each beside its peers
 fuzz: $(VENV)/.developer ## fuzz the parsers, FUZZ_SECONDS (30) for each of five targets
 	$(PIP_INSTALL) '.[fuzz]'
 	$(BIN)/python benchmarks/fuzz_parsers.py --seconds $(FUZZ_SECONDS)
+
+mutate: $(VENV)/.developer ## small faults in the numbers and the policy that the tests notice; MUTATE="GROUP --sample 80"
+	$(BIN)/python scripts/mutate.py $(MUTATE)
 
 docs: $(VENV)/.developer ## the HTML documentation, in build/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs

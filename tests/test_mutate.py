@@ -1,0 +1,89 @@
+"""The tool that measures the tests: what it changes, what it leaves alone, what it excuses."""
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parent.parent / "scripts" / "mutate.py"
+
+
+@pytest.fixture(name="mutate", scope="module")
+def _mutate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("mutate", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up.
+    importlib.sys.modules["mutate"] = module  # type: ignore[attr-defined]
+    spec.loader.exec_module(module)
+    return module
+
+
+def changed(mutate: ModuleType, path: Path, text: str) -> Iterator[str]:
+    path.write_text(text)
+    return (ast.unparse(mutant.tree()) for mutant in mutate.mutants(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x = 2 * y", ["x = 3 * y", "x = 2 / y"]),
+        ("x = -y", ["x = +y"]),
+        ("x = 0.5", ["x = 1.0"]),
+        ("x = a and b", ["x = a or b"]),
+        ("x = not a", ["x = not not a"]),
+        ("x = min(a)", ["x = max(a)"]),
+        ("x = a.argmax()", ["x = a.argmin()"]),
+        ("x = a < b", ["x = a <= b", "x = a >= b"]),
+        (
+            "x = a < b <= c",
+            ["x = a <= b <= c", "x = a >= b <= c", "x = a < b < c", "x = a < b > c"],
+        ),
+        ("if a:\n    pass", ["if not a:\n    pass"]),
+        ("x += y", ["x -= y"]),
+    ],
+)
+def test_each_change_is_made_by_itself(
+    mutate: ModuleType, tmp_path: Path, text: str, expected: list[str]
+) -> None:
+    assert sorted(changed(mutate, tmp_path / "m.py", text)) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""Text."""',
+        "def f(x: tuple[int, 3]) -> 'Literal[2]':\n    pass",
+        "raise ValueError(2)",
+        "x = f'{y:.2f}'",
+        "@dataclass(frozen=True)\nclass A:\n    pass",
+        "x = zip(a, b, strict=True)",
+    ],
+)
+def test_what_changes_nothing_that_matters_is_left_alone(
+    mutate: ModuleType, tmp_path: Path, text: str
+) -> None:
+    assert list(changed(mutate, tmp_path / "m.py", text)) == []
+
+
+def test_a_mutant_takes_the_place_of_its_module(mutate: ModuleType) -> None:
+    path = mutate.ROOT / "predictor" / "metrics.py"
+    mutant = next(m for m in mutate.mutants(path) if m.change == "100 -> 101")
+    assert not mutate.passes(["tests/predictor/test_metrics.py"], mutant, 60)
+    assert mutate.passes(["tests/predictor/test_metrics.py"], None, 60)
+
+
+def test_every_survivor_that_is_listed_is_still_a_mutant(mutate: ModuleType) -> None:
+    for group in mutate.groups().values():
+        made = {
+            (m.path.name, m.source, m.change)
+            for path in group.modules
+            for m in mutate.mutants(path)
+        }
+        assert group.modules
+        assert group.tests
+        assert [each for each in group.equivalent if each not in made] == []
