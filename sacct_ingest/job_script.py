@@ -1,6 +1,7 @@
 """Job scripts and command lines as sbatch reads them."""
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -12,6 +13,7 @@ Options = Mapping[str, str | None]
 
 _MAGIC = "#SBATCH"
 _HET = re.compile(r"hetjob|packjob", re.IGNORECASE)
+_TOKEN = re.compile(r"""\\.?|["'#]|\s+|[^\\"'#\s]+""", re.DOTALL)
 _WRAPPED = "# This script was created by sbatch --wrap."
 
 
@@ -61,7 +63,7 @@ def parse_script(text: str) -> Script:
     components = list(_components(_directives(lines)))
     interpreter = lines[0][2:].strip() if lines[0].startswith("#!") else ""
     return Script(
-        options=_read_options("sbatch", components[0])[0],
+        options=_read_options("sbatch", deque(components[0])),
         body="\n".join(_body(lines)),
         interpreter=interpreter,
         het=len(components) > 1,
@@ -86,12 +88,14 @@ arguments=('in.dat',), het=False)
     program = PurePosixPath(argv[0]).name
     if program not in OPTIONS:
         return CommandLine(program, {}, argv[0], tuple(argv[1:]))
-    options, rest = _read_options(program, argv[1:])
-    het = False
-    while rest[:1] == [":"]:
+    left = deque(argv[1:])
+    options, het = _read_options(program, left), False
+    while left and left[0] == ":":
         het = True
-        _, rest = _read_options(program, rest[1:])
-    return CommandLine(program, options, rest[0] if rest else "", tuple(rest[1:]), het)
+        left.popleft()
+        _read_options(program, left)
+    script = left.popleft() if left else ""
+    return CommandLine(program, options, script, tuple(left), het)
 
 
 def split_submit_line(line: str) -> list[str]:
@@ -106,20 +110,19 @@ def split_submit_line(line: str) -> list[str]:
     return words
 
 
-def _read_options(program: str, words: Sequence[str]) -> tuple[dict[str, str | None], list[str]]:
-    """Options at the start of ``words`` as getopt_long(3) reads them, and the words after them."""
+def _read_options(program: str, left: deque[str]) -> dict[str, str | None]:
+    """Options at the start of ``left`` as getopt_long(3) reads them; they are taken off it."""
     options: dict[str, str | None] = {}
-    left = list(words)
     while left and left[0].startswith("-") and left[0] != "-":
-        word = left.pop(0)
+        word = left.popleft()
         if word == "--":
             break
         read = _long_option if word.startswith("--") else _letters
         options.update(read(program, word, left))
-    return options, left
+    return options
 
 
-def _long_option(program: str, word: str, left: list[str]) -> Iterator[tuple[str, str | None]]:
+def _long_option(program: str, word: str, left: deque[str]) -> Iterator[tuple[str, str | None]]:
     given, equals, value = word[2:].partition("=")
     found = lookup(program, given)
     if found is None:
@@ -129,23 +132,20 @@ def _long_option(program: str, word: str, left: list[str]) -> Iterator[tuple[str
     if equals:
         yield name, value
     elif kind is Value.NEEDED and left:
-        yield name, left.pop(0)
+        yield name, left.popleft()
     else:
         yield name, None
 
 
-def _letters(program: str, word: str, left: list[str]) -> Iterator[tuple[str, str | None]]:
+def _letters(program: str, word: str, left: deque[str]) -> Iterator[tuple[str, str | None]]:
     """Read ``-N4``, ``-N 4``, ``-vN4``."""
+    last = len(word) - 1
     for i, letter in enumerate(word[1:], 1):
         name, kind = lookup(program, letter) or (letter, Value.NONE)
-        rest = word[i + 1 :]
-        if kind is Value.NEEDED:
-            yield name, rest or (left.pop(0) if left else None)
+        if kind is not Value.NONE and i < last:
+            yield name, word[i + 1 :]
             return
-        if kind is Value.ATTACHED and rest:
-            yield name, rest
-            return
-        yield name, None
+        yield name, left.popleft() if kind is Value.NEEDED and left else None
 
 
 def _directives(lines: Iterable[str]) -> Iterator[str]:
@@ -169,27 +169,32 @@ def _components(directives: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _words(directive: str) -> Iterator[str]:
-    word, quote, begun = "", "", False
-    characters = iter(directive)
-    for character in characters:
-        if character == "\\":
-            word, begun = word + next(characters, ""), True
-        elif character == quote:
+    word: list[str] | None = None  # None: no word has begun
+    quote = ""
+    for part in (match[0] for match in _TOKEN.finditer(directive)):
+        if part == quote:
             quote = ""
+        elif part[0] == "\\":
+            word = _append(word, part[1:])
         elif quote:
-            word += character
-        elif character in "\"'":
-            quote, begun = character, True
-        elif character == "#":
+            word = _append(word, part)
+        elif part in "\"'":
+            quote, word = part, _append(word, "")
+        elif part == "#":
             break
-        elif character.isspace():
-            if begun:
-                yield word
-            word, begun = "", False
-        else:
-            word, begun = word + character, True
-    if begun:
-        yield word
+        elif not part.isspace():
+            word = _append(word, part)
+        elif word is not None:
+            yield "".join(word)
+            word = None
+    if word is not None:
+        yield "".join(word)
+
+
+def _append(word: list[str] | None, text: str) -> list[str]:
+    word = word if word is not None else []
+    word.append(text)
+    return word
 
 
 def _body(lines: Iterable[str]) -> Iterator[str]:

@@ -4,8 +4,10 @@ From the option tables of Slurm's ``src/common/slurm_opt.c`` and the getopt stri
 commands (22.05 to 26.05).
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from enum import Enum
+from itertools import islice, takewhile
 from typing import Final
 
 
@@ -117,8 +119,17 @@ def lookup(program: str, name: str) -> tuple[str, Value] | None:
     """
     table = OPTIONS[program]
     name = SYNONYMS.get(name, name)
-    if name in table or len(name) == 1:
+    if name in table or len(name) < 2:
         return table.get(name)
     # As getopt_long(3): an unambiguous start of a long name will do.
-    found = {table[known] for known in table if len(known) > 1 and known.startswith(name)}
+    names = _LONG_NAMES[program]
+    first = bisect_left(names, name)
+    starting = takewhile(lambda known: known.startswith(name), islice(names, first, None))
+    found = {table[known] for known in starting}
     return found.pop() if len(found) == 1 else None
+
+
+#: Long names in their order, so that those with one start stand together.
+_LONG_NAMES: Final = {
+    program: sorted(name for name in table if len(name) > 1) for program, table in OPTIONS.items()
+}

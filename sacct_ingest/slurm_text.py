@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from functools import lru_cache
+from math import isinf
 from typing import Final
 
 #: Words in place of a limit that say that there is none, or none of the job's own.
@@ -124,7 +125,8 @@ def parse_size(text: str) -> int | None:
     if match is None:
         raise ValueError(f"not a size: {text!r}")
     power: int = 1024 ** _POWERS.index(match[2].upper())
-    return _in_63_bits(round(float(match[1]) * power))
+    size = float(match[1]) * power
+    return None if isinf(size) else _in_63_bits(round(size))
 
 
 def parse_memory_request(text: str, *, nodes: int, cpus: int) -> int | None:

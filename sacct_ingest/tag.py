@@ -1,7 +1,8 @@
 """What users tell NIMO in a job's comment.
 
 ``nimo:app=wrf,problem=d02`` names the application, ``nimo:off`` asks to be left alone, ``nimo:on``
-says that the node count may be chosen, and ``nimo:time=set`` that the time limit may be.
+says that the node count may be chosen, ``nimo:nodes=2-8`` from which counts, and ``nimo:time=set``
+that the time limit may be.
 """
 
 import re
@@ -9,7 +10,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 _TAG = re.compile(r"(?:^|[\s;|])nimo:(\S*)")
+_NODES = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})")
 _LENGTH = 200
+#: Characters of a tag; the rest of a longer one is not read.
+LONGEST = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,7 @@ class Tag:
     off: bool = False
     on: bool = False
     time: str = ""  #: what to do with the time limit
+    nodes: tuple[int, int] | None = None  #: fewest and most nodes that it may get
 
     @property
     def key(self) -> str:
@@ -38,7 +43,7 @@ def parse_tag(comment: str) -> Tag | None:
     Examples
     --------
     >>> parse_tag("for the paper nimo:app=wrf,problem=d02")
-    Tag(app='wrf', problem='d02', off=False, on=False, time='')
+    Tag(app='wrf', problem='d02', off=False, on=False, time='', nodes=None)
     >>> parse_tag("nimo:off").off
     True
     """
@@ -47,7 +52,7 @@ def parse_tag(comment: str) -> Tag | None:
     found = _TAG.findall(comment)
     if not found:
         return None
-    pairs = [part.partition("=") for part in found[-1].split(",")]
+    pairs = [part.partition("=") for part in found[-1][:LONGEST].split(",")]
     values = {name: value for name, _, value in pairs}
     return Tag(
         values.get("app", ""),
@@ -55,4 +60,13 @@ def parse_tag(comment: str) -> Tag | None:
         off="off" in values,
         on="on" in values,
         time=values.get("time", ""),
+        nodes=_range(values.get("nodes", "")),
     )
+
+
+def _range(text: str) -> tuple[int, int] | None:
+    ends = _NODES.fullmatch(text)
+    if ends is None:
+        return None
+    low, high = sorted(map(int, ends.groups()))
+    return low, high

@@ -13,12 +13,13 @@ from typing import Final
 _HOURS: Final = {"midnight": 0, "elevenses": 11, "noon": 12, "fika": 15, "teatime": 16}
 _UNITS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 
+#: Characters of a point in time: "midnight", a date, a time and their blanks are a tenth of it.
+LONGEST: Final = 256
+
 _SKIPPED = re.compile(r"[ \tT-]+")
 _EPOCH = re.compile(r"uts(\d+)", re.IGNORECASE)
-_NOW = re.compile(
-    r"now[ \t]*(?:([+-])\s*(\d[\d\s]*?)\s*((?:second|minute|hour|day|week)s?)?(?=\s*$))?\s*$",
-    re.IGNORECASE,
-)
+_NOW = re.compile(r"now", re.IGNORECASE)
+_COUNT = re.compile(r"[\d\s]+")
 _WORD = re.compile("|".join([*_HOURS, "today", "tomorrow"]), re.IGNORECASE)
 _TIME = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?\s*(am|pm)?", re.IGNORECASE)
 _ISO_DATE = re.compile(r"(\d{4})-(\d\d)-(\d{1,2})")
@@ -60,6 +61,8 @@ def parse_time(text: str, *, now_s: float, zone: tzinfo | None = None) -> int:
     >>> parse_time("1970-01-02T00:01", now_s=0, zone=UTC), parse_time("now+2hours", now_s=0)
     (86460, 7200)
     """
+    if len(text) > LONGEST:
+        raise ValueError(f"a point in time of more than {LONGEST} characters")
     epoch = _EPOCH.fullmatch(text.strip())
     if epoch:
         return int(epoch[1])
@@ -79,6 +82,10 @@ def _advance(text: str, position: int, found: _Found) -> int:
     skipped = _SKIPPED.match(text, position)
     if skipped:
         return skipped.end()
+    if _NOW.match(text, position) and (delta_s := _delta(text[position + 3 :])) is not None:
+        # Not by way of the clock: an hour is an hour also when the clocks change.
+        found.epoch_s = int(found.now.timestamp()) + delta_s
+        return len(text)
     for pattern, read in _READERS:
         match = pattern.match(text, position)
         if match:
@@ -87,12 +94,19 @@ def _advance(text: str, position: int, found: _Found) -> int:
     raise ValueError(f"not a point in time: {text!r}")
 
 
-def _read_now(match: re.Match[str], found: _Found) -> None:
-    sign, count, unit = match.groups()
-    seconds = int("".join(count.split())) if count else 0
-    seconds *= _UNITS[unit.lower().removesuffix("s")] if unit else 1
-    # Not by way of the clock: an hour is an hour also when the clocks change.
-    found.epoch_s = int(found.now.timestamp()) + (-seconds if sign == "-" else seconds)
+def _delta(text: str) -> int | None:
+    """Seconds of what follows "now": nothing, ``+90``, ``- 2 days``; None where it is neither."""
+    text = text.strip()
+    if not text:
+        return 0
+    sign, rest = text[0], text[1:]
+    digits = _COUNT.match(rest)
+    count = "".join(digits[0].split()) if digits else ""
+    unit = rest[digits.end() :].lower() if digits else ""
+    unit_s = _UNITS.get(unit.removesuffix("s"), 0) if unit else 1
+    if sign not in "+-" or not count or not unit_s:
+        return None
+    return (-1 if sign == "-" else 1) * int(count) * unit_s
 
 
 def _read_word(match: re.Match[str], found: _Found) -> None:
@@ -123,7 +137,6 @@ def _read_us_date(match: re.Match[str], found: _Found) -> None:
 
 
 _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _Found], None]], ...]] = (
-    (_NOW, _read_now),
     (_WORD, _read_word),
     (_TIME, _read_time),
     (_ISO_DATE, _read_iso_date),

@@ -15,7 +15,7 @@ from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.fold import Row, fold
 
 _FIELDS: Final = 18
-_NOTE = re.compile(r";\s*(\w+):\s*(.*?)\s*$")
+_NOTE = re.compile(r"\w+")
 _RECORD = re.compile(rb"\s*-?\d+(?:[ \t]+-?\d+(?:\.\d+)?){10,}\s*$")
 _NAMED = re.compile(r"(\d+)\s+(\S+)")
 #: Field 11; 2 to 4 are parts of a job that was checkpointed, -1 is what models and some logs give.
@@ -67,10 +67,9 @@ class _Notes:
     named: dict[str, dict[str, str]] = field(default_factory=lambda: {"Queue": {}, "Partition": {}})
 
     def read(self, line: str) -> None:
-        found = _NOTE.match(line)
-        if found is None:
+        name, colon, value = (part.strip() for part in line[1:].partition(":"))
+        if not colon or not _NOTE.fullmatch(name):
             return
-        name, value = found.groups()
         if name in self.named and (pair := _NAMED.match(value)):
             self.named[name][pair[1]] = pair[2]
         self.values.setdefault(name, value)

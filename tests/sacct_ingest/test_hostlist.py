@@ -1,10 +1,14 @@
 """Compressed lists of nodes and array tasks."""
 
+import resource
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sacct_ingest.hostlist import count_indexes, expand
+from sacct_ingest.hostlist import count_indexes, expand, named_nodes
 
 
 @pytest.mark.parametrize(
@@ -34,3 +38,57 @@ def test_a_range_has_all_its_names_at_their_width(low, span, width):
 )
 def test_array_tasks_are_counted(text, count):
     assert count_indexes(text) == count
+
+
+@pytest.mark.parametrize(
+    "text", ["n[1-3", "n1]", "n[1-[2]]", "n[a-b]", "n[1-]", "n[-1]", "[1-2]" * 40, "n[1-65537]"]
+)
+def test_what_is_no_node_list_is_refused(text):
+    with pytest.raises(ValueError, match=r"node list|number of a list|pieces"):
+        expand(text)
+    assert named_nodes(text, ["other"]) == frozenset()
+
+
+@pytest.mark.parametrize("text", ["0-1x", "a", "", "1-2:0", "0-99999999999999999999"])
+def test_what_is_no_array_is_refused(text):
+    with pytest.raises(ValueError):
+        count_indexes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("n[1-1000000000]", {"n1"}),
+        ("n[01-99]", {"n07"}),
+        ("n1,gpu1,x", {"n1", "gpu1"}),
+        ("r[1-900000000]n[1-2]", {"r1n2"}),
+        ("", set()),
+    ],
+)
+def test_a_list_is_compared_with_the_nodes_there_are(text, named):
+    assert named_nodes(text, ["n1", "n07", "gpu1", "r1n2"]) == named
+
+
+def test_a_billion_nodes_take_no_memory():
+    """In a process that may have 256 MiB, as a list of a billion names would take a hundred GB."""
+    program = """
+from sacct_ingest.hostlist import count_indexes, expand, named_nodes
+texts = ["n[1-1000000000]", "r[1-40000]n[1-40000]", "n[1-1000000000]," * 20_000]
+for text in texts:
+    assert named_nodes(text, ["gpu1"]) <= {"gpu1"}
+    try:
+        expand(text)
+    except ValueError:
+        continue
+    raise SystemExit("expanded")
+assert count_indexes("0-999999999999") == 10**12
+"""
+    limit = 256 * 2**20
+
+    def cap() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], preexec_fn=cap, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,150 @@
+"""Each parser is fed the worst 256 KiB that we know for it, and its steps are counted."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+
+from sacct_ingest.hostlist import MOST_NAMES
+from tests.steps import Steps, TooManySteps, compiled, instrumented, run, steps_of
+
+SIZE = 256 * 1024
+#: Steps for each character of a text: lines of Python, and of expressions.
+EACH = 40
+
+
+def full(unit: str, *, before: str = "", after: str = "") -> str:
+    return before + unit * ((SIZE - len(before) - len(after)) // len(unit)) + after
+
+
+#: Module, the function that reads a text, and its worst texts.
+PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] = [
+    (
+        "sacct_ingest.time_spec",
+        lambda m: partial(m.parse_time, now_s=0),
+        [
+            full(" ", before="now+1", after="x"),
+            full("1 ", before="now+", after="x"),
+            full(" ", before="now", after="x"),
+            full(" ", before="1:00", after="x"),
+            full("1"),
+            full("T"),
+        ],
+    ),
+    (
+        "sacct_ingest.tag",
+        lambda m: m.parse_tag.__wrapped__,
+        [full("|nimo:"), full(" nimo:"), full("nimo:,", before=" "), full("a,", before="nimo:")],
+    ),
+    (
+        "sacct_ingest.job_script",
+        lambda m: m.parse_script,
+        [
+            full('\\"', before="#SBATCH "),
+            full("'", before="#SBATCH "),
+            full("v", before="#SBATCH -"),
+            full("--a ", before="#SBATCH "),
+            full(" ", before="#SBATCH -N 2", after="x"),
+            full("#SBATCH -N 2-4:2 \n"),
+            full("#SBATCH hetjob\n"),
+            full("\n"),
+            full("#"),
+            full("true\n"),
+        ],
+    ),
+    (
+        "sacct_ingest.job_script",
+        lambda m: lambda text: m.parse_command_line(m.split_submit_line(text)),
+        [full("-N ", before="sbatch "), full(": ", before="sbatch "), full("--n ", before="srun ")],
+    ),
+    (
+        "sacct_ingest.hostlist",
+        lambda m: m.expand,
+        [
+            "n[1-1000000000]",
+            "n[1-65537]",
+            full("[1-2]"),
+            full("["),
+            full("]"),
+            full("n[1-65536],"),
+            full("1,", before="n[", after="1]"),
+            full("a,"),
+            full("9", before="n[1-", after="]"),
+        ],
+    ),
+    (
+        "sacct_ingest.hostlist",
+        lambda m: lambda text: m.named_nodes(text, ["n7", "n100000000000000001"]),
+        ["n[1-1000000000]", "n[1-1000000000000000]", full("n[1-65536],"), full("[1-2]")],
+    ),
+    (
+        "sacct_ingest.hostlist",
+        lambda m: m.count_indexes,
+        ["0-999999999999999999", full("0-9,"), full("9"), full("0-9:0,"), full("9", before="0-9:")],
+    ),
+    *(
+        (
+            "sacct_ingest.slurm_text",
+            lambda m, name=name: getattr(m, name),
+            [full("1"), full("1-"), full(":1", before="1"), full("9", before="1_["), full("=1,")],
+        )
+        for name in (
+            *("parse_duration", "parse_time_limit", "parse_size", "parse_tres", "parse_job_id"),
+            "parse_epoch",
+        )
+    ),
+    (
+        "sacct_ingest.store.run_values",
+        lambda m: m.decision_id_in,
+        [full(" NIMO1:0"), full("NIMO1:"), full(" ")],
+    ),
+    (
+        "sacct_ingest.sources.swf",
+        lambda m: m._Notes("oak").read,
+        [
+            full(" ", before="; Queue: x", after="x"),
+            full(" x", before=";"),
+            full("1", before=";Queue:"),
+        ],
+    ),
+    (
+        "sacct_ingest.sources.swf",
+        lambda m: lambda text: m.looks_like_swf(text.encode()),
+        [full("1 "), full("1 ", after="x"), full(" "), full("1")],
+    ),
+    (
+        "sacct_ingest.probes.settings",
+        lambda m: m._MEMBER.fullmatch,
+        [full("a"), full("a", after="="), full("[", before="a=")],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "parser", "text"),
+    [(name, parser, text) for name, parser, texts in PARSERS for text in texts],
+    ids=map("{}".format, count()),
+)
+def test_the_worst_text_takes_steps_in_proportion_to_its_length(monkeypatch, name, parser, text):
+    parse = parser(instrumented(name, monkeypatch))
+    steps_of(parse, text, EACH * max(len(text), MOST_NAMES))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [r"(a+)*b", r"(\d[\d\s]*?)\s*$", r"gres/([^,]+)(?=,|$)", r"(?:x|y)+?z", r"a{2,3}b|c", r"^a\b"],
+)
+@pytest.mark.parametrize("text", ["aaab", "12 3 ", "gres/gpu,", "xyxz", "aab", "c", "aa b", ""])
+def test_the_counting_matcher_matches_as_re_does(expression, text):
+    pattern = re.compile(expression)
+    found = pattern.match(text)
+    assert run(compiled(pattern), text, 0, Steps(10_000)) == (found and found.end())
+
+
+def test_a_quadratic_expression_is_caught():
+    pattern = re.compile(r"now\s*(\d[\d\s]*?)\s*$")
+    with pytest.raises(TooManySteps):
+        run(compiled(pattern), "now 1" + " " * 5000 + "x", 0, Steps(40 * 5000))
