@@ -132,7 +132,10 @@ def _told(job: Job, table: PredictionTable) -> Told | None:
     nodes = job.asked.nodes
     if not covers(table, nodes) or verdict_at(table, nodes) is not Verdict.RELIABLE:
         return None
-    limits = from_prediction(table, [nodes], SETTINGS, own_s=job.asked.limit_s, own_least_s=None)
+    own_s = job.asked.limit_s
+    limits = from_prediction(
+        table, [nodes], SETTINGS, own_s=own_s, own_least_s=None, with_least=True
+    )
     high = quantile(table, nodes, SETTINGS.quantile)
     low = quantile(table, nodes, SETTINGS.min_quantile)
     if limits is None or high is None or low is None:

@@ -92,6 +92,7 @@ class Advisor:
         self._new_id = new_id
         self._later = later
         self._cluster: Cluster | None = None
+        self._keeps_limit = False
         self._types: dict[tuple[str, Share], str] = {}
         self._terms: KeptTerms = {}
         self._asked: dict[tuple[object, ...], _Asked] = {}
@@ -127,6 +128,8 @@ class Advisor:
     def cluster(self, seen: Cluster) -> None:
         while self._promises and self._promises[0].made_s < seen.taken_s - _UNSEEN_S:
             self._promises.popleft()
+        if seen.keeps_limit is not self._keeps_limit:  # slurmctld was upgraded, or is seen at last
+            self._keeps_limit, self._asked = seen.keeps_limit, {}
         self._cluster = seen
         self._types, self._terms = {}, {}
         for promise in self._promises:
@@ -326,6 +329,7 @@ class Advisor:
             distrusted=_distrust(site.trust, off=off),
             now_s=now_s,
         )
+        request = msgspec.structs.replace(request, with_least=self._keeps_limit)
         return identity, site, request, known
 
     def _type(self, job: Job, partition: Partition | None) -> str:

@@ -43,6 +43,7 @@ def from_prediction(
     *,
     own_s: float | None,
     own_least_s: float | None,
+    with_least: bool,
 ) -> Limits | None:
     """Limits that hold the run on any of ``counts`` nodes, and are shorter than what was asked for.
 
@@ -52,6 +53,8 @@ def from_prediction(
         What the user asked for, or gets by default; None: no limit.
     own_least_s
         The user's own ``--time-min``: the limit stays above it, and it stays as it is.
+    with_least
+        Whether a ``--time-min`` may go with the limit: not before Slurm 25.05.3.
 
     Returns
     -------
@@ -66,7 +69,8 @@ def from_prediction(
     limit = max(high, own_least_s or 0.0)
     if own_s is not None and limit >= own_s:
         return None
-    return Limits(limit, low if own_least_s is None and low < limit else None)
+    least = low if with_least and own_least_s is None and low < limit else None
+    return Limits(limit, least)
 
 
 def _longest(

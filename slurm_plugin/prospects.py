@@ -41,6 +41,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     fixed: Reason | None = None  #: why its count must not be changed
     distrusted: Reason | None = None  #: why the prediction is only observed
     time_use: config.TimeUse = config.TimeUse.OFF  #: of a limit from the prediction
+    with_least: bool = False  #: a ``--time-min`` may go with it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,6 +129,7 @@ def limits_on(
         rules.time_limit,
         own_s=request.asked_limit_s,
         own_least_s=request.least_s,
+        with_least=request.with_least,
     )
 
 

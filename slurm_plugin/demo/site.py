@@ -79,4 +79,5 @@ def job_script(application: Application) -> str:
 def _config(site: Site) -> str:
     return (
         f"cluster: {CLUSTER}\nstore: sqlite:///{site.store}\nsocket: {site.socket}\nmode: enforce\n"
+        "snapshot: {source: text}\n"
     )

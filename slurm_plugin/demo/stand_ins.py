@@ -17,6 +17,7 @@ _RUNNING = ((6, 5), (2, 9))
 _WAITING = (28, 30, 30)
 _MEBIBYTES = 192_000
 _CPUS = 48
+_RELEASE = "SLURM_VERSION = 26.05.5"
 
 
 def write(folder: Path, *, now_s: float) -> None:
@@ -25,7 +26,9 @@ def write(folder: Path, *, now_s: float) -> None:
     texts = {"squeue": squeue(int(now_s)), "sinfo": sinfo(), "scontrol": partitions()}
     for name, text in texts.items():
         command = folder / name
-        command.write_text(f"#!/bin/sh\ncat <<'END'\n{text}END\n")
+        settings = f"[ \"$*\" != 'show config' ] || {{ echo '{_RELEASE}'; exit; }}\n"
+        first = settings if name == "scontrol" else ""
+        command.write_text(f"#!/bin/sh\n{first}cat <<'END'\n{text}END\n")
         command.chmod(0o755)
 
 

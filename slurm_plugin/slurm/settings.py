@@ -7,6 +7,8 @@ CONFIG = ("scontrol", "show", "config")
 _LINE = re.compile(r"^(\w[\w\[\]]*)\s*= (.*)$", re.MULTILINE)
 _HIDING = frozenset({"jobs", "usage", "all"})
 _NUMBER = re.compile(r"\d+")
+#: Before it, a job that backfill starts runs with exactly its ``--time-min`` (Slurm's CHANGELOG).
+_KEEPS_LIMIT = [25, 5, 3]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,7 @@ class Settings:
     counts_memory: bool = True  #: jobs get a share of the memory
     mem_cpu_mib: int | None = None  #: DefMemPerCPU
     mem_node_mib: int | None = None  #: DefMemPerNode
+    keeps_limit: bool = False  #: backfill cuts a limit no further than it must
 
 
 def read_settings(text: str) -> Settings:
@@ -36,11 +39,11 @@ def read_settings(text: str) -> Settings:
         key: _first(said.get(key, "")) for key in ("ResumeTimeout", "DefMemPerCPU", "DefMemPerNode")
     }
     user = re.search(r"\((\d+)\)", said.get("SlurmUser", ""))
-    version = [int(n) for n in _NUMBER.findall(said.get("SLURM_VERSION", ""))[:2]]
+    version = [int(n) for n in _NUMBER.findall(said.get("SLURM_VERSION", ""))[:3]]
     resume_s = numbers["ResumeTimeout"]
     return Settings(
         cluster=said.get("ClusterName", "").strip(),
-        release=(version[0], version[1]) if len(version) == 2 else (0, 0),
+        release=(version[0], version[1]) if len(version) >= 2 else (0, 0),
         slurm_user=int(user[1]) if user else None,
         private=not _HIDING.isdisjoint(said.get("PrivateData", "").strip().split(",")),
         enforced=tuple(said.get("AccountingStorageEnforce", "").strip().split(",")),
@@ -49,6 +52,7 @@ def read_settings(text: str) -> Settings:
         counts_memory="MEMORY" in said.get("SelectTypeParameters", "").upper(),
         mem_cpu_mib=numbers["DefMemPerCPU"],
         mem_node_mib=numbers["DefMemPerNode"],
+        keeps_limit=version >= _KEEPS_LIMIT,
     )
 
 

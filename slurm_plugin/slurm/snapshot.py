@@ -86,6 +86,7 @@ def build(
         default_partition=next((part.name for part in seen.partitions if part.default), ""),
         limits=limits or LimitTables(),
         licences=_licences(seen, taken_s),
+        keeps_limit=settings.keeps_limit,
     )
 
 

@@ -126,6 +126,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     default_partition: str = ""
     limits: LimitTables = LimitTables()
     licences: Mapping[str, Profile] = {}  #: free ones over time
+    keeps_limit: bool = False  #: backfill cuts limits only as far as it must
 
     def partition(self, name: str) -> Partition | None:
         """Partition of that name; the empty name means the default one."""

@@ -103,30 +103,64 @@ def test_a_burst_between_two_snapshots_is_reckoned_with(enforcing: Site) -> None
     assert waiting == sorted(waiting, reverse=True)
 
 
-def with_tails(known: PredictionTable) -> PredictionTable:
-    """Let high quantiles be so many times the median."""
-    shares = ((0.9, 15.0), (0.99, 30.0))
-    made = tuple(Tail(s, tuple(factor * t for t in known.median_s)) for s, factor in shares)
-    return replace(known, tails=made)
+def with_tails(low: float, high: float) -> Callable[[PredictionTable], PredictionTable]:
+    """Let the two quantiles that limits are made of be so many times the median."""
+
+    def change(known: PredictionTable) -> PredictionTable:
+        shares = ((0.9, low), (0.99, high))
+        made = tuple(Tail(s, tuple(factor * t for t in known.median_s)) for s, factor in shares)
+        return replace(known, tails=made)
+
+    return change
+
+
+def keeps_limit(site: Site) -> bool:
+    """Tell whether backfill of this Slurm cuts a limit down to ``--time-min`` only when it must."""
+    release = site.cluster.run("sinfo", "--version").stdout.split()[1]
+    return [int(number) for number in release.split("-")[0].split(".")] >= [25, 5, 3]
 
 
 def test_a_job_that_asks_for_it_gets_its_time_limit_and_time_min(enforcing: Site) -> None:
     # On 8 nodes it takes a little over 6 s: some four and two minutes.
-    with tables(enforcing, with_tails):
+    with tables(enforcing, with_tails(15.0, 30.0)):
         asked = ("-N", "8", "-t", "60", "--hold", "--comment=nimo:time=set")
         job, decision = enforcing.decided(*asked)
         assert (decision.action, decision.reason, decision.applied) == ("keep", "fixed_count", True)
         assert decision.limit_s == 3600
         assert decision.given_limit_s is not None
-        assert decision.given_min_s is not None
-        assert 120 <= decision.given_min_s < decision.given_limit_s < 600
+        assert 120 <= decision.given_limit_s < 600
         assert job["TimeLimit"] == f"00:{decision.given_limit_s // 60:02}:00"
-        assert job["TimeMin"] == f"00:{decision.given_min_s // 60:02}:00"
+        advised = enforcing.advise("-N", "8", "-t", "60", enforcing.script).stdout
+        assert "#SBATCH --time=" in advised
+        assert ("--time-min=" in advised) is keeps_limit(enforcing)
+        if keeps_limit(enforcing):
+            assert decision.given_min_s is not None
+            assert 120 <= decision.given_min_s < decision.given_limit_s
+            assert job["TimeMin"] == f"00:{decision.given_min_s // 60:02}:00"
+        else:
+            assert (decision.given_min_s, job["TimeMin"]) == (None, "N/A")
         # Nobody else's limit changes, and none becomes longer.
         job, decision = enforcing.decided("-N", "8", "-t", "60", "--hold")
         assert (job["TimeLimit"], decision.given_limit_s) == ("01:00:00", None)
         job, decision = enforcing.decided("-N", "8", "-t", "2", "--hold", "--comment=nimo:time=set")
         assert (job["TimeLimit"], decision.given_limit_s) == ("00:02:00", None)
+
+
+def test_backfill_cuts_no_limit_that_fits(enforcing: Site) -> None:
+    # Half of the nodes are busy for a quarter of an hour, and a job waits for all of them.
+    sleeper = enforcing.write_script("sleeper.sh", "#!/bin/sh\n#SBATCH -J sleeper\nsleep 900\n")
+    with tables(enforcing, with_tails(3.0, 15.0)):
+        fixed = ("--exclusive", "-t", "15", "--comment=nimo:off")
+        busy = enforcing.submit("-N", "4", *fixed, script=sleeper)
+        wait_until(lambda: enforcing.cluster.job(busy)["JobState"] == "RUNNING", what="a start")
+        enforcing.submit("-N", "8", *fixed, script=sleeper)
+        asked = ("-N", "2", "-t", "120", "--comment=nimo:time=set")
+        shown, decision = enforcing.decided(*asked)
+        assert decision.given_limit_s is not None
+        job_id = int(shown["JobId"])
+        wait_until(lambda: enforcing.cluster.job(job_id)["JobState"] != "PENDING", what="backfill")
+        started = enforcing.cluster.job(job_id)
+        assert started["TimeLimit"] == f"00:{decision.given_limit_s // 60:02}:00"
 
 
 def test_nimo_off_keeps_a_job_as_it_is(enforcing: Site) -> None:

@@ -77,10 +77,16 @@ def partition(free: Profile | None = None, **fields: Any) -> Partition:
     return Partition(**given | fields)
 
 
-def cluster(part: Partition | None = None, *, taken_s: float = NOW) -> Cluster:
+def cluster(
+    part: Partition | None = None, *, taken_s: float = NOW, keeps_limit: bool = True
+) -> Cluster:
     part = part or partition()
     return Cluster(
-        name="pine", taken_s=taken_s, partitions={part.name: part}, default_partition=part.name
+        name="pine",
+        taken_s=taken_s,
+        partitions={part.name: part},
+        default_partition=part.name,
+        keeps_limit=keeps_limit,
     )
 
 

@@ -21,7 +21,7 @@ from slurm_plugin.reasons import Reason
 from tests.slurm_plugin.made import NOW, amdahl, history, partition, rules, table
 
 RULES = rules()
-REQUEST = Request(low=1, high=16, limit_s=7200.0)
+REQUEST = Request(low=1, high=16, limit_s=7200.0, with_least=True)
 
 
 def policy(**fields):
@@ -222,6 +222,12 @@ def test_a_kept_range_keeps_its_limit_where_one_of_its_counts_needs_it():
     assert (kept.nodes, kept.limit_s, kept.limits) == (8, 7200.0, None)
 
 
+def test_without_a_safe_time_min_the_limit_goes_alone():
+    with_, without = (choose(timed(with_least=safe), tailed()).chosen for safe in (True, False))
+    assert with_.limits.least_s is not None
+    assert without.limits == Limits(with_.limits.limit_s)
+
+
 def test_ones_own_time_min_stays_and_bounds_the_limit():
     own = {"low": 16, "high": 16, "fixed": Reason.FIXED_COUNT}
     assert choose(timed(least_s=300.0, **own), tailed()).chosen.limits == Limits(480.0)
@@ -404,6 +410,7 @@ requests = st.builds(
         deadline_s=due and NOW + due,
         begin_s=begin,
         time_use=use,
+        with_least=True,
     ),
     st.integers(1, 16),
     st.integers(0, 16),

@@ -368,3 +368,18 @@ def test_settings_are_read():
         mem_node_mib=500,
     )
     assert read_settings("PrivateData = accounts,jobs\n").private
+
+
+@pytest.mark.parametrize(
+    ("release", "keeps"),
+    [
+        *(("22.05.8", False), ("24.11.5", False), ("25.05.2", False), ("25.05", False)),
+        *(("25.05.3", True), ("25.05.10", True), ("25.11.0-0rc1", True), ("26.05.5", True)),
+        *(("", False), ("unknown", False)),
+    ],
+)
+def test_the_release_tells_whether_backfill_keeps_limits(release, keeps):
+    settings = read_settings(f"SLURM_VERSION = {release}\n")
+    assert settings.keeps_limit is keeps
+    seen = build(Seen(), settings, cluster="pine", taken_s=NOW)
+    assert seen.keeps_limit is keeps
