@@ -21,12 +21,12 @@ from typing import Any
 import _bench
 
 from predictor.transfer import transfer_time
-from slurm_plugin.plan.file import parse
-from slurm_plugin.plan.known import Copies, Learned
 from slurm_plugin.plan.options import Choices, choices
+from slurm_plugin.plan.run_times import Copies, Learned
 from slurm_plugin.plan.schedule import Problem, Schedule, build
 from slurm_plugin.plan.search import cheapest, exact, fastest, heft, heuristic, score, search
-from slurm_plugin.profile import profile
+from slurm_plugin.plan.workflow_file import parse
+from slurm_plugin.slurm.availability import profile
 
 NOW = 1_795_000_000.0
 NODES = 64

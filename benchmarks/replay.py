@@ -21,8 +21,8 @@ import _bench
 import numpy as np
 
 from slurm_plugin import config
-from slurm_plugin.prospects import Rules
-from slurm_plugin.replay.assumed import Assumptions, assume
+from slurm_plugin.decision.candidates import Rules
+from slurm_plugin.replay.assumed_jobs import Assumptions, assume
 from slurm_plugin.replay.engine import Engine, Order, Schedule, Shape
 from slurm_plugin.replay.measures import compare, measure
 from slurm_plugin.replay.what_if import WhatIf

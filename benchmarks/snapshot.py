@@ -17,11 +17,11 @@ import _bench
 
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm import fields
-from slurm_plugin.slurm.seen import Seen
-from slurm_plugin.slurm.settings import Settings
+from slurm_plugin.slurm.partition_view import partition_for
+from slurm_plugin.slurm.raw_state import Seen
+from slurm_plugin.slurm.slurm_conf import Settings
 from slurm_plugin.slurm.snapshot import build
 from slurm_plugin.slurm.sources import line, read_json, read_text
-from slurm_plugin.slurm.view import partition_for
 
 NOW = 1_795_256_400
 CPUS, MEBIBYTES = 64, 256_000

@@ -28,7 +28,7 @@ from predictor.refit import row_of
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.cli.commands.predict import load
-from slurm_plugin.reports.curve import summary
+from slurm_plugin.reports.curve_text import summary
 
 _NODES = tuple(sorted({*range(1, 17), 23, 32, 45, 64, 91, 128}))
 _CODE = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"

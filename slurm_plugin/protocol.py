@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from predictor.types import Point
-from slurm_plugin.waits import Held
+from slurm_plugin.evaluation.wait_accuracy import Held
 
 VERSION = 1
 MAX_LINE_BYTES = 256 * 1024  #: longer requests are refused; the hooks cut scripts to fit
@@ -22,6 +22,10 @@ MAX_LINE_BYTES = 256 * 1024  #: longer requests are refused; the hooks cut scrip
 def _version() -> int:
     # A factory: plain defaults are not sent, and the version must be.
     return VERSION
+
+
+#: Comment of a request that only asks Slurm when it would start (``sbatch --test-only``).
+ESTIMATE_COMMENT = "nimo:estimate"
 
 
 class Job(msgspec.Struct, omit_defaults=True, kw_only=True):

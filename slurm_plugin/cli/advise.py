@@ -16,8 +16,8 @@ import msgspec
 from sacct_ingest.errors import ScriptError, SlurmError
 from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.sbatch_options import Value, lookup
-from slurm_plugin import client
 from slurm_plugin.cli import plot
+from slurm_plugin.cli.common_options import add_manners
 from slurm_plugin.cli.context import (
     add_config,
     add_json,
@@ -27,12 +27,12 @@ from slurm_plugin.cli.context import (
     user_name,
 )
 from slurm_plugin.cli.errors import guarded
-from slurm_plugin.cli.manners import add_manners
 from slurm_plugin.cli.sbatch_environment import options_of
 from slurm_plugin.config import Config
-from slurm_plugin.job_request import check_times, make_job
+from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Advice, Ask, Job
-from slurm_plugin.reports.advice import parsable, render, render_starts
+from slurm_plugin.reports.advice_text import parsable, render, render_starts
+from slurm_plugin.slurm.job_request import check_times, make_job
 
 ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
 _TIMEOUT_S = 2.0
@@ -209,10 +209,10 @@ def _ask_slurm(
     advice: Advice, sbatch: Sequence[str], job: Job, config: Config, *, text: bool
 ) -> None:
     """Add what ``sbatch --test-only`` says; without it the advice stands as it is."""
-    from slurm_plugin.cli import estimates  # noqa: PLC0415 - only for --test-only
+    from slurm_plugin.cli import slurm_estimates  # noqa: PLC0415 - only for --test-only
 
     try:
-        estimates.add(advice, sbatch, job, config.advise, now_s=time.time())
+        slurm_estimates.add(advice, sbatch, job, config.advise, now_s=time.time())
     except SlurmError as error:
         print(f"nimo-advise: no start estimates of Slurm: {error}", file=sys.stderr)
         return

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sacct_ingest.time_spec import parse_time
 from slurm_plugin.config import Config
-from slurm_plugin.config_file import load
+from slurm_plugin.config.loader import load
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:

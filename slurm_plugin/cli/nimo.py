@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from slurm_plugin.cli import log
+from slurm_plugin.cli.common_options import add_manners, did_you_mean
 from slurm_plugin.cli.errors import guarded
-from slurm_plugin.cli.manners import add_manners, did_you_mean
 
 #: Command -> what it does, in the order in which one meets them.
 COMMANDS = {

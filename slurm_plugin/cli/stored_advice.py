@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from predictor.types import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.signature import identity_of_request
-from slurm_plugin.advisor import Advisor
-from slurm_plugin.case import Place
-from slurm_plugin.cli.stores import open_store
+from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Config
+from slurm_plugin.decision.context import Place
+from slurm_plugin.decision.lookup import Tables
+from slurm_plugin.decision.service import Advisor
 from slurm_plugin.protocol import Advice, Job
-from slurm_plugin.tables import Tables
 
 
 def advise(job: Job, config: Config, *, now_s: float) -> Advice:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin import client
-from slurm_plugin.demo.site import Site
+from slurm_plugin.demo.sandbox import Site
+from slurm_plugin.nimod import client
 
 _PATIENCE_S = 60.0
 _MODULES = {"nimo": "slurm_plugin.cli.nimo", "nimo-advise": "slurm_plugin.cli.advise"}

@@ -8,10 +8,10 @@ from random import Random
 from msgspec import structs
 
 from sacct_ingest.records import JobRun
-from slurm_plugin import client
 from slurm_plugin.demo.applications import Application
 from slurm_plugin.demo.history import CORES, NODES, start_run
-from slurm_plugin.demo.site import job_script
+from slurm_plugin.demo.sandbox import job_script
+from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Answer, Ask, Job
 
 _TIMEOUT_S = 5.0
@@ -69,7 +69,7 @@ def submit(socket: Path, jobs: Iterable[Job]) -> list[Answer]:
 
     Raises
     ------
-    slurm_plugin.client.Unreachable
+    slurm_plugin.nimod.client.Unreachable
         Nimod does not answer.
     """
     asks = (Ask(op="decide", via="job_submit", job=job) for job in jobs)

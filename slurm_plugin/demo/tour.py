@@ -6,15 +6,15 @@ from pathlib import Path
 from random import Random
 
 from sacct_ingest.records import JobRun
-from slurm_plugin.demo import site as sites
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.demo import sandbox as sites
 from slurm_plugin.demo import submissions
 from slurm_plugin.demo.applications import Application, applications
 from slurm_plugin.demo.narrator import Narrator
-from slurm_plugin.demo.site import Site
+from slurm_plugin.demo.sandbox import Site
 from slurm_plugin.demo.submissions import Submission
+from slurm_plugin.formatting import table
 from slurm_plugin.protocol import Answer
-from slurm_plugin.reasons import Reason
-from slurm_plugin.reports.text import table
 
 _AFTER = "sacct-after.txt"
 _WORDS = {reason.value: reason.text for reason in Reason}

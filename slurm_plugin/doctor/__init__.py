@@ -2,6 +2,6 @@
 
 from slurm_plugin.doctor.checks import CHECKS, examine
 from slurm_plugin.doctor.findings import Finding, State
-from slurm_plugin.doctor.patient import Patient
+from slurm_plugin.doctor.installation import Patient
 
 __all__ = ["CHECKS", "Finding", "Patient", "State", "examine"]

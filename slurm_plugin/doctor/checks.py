@@ -7,9 +7,9 @@ from enum import StrEnum
 from msgspec.structs import replace
 
 from slurm_plugin.config import Config
-from slurm_plugin.doctor import of_hooks, of_nimo, of_slurm
+from slurm_plugin.doctor import hooks_checks, nimo_checks, slurm_checks
 from slurm_plugin.doctor.findings import Finding, skipped
-from slurm_plugin.doctor.patient import Patient
+from slurm_plugin.doctor.installation import Patient
 
 
 class Need(StrEnum):
@@ -30,26 +30,26 @@ class Check:
 
 
 CHECKS = (
-    Check("configuration", of_nimo.configuration),
-    Check("munge", of_slurm.munge),
-    Check("slurmctld", of_slurm.slurmctld),
-    Check("clock", of_slurm.clock, Need.SLURMCTLD),
-    Check("job_submit", of_slurm.job_submit, Need.SLURMCTLD),
-    Check("cli_filter", of_slurm.cli_filter, Need.SLURMCTLD),
-    Check("hook files", of_hooks.hook_files),
-    Check("hook syntax", of_hooks.syntax),
-    Check("Lua modules", of_hooks.modules),
-    Check("hooks loaded", of_hooks.loaded, Need.SLURMCTLD),
-    Check("hook settings", of_hooks.hook_settings, Need.CONFIGURATION),
-    Check("forwarding", of_hooks.forwarding, Need.SLURMCTLD),
-    Check("slurmdbd", of_slurm.slurmdbd),
-    Check("retention", of_slurm.retention),
-    Check("comments", of_slurm.comments, Need.SLURMCTLD),
-    Check("gathering", of_slurm.gathering, Need.SLURMCTLD),
-    Check("store", of_nimo.store, Need.CONFIGURATION),
-    Check("learned", of_nimo.learned, Need.CONFIGURATION),
-    Check("nimod", of_nimo.nimod, Need.CONFIGURATION),
-    Check("socket", of_nimo.reach, Need.CONFIGURATION),
+    Check("configuration", nimo_checks.configuration),
+    Check("munge", slurm_checks.munge),
+    Check("slurmctld", slurm_checks.slurmctld),
+    Check("clock", slurm_checks.clock, Need.SLURMCTLD),
+    Check("job_submit", slurm_checks.job_submit, Need.SLURMCTLD),
+    Check("cli_filter", slurm_checks.cli_filter, Need.SLURMCTLD),
+    Check("hook files", hooks_checks.hook_files),
+    Check("hook syntax", hooks_checks.syntax),
+    Check("Lua modules", hooks_checks.modules),
+    Check("hooks loaded", hooks_checks.loaded, Need.SLURMCTLD),
+    Check("hook settings", hooks_checks.hook_settings, Need.CONFIGURATION),
+    Check("forwarding", hooks_checks.forwarding, Need.SLURMCTLD),
+    Check("slurmdbd", slurm_checks.slurmdbd),
+    Check("retention", slurm_checks.retention),
+    Check("comments", slurm_checks.comments, Need.SLURMCTLD),
+    Check("gathering", slurm_checks.gathering, Need.SLURMCTLD),
+    Check("store", nimo_checks.store, Need.CONFIGURATION),
+    Check("learned", nimo_checks.learned, Need.CONFIGURATION),
+    Check("nimod", nimo_checks.nimod, Need.CONFIGURATION),
+    Check("socket", nimo_checks.reach, Need.CONFIGURATION),
 )
 
 

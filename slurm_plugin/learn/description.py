@@ -8,7 +8,7 @@ import msgspec
 from predictor.active.settings import Error, Order, Part, Reference, Selection, Settings, Traversal
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.slurm_text import parse_time_limit
-from slurm_plugin.yaml_text import convert, load_yaml, read_text
+from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]

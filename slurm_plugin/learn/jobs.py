@@ -13,7 +13,7 @@ from slurm_plugin.learn.assignments import Assignment
 from slurm_plugin.learn.description import Description
 from slurm_plugin.learn.journal import Trial
 from slurm_plugin.slurm.commands import run, submit
-from slurm_plugin.slurm.settings import CONFIG
+from slurm_plugin.slurm.slurm_conf import CONFIG
 
 _TIMEOUT_S = 60.0
 _WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from sacct_ingest.errors import FormatError
-from slurm_plugin import kept
+from slurm_plugin import atomic_file
 
 
 class Stage(StrEnum):
@@ -97,9 +97,9 @@ class Journal:
         text = msgspec.json.format(
             msgspec.json.encode(_File(self._application, tuple(self.trials))), indent=1
         )
-        kept.write(self._path, text)
+        atomic_file.write(self._path, text)
 
 
 def alone(path: Path) -> AbstractContextManager[None]:
-    """Keep a second process away from the same journal; see :func:`slurm_plugin.kept.alone`."""
-    return kept.alone(path, who="'nimo learn'", mend="name another file with --state")
+    """Keep a second process away from the same journal (:mod:`slurm_plugin.atomic_file`)."""
+    return atomic_file.alone(path, who="'nimo learn'", mend="name another file with --state")

@@ -15,9 +15,8 @@ from typing import TypeVar
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
-from slurm_plugin.node_types import node_types_of
-from slurm_plugin.tables import Tables
-from slurm_plugin.waits import Waits, judge
+from slurm_plugin.decision.lookup import Tables
+from slurm_plugin.evaluation.wait_accuracy import Waits, judge
 
 _Item = TypeVar("_Item")
 
@@ -170,3 +169,16 @@ def _in_slices(items: Iterable[_Item], pause: Callable[[], None]) -> Iterator[_I
         yield item
         if number % _SLICE == 0:
             pause()
+
+
+def node_types_of(store: Store) -> dict[tuple[str, str], str]:
+    """Type of each node that was measured, by cluster and name.
+
+    Raises
+    ------
+    sacct_ingest.errors.StoreError
+        The store cannot be read.
+    """
+    return {
+        (one.cluster, one.node): one.node_type for one in store.profiles.latest() if one.node_type
+    }

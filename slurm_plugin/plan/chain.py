@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, inf
 
-from slurm_plugin.plan.rooms import Room
+from slurm_plugin.plan.bounds import Room
 from slurm_plugin.plan.schedule import Schedule, Step
 from slurm_plugin.plan.workflow import File, Place, Storage, Task, Workflow
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from slurm_plugin.plan.bounds import Room
 from slurm_plugin.plan.estimates import Estimate, Path, RunTimes, Transfers
-from slurm_plugin.plan.rooms import Room
 from slurm_plugin.plan.timeline import Timeline
 from slurm_plugin.plan.workflow import Access, File, Link, Place, Task, Workflow
-from slurm_plugin.profile import Profile
+from slurm_plugin.slurm.availability import Profile
 
 _ANY = Room()
 

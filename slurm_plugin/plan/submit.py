@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from slurm_plugin.plan import record
+from slurm_plugin.plan import state_file
 from slurm_plugin.plan.chain import Job, command_line
-from slurm_plugin.plan.record import COMPLETED, Submitted
+from slurm_plugin.plan.state_file import COMPLETED, Submitted
 from slurm_plugin.slurm.commands import Refused, run, submit
 
 _TIMEOUT_S = 60.0
@@ -65,7 +65,7 @@ def submit_ready(
         found = find(submitted, job, ask) if job.name in submitted.trying else ""
         submitted.ids[job.name] = found or _submit(submitted, job, path, submit, clusters)
         submitted.trying.remove(job.name)
-        record.save(path, submitted)
+        state_file.save(path, submitted)
         done.append(job)
     return done
 
@@ -100,18 +100,18 @@ def _submit(
     if job.name not in submitted.trying:
         submitted.trying.append(job.name)
         submitted.tried[job.name] = submitted.tried.get(job.name, 0) + 1
-        record.save(path, submitted)
+        state_file.save(path, submitted)
     try:
         return submit(command_line(job, submitted.name(job.name), own), job.script)
     except Refused:
         submitted.trying.remove(job.name)
         submitted.states[job.name] = REFUSED
-        record.save(path, submitted)
+        state_file.save(path, submitted)
         raise
 
 
 def _ready(job: Job, submitted: Submitted, clusters: dict[str, str]) -> bool:
-    return submitted.state(job.name) in record.ACTIVE and all(
+    return submitted.state(job.name) in state_file.ACTIVE and all(
         submitted.state(name) == COMPLETED
         or (name in submitted.ids and clusters[name] == job.cluster)
         for name in job.needs

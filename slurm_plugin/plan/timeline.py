@@ -3,11 +3,11 @@
 from bisect import bisect_left, bisect_right
 from math import inf
 
-from slurm_plugin.profile import Profile
+from slurm_plugin.slurm.availability import Profile
 
 
 class Timeline:
-    """Step function as :class:`slurm_plugin.profile.Profile`, changed in place.
+    """Step function as :class:`slurm_plugin.slurm.availability.Profile`, changed in place.
 
     A plan of a thousand tasks looks for a gap some ten thousand times.
 

@@ -1,6 +1,6 @@
 """One workload, scheduled as its users asked and as the policy would have had it.
 
-The policy that decides is :func:`slurm_plugin.policy.decide`, the one that runs in nimod.
+The policy that decides is :func:`slurm_plugin.decision.policy.decide`, the one that runs in nimod.
 """
 
 from collections import Counter
@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from predictor.types import PredictionTable
-from slurm_plugin.policy import Action, decide
-from slurm_plugin.prospects import Request, Rules
-from slurm_plugin.reasons import Reason
+from slurm_plugin.decision.candidates import Request, Rules
+from slurm_plugin.decision.policy import Action, decide
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.replay.cluster_view import Viewer
 from slurm_plugin.replay.engine import Engine, Order, Schedule, Shape
-from slurm_plugin.replay.view import Viewer
 from slurm_plugin.replay.workload import Workload
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from slurm_plugin.formatting import duration, percent, printable
 from slurm_plugin.reports.picture import Picture, node_ticks, time_ticks
-from slurm_plugin.reports.text import duration, percent, printable
 
 _WIDTH = 560
 _LINE = 22  #: height of one bar with its gap

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from sacct_ingest.errors import PlotError
+from slurm_plugin.formatting import duration, percent
 from slurm_plugin.reports.picture import Picture, node_ticks, time_ticks
-from slurm_plugin.reports.text import duration, percent
 
 try:
     import matplotlib as mpl

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from slurm_plugin.reports import text
+from slurm_plugin import formatting
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -35,7 +35,7 @@ class Column:
 class Link:
     """Text that leads somewhere."""
 
-    text: str
+    formatting: str
     href: str
 
 
@@ -83,10 +83,10 @@ def environment() -> "Environment":
         lstrip_blocks=True,
     )
     made.filters.update(
-        clock=text.clock,
-        duration=text.duration,
-        percent=text.percent,
-        hours=text.hours,
+        clock=formatting.clock,
+        duration=formatting.duration,
+        percent=formatting.percent,
+        hours=formatting.hours,
         anchor=anchor,
     )
     made.globals["style"] = style()
@@ -113,4 +113,4 @@ def anchor(title: str) -> str:
 
 
 def _harmless(value: Any) -> Any:
-    return text.printable(value) if type(value) is str else value
+    return formatting.printable(value) if type(value) is str else value

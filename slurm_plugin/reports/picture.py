@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
+from slurm_plugin.formatting import count, printable
 from slurm_plugin.protocol import Advice
-from slurm_plugin.reports.text import count, printable
 
 #: Run times in seconds that people read easily: ticks are chosen from these.
 _EASY_S = tuple(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from slurm_plugin.reports.outcomes import OutcomeReport
+from slurm_plugin.evaluation.outcomes import OutcomeReport
 
 _Row = TypeVar("_Row")
 #: What names a selection may hold, and what stands for them.

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.reports import text
+from slurm_plugin import formatting
+from slurm_plugin.formatting import plain
 from slurm_plugin.reports.html import Column, Table
-from slurm_plugin.reports.text import plain
 
 Value = str | int | float | bool | None
 #: What a spreadsheet would take for a formula.
@@ -101,7 +101,7 @@ def write_csv(sheets: Sequence[Sheet], folder: Path) -> list[Path]:
 
 def parsable(one: Sheet) -> Iterator[str]:
     """Lines with ``|`` between the fields, as ``sacct -P``."""
-    return text.parsable((field.key for field in one.fields), one.values())
+    return formatting.parsable((field.key for field in one.fields), one.values())
 
 
 def _safe(text: str) -> str:

@@ -8,12 +8,21 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
-from slurm_plugin.reports.accuracy import LEVELS, Accuracy
-from slurm_plugin.reports.effects import Deadlines
-from slurm_plugin.reports.outcomes import OutcomeReport
+from slurm_plugin.evaluation.accuracy import LEVELS, Accuracy
+from slurm_plugin.evaluation.effects import Deadlines
+from slurm_plugin.evaluation.outcomes import OutcomeReport
+from slurm_plugin.evaluation.wait_accuracy import SHARE
+from slurm_plugin.formatting import clock, count, duration, hours, percent
 from slurm_plugin.reports.sheet import Field, Sheet
-from slurm_plugin.reports.text import clock, duration, hours, percent
-from slurm_plugin.waits import SHARE
+
+
+def title_of(report: OutcomeReport) -> str:
+    """Say in one line how many decisions of which time there are."""
+    if not report.decisions:
+        return "No decision is recorded for this selection; nimod records one at each submission."
+    decisions = count(report.decisions, "decision")
+    span = f"from {clock(report.first_s)} to {clock(report.last_s)}"
+    return f"{decisions} {span}, {report.finished} with an outcome"
 
 
 def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet, ...]:

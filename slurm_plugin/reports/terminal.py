@@ -8,13 +8,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from slurm_plugin.reports.accuracy import Accuracy
-from slurm_plugin.reports.curve import standing_line
-from slurm_plugin.reports.effects import Deadlines, Effect, Estimate
-from slurm_plugin.reports.known import Waste
-from slurm_plugin.reports.outcomes import ApplicationOutcome, OutcomeReport
-from slurm_plugin.reports.text import count, duration, hours, percent, printable
-from slurm_plugin.waits import SHARE, Held
+from slurm_plugin.evaluation.accuracy import Accuracy
+from slurm_plugin.evaluation.diagnoses import Waste
+from slurm_plugin.evaluation.effects import Deadlines, Effect, Estimate
+from slurm_plugin.evaluation.outcomes import ApplicationOutcome, OutcomeReport
+from slurm_plugin.evaluation.wait_accuracy import SHARE, Held
+from slurm_plugin.formatting import count, duration, hours, percent, printable
+from slurm_plugin.reports.curve_text import standing_line
 
 _MOST = 10  #: rows of a list that is only a summary
 _APPLICATIONS = 50  #: nobody reads a thousand, and laying them out takes seconds

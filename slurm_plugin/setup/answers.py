@@ -8,9 +8,9 @@ import msgspec
 
 from sacct_ingest.errors import ConfigError, SlurmError
 from slurm_plugin.config import SOCKET, Config, Mode
-from slurm_plugin.doctor.of_slurm import kept_days
-from slurm_plugin.doctor.patient import Patient
-from slurm_plugin.yaml_text import nearest
+from slurm_plugin.config.yaml_text import nearest
+from slurm_plugin.doctor.installation import Patient
+from slurm_plugin.doctor.slurm_checks import kept_days
 
 STORE = "sqlite:////var/lib/nimo/nimo.db"
 _PARTITION = re.compile(r"^PartitionName=(\S+)", re.MULTILINE)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.slurm.settings import CONFIG, read_settings
+from slurm_plugin.slurm.slurm_conf import CONFIG, read_settings
 
 _ABOVE = ("Operator", "Administrator")
 

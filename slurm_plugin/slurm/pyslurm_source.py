@@ -12,7 +12,7 @@ from typing import Any
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import fields, sources
-from slurm_plugin.slurm.seen import JobSeen, NodeSeen, Seen
+from slurm_plugin.slurm.raw_state import JobSeen, NodeSeen, Seen
 from slurm_plugin.slurm.sources import Release, Run, ask_few, read_few
 
 _MODULE = "pyslurm"

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, exp, inf
 
-from slurm_plugin.profile import Profile, profile
+from slurm_plugin.slurm.availability import Profile, profile
+from slurm_plugin.slurm.cluster_state import Admits, Cluster, Partition
 from slurm_plugin.slurm.limits import LimitTables
-from slurm_plugin.slurm.pool import Group, Pool, Share, Step, grouped
-from slurm_plugin.slurm.seen import JobSeen, NodeSeen, PartitionSeen, Seen
-from slurm_plugin.slurm.settings import Settings
-from slurm_plugin.slurm.state import Admits, Cluster, Partition
+from slurm_plugin.slurm.node_pool import Group, Pool, Share, Step, grouped
+from slurm_plugin.slurm.raw_state import JobSeen, NodeSeen, PartitionSeen, Seen
+from slurm_plugin.slurm.slurm_conf import Settings
 
 DAY_S = 86400.0
 #: Nodes that start no job until somebody does something (sinfo(1), NODE STATE CODES).

@@ -8,7 +8,7 @@ import msgspec
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import fields
-from slurm_plugin.slurm.seen import JobSeen, NodeSeen, PartitionSeen, ReservationSeen, Seen
+from slurm_plugin.slurm.raw_state import JobSeen, NodeSeen, PartitionSeen, ReservationSeen, Seen
 
 #: Runs a command and gives its text; raises SlurmError.
 Run = Callable[[Sequence[str]], str]

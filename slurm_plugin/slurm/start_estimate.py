@@ -1,7 +1,7 @@
 """Slurm's own start estimates: ``sbatch --test-only``, for a few node counts, each asked once.
 
 The job is not submitted, but slurmctld goes through its submission: it takes a job id, and calls
-job_submit.  :data:`MARK` in the comment tells nimod that nothing is to be decided and kept.
+job_submit.  :data:`ESTIMATE_COMMENT` in the comment tells nimod to decide and record nothing.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.slurm.mark import MARK
+from slurm_plugin.protocol import ESTIMATE_COMMENT
 
 _START = re.compile(r"Job \d+ to start at (\d+)\b")
 
@@ -29,7 +29,7 @@ class Submission:
 
     def argv(self, nodes: int) -> list[str]:
         """Command that asks when this would start on ``nodes``; what comes last holds."""
-        ours = ("--test-only", f"--nodes={nodes}", f"--comment={MARK}")
+        ours = ("--test-only", f"--nodes={nodes}", f"--comment={ESTIMATE_COMMENT}")
         return ["sbatch", *self.options, *ours, *self.script]
 
     def key(self, nodes: int) -> str:

@@ -16,10 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sacct_ingest.errors import NimoError
 from slurm_plugin.config import Config
 from slurm_plugin.web import layout, pages
+from slurm_plugin.web.data import Site
 from slurm_plugin.web.pages import NotFound, View
 from slurm_plugin.web.peer import Peer
 from slurm_plugin.web.query import BadQuery
-from slurm_plugin.web.site import Site
 from slurm_plugin.web.viewer import Proxies, Refused, Viewer, user_of
 
 _log = logging.getLogger(__name__)

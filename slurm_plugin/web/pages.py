@@ -12,17 +12,17 @@ from predictor.types import PredictionTable
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Selection
 from slurm_plugin.config import Mode
-from slurm_plugin.reasons import WORDS
+from slurm_plugin.decision.reasons import WORDS
+from slurm_plugin.evaluation.outcomes import Pair
+from slurm_plugin.formatting import RECOGNISED, count
 from slurm_plugin.reports import page
 from slurm_plugin.reports.html import Column, Link, Table
-from slurm_plugin.reports.outcomes import Pair
-from slurm_plugin.reports.text import RECOGNISED, count
-from slurm_plugin.reports.title import title_of
-from slurm_plugin.web import application, layout, query
+from slurm_plugin.reports.sheets import title_of
+from slurm_plugin.web import application_page, layout, query
 from slurm_plugin.web.catalogue import GROUPS, ORDERS, VERDICTS, Catalogue, Entry, Wanted
-from slurm_plugin.web.decisions import COLUMNS, cells, facts
-from slurm_plugin.web.replay import replayed
-from slurm_plugin.web.site import Site
+from slurm_plugin.web.data import Site
+from slurm_plugin.web.decisions_page import COLUMNS, cells, facts
+from slurm_plugin.web.replay_page import replayed
 from slurm_plugin.web.viewer import Viewer
 
 _ROWS = 50
@@ -131,8 +131,8 @@ def one_application(view: View) -> str:
         known.label,
         at="Applications",
         known=known,
-        facts=application.facts(known, standings.get(entry.identity)),
-        curves=list(application.curves(known, every=every)),
+        facts=application_page.facts(known, standings.get(entry.identity)),
+        curves=list(application_page.curves(known, every=every)),
         every=every,
         other=view.link(
             "/application", level=entry.level, key=entry.key, counts="" if every else "all"

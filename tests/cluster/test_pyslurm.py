@@ -96,8 +96,8 @@ def test_the_cluster_is_seen_as_the_commands_see_it(cluster: SlurmCluster) -> No
 LOOK = """
 import json, os, time
 from slurm_plugin.slurm import commands, pyslurm_source, sources
-from slurm_plugin.slurm.settings import CONFIG, read_settings
-from slurm_plugin.slurm.watch import Watch
+from slurm_plugin.slurm.slurm_conf import CONFIG, read_settings
+from slurm_plugin.slurm.poller import Watch
 run = lambda argv: commands.run(argv, timeout_s=20)
 release = read_settings(run(CONFIG)).release
 module = pyslurm_source.load(release)

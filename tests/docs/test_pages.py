@@ -16,7 +16,7 @@ from sacct_ingest.sbatch_options import lookup
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.nimo import COMMANDS, command_parser
 from slurm_plugin.config import Config
-from slurm_plugin.config_file import parse
+from slurm_plugin.config.loader import parse
 from tests.docs.pages import PAGES, ROOT, Shown, blocks, command_lines, inline
 
 _PLACEHOLDER = re.compile(r"[A-Z][A-Z-]+")

@@ -13,7 +13,7 @@ import pytest
 
 from slurm_plugin.cli.context import user_name
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.demo.site import HISTORY, Site, prepare
+from slurm_plugin.demo.sandbox import HISTORY, Site, prepare
 from tests.docs.pages import blocks, command_lines
 
 #: Commands that only look at the store.

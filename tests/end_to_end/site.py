@@ -11,7 +11,7 @@ from typing import Any
 
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import RunRow, Store
-from slurm_plugin import client
+from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Status
 from tests.cluster import SlurmCluster
 from tests.cluster.nimod import Nimod

@@ -11,7 +11,7 @@ import pytest
 
 from sacct_ingest.records import NodeProfile
 from sacct_ingest.store import Store
-from slurm_plugin import client
+from slurm_plugin.nimod import client
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site
 from tests.processes import PATIENCE_S

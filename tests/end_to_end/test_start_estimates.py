@@ -3,7 +3,7 @@
 import json
 import time
 
-from slurm_plugin.slurm.mark import MARK
+from slurm_plugin.protocol import ESTIMATE_COMMENT
 from tests.end_to_end.site import Site
 
 
@@ -16,7 +16,7 @@ def test_slurm_is_asked_and_nothing_is_decided(enforcing: Site) -> None:
     assert all(wait_s < 60 for wait_s in said.values())
     # The hook was called for each of them; only the job that comes after them is decided on.
     enforcing.submit("-N", "1-8", "-t", "5")
-    assert MARK not in str(enforcing.decision(since_s=since))
+    assert ESTIMATE_COMMENT not in str(enforcing.decision(since_s=since))
 
 
 def test_slurms_starts_come_after_the_advice(enforcing: Site) -> None:

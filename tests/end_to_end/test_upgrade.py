@@ -10,7 +10,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from slurm_plugin import client
+from slurm_plugin.nimod import client
 from tests.cluster.nimod import HOOKS, Nimod, hooks_for
 from tests.cluster.slurm import SlurmCluster
 from tests.conftest import ClusterFactory, scratch_directory

@@ -6,11 +6,11 @@ from typing import Any
 from predictor.table import encode
 from predictor.types import Point, PredictionTable, Problem, Verdict
 from slurm_plugin.config import Config
-from slurm_plugin.profile import Profile, profile
-from slurm_plugin.prospects import Rules
+from slurm_plugin.decision.candidates import Rules
+from slurm_plugin.decision.lookup import Tables
 from slurm_plugin.protocol import Job
-from slurm_plugin.slurm.state import Cluster, Partition
-from slurm_plugin.tables import Tables
+from slurm_plugin.slurm.availability import Profile, profile
+from slurm_plugin.slurm.cluster_state import Cluster, Partition
 
 NOW = 1_790_000_000.0
 

@@ -4,12 +4,12 @@ import pytest
 
 from predictor.types import Problem, Verdict
 from sacct_ingest.records import Identity
-from slurm_plugin.advice import advice_of
-from slurm_plugin.case import Case
 from slurm_plugin.config import Mode
-from slurm_plugin.profile import profile
-from slurm_plugin.prospects import Request
-from slurm_plugin.reasons import Reason
+from slurm_plugin.decision.advice import advice_of
+from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.context import Case
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.slurm.availability import profile
 from tests.slurm_plugin.made import NOW, history, job, partition, rules, table
 
 

@@ -7,8 +7,6 @@ from math import ceil
 import pytest
 
 from predictor.types import AtLimit, Tail, Verdict
-from slurm_plugin import comment
-from slurm_plugin.advisor import Advisor
 from slurm_plugin.config import (
     Config,
     Deadline,
@@ -20,13 +18,14 @@ from slurm_plugin.config import (
     TimeUse,
     Trust,
 )
-from slurm_plugin.profile import profile
-from slurm_plugin.protocol import Answer, Change
-from slurm_plugin.reasons import Reason
-from slurm_plugin.reports.text import duration
-from slurm_plugin.slurm.mark import MARK
-from slurm_plugin.slurm.pool import Group, Pool
-from slurm_plugin.waits import judge
+from slurm_plugin.decision import admin_comment
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.service import Advisor
+from slurm_plugin.evaluation.wait_accuracy import judge
+from slurm_plugin.formatting import duration
+from slurm_plugin.protocol import ESTIMATE_COMMENT, Answer, Change
+from slurm_plugin.slurm.availability import profile
+from slurm_plugin.slurm.node_pool import Group, Pool
 from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table
 
 
@@ -68,7 +67,7 @@ def test_advise_tells_and_changes_nothing():
     answer, row = submit(advisor(mode=Mode.ADVISE))
     assert (answer.action, answer.set) == ("keep", None)
     assert f"--nodes={row.nodes}" in answer.message
-    assert comment.parse(answer.admin_comment).mode == "advise"
+    assert admin_comment.parse(answer.admin_comment).mode == "advise"
 
 
 def test_enforce_is_silent():
@@ -115,7 +114,7 @@ def test_the_record_holds_the_request_and_the_decision():
 
 def test_the_note_in_the_job_points_to_the_record():
     answer, row = submit(advisor())
-    note = comment.parse(answer.admin_comment)
+    note = admin_comment.parse(answer.admin_comment)
     assert (note.decision_id, note.nodes, note.low, note.high) == (
         row.decision_id,
         row.nodes,
@@ -183,7 +182,7 @@ def test_a_limit_is_set_where_the_site_opted_in():
     minutes = [ceil(time_s * factor * 1.2 / 60) for _, factor in TAILS]
     assert [answer.set.time_min, answer.set.time_limit] == minutes
     assert (row.given_min_s, row.given_limit_s) == (60 * minutes[0], 60 * minutes[1])
-    note = comment.parse(answer.admin_comment)
+    note = admin_comment.parse(answer.admin_comment)
     assert (note.least_min, note.limit_min) == tuple(minutes)
 
 
@@ -344,7 +343,7 @@ def test_the_message_has_the_numbers():
 @pytest.fixture
 def large(monkeypatch):
     """A cluster too large to go through while a job waits, and what is to be done later."""
-    monkeypatch.setattr("slurm_plugin.slurm.pool.AT_ONCE", 0)
+    monkeypatch.setattr("slurm_plugin.slurm.node_pool.AT_ONCE", 0)
     groups = {Group(cpus=4, mem_mib=2000, steps=(), empty_s=NOW): tuple("abcdefgh")}
     pool, later = Pool(now_s=NOW, groups=groups), []
     made = Advisor(
@@ -464,10 +463,10 @@ def test_nimo_on_opts_a_range_in_where_ranges_alone_do_not():
 def test_who_only_asks_slurm_for_a_start_is_not_decided_on():
     made = advisor()
     free = made.cluster.partitions["batch"].profile.free_at(NOW)
-    answer, row = submit(made, job(comment=MARK))
+    answer, row = submit(made, job(comment=ESTIMATE_COMMENT))
     assert (answer.action, answer.admin_comment, row) == ("keep", "", None)
     assert made.cluster.partitions["batch"].profile.free_at(NOW) == free
-    assert submit(made, job(comment=f"{MARK}s"))[1] is not None
+    assert submit(made, job(comment=f"{ESTIMATE_COMMENT}s"))[1] is not None
 
 
 def test_an_advice_says_how_waits_like_its_own_came_true():

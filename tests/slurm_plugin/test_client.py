@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from slurm_plugin import client
+from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Advice, Answer, Ask, Status, encode
 
 

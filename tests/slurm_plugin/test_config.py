@@ -7,7 +7,7 @@ import pytest
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config import Config, Mode, ModeRule, TimeUse, Trust
-from slurm_plugin.config_file import dump, find, load, parse
+from slurm_plugin.config.loader import dump, find, load, parse
 
 ROOT = Path(__file__).parents[2]
 

@@ -3,8 +3,8 @@
 import pytest
 
 from slurm_plugin.config import NodesRule, OptIn
-from slurm_plugin.eligibility import Span, span_of
-from slurm_plugin.reasons import Reason
+from slurm_plugin.decision.eligibility import Span, span_of
+from slurm_plugin.decision.reasons import Reason
 from tests.slurm_plugin.made import job
 
 OPT_IN = OptIn()

@@ -17,14 +17,14 @@ def loaded_by(module: str) -> set[str]:
 @pytest.mark.parametrize(
     ("module", "allowed"),
     [
-        ("slurm_plugin.client", set()),
-        ("slurm_plugin.config_file", set()),
-        ("slurm_plugin.policy", set()),
-        ("slurm_plugin.advisor", set()),
+        ("slurm_plugin.nimod.client", set()),
+        ("slurm_plugin.config.loader", set()),
+        ("slurm_plugin.decision.policy", set()),
+        ("slurm_plugin.decision.service", set()),
         ("slurm_plugin.nimod.loop", set()),
         ("slurm_plugin.nimod.access", set()),
         ("slurm_plugin.nimod.store_link", {"alembic", "asyncio", "sqlalchemy"}),
-        ("slurm_plugin.nimod.server", {"alembic", "asyncio", "sqlalchemy"}),
+        ("slurm_plugin.nimod.daemon", {"alembic", "asyncio", "sqlalchemy"}),
     ],
 )
 def test_nothing_heavy_is_loaded(module, allowed):

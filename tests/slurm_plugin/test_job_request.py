@@ -7,8 +7,8 @@ from sacct_ingest.errors import ScriptError
 from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.sbatch_options import OPTIONS
 from slurm_plugin.cli.sbatch_environment import options_of
-from slurm_plugin.job_request import check_times, make_job
 from slurm_plugin.protocol import Job
+from slurm_plugin.slurm.job_request import check_times, make_job
 
 NOW_S = 1_790_000_000.0
 SCRIPT = """#!/bin/bash

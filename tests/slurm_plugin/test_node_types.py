@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from predictor.types import ByType, PredictionTable, Tail, Verdict
-from slurm_plugin.advisor import Advisor
-from slurm_plugin.case import Place
 from slurm_plugin.cli.stored_advice import places_of
 from slurm_plugin.config import Config
+from slurm_plugin.decision.context import Place
+from slurm_plugin.decision.service import Advisor
 from slurm_plugin.protocol import Advice
-from slurm_plugin.reports.advice import render
-from slurm_plugin.slurm.pool import Group, Pool, Share
-from slurm_plugin.slurm.state import Admits, Cluster, Partition
+from slurm_plugin.reports.advice_text import render
+from slurm_plugin.slurm.cluster_state import Admits, Cluster, Partition
+from slurm_plugin.slurm.node_pool import Group, Pool, Share
 from tests.slurm_plugin.made import NOW, job, stored, table
 
 TYPES = {("pine", f"a{i}"): "amber" for i in range(8)} | {

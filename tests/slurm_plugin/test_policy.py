@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from predictor.table import quantile
 from predictor.types import Memory, Tail, Verdict
 from slurm_plugin.config import Config, Deadline, OnMissed, TimeUse
-from slurm_plugin.limits import Limits
-from slurm_plugin.policy import Action, as_scheduled, decide
-from slurm_plugin.profile import profile
-from slurm_plugin.prospects import Request, choices, standing
-from slurm_plugin.reasons import Reason
+from slurm_plugin.decision.candidates import Request, choices, standing
+from slurm_plugin.decision.policy import Action, as_scheduled, decide
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.time_limits import Limits
+from slurm_plugin.slurm.availability import profile
 from tests.slurm_plugin.made import NOW, amdahl, history, partition, rules, table
 
 RULES = rules()

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from sacct_ingest.errors import ScriptError
-from slurm_plugin.advisor import Advisor
 from slurm_plugin.config import Config, Mode, ModeRule
-from slurm_plugin.prepared import job_of
+from slurm_plugin.decision.service import Advisor
+from slurm_plugin.decision.tickets import job_of
 from slurm_plugin.protocol import Command
 from tests.slurm_plugin.made import NOW, cluster, stored, table
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from predictor.table import encode
 from predictor.types import Verdict
 from sacct_ingest.records import Identity
-from slurm_plugin.tables import Tables
+from slurm_plugin.decision.lookup import Tables
 from tests.slurm_plugin.made import history, stored, table
 
 ALICE = Identity("alice", "solve", script="5c1", line="11e")
@@ -74,7 +74,7 @@ def test_a_damaged_table_is_none_and_that_is_said_once(caplog):
 
 def test_a_table_is_decoded_once_and_when_it_is_asked_for(monkeypatch):
     decoded = []
-    monkeypatch.setattr("slurm_plugin.tables.decode", decoded.append)
+    monkeypatch.setattr("slurm_plugin.decision.lookup.decode", decoded.append)
     tables = stored(of("line", "11e", runs=77), of("line", "other"))
     assert (len(tables), decoded) == (2, [])
     assert [tables.find(ALICE) for _ in range(2)] == [None, None]

@@ -2,9 +2,9 @@
 
 import pytest
 
+from slurm_plugin.decision.layout import change_for, fixed_layout
+from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.protocol import Change, Job
-from slurm_plugin.reasons import Reason
-from slurm_plugin.tasks import change_for, fixed_layout
 
 SCRIPT = "#!/bin/sh\nsrun ./solve\n"
 

@@ -9,10 +9,10 @@ import pytest
 
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
-from slurm_plugin.advisor import Advisor
 from slurm_plugin.cli import log
 from slurm_plugin.config import Config, Mode
-from slurm_plugin.reports.text import printable
+from slurm_plugin.decision.service import Advisor
+from slurm_plugin.formatting import printable
 from tests.slurm_plugin.made import NOW, cluster, job, stored, table
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from random import Random
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.context import user_name
 from slurm_plugin.demo.narrator import Narrator
-from slurm_plugin.demo.site import Site
+from slurm_plugin.demo.sandbox import Site
 from slurm_plugin.demo.tour import tour
 
 EXAMPLE = "  nimo demo\n  nimo demo --directory /tmp/nimo-demo --seed 3"

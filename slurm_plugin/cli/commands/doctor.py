@@ -14,7 +14,7 @@ import msgspec
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.context import add_config, add_json, add_parsable, add_store, load_config
-from slurm_plugin.config_file import find
+from slurm_plugin.config.loader import find
 from slurm_plugin.doctor import Finding, Patient, State, examine
 from slurm_plugin.slurm import commands
 

@@ -20,8 +20,8 @@ from slurm_plugin.cli.context import (
     load_config,
     moment,
 )
-from slurm_plugin.cli.stores import open_store
-from slurm_plugin.reports import forecasts as words
+from slurm_plugin.cli.store_access import open_store
+from slurm_plugin.reports import forecast_text as words
 
 EXAMPLE = """\
   nimo forecast

@@ -25,14 +25,14 @@ from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
 from sacct_ingest.span import SpanSettings
-from slurm_plugin import standings
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.progress import Report, progress
-from slurm_plugin.cli.stores import open_store
+from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Config
-from slurm_plugin.reports.curve import standing_line
-from slurm_plugin.reports.text import clock, count
+from slurm_plugin.evaluation import standing
+from slurm_plugin.formatting import clock, count
+from slurm_plugin.reports.curve_text import standing_line
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
@@ -148,7 +148,7 @@ def _once(args: argparse.Namespace, config: Config) -> int:
             except FormatError as error:
                 failed.append(error)  # of a file: the others are read all the same
         shown = [reject for one in done for reject in _refused(store, one)]
-        turned = standings.update(store, config.band, now_s=time.time())
+        turned = standing.update(store, config.band, now_s=time.time())
     if args.json:
         print(json.dumps([asdict(summary) for summary in done]), flush=True)
     elif lines := [*map(describe, done), *shown, *map(standing_line, turned)]:

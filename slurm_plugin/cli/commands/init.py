@@ -17,11 +17,21 @@ from sacct_ingest.errors import ConfigError, SlurmError
 from slurm_plugin.cli.commands.doctor import patient_of
 from slurm_plugin.cli.context import add_config, add_json, store_url
 from slurm_plugin.config import Mode
-from slurm_plugin.config_file import SYSTEM_FILE, find, parse
+from slurm_plugin.config.loader import SYSTEM_FILE, find, parse
 from slurm_plugin.doctor import Patient
-from slurm_plugin.setup import Answers, Planned, check, install, plan, propose, texts, told, write
+from slurm_plugin.setup import (
+    Answers,
+    Planned,
+    check,
+    install,
+    plan,
+    propose,
+    summary,
+    texts,
+    write,
+)
 from slurm_plugin.setup.answers import partitions
-from slurm_plugin.shipped import ETC
+from slurm_plugin.setup.shipped_files import ETC
 
 EXAMPLE = (
     "  nimo init\n"
@@ -63,15 +73,15 @@ def run(args: argparse.Namespace) -> int:
     for file in planned:
         write(file)
     hooks = install(patient.hooks) if args.hooks else []
-    report = told.report(patient, answers, planned, hooks)
-    print(msgspec.json.encode(report).decode() if args.json else told.render(report))
+    report = summary.report(patient, answers, planned, hooks)
+    print(msgspec.json.encode(report).decode() if args.json else summary.render(report))
     return 0
 
 
 def _print_differences(planned: Sequence[Planned], *, as_json: bool) -> None:
     if as_json:
-        told = [{"path": str(file.path), "difference": file.difference} for file in planned]
-        print(msgspec.json.encode(told).decode())
+        summary = [{"path": str(file.path), "difference": file.difference} for file in planned]
+        print(msgspec.json.encode(summary).decode())
     else:
         print("".join(file.difference for file in planned), end="")
 
@@ -148,7 +158,7 @@ def _plan(args: argparse.Namespace, patient: Patient, answers: Answers) -> list[
     parse(settings, name=str(place))
     planned = [plan(place, settings, sample)]
     if patient.slurm_conf.exists():
-        forward = told.hooks_run(patient)
+        forward = summary.hooks_run(patient)
         hook_settings = texts.hook_settings(hook_sample, answers, forward_deadline=forward)
         planned.append(plan(patient.hooks / "nimo_hook.conf", hook_settings, hook_sample))
     return planned

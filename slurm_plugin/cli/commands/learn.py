@@ -17,7 +17,7 @@ from sacct_ingest.errors import ConfigError, StoreError
 from sacct_ingest.records import KeyLevel
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.numbers import positive
-from slurm_plugin.cli.stores import open_store
+from slurm_plugin.cli.store_access import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from slurm_plugin.config import Config
     from slurm_plugin.learn.assignments import Assignment, Choices
     from slurm_plugin.learn.description import Description, Group
-    from slurm_plugin.learn.known import Joined
     from slurm_plugin.learn.proposers import Proposer
+    from slurm_plugin.learn.stored_curve import Joined
     from slurm_plugin.learn.workbench import Workbench
 
 EXAMPLE = """\
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     """Learn, or show the design."""
     # Loaded here: scipy takes a second, and the help shall not.
     from slurm_plugin.learn.journal import alone  # noqa: PLC0415
-    from slurm_plugin.reports import learning as words  # noqa: PLC0415
+    from slurm_plugin.reports import learning_text as words  # noqa: PLC0415
 
     state = args.state or args.file.with_name(f"{args.file.stem}.learn.json")
     with alone(state):
@@ -92,7 +92,7 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     from slurm_plugin.learn.journal import Journal  # noqa: PLC0415
     from slurm_plugin.learn.proposers import NODES  # noqa: PLC0415
     from slurm_plugin.learn.workbench import Site, Workbench  # noqa: PLC0415
-    from slurm_plugin.reports import learning as words  # noqa: PLC0415
+    from slurm_plugin.reports import learning_text as words  # noqa: PLC0415
 
     config = load_config(args)
     given = description.load(args.file)
@@ -133,7 +133,7 @@ def _by_curve(chosen: "Choices", known: "Sequence[Run]") -> "Proposer":
 
 def _apart(args: argparse.Namespace, given: "Description") -> "Joined":
     """Learn runs that differ in more than node counts: they are no part of a curve."""
-    from slurm_plugin.learn.known import Joined  # noqa: PLC0415
+    from slurm_plugin.learn.stored_curve import Joined  # noqa: PLC0415
 
     if args.application:
         raise ConfigError(
@@ -148,7 +148,7 @@ def _joined(
 ) -> "Joined":
     """Find the curve that the runs are to join; without --application that of the file's tag."""
     from slurm_plugin.cli.commands.predict import load, matching  # noqa: PLC0415
-    from slurm_plugin.learn.known import Joined, joined  # noqa: PLC0415
+    from slurm_plugin.learn.stored_curve import Joined, joined  # noqa: PLC0415
 
     if args.application:
         with open_store(config) as store:
@@ -194,7 +194,7 @@ def _profiles(config: "Config") -> "Callable[[Group], Sequence[NodeProfile]]":
 
 def _design(bench: "Workbench", *, as_json: bool) -> str:
     """Show what would be run next."""
-    from slurm_plugin.reports import learning as words  # noqa: PLC0415
+    from slurm_plugin.reports import learning_text as words  # noqa: PLC0415
 
     wanted = bench.replay()
     argv = bench.argv(wanted) if wanted else []

@@ -11,9 +11,9 @@ from pathlib import Path
 from threading import Event
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin import client
 from slurm_plugin.cli.context import add_config, add_store, load_config
-from slurm_plugin.cli.stores import open_store
+from slurm_plugin.cli.store_access import open_store
+from slurm_plugin.nimod import client
 
 EXAMPLE = """\
   nimo metrics
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
             write_to_textfile,
         )
 
-        from slurm_plugin.metrics import registry  # noqa: PLC0415
+        from slurm_plugin.nimod.metrics import registry  # noqa: PLC0415
     except ImportError as error:
         raise NimoError(
             "prometheus-client is not installed; 'pip install nimo-slurm[metrics]' installs it"

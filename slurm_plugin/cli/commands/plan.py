@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import ConfigError, NimoError, NoHistory
 from sacct_ingest.time_spec import parse_time
+from slurm_plugin.atomic_file import alone
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
 from slurm_plugin.cli.progress import waiting
-from slurm_plugin.kept import alone
-from slurm_plugin.plan import record
+from slurm_plugin.config.yaml_text import read_text
+from slurm_plugin.plan import state_file
 from slurm_plugin.plan.chain import Job, jobs
-from slurm_plugin.plan.file import load, parse
-from slurm_plugin.plan.follow import SLIP_S, Follower, failed, summary, unfinished
+from slurm_plugin.plan.monitor import SLIP_S, Follower, failed, summary, unfinished
 from slurm_plugin.plan.submit import submit_ready, waits_elsewhere
 from slurm_plugin.plan.workflow import Workflow
-from slurm_plugin.reports.plan import as_json, lines_of, progress_text, render
-from slurm_plugin.yaml_text import read_text
+from slurm_plugin.plan.workflow_file import load, parse
+from slurm_plugin.reports.plan_text import as_json, lines_of, progress_text, render
 
 if TYPE_CHECKING:
-    from slurm_plugin.plan.again import Again
     from slurm_plugin.plan.plans import Plan
+    from slurm_plugin.plan.replan import Again
     from slurm_plugin.plan.schedule import Problem
 
 EXAMPLE = """\
@@ -86,11 +86,11 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--submit and --dry-run: give one of them")
     if not 0 < args.confidence < 1:
         raise ConfigError(f"--confidence {args.confidence}: give a share between 0 and 1")
-    kept = record.path_for(args.workflow)
+    kept = state_file.path_for(args.workflow)
     if not (args.submit or args.follow):
         return _plan(args, kept)
     with alone(kept, who="'nimo plan'", mend="submit from a folder that you may write to"):
-        return _plan(args, kept) if args.submit else _follow(record.load(kept), kept, args)
+        return _plan(args, kept) if args.submit else _follow(state_file.load(kept), kept, args)
 
 
 def _plan(args: argparse.Namespace, kept: Path) -> int:
@@ -126,21 +126,21 @@ def _planned(
 
 
 def _problem(
-    args: argparse.Namespace, flow: Workflow, submitted: record.Submitted | None
+    args: argparse.Namespace, flow: Workflow, submitted: state_file.Submitted | None
 ) -> "Problem":
     # Loaded here: numpy and scipy take a second that is neither the help's nor the plan's.
-    site = importlib.import_module("slurm_plugin.cli.plan_site")
+    site = importlib.import_module("slurm_plugin.plan.site")
     found: Problem = site.problem(
         flow, load_config(args), args.workflow.parent, empty=args.empty, submitted=submitted
     )
     return found
 
 
-def _again(args: argparse.Namespace, submitted: record.Submitted) -> "Again | None":
+def _again(args: argparse.Namespace, submitted: state_file.Submitted) -> "Again | None":
     """Plan what is left of the workflow as it was submitted."""
     flow = parse(submitted.text, name=str(args.workflow))
     problem = _problem(args, flow, submitted)
-    from slurm_plugin.plan.again import plan_again  # noqa: PLC0415
+    from slurm_plugin.plan.replan import plan_again  # noqa: PLC0415
 
     try:
         return plan_again(problem, submitted)
@@ -162,7 +162,7 @@ def _deadline(given: int | None, flow: Workflow, now_s: float) -> float | None:
 def _submit(
     args: argparse.Namespace, name: str, chain: Sequence[Job], deadline_s: float | None, kept: Path
 ) -> int:
-    before = record.load(kept)
+    before = state_file.load(kept)
     if before and (before.ids or before.trying) and unfinished(before):
         raise NimoError(
             f"{kept}: this workflow was submitted before: follow it with --follow, or remove the "
@@ -173,7 +173,7 @@ def _submit(
             f"{elsewhere[0]} needs a job of another cluster, which Slurm cannot wait for: add "
             "--follow"
         )
-    submitted = record.Submitted(
+    submitted = state_file.Submitted(
         workflow=name,
         deadline_s=deadline_s,
         submitted_s=time.time(),
@@ -187,7 +187,7 @@ def _submit(
     return _follow(submitted, kept, args) if args.follow else 0
 
 
-def _follow(submitted: record.Submitted | None, kept: Path, args: argparse.Namespace) -> int:
+def _follow(submitted: state_file.Submitted | None, kept: Path, args: argparse.Namespace) -> int:
     if submitted is None:
         raise NimoError(f"{kept}: not there: this workflow was not submitted; use --submit")
     follower = Follower(

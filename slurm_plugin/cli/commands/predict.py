@@ -24,8 +24,8 @@ from slurm_plugin.cli.context import (
     add_store,
     load_config,
 )
-from slurm_plugin.cli.stores import open_store
-from slurm_plugin.reports import curve
+from slurm_plugin.cli.store_access import open_store
+from slurm_plugin.reports import curve_text
 from slurm_plugin.reports.picture import of_table
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
@@ -102,9 +102,9 @@ def _list(tables: Sequence[PredictionTable], args: argparse.Namespace) -> None:
     if args.json:
         print(_as_json(tables))
     elif args.parsable2:
-        print("\n".join(curve.parsable_summary(tables)))
+        print("\n".join(curve_text.parsable_summary(tables)))
     else:
-        print(curve.summary(tables))
+        print(curve_text.summary(tables))
 
 
 def _print(
@@ -115,12 +115,12 @@ def _print(
     if args.json:
         print(_as_json(found))
     elif args.parsable2:
-        print("\n".join(line for table in found for line in curve.parsable(table)))
+        print("\n".join(line for table in found for line in curve_text.parsable(table)))
     else:
         for number, table in enumerate(found):
-            print("\n" * bool(number) + curve.render(table, every=args.all))
+            print("\n" * bool(number) + curve_text.render(table, every=args.all))
             if standing := standings.get((table.level, table.key)):
-                print(curve.standing_line(standing))
+                print(curve_text.standing_line(standing))
             if args.plot == plot.TERMINAL:
                 print()
                 plot.show(of_table(table), plot.TERMINAL)

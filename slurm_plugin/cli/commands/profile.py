@@ -28,10 +28,10 @@ from slurm_plugin.cli.context import (
 )
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import progress
-from slurm_plugin.cli.stores import open_store
+from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Benchmarks, Config, TypeColumn
-from slurm_plugin.reports.profiles import describe
-from slurm_plugin.reports.text import parsable_records
+from slurm_plugin.formatting import parsable_records
+from slurm_plugin.reports.profile_text import describe
 from slurm_plugin.slurm.benchmark_jobs import JobOptions, Node, nodes, run_each, run_on
 from slurm_plugin.slurm.commands import run as run_slurm
 

@@ -25,14 +25,14 @@ from slurm_plugin.cli.context import (
 )
 from slurm_plugin.cli.numbers import positive, share, whole
 from slurm_plugin.cli.progress import Report, progress
-from slurm_plugin.cli.stores import open_store
+from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Config
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow, Store
-    from slurm_plugin.replay.search import Setting
+    from slurm_plugin.replay.policy_search import Setting
     from slurm_plugin.replay.what_if import WhatIf
-    from slurm_plugin.reports.replay import ReplayReport
+    from slurm_plugin.reports.replay_text import ReplayReport
 
 EXAMPLE = """\
   nimo replay                               # the store, with the settings in force
@@ -122,8 +122,8 @@ def _replay(
     args: argparse.Namespace, config: Config, report: Report, stack: ExitStack
 ) -> "ReplayReport":
     # Loaded here: numpy and scipy take a second, and the help shall not.
-    from slurm_plugin.replay.search import GUARDS, PRICES, evaluate, settings, suggest  # noqa: PLC0415
-    from slurm_plugin.reports.replay import ReplayReport  # noqa: PLC0415
+    from slurm_plugin.replay.policy_search import GUARDS, PRICES, evaluate, settings, suggest  # noqa: PLC0415
+    from slurm_plugin.reports.replay_text import ReplayReport  # noqa: PLC0415
 
     what_if, source, assumptions = _prepared(args, config, report)
     wanted = settings(
@@ -154,7 +154,7 @@ def _prepared(
 ) -> tuple["WhatIf", str, tuple[str, ...]]:
     """Read the history and choose the moldable jobs; what was assumed, in words."""
     from predictor.tabulate import TableSettings  # noqa: PLC0415
-    from slurm_plugin.replay import assumed, known  # noqa: PLC0415
+    from slurm_plugin.replay import assumed_jobs, history_jobs  # noqa: PLC0415
     from slurm_plugin.replay.engine import Order  # noqa: PLC0415
     from slurm_plugin.replay.what_if import WhatIf  # noqa: PLC0415
     from slurm_plugin.replay.workload import Workload  # noqa: PLC0415
@@ -162,17 +162,17 @@ def _prepared(
     rows, source = _rows(args, config, report)
     order = Order.SHORTEST if args.sjbf else Order.SUBMITTED
     if args.assume is not None:
-        made = assumed.Assumptions(share=args.assume, range=args.range, seed=args.seed)
+        made = assumed_jobs.Assumptions(share=args.assume, range=args.range, seed=args.seed)
         work = Workload.of(rows, cluster_nodes=args.nodes or None)
-        what_if = WhatIf(work, assumed.assume(work, made), order)
-        return what_if.adopted(args.adopt, seed=args.seed), source, assumed.in_words(made)
+        what_if = WhatIf(work, assumed_jobs.assume(work, made), order)
+        return what_if.adopted(args.adopt, seed=args.seed), source, assumed_jobs.in_words(made)
     learned = rows[: round(args.learn * len(rows))]
     begin_s = float(learned[-1].submit_s) if learned else 0.0
     fit = TableSettings(confidence=config.fit.confidence)
-    knowledge = known.learn(rows, begin_s=begin_s, settings=fit)
+    knowledge = history_jobs.learn(rows, begin_s=begin_s, settings=fit)
     work = Workload.of(rows[len(learned) :], cluster_nodes=args.nodes or None)
-    chosen = known.moldable(work, knowledge, reach=args.range, seed=args.seed)
-    words = known.in_words(len(learned), args.range, args.adopt)
+    chosen = history_jobs.moldable(work, knowledge, reach=args.range, seed=args.seed)
+    words = history_jobs.in_words(len(learned), args.range, args.adopt)
     return WhatIf(work, chosen, order).adopted(args.adopt, seed=args.seed), source, words
 
 
@@ -223,11 +223,11 @@ def _pool(args: argparse.Namespace, wanted: "list[Setting]", stack: ExitStack) -
 
 
 def _print(report: "ReplayReport", args: argparse.Namespace) -> None:
-    from slurm_plugin.reports import replay, terminal  # noqa: PLC0415
+    from slurm_plugin.reports import replay_text, terminal  # noqa: PLC0415
 
     if args.json:
-        print(json.dumps(replay.as_json(report)))
+        print(json.dumps(replay_text.as_json(report)))
     elif args.parsable2:
-        print("\n".join(replay.parsable(report)))
+        print("\n".join(replay_text.parsable(report)))
     else:
-        terminal.console_for(terminal=sys.stdout.isatty()).print(replay.render(report))
+        terminal.console_for(terminal=sys.stdout.isatty()).print(replay_text.render(report))

@@ -26,12 +26,12 @@ from slurm_plugin.cli.context import (
     moment,
 )
 from slurm_plugin.cli.progress import progress
-from slurm_plugin.cli.stores import open_store, sight_of
+from slurm_plugin.cli.store_access import open_store, sight_of
 from slurm_plugin.config import Config
-from slurm_plugin.reasons import WORDS
-from slurm_plugin.reports.collect import collect
-from slurm_plugin.reports.outcomes import OutcomeReport
-from slurm_plugin.reports.title import title_of
+from slurm_plugin.decision.reasons import WORDS
+from slurm_plugin.evaluation.collect import collect
+from slurm_plugin.evaluation.outcomes import OutcomeReport
+from slurm_plugin.reports.sheets import title_of
 from slurm_plugin.slurm.privacy import Sight
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
@@ -122,7 +122,7 @@ def _report(store: Store, args: argparse.Namespace, config: Config, seen: Sight)
 
 
 def _selection(args: argparse.Namespace) -> dict[str, str]:
-    from slurm_plugin.reports.text import clock  # noqa: PLC0415
+    from slurm_plugin.formatting import clock  # noqa: PLC0415
 
     given = {
         "since": clock(args.since) if args.since is not None else "",

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal ends it."""
-    from slurm_plugin.nimod.server import serve  # noqa: PLC0415 - heavy, and --help needs none
+    from slurm_plugin.nimod.daemon import serve  # noqa: PLC0415 - heavy, and --help needs none
 
     serve(_settings(args), lambda: _settings(args))
     return 0

@@ -6,10 +6,10 @@ from itertools import accumulate
 
 import msgspec
 
-from slurm_plugin import client
 from slurm_plugin.cli.context import add_config, add_json, load_config
+from slurm_plugin.formatting import clock, count
+from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Counts, Status
-from slurm_plugin.reports.text import clock, count
 
 EXAMPLE = "  nimo status\n  nimo status --reload\n  nimo status --json | jq .snapshot_age_s"
 _TIMEOUT_S = 2.0

@@ -24,9 +24,9 @@ from slurm_plugin.cli.context import (
     moment,
 )
 from slurm_plugin.cli.numbers import positive
-from slurm_plugin.cli.stores import open_store
+from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Config
-from slurm_plugin.reports import forecasts as words
+from slurm_plugin.reports import forecast_text as words
 
 EXAMPLE = """\
   nimo transfer 16M n1 n2

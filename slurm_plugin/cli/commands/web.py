@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.context import add_config, add_store, load_config
-from slurm_plugin.cli.stores import open_store, sight_for
+from slurm_plugin.cli.store_access import open_store, sight_for
 from slurm_plugin.config import Config
 
 EXAMPLE = """\
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 def _serve(config: Config) -> None:
     from slurm_plugin.web import serve  # noqa: PLC0415
     from slurm_plugin.web.app import application  # noqa: PLC0415
-    from slurm_plugin.web.site import Site, own_only  # noqa: PLC0415
+    from slurm_plugin.web.data import Site, own_only  # noqa: PLC0415
     from slurm_plugin.web.viewer import proxies_of  # noqa: PLC0415
 
     proxies = proxies_of(config.web)

@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from sacct_ingest.records import JobRun
-from slurm_plugin import client
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.demo import site as sites
+from slurm_plugin.demo import sandbox as sites
 from slurm_plugin.demo.applications import applications
 from slurm_plugin.demo.history import make_runs
-from slurm_plugin.demo.site import Site
+from slurm_plugin.demo.sandbox import Site
+from slurm_plugin.nimod import client
 
 NOW_S = time.time()
 

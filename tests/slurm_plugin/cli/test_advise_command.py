@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli.advise import main
-from slurm_plugin.demo.site import Site
+from slurm_plugin.demo.sandbox import Site
 
 CALL = "import sys; from slurm_plugin.cli.advise import main; code = main(sys.argv[1:])\n"
 

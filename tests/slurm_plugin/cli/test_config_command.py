@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.config_file import parse
+from slurm_plugin.config.loader import parse
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from predictor.types import PredictionTable, Verdict
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.applications import applications
-from slurm_plugin.demo.site import Site
+from slurm_plugin.demo.sandbox import Site
 
 WRF = next(a for a in applications("ada") if a.name == "wrf-d02")
 

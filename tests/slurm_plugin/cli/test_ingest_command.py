@@ -8,7 +8,7 @@ import pytest
 
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.demo.site import HISTORY, Site
+from slurm_plugin.demo.sandbox import HISTORY, Site
 from tests.sacct_ingest.sources.json_jobs import new_job
 
 HEADER = "JobID|Cluster|User|State|Submit|Start|End|ElapsedRaw|NNodes|SubmitLine|JobName\n"

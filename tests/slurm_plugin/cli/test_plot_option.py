@@ -9,7 +9,7 @@ import pytest
 
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.demo.site import Site
+from slurm_plugin.demo.sandbox import Site
 
 
 @pytest.mark.parametrize(

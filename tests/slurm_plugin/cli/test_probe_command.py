@@ -15,7 +15,7 @@ from sacct_ingest.records import Probe, Resource
 from sacct_ingest.store import Store
 from slurm_plugin.cli.commands import probe
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.reports.probes import table
+from slurm_plugin.reports.probe_text import table
 from tests.processes import free_ports, wait_until
 
 KEY = b"0123456789abcdef"

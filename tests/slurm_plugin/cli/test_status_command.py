@@ -5,7 +5,7 @@ import pytest
 
 from slurm_plugin.cli.commands.status import describe
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.demo.site import Site
+from slurm_plugin.demo.sandbox import Site
 from slurm_plugin.protocol import Counts, Status
 
 

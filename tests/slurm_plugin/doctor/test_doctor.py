@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin import client
 from slurm_plugin.cli.commands.doctor import patient_of
 from slurm_plugin.doctor import CHECKS, Finding, State, examine
+from slurm_plugin.nimod import client
 from tests.cluster.nimod import Nimod, hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.processes import wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 from sacct_ingest.store import Store
 from slurm_plugin.cli.commands.doctor import patient_of
 from slurm_plugin.doctor import State
-from slurm_plugin.doctor.of_nimo import learned
+from slurm_plugin.doctor.nimo_checks import learned
 
 
 def test_a_fresh_mark_of_something_else_is_no_ingest(tmp_path: Path) -> None:

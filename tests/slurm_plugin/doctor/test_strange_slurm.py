@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli.commands.doctor import patient_of
-from slurm_plugin.doctor import of_slurm
+from slurm_plugin.doctor import slurm_checks
 from slurm_plugin.doctor.findings import State
-from slurm_plugin.doctor.patient import Patient
+from slurm_plugin.doctor.installation import Patient
 
 
 @pytest.fixture
@@ -21,9 +21,12 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
 
 
 def test_no_release_is_told(patient: Patient) -> None:
-    (found,) = of_slurm.slurmctld(patient)
+    (found,) = slurm_checks.slurmctld(patient)
     assert (found.state, found.told) == (State.ERROR, "scontrol show config names no release")
 
 
 def test_no_folder_of_plugins_is_skipped(patient: Patient) -> None:
-    assert [found.state for found in of_slurm.job_submit(patient)] == [State.ERROR, State.SKIPPED]
+    assert [found.state for found in slurm_checks.job_submit(patient)] == [
+        State.ERROR,
+        State.SKIPPED,
+    ]

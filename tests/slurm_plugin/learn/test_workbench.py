@@ -19,7 +19,7 @@ from slurm_plugin.learn.jobs import overrun_s
 from slurm_plugin.learn.journal import Journal, Stage, Trial, alone
 from slurm_plugin.learn.proposers import ByCurve, ByOccupancies, Proposer
 from slurm_plugin.learn.workbench import Site, Stop, Workbench
-from slurm_plugin.reports import learning as words
+from slurm_plugin.reports import learning_text as words
 from slurm_plugin.slurm.commands import Refused
 
 TEXT = """\

@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.nimod.listening import Listening
+from slurm_plugin.listening import Listening
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ import msgspec
 import pytest
 
 from sacct_ingest.store import Store
-from slurm_plugin import client
 from slurm_plugin.config import Config, Mode, Snapshot
-from slurm_plugin.config_file import dump
+from slurm_plugin.config.loader import dump
+from slurm_plugin.nimod import client
 from slurm_plugin.protocol import MAX_LINE_BYTES, Answer, Ask, Command, encode
 from slurm_plugin.slurm import fields
-from slurm_plugin.slurm.pool import AT_ONCE
+from slurm_plugin.slurm.node_pool import AT_ONCE
 from slurm_plugin.slurm.sources import line
 from tests.processes import PATIENCE_S, wait_until
 from tests.slurm_plugin.made import job, table

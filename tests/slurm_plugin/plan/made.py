@@ -7,10 +7,10 @@ from random import Random
 
 from predictor.transfer import transfer_time
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.plan.file import parse
-from slurm_plugin.plan.known import BANDWIDTH, LATENCY, Copies, Learned
+from slurm_plugin.plan.run_times import BANDWIDTH, LATENCY, Copies, Learned
 from slurm_plugin.plan.schedule import Problem
-from slurm_plugin.profile import profile
+from slurm_plugin.plan.workflow_file import parse
+from slurm_plugin.slurm.availability import profile
 
 NOW = 1_795_000_000.0
 

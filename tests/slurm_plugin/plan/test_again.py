@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.plan import record
-from slurm_plugin.plan.again import Again, factors, plan_again, steps_begun
+from slurm_plugin.plan import state_file
 from slurm_plugin.plan.chain import jobs
-from slurm_plugin.plan.change import change, settle
-from slurm_plugin.plan.follow import Follower
+from slurm_plugin.plan.monitor import Follower
 from slurm_plugin.plan.plans import plans
+from slurm_plugin.plan.replan import Again, factors, plan_again, steps_begun
+from slurm_plugin.plan.resubmit import change, settle
 from slurm_plugin.plan.schedule import Problem
 from slurm_plugin.plan.submit import submit_ready
 from tests.slurm_plugin.plan.made import NOW, Slurm, problem
@@ -39,10 +39,10 @@ def flow() -> Problem:
 
 
 @pytest.fixture
-def given(flow: Problem) -> record.Submitted:
+def given(flow: Problem) -> state_file.Submitted:
     """The plan of the chain as submitted: every task on one node."""
     schedule = plans(flow, deadline_s=DEADLINE)[0].schedule
-    made = record.Submitted(
+    made = state_file.Submitted(
         workflow="chain",
         deadline_s=DEADLINE,
         submitted_s=NOW,
@@ -53,7 +53,7 @@ def given(flow: Problem) -> record.Submitted:
     return made
 
 
-def ran(given: record.Submitted, step: str, start_s: float, end_s: float | None = None) -> None:
+def ran(given: state_file.Submitted, step: str, start_s: float, end_s: float | None = None) -> None:
     given.states[step] = "RUNNING" if end_s is None else "COMPLETED"
     given.started_s[step] = NOW + start_s
     if end_s is not None:
@@ -71,7 +71,7 @@ def nodes(found: Again | None) -> dict[str, int]:
 
 
 def test_a_task_that_was_long_makes_the_others_faster(
-    flow: Problem, given: record.Submitted
+    flow: Problem, given: state_file.Submitted
 ) -> None:
     ran(given, "a", 0, 2000)
     found = plan_again(later(flow, 2000), given)
@@ -81,7 +81,9 @@ def test_a_task_that_was_long_makes_the_others_faster(
     assert found.plan.high_s <= DEADLINE
 
 
-def test_one_that_was_as_planned_changes_nothing(flow: Problem, given: record.Submitted) -> None:
+def test_one_that_was_as_planned_changes_nothing(
+    flow: Problem, given: state_file.Submitted
+) -> None:
     ran(given, "a", 0, 1010)
     found = plan_again(later(flow, 1010), given)
     assert found is not None
@@ -89,14 +91,16 @@ def test_one_that_was_as_planned_changes_nothing(flow: Problem, given: record.Su
     assert nodes(found) == {"b": 1, "c": 1}
 
 
-def test_a_run_that_goes_on_is_expected_to_go_on(flow: Problem, given: record.Submitted) -> None:
+def test_a_run_that_goes_on_is_expected_to_go_on(
+    flow: Problem, given: state_file.Submitted
+) -> None:
     ran(given, "a", 0)
     (step,) = steps_begun(given, NOW + 2000)
     assert step.end_s == pytest.approx(NOW + 2400)
     assert nodes(plan_again(later(flow, 2000), given)) == {"b": 2, "c": 2}
 
 
-def test_runs_of_one_application_are_late_together(given: record.Submitted) -> None:
+def test_runs_of_one_application_are_late_together(given: state_file.Submitted) -> None:
     assert factors(given) == {}
     ran(given, "a", 0, 1500)
     # The curve's standard deviation is half of the whole: a quarter of the error is its own.
@@ -104,7 +108,7 @@ def test_runs_of_one_application_are_late_together(given: record.Submitted) -> N
 
 
 def test_nothing_is_left_to_decide_where_all_have_begun_or_are_lost(
-    flow: Problem, given: record.Submitted
+    flow: Problem, given: state_file.Submitted
 ) -> None:
     ran(given, "a", 0, 1000)
     ran(given, "b", 1000)
@@ -123,7 +127,7 @@ tasks:
   done: {command: x, writes: [made], places: [there], run_time: 100}
   open: {command: x, after: [done], reads: [raw], places: [there], run_time: {1: 100, 2: 60}}
 """)
-    given = record.Submitted(
+    given = state_file.Submitted(
         workflow="w",
         deadline_s=None,
         submitted_s=NOW,
@@ -144,7 +148,7 @@ tasks:
 
 
 def changed(
-    given: record.Submitted, flow: Problem, path: Path, ask: Callable[[Sequence[str]], str]
+    given: state_file.Submitted, flow: Problem, path: Path, ask: Callable[[Sequence[str]], str]
 ) -> list[str]:
     """What is said when the plan is changed after a first task that took twice as long."""
     ran(given, "a", 0, 2000)
@@ -154,7 +158,7 @@ def changed(
 
 
 def test_what_slurm_lets_be_changed_is_changed_in_place(
-    flow: Problem, given: record.Submitted, tmp_path: Path
+    flow: Problem, given: state_file.Submitted, tmp_path: Path
 ) -> None:
     slurm = Slurm()
     assert changed(given, flow, tmp_path / "r", slurm.ask) == [
@@ -179,11 +183,11 @@ def refusing(slurm: Slurm) -> Callable[[Sequence[str]], str]:
 
 
 def test_what_slurm_refuses_to_change_is_submitted_again(
-    flow: Problem, given: record.Submitted, tmp_path: Path
+    flow: Problem, given: state_file.Submitted, tmp_path: Path
 ) -> None:
     slurm, path = Slurm(), tmp_path / "r"
     changed(given, flow, path, refusing(slurm))
-    kept = record.load(path)
+    kept = state_file.load(path)
     assert kept is not None
     assert (kept.ids, [one for one, _ in kept.leaving]) == ({"a": "1"}, ["2", "3"])
     # Killed here, what leaves is cancelled by whoever goes on.
@@ -197,7 +201,7 @@ def test_what_slurm_refuses_to_change_is_submitted_again(
 
 
 def test_a_job_that_began_before_it_was_cancelled_stays(
-    flow: Problem, given: record.Submitted, tmp_path: Path
+    flow: Problem, given: state_file.Submitted, tmp_path: Path
 ) -> None:
     slurm, path = Slurm(), tmp_path / "r"
     changed(given, flow, path, refusing(slurm))
@@ -209,7 +213,7 @@ def test_a_job_that_began_before_it_was_cancelled_stays(
 
 
 def test_followed_it_says_what_it_does_and_why(
-    flow: Problem, given: record.Submitted, tmp_path: Path
+    flow: Problem, given: state_file.Submitted, tmp_path: Path
 ) -> None:
     slurm, clock = Slurm(), iter([2000.0, 4000.0, 4100.0])
     slurm.shown = {"1": f"COMPLETED|{NOW:.0f}|{NOW + 2000:.0f}", "2": "PENDING|N/A|N/A"}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.plan import record
+from slurm_plugin.plan import state_file
+from slurm_plugin.plan.bounds import Room
 from slurm_plugin.plan.chain import Job, jobs
-from slurm_plugin.plan.follow import Follower, failed
+from slurm_plugin.plan.monitor import Follower, failed
 from slurm_plugin.plan.plans import plans
-from slurm_plugin.plan.rooms import Room
 from slurm_plugin.plan.submit import submit_ready, waits_elsewhere
 from slurm_plugin.slurm.commands import Refused
 from tests.slurm_plugin.plan.made import NOW, Slurm, problem
@@ -38,8 +38,8 @@ def chain() -> list[Job]:
     return jobs(made.workflow, schedule, rooms={}, deadline_s=NOW + 3600, hard=True)
 
 
-def submitted(chain: list[Job]) -> record.Submitted:
-    return record.Submitted(
+def submitted(chain: list[Job]) -> state_file.Submitted:
+    return state_file.Submitted(
         workflow="flow", deadline_s=NOW + 3600, submitted_s=NOW, jobs=list(chain)
     )
 
@@ -112,7 +112,7 @@ def test_what_needs_another_cluster_is_submitted_when_that_has_completed(
     assert not any("--dependency" in word for word in slurm.lines[1])
     assert "--dependency=afterok:2" in slurm.lines[2]
     assert [argv[0] for argv in slurm.lines] == ["sbatch"] * 4
-    loaded = record.load(kept)
+    loaded = state_file.load(kept)
     assert loaded is not None
     assert set(loaded.states.values()) == {"COMPLETED"}
 
@@ -153,7 +153,7 @@ def test_a_refused_job_keeps_those_before_it(chain: list[Job], tmp_path: Path) -
 
     with pytest.raises(Refused):
         submit_ready(given, kept, refuse)
-    loaded = record.load(kept)
+    loaded = state_file.load(kept)
     assert loaded is not None
     assert loaded.ids == {"first": "4", "mid to far": "5"}
     assert failed(loaded) == ["second"]
@@ -170,7 +170,7 @@ def test_what_may_have_been_submitted_is_looked_for_by_its_name(
 
     with pytest.raises(KeyboardInterrupt):
         submit_ready(given, kept, killed, slurm.ask)
-    loaded = record.load(kept)
+    loaded = state_file.load(kept)
     assert loaded is not None
     assert (loaded.ids, loaded.trying) == ({}, ["first"])
     assert [job.name for job in submit_ready(loaded, kept, slurm.sbatch, slurm.ask)] == ["first"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.plan.file import parse
+from slurm_plugin.plan.workflow_file import parse
 
 GOOD = """
 deadline: now+2hours

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.plan.known import BANDWIDTH, LATENCY, fit_samples
 from slurm_plugin.plan.plans import plans
+from slurm_plugin.plan.run_times import BANDWIDTH, LATENCY, fit_samples
 from slurm_plugin.plan.schedule import Problem
 from tests.slurm_plugin.plan.made import NOW, problem
 

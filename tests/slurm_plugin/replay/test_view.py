@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
+from slurm_plugin.replay.cluster_view import DAY_S, Viewer, planned
 from slurm_plugin.replay.engine import Engine, Shape
-from slurm_plugin.replay.view import DAY_S, Viewer, planned
 
 
 def test_nodes_come_free_by_the_limits() -> None:

@@ -8,11 +8,11 @@ import pytest
 from predictor.table import at
 from predictor.tabulate import TableSettings
 from slurm_plugin import config
-from slurm_plugin.prospects import Rules
-from slurm_plugin.replay.assumed import Assumptions, assume, recent_mean
-from slurm_plugin.replay.known import learn, moldable
+from slurm_plugin.decision.candidates import Rules
+from slurm_plugin.replay.assumed_jobs import Assumptions, assume, recent_mean
+from slurm_plugin.replay.history_jobs import learn, moldable
 from slurm_plugin.replay.measures import compare
-from slurm_plugin.replay.search import ALIKE, WORTH, Result, evaluate, settings, suggest
+from slurm_plugin.replay.policy_search import ALIKE, WORTH, Result, evaluate, settings, suggest
 from slurm_plugin.replay.what_if import WhatIf
 from slurm_plugin.replay.workload import Workload
 from tests.slurm_plugin.reports.rows import run

@@ -5,7 +5,7 @@ from typing import Any
 
 from sacct_ingest.records import DecisionRow, JobState, StandingRow
 from sacct_ingest.store import RunRow
-from slurm_plugin.reports.outcomes import OutcomeReport, Pair, Tally
+from slurm_plugin.evaluation.outcomes import OutcomeReport, Pair, Tally
 
 AT_S = 1_790_000_000.0
 

@@ -1,9 +1,9 @@
 import pytest
 
+from slurm_plugin.evaluation.wait_accuracy import Held
+from slurm_plugin.formatting import short_clock
 from slurm_plugin.protocol import Advice, Row
-from slurm_plugin.reports import advice as text
-from slurm_plugin.reports.text import short_clock
-from slurm_plugin.waits import Held
+from slurm_plugin.reports import advice_text as text
 
 
 def row(nodes: int, **more: object) -> Row:

@@ -1,7 +1,7 @@
 import pytest
 
 from predictor.types import Point, PredictionTable, Problem, Verdict
-from slurm_plugin.reports import curve
+from slurm_plugin.reports import curve_text
 
 
 def known(**given: object) -> PredictionTable:
@@ -36,32 +36,32 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_observed_counts_powers_of_two_and_the_ends_are_shown() -> None:
-    assert [row[0] for row in rows(curve.render(known()))] == ["1", "2", "3", "4", "6"]
-    assert len(rows(curve.render(known(), every=True))) == 6
+    assert [row[0] for row in rows(curve_text.render(known()))] == ["1", "2", "3", "4", "6"]
+    assert len(rows(curve_text.render(known(), every=True))) == 6
 
 
 def test_a_row_gives_time_interval_verdict_and_repeats() -> None:
-    shown = rows(curve.render(known()))
+    shown = rows(curve_text.render(known()))
     assert " ".join(shown[0]) == "1 01:00:00 00:54:00 to 01:06:00 reliable 5"
     assert " ".join(shown[-1]) == "6 00:10:00 00:09:00 to 00:11:00 doubtful"
 
 
 def test_reasons_against_the_curve_are_told() -> None:
     problems = (Problem("few_points", "only two node counts were seen", observe=8),)
-    text = curve.render(known(verdict=Verdict.REFUSED, problems=problems))
+    text = curve_text.render(known(verdict=Verdict.REFUSED, problems=problems))
     assert "verdict: refused" in text
     assert "few_points: only two node counts were seen" in text
 
 
 def test_knee_and_end_of_scaling_are_told_where_known() -> None:
-    text = curve.render(known())
+    text = curve_text.render(known())
     assert "max S²/n): 4 nodes" in text
     assert "stops falling" not in text
-    assert "stops falling at 6 nodes" in curve.render(known(max_useful=6))
+    assert "stops falling at 6 nodes" in curve_text.render(known(max_useful=6))
 
 
 def test_parsable() -> None:
-    lines = curve.parsable(known(verdicts=()))
+    lines = curve_text.parsable(known(verdicts=()))
     assert lines[:2] == [
         "Nodes|MedianS|LowS|HighS|Verdict|Observed",
         "1|3600.0|3240.0|3960.0|reliable|1",
@@ -76,6 +76,6 @@ def test_summary_puts_the_best_known_first(observed: tuple[Point, ...]) -> None:
         known(label="few", runs=3, observed=observed),
         known(label="many", runs=50),
     ]
-    lines = curve.summary(tables).splitlines()
+    lines = curve_text.summary(tables).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["many", "few", "refused"]
     assert ("2-16" if observed else "-") in lines[2].split()

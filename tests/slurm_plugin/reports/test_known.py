@@ -1,7 +1,7 @@
 """Nodes beyond the knee, worked out by hand."""
 
 from predictor.types import PredictionTable, Verdict
-from slurm_plugin.reports.known import Usage
+from slurm_plugin.evaluation.diagnoses import Usage
 from tests.slurm_plugin.reports.rows import decision, run
 
 NODES = (1, 2, 4, 8)

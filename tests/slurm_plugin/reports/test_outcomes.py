@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sacct_ingest.records import JobState
-from slurm_plugin.reports.accuracy import Accuracy, Ratios
-from slurm_plugin.reports.effects import Deadlines, Effect, Estimate
-from slurm_plugin.reports.outcomes import ApplicationOutcome, Pair, select
-from slurm_plugin.waits import Held, Waits
+from slurm_plugin.evaluation.accuracy import Accuracy, Ratios
+from slurm_plugin.evaluation.effects import Deadlines, Effect, Estimate
+from slurm_plugin.evaluation.outcomes import ApplicationOutcome, Pair, select
+from slurm_plugin.evaluation.wait_accuracy import Held, Waits
 from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
 
 

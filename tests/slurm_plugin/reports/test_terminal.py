@@ -6,9 +6,9 @@ import sys
 from rich.console import Console
 
 from sacct_ingest.records import JobState
-from slurm_plugin.reports.outcomes import Pair
+from slurm_plugin.evaluation.outcomes import Pair
+from slurm_plugin.reports.sheets import title_of
 from slurm_plugin.reports.terminal import render
-from slurm_plugin.reports.title import title_of
 from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
 
 REASONS = {"array": "it is a job array"}

@@ -13,11 +13,11 @@ import pytest
 
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config import Config, Mode
-from slurm_plugin.config_file import load, parse
-from slurm_plugin.doctor import wanted
+from slurm_plugin.config.loader import load, parse
+from slurm_plugin.doctor import slurm_conf_lines
 from slurm_plugin.setup import Answers, install, texts
+from slurm_plugin.setup.shipped_files import ETC, HOOKS
 from slurm_plugin.setup.texts import settings
-from slurm_plugin.shipped import ETC, HOOKS
 
 SAMPLE = (ETC / "nimo.yaml").read_text()
 CODE = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
@@ -232,7 +232,7 @@ def test_where_it_must_not_write_it_says_so(
 
 
 def test_the_examples_hold() -> None:
-    assert [doctest.testmod(module).failed for module in (texts, wanted)] == [0, 0]
+    assert [doctest.testmod(module).failed for module in (texts, slurm_conf_lines)] == [0, 0]
 
 
 def test_hooks_replace_older_ones_with_job_submit_last(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from sacct_ingest.errors import SlurmError
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.assoc_mgr import amounts, read_limits
 from slurm_plugin.slurm.limits import Cap, Kind, Limits, Need, NodeRange, limits_of, node_range
-from slurm_plugin.slurm.pool import Share
-from slurm_plugin.slurm.view import partition_for, taken_per_node
-from slurm_plugin.slurm.watch import Watch
+from slurm_plugin.slurm.node_pool import Share
+from slurm_plugin.slurm.partition_view import partition_for, taken_per_node
+from slurm_plugin.slurm.poller import Watch
 from tests.processes import wait_until
 from tests.slurm_plugin.made import partition
 

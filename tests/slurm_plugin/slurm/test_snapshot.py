@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from sacct_ingest.hostlist import expand
 from slurm_plugin.slurm.fields import tres
 from slurm_plugin.slurm.limits import Association, Cap, Kind, Limits, LimitTables, Qos
-from slurm_plugin.slurm.pool import Share, alternatives
-from slurm_plugin.slurm.seen import JobSeen, NodeSeen, PartitionSeen, ReservationSeen, Seen
-from slurm_plugin.slurm.settings import Settings, read_settings
+from slurm_plugin.slurm.node_pool import Share, alternatives
+from slurm_plugin.slurm.partition_view import partition_for, share_of
+from slurm_plugin.slurm.raw_state import JobSeen, NodeSeen, PartitionSeen, ReservationSeen, Seen
+from slurm_plugin.slurm.slurm_conf import Settings, read_settings
 from slurm_plugin.slurm.snapshot import DAY_S, build
-from slurm_plugin.slurm.view import partition_for, share_of
 from tests.slurm_plugin.made import job
 
 NOW = 1_795_256_400.0

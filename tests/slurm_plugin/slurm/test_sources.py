@@ -4,7 +4,7 @@ import pytest
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import fields
-from slurm_plugin.slurm.seen import PartitionSeen, ReservationSeen
+from slurm_plugin.slurm.raw_state import PartitionSeen, ReservationSeen
 from slurm_plugin.slurm.sources import read_json, read_text
 from tests.slurm_plugin.slurm import slurm_text as told
 

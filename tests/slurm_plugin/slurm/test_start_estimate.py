@@ -5,10 +5,9 @@ import os
 import pytest
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.cli.estimates import add, counts_of, submission_of
+from slurm_plugin.cli.slurm_estimates import add, counts_of, submission_of
 from slurm_plugin.config import Advise
-from slurm_plugin.protocol import Advice, Job, Row
-from slurm_plugin.slurm.mark import MARK
+from slurm_plugin.protocol import ESTIMATE_COMMENT, Advice, Job, Row
 from slurm_plugin.slurm.start_estimate import Cache, Submission, run, starts
 
 NOW = 1e9
@@ -44,7 +43,7 @@ def test_a_command_line_is_taken_apart(words, options, script, text):
 
 def test_ours_come_after_the_users_options_and_before_the_script():
     assert JOB.argv(4) == [
-        *("sbatch", "-t", "10", "--test-only", "--nodes=4", f"--comment={MARK}"),
+        *("sbatch", "-t", "10", "--test-only", "--nodes=4", f"--comment={ESTIMATE_COMMENT}"),
         *("job.sh", "-N", "9"),
     ]
 
@@ -136,4 +135,4 @@ def test_the_real_slurm_tells_a_start(slurm, tmp_path):
 
     found = starts(job, [2, 99], ask, cache(tmp_path), now_s=NOW)
     assert set(found) == {2}
-    assert slurm.run("squeue", "-h", "-o", "%k").stdout.count(MARK) == 0
+    assert slurm.run("squeue", "-h", "-o", "%k").stdout.count(ESTIMATE_COMMENT) == 0

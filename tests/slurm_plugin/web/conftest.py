@@ -22,8 +22,8 @@ from slurm_plugin.cli.nimo import main
 from slurm_plugin.config import Config, Web
 from slurm_plugin.slurm.privacy import Sight
 from slurm_plugin.web.app import application
+from slurm_plugin.web.data import Site
 from slurm_plugin.web.peer import Peer
-from slurm_plugin.web.site import Site
 from slurm_plugin.web.viewer import Proxies
 from tests.slurm_plugin.cli.test_replay_command import fill
 from tests.slurm_plugin.made import table

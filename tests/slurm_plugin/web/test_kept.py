@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from slurm_plugin.web.kept import Kept
+from slurm_plugin.web.cache import Kept
 
 WAIT_S = 60.0
 

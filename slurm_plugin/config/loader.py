@@ -1,0 +1,105 @@
+"""``nimo.yaml`` into :class:`slurm_plugin.config.Config`; errors name file, place and mend."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from sacct_ingest.errors import ConfigError
+from slurm_plugin.config import Config
+from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
+
+SYSTEM_FILE = Path("/etc/nimo/nimo.yaml")
+
+
+def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Config:
+    """Read the configuration that is in force.
+
+    Parameters
+    ----------
+    path
+        File named on the command line; it goes before ``$NIMO_CONFIG``, that before
+        ``/etc/nimo/nimo.yaml``, that before the built-in defaults.
+    environ
+        Environment variables.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, is not YAML, or holds a wrong key or value.
+    """
+    chosen = find(path, environ)
+    return Config() if chosen is None else parse(read_text(chosen), name=str(chosen))
+
+
+def find(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """File that :func:`load` would read, None for the built-in defaults."""
+    if path is not None:
+        return path
+    if named := environ.get("NIMO_CONFIG"):
+        return Path(named)
+    return SYSTEM_FILE if SYSTEM_FILE.exists() else None
+
+
+def parse(text: str, *, name: str) -> Config:
+    """Make settings of the text of a file called ``name``.
+
+    Raises
+    ------
+    ConfigError
+        See :func:`load`.
+
+    Examples
+    --------
+    >>> parse("mode: off", name="nimo.yaml").mode.value
+    'off'
+    """
+    data = load_yaml(text, name=name)
+    _read_lists(data, name)
+    config = convert({} if data is None else data, Config, name=name)
+    _check_ranges(config, name)
+    _check_rules(config, name)
+    return config
+
+
+def dump(config: Config) -> str:
+    """Text of a file with these settings, all of them."""
+    return yaml.safe_dump(msgspec.to_builtins(config), sort_keys=False, allow_unicode=True)
+
+
+def _read_lists(data: Any, name: str) -> None:
+    """Put the lines of a file where a rule names one: ``user: "@/etc/nimo/opted-out"``."""
+    opt_in = data.get("opt_in") if isinstance(data, dict) else None
+    for section in (data, opt_in):
+        rules = section.get("rules") if isinstance(section, dict) else None
+        for rule in rules if isinstance(rules, list) else ():
+            fields = rule.items() if isinstance(rule, dict) else ()
+            for key, value in fields:
+                if isinstance(value, str) and value.startswith("@"):
+                    rule[key] = _lines(Path(name).parent / value[1:])
+
+
+def _lines(path: Path) -> list[str]:
+    """Words of a list file: one on each line, ``#`` begins a comment."""
+    words = [line.partition("#")[0].split() for line in read_text(path).splitlines()]
+    for number, found in enumerate(words, start=1):
+        if len(found) > 1:
+            raise ConfigError(f"{path}: line {number}: one name or pattern on each line")
+    return [word for found in words for word in found]
+
+
+def _check_ranges(config: Config, name: str) -> None:
+    for index, rule in enumerate(config.opt_in.rules):
+        low, high = rule.range
+        if low > high:
+            place = f"opt_in.rules[{index}].nodes"
+            raise ConfigError(f"{name}: {place}: {rule.nodes}: give the lower count first")
+
+
+def _check_rules(config: Config, name: str) -> None:
+    for index, rule in enumerate(config.rules):
+        if rule.mode is None and rule.time_limit is None and rule.trust is None:
+            raise ConfigError(f"{name}: rules[{index}]: give it mode, time_limit or trust")

@@ -1,0 +1,351 @@
+"""The settings of a site, frozen and typed; :mod:`slurm_plugin.config.loader` reads them.
+
+Every value has a default, so that nothing has to be written down to begin.  Durations are in
+seconds unless the name says otherwise.
+"""
+
+import os
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+SOCKET = "/run/nimo/nimod.sock"
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Ratio = Annotated[float, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Days = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+HighShare = Annotated[float, msgspec.Meta(gt=0.5, lt=1)]
+#: A shell pattern, several, or ``@FILE`` with one on each line.
+Patterns = str | tuple[str, ...]
+NodeRange = Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]*-[1-9][0-9]*$")]
+
+
+class Mode(StrEnum):
+    """What nimod may do with a job."""
+
+    OFF = "off"  #: nothing, not even a record
+    OBSERVE = "observe"  #: decide and record, change nothing
+    ADVISE = "advise"  #: also tell the user what would be better
+    ENFORCE = "enforce"  #: change the job
+
+
+class OnMissed(StrEnum):
+    """What becomes of a job that cannot make its deadline."""
+
+    WARN = "warn"
+    REFUSE = "refuse"
+
+
+class TimeUse(StrEnum):
+    """What becomes of a time limit that the prediction would shorten."""
+
+    OFF = "off"
+    ADVISE = "advise"  #: told in advice, and at submission in advise mode
+    SET = "set"  #: written to the job in enforce mode
+
+
+class Trust(StrEnum):
+    """Whether an application may be switched off for what its predictions missed."""
+
+    AUTO = "auto"  #: by its band
+    ON = "on"  #: it is acted on, whatever came of it
+    OFF = "off"  #: it is never acted on, only observed
+
+
+class Source(StrEnum):
+    """Who is asked for nodes and jobs."""
+
+    AUTO = "auto"  #: PySlurm where it fits the running Slurm, else JSON, else text
+    PYSLURM = "pyslurm"
+    JSON = "json"
+    TEXT = "text"
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping of the file: unknown keys are errors."""
+
+
+class Match(_Section, frozen=True, kw_only=True):
+    """Which jobs a rule is for: shell patterns, all given ones must match, one of a list."""
+
+    partition: Patterns = "*"
+    account: Patterns = "*"
+    qos: Patterns = "*"
+    user: Patterns = "*"
+    application: Patterns = "*"
+
+    def holds(self, *, partition: str, account: str, qos: str, user: str, application: str) -> bool:
+        """Whether a job with these fields is meant; empty fields match only ``*``."""
+        return (
+            _matches(partition, self.partition)
+            and _matches(account, self.account)
+            and _matches(qos, self.qos)
+            and _matches(user, self.user)
+            and _matches(application, self.application)
+        )
+
+
+class ModeRule(Match, frozen=True, kw_only=True):
+    """What holds for the jobs that match, as far as it says; at least one of the three."""
+
+    mode: Mode | None = None
+    time_limit: TimeUse | None = None
+    trust: Trust | None = None
+
+
+class NodesRule(Match, frozen=True, kw_only=True):
+    """Node counts that matching jobs may get when they ask for no count themselves."""
+
+    nodes: NodeRange
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """Lowest and highest count."""
+        low, high = self.nodes.split("-")
+        return int(low), int(high)
+
+
+class OptIn(_Section, frozen=True, kw_only=True):
+    """How a job says that its node count may be chosen."""
+
+    node_range: bool = True  #: by asking for a range, ``-N 2-16``
+    tag: bool = True  #: by ``nimo:app=NAME,nodes=2-16`` in its comment
+    rules: tuple[NodesRule, ...] = ()
+
+
+class Deadline(_Section, frozen=True, kw_only=True):
+    """What ``--deadline`` means here."""
+
+    missed: OnMissed = OnMissed.WARN
+    #: Estimated waits are multiplied by this when a deadline depends on them.
+    wait_factor: Ratio = 1.45
+
+
+class TimeLimit(_Section, frozen=True, kw_only=True):
+    """Time limits from predictions; see :mod:`slurm_plugin.decision.time_limits`."""
+
+    use: TimeUse = TimeUse.ADVISE
+    quantile: HighShare = 0.99  #: share of runs that end within the limit ...
+    min_quantile: HighShare = 0.9  #: ... and within ``--time-min``
+    margin: Ratio = 1.2  #: slack on both
+
+
+class Band(_Section, frozen=True, kw_only=True):
+    """When an application is switched off by itself; see :mod:`predictor.standing`."""
+
+    ratio: Ratio = 1.5  #: off: realised over predicted beyond this or its inverse
+    back: Ratio = 1.25  #: on again: within this
+    runs: Count = 6  #: whose median counts: the last ones with a prediction
+    least: Count = 3  #: fewer say nothing
+
+
+class Policy(_Section, frozen=True, kw_only=True):
+    """The numbers of :func:`slurm_plugin.decision.policy.decide`."""
+
+    price: Positive = 8.0  #: weight of the delay that a job imposes on others
+    guard_ratio: Ratio = 1.25  #: a job's turnaround may grow by this ratio ...
+    guard_s: NotNegative = 60.0  #: ... and this much, against what it asked for
+    limit_margin: Ratio = 1.2  #: slack in time limits that are raised for fewer nodes
+    observed_reach: Ratio = 2.0  #: node counts up to this multiple of the largest one observed
+    pessimism: NotNegative = 1.0  #: standard deviations by which a change has to win
+    accept_doubtful: bool = False  #: also act on curves that are called doubtful
+    memory_margin: Ratio = 1.2  #: slack in memory on fewer nodes than were observed
+
+
+class Snapshot(_Section, frozen=True, kw_only=True):
+    """How the cluster is watched."""
+
+    interval_s: Positive = 20.0
+    max_age_s: Positive = 60.0  #: an older view is not believed
+    timeout_s: Positive = 10.0  #: for one Slurm command
+    share: Share = 0.1  #: of the time that looks may take; where Slurm is slow, pauses grow
+    source: Source = Source.AUTO
+
+
+class Access(_Section, frozen=True, kw_only=True):
+    """What each user may ask of nimod; slurmctld and root may as much as they like."""
+
+    requests_per_s: Positive = 20.0  #: for ever; twice as many at once
+    connections: Count = 16  #: at the same time
+
+
+class Advise(_Section, frozen=True, kw_only=True):
+    """What ``nimo-advise`` may ask of Slurm."""
+
+    test_only: bool = True  #: ``sbatch --test-only`` where the user asks for it
+    calls: Count = 5  #: node counts to ask about, at most
+    timeout_s: Positive = 3.0  #: for one of them
+    cache_s: NotNegative = 60.0  #: for how long an answer is good
+
+
+class Ingest(_Section, frozen=True, kw_only=True):
+    """How accounting is read."""
+
+    first_days: Count = 90  #: how far the first ingest goes back
+    window_days: Positive = 1.0  #: accounting asked for at a time
+    overlap_s: NotNegative = 3600.0  #: read again each time, for what was written late
+    again_days: Count = 14  #: read again now and then, for what came very late or was changed
+    again_every_hours: Positive = 24.0  #: how often that is
+    share: Share = 0.25  #: of the time of a long ingest in which slurmdbd works for it, at most
+    slow_s: Positive = 20.0  #: answers that take longer make the windows smaller
+    timeout_s: Positive = 600.0  #: a sacct that says nothing for so long is ended
+    follow_minutes: Positive = 10.0  #: between two ingests of "nimo ingest --follow"
+
+
+class Retention(_Section, frozen=True, kw_only=True):
+    """Days for which "nimo prune" keeps rows; 0: for ever."""
+
+    runs_days: Days = 0
+    steps_days: Days = 0
+    decisions_days: Days = 0
+    rejects_days: Days = 90
+    probes_days: Days = 0
+    profiles_days: Days = 0
+
+
+class Fit(_Section, frozen=True, kw_only=True):
+    """How prediction tables are made."""
+
+    confidence: Annotated[float, msgspec.Meta(gt=0.5, lt=1)] = 0.9  #: share of runs in an interval
+    workers: Annotated[int, msgspec.Meta(ge=0)] = 0  #: processes; 0: one a core
+
+
+class Probes(_Section, frozen=True, kw_only=True):
+    """The sensors of network, CPU and disk."""
+
+    hosts: tuple[str, ...] = ()  #: the clique in the order of its ring: NAME=HOST:PORT
+    bind: str = "127.0.0.1:7733"  #: where a sensor listens
+    key_file: str = ""  #: shared key; empty: loopback only
+    period_s: Positive = 300.0
+    message_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 << 20)] = 64 << 10
+    echoes: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+    timeout_s: Positive = 5.0
+    hold_s: Positive = 30.0
+    spin_s: Positive = 1.5
+    spin_every: Count = 6
+    disk_folder: str = ""  #: empty: no disk probe
+    disk_bytes: Annotated[int, msgspec.Meta(ge=1 << 20)] = 16 << 20
+
+
+class TypeColumn(StrEnum):
+    """What makes nodes one type."""
+
+    CPU_MODEL = "cpu_model"
+    CPUS = "cpus"
+    MEMORY = "memory"
+    FEATURES = "features"
+
+
+class Benchmarks(_Section, frozen=True, kw_only=True):
+    """How nodes are benchmarked."""
+
+    type_by: tuple[TypeColumn, ...] = (TypeColumn.CPU_MODEL, TypeColumn.CPUS, TypeColumn.FEATURES)
+    tolerance: Positive = 0.1  #: by which nodes of one type may differ
+    seconds: Count = 2
+    repeats: Count = 3
+    disk_folder: str = "/tmp"  # noqa: S108 - what each node has
+    disk_bytes: Annotated[int, msgspec.Meta(ge=1 << 20)] = 64 << 20
+    network_host: str = ""  #: iperf3 server, HOST:PORT; empty: one is started
+    nice: Annotated[int, msgspec.Meta(ge=0)] = 10_000
+    limit_min: Count = 15
+
+
+class Shown(StrEnum):
+    """Whose jobs the pages of ``nimo web`` show to those who are no admins."""
+
+    OWN = "own"  #: their own, and those of accounts that they coordinate
+    SLURM = "slurm"  #: as Slurm's PrivateData has it
+
+
+class Web(_Section, frozen=True, kw_only=True):
+    """The pages of ``nimo web``."""
+
+    listen: str = "127.0.0.1:8737"  #: HOST:PORT, or the path of a Unix socket
+    hosts: tuple[str, ...] = ()  #: names of the site's server, besides localhost
+    prefix: Annotated[str, msgspec.Meta(pattern=r"^(/[A-Za-z0-9._~-]+)*$")] = ""
+    #: who may say in a header which user asks: local accounts, addresses of other hosts
+    proxies: tuple[str, ...] = ()
+    user_header: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]*$")] = (
+        "X-Forwarded-User"
+    )
+    admins: tuple[str, ...] = ()  #: see all, as Slurm's operators do
+    shows: Shown = Shown.OWN
+    days: Count = 7  #: of decisions that the overview is about
+    replay: str = ""  #: file of "nimo replay --json"
+
+
+class Config(_Section, frozen=True, kw_only=True):
+    """All settings.  The text of each is in ``etc/nimo.yaml``."""
+
+    cluster: str = ""  #: name in the accounting; empty: ask ``scontrol``
+    store: str = ""  #: SQLAlchemy URL; empty: an SQLite file of the user's own
+    socket: str = SOCKET
+    mode: Mode = Mode.OBSERVE
+    rules: tuple[ModeRule, ...] = ()
+    opt_in: OptIn = OptIn()
+    deadline: Deadline = Deadline()
+    policy: Policy = Policy()
+    time_limit: TimeLimit = TimeLimit()
+    band: Band = Band()
+    snapshot: Snapshot = Snapshot()
+    access: Access = Access()
+    advise: Advise = Advise()
+    ingest: Ingest = Ingest()
+    retention: Retention = Retention()
+    fit: Fit = Fit()
+    probes: Probes = Probes()
+    benchmarks: Benchmarks = Benchmarks()
+    web: Web = Web()
+
+    def for_job(
+        self, *, partition: str, account: str, qos: str, user: str, application: str
+    ) -> "JobSettings":
+        """Collect what holds for a job: of each setting the first matching rule that says it."""
+        rules = [
+            rule
+            for rule in self.rules
+            if rule.holds(
+                partition=partition, account=account, qos=qos, user=user, application=application
+            )
+        ]
+        return JobSettings(
+            mode=next((r.mode for r in rules if r.mode), self.mode),
+            time_limit=next((r.time_limit for r in rules if r.time_limit), self.time_limit.use),
+            trust=next((r.trust for r in rules if r.trust), Trust.AUTO),
+        )
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether no job is changed, and no user told anything, whatever is decided."""
+        return {self.mode, *(rule.mode for rule in self.rules)} <= {None, Mode.OFF, Mode.OBSERVE}
+
+    @property
+    def store_url(self) -> str:
+        """SQLAlchemy URL of the store."""
+        return self.store or f"sqlite:///{data_folder() / 'nimo.db'}"
+
+
+class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the site says about one job."""
+
+    mode: Mode
+    time_limit: TimeUse
+    trust: Trust
+
+
+def _matches(text: str, patterns: Patterns) -> bool:
+    if isinstance(patterns, str):
+        return fnmatchcase(text, patterns)
+    return any(fnmatchcase(text, pattern) for pattern in patterns)
+
+
+def data_folder() -> Path:
+    """Folder for what belongs to the user alone (XDG base directories)."""
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "nimo"

@@ -1,0 +1,1 @@
+"""What a job gets, and why: context, candidates, policy, answer, advice and audit."""

@@ -1,0 +1,37 @@
+"""What of a decision reaches the job and its user, by the mode that the site has set."""
+
+from slurm_plugin.config import Mode, TimeUse
+from slurm_plugin.decision import messages
+from slurm_plugin.decision.context import Case
+from slurm_plugin.decision.layout import change_for
+from slurm_plugin.decision.policy import Action, Decision, Option
+from slurm_plugin.protocol import Answer, Change
+
+
+def permitted(case: Case, decided: Decision) -> Answer:
+    """Answer with as much of a decision as the mode of the job permits."""
+    answer = Answer(reason=decided.reason)
+    if case.site.mode is Mode.OBSERVE:
+        return answer
+    advise = case.site.mode is Mode.ADVISE
+    answer.message = messages.at_submission(decided, case.request, advise=advise, now_s=case.now_s)
+    if case.site.mode is Mode.ENFORCE and decided.action is Action.REFUSE:
+        answer.action = "refuse"
+    elif case.site.mode is Mode.ENFORCE and decided.chosen:
+        change = _change(case, decided.action, decided.chosen)
+        if change != Change():
+            answer.action, answer.set = "set", change
+    return answer
+
+
+def _change(case: Case, action: Action, chosen: Option) -> Change:
+    """Fields to write: the count with what goes with it, and the limit even of a kept count."""
+    set_nodes = action is Action.SET
+    change = change_for(case.job, chosen.nodes) if set_nodes else Change()
+    own, limits = case.job.time_limit, chosen.limits
+    if limits is not None and case.request.time_use is TimeUse.SET:
+        change.time_limit = round(limits.limit_s / 60)
+        change.time_min = round(limits.least_s / 60) if limits.least_s else None
+    elif set_nodes and chosen.limit_s is not None and own is not None:
+        change.time_limit = round(chosen.limit_s / 60) if chosen.limit_s > 60 * own else None
+    return change

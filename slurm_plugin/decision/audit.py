@@ -1,0 +1,119 @@
+"""What is kept of a decision: the row in the store and the word in the job's admin_comment."""
+
+from math import inf
+from typing import Any
+
+from sacct_ingest.records import DecisionRow
+from slurm_plugin.decision import admin_comment
+from slurm_plugin.decision.context import Case
+from slurm_plugin.decision.policy import Decision, Option
+from slurm_plugin.protocol import Answer, Change
+
+
+def row_of(
+    case: Case, decided: Decision, answer: Answer, *, decision_id: str, cluster: str, via: str
+) -> DecisionRow:
+    """Row of the store: the request, what was known, what was decided and what was done."""
+    request, asked = case.request, decided.request
+    limited = request.limit_s is not None and request.limit_s < inf
+    return DecisionRow(
+        decision_id=decision_id,
+        cluster=cluster,
+        at_s=case.now_s,
+        mode=case.site.mode.value,
+        via=via,
+        action=decided.action.value,
+        reason=decided.reason.value,
+        min_nodes=case.job.min_nodes,
+        max_nodes=case.job.max_nodes,
+        requested_nodes=asked.nodes if asked else case.job.min_nodes,
+        limit_s=int(request.limit_s or 0) if limited else None,
+        deadline_s=request.deadline_s,
+        applied=answer.action != "keep",
+        message=answer.message,
+        given_limit_s=_seconds(answer.set.time_limit if answer.set else None),
+        given_min_s=_seconds(answer.set.time_min if answer.set else None),
+        **_who(case),
+        **_known(case),
+        **_chosen(decided.chosen),
+        **_asked(asked),
+    )
+
+
+def note_of(case: Case, decided: Decision, change: Change | None, *, decision_id: str) -> str:
+    """Text for the job's admin_comment; empty without a prediction."""
+    if decided.chosen is None or case.table is None:
+        return ""
+    one = decided.chosen.prediction
+    return admin_comment.build(
+        admin_comment.Note(
+            decision_id=decision_id,
+            nodes=decided.chosen.nodes,
+            low=case.request.low,
+            high=case.request.high,
+            time_s=round(one.time_s),
+            low_s=round(one.low_s),
+            high_s=round(one.high_s),
+            verdict=case.table.verdict.value,
+            mode=case.site.mode.value,
+            reason=decided.reason.value,
+            limit_min=change.time_limit if change else None,
+            least_min=change.time_min if change else None,
+        )
+    )
+
+
+def _seconds(minutes: int | None) -> int | None:
+    return None if minutes is None else 60 * minutes
+
+
+def _who(case: Case) -> dict[str, Any]:
+    job, identity = case.job, case.identity
+    return {
+        "uid": job.user_id,
+        "user": job.user_name,
+        "name": job.name,
+        "work_dir": job.work_dir,
+        "account": job.account,
+        "partition": case.partition.name if case.partition else job.partition,
+        "qos": job.qos,
+        "tag": identity.tag,
+        "script": identity.script,
+        "line": identity.line,
+    }
+
+
+def _known(case: Case) -> dict[str, Any]:
+    table = case.table
+    if table is None:
+        return {}
+    return {
+        "key_level": table.level,
+        "key": table.key,
+        "label": table.label,
+        "verdict": table.verdict.value,
+    }
+
+
+def _chosen(option: Option | None) -> dict[str, Any]:
+    if option is None:
+        return {}
+    return {
+        "nodes": option.nodes,
+        "predicted_s": option.prediction.time_s,
+        "low_s": option.prediction.low_s,
+        "high_s": option.prediction.high_s,
+        "wait_s": option.wait_s if option.wait_s < inf else None,
+        "confidence": option.prediction.level,
+    }
+
+
+def _asked(option: Option | None) -> dict[str, Any]:
+    if option is None:
+        return {}
+    return {
+        "request_predicted_s": option.prediction.time_s,
+        "request_low_s": option.prediction.low_s,
+        "request_high_s": option.prediction.high_s,
+        "request_wait_s": option.wait_s if option.wait_s < inf else None,
+    }

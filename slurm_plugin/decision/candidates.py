@@ -1,0 +1,216 @@
+"""What node counts would mean for a job, as far as that does not depend on the moment: pure, kept.
+
+A submission finds an application, a request and settings that were met before, as a rule; only the
+queue and the free nodes are other ones.  What follows from the former alone is worked out once.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate
+from math import exp, hypot, inf
+from operator import attrgetter
+
+import msgspec
+
+from predictor.table import at, covers, verdict_at
+from predictor.types import Prediction, PredictionTable, Verdict
+from slurm_plugin import config
+from slurm_plugin.decision.memory import memory_floor
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.time_limits import Limits, from_prediction, raised
+from slurm_plugin.slurm.cluster_state import Partition
+
+#: Requests that differ, of which the prospects are kept.
+_KEPT = 1024
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job asks for, as far as a decision needs it."""
+
+    low: int  #: fewest nodes it may get
+    high: int  #: most nodes
+    asked: int | None = None  #: what to compare with; None: what Slurm would give
+    limit_s: float | None = None  #: the least that it may be cut down to; None: no limit
+    asked_limit_s: float | None = None  #: its time limit before that
+    least_s: float | None = None  #: its own ``--time-min``
+    limit_raisable: bool = True  #: the user gave it; a default of the partition is not ours
+    deadline_s: float | None = None  #: seconds since the epoch
+    begin_s: float = -inf  #: not before this, seconds since the epoch
+    mem_node_bytes: int | None = None  #: memory it asks for on each node
+    fixed: Reason | None = None  #: why its count must not be changed
+    distrusted: Reason | None = None  #: why the prediction is only observed
+    time_use: config.TimeUse = config.TimeUse.OFF  #: of a limit from the prediction
+    with_least: bool = False  #: a ``--time-min`` may go with it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules:
+    """Settings that a decision depends on; the same object as long as the settings hold."""
+
+    policy: config.Policy
+    deadline: config.Deadline
+    time_limit: config.TimeLimit = field(default_factory=config.TimeLimit)
+
+    @classmethod
+    def of(cls, site: config.Config) -> "Rules":
+        """Take them out of a site's configuration."""
+        return cls(site.policy, site.deadline, site.time_limit)
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What a partition leaves to choose, as long as its nodes and limits stay as they are."""
+
+    fewest: int  #: nodes for one job
+    most: int
+    node_mem_bytes: int | None
+
+    @classmethod
+    def of(cls, partition: Partition) -> "Room":
+        """Take it out of a partition."""
+        return cls(partition.min_nodes, partition.largest, partition.node_mem_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """One node count on its own."""
+
+    prediction: Prediction
+    time_s: float  #: run time to decide by: with the uncertainty of a change added
+    limit_s: float | None
+    work_s: float  #: node time, made non-decreasing in nodes
+    limits: Limits | None  #: what the prediction makes of the time limit
+
+
+@lru_cache(maxsize=_KEPT)
+def choices(
+    request: Request, table: PredictionTable, room: Room, rules: Rules, asked: int
+) -> tuple[Prospect, ...]:
+    """Prospects of the trusted counts up to where more nodes no longer help, and of the request.
+
+    Parameters
+    ----------
+    asked
+        The count that Slurm would give, inside the table.
+    """
+    counts = _candidates(request, table, room, rules, asked)
+    return _side_by_side(counts, request, table, rules, asked)
+
+
+@lru_cache(maxsize=_KEPT)
+def standing(
+    request: Request, table: PredictionTable, room: Room, rules: Rules, asked: int
+) -> Prospect:
+    """Prospect of a request that stays as it is, with a limit for any count that Slurm may give."""
+    (one,) = _side_by_side([at(table, asked)], request, table, rules, asked)
+    limits = limits_on(_possible(request, table, room), request, table, rules)
+    # Of the count that is looked at alone a shorter limit might hold.
+    limit_s = _limit(asked, 1.0, limits, request, rules, asked)
+    return Prospect(one.prediction, one.time_s, limit_s, one.work_s, limits)
+
+
+def trusted(table: PredictionTable, nodes: int, policy: config.Policy) -> bool:
+    """Whether the prediction on ``nodes`` is good enough to act on."""
+    verdict = verdict_at(table, nodes)
+    return verdict is Verdict.RELIABLE or (policy.accept_doubtful and verdict is Verdict.DOUBTFUL)
+
+
+def limits_on(
+    counts: Iterable[int], request: Request, table: PredictionTable, rules: Rules
+) -> Limits | None:
+    """Time limit that holds the run on any of ``counts``, where that is wanted and trusted."""
+    asked = list(counts)
+    unwanted = request.time_use is config.TimeUse.OFF or request.distrusted
+    if unwanted or not all(trusted(table, n, rules.policy) for n in asked):
+        return None
+    return from_prediction(
+        table,
+        asked,
+        rules.time_limit,
+        own_s=request.asked_limit_s,
+        own_least_s=request.least_s,
+        with_least=request.with_least,
+    )
+
+
+def shortens(limits: Limits | None, request: Request) -> bool:
+    """Whether a limit from the prediction takes the place of the user's."""
+    return limits is not None and request.time_use is config.TimeUse.SET
+
+
+def _candidates(
+    request: Request, table: PredictionTable, room: Room, rules: Rules, asked: int
+) -> list[Prediction]:
+    policy = rules.policy
+    share = _least(request.mem_node_bytes, room.node_mem_bytes)
+    memory = memory_floor(table, share, margin=policy.memory_margin)
+    low = max(request.low, room.fewest, memory)
+    widest = max((p.nodes for p in table.observed), default=0)
+    reach = policy.observed_reach * max(widest, table.widest)
+    high = min(request.high, room.most, int(reach))
+    counts = {n for n in table.nodes if low < n < high}
+    counts |= {n for n in (low, high) if low <= high and covers(table, n)}
+    useful = [at(table, n) for n in sorted(counts) if trusted(table, n, policy)]
+    best = min((p.time_s for p in useful), default=0.0)
+    last = next((i for i, p in enumerate(useful) if p.time_s <= best), 0)
+    kept = [p for p in useful[: last + 1] if p.nodes != asked]
+    return sorted([*kept, at(table, asked)], key=attrgetter("nodes"))
+
+
+def _side_by_side(
+    predictions: Sequence[Prediction],
+    request: Request,
+    table: PredictionTable,
+    rules: Rules,
+    asked: int,
+) -> tuple[Prospect, ...]:
+    """Prospects of rising node counts, the request's among them."""
+    base = next(i for i, p in enumerate(predictions) if p.nodes == asked)
+    medians = list(accumulate((p.time_s for p in predictions), min))
+    times = [
+        _pessimistic(p, predictions[base], median, rules)
+        for p, median in zip(predictions, medians, strict=True)
+    ]
+    shorter = [limits_on([p.nodes], request, table, rules) for p in predictions]
+    work = accumulate((p.nodes * t for p, t in zip(predictions, times, strict=True)), max)
+    return tuple(
+        Prospect(
+            prediction=one,
+            time_s=time_s,
+            limit_s=_limit(one.nodes, time_s / medians[base], own, request, rules, asked),
+            work_s=work_s,
+            limits=own,
+        )
+        for one, time_s, own, work_s in zip(predictions, times, shorter, work, strict=True)
+    )
+
+
+def _pessimistic(one: Prediction, base: Prediction, median_s: float, rules: Rules) -> float:
+    if one.nodes == base.nodes:
+        return median_s
+    return median_s * exp(rules.policy.pessimism * hypot(one.curve_sd, base.curve_sd))
+
+
+def _limit(
+    nodes: int, ratio: float, shorter: Limits | None, request: Request, rules: Rules, asked: int
+) -> float | None:
+    """Time limit: the user's own, longer where fewer nodes need longer, or a shorter one."""
+    own = request.limit_s
+    if shorter is not None and shortens(shorter, request):
+        return min(shorter.limit_s, own or inf)
+    if own is None or nodes >= asked or not request.limit_raisable:
+        return own
+    return raised(own, ratio, rules.policy.limit_margin)
+
+
+def _possible(request: Request, table: PredictionTable, room: Room) -> list[int]:
+    """List the counts that Slurm may give a job whose request stands, when it starts."""
+    if request.asked is not None:
+        return [request.asked]
+    high = min(request.high, room.most)
+    inside = {n for n in table.nodes if request.low < n < high}
+    return sorted(inside | {request.low, high})
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((n for n in (one, other) if n is not None), default=None)

@@ -1,0 +1,148 @@
+"""One job request with all that is known about it at that moment."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+
+import msgspec
+from msgspec.structs import replace
+
+from predictor.table import for_limit, for_type
+from predictor.types import PredictionTable
+from sacct_ingest.job_script import parse_script
+from sacct_ingest.records import Identity
+from sacct_ingest.tag import parse_tag
+from sacct_ingest.time_spec import parse_time
+from slurm_plugin.config import JobSettings, OptIn, TimeUse
+from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.eligibility import span_of
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.protocol import Job
+from slurm_plugin.slurm.cluster_state import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job may run: nodes of one type, and the partition that has them, where known."""
+
+    node_type: str
+    partition: str = ""
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A job with all that is known about it at the moment of its submission."""
+
+    job: Job
+    identity: Identity
+    site: JobSettings
+    request: Request
+    table: PredictionTable | None
+    partition: Partition | None  #: None: unknown, or several
+    now_s: float
+    node_type: str = ""  #: of the nodes it may get; empty: not known, or they differ
+    unready: bool = False  #: its nodes are not counted yet, so that the partition is left out
+
+    def on(self, node_type: str) -> "Case":
+        """Give the same job on nodes of this type."""
+        table = self.table
+        if table is None or not (table.by_type or table.at_limits):
+            return replace(self, node_type=node_type) if node_type else self
+        table = for_limit(for_type(table, node_type), self.request.limit_s)
+        return replace(self, table=table, node_type=node_type)
+
+
+def application_of(job: Job, identity: Identity) -> str:
+    """Name of the application for the site's rules: its tag, else the job's name."""
+    return identity.tag or job.name
+
+
+def request_of(
+    job: Job,
+    opt_in: OptIn,
+    application: str,
+    partition: Partition | None,
+    *,
+    time_use: TimeUse,
+    now_s: float,
+    distrusted: Reason | None = None,
+) -> Request:
+    """Put into a request what a job asks for, its deadline and time limit in seconds.
+
+    Parameters
+    ----------
+    partition
+        Whose default limit holds where the job gives none.
+    time_use
+        What the site wants of its time limit; the job's comment may ask for less or more.
+    now_s
+        Time that relative deadlines count from, seconds since the epoch.
+    distrusted
+        Why the prediction is only observed.
+    """
+    span = span_of(job, opt_in, application)
+    deadline_s, fixed = None, span.fixed
+    try:
+        deadline_s = deadline_of(job, now_s=now_s)
+    except ValueError:
+        fixed = fixed or Reason.DEADLINE_UNREADABLE
+    default = (partition.default_time_s or partition.max_time_s) if partition else None
+    limit_s = 60.0 * job.time_limit if job.time_limit else default
+    least_s = 60.0 * job.time_min if job.time_min else None
+    return Request(
+        low=span.low,
+        high=span.high,
+        limit_s=least_s or limit_s,  # backfill may shorten a job down to time_min
+        asked_limit_s=limit_s,
+        least_s=least_s,
+        limit_raisable=job.time_min is None and job.time_limit is not None,
+        deadline_s=deadline_s,
+        begin_s=job.begin_time if job.begin_time else -inf,
+        mem_node_bytes=_memory(job),
+        fixed=fixed,
+        distrusted=distrusted,
+        time_use=_time_use(job, fixed, time_use),
+    )
+
+
+def _memory(job: Job) -> int | None:
+    """Memory that a job gets on each node; None where it asks for none, or for all of it."""
+    if job.min_mem_per_node:
+        return job.min_mem_per_node * 2**20
+    if job.min_mem_per_cpu:
+        cpus = (job.ntasks_per_node or 1) * (job.cpus_per_task or 1)
+        return job.min_mem_per_cpu * cpus * 2**20
+    return None
+
+
+#: Requests whose jobs are not what the prediction is about, or that are to be left alone.
+_UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
+
+
+def _time_use(job: Job, fixed: Reason | None, site: TimeUse) -> TimeUse:
+    """Say what is wanted of the time limit; nothing where the job's node count is not known."""
+    if fixed in _UNTIMED:
+        return TimeUse.OFF
+    counted = job.min_nodes is not None or max(job.num_tasks or 1, job.min_cpus or 1) == 1
+    if fixed is not None and not counted:
+        return TimeUse.OFF
+    tag = parse_tag(job.comment)
+    return next((use for use in TimeUse if tag and use.value == tag.time), site)
+
+
+def deadline_of(job: Job, *, now_s: float) -> float | None:
+    """Deadline of a job; that of its script where the hook could not see the option.
+
+    Raises
+    ------
+    ValueError
+        It cannot be read.
+    """
+    text = job.deadline
+    if not text and "deadline" in job.script:
+        text = _script_deadline(job.script)
+    return parse_time(text, now_s=now_s) if text else None
+
+
+@lru_cache(maxsize=256)
+def _script_deadline(script: str) -> str:
+    return parse_script(script).options.get("deadline") or ""

@@ -1,0 +1,110 @@
+"""Which node counts a job may get, and why another one's must stay as it is."""
+
+import re
+from dataclasses import dataclass
+
+from sacct_ingest.tag import Tag, parse_tag
+from slurm_plugin.config import OptIn
+from slurm_plugin.decision.layout import fixed_layout
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.protocol import Job
+
+_TAG_NODES = re.compile(
+    r"(?:^|[\s;|])nimo:(?:[^\s,]*,)*nodes=([1-9]\d{0,6})-([1-9]\d{0,6})(?=[\s,]|$)"
+)
+_EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)
+#: `-N 2,4,8` or `-N 2-8:2` in a script, from Slurm 23.02 on.
+_SIZES = re.compile(
+    r"^#SBATCH\s(?:.*\s)?(?:-N\s*|--nodes[=\s]\s*)(\d[-:,\d]*[:,]\d[-:,\d]*)(?:\s|$)",
+    re.MULTILINE,
+)
+_UNBOUNDED = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Node counts that a job may get; ``fixed`` says why it must not be changed."""
+
+    low: int
+    high: int
+    fixed: Reason | None = None
+
+
+def span_of(job: Job, opt_in: OptIn, application: str) -> Span:
+    """Node counts of a job as its user and the site want it.
+
+    Parameters
+    ----------
+    job
+        The request.
+    opt_in
+        The site's settings.
+    application
+        Name for the site's rules.
+    """
+    tag = parse_tag(job.comment)
+    span = _asked(job, tag, opt_in, application)
+    opted_out = Reason.OPTED_OUT if tag and tag.off else None
+    fixed = opted_out or _placed(job) or span.fixed or fixed_layout(job)
+    return Span(span.low, span.high, fixed)
+
+
+def _asked(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> Span:
+    offered = _offered(job, tag, opt_in, application)
+    if job.min_nodes is None and job.max_nodes is None:
+        if offered is None:
+            return Span(1, 1, fixed_layout(job) or Reason.NOT_OPTED_IN)
+        return offered
+    if job.min_nodes == 0 and not job.max_nodes:
+        # It runs on no node at all, and only stages its burst buffer.
+        return Span(1, 1, Reason.FIXED_COUNT)
+    low, high = job.min_nodes or 1, job.max_nodes or _UNBOUNDED
+    if low == high:
+        return Span(low, high, Reason.FIXED_COUNT)
+    tagged = tag is not None and (tag.on or bool(tag.app)) and opt_in.tag
+    wanted = opt_in.node_range or tagged or offered is not None
+    return Span(low, high, None if wanted else Reason.NOT_OPTED_IN)
+
+
+def _offered(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> Span | None:
+    """Find counts for a job that asks for none, from its comment or else from the site's rules."""
+    if opt_in.tag and tag is not None and (found := _TAG_NODES.findall(job.comment)):
+        low, high = map(int, found[-1])
+        return Span(min(low, high), max(low, high))
+    for rule in opt_in.rules:
+        if rule.holds(
+            partition=job.partition,
+            account=job.account,
+            qos=job.qos,
+            user=job.user_name,
+            application=application,
+        ):
+            return Span(*rule.range)
+    return None
+
+
+def _placed(job: Job) -> Reason | None:
+    """Why the scheduler's choice of nodes is bound otherwise."""
+    bound = (
+        (job.het_job_offset is not None, Reason.HET),
+        (bool(job.array_inx), Reason.ARRAY),
+        (bool(job.reservation), Reason.RESERVATION),
+        (bool(job.req_nodes), Reason.NODE_LIST),
+        (bool(job.exc_nodes), Reason.EXCLUDED_NODES),
+        (bool(job.contiguous) or bool(job.req_switch), Reason.LAYOUT),
+        (_lists_sizes(job), Reason.NODE_SIZES),
+        (bool(_EXPAND.search(job.dependency)), Reason.DEPENDENCY),
+    )
+    return next((reason for holds, reason in bound if holds), None)
+
+
+def _lists_sizes(job: Job) -> bool:
+    """Tell whether the job names several counts, of which slurmctld shows the hook the ends."""
+    if job.node_sizes or job.min_nodes == job.max_nodes:
+        return job.node_sizes
+    # What the command line says goes before the script.
+    return any(_fewest(text) == job.min_nodes for text in _SIZES.findall(job.script))
+
+
+def _fewest(sizes: str) -> int:
+    return min(int(part.partition(":")[0]) for part in re.split("[-,]", sizes) if part)

@@ -1,0 +1,53 @@
+"""Tasks and CPUs that go with a node count, for jobs whose layout allows one to be chosen.
+
+job_submit sees a job half worked out by sbatch, salloc or srun and has to leave it as they would
+have made it for the new count.  What each of them sends and what slurmctld makes of it was tried
+on Slurm 22.05; the table is in the documentation of the hooks.
+"""
+
+import re
+
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.protocol import Change, Job
+
+#: From 24.11 on ``-c 2`` says this too.
+_CPUS_PER_TASK = re.compile(r"^cpu[:=]\d+$")
+
+
+def fixed_layout(job: Job) -> Reason | None:
+    """Why the layout of a job ties it to a node count; None where it does not."""
+    devices = _CPUS_PER_TASK.sub("", job.tres_per_task)
+    if job.tres_per_job or job.tres_per_socket or devices or job.max_cpus:
+        return Reason.FIXED_CPUS
+    if job.ntasks_per_socket:
+        return Reason.FIXED_TASKS
+    if job.num_tasks is None or _derived(job):
+        return None
+    return Reason.FIXED_TASKS
+
+
+def change_for(job: Job, nodes: int) -> Change:
+    """Fields to write so that a job without a fixed layout starts on exactly ``nodes`` nodes.
+
+    ``num_tasks`` is written only where the client had derived one: otherwise ``SLURM_NTASKS``
+    would appear in a job whose plain ``-N`` has none.
+    """
+    tasks = nodes * (job.ntasks_per_node or 1)
+    return Change(
+        min_nodes=nodes,
+        max_nodes=nodes,
+        num_tasks=None if job.num_tasks is None else tasks,
+        min_cpus=tasks * (job.cpus_per_task or 1),
+    )
+
+
+def _derived(job: Job) -> bool:
+    """Whether sbatch computed the number of tasks itself, from tasks per node and nodes.
+
+    Only for batch jobs: salloc and srun keep the number for their steps, and more nodes than
+    tasks stop slurmctld 22.05 with a division by zero.
+    """
+    if not job.script or not job.ntasks_per_node or job.min_nodes != job.max_nodes:
+        return False
+    tasks = (job.min_nodes or 1) * job.ntasks_per_node
+    return job.num_tasks == tasks and job.min_cpus == tasks * (job.cpus_per_task or 1)

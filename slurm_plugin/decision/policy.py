@@ -1,0 +1,273 @@
+"""Which node count a job gets: a pure function of request, prediction, cluster and settings.
+
+A count costs the job's own turnaround plus the delay that it imposes on the others::
+
+    C(n) = w(n) + T(n) + q·n·T(n)/N,    q = price·(Q + Q̄/2 + 2)
+
+with the wait w from the limits of what runs, the predicted run time T, Q jobs waiting now, Q̄ over
+a day, and N nodes.  Among the counts that the guard, the time limits and the deadline allow, the
+cheapest is taken.  A fuller queue never leads to more nodes: the price is charged on a node time
+made non-decreasing in n, and nothing else depends on the queue.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+
+import msgspec
+
+from predictor.table import covers, verdict_at
+from predictor.types import Prediction, PredictionTable, Verdict
+from slurm_plugin import config
+from slurm_plugin.decision.candidates import (
+    Prospect,
+    Request,
+    Room,
+    Rules,
+    choices,
+    shortens,
+    standing,
+    trusted,
+)
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.time_limits import Limits
+from slurm_plugin.slurm.cluster_state import Partition
+
+
+class Action(StrEnum):
+    """What is to be done with the job."""
+
+    KEEP = "keep"
+    SET = "set"
+    REFUSE = "refuse"
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """One node count and what it would mean now.
+
+    A structure of msgspec as there are dozens of them in a decision: it is made six times as fast
+    as a dataclass.
+    """
+
+    nodes: int
+    time_s: float  #: run time to decide by: with the uncertainty of a change added
+    prediction: Prediction
+    limit_s: float | None
+    wait_s: float
+    cost_s: float
+    in_guard: bool  #: its turnaround is near that of the request
+    in_limit: bool  #: its time limit is allowed
+    late_s: float  #: by how much it misses the deadline; zero or less: made
+    limits: Limits | None = None  #: what the prediction makes of the time limit
+
+    @property
+    def turnaround_s(self) -> float:
+        """Wait and run time."""
+        return self.wait_s + self.time_s
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do with a job, and why."""
+
+    action: Action
+    reason: Reason
+    chosen: Option | None = None  #: what it gets, or would get
+    request: Option | None = None  #: what it would have had
+    deadline_met: bool | None = None  #: None: no deadline, or not known
+
+
+def decide(
+    request: Request, table: PredictionTable, partition: Partition, rules: Rules, *, now_s: float
+) -> Decision:
+    """Choose the node count of a job.
+
+    Parameters
+    ----------
+    request
+        What the job asks for.
+    table
+        Predicted run time of its application.
+    partition
+        Fresh view of the partition it asks for.
+    rules
+        The site's settings.
+    now_s
+        Time of the decision, seconds since the epoch.
+    """
+    asked = as_scheduled(request, partition, now_s=now_s)
+    if asked is None:
+        return Decision(action=Action.KEEP, reason=request.fixed or Reason.BEYOND_LIMITS)
+    if not covers(table, asked):
+        return Decision(action=Action.KEEP, reason=request.fixed or Reason.OUTSIDE_CURVE)
+    scene = _Scene(request, table, partition, rules, now_s, asked)
+    if kept := request.fixed or request.distrusted:
+        return _checked(scene, kept)
+    if not trusted(table, asked, rules.policy):
+        unknown = table.model == "history"
+        return _checked(scene, Reason.NO_CURVE if unknown else Reason.UNRELIABLE_CURVE)
+    prospects = choices(request, table, Room.of(partition), rules, asked)
+    if len(prospects) == 1:
+        return _checked(scene, Reason.NO_CHOICE)
+    return _choose(scene, scene.options(prospects))
+
+
+def as_scheduled(request: Request, partition: Partition, *, now_s: float) -> int | None:
+    """Node count that Slurm would give: it starts as soon as the fewest are free, on all there are.
+
+    None where the partition does not have that many.
+    """
+    if request.asked is not None:
+        return request.asked if request.asked <= partition.largest else None
+    high = min(request.high, partition.largest)
+    if request.low > high:
+        return None
+    begin = max(now_s, request.begin_s)
+    duration = request.limit_s or partition.max_time_s or inf
+    start = partition.profile.earliest_start(request.low, duration, from_s=begin)
+    return min(high, partition.profile.least(start, start + duration)) if start < inf else high
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """All that the counts of one decision have in common."""
+
+    request: Request
+    table: PredictionTable
+    partition: Partition
+    rules: Rules
+    now_s: float
+    asked: int
+
+    def options(self, prospects: Sequence[Prospect]) -> list[Option]:
+        """Options for rising node counts, the request among them."""
+        waits = self._waits(prospects)
+        asked = next(i for i, p in enumerate(prospects) if p.prediction.nodes == self.asked)
+        policy, part = self.rules.policy, self.partition
+        most = policy.guard_ratio * (waits[asked] + prospects[asked].time_s) + policy.guard_s
+        price = policy.price * (part.queue + part.queue_mean / 2 + 2) / part.nodes
+        return [
+            Option(
+                nodes=one.prediction.nodes,
+                time_s=one.time_s,
+                prediction=one.prediction,
+                limit_s=one.limit_s,
+                wait_s=wait_s,
+                cost_s=wait_s + one.time_s + price * one.work_s,
+                in_guard=wait_s + one.time_s <= most,
+                in_limit=self._allows(one, wait_s),
+                late_s=self._late(one.prediction, wait_s),
+                limits=one.limits,
+            )
+            for one, wait_s in zip(prospects, waits, strict=True)
+        ]
+
+    def _waits(self, prospects: Sequence[Prospect]) -> list[float]:
+        free, begin = self.partition.profile, max(self.now_s, self.request.begin_s)
+        starts: list[float] = []
+        before = inf
+        for one in prospects:
+            duration = one.limit_s or one.prediction.high_s
+            # More nodes for at least as long never start earlier.
+            since = starts[-1] if duration >= before else begin
+            starts.append(free.earliest_start(one.prediction.nodes, duration, from_s=since))
+            before = duration
+        return [start - self.now_s for start in starts]
+
+    def _allows(self, one: Prospect, wait_s: float) -> bool:
+        limit_s = one.limit_s
+        if wait_s == inf:
+            return False
+        if limit_s is None or one.prediction.nodes >= self.asked:
+            return True
+        if not (self.request.limit_raisable or shortens(one.limits, self.request)):
+            return one.prediction.high_s * self.rules.policy.limit_margin <= limit_s
+        # Slurm does not start a job whose limit reaches beyond its deadline.
+        deadline = self.request.deadline_s
+        in_time = deadline is None or self.now_s + wait_s + limit_s <= deadline
+        return in_time and limit_s <= (self.partition.max_time_s or inf)
+
+    def _late(self, one: Prediction, wait_s: float) -> float:
+        if self.request.deadline_s is None:
+            return -inf
+        wait_s = wait_s * self.rules.deadline.wait_factor
+        return self.now_s + wait_s + one.high_s - self.request.deadline_s
+
+
+def _choose(scene: _Scene, options: Sequence[Option]) -> Decision:
+    asked = next(o for o in options if o.nodes == scene.asked)
+    feasible = _feasible(options, asked)
+    if not feasible:
+        return _missed(scene, options, asked)
+    best = _cheapest(feasible)
+    return Decision(
+        action=Action.SET,
+        reason=_reason(scene, best, asked, feasible, options),
+        chosen=best,
+        request=asked,
+        deadline_met=None if scene.request.deadline_s is None else True,
+    )
+
+
+def _feasible(options: Sequence[Option], asked: Option) -> list[Option]:
+    """Select the counts that may be taken; the guard yields to a deadline."""
+    allowed = [o for o in options if o.late_s <= 0 and (o.in_limit or o is asked)]
+    return [o for o in allowed if o.in_guard] or allowed
+
+
+def _reason(
+    scene: _Scene,
+    best: Option,
+    asked: Option,
+    feasible: Sequence[Option],
+    options: Sequence[Option],
+) -> Reason:
+    due = scene.request.deadline_s is not None
+    if due and (asked.late_s > 0 or len(feasible) == 1):
+        return Reason.DEADLINE
+    if best is not asked:
+        return Reason.CHEAPEST
+    if len(feasible) > 1:
+        return Reason.BEST_ALREADY
+    out_of_guard = any(o.in_limit and not o.in_guard for o in options)
+    return Reason.OUTSIDE_GUARD if out_of_guard else Reason.LIMIT_TOO_LONG
+
+
+def _missed(scene: _Scene, options: Sequence[Option], asked: Option) -> Decision:
+    """No count makes the deadline: the one that comes closest, or a refusal."""
+    allowed = [o for o in options if o.in_limit or o is asked]
+    closest = min(allowed, key=lambda o: (o.late_s, o.nodes))
+    refuse = scene.rules.deadline.missed is config.OnMissed.REFUSE
+    return Decision(
+        action=Action.REFUSE if refuse else Action.SET,
+        reason=Reason.DEADLINE_MISSED,
+        chosen=closest,
+        request=asked,
+        deadline_met=False,
+    )
+
+
+def _checked(scene: _Scene, reason: Reason) -> Decision:
+    """Let the request stand, and look at its deadline as far as the prediction allows."""
+    if verdict_at(scene.table, scene.asked) is Verdict.REFUSED:
+        return Decision(action=Action.KEEP, reason=reason)
+    room = Room.of(scene.partition)
+    one = standing(scene.request, scene.table, room, scene.rules, scene.asked)
+    (only,) = scene.options([one])
+    kept = Decision(action=Action.KEEP, reason=reason, chosen=only, request=only)
+    if scene.request.deadline_s is None or scene.request.distrusted:
+        return kept
+    if only.late_s <= 0:
+        return msgspec.structs.replace(kept, deadline_met=True)
+    sure = trusted(scene.table, scene.asked, scene.rules.policy)
+    refuse = sure and scene.rules.deadline.missed is config.OnMissed.REFUSE
+    return msgspec.structs.replace(
+        kept,
+        action=Action.REFUSE if refuse else Action.KEEP,
+        reason=Reason.DEADLINE_MISSED,
+        deadline_met=False,
+    )
+
+
+def _cheapest(options: Iterable[Option]) -> Option:
+    return min(options, key=lambda o: (o.cost_s, o.nodes))

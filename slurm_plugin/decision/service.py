@@ -1,0 +1,398 @@
+"""From a job request to an answer, a record and an advice.
+
+Everything needed is in memory: tables and cluster are put here from outside and looked up.  No
+SQL, no fit and no Slurm command happens on the way.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from operator import attrgetter
+
+import msgspec
+
+from predictor.types import PredictionTable
+from sacct_ingest.records import DecisionRow, Identity
+from sacct_ingest.signature import identity_of_request
+from slurm_plugin.config import Config, JobSettings, Mode, Trust
+from slurm_plugin.decision.advice import advice_of, side_by_side
+from slurm_plugin.decision.answer import permitted
+from slurm_plugin.decision.audit import note_of, row_of
+from slurm_plugin.decision.candidates import Request, Rules
+from slurm_plugin.decision.context import Case, Place, application_of, request_of
+from slurm_plugin.decision.lookup import Tables
+from slurm_plugin.decision.policy import Action, Decision, as_scheduled, decide
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.tickets import Prepared, Tickets, completed, given_of
+from slurm_plugin.evaluation.wait_accuracy import Waits
+from slurm_plugin.protocol import ESTIMATE_COMMENT, Advice, Answer, Job, Row
+from slurm_plugin.slurm.cluster_state import Cluster, Partition
+from slurm_plugin.slurm.node_pool import Share
+from slurm_plugin.slurm.partition_view import KeptTerms, partition_for, share_of, unready
+
+#: Does what follows from a decision and gives its record, if there is to be one.
+Book = Callable[[], DecisionRow | None]
+Work = Callable[[], None]
+
+#: A job is decided on this long before squeue can show it.
+_UNSEEN_S = 0.5
+_PROMISES = 10_000
+_ASKED = 1_000  #: most requests that are known by heart
+_ALL_BUT_ARGV = attrgetter(*(name for name in Job.__struct_fields__ if name != "argv"))
+#: Jobs whose nodes cannot be told from their own request.
+_NOT_COUNTED = frozenset({Reason.ARRAY, Reason.HET, Reason.RESERVATION, Reason.FIXED_TASKS})
+
+
+#: What follows from a request as long as settings and tables hold.
+_Asked = tuple[Identity, JobSettings, Request, PredictionTable | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Promise:
+    """Nodes that a job will take and that the view of the cluster does not show yet."""
+
+    made_s: float
+    partition: str
+    nodes: int
+    start_s: float
+    end_s: float
+    waits: bool  #: for nodes, so that nobody knows yet when it starts
+
+
+class Advisor:
+    """Decides on job requests.
+
+    Parameters
+    ----------
+    config
+        The site's settings.
+    new_id
+        Makes the id of a decision: 12 hexadecimal digits.
+    later
+        Does the first, which takes long, where no answer waits for it, and then the second where
+        answers are made.
+
+    Attributes
+    ----------
+    waits
+        How near predicted waits came on this cluster; may be exchanged at any time.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        new_id: Callable[[], str],
+        later: Callable[[Work, Work], None] | None = None,
+    ) -> None:
+        self.config = config
+        self._new_id = new_id
+        self._later = later
+        self._cluster: Cluster | None = None
+        self._keeps_limit = False
+        self._types: dict[tuple[str, Share], str] = {}
+        self._terms: KeptTerms = {}
+        self._asked: dict[tuple[object, ...], _Asked] = {}
+        self._promises: deque[_Promise] = deque(maxlen=_PROMISES)
+        self._tickets = Tickets()
+        self.tables = Tables()
+        self.waits = Waits()
+
+    @property
+    def config(self) -> Config:
+        """The site's settings; may be exchanged at any time."""
+        return self._config
+
+    @config.setter
+    def config(self, config: Config) -> None:
+        self._config, self._rules, self._asked = config, Rules.of(config), {}
+
+    @property
+    def tables(self) -> Tables:
+        """Prediction tables; may be exchanged at any time."""
+        return self._tables
+
+    @tables.setter
+    def tables(self, tables: Tables) -> None:
+        self._tables, self._types, self._asked = tables, {}, {}
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """Latest view of the cluster, less what was promised since."""
+        return self._cluster
+
+    @cluster.setter
+    def cluster(self, seen: Cluster) -> None:
+        while self._promises and self._promises[0].made_s < seen.taken_s - _UNSEEN_S:
+            self._promises.popleft()
+        if seen.keeps_limit is not self._keeps_limit:  # slurmctld was upgraded, or is seen at last
+            self._keeps_limit, self._asked = seen.keeps_limit, {}
+        self._cluster = seen
+        self._types, self._terms = {}, {}
+        for promise in self._promises:
+            self._take(promise)
+
+    def submit(self, job: Job, *, via: str, now_s: float) -> tuple[Answer, DecisionRow | None]:
+        """Answer for a job that is being submitted, and the record of the decision.
+
+        There is no record where the site has switched the decision off.
+        """
+        answer, book = self.answer(job, via=via, now_s=now_s)
+        return answer, book()
+
+    def answer(self, job: Job, *, via: str, now_s: float) -> tuple[Answer, Book]:
+        """Answer for a job that is being submitted, and what can wait until it was sent.
+
+        The second must be called before the next job is decided on: it keeps the nodes in mind that
+        this one will take, and gives the record of the decision.
+        """
+        if job.comment == ESTIMATE_COMMENT:
+            # Somebody only asks Slurm when the job would start; it will not be there.
+            return Answer(reason=Reason.OFF), lambda: None
+        prepared = self._tickets.redeem(job, now_s=now_s) if job.ticket else None
+        if prepared is not None:
+            one, case = prepared, prepared.at(now_s)
+            book = partial(self._book, case, one.decided, one.answer, one.decision_id, "cli_filter")
+            return one.remaining(), book
+        case = self._case(job, now_s, prompt=True)
+        if case.site.mode is Mode.OFF:
+            return Answer(reason=Reason.OFF), partial(self._promise, case, None)
+        decided, answer, decision_id = self._judge(case)
+        return answer, partial(self._book, case, decided, answer, decision_id, via)
+
+    def prepare(self, job: Job, *, now_s: float, private: bool = False) -> Answer:
+        """Decide on a job that a submit command is about to ask for.
+
+        Nothing is kept in mind for other jobs and nothing recorded before the job arrives with the
+        ticket; without one the command is to leave everything to job_submit.
+
+        Parameters
+        ----------
+        private
+            As for :meth:`advise`.
+        """
+        full = completed(job, self._config, self._cluster) if self._cluster else None
+        if full is None or job.comment == ESTIMATE_COMMENT:
+            return Answer()
+        case = self._case(full, now_s, private=private, prompt=True)
+        if case.site.mode is Mode.OFF:
+            return Answer(reason=Reason.OFF)
+        if case.unready:
+            self._count(full, lambda: None)
+            return Answer()
+        decided, answer, decision_id = self._judge(case)
+        given = given_of(answer)
+        ticket = self._tickets.issue(Prepared(decision_id, case, decided, answer, given))
+        return Answer(action="set" if given else "keep", set=given, ticket=ticket)
+
+    def _judge(self, case: Case) -> tuple[Decision, Answer, str]:
+        """Decide, under an id of its own."""
+        decided, decision_id = self._decide(case), self._new_id()
+        answer = permitted(case, decided)
+        if case.site.mode in (Mode.ADVISE, Mode.ENFORCE):
+            answer.admin_comment = note_of(case, decided, answer.set, decision_id=decision_id)
+        return decided, answer, decision_id
+
+    def _book(
+        self, case: Case, decided: Decision, answer: Answer, decision_id: str, via: str
+    ) -> DecisionRow:
+        if case.unready:
+            self._count(case.job, lambda: self._promise(self._case(case.job, case.now_s), None))
+        else:
+            self._promise(case, decided if answer.action == "set" else None)
+        cluster = self._config.cluster or (self._cluster.name if self._cluster else "")
+        return row_of(case, decided, answer, decision_id=decision_id, cluster=cluster, via=via)
+
+    def advise(self, job: Job, *, now_s: float, private: bool = False) -> Advice:
+        """Advice for a job that may be submitted.
+
+        Parameters
+        ----------
+        private
+            Only from the runs of this user: not by tag or script, which others may have run too.
+        """
+        case = self._case(job, now_s, private=private)
+        choices = self._choices(case, private=private)
+        advice = side_by_side(choices) or self._advice(case)
+        best = next((row for row in advice.rows if row.recommended), None)
+        advice.waits = self.waits.like(best.wait_s) if best else None
+        return advice
+
+    def advise_at(self, job: Job, places: Sequence[Place], *, now_s: float) -> Advice:
+        """Advice for a job where no cluster is seen, for each of the places that it may run at.
+
+        As if all nodes were free; where node types make no difference, one advice for all.
+        """
+        case = self._case(job, now_s)
+        if case.table is None or not case.table.node_type:
+            return self._advice(case)
+        choices = []
+        for place in places:
+            there = case.on(place.node_type)
+            advice = self._advice(there)
+            advice.partition = place.partition
+            choices.append((advice, self._likely(there, advice)))
+        return side_by_side(choices) or next((one for one, _ in choices), self._advice(case))
+
+    def _advice(self, case: Case) -> Advice:
+        advice = advice_of(case, self._rules, fresh=self._blind(case) is None)
+        if case.table is not None and case.node_type:
+            advice.partition = case.partition.name if case.partition else ""
+            advice.node_type = case.node_type
+        return advice
+
+    def _choices(self, case: Case, *, private: bool) -> list[tuple[Advice, Row | None]]:
+        """Advise for each partition that a job without one may use, where node types differ."""
+        seen, table = self._cluster, case.table
+        if case.job.partition or seen is None or table is None or not table.node_type:
+            return []
+        account = seen.limits.account_of(case.job.user_name, case.job.account)
+        jobs = [
+            msgspec.structs.replace(case.job, partition=part.name)
+            for part in seen.partitions.values()
+            if part.open and part.admits.holds(account, case.job.qos or "normal")
+        ]
+        cases = [self._case(job, case.now_s, private=private) for job in jobs]
+        advised = [(one, self._advice(one)) for one in cases if one.node_type]
+        return [(advice, self._likely(one, advice)) for one, advice in advised]
+
+    def _likely(self, case: Case, advice: Advice) -> Row | None:
+        """Find the count that is advised in a partition, or else the doubtful one that may do."""
+        if advice.nodes is not None:
+            return next((row for row in advice.rows if row.recommended), None)
+        policy = msgspec.structs.replace(self._rules.policy, accept_doubtful=True)
+        lenient = replace(self._rules, policy=policy)
+        doubtful = advice_of(case, lenient, fresh=self._blind(case) is None)
+        return next((row for row in doubtful.rows if row.recommended), None)
+
+    def _count(self, job: Job, then: Work) -> None:
+        """Count the nodes that are free for jobs of this shape, in the background."""
+        seen = self._cluster
+        if self._later is None or seen is None:
+            return
+        uncounted = unready(seen, job, self._terms)
+
+        def work() -> None:
+            for part, share in uncounted:
+                if part.pool and not part.pool.ready(share):
+                    part.fitting(share)
+
+        self._later(work, then)
+
+    def _case(self, job: Job, now_s: float, *, private: bool = False, prompt: bool = False) -> Case:
+        """Put together what is known about a job; ``prompt``: without counting many nodes."""
+        seen = self._cluster
+        wait = prompt and self._later and seen and bool(unready(seen, job, self._terms))
+        partition = partition_for(seen, job, self._terms) if seen and not wait else None
+        limits = (partition.default_time_s, partition.max_time_s) if partition else None
+        key = (_ALL_BUT_ARGV(job), *job.argv, limits, private)
+        kept = self._asked  # another thread may exchange the tables, and begin with none
+        if (asked := kept.get(key)) is None:
+            asked = self._what_is_asked(job, partition, now_s, private=private)
+            if asked[2].deadline_s is None:  # which may depend on the moment
+                if len(kept) >= _ASKED:
+                    kept.clear()
+                kept[key] = asked
+        identity, site, request, known = asked
+        made = Case(job, identity, site, request, known, partition, now_s, unready=bool(wait))
+        return made.on(self._type(job, partition) if known and known.node_type else "")
+
+    def _what_is_asked(
+        self, job: Job, partition: Partition | None, now_s: float, *, private: bool
+    ) -> _Asked:
+        identity = identity_of_request(
+            user=job.user_name,
+            name=job.name,
+            comment=job.comment,
+            script=job.script,
+            argv=job.argv,
+        )
+        name = application_of(job, identity)
+        site = self._config.for_job(
+            partition=job.partition,
+            account=job.account,
+            qos=job.qos,
+            user=job.user_name,
+            application=name,
+        )
+        known = self._tables.find(replace(identity, tag="", script="") if private else identity)
+        off = known is not None and self._tables.is_off(known)
+        request = request_of(
+            job,
+            self._config.opt_in,
+            name,
+            partition,
+            time_use=site.time_limit,
+            distrusted=_distrust(site.trust, off=off),
+            now_s=now_s,
+        )
+        request = msgspec.structs.replace(request, with_least=self._keeps_limit)
+        return identity, site, request, known
+
+    def _type(self, job: Job, partition: Partition | None) -> str:
+        """Type of all nodes that a job may get; empty where it is not known, or they differ."""
+        seen, known = self._cluster, self.tables.node_types
+        if seen is None or partition is None:
+            return ""
+        share = share_of(job, partition)
+        if (found := self._types.get((partition.name, share))) is None:
+            name = self._config.cluster or seen.name
+            pools = [seen.partitions[one].pool for one in partition.name.split(",")]
+            names = {node for pool in pools if pool for node in pool.names(share)}
+            types = {known[name, node] for node in names if (name, node) in known}
+            found = types.pop() if len(types) == 1 else ""
+            self._types[partition.name, share] = found
+        return found
+
+    def _decide(self, case: Case) -> Decision:
+        problem = self._blind(case)
+        if problem is not None or case.table is None or case.partition is None:
+            reason = case.request.fixed or problem or Reason.UNKNOWN_APPLICATION
+            return Decision(action=Action.KEEP, reason=reason)
+        return decide(case.request, case.table, case.partition, self._rules, now_s=case.now_s)
+
+    def _blind(self, case: Case) -> Reason | None:
+        """Tell why the nodes that the job would run on are not known."""
+        if self._cluster is None:
+            return Reason.NO_SNAPSHOT
+        if case.now_s - self._cluster.taken_s > self._config.snapshot.max_age_s:
+            return Reason.STALE_SNAPSHOT
+        if case.unready:
+            return Reason.NEW_SHAPE
+        if case.partition is None or not case.partition.open:
+            return Reason.UNKNOWN_PARTITION
+        return None
+
+    def _promise(self, case: Case, decided: Decision | None) -> None:
+        """Keep in mind the nodes that the job will take until the cluster shows it."""
+        part, request = case.partition, case.request
+        if part is None or request.fixed in _NOT_COUNTED:
+            return
+        chosen = decided.chosen if decided else None
+        nodes = chosen.nodes if chosen else as_scheduled(request, part, now_s=case.now_s)
+        if nodes is None:
+            return
+        limit_s = (chosen.limit_s if chosen else request.limit_s) or part.max_time_s or inf
+        begin = max(case.now_s, request.begin_s)
+        start = part.profile.earliest_start(nodes, limit_s, from_s=begin)
+        if start < inf:
+            waits, end = start > begin, start + limit_s
+            made = _Promise(case.now_s, part.name, nodes, start, end, waits)
+            self._promises.append(made)
+            self._take(made)
+
+    def _take(self, promise: _Promise) -> None:
+        seen = self._cluster
+        part = seen.partitions.get(promise.partition) if seen else None
+        if seen and part:
+            times = promise.start_s, promise.end_s
+            left = part.queued() if promise.waits else part.promise(promise.nodes, *times)
+            self._cluster = seen.with_partition(left)
+
+
+def _distrust(trust: Trust, *, off: bool) -> Reason | None:
+    if trust is Trust.OFF:
+        return Reason.DISTRUSTED
+    return Reason.OUT_OF_BAND if off and trust is Trust.AUTO else None

@@ -1,0 +1,139 @@
+"""Decisions that cli_filter asks for before slurmctld sees the job, kept to be made only once.
+
+The submit command gets a ticket with its answer and forwards it; job_submit shows it for the job
+that arrives.  A ticket is worth nothing by itself: it stands for a decision only where the job is
+of the same user and is what the command was told to submit, and for one job.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from sacct_ingest.job_script import CommandLine
+from slurm_plugin.config import Config
+from slurm_plugin.decision.context import Case
+from slurm_plugin.decision.policy import Decision
+from slurm_plugin.protocol import Answer, Change, Command, Job
+from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.job_request import make_job
+
+#: A command that was stopped at a prompt of another filter takes that long.
+_VALID_S = 60.0
+_HELD = 10_000
+
+#: Options by which a command does something else than ask for one job of its user, or lays its
+#: tasks out in a way that the request as nimod knows it does not show.
+_LEFT_ALONE = frozenset(
+    {
+        *("jobid", "uid", "gid", "no-allocate", "wrap", "nodefile", "relative", "spread-job"),
+        *("use-min-nodes", "distribution", "mincpus", "sockets-per-node", "cores-per-socket"),
+        *("threads-per-core", "extra-node-info", "ntasks-per-core", "ntasks-per-gpu"),
+        *("ntasks-per-tres", "gpus-per-socket", "cpus-per-gpu", "mem-per-gpu", "overcommit"),
+        *("clusters", "cluster", "external", "resources"),
+    }
+)
+
+#: Fields that must be in the submitted job what the command was to submit.
+_SAME = (
+    *("user_id", "name", "min_nodes", "max_nodes", "ntasks_per_node", "cpus_per_task"),
+    *("time_limit", "time_min", "array_inx", "het_job_offset"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A decision on a job that is still to come."""
+
+    decision_id: str
+    case: Case
+    decided: Decision
+    answer: Answer  #: to the job as its user asked for it
+    given: Change | None  #: what the command was told to ask for instead
+
+    def is_for(self, job: Job) -> bool:
+        """Whether this is the job that the command was to submit."""
+        told = msgspec.structs.asdict(self.given) if self.given else {}
+        own = self.case.job
+        return all(
+            getattr(job, name) == (getattr(own, name) if told.get(name) is None else told[name])
+            for name in _SAME
+        )
+
+    def remaining(self) -> Answer:
+        """Answer for job_submit: the command has seen to limits and tasks itself."""
+        change = self.answer.set
+        if self.given is None or change is None:
+            return self.answer
+        left = msgspec.structs.replace(change, num_tasks=None, time_limit=None, time_min=None)
+        return msgspec.structs.replace(self.answer, set=left)
+
+    def at(self, now_s: float) -> Case:
+        """Give the case at the moment of the submission."""
+        return msgspec.structs.replace(self.case, now_s=now_s)
+
+
+class Tickets:
+    """Prepared decisions by ticket, for a minute; of too many the oldest go first."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Prepared] = {}
+
+    def issue(self, prepared: Prepared) -> str:
+        """Keep a decision; its ticket is its id."""
+        while len(self._held) >= _HELD:
+            del self._held[next(iter(self._held))]
+        self._held[prepared.decision_id] = prepared
+        return prepared.decision_id
+
+    def redeem(self, job: Job, *, now_s: float) -> Prepared | None:
+        """Give the decision that was made for a job, once; None where there is none."""
+        prepared = self._held.pop(job.ticket, None)
+        if prepared is None or now_s - prepared.case.now_s > _VALID_S:
+            return None
+        return prepared if prepared.is_for(job) else None
+
+
+def given_of(answer: Answer) -> Change | None:
+    """Tell a command what to ask for: a node count and the limits that go with it."""
+    change = answer.set
+    if answer.action != "set" or change is None or change.min_nodes is None:
+        return None
+    return msgspec.structs.replace(change, num_tasks=None, min_cpus=None)
+
+
+def job_of(command: Command, *, user: str, uid: int, now_s: float) -> Job | None:
+    """Job that a submit command is about to ask for; None where it is left to job_submit.
+
+    Raises
+    ------
+    ScriptError
+        The value of an option cannot be read.
+    """
+    script, *arguments = command.argv or [""]
+    if not _LEFT_ALONE.isdisjoint(command.options) or (command.program == "sbatch" and not script):
+        return None
+    options: dict[str, str | None] = {**command.options}
+    if command.program == "salloc":
+        options.setdefault("job-name", "no-shell" if "no-shell" in options else "interactive")
+    line = CommandLine(command.program, options, script, tuple(arguments))
+    return make_job(
+        line, command.script, user=user, uid=uid, work_dir=command.work_dir, now_s=now_s
+    )
+
+
+def completed(job: Job, config: Config, cluster: Cluster) -> Job | None:
+    """Put in what job_submit will see where the user named nothing.
+
+    None where a rule of the site goes by an account or a QOS that only slurmctld knows.
+    """
+    full = msgspec.structs.replace(
+        job,
+        partition=job.partition or cluster.default_partition,
+        account=cluster.limits.account_of(job.user_name, job.account),
+    )
+    rules = (*config.rules, *config.opt_in.rules)
+    unknown = (
+        not full.account and any(rule.account != "*" for rule in rules),
+        not full.qos and any(rule.qos != "*" for rule in rules),
+    )
+    return None if any(unknown) else full

@@ -1,0 +1,114 @@
+"""What the checks look at: the settings, Slurm's answers, the files beside slurm.conf."""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from sacct_ingest.errors import NimoError, SlurmError
+from slurm_plugin.config import Config
+from slurm_plugin.slurm.slurm_conf import CONFIG
+
+#: Runs a command and gives its text; raises SlurmError.
+Run = Callable[[Sequence[str]], str]
+
+_LINE = re.compile(r"^(\w+)\s*= ?(.*?)\s*$", re.MULTILINE)
+_CLOCK = re.compile(r"^Configuration data as of (\d+)", re.MULTILINE)
+_SLURM_CONF = "/etc/slurm/slurm.conf"
+
+
+@dataclass(frozen=True)
+class Patient:
+    """One installation.
+
+    Parameters
+    ----------
+    config
+        NIMO's settings, or the error that reading them ended with.
+    config_file
+        Where they are; None for the built-in defaults.
+    run
+        Runs one command, with times as seconds since the epoch.
+    now_s
+        This machine's clock.
+    environ
+        Environment variables.
+    """
+
+    config: Config | NimoError
+    config_file: Path | None
+    run: Run
+    now_s: float
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    @property
+    def settings(self) -> Config:
+        """NIMO's settings; the built-in ones where they cannot be read."""
+        return self.config if isinstance(self.config, Config) else Config()
+
+    @cached_property
+    def slurm_text(self) -> str | SlurmError:
+        """``scontrol show config``, or why there is none."""
+        return self._answer(CONFIG)
+
+    @cached_property
+    def slurm(self) -> Mapping[str, str]:
+        """Slurm's settings as slurmctld has them in force; empty if it does not answer."""
+        return read_pairs(self.slurm_text) if isinstance(self.slurm_text, str) else {}
+
+    @property
+    def slurm_conf_settings(self) -> Mapping[str, str]:
+        """What slurm.conf itself says, for when slurmctld does not; empty if it is not here."""
+        try:
+            return read_pairs(self.slurm_conf.read_text(errors="replace"))
+        except OSError:
+            return {}
+
+    @cached_property
+    def slurmdbd_text(self) -> str | SlurmError:
+        """``sacctmgr show config``, or why there is none."""
+        return self._answer(("sacctmgr", "-n", "show", "config"))
+
+    @property
+    def slurmctld_clock_s(self) -> float | None:
+        """Slurmctld's clock when it answered."""
+        text = self.slurm_text
+        found = _CLOCK.search(text) if isinstance(text, str) else None
+        return float(found[1]) if found else None
+
+    @property
+    def slurm_conf(self) -> Path:
+        """Where slurm.conf is; the hooks are beside it."""
+        told = self.slurm.get("SLURM_CONF") or self.environ.get("SLURM_CONF")
+        return Path(told or _SLURM_CONF)
+
+    @property
+    def hooks(self) -> Path:
+        """Folder of the hooks."""
+        return self.slurm_conf.parent
+
+    def _answer(self, argv: Sequence[str]) -> str | SlurmError:
+        try:
+            return self.run(argv)
+        except SlurmError as error:
+            return error
+
+
+def read_pairs(text: str) -> dict[str, str]:
+    r"""Read ``Key = value`` lines as scontrol and sacctmgr print them.
+
+    >>> read_pairs("PurgeJobAfter          = NONE\n")
+    {'PurgeJobAfter': 'NONE'}
+    """
+    return dict(_LINE.findall(text))
+
+
+def words(value: str) -> list[str]:
+    """Words of a list in slurm.conf.
+
+    >>> words("all_partitions,lua")
+    ['all_partitions', 'lua']
+    """
+    return [word for word in value.split(",") if word and word != "(null)"]

@@ -1,0 +1,133 @@
+"""Checks of NIMO's own parts: settings, store, what was learned, nimod."""
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from sacct_ingest.errors import NimoError
+from sacct_ingest.span import reached
+from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
+from slurm_plugin.doctor.installation import Patient
+from slurm_plugin.formatting import clock
+from slurm_plugin.nimod import client
+
+_TIMEOUT_S = 2.0
+_OLD_S = 2 * 86400  #: a nightly ingest that was missed once is no news, twice is
+
+
+def configuration(patient: Patient) -> Iterator[Finding]:
+    """nimo.yaml can be read and is nobody else's to write."""
+    place = patient.config_file
+    if isinstance(patient.config, NimoError):
+        yield wrong(str(patient.config), "nimo config --check says so until it is right")
+    elif place is None:
+        yield warning("there is no nimo.yaml: built-in settings", "nimo init")
+    elif place.stat().st_mode & stat.S_IWOTH:
+        yield wrong(f"{place} can be written by everybody", f"chmod o-w {place}")
+    else:
+        yield fine(f"{place} is right")
+
+
+def store(patient: Patient) -> Iterator[Finding]:
+    """Open the store: it is there, of this release, and not for everybody's eyes."""
+    from sacct_ingest.store.migrate import revision  # noqa: PLC0415 - the database is heavy
+    from sacct_ingest.store.schema import HEAD  # noqa: PLC0415
+
+    url = patient.settings.store_url
+    try:
+        found = revision(url)
+    except NimoError as error:
+        yield wrong(str(error), "nimo ingest makes it; a server's must be reachable from here")
+        return
+    if found is None or found < HEAD:
+        yield warning(f"the store's tables are those of {found or 'no'} release", "nimo ingest")
+    elif found > HEAD:
+        yield wrong("a newer release made the store", "upgrade NIMO here, too")
+    else:
+        yield fine("the store is there and of this release")
+    yield from _store_file(url)
+
+
+def _store_file(url: str) -> Iterator[Finding]:
+    path = Path(url.removeprefix("sqlite:///"))
+    if not url.startswith("sqlite:///") or not path.exists():
+        return
+    mode = path.stat().st_mode
+    if mode & stat.S_IWOTH:
+        yield wrong(f"{path} can be written by everybody", f"chmod o-rwx {path}")
+    elif mode & stat.S_IROTH:
+        yield warning(
+            f"{path}, with all users' jobs, can be read by everybody", f"chmod o-r {path}"
+        )
+
+
+def learned(patient: Patient) -> Iterator[Finding]:
+    """Accounting was read and learned from not long ago."""
+    from sacct_ingest.store import Store  # noqa: PLC0415 - the database is heavy
+    from sacct_ingest.store.migrate import revision  # noqa: PLC0415
+    from sacct_ingest.store.schema import HEAD  # noqa: PLC0415
+
+    url = patient.settings.store_url
+    try:
+        if revision(url) != HEAD:
+            yield skipped("the store is not of this release")
+            return
+        with Store.open(url, create=False) as opened:
+            times_s = {
+                "ingest": max(reached(opened.watermarks.all()).values(), default=None),
+                "fit": opened.fits.newest_s(),
+            }
+    except NimoError:
+        yield skipped("the store cannot be opened")
+        return
+    for command, at_s in times_s.items():
+        yield _age(command, at_s, patient.now_s)
+
+
+def _age(command: str, at_s: float | None, now_s: float) -> Finding:
+    mend = f"nimo {command} now; systemctl enable --now nimo-ingest.timer for ever"
+    if at_s is None:
+        return warning(f"no nimo {command} yet: nothing is known", mend)
+    if now_s - at_s > _OLD_S:
+        return warning(f"the last nimo {command} was {clock(at_s)}", mend)
+    return fine(f"the last nimo {command} was {clock(at_s)}")
+
+
+def nimod(patient: Patient) -> Iterator[Finding]:
+    """Nimod answers, is of this release, and sees the cluster."""
+    from importlib.metadata import version  # noqa: PLC0415 - slow to load, for nimo init too
+
+    socket = patient.settings.socket
+    try:
+        status = client.status(socket, timeout_s=_TIMEOUT_S)
+    except client.Unreachable as error:
+        yield wrong(str(error), "systemctl start nimod; its log: journalctl -u nimod")
+        return
+    if status.release != version("nimo-slurm"):
+        yield warning(
+            f"nimod is release {status.release}, this is {version('nimo-slurm')}",
+            "systemctl restart nimod",
+        )
+    else:
+        yield fine(f"nimod {status.release} answers")
+    age_s, most_s = status.snapshot_age_s, patient.settings.snapshot.max_age_s
+    if age_s is None or age_s > most_s:
+        seen = "has not seen the cluster yet" if age_s is None else f"saw it {age_s:.0f} s ago"
+        yield wrong(f"nimod {seen}: jobs pass unchanged", "its log: journalctl -u nimod")
+    else:
+        yield fine(f"nimod saw the cluster {age_s:.0f} s ago")
+
+
+def reach(patient: Patient) -> Iterator[Finding]:
+    """Slurmctld and users may go to the socket."""
+    socket = Path(patient.settings.socket)
+    if not socket.exists():
+        yield skipped(f"no {socket}")
+        return
+    closed = [folder for folder in socket.parents if not folder.stat().st_mode & stat.S_IXOTH]
+    if closed:
+        yield wrong(f"slurmctld and users cannot enter {closed[0]}", f"chmod o+x {closed[0]}")
+    elif socket.stat().st_mode & 0o666 != 0o666:
+        yield wrong(f"not everybody may ask at {socket}", "systemctl restart nimod")
+    else:
+        yield fine(f"slurmctld and users reach {socket}")

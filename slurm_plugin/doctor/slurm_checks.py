@@ -1,0 +1,176 @@
+"""Checks of Slurm: munge, slurmctld and its settings, slurmdbd, clocks."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from sacct_ingest.errors import SlurmError
+from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
+from slurm_plugin.doctor.installation import Patient, read_pairs
+from slurm_plugin.doctor.slurm_conf_lines import line
+
+#: Releases of Slurm with which the tests run.
+FIRST, LAST = (22, 5), (26, 5)
+_SKEW_S = 5.0
+_DAY_S = 86400
+#: Units of slurmdbd.conf(5), in days.
+_UNITS = {"hour": 1 / 24, "day": 1.0, "month": 30.0, "year": 365.0}
+_CONF_MEND = "in slurm.conf, then: scontrol reconfigure"
+
+
+def munge(patient: Patient) -> Iterator[Finding]:
+    """Munged answers."""
+    said = patient.slurm or patient.slurm_conf_settings
+    if (used := said.get("AuthType", "auth/munge")) != "auth/munge":
+        yield skipped(f"{used} is used instead")
+        return
+    found = re.search(r"socket=([^,]+)", said.get("AuthInfo", ""))
+    try:
+        patient.run(("munge", "-n", *(("-S", found[1]) if found else ())))
+    except SlurmError as error:
+        yield wrong(str(error), "systemctl start munge; the key must be that of slurmctld's host")
+    else:
+        yield fine("munged answers")
+
+
+def slurmctld(patient: Patient) -> Iterator[Finding]:
+    """Slurmctld answers, and its release is one that the tests run with."""
+    if isinstance(patient.slurm_text, SlurmError):
+        yield wrong(
+            str(patient.slurm_text),
+            "start munge and slurmctld; have Slurm's commands on PATH and slurm.conf in place",
+        )
+        return
+    told = patient.slurm.get("SLURM_VERSION", "")
+    numbers = [int(number) for number in re.findall(r"\d+", told)[:2]]
+    release = (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
+    if not told:
+        yield wrong("scontrol show config names no release", "is it Slurm's own scontrol on PATH?")
+    elif release < FIRST:
+        yield wrong(f"Slurm {told} is too old", "NIMO needs 22.05 or newer")
+    elif release > LAST:
+        yield warning(f"Slurm {told} is newer than those tested", "upgrade NIMO, or try it first")
+    else:
+        yield fine(f"slurmctld answers, Slurm {told}")
+
+
+def job_submit(patient: Patient) -> Iterator[Finding]:
+    """Slurmctld is to ask the hook, and can run Lua."""
+    if line(patient.slurm, "JobSubmitPlugins"):
+        yield wrong(
+            "JobSubmitPlugins has no lua: no job is seen",
+            f"{line(patient.slurm, 'JobSubmitPlugins')} {_CONF_MEND}",
+        )
+    else:
+        yield fine("JobSubmitPlugins has lua")
+    yield from _plugin(patient, "job_submit_lua.so")
+
+
+def _plugin(patient: Patient, name: str) -> Iterator[Finding]:
+    folders = [Path(part) for part in patient.slurm.get("PluginDir", "").split(":") if part]
+    if not any(folder.is_dir() for folder in folders):
+        yield skipped("Slurm's plugins are not on this machine; run this where slurmctld runs")
+    elif not any((folder / name).exists() for folder in folders):
+        yield wrong(
+            f"{name} is not in {patient.slurm['PluginDir']}",
+            "install a Slurm that was built with Lua (Debian's is; RPM: rpmbuild --with lua)",
+        )
+
+
+def cli_filter(patient: Patient) -> Iterator[Finding]:
+    """Commands are to pass the deadline on."""
+    if not line(patient.slurm, "CliFilterPlugins"):
+        yield fine("CliFilterPlugins has lua")
+    else:
+        yield warning(
+            "CliFilterPlugins has no lua: --deadline on the command line is not seen",
+            f"{line(patient.slurm, 'CliFilterPlugins')} in slurm.conf of the login nodes",
+        )
+
+
+def clock(patient: Patient) -> Iterator[Finding]:
+    """Ask whether this machine's clock is slurmctld's."""
+    skew_s = patient.now_s - (patient.slurmctld_clock_s or patient.now_s)
+    if abs(skew_s) > _SKEW_S:
+        yield wrong(
+            f"this machine's clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'}"
+            " slurmctld's: waits and deadlines are off by that",
+            "have both keep time (chrony, systemd-timesyncd)",
+        )
+    else:
+        yield fine("clocks agree")
+
+
+def slurmdbd(patient: Patient) -> Iterator[Finding]:
+    """Accounting is kept, and slurmdbd answers."""
+    if patient.slurm.get("AccountingStorageType", "").endswith("/none"):
+        yield wrong(
+            "no accounting is kept: there is no history",
+            f"set up slurmdbd and AccountingStorageType=accounting_storage/slurmdbd {_CONF_MEND}",
+        )
+    elif not _slurmdbd_settings(patient):
+        told = patient.slurmdbd_text
+        yield wrong(
+            f"slurmdbd does not answer{f': {told}' if isinstance(told, SlurmError) else ''}",
+            "start slurmdbd; AccountingStorageHost in slurm.conf names its host",
+        )
+    else:
+        yield fine(f"slurmdbd answers, {_slurmdbd_settings(patient).get('SLURMDBD_VERSION', '')}")
+
+
+def retention(patient: Patient) -> Iterator[Finding]:
+    """Slurmdbd keeps jobs for as long as the first ingest goes back."""
+    if not _slurmdbd_settings(patient):
+        yield skipped("slurmdbd does not answer")
+        return
+    days, wanted = kept_days(patient), patient.settings.ingest.first_days
+    if days is not None and days < wanted:
+        yield warning(
+            f"slurmdbd forgets jobs after {days:g} days, the first ingest goes back {wanted}",
+            f"PurgeJobAfter={wanted}days in slurmdbd.conf; what NIMO has read it keeps anyway",
+        )
+    else:
+        yield fine(f"slurmdbd keeps jobs {'for ever' if days is None else f'for {days:g} days'}")
+
+
+def kept_days(patient: Patient) -> float | None:
+    """Days for which slurmdbd keeps jobs; None: for ever, or it does not answer."""
+    return retention_days(_slurmdbd_settings(patient).get("PurgeJobAfter", ""))
+
+
+def retention_days(text: str) -> float | None:
+    """Days for which slurmdbd keeps jobs; None: for ever.
+
+    >>> retention_days("12 months"), retention_days("36hours"), retention_days("NONE")
+    (360.0, 1.5, None)
+    """
+    found = re.match(r"(\d+)\s*(hour|day|month|year)?", text.strip(" *").lower())
+    return int(found[1]) * _UNITS[found[2] or "month"] if found else None
+
+
+def comments(patient: Patient) -> Iterator[Finding]:
+    """Comments, with their tags, reach the accounting."""
+    if not line(patient.slurm, "AccountingStoreFlags"):
+        yield fine("comments are kept in the accounting")
+    else:
+        yield warning(
+            "AccountingStoreFlags has no job_comment: tags in comments are lost",
+            f"{line(patient.slurm, 'AccountingStoreFlags')} {_CONF_MEND}",
+        )
+
+
+def gathering(patient: Patient) -> Iterator[Finding]:
+    """CPU time and memory of jobs are measured."""
+    if line(patient.slurm, "JobAcctGatherType"):
+        yield warning(
+            "JobAcctGatherType is none: CPU time and memory of jobs are not known",
+            f"{line(patient.slurm, 'JobAcctGatherType')} in slurm.conf, then restart Slurm",
+        )
+    else:
+        yield fine(f"{patient.slurm.get('JobAcctGatherType', '')} measures jobs")
+
+
+def _slurmdbd_settings(patient: Patient) -> dict[str, str]:
+    """Slurmdbd's own settings; sacctmgr prints its local ones without it, and status 0."""
+    text = patient.slurmdbd_text
+    return read_pairs(text.partition("SlurmDBD configuration:")[2]) if isinstance(text, str) else {}

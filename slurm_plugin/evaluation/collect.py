@@ -1,0 +1,65 @@
+"""One report out of the store: decisions with their outcomes, and what the curves say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from predictor.table import decode
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.store import Selection
+from slurm_plugin.evaluation.diagnoses import drifting, problems
+from slurm_plugin.evaluation.outcomes import OutcomeReport, Tally, select
+
+if TYPE_CHECKING:  # the database is heavy, and --help needs none
+    from sacct_ingest.store import Store
+
+#: Identities that no other user's runs take part in.
+OWN_LEVELS = (KeyLevel.LINE, KeyLevel.NAME, KeyLevel.USER)
+_BATCH = 200
+_STEP = 2000  #: decisions between two words on the progress
+
+
+def collect(
+    store: Store,
+    chosen: Selection,
+    *,
+    confidence: float,
+    application: str = "",
+    least_node_hours: float = 100.0,
+    told: Callable[[int], None] = lambda _: None,
+) -> OutcomeReport:
+    """Sum up the selected decisions in one pass.
+
+    Parameters
+    ----------
+    confidence
+        Nominal level of intervals that do not say theirs.
+    application
+        This one alone; empty: all.
+    least_node_hours
+        Nobody is named for fewer of them beyond the knee.
+    told
+        Called with the number of decisions read since it was called last.
+    """
+    tally = Tally(confidence)
+    for number, pair in enumerate(select(store.decisions.with_outcomes(chosen), application)):
+        tally.add(*pair)
+        if number % _STEP == _STEP - 1:
+            told(_STEP)
+    keys = [
+        (KeyLevel(level), key)
+        for level, key in tally.asked
+        if chosen.only_user is None or level in OWN_LEVELS
+    ]
+    tables = {}
+    for start in range(0, len(keys), _BATCH):
+        for row in store.fits.find(keys[start : start + _BATCH]):
+            tables[row.level.value, row.key] = decode(row.payload)
+    known = problems(tables.values(), tally.asked)
+    return tally.report(
+        store.standings.all(),
+        problems=known,
+        drift=drifting(known),
+        waste=tally.usage.waste(tables, least_node_hours=least_node_hours),
+    )

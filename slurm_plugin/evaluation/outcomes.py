@@ -1,0 +1,282 @@
+"""Decisions beside what became of their jobs: one pass over rows of the store, in little memory.
+
+A decision predicts the run time on the count it chose and on the count asked for.  A finished run
+is compared with the prediction for the node count that it really had; only completed runs count,
+since a run that was stopped says how long it was let run, not how long it takes.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from sacct_ingest.records import DecisionRow, StandingRow
+from sacct_ingest.store import RunRow
+from slurm_plugin.evaluation.accuracy import Accuracy, AccuracyTally
+from slurm_plugin.evaluation.comparison import compare
+from slurm_plugin.evaluation.diagnoses import Known, Usage, Waste
+from slurm_plugin.evaluation.effects import (
+    Deadlines,
+    DeadlineTally,
+    Effect,
+    EffectTally,
+    applied_to,
+    is_changed,
+    is_finished,
+    observed_of,
+    waits_of,
+)
+from slurm_plugin.evaluation.wait_accuracy import Waits, WaitTally
+
+Pair = tuple[DecisionRow, RunRow | None]
+
+#: Raised when a field of the JSON report changes its meaning or goes.
+VERSION = 2
+_WEEK_S = 7 * 86_400
+_MONDAY_S = 4 * 86_400  #: the first one of the epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationOutcome:
+    """All decisions about one application."""
+
+    application: str
+    decisions: int
+    changed: int  #: jobs that were given another count than they would have had
+    finished: int
+    accuracy: Accuracy | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonCount:
+    """Decisions alike: the mode they were made in, what they came to and why."""
+
+    mode: str
+    action: str
+    reason: str
+    applied: bool
+    decisions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Week:
+    """One week's decisions; it begins on Monday, UTC."""
+
+    begin_s: float
+    decisions: int
+    accuracy: Accuracy | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeReport:
+    """What was decided, what came of it, and how far the predictions can be trusted."""
+
+    version: int = VERSION
+    selection: dict[str, str] = field(default_factory=dict)  #: what was asked for, in words
+    anonymous: bool = False
+    first_s: float | None  #: time of the first decision, seconds since the epoch
+    last_s: float | None
+    decisions: int
+    finished: int
+    modes: dict[str, int]
+    actions: dict[str, int]
+    unchanged: dict[str, int]  #: why jobs passed unchanged: reason, or mode -> jobs
+    reasons: tuple[ReasonCount, ...]  #: most first
+    confidence: float  #: nominal share of runs inside their interval
+    accuracy: Accuracy | None
+    by_verdict: dict[str, Accuracy]
+    by_level: dict[str, Accuracy]  #: by how the application was recognised
+    weeks: tuple[Week, ...]
+    deadlines: Deadlines
+    waits: Waits
+    applied: Effect | None
+    observed: Effect | None
+    applications: tuple[ApplicationOutcome, ...]  #: most decisions first
+    switched_off: tuple[StandingRow, ...] = ()  #: of these, for what their predictions missed
+    problems: tuple[Known, ...] = ()  #: why predictions are not to be relied on, and what mends it
+    drift: tuple[Known, ...] = ()  #: applications whose problem changed
+    waste: tuple[Waste, ...] = ()  #: nodes beyond the knee, most node-hours first
+
+
+def select(pairs: Iterable[Pair], application: str = "") -> Iterator[Pair]:
+    """Keep the decisions about this application (empty: all)."""
+    for pair in pairs:
+        name = application_of(pair[0])
+        if not application or application in (name, name.rpartition("/")[2]):
+            yield pair
+
+
+def application_of(decision: DecisionRow) -> str:
+    """Name the decision's application: its label, or user and job name where it has none."""
+    return decision.label or f"{decision.user}/{decision.name}"
+
+
+def why_unchanged(decision: DecisionRow) -> str:
+    """Name why a job passed unchanged: the reason to keep it, or the mode that forbade a change."""
+    return decision.reason if decision.action == "keep" else decision.mode
+
+
+@dataclass(slots=True)
+class _Application:
+    decisions: int = 0
+    changed: int = 0
+    finished: int = 0
+    accuracy: AccuracyTally = field(default_factory=AccuracyTally)
+
+
+@dataclass(slots=True)
+class _Week:
+    decisions: int = 0
+    accuracy: AccuracyTally = field(default_factory=AccuracyTally)
+
+
+class Tally:
+    """Adds up decisions with their outcomes, one after the other.
+
+    Parameters
+    ----------
+    confidence
+        Nominal level of intervals that do not say theirs.
+
+    Attributes
+    ----------
+    asked
+        Decisions by the identity that predicted them: (level, key).
+    usage
+        What completed runs used, for what the curves say about it.
+    """
+
+    def __init__(self, confidence: float) -> None:
+        self._confidence = confidence
+        self._first_s: float | None = None
+        self._last_s: float | None = None
+        self._finished = 0
+        self._unchanged: Counter[str] = Counter()
+        self._reasons: Counter[tuple[str, str, str, bool]] = Counter()
+        self._all = AccuracyTally()
+        self._verdicts: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
+        self._levels: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
+        self._weeks: defaultdict[int, _Week] = defaultdict(_Week)
+        self._applications: defaultdict[str, _Application] = defaultdict(_Application)
+        self._applied, self._observed = EffectTally(), EffectTally()
+        self._waits, self._deadlines = WaitTally(), DeadlineTally()
+        self.asked: Counter[tuple[str, str]] = Counter()
+        self.usage = Usage()
+
+    def add(self, decision: DecisionRow, run: RunRow | None) -> None:
+        """Take a decision and its run."""
+        name, week = application_of(decision), self._weeks[_week(decision.at_s)]
+        own = self._applications[name]
+        self._count(decision)
+        week.decisions += 1
+        own.decisions += 1
+        own.changed += is_changed(decision)
+        if is_finished(run):
+            self._finished += 1
+            own.finished += 1
+        if decision.deadline_s:
+            self._deadlines.add(decision, run)
+        if run is None:
+            return
+        self._compare(decision, run, (self._all, own.accuracy, week.accuracy))
+        if waits := waits_of(decision, run):
+            self._waits.add(*waits)
+        if applied_to(decision, run):
+            self._applied.add(name, decision, run)
+        elif observed_of(decision, run):
+            self._observed.add(name, decision, run)
+        self.usage.add(name, decision, run)
+
+    def report(
+        self, standings: Iterable[StandingRow] = (), **more: tuple[Known, ...] | tuple[Waste, ...]
+    ) -> OutcomeReport:
+        """Sum up; ``more`` are fields that the tally does not know."""
+        fields: dict[str, object] = dict(more)
+        return OutcomeReport(
+            first_s=self._first_s,
+            last_s=self._last_s,
+            decisions=self._reasons.total(),
+            finished=self._finished,
+            modes=self._by(0),
+            actions=self._by(1),
+            unchanged=dict(self._unchanged.most_common()),
+            reasons=self._reason_counts(),
+            confidence=self._confidence,
+            accuracy=self._all.result(),
+            by_verdict=_results(self._verdicts),
+            by_level=_results(self._levels),
+            weeks=tuple(
+                Week(
+                    begin_s=float(number * _WEEK_S + _MONDAY_S),
+                    decisions=week.decisions,
+                    accuracy=week.accuracy.result(),
+                )
+                for number, week in sorted(self._weeks.items())
+            ),
+            waits=self._waits.result(),
+            deadlines=self._deadlines.result(),
+            applied=self._applied.result(),
+            observed=self._observed.result(),
+            applications=self._application_rows(),
+            switched_off=tuple(
+                row for row in standings if row.off and (row.level.value, row.key) in self.asked
+            ),
+            **fields,  # type: ignore[arg-type]
+        )
+
+    def _count(self, decision: DecisionRow) -> None:
+        at_s = decision.at_s
+        self._first_s = at_s if self._first_s is None else min(self._first_s, at_s)
+        self._last_s = at_s if self._last_s is None else max(self._last_s, at_s)
+        self._reasons[decision.mode, decision.action, decision.reason, decision.applied] += 1
+        if not decision.applied:
+            self._unchanged[why_unchanged(decision)] += 1
+        if decision.key:
+            self.asked[decision.key_level, decision.key] += 1
+
+    def _compare(
+        self, decision: DecisionRow, run: RunRow, tallies: Iterable[AccuracyTally]
+    ) -> None:
+        found = compare(decision, run)
+        if found is None or found.cut:
+            return
+        level = decision.confidence or self._confidence
+        for tally in tallies:
+            tally.add(found, level)
+        if decision.verdict:
+            self._verdicts[decision.verdict].add(found, level)
+        if decision.key_level:
+            self._levels[decision.key_level].add(found, level)
+
+    def _by(self, place: int) -> dict[str, int]:
+        counts: Counter[str] = Counter()
+        for key, number in self._reasons.items():
+            counts[str(key[place])] += number
+        return dict(counts.most_common())
+
+    def _reason_counts(self) -> tuple[ReasonCount, ...]:
+        return tuple(
+            ReasonCount(mode=mode, action=action, reason=reason, applied=applied, decisions=number)
+            for (mode, action, reason, applied), number in self._reasons.most_common()
+        )
+
+    def _application_rows(self) -> tuple[ApplicationOutcome, ...]:
+        rows = (
+            ApplicationOutcome(
+                application=name,
+                decisions=one.decisions,
+                changed=one.changed,
+                finished=one.finished,
+                accuracy=one.accuracy.result(),
+            )
+            for name, one in self._applications.items()
+        )
+        return tuple(sorted(rows, key=lambda row: (-row.decisions, row.application)))
+
+
+def _results(tallies: dict[str, AccuracyTally]) -> dict[str, Accuracy]:
+    found = ((name, tally.result()) for name, tally in sorted(tallies.items()))
+    return {name: one for name, one in found if one is not None}
+
+
+def _week(at_s: float) -> int:
+    return int((at_s - _MONDAY_S) // _WEEK_S)

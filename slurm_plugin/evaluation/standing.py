@@ -1,0 +1,95 @@
+"""Applications are judged by what came of the decisions about them, and switched off or on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from predictor.standing import Band, Outcome, judge
+from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
+from sacct_ingest.store import RunRow
+from slurm_plugin import config
+from slurm_plugin.evaluation.comparison import compare
+
+if TYPE_CHECKING:  # the database is heavy, and --help needs none
+    from sacct_ingest.store import Store
+
+#: Watermark of the last pass, and how far behind it runs are looked at again: accounting is late.
+SOURCE, OVERLAP_S = "standings", 86_400.0
+#: Decisions read for each run that counts: others have no prediction, or failed.
+_SPARE = 8
+
+
+def update(store: Store, settings: config.Band, *, now_s: float) -> list[StandingRow]:
+    """Judge anew every application with runs that ended since the last pass.
+
+    Returns
+    -------
+    list of StandingRow
+        Those that were switched off or on again.
+
+    Raises
+    ------
+    sacct_ingest.errors.StoreError
+        The store cannot be read or written.
+    """
+    band = Band(settings.ratio, settings.back, settings.runs, settings.least)
+    since_s = (store.watermarks.get(SOURCE) or 0) - OVERLAP_S
+    known = {(row.level, row.key): row for row in store.standings.all()}
+    judged = [
+        row
+        for level, key in store.decisions.touched_keys(since_s)
+        if (row := _judged(store, level, key, band, known.get((level, key)), now_s)) is not None
+    ]
+    if judged:
+        store.standings.put(judged)
+    store.watermarks.set(SOURCE, int(now_s))
+    return [row for row in judged if row.off != _was_off(known.get((row.level, row.key)))]
+
+
+def _judged(
+    store: Store, level: KeyLevel, key: str, band: Band, before: StandingRow | None, now_s: float
+) -> StandingRow | None:
+    """Judge one application; None where nothing changed or nothing can be said."""
+    pairs = store.decisions.last_outcomes(level, key, band.runs * _SPARE)
+    found = judge(list(_outcomes(pairs)), band, off=_was_off(before))
+    if found is None:
+        return None
+    turned = found.off != _was_off(before)
+    row = StandingRow(
+        level=level,
+        key=key,
+        label=pairs[0][0].label,
+        off=found.off,
+        ratio=found.ratio,
+        runs=found.runs,
+        low=found.low,
+        high=found.high,
+        since_s=now_s if before is None or turned else before.since_s,
+        judged_s=now_s,
+    )
+    return row if before is None or _news(row, before) else None
+
+
+def _news(row: StandingRow, before: StandingRow) -> bool:
+    shown = ("off", "ratio", "runs", "low", "high")
+    return any(getattr(row, name) != getattr(before, name) for name in shown)
+
+
+def _was_off(before: StandingRow | None) -> bool:
+    return before is not None and before.off
+
+
+def _outcomes(pairs: list[tuple[DecisionRow, RunRow]]) -> Iterator[Outcome]:
+    """Compare runs with what was predicted for the count that they had."""
+    for decision, run in pairs:
+        found = compare(decision, run)
+        if found is not None and found.low_s and found.high_s:
+            yield Outcome(
+                ended_s=float(run.end_s or 0),
+                realised_s=found.actual_s,
+                predicted_s=found.predicted_s,
+                low_s=found.low_s,
+                high_s=found.high_s,
+                cut=found.cut,
+            )

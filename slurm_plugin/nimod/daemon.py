@@ -1,0 +1,348 @@
+"""nimod: answers the hooks and nimo-advise on a Unix socket.
+
+The loop only looks things up.  Slurm is asked in a worker thread, the store has a thread of
+its own, and neither of them needs to be there for nimod to answer.
+"""
+
+import gc
+import logging
+import os
+import pwd
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from importlib.metadata import version
+
+import msgspec
+
+from sacct_ingest.errors import ConfigError, ScriptError, SlurmError
+from slurm_plugin.config import Config
+from slurm_plugin.decision.lookup import Tables
+from slurm_plugin.decision.service import Advisor, Book
+from slurm_plugin.decision.tickets import job_of
+from slurm_plugin.listening import Listening
+from slurm_plugin.nimod.access import Door, Names, Rates
+from slurm_plugin.nimod.connection import Connection, Reply
+from slurm_plugin.nimod.counters import Tally
+from slurm_plugin.nimod.loop import Loop
+from slurm_plugin.nimod.periodic import Periodic
+from slurm_plugin.nimod.store_link import StoreLink
+from slurm_plugin.protocol import (
+    VERSION,
+    Advice,
+    Answer,
+    Ask,
+    Command,
+    Job,
+    Status,
+    decode_ask,
+    encode,
+)
+from slurm_plugin.slurm.poller import Watch
+from slurm_plugin.systemd import notify, watchdog_s
+
+_log = logging.getLogger(__name__)
+
+_FIRST_LOOK_S = 5.0  #: for the store, before nimod calls itself ready
+_STORE_S = 1.0  #: between looks for new tables
+_STOP_S = 10.0
+#: Settings that nimod only looks at when it starts.
+_FIXED = ("store", "socket", "cluster", "snapshot", "access")
+_TICK_S = 1.0  #: between looks for peers that leave us waiting
+#: Longest that a background thread may keep the interpreter from answering, seconds.
+_SWITCH_S = 0.0001
+
+
+def serve(config: Config, reread: Callable[[], Config]) -> None:
+    """Run nimod until SIGTERM or SIGINT.
+
+    Parameters
+    ----------
+    reread
+        Reads the settings anew at SIGHUP; raises ConfigError.
+
+    Raises
+    ------
+    ConfigError
+        The socket cannot be made, or another nimod has it.
+    """
+    sys.setswitchinterval(_SWITCH_S)
+    Daemon(config, reread).run()
+
+
+class Daemon:
+    """The process: what it listens to, what runs in the background, how it ends."""
+
+    def __init__(self, config: Config, reread: Callable[[], Config]) -> None:
+        self._config = config
+        self._reread = reread
+        self._errands = ThreadPoolExecutor(1, "errands")
+        self._advisor = Advisor(config, new_id=lambda: secrets.token_hex(6), later=self._later)
+        self._watch = Watch(time.time, cluster=config.cluster, how=config.snapshot)
+        self._link = StoreLink(
+            config.store_url,
+            publish=self._publish,
+            publish_waits=partial(setattr, self._advisor, "waits"),
+            clock=time.time,
+            cluster=self._cluster_name,
+        )
+        self._background = (
+            Periodic("store", self._link.visit, pause_s=lambda: _STORE_S),
+            Periodic("slurm", self._look, pause_s=self._watch.pause_s),
+        )
+        self._own_trusted = frozenset({0, os.geteuid(), *_slurm_account()})
+        # Nobody asks for the names of those that are served at once.
+        self._own_names = {uid: _name_of(uid) for uid in self._own_trusted}
+        self._rates = Rates(config.access.requests_per_s)
+        self._names = Names()
+        self._loop: Loop | None = None
+        self._loaded_s: float | None = None
+        self._answered = self._failed = 0
+        self._counts = Tally(time.time())
+        self._complaint = ""
+        self._quiet = config.changes_nothing
+
+    def run(self) -> None:
+        """Start, answer until told to stop, stop."""
+        with Listening(self._config.socket) as channel:
+            loop = self._start(channel)
+            try:
+                self._serve(loop)
+            finally:
+                self._errands.shutdown(cancel_futures=True)
+                loop.close()
+                self._stop()
+
+    def _start(self, channel: socket.socket) -> Loop:
+        door = Door(
+            self._config.access,
+            trusted=self._trusts,
+            respond=self.respond,
+            names=self._names,
+            later=self._adopt,
+        )
+        loop = self._loop = Loop(channel, door, clock=time.monotonic)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: loop.call_soon(loop.stop))
+        signal.signal(signal.SIGHUP, lambda *_: loop.call_soon(self._hang_up))
+        for periodic in self._background:
+            periodic.start()
+        self._background[0].tried(_FIRST_LOOK_S)
+        return loop
+
+    def _serve(self, loop: Loop) -> None:
+        notify("READY=1")
+        _log.info("answering on %s", self._config.socket)
+        wanted = watchdog_s()
+        if wanted is None:
+            loop.run(lambda: None, tick_s=_TICK_S)
+        else:
+            loop.run(_alive, tick_s=min(_TICK_S, wanted / 3))
+
+    def _adopt(self, connection: Connection) -> None:
+        """Serve a peer whose name is known by now; called by the thread that found it."""
+        if self._loop is not None:
+            self._loop.call_soon(partial(self._loop.adopt, connection))
+
+    def _later(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        """Do work in the background, and afterwards ``then`` in the loop."""
+
+        def done(errand: Future[None]) -> None:
+            if error := errand.exception():
+                _log.error("counting nodes failed", exc_info=error)
+            elif self._loop is not None:
+                self._loop.call_soon(then)
+
+        self._errands.submit(work).add_done_callback(done)
+
+    def _trusts(self, uid: int) -> bool:
+        return uid in self._own_trusted or uid in self._watch.slurm_users
+
+    def _stop(self) -> None:
+        notify("STOPPING=1")
+        store, slurm = self._background
+        slurm.stop(0.0)
+        if store.stop(_STOP_S, once_more=True):
+            self._link.close()
+        if self._link.pending:
+            _log.error("%d decisions could not be written", self._link.pending)
+
+    def respond(self, line: bytes, uid: int) -> Reply:
+        """Answer one request line of a peer; never raises.
+
+        An empty one says that slurmctld is about to ask.
+        """
+        trusted = self._trusts(uid)
+        if not trusted and not self._rates.allow(uid, time.monotonic()):
+            self._failed += 1
+            most = self._config.access.requests_per_s
+            error = f"more than {most:g} requests a second from user {uid}; wait a moment"
+            return Reply(encode(Answer(ok=False, error=error)), last=True)
+        if line.isspace():
+            return Reply(roused=trusted)
+        try:
+            ask = decode_ask(line)
+        except msgspec.DecodeError as error:
+            self._failed += 1
+            return Reply(encode(Answer(ok=False, error=str(error))))
+        if ask.tell and trusted:
+            return Reply(afterwards=partial(self._hear, ask, uid))
+        return self._reply(ask, uid, trusted=trusted)
+
+    def _hear(self, ask: Ask, uid: int) -> None:
+        """Decide of a job that slurmctld told of, and waits for no answer to."""
+        reply = self._reply(ask, uid, trusted=True)
+        if reply.afterwards is not None:
+            reply.afterwards()
+
+    def _reply(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
+        began, book = time.perf_counter(), None
+        message: Answer | Advice | Status
+        try:
+            message, book = self._answer(ask, uid, trusted=trusted)
+        except Exception as error:
+            _log.exception("a request could not be answered")
+            message = Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log")
+        self._answered += message.ok
+        self._failed += not message.ok
+        if book is None:
+            return Reply(encode(message))
+        if isinstance(message, Answer):
+            message.quiet = self._quiet
+        data = encode(message)
+        self._counts.took(time.perf_counter() - began)
+        return Reply(data, partial(self._book, book), quiet=self._quiet)
+
+    def _answer(
+        self, ask: Ask, uid: int, *, trusted: bool
+    ) -> tuple[Answer | Advice | Status, Book | None]:
+        if ask.v != VERSION:
+            return Answer(ok=False, error=f"version {ask.v}; nimod speaks {VERSION}"), None
+        if ask.op == "decide" and trusted:
+            return self._advisor.answer(ask.job, via=ask.via, now_s=time.time())
+        for_all: dict[str, Callable[[], Answer | Advice | Status]] = {
+            "status": self._status,
+            "advise": lambda: self._advice(ask.job, uid, trusted=trusted),
+            "prepare": lambda: self._prepare(ask.command, uid, trusted=trusted),
+        }
+        if ask.op in for_all:
+            return for_all[ask.op](), None
+        if not trusted:
+            return Answer(ok=False, error=f"{ask.op} is not for user {uid}"), None
+        self._reload()
+        return self._status(), None
+
+    def _advice(self, job: Job, uid: int, *, trusted: bool) -> Advice:
+        if trusted:
+            return self._advisor.advise(job, now_s=time.time())
+        own = self._names.known(uid)
+        if not own or job.user_name not in ("", own) or job.user_id not in (None, uid):
+            whose = job.user_name or job.user_id
+            return Advice(ok=False, error=f"jobs of user {whose!r} are not for user {uid}")
+        job.user_name, job.user_id = own, uid
+        return self._advisor.advise(job, now_s=time.time(), private=self._watch.private)
+
+    def _prepare(self, command: Command, uid: int, *, trusted: bool) -> Answer:
+        """Decide on what a peer is about to submit, always as itself."""
+        user, now_s = self._own_names.get(uid) or self._names.known(uid), time.time()
+        try:
+            job = job_of(command, user=user, uid=uid, now_s=now_s) if user else None
+        except ScriptError as error:
+            return Answer(ok=False, error=str(error))
+        private = not trusted and self._watch.private
+        return self._advisor.prepare(job, now_s=now_s, private=private) if job else Answer()
+
+    def _book(self, book: Book) -> None:
+        """Do what could wait until the answer was sent."""
+        try:
+            row = book()
+        except Exception:
+            _log.exception("a decision could not be recorded")
+            return
+        if row is not None:
+            self._counts.decided(row)
+            self._link.record(row)
+
+    def _status(self) -> Status:
+        cluster = self._advisor.cluster
+        return Status(
+            release=version("nimo-slurm"),
+            identities=len(self._advisor.tables),
+            loaded_s=self._loaded_s,
+            snapshot_age_s=time.time() - cluster.taken_s if cluster else None,
+            answered=self._answered,
+            failed=self._failed,
+            decisions_pending=self._link.pending,
+            counts=self._counts.counts(),
+        )
+
+    def _hang_up(self) -> None:
+        """Take the settings that say how to decide; the others hold from the next start on."""
+        try:
+            config = self._reread()
+        except ConfigError as error:
+            _log.error("%s; the settings stay as they were", error)
+        else:
+            for name in _FIXED:
+                if getattr(config, name) != getattr(self._config, name):
+                    _log.warning("%s was changed: that needs a restart", name)
+            self._advisor.config, self._quiet = config, config.changes_nothing
+            if self._loop is not None and not self._quiet:
+                ended = self._loop.hang_up_on_quiet()
+                _log.info("hung up on %d that waited for no answers", ended)
+            _log.info("settings read")
+        self._reload()
+
+    def _reload(self) -> None:
+        self._link.forget()
+        for periodic in self._background:
+            periodic.wake()
+
+    def _publish(self, tables: Tables) -> None:
+        """Exchange the tables; called by the store's thread."""
+        self._advisor.tables = tables
+        self._loaded_s = time.time()
+        # What lives as long as nimod does no later collection has to walk through.
+        gc.freeze()
+
+    def _cluster_name(self) -> str:
+        cluster = self._advisor.cluster
+        return cluster.name if cluster else ""
+
+    def _look(self) -> None:
+        """Get a new view of the cluster; called by its own thread."""
+        try:
+            seen = self._watch.look()
+        except SlurmError as error:
+            if str(error) != self._complaint:
+                _log.warning("%s; jobs pass unchanged until it works", error)
+            self._complaint = str(error)
+            return
+        self._complaint = ""
+        # What was promised since is taken off in the loop, where promises are made.
+        if self._loop is not None:
+            self._loop.call_soon(partial(setattr, self._advisor, "cluster", seen))
+
+
+def _alive() -> None:
+    notify("WATCHDOG=1")
+
+
+def _slurm_account() -> set[int]:
+    """Look up who slurmctld usually runs as; the first look at Slurm tells it for sure."""
+    try:
+        return {pwd.getpwnam("slurm").pw_uid}
+    except KeyError:
+        return set()
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""

@@ -1,0 +1,215 @@
+"""Metrics for Prometheus: nimod's own counts, the store, how near predictions came.
+
+Names follow Prometheus' conventions (base units, ``_total`` for counters); no user, application or
+job is ever a label, so that there are as many series as there are modes and reasons.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from sacct_ingest.errors import NimoError
+from sacct_ingest.span import reached
+from sacct_ingest.store import Selection, Store
+from slurm_plugin.evaluation.outcomes import OutcomeReport, Tally
+from slurm_plugin.protocol import Counts, Status
+
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One metric: its name, what kind it is, its labels, what it says."""
+
+    name: str
+    kind: str  #: gauge, counter or histogram
+    text: str
+    labels: tuple[str, ...] = ()
+
+
+NIMOD = (
+    Named("nimo_up", "gauge", "Whether nimod answers"),
+    Named("nimo_build_info", "gauge", "1, with nimod's release", ("release",)),
+    Named("nimo_start_time_seconds", "gauge", "When nimod began, since the epoch"),
+    Named("nimo_tables", "gauge", "Prediction tables in memory"),
+    Named("nimo_tables_loaded_timestamp_seconds", "gauge", "When the tables were loaded"),
+    Named("nimo_snapshot_age_seconds", "gauge", "Age of what is known of the cluster"),
+    Named("nimo_requests_total", "counter", "Requests by what became of them", ("result",)),
+    Named(
+        "nimo_decisions_total",
+        "counter",
+        "Decisions on submissions",
+        ("mode", "action", "reason", "applied"),
+    ),
+    Named("nimo_answer_seconds", "histogram", "Time in which submissions were answered"),
+    Named("nimo_decisions_pending", "gauge", "Decisions not written to the store yet"),
+)
+STORE = (
+    Named("nimo_store_up", "gauge", "Whether the store can be read"),
+    Named("nimo_store_size_bytes", "gauge", "Size of the store's file (SQLite)"),
+    Named("nimo_ingest_timestamp_seconds", "gauge", "Up to when accounting was read", ("source",)),
+    Named("nimo_fit_timestamp_seconds", "gauge", "When the newest table was fitted"),
+    Named("nimo_applications", "gauge", "Known applications", ("verdict",)),
+    Named("nimo_applications_switched_off", "gauge", "Those switched off for what they missed"),
+)
+ACCURACY = (
+    Named("nimo_compared_runs", "gauge", "Completed runs with a prediction, of the last days"),
+    Named("nimo_prediction_error_ratio", "gauge", "Their mean of |actual - predicted| / actual"),
+    Named("nimo_prediction_bias_ratio", "gauge", "Their median of actual over predicted"),
+    Named("nimo_interval_coverage_ratio", "gauge", "Share of them inside", ("nominal",)),
+    Named("nimo_deadline_jobs", "gauge", "Jobs with a deadline, of the last days", ("outcome",)),
+)
+METRICS = (*NIMOD, *STORE, *ACCURACY)
+_BY_NAME = {one.name: one for one in METRICS}
+#: A value, and the values of the labels.
+Sample = tuple[float | None, tuple[str, ...]]
+
+
+def registry(
+    status: Callable[[], Status], store: Callable[[], Store], *, days: float, file: Path | None
+) -> CollectorRegistry:
+    """Make what `prometheus_client` exports.
+
+    Parameters
+    ----------
+    status
+        Asks nimod; raises NimoError.
+    store
+        Opens the store; raises NimoError.
+    days
+        How far back decisions count for the accuracy.
+    file
+        Of an SQLite store.
+    """
+    made = CollectorRegistry()
+    made.register(_Collector(lambda: of_nimod(status)))
+    made.register(_Collector(_kept(lambda: of_store(store, days=days, file=file), _KEPT_S)))
+    return made
+
+
+_KEPT_S = 60.0  #: between looks at the store, however often Prometheus asks
+
+
+def of_nimod(status: Callable[[], Status]) -> Iterator[Metric]:
+    """Metrics of a running nimod; of one that does not answer only that."""
+    try:
+        found = status()
+    except NimoError:
+        yield _family("nimo_up", [(0, ())])
+        return
+    yield _family("nimo_up", [(1, ())])
+    yield _family("nimo_build_info", [(1, (found.release,))])
+    yield _family("nimo_start_time_seconds", [(found.counts.began_s, ())])
+    yield _family("nimo_tables", [(found.identities, ())])
+    yield _family("nimo_tables_loaded_timestamp_seconds", [(found.loaded_s, ())])
+    yield _family("nimo_snapshot_age_seconds", [(found.snapshot_age_s, ())])
+    results = [(found.answered, ("answered",)), (found.failed, ("failed",))]
+    yield _family("nimo_requests_total", results)
+    decided = (
+        (one.count, (one.mode, one.action, one.reason, str(one.applied).lower()))
+        for one in found.counts.decisions
+    )
+    yield _family("nimo_decisions_total", decided)
+    yield _answers(found.counts)
+    yield _family("nimo_decisions_pending", [(found.decisions_pending, ())])
+
+
+def of_store(store: Callable[[], Store], *, days: float, file: Path | None) -> Iterator[Metric]:
+    """Metrics of the store, and of the outcomes in it; of one that cannot be read only that."""
+    try:
+        with store() as opened:
+            yield from _stored(opened, file)
+            tally, since_s = Tally(confidence=0.9), time.time() - days * _DAY_S
+            for pair in opened.decisions.with_outcomes(Selection(since_s=since_s)):
+                tally.add(*pair)
+            yield from _outcomes(tally.report())
+    except NimoError:
+        yield _family("nimo_store_up", [(0, ())])
+    else:
+        yield _family("nimo_store_up", [(1, ())])
+
+
+def _stored(store: Store, file: Path | None) -> Iterator[Metric]:
+    verdicts = store.fits.verdicts()
+    size = file.stat().st_size if file and file.exists() else None
+    yield _family("nimo_store_size_bytes", [(size, ())])
+    marks = ((at_s, (source,)) for source, at_s in reached(store.watermarks.all()).items())
+    yield _family("nimo_ingest_timestamp_seconds", marks)
+    newest = max((at_s for _, at_s in verdicts.values()), default=None)
+    yield _family("nimo_fit_timestamp_seconds", [(newest, ())])
+    counts = ((count, (verdict,)) for verdict, (count, _) in verdicts.items())
+    yield _family("nimo_applications", counts)
+    yield _family("nimo_applications_switched_off", [(len(store.standings.off()), ())])
+
+
+def _outcomes(report: OutcomeReport) -> Iterator[Metric]:
+    found = report.accuracy
+    yield _family("nimo_compared_runs", [(found.runs if found else 0, ())])
+    if found:
+        yield _family("nimo_prediction_error_ratio", [(found.mape, ())])
+        yield _family("nimo_prediction_bias_ratio", [(found.bias, ())])
+        shares = ((one.inside, (f"{one.nominal:g}",)) for one in found.coverage)
+        yield _family("nimo_interval_coverage_ratio", shares)
+    due = report.deadlines
+    names = ("met", "missed", "refused", "open")
+    yield _family("nimo_deadline_jobs", [(getattr(due, name), (name,)) for name in names])
+
+
+def _family(name: str, samples: Iterable[Sample]) -> Metric:
+    known = _BY_NAME[name]
+    made: GaugeMetricFamily | CounterMetricFamily
+    if known.kind == "counter":
+        made = CounterMetricFamily(name, known.text, labels=known.labels)
+    else:
+        made = GaugeMetricFamily(name, known.text, labels=known.labels)
+    for value, labels in samples:
+        if value is not None:
+            made.add_metric(labels, value)
+    return made
+
+
+def _answers(counts: Counts) -> Metric:
+    known = _BY_NAME["nimo_answer_seconds"]
+    ends = [*(f"{bound:g}" for bound in counts.bounds_s), "+Inf"]
+    totals = accumulate(counts.bins or [0])
+    made = HistogramMetricFamily(known.name, known.text)
+    made.add_metric([], list(zip(ends, totals, strict=True)), counts.sum_s)
+    return made
+
+
+class _Collector(Collector):
+    """What `prometheus_client` asks at each scrape."""
+
+    def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
+        self._collect = collect
+
+    def collect(self) -> Iterable[Metric]:
+        return self._collect()
+
+    def describe(self) -> Iterable[Metric]:
+        # Otherwise registering would already ask.
+        return ()
+
+
+def _kept(make: Callable[[], Iterable[Metric]], keep_s: float) -> Callable[[], Iterable[Metric]]:
+    """Make anew after a while only: the store is not to suffer."""
+    kept: list[tuple[float, list[Metric]]] = []
+
+    def given() -> Iterable[Metric]:
+        now_s = time.monotonic()
+        if not kept or now_s - kept[0][0] > keep_s:
+            kept[:] = [(now_s, list(make()))]
+        return kept[0][1]
+
+    return given

@@ -1,0 +1,43 @@
+"""What one task may have at one place: the limits of partition, QOS and association.  Pure."""
+
+from dataclasses import dataclass
+from math import inf
+
+from slurm_plugin.protocol import Job
+from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.partition_view import partition_for
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Node counts and time that a task may have at a place."""
+
+    low: int = 1
+    high: float = inf  #: 0: none at all
+    longest_s: float = inf
+    why: str = ""  #: what sets the node counts, for people
+
+
+def room_for(cluster: Cluster, job: Job) -> Room:
+    """Room that a job has in its partition.
+
+    Parameters
+    ----------
+    cluster
+        As it is.
+    job
+        Its request; the fewest nodes that it can do with are ``min_nodes``.
+    """
+    named = cluster.partition(job.partition)
+    if named is None or not named.open:
+        return Room(high=0, why=f"partition {job.partition} is not up")
+    account = cluster.limits.account_of(job.user_name, job.account)
+    association = cluster.limits.association(job.user_name, account, named.name)
+    qos = cluster.limits.qos_of(association, job.qos)
+    if not named.admits.holds(account, qos):
+        return Room(high=0, why=f"partition {named.name} does not admit {account or qos}")
+    seen = partition_for(cluster, job)
+    if seen is None:
+        return Room(high=0, why=f"partition {named.name} takes no such job")
+    why = seen.bound or (f"MaxNodes of partition {named.name}" if seen.max_nodes else "")
+    return Room(seen.min_nodes, seen.largest, seen.max_time_s or inf, why)

@@ -1,0 +1,191 @@
+"""What is left of a plan, planned again from what has become of it so far.  Pure.
+
+Steps that have begun stay as they are, with what is left of them; what has not may be placed anew.
+Runs of one application share the error of its curve: where they took longer than planned, those to
+come are expected to, too.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, log
+from statistics import fmean
+
+from slurm_plugin.plan.chain import Job, jobs
+from slurm_plugin.plan.estimates import Estimate, Path, RunTimes
+from slurm_plugin.plan.plans import Plan, judged, plans
+from slurm_plugin.plan.schedule import Option, Problem, Schedule, Step, build
+from slurm_plugin.plan.state_file import ACTIVE, COMPLETED, PENDING, Submitted
+from slurm_plugin.plan.workflow import Access, Place, Task, Workflow, workflow
+
+#: A plan is exchanged for one that ends so much sooner or takes so much less, as shares of it ...
+_WORTH = 0.05
+_WORTH_S = 30.0  #: ... but not for less than this
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What is left, as jobs that are to be there from now on, each after those that it needs."""
+
+    jobs: list[Job]
+    plan: Plan
+    before: Plan | None  #: what was planned, from now on; None: it is not possible any more
+    changed: bool  #: whether another plan was taken
+
+
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    """Run times as they are by what was seen of the same applications."""
+
+    runs: RunTimes
+    factors: Mapping[str, float]  #: by group
+
+    def counts(self, task: Task, place: Place) -> Sequence[int]:
+        """Node counts for which something is known; they rise."""
+        return self.runs.counts(task, place)
+
+    def run(self, task: Task, place: Place, nodes: int, remote: Sequence[Path]) -> Estimate | None:
+        """Run time with these inputs read over the network; None: not known."""
+        known = self.runs.run(task, place, nodes, remote)
+        return None if known is None else known.times(self.factors.get(known.group, 1.0))
+
+
+def plan_again(problem: Problem, submitted: Submitted) -> Again | None:
+    """Plan what has not begun; None where nothing is left to decide.
+
+    Parameters
+    ----------
+    problem
+        The workflow, the site as it is now, and the time; its free nodes are without those that
+        jobs of the plan wait for.
+    submitted
+        What was submitted, and what became of it.
+
+    Raises
+    ------
+    LookupError
+        What is left cannot run anywhere.
+    """
+    left = _left(problem, submitted)
+    done = {step.name for step in left.done}
+    if left.workflow.tasks.keys() <= done:
+        return None
+    terms = {"deadline_s": submitted.deadline_s, "confidence": submitted.confidence}
+    found = plans(left, **terms)[0]  # type: ignore[arg-type]
+    schedule = _as_planned(left, submitted, done)
+    before = judged(left, "as planned", schedule, **terms) if schedule else None  # type: ignore[arg-type]
+    changed = before is None or _worth(found, before, submitted.deadline_s, left.now_s)
+    taken = found if changed or before is None else before
+    made = jobs(
+        problem.workflow,
+        taken.schedule,
+        rooms=left.rooms,
+        deadline_s=submitted.deadline_s,
+        hard=submitted.hard,
+    )
+    return Again([job for job in made if _to_come(submitted, job)], taken, before, changed)
+
+
+def steps_begun(submitted: Submitted, now_s: float) -> list[Step]:
+    """List the steps that stay as they are, as what is left of each from now on.
+
+    Copies that bring a result home belong to the task that made it: they stay once it has begun.
+    """
+    kept: dict[str, Step] = {}
+    for job in submitted.jobs:
+        step = job.step
+        if submitted.state(job.name) == COMPLETED:
+            kept[job.name] = _from(step, now_s, Estimate(0.0))
+        elif submitted.begun(job.name):
+            gone_s = now_s - submitted.started_s.get(job.name, now_s)
+            kept[job.name] = _from(step, now_s, step.estimate.left(gone_s))
+        elif not step.nodes and step.task in kept and submitted.state(job.name) in ACTIVE:
+            ready_s = max([now_s, *(kept[name].end_s for name in step.needs if name in kept)])
+            kept[job.name] = replace(
+                step, start_s=ready_s, ready_s=ready_s, end_s=ready_s + step.estimate.time_s
+            )
+    return list(kept.values())
+
+
+def factors(submitted: Submitted) -> dict[str, float]:
+    """By how much runs of each application take longer than planned, as far as that is known.
+
+    The errors r of n runs are the error of the curve (standard deviation c) and one of their own
+    (o): the curve's is expected to be n c² / (n c² + o²) of their mean.
+    """
+    seen: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    for job in submitted.jobs:
+        known = job.step.estimate
+        ran_s = submitted.ended_s.get(job.name, 0.0) - submitted.started_s.get(job.name, 0.0)
+        if submitted.state(job.name) == COMPLETED and job.step.nodes and known.common and ran_s > 0:
+            error = log(ran_s / known.time_s)
+            whole = known.up if error > 0 else known.down
+            seen[known.group].append((error, known.common**2, max(whole**2 - known.common**2, 0)))
+    return {group: exp(_common(errors)) for group, errors in seen.items()}
+
+
+def _common(errors: Sequence[tuple[float, float, float]]) -> float:
+    number = len(errors)
+    mean, common, own = (fmean(one[i] for one in errors) for i in range(3))
+    return mean * number * common / (number * common + own)
+
+
+def _left(problem: Problem, submitted: Submitted) -> Problem:
+    """Problem of what can still run, after what has begun."""
+    flow = problem.workflow
+    tasks = {name: task for name, task in flow.tasks.items() if not submitted.lost(name)}
+    return replace(
+        problem,
+        workflow=_of(flow, tasks),
+        runs=Shifted(problem.runs, factors(submitted)),
+        done=tuple(steps_begun(submitted, problem.now_s)),
+        memo={},
+    )
+
+
+def _of(flow: Workflow, tasks: Mapping[str, Task]) -> Workflow:
+    return workflow(
+        flow.name,
+        storages=flow.storages,
+        links=flow.links,
+        places=flow.places,
+        files=flow.files,
+        tasks=tasks,
+    )
+
+
+def _to_come(submitted: Submitted, job: Job) -> bool:
+    return submitted.state(job.name) == PENDING
+
+
+def _from(step: Step, now_s: float, left: Estimate) -> Step:
+    return replace(
+        step, start_s=now_s, ready_s=now_s, end_s=now_s + left.time_s, estimate=left, needs=()
+    )
+
+
+def _as_planned(problem: Problem, submitted: Submitted, done: set[str]) -> Schedule | None:
+    """Schedule with all that was decided, in time as it is now."""
+    flow = problem.workflow
+    steps = [job.step for job in submitted.jobs if job.name in flow.tasks and job.name not in done]
+    place = {name: i for i, name in enumerate(flow.tasks)}
+    order = sorted(steps, key=lambda step: (step.start_s, place[step.name]))
+    chosen = {step.name: _chosen(flow, step) for step in steps}
+    return build(problem, [step.name for step in order], chosen)
+
+
+def _chosen(flow: Workflow, step: Step) -> Option:
+    in_place = any(flow.files[file].access is Access.ANY for file, _ in step.remote)
+    return Option(step.pool, step.nodes, stage=not in_place)
+
+
+def _worth(new: Plan, before: Plan, deadline_s: float | None, now_s: float) -> bool:
+    """Whether a plan is so much better that it is worth a change."""
+    sooner_s = before.high_s - new.high_s
+    sooner = sooner_s > max(_WORTH_S, _WORTH * (before.high_s - now_s))
+    if deadline_s is None:
+        return sooner
+    in_time = [plan.high_s <= deadline_s for plan in (new, before)]
+    if all(in_time):
+        return new.node_hours < (1 - _WORTH) * before.node_hours
+    return sooner or in_time[0]

@@ -1,0 +1,273 @@
+"""What a plan has to know of the site: nodes and limits from Slurm, run times from the store."""
+
+import getpass
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from predictor.transfer import transfer_time
+from predictor.types import PredictionTable
+from sacct_ingest.errors import ConfigError, NoHistory, ScriptError, StoreError
+from sacct_ingest.job_script import parse_command_line
+from sacct_ingest.probes.agreement import MEASURES
+from sacct_ingest.records import NodeProfile, Probe
+from slurm_plugin.cli.commands.predict import load as load_tables
+from slurm_plugin.cli.commands.predict import matching
+from slurm_plugin.cli.store_access import open_store
+from slurm_plugin.config import Config, Snapshot, Source
+from slurm_plugin.plan.bounds import Room, room_for
+from slurm_plugin.plan.replan import steps_begun
+from slurm_plugin.plan.run_times import BANDWIDTH, LATENCY, Copies, Learned, fit_samples
+from slurm_plugin.plan.schedule import Problem
+from slurm_plugin.plan.state_file import Submitted
+from slurm_plugin.plan.workflow import Place, Task, Workflow
+from slurm_plugin.protocol import Job
+from slurm_plugin.slurm.availability import Profile, profile
+from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.commands import run as run_slurm
+from slurm_plugin.slurm.job_request import make_job
+from slurm_plugin.slurm.node_pool import Share
+from slurm_plugin.slurm.poller import Watch
+from slurm_plugin.slurm.raw_state import JobSeen, Seen
+
+_MONTH_S = 30 * 86400.0
+#: Of a place and its own storage, for occupancy models that depend on the way to the data.
+_NEAR = {LATENCY: 1e-5, BANDWIDTH: 1e9}
+#: Figure of a node profile that run times are taken to go with.
+_SPEED = "cpu_all_events_per_s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slurm:
+    """What Slurm says of the places."""
+
+    free: Mapping[str, Profile]
+    rooms: Mapping[tuple[str, str], Room] = field(default_factory=dict)
+    nodes: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Store:
+    """What the store says."""
+
+    tables: Mapping[str, PredictionTable]
+    series: Sequence[Probe]
+    profiles: Sequence[NodeProfile]
+
+
+def problem(
+    flow: Workflow,
+    config: Config,
+    folder: Path,
+    *,
+    empty: bool = False,
+    submitted: Submitted | None = None,
+) -> Problem:
+    """Problem of a workflow on the site as it is now.
+
+    Parameters
+    ----------
+    flow
+        The workflow.
+    config
+        The site's settings: its store, and how Slurm is asked.
+    folder
+        Where files of samples are.
+    empty
+        Whether to plan for idle clusters, without asking Slurm.
+    submitted
+        Jobs of the plan that are there already: their nodes are free once they have ended, and
+        those that wait keep none.
+
+    Raises
+    ------
+    sacct_ingest.errors.NimoError
+        Slurm or the store do not answer, or do not know what the workflow names.
+    """
+    now_s = time.time()
+    slurm = _empty(flow, now_s) if empty else _asked(flow, config, now_s, submitted)
+    known = _stored(flow, config, now_s)
+    flow = _with_figures(flow, slurm, known.profiles)
+    runs = Learned(
+        tables=known.tables,
+        fits=fit_samples(flow, folder),
+        near=_NEAR,
+        speeds=_speeds(flow),
+        types=_types(slurm, known.profiles),
+    )
+    return Problem(
+        workflow=flow,
+        runs=runs,
+        transfers=Copies(flow=flow, measured=partial(transfer_time, known.series, now_s=now_s)),
+        free=slurm.free,
+        rooms=slurm.rooms,
+        now_s=now_s,
+    )
+
+
+def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
+    """Read what the workflow does not say itself; without a store there are no node profiles."""
+    wanted = {
+        task.name: task.application or f"{flow.name}/{task.name}"
+        for task in flow.tasks.values()
+        if not (task.run_times_s or task.samples)
+    }
+    measured = any(link.bandwidth_bytes_per_s is None for link in flow.links.values())
+    try:
+        opened = open_store(config)
+    except StoreError:
+        if wanted or measured:
+            raise
+        return _Store(tables={}, series=(), profiles=())
+    with opened as store:
+        known = load_tables(store)
+        return _Store(
+            tables={task: _table(known, task, label) for task, label in wanted.items()},
+            series=list(store.probes.since(now_s - _MONTH_S)) if measured else (),
+            profiles=store.profiles.latest(),
+        )
+
+
+def _table(known: Sequence[PredictionTable], task: str, label: str) -> PredictionTable:
+    """Find the prediction table of a task by its application."""
+    try:
+        return matching(known, label)[0]
+    except NoHistory as error:
+        raise NoHistory(f"tasks.{task}: {error}; or give its run_time, or samples") from error
+
+
+def _empty(flow: Workflow, now_s: float) -> _Slurm:
+    """Nodes of places as the workflow has them, all free."""
+    missing = [place.name for place in flow.places.values() if place.high is None]
+    if missing:
+        raise ConfigError(f"places.{missing[0]}: --empty asks nobody: say how many nodes it has")
+    return _Slurm(free={p.name: profile([(now_s, p.high or 0)]) for p in flow.places.values()})
+
+
+def _asked(flow: Workflow, config: Config, now_s: float, submitted: Submitted | None) -> _Slurm:
+    """Free nodes of all places over time, and the limits of all tasks there, as Slurm has them."""
+    free: dict[str, Profile] = {}
+    rooms: dict[tuple[str, str], Room] = {}
+    nodes: dict[str, frozenset[tuple[str, str]]] = {}
+    for name in sorted({place.cluster for place in flow.places.values()}):
+        look = Watch(
+            time.time,
+            cluster=name,
+            how=_how(config, name),
+            run=partial(_run_on, name),
+            seen_as=partial(_without_own, _own_ends(submitted, name, now_s)),
+        ).look()
+        for place in (one for one in flow.places.values() if one.cluster == name):
+            free[place.name] = _profile(look, place, now_s)
+            nodes[place.name] = _nodes(look, place)
+            for task in flow.tasks.values():
+                rooms[task.name, place.name] = room_for(look, _request(task, place, now_s))
+    return _Slurm(free=free, rooms=rooms, nodes=nodes)
+
+
+def _how(config: Config, cluster: str) -> Snapshot:
+    """How a cluster is asked: PySlurm knows the one that is near only."""
+    near = not cluster or config.snapshot.source not in (Source.AUTO, Source.PYSLURM)
+    return config.snapshot if near else msgspec.structs.replace(config.snapshot, source=Source.TEXT)
+
+
+def _profile(look: Cluster, place: Place, now_s: float) -> Profile:
+    seen = look.partition(place.partition)
+    if seen is None:
+        known = ", ".join(look.partitions)
+        raise ConfigError(
+            f"places.{place.name}: no partition {place.partition!r}; there are {known}"
+        )
+    return replace(seen.profile, times_s=(now_s, *seen.profile.times_s[1:]))
+
+
+def _nodes(look: Cluster, place: Place) -> frozenset[tuple[str, str]]:
+    seen = look.partition(place.partition)
+    pool = seen.pool if seen else None
+    return frozenset((look.name, node) for node in (pool.names(Share()) if pool else ()))
+
+
+def _request(task: Task, place: Place, now_s: float) -> Job:
+    """Job request that a task makes at a place."""
+    argv = ["sbatch", *task.options, f"--partition={place.partition}", f"--nodes={task.low}"]
+    try:
+        return make_job(
+            parse_command_line(argv),
+            "",
+            user=getpass.getuser(),
+            uid=os.getuid(),
+            work_dir="",
+            now_s=now_s,
+        )
+    except ScriptError as error:
+        raise ConfigError(f"tasks.{task.name}.sbatch: {error}") from error
+
+
+def _own_ends(submitted: Submitted | None, cluster: str, now_s: float) -> dict[int, float | None]:
+    """When jobs of the plan are expected to end, by id; None: they have not begun."""
+    if submitted is None:
+        return {}
+    begun = {step.name: step.end_s for step in steps_begun(submitted, now_s)}
+    return {
+        int(submitted.ids[job.name]): begun.get(job.name) if submitted.begun(job.name) else None
+        for job in submitted.jobs
+        if job.cluster == cluster and job.name in submitted.ids
+    }
+
+
+def _without_own(ends: Mapping[int, float | None], seen: Seen) -> Seen:
+    """Take the plan's own jobs out of the queue, and those that run as long as they will."""
+
+    def as_planned(jobs: Iterable[JobSeen]) -> Iterable[JobSeen]:
+        for job in jobs:
+            end_s = ends.get(-1 if job.job_id is None else job.job_id, job.end_s)
+            if end_s is not None:
+                yield replace(job, end_s=end_s)
+            elif job.state != "PENDING":
+                yield job
+
+    return replace(seen, jobs=list(as_planned(seen.jobs)))
+
+
+def _run_on(cluster: str, argv: Sequence[str], *, timeout_s: float) -> str:
+    """Run a command of Slurm's for a cluster; empty: the one that is near."""
+    # sacctmgr asks about all clusters.
+    where = [f"--clusters={cluster}"] if cluster and argv[0] != "sacctmgr" else []
+    return run_slurm([argv[0], *where, *argv[1:]], timeout_s=timeout_s)
+
+
+def _of_place(slurm: _Slurm, place: str, profiles: Iterable[NodeProfile]) -> list[NodeProfile]:
+    nodes = slurm.nodes.get(place, frozenset())
+    return [one for one in profiles if (one.cluster, one.node) in nodes]
+
+
+def _with_figures(flow: Workflow, slurm: _Slurm, profiles: Sequence[NodeProfile]) -> Workflow:
+    """Workflow whose places have the medians of what was measured of their nodes."""
+    places = {}
+    for place in flow.places.values():
+        own = _of_place(slurm, place.name, profiles)
+        found = {name: [v for one in own if (v := getattr(one, name))] for name in MEASURES}
+        figures = {name: float(median(values)) for name, values in found.items() if values}
+        places[place.name] = replace(place, attributes={**figures, **place.attributes})
+    return replace(flow, places=places)
+
+
+def _speeds(flow: Workflow) -> dict[str, float]:
+    """Speeds of places for which the workflow gives none: against the first one."""
+    figures = {place.name: place.attributes.get(_SPEED) for place in flow.places.values()}
+    first = next(iter(figures.values()), None)
+    return {name: own / first for name, own in figures.items() if own and first}
+
+
+def _types(slurm: _Slurm, profiles: Sequence[NodeProfile]) -> dict[str, str]:
+    """Node type of each place whose nodes are all of one."""
+    types = {
+        place: {one.node_type for one in _of_place(slurm, place, profiles)} for place in slurm.nodes
+    }
+    return {place: found.pop() for place, found in types.items() if len(found) == 1}

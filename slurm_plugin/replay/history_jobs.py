@@ -1,0 +1,126 @@
+"""Jobs of a history that could have run on other node counts, by what the history itself tells.
+
+The policy is given what was known before the replay begins; how the jobs really scale is taken
+from everything that is known now.  So the prediction errors are those that the site really has:
+early tables against late ones, and what even the late ones do not know.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import exp, hypot
+from operator import attrgetter
+
+import numpy as np
+
+from predictor.refit import fits_of
+from predictor.table import at, covers
+from predictor.tabulate import TableSettings
+from predictor.types import PredictionTable
+from sacct_ingest.records import Identity, KeyLevel
+from sacct_ingest.store import RunRow
+from slurm_plugin.decision.lookup import Tables, is_curve
+from slurm_plugin.replay.what_if import Moldable
+from slurm_plugin.replay.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """Tables as they were known when the replay begins, and as they are known now."""
+
+    before: Tables
+    now: Tables
+
+
+def learn(rows: Sequence[RunRow], *, begin_s: float, settings: TableSettings) -> Knowledge:
+    """Fit the runs that had ended by ``begin_s``, and all of them."""
+    earlier = [row for row in rows if row.end_s is not None and row.end_s <= begin_s]
+    return Knowledge(_tables(earlier, settings), _tables(rows, settings))
+
+
+def moldable(
+    workload: Workload, known: Knowledge, *, reach: float, seed: int = 1
+) -> list[Moldable | None]:
+    """Choose the jobs of applications with a curve: 1/``reach`` to ``reach`` times their nodes.
+
+    ``seed`` draws, once for each application, how far its real curve is from the present table,
+    as far as the table itself says that it may be.
+    """
+    rng = np.random.default_rng(seed)
+    off: defaultdict[str, float] = defaultdict(lambda: float(rng.normal()))
+    return [
+        _moldable(run, workload.cluster_nodes, known, reach, off)
+        if isinstance(run, RunRow)
+        else None
+        for run in workload.runs
+    ]
+
+
+def in_words(learned: int, reach: float, adopted: float) -> tuple[str, ...]:
+    """Say what was taken for granted."""
+    part = "all of them take part" if adopted == 1 else f"{adopted:.0%} of them take part"
+    return (
+        f"The policy knew what the first {learned} jobs tell; the jobs after them were replayed.",
+        "How these would have run on other nodes is a prediction itself, by the curves known now "
+        "with their own error drawn on top.",
+        f"Jobs of applications with a curve may get 1/{reach:g} to {reach:g} times their nodes; "
+        f"{part}.",
+    )
+
+
+def identity_of(row: RunRow) -> Identity:
+    """Identity keys of a stored run."""
+    return Identity(row.user, row.name, row.tag, row.script, row.line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Truth:
+    """Run time on other nodes over that on the job's own, by a table that is off by ``off``."""
+
+    table: PredictionTable
+    own: int
+    off: float
+
+    def __call__(self, nodes: int) -> float:
+        there, here = at(self.table, nodes), at(self.table, self.own)
+        unknown = 0.0 if nodes == self.own else hypot(there.curve_sd, here.curve_sd)
+        return there.time_s / here.time_s * exp(self.off * unknown)
+
+
+def _moldable(
+    row: RunRow,
+    cluster_nodes: int,
+    known: Knowledge,
+    reach: float,
+    off: defaultdict[str, float],
+) -> Moldable | None:
+    identity = identity_of(row)
+    before, now = known.before.find(identity), known.now.find(identity)
+    if before is None or now is None or not is_curve(before) or not is_curve(now):
+        return None
+    if not (covers(before, row.nodes) and covers(now, row.nodes)):
+        return None
+    low = max(int(row.nodes / reach), before.nodes[0], now.nodes[0])
+    high = min(int(row.nodes * reach), cluster_nodes, before.nodes[-1], now.nodes[-1])
+    if not low <= row.nodes <= high:
+        return None
+    return Moldable(low, high, before, _Truth(now, row.nodes, off[now.key]))
+
+
+def _tables(rows: Sequence[RunRow], settings: TableSettings) -> Tables:
+    now_s = float(max((row.end_s or 0 for row in rows), default=0))
+
+    def by_key(level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:
+        return _grouped(rows, level)
+
+    found = fits_of(by_key, now_s=now_s, settings=settings)
+    return Tables((fit.level, fit.key, fit.payload) for fit in found)
+
+
+def _grouped(rows: Iterable[RunRow], level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:
+    groups: defaultdict[str, list[RunRow]] = defaultdict(list)
+    for row in rows:
+        if key := identity_of(row).key(level):
+            groups[key].append(row)
+    for key in sorted(groups):
+        yield key, sorted(groups[key], key=attrgetter("end_s", "submit_s", "job_id"))

@@ -1,0 +1,142 @@
+"""Replays under several settings, and which of them would be best here."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from statistics import fmean
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from slurm_plugin import config
+from slurm_plugin.decision.candidates import Rules
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.replay.measures import (
+    Comparison,
+    Measures,
+    compare,
+    measure,
+    utilisation,
+)
+from slurm_plugin.replay.what_if import WhatIf
+
+#: Prices and guards that are tried where a suggestion is asked for.
+PRICES = (2.0, 4.0, 8.0, 16.0, 32.0)
+GUARDS = (1.1, 1.25, 1.5)
+#: The mean response has to fall by this much for the policy to be worth switching on ...
+WORTH = 0.02
+#: ... and settings that differ by less than this are alike: the present one is kept.
+ALIKE = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One point of the search: load None is the load that there was."""
+
+    policy: config.Policy
+    load: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a setting came to: everybody, the moldable jobs, the rigid ones."""
+
+    setting: Setting
+    load: float
+    jobs: int
+    moldable_jobs: int
+    moved: float  #: share of the moldable jobs that got other nodes
+    utilisation: tuple[float, float]  #: of the requests, and under the policy
+    requested: Measures
+    measures: Measures
+    everybody: Comparison
+    moldable: Comparison
+    rigid: Comparison
+    reasons: dict[Reason, int]
+
+
+def settings(
+    policy: config.Policy,
+    *,
+    prices: Iterable[float] = (),
+    guards: Iterable[float] = (),
+    loads: Iterable[float] = (),
+) -> list[Setting]:
+    """All combinations; what is not given is as ``policy`` has it, at the load that there was."""
+    chosen = product(
+        tuple(loads) or (None,),
+        tuple(prices) or (policy.price,),
+        tuple(guards) or (policy.guard_ratio,),
+    )
+    return [Setting(policy=_with(policy, price, guard), load=load) for load, price, guard in chosen]
+
+
+def evaluate(
+    what_if: WhatIf,
+    wanted: Sequence[Setting],
+    deadline: config.Deadline,
+    *,
+    executor: Executor | None = None,
+) -> Iterator[Result]:
+    """Replay each setting, in the order given; ``executor`` spreads them."""
+    one = partial(_evaluate, what_if, deadline)
+    yield from executor.map(one, wanted) if executor else map(one, wanted)
+
+
+def suggest(results: Sequence[Result], present: config.Policy) -> Result | None:
+    """Choose the setting with the shortest mean response; None where switching on would not help.
+
+    Of several loads the mean counts: a setting has to do for all of them; the result at the highest
+    one is given.  Settings alike within one per cent lose against the present one, or else against
+    the one that leaves the fewest jobs worse off.
+    """
+    settings: dict[config.Policy, list[Result]] = defaultdict(list)
+    for one in results:
+        settings[one.setting.policy].append(one)
+
+    def response(policy: config.Policy) -> float:
+        return fmean(r.everybody.response_ratio for r in settings[policy])
+
+    def worse_off(policy: config.Policy) -> float:
+        return fmean(r.everybody.worse_off for r in settings[policy])
+
+    best = min(map(response, settings), default=1.0)
+    if best > 1 - WORTH:
+        return None
+    alike = [policy for policy in settings if response(policy) <= best * (1 + ALIKE)]
+    own = [policy for policy in alike if policy == present]
+    chosen = min(own or alike, key=lambda policy: (worse_off(policy), response(policy)))
+    return max(settings[chosen], key=lambda result: result.load)
+
+
+def _evaluate(what_if: WhatIf, deadline: config.Deadline, setting: Setting) -> Result:
+    scaled = what_if if setting.load is None else what_if.at_load(setting.load)
+    workload, moldable = scaled.workload, scaled.moldable
+    asked = scaled.rigid()
+    outcome = scaled.under(Rules(setting.policy, deadline))
+
+    def against(of: npt.NDArray[np.bool_] | None) -> Comparison:
+        return compare(workload, asked, outcome.schedule, of)
+
+    return Result(
+        setting=setting,
+        load=workload.load,
+        jobs=len(workload),
+        moldable_jobs=int(moldable.sum()),
+        moved=float(outcome.moved[moldable].mean()) if moldable.any() else 0.0,
+        utilisation=(utilisation(workload, asked), utilisation(workload, outcome.schedule)),
+        requested=measure(workload, asked),
+        measures=measure(workload, outcome.schedule),
+        everybody=against(None),
+        moldable=against(moldable),
+        rigid=against(~moldable),
+        reasons=dict(outcome.reasons.most_common()),
+    )
+
+
+def _with(policy: config.Policy, price: float, guard: float) -> config.Policy:
+    return msgspec.structs.replace(policy, price=price, guard_ratio=guard)

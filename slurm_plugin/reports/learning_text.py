@@ -1,0 +1,75 @@
+"""What ``nimo learn`` does and has learned, in words."""
+
+import shlex
+from collections.abc import Mapping
+
+from slurm_plugin.formatting import count, duration, hours, percent, table
+from slurm_plugin.learn.journal import Stage, Trial
+from slurm_plugin.learn.proposers import Learned, Next
+
+
+def told(trial: Trial) -> str:
+    """Say in one line how a run gets on."""
+    what = assignment(trial.attributes)
+    if trial.stage is Stage.SUBMITTED:
+        return f"job {trial.job_id}: {what} ({trial.why})"
+    if trial.stage is Stage.FAILED:
+        return f"failed: {what}: {trial.reason}"
+    busy = percent(trial.utilisation)
+    return f"{duration(trial.elapsed_s)} on {what}, CPUs {busy} busy"
+
+
+def assignment(attributes: Mapping[str, float]) -> str:
+    """Write an assignment.
+
+    >>> assignment({"cpus": 4.0, "rate": 1e6})
+    'cpus 4, rate 1e+06'
+    """
+    return ", ".join(f"{name} {value:g}" for name, value in attributes.items())
+
+
+def design(wanted: Next | None, argv: list[str], candidates: int, budget_node_h: float) -> str:
+    """Show the next run without submitting it."""
+    first = f"{count(candidates, 'assignment')}; {hours(budget_node_h)} node-hours are left"
+    if wanted is None:
+        return f"{first}\nnothing is to be run"
+    return "\n".join(
+        (first, f"next: {assignment(wanted.attributes)} ({wanted.why})", shlex.join(argv))
+    )
+
+
+def too_dear(reserved_node_h: float, left_node_h: float) -> str:
+    """Say what the next run needs where the budget does not hold it.
+
+    >>> too_dear(0.5, 0.25)
+    'the next run needs 0.5 node-hours to itself, and 0.25 are left: --budget, or a shorter limit'
+    """
+    return (
+        f"the next run needs {reserved_node_h:.3g} node-hours to itself, and "
+        f"{left_node_h:.3g} are left: --budget, or a shorter limit"
+    )
+
+
+def summary(found: Learned, runs: int, spent_node_h: float, why: str) -> str:
+    """Say what was learned, and why it ended."""
+    head = f"{why}: {count(runs, 'run')}, {hours(spent_node_h)} node-hours"
+    if not found.expected:
+        return f"{head}; nothing was learned"
+    error = "not known yet" if found.error is None else f"{found.error:.1f} %"
+    lines = [f"{head}; error {error}", ""]
+    ranked = sorted(found.effects.items(), key=lambda pair: -pair[1])
+    lines += [f"{name}: {factor:.2f} times from best to worst" for name, factor in ranked]
+    lines += ["", *(f"{name} = {text}" for name, text in found.functions.items()), ""]
+    names = list(found.expected[0].attributes)
+    best = sorted(found.expected, key=lambda one: one.time_s)
+    rows = [
+        [
+            *(f"{one.attributes[name]:g}" for name in names),
+            f"{one.time_s:.1f}",
+            f"{one.low_s:.1f} - {one.high_s:.1f}",
+            one.verdict.value,
+        ]
+        for one in best
+    ]
+    heads = [*names, "time s", "90 %", "verdict"]
+    return "\n".join([*lines, table(heads, rows, left=frozenset({len(heads) - 1}))])

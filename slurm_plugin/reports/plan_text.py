@@ -1,0 +1,148 @@
+"""Plans in words: a table of them, the steps of the first, its critical path."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from slurm_plugin.formatting import clock, duration, hours, percent, table
+from slurm_plugin.plan.chain import Job, command_line, job_name
+
+if TYPE_CHECKING:  # numbers are heavy, and --help needs none
+    from slurm_plugin.plan.plans import Plan
+
+_SHOWN = 6  #: plans beside the first
+#: Share of the time by which the end of all differs from that of the last step shown.
+_NOTED = 0.01
+
+
+def render(plans: Sequence[Plan], now_s: float, deadline_s: float | None) -> Iterator[str]:
+    """Lines about plans, the first of them in full."""
+    first = plans[0]
+    yield _headline(first, now_s, deadline_s)
+    yield ""
+    yield _steps(first, now_s)
+    yield ""
+    yield from _drawn(first, now_s)
+    yield f"critical path: {' -> '.join(step.name for step in first.path)}"
+    if len(plans) > 1:
+        yield ""
+        yield _others(plans, now_s)
+
+
+def lines_of(workflow: str, chain: Sequence[Job]) -> Iterator[str]:
+    """Give the command lines with which a chain would be submitted; ids are shown as names."""
+    ids = {job.name: f"<{job.name.replace(' ', '-')}>" for job in chain}
+    clusters = {job.name: job.cluster for job in chain}
+    for job in chain:
+        own = {name: ids[name] for name in job.needs if clusters[name] == job.cluster}
+        yield shlex.join(command_line(job, job_name(workflow, job.name), own))
+        yield from (f"    {line}" for line in job.script.splitlines()[2:])
+
+
+def as_json(plans: Sequence[Plan], chain: Sequence[Job], now_s: float) -> dict[str, Any]:
+    """Plans as numbers, the first with its steps."""
+    return {
+        "now_s": now_s,
+        "plans": [_plan_json(plan) for plan in plans],
+        "sbatch": [{"name": job.name, "options": job.options, "needs": job.needs} for job in chain],
+    }
+
+
+def _plan_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "label": plan.label,
+        "end_s": plan.end_s,
+        "low_s": plan.low_s,
+        "high_s": plan.high_s,
+        "confidence": plan.confidence,
+        "chance": plan.chance,
+        "node_hours": plan.node_hours,
+        "proven": plan.proven,
+        "critical_path": [step.name for step in plan.path],
+        "why_not": plan.why,
+        "steps": [
+            {
+                "name": step.name,
+                "place": step.pool,
+                "nodes": step.nodes,
+                "start_s": step.start_s,
+                "end_s": step.end_s,
+                "wait_s": step.wait_s,
+                "read_in_place": dict(step.remote),
+            }
+            for step in plan.schedule.steps
+        ],
+    }
+
+
+def _headline(plan: Plan, now_s: float, deadline_s: float | None) -> str:
+    text = (
+        f"{plan.label}: {duration(plan.end_s - now_s)} from now, at {clock(plan.end_s)} "
+        f"({duration(plan.low_s - now_s)} to {duration(plan.high_s - now_s)}), "
+        f"{hours(plan.node_hours)} node-hours"
+    )
+    if plan.proven:
+        text += "; no plan is better"
+    if deadline_s is not None and plan.chance is not None:
+        late = "MISSED" if plan.low_s > deadline_s else "NOT SURE"
+        kept = "kept" if plan.high_s <= deadline_s else late
+        text += (
+            f"\ndeadline {clock(deadline_s)}: {kept}, made in {percent(plan.chance)} of the cases"
+        )
+    return text
+
+
+def _steps(plan: Plan, now_s: float) -> str:
+    critical = {step.name for step in plan.path}
+    rows = [
+        [
+            f"{'*' if step.name in critical else ' '} {step.name}",
+            step.pool,
+            str(step.nodes or "-"),
+            duration(step.start_s - now_s),
+            duration(step.wait_s),
+            duration(step.estimate.time_s),
+            duration(step.end_s - now_s),
+            ", ".join(f"{file} read at {storage}" for file, storage in step.remote),
+        ]
+        for step in plan.schedule.steps
+    ]
+    header = ["  step", "where", "nodes", "start", "wait", "takes", "end", ""]
+    return table(header, rows, left=frozenset({0, 1, 7}))
+
+
+def _drawn(plan: Plan, now_s: float) -> Iterator[str]:
+    """Say why all is expected to end later than the last step of the table, where it is."""
+    if plan.end_s - plan.schedule.end_s > _NOTED * (plan.end_s - now_s):
+        yield (
+            "Each step is shown with its median; the latest of several is later than that: half of "
+            f"the cases end by {duration(plan.end_s - now_s)}."
+        )
+
+
+def _others(plans: Sequence[Plan], now_s: float) -> str:
+    rows = [
+        [
+            plan.label,
+            duration(plan.end_s - now_s),
+            duration(plan.high_s - now_s),
+            hours(plan.node_hours),
+            "-" if plan.chance is None else percent(plan.chance),
+            plan.why or "taken",
+        ]
+        for plan in plans[: _SHOWN + 1]
+    ]
+    sure = percent(plans[0].confidence)
+    header = ["plan", "ends after", f"{sure} by", "node-hours", "in time", ""]
+    return table(header, rows, left=frozenset({0, 5}))
+
+
+def progress_text(counts: Mapping[str, int]) -> str:
+    """Put counts of states into a line.
+
+    >>> progress_text({"COMPLETED": 3, "RUNNING": 1})
+    '3 COMPLETED, 1 RUNNING'
+    """
+    return ", ".join(f"{number} {state}" for state, number in counts.items())

@@ -1,0 +1,196 @@
+"""What a replay came to, in words and tables."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from slurm_plugin.config import Policy
+from slurm_plugin.formatting import count, duration, percent
+from slurm_plugin.replay.measures import Comparison
+from slurm_plugin.replay.policy_search import WORTH, Result
+from slurm_plugin.reports import html
+
+#: Name of a column, how it is written, in which unit sacct's users expect it.
+_COLUMNS = (
+    "load",
+    "price",
+    "guard",
+    "moved",
+    "response",
+    "wait",
+    "slowdown",
+    "in use",
+    "worse off",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """All that is said of a batch of replays."""
+
+    source: str
+    days: float
+    nodes: int
+    assumptions: tuple[str, ...]
+    results: tuple[Result, ...]
+    present: Policy
+    suggested: Result | None
+
+
+def render(report: ReplayReport) -> RenderableType:
+    """Lay the report out for a terminal."""
+    title = Text(title_of(report), style="bold")
+    parts: list[RenderableType] = [title, _table(report), _groups(report)]
+    parts.append(Text(f"\n{verdict(report)}", style="bold"))
+    parts += [Text(f"- {line}") for line in report.assumptions]
+    return Group(*parts)
+
+
+def title_of(report: ReplayReport) -> str:
+    """Say in one line what was replayed."""
+    first = report.results[0]
+    return (
+        f"{count(first.jobs, 'job')} over {report.days:.0f} days on {count(report.nodes, 'node')}, "
+        f"{first.moldable_jobs} of them moldable ({report.source})"
+    )
+
+
+def tables(report: ReplayReport) -> list[html.Table]:
+    """Make tables for a page: all settings, and moldable and rigid jobs apart."""
+    settings = html.Table(
+        name="settings",
+        caption="What each setting came to, beside the jobs' own requests",
+        columns=tuple(html.Column(key=html.anchor(name), title=name) for name in _COLUMNS),
+        rows=[_cells(r) for r in report.results],
+        note="Response: mean of it over that of the requests; less than 1 is better.",
+    )
+    groups = html.Table(
+        name="groups",
+        caption=_groups_title(report),
+        columns=(
+            html.Column(key="jobs_were", title="jobs", left=True),
+            html.Column(key="jobs", title="number"),
+            html.Column(key="came", title="what it came to", left=True),
+        ),
+        rows=list(_group_rows(report)),
+    )
+    return [settings, groups]
+
+
+def verdict(report: ReplayReport) -> str:
+    """Say whether switching on would help, and with which settings."""
+    found = report.suggested
+    if found is None:
+        best = min(r.everybody.response_ratio for r in report.results)
+        return (
+            f"Switching on would not help here: the mean response would be {best:.2f} of what it "
+            f"is at best, and less than {1 - WORTH:.2f} is asked."
+        )
+    policy = found.setting.policy
+    same = policy == report.present
+    settings = f"price {policy.price:g} and guard_ratio {policy.guard_ratio:g}"
+    loads = {result.load for result in report.results}
+    at_load = f" at load {found.load:.2f}" if len(loads) > 1 else ""
+    return (
+        f"Switching on would help: mean response {found.everybody.response_ratio:.2f} of what it "
+        f"is{at_load}, with {'the present ' if same else ''}{settings}; {_worse(found.everybody)}."
+    )
+
+
+def as_json(report: ReplayReport) -> dict[str, Any]:
+    """Make plain data of the report."""
+    made = asdict(report)
+    for result in (*made["results"], made["suggested"] or {}):
+        if result:
+            result["reasons"] = {reason.value: n for reason, n in result["reasons"].items()}
+            result["setting"]["policy"] = _plain(result["setting"]["policy"])
+    return made | {"present": _plain(made["present"]), "verdict": verdict(report)}
+
+
+def parsable(report: ReplayReport) -> Iterator[str]:
+    """Lines of the table with ``|`` between the fields, as ``sacct -P``."""
+    yield (
+        "Load|Price|Guard|Moved|ResponseRatio|RequestedWait|Wait|RequestedSlowdown|Slowdown|"
+        "Utilisation|WorseOff|WorseBy"
+    )
+    for r in report.results:
+        policy, all_ = r.setting.policy, r.everybody
+        cells = (
+            *(r.load, policy.price, policy.guard_ratio, r.moved, all_.response_ratio),
+            *(r.requested.wait_s, r.measures.wait_s, r.requested.slowdown, r.measures.slowdown),
+            *(r.utilisation[1], all_.worse_off, all_.worse_by),
+        )
+        yield "|".join(f"{cell:.5g}" for cell in cells)
+
+
+def _plain(policy: Policy) -> Mapping[str, float]:
+    return {name: getattr(policy, name) for name in policy.__struct_fields__}
+
+
+def _table(report: ReplayReport) -> RenderableType:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in _COLUMNS:
+        table.add_column(name, justify="right")
+    for r in report.results:
+        style = "bold" if r is report.suggested else ""
+        table.add_row(*_cells(r), style=style)
+    return table
+
+
+def _cells(r: Result) -> Sequence[str]:
+    policy, all_ = r.setting.policy, r.everybody
+    before, after = r.utilisation
+    return (
+        f"{r.load:.2f}",
+        f"{policy.price:g}",
+        f"{policy.guard_ratio:g}",
+        percent(r.moved),
+        f"{all_.response_ratio:.2f}",
+        f"{duration(r.requested.wait_s)} to {duration(r.measures.wait_s)}",
+        f"{r.requested.slowdown:.1f} to {r.measures.slowdown:.1f}",
+        f"{percent(before)} to {percent(after)}",
+        f"{percent(all_.worse_off)} by {all_.worse_by:.1f}x",
+    )
+
+
+def _groups(report: ReplayReport) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    for row in _group_rows(report):
+        grid.add_row(*row)
+    return Group(Text(_groups_title(report)), grid)
+
+
+def _groups_title(report: ReplayReport) -> str:
+    return f"Jobs apart, with {_in_short(_chosen(report))}"
+
+
+def _group_rows(report: ReplayReport) -> Iterator[Sequence[str]]:
+    """Moldable and rigid jobs apart, for the setting that matters most."""
+    chosen = _chosen(report)
+    for name, jobs, found in (
+        ("moldable jobs", chosen.moldable_jobs, chosen.moldable),
+        ("rigid jobs", chosen.jobs - chosen.moldable_jobs, chosen.rigid),
+    ):
+        text = f"mean response {found.response_ratio:.2f} of what it was, {_worse(found)}"
+        yield name, str(jobs), text
+
+
+def _chosen(report: ReplayReport) -> Result:
+    return report.suggested or report.results[0]
+
+
+def _in_short(result: Result) -> str:
+    policy = result.setting.policy
+    return f"price {policy.price:g}, guard {policy.guard_ratio:g} at load {result.load:.2f}"
+
+
+def _worse(found: Comparison) -> str:
+    return (
+        f"{percent(found.worse_off, 1)} of jobs worse off, half of them by {found.worse_by:.1f} "
+        f"times or more, {percent(found.much_worse, 1)} by more than twice"
+    )

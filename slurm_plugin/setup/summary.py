@@ -1,0 +1,99 @@
+"""What ``nimo init`` tells: what it saw and wrote, and what is left to do."""
+
+import pwd
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from slurm_plugin.doctor import slurm_conf_lines
+from slurm_plugin.doctor.installation import Patient
+from slurm_plugin.doctor.slurm_checks import kept_days
+from slurm_plugin.setup.answers import Answers, partitions
+from slurm_plugin.setup.files import Planned
+from slurm_plugin.slurm.slurm_conf import read_settings
+
+_FORWARD = "sed -i 's/^forward_deadline = no/forward_deadline = yes/'"
+ACCOUNT = "nimo"  #: whom nimod runs as
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of ``nimo init``."""
+
+    slurm: dict[str, str]  #: what Slurm said; empty if it did not answer
+    files: dict[str, str]  #: file -> what became of it
+    hooks: list[str]  #: hooks that were written
+    slurm_conf: list[str]  #: lines that slurm.conf lacks
+    next: list[str]  #: commands that are left to give
+
+
+def report(
+    patient: Patient, answers: Answers, planned: Sequence[Planned], hooks: Sequence[Path]
+) -> Report:
+    """Collect what there is to tell."""
+    return Report(
+        slurm=_seen(patient),
+        files={str(file.path): str(file.state) for file in planned},
+        hooks=[str(path) for path in hooks],
+        slurm_conf=slurm_conf_lines.lines(patient.slurm) if patient.slurm else [],
+        next=_steps(patient, answers),
+    )
+
+
+def _seen(patient: Patient) -> dict[str, str]:
+    if not patient.slurm:
+        return {}
+    days = kept_days(patient)
+    return {
+        "cluster": patient.slurm.get("ClusterName", ""),
+        "release": patient.slurm.get("SLURM_VERSION", ""),
+        "partitions": " ".join(partitions(patient)),
+        "slurm.conf": str(patient.slurm_conf),
+        "plugins": patient.slurm.get("PluginDir", ""),
+        "job_submit": patient.slurm.get("JobSubmitPlugins", ""),
+        "accounting kept": "as long as slurmdbd has it" if days is None else f"{days:g} days",
+    }
+
+
+def _steps(patient: Patient, answers: Answers) -> list[str]:
+    text = patient.slurm_text if isinstance(patient.slurm_text, str) else ""
+    steps = {
+        f"useradd --system --home-dir /var/lib/{ACCOUNT} --create-home {ACCOUNT}": _no_account(),
+        f"sacctmgr add user {ACCOUNT} account=root adminlevel=operator": (
+            read_settings(text).private
+        ),
+        f"nimo hook-path --install {patient.hooks}": not (patient.hooks / "nimo.lua").exists(),
+        "scontrol reconfigure": bool(text and slurm_conf_lines.lines(patient.slurm)),
+        f"{_FORWARD} {patient.hooks}/nimo_hook.conf": bool(text and not hooks_run(patient)),
+        f"sudo -u {ACCOUNT} nimo ingest -S now-{answers.first_days}days": True,
+        f"sudo -u {ACCOUNT} nimo fit": True,
+        "systemctl enable --now nimod nimo-ingest.timer": True,
+        "nimo doctor": True,
+    }
+    return [step for step, needed in steps.items() if needed]
+
+
+def hooks_run(patient: Patient) -> bool:
+    """Whether slurmctld runs job_submit.lua: only it takes away what cli_filter forwards."""
+    there = (patient.hooks / "nimo.lua").exists() and bool(patient.slurm)
+    return there and not slurm_conf_lines.line(patient.slurm, "JobSubmitPlugins")
+
+
+def _no_account() -> bool:
+    return ACCOUNT not in {entry.pw_name for entry in pwd.getpwall()}
+
+
+def render(told: Report) -> str:
+    """Text for a terminal."""
+    parts = [
+        ("Slurm says", [f"{name}: {value}" for name, value in told.slurm.items()]),
+        ("files", [f"{state:9}  {path}" for path, state in told.files.items()]),
+        ("hooks that were written", told.hooks),
+        ("slurm.conf lacks, where slurmctld runs and on login nodes", told.slurm_conf),
+        ("left to do", told.next),
+    ]
+    if "kept" in told.files.values():
+        parts.append(("kept files say something else", ["nimo init --dry-run shows what"]))
+    return "\n".join(
+        line for head, lines in parts if lines for line in (f"{head}:", *(f"  {x}" for x in lines))
+    )

@@ -1,0 +1,141 @@
+"""What is known of the cluster at one moment; made by :mod:`slurm_plugin.slurm.snapshot`.
+
+Structures of msgspec where each submission makes some anew: a tenth of a dataclass's time.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from slurm_plugin.slurm.availability import Profile
+from slurm_plugin.slurm.limits import LimitTables, NodeRange
+from slurm_plugin.slurm.node_pool import Pool, Promise, Share
+
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admits:
+    """Accounts and QOS that may use a partition; None: all."""
+
+    accounts: frozenset[str] | None = None
+    denied_accounts: frozenset[str] = frozenset()
+    qos: frozenset[str] | None = None
+    denied_qos: frozenset[str] = frozenset()
+
+    def holds(self, account: str, qos: str) -> bool:
+        """Whether a job of this account and QOS may come in; an unknown account may."""
+        if account and self.accounts is not None and account not in self.accounts:
+            return False
+        if self.qos is not None and qos not in self.qos:
+            return False
+        # An allowed list makes Slurm ignore the denied one (slurm.conf(5), DenyAccounts).
+        denied = self.accounts is None and account in self.denied_accounts
+        return not denied and not (self.qos is None and qos in self.denied_qos)
+
+
+class Partition(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition: its limits, its nodes over time, and who waits for them."""
+
+    name: str
+    nodes: int  #: all that are not down or drained
+    profile: Profile  #: whole nodes free, from now on
+    queue: int = 0  #: jobs that wait for nodes of this partition
+    queue_mean: float = 0.0  #: the same, averaged over about a day
+    max_nodes: int | None = None  #: most nodes for one job
+    min_nodes: int = 1
+    max_time_s: float | None = None
+    default_time_s: float | None = None
+    node_mem_bytes: int | None = None  #: of the smallest node
+    open: bool = True  #: jobs may start
+    qos: str = ""  #: whose limits hold for all its jobs
+    node_cpus: int = 1  #: of the smallest node
+    exclusive: bool = False  #: every job has its nodes to itself
+    mem_cpu_mib: int | None = None  #: memory of a job that asks for none, for each CPU ...
+    mem_node_mib: int | None = None  #: ... or for each node; with neither all the node has
+    admits: Admits = Admits()
+    pool: Pool | None = None  #: its nodes one by one; None: ``profile`` is all that is known
+    promised: tuple[Promise, ...] = ()  #: taken off the profile already
+    bound: str = ""  #: limit of QOS or association that cuts the node counts, for people
+
+    @property
+    def largest(self) -> int:
+        """Most nodes that a job may have."""
+        return min(self.nodes, self.max_nodes or self.nodes)
+
+    def seen_by(self, share: Share, allowed: NodeRange, flags: Collection[str] = ()) -> "Partition":
+        """Partition as a job under these limits sees it: the nodes that can take it, their times.
+
+        Parameters
+        ----------
+        share
+            What the job takes of each of its nodes.
+        allowed
+            What QOS and association allow.
+        flags
+            Of the job's QOS: some lift limits of the partition (sacctmgr(1), QOS flags).
+        """
+        most = None if "PartitionMaxNodes" in flags else self.max_nodes
+        least = 1 if "PartitionMinNodes" in flags else self.min_nodes
+        longest = None if "PartitionTimeLimit" in flags else self.max_time_s
+        free, nodes = self._fitting(share)
+        return replace(
+            self,
+            profile=free,
+            nodes=nodes,
+            max_nodes=_least(most, allowed.high),
+            min_nodes=max(least, allowed.low),
+            max_time_s=_least(longest, allowed.max_time_s),
+            bound=allowed.reason,
+        )
+
+    def fitting(self, share: Share) -> "Partition":
+        """Partition with those nodes only that can take a job's share of each, and their times."""
+        free, nodes = self._fitting(share)
+        return replace(self, profile=free, nodes=nodes)
+
+    def _fitting(self, share: Share) -> tuple[Profile, int]:
+        if self.pool is None:
+            return self.profile, self.nodes
+        return self.pool.less(share, self.promised)
+
+    def blocked(self, until_s: float) -> "Partition":
+        """Partition where nothing starts before ``until_s``."""
+        closed = self.profile.reserve(self.nodes, self.profile.times_s[0], until_s)
+        return replace(self, profile=closed)
+
+    def promise(self, nodes: int, start_s: float, end_s: float) -> "Partition":
+        """Partition after a job was let in that starts at ``start_s``, not shown here yet."""
+        made = (nodes, start_s, end_s)
+        return replace(self, profile=self.profile.reserve(*made), promised=(*self.promised, made))
+
+    def queued(self) -> "Partition":
+        """Partition after a job was let in that has to wait, and for which nothing is planned."""
+        return replace(self, queue=self.queue + 1)
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """One look at the cluster."""
+
+    name: str
+    taken_s: float  #: when Slurm was asked, seconds since the epoch
+    partitions: Mapping[str, Partition]
+    default_partition: str = ""
+    limits: LimitTables = LimitTables()
+    licences: Mapping[str, Profile] = {}  #: free ones over time
+    keeps_limit: bool = False  #: backfill cuts limits only as far as it must
+
+    def partition(self, name: str) -> Partition | None:
+        """Partition of that name; the empty name means the default one."""
+        return self.partitions.get(name or self.default_partition)
+
+    def with_partition(self, partition: Partition) -> "Cluster":
+        """View with one partition exchanged."""
+        return replace(self, partitions={**self.partitions, partition.name: partition})
+
+
+def _least(one: _Number | None, other: _Number | None) -> _Number | None:
+    return min((n for n in (one, other) if n is not None), default=None)

@@ -1,0 +1,168 @@
+"""The nodes of a partition over time, and how many of them hold a job's share: pure.
+
+Nodes that are alike, in what they have and in what will be free of it when, make one group.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from sacct_ingest.hostlist import expand
+from slurm_plugin.slurm.availability import Profile, profile
+
+#: Free CPUs, memory (MiB) and devices from a time on.
+Step = tuple[float, int, int, tuple[tuple[str, int], ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What a job takes of each of its nodes."""
+
+    cpus: int = 1
+    mem_mib: int = 0
+    gres: tuple[tuple[str, int], ...] = ()
+    whole: bool = True  #: nothing else may run beside it
+    constraint: str = ""  #: as ``--constraint`` has it
+    excluded: str = ""  #: node list
+
+
+#: A promise: nodes, from when, to when.
+Promise = tuple[int, float, float]
+_MEMO = 64  #: shares that differ, between two looks
+#: Groups of nodes that are gone through while a job waits for it, about 1 ms.
+AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Nodes that are alike."""
+
+    cpus: int
+    mem_mib: int
+    gres: tuple[tuple[str, int], ...] = ()
+    features: frozenset[str] = frozenset()
+    steps: tuple[Step, ...]  #: rising; before the first nothing is free
+    empty_s: float = inf  #: from when on nobody uses it
+    closed: tuple[tuple[float, float], ...] = ()  #: kept for others, from when to when
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """All usable nodes of a partition.
+
+    ``taken`` are nodes that backfill has planned for jobs that wait: from, to, how many.
+    """
+
+    now_s: float
+    groups: Mapping[Group, tuple[str, ...]] = field(default_factory=dict)
+    taken: tuple[tuple[float, float, int], ...] = ()
+    #: Answers given, each with how many promises are taken off in it.
+    memo: dict[Share, tuple[int, Profile, int]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def fitting(self, share: Share) -> tuple[Profile, int]:
+        """Nodes over time that can take a job's share, and how many there are of such nodes."""
+        excluded = frozenset(expand(share.excluded))
+        wanted = alternatives(share.constraint)
+        changes, total = [(self.now_s, 0)], 0
+        for group, names in self.groups.items():
+            if not _could(group, share, wanted):
+                continue
+            count = len(names) - sum(name in excluded for name in names) if excluded else len(names)
+            total += count
+            start = _free_from(group, share)
+            if start < inf and count:
+                changes += _around(max(start, self.now_s), group.closed, count)
+        for start_s, end_s, nodes in self.taken:
+            changes += [(start_s, -nodes), (end_s, nodes)]
+        return profile(changes), total
+
+    def names(self, share: Share) -> tuple[str, ...]:
+        """Names of the nodes that could take a job's share."""
+        excluded, wanted = frozenset(expand(share.excluded)), alternatives(share.constraint)
+        return tuple(
+            name
+            for group, names in self.groups.items()
+            if _could(group, share, wanted)
+            for name in names
+            if name not in excluded
+        )
+
+    def ready(self, share: Share) -> bool:
+        """Whether :meth:`less` takes no time to speak of."""
+        return share in self.memo or len(self.groups) <= AT_ONCE
+
+    def less(self, share: Share, promised: Sequence[Promise]) -> tuple[Profile, int]:
+        """As :meth:`fitting`, less what was promised; jobs alike do the work once."""
+        done, free, nodes = self.memo.get(share) or (0, *self.fitting(share))
+        if done > len(promised):
+            done, free = 0, self.fitting(share)[0]
+        for promise in promised[done:]:
+            free = free.reserve(*promise)
+        if share not in self.memo and len(self.memo) >= _MEMO:
+            self.memo.pop(list(self.memo)[0], None)  # noqa: RUF015 - another thread may add one
+        self.memo[share] = len(promised), free, nodes
+        return free, nodes
+
+    def warm(self, before: "Pool") -> None:
+        """Answer now what the pool before was asked."""
+        for share in list(before.memo):
+            self.less(share, ())
+
+
+def alternatives(constraint: str) -> Sequence[frozenset[str]] | None:
+    """List the sets of features of which a node must have one; None: any node will do.
+
+    Counts, brackets and exclusions are not followed: such a constraint lets all nodes pass.
+
+    >>> sorted(map(sorted, alternatives("gpu&ib|big")))
+    [['big'], ['gpu', 'ib']]
+    """
+    if not constraint or not _SIMPLE.fullmatch(constraint):
+        return None
+    return [frozenset(re.split("[&,]", part)) for part in constraint.split("|")]
+
+
+_SIMPLE = re.compile(r"[\w.:=-]+(?:[&|,][\w.:=-]+)*")
+
+
+def _could(group: Group, share: Share, wanted: Sequence[frozenset[str]] | None) -> bool:
+    """Whether an empty node of the group could take the share."""
+    if wanted is not None and not any(group.features >= one for one in wanted):
+        return False
+    return _holds((group.cpus, group.mem_mib, group.gres), share)
+
+
+def _free_from(group: Group, share: Share) -> float:
+    if share.whole:
+        return group.empty_s
+    return next((step[0] for step in group.steps if _holds(step[1:], share)), inf)
+
+
+def _holds(free: tuple[int, int, tuple[tuple[str, int], ...]], share: Share) -> bool:
+    cpus, mem_mib, gres = free
+    if cpus < share.cpus or mem_mib < share.mem_mib:
+        return False
+    return not share.gres or all(dict(gres).get(name, 0) >= n for name, n in share.gres)
+
+
+def _around(
+    start_s: float, closed: Iterable[tuple[float, float]], count: int
+) -> list[tuple[float, int]]:
+    """List the changes of nodes free from ``start_s`` on but for the times they are closed."""
+    changes = [(start_s, count)]
+    for begin, end in closed:
+        if end > start_s:
+            changes += [(max(begin, start_s), -count), (end, count)]
+    return changes
+
+
+def grouped(nodes: Iterable[tuple[str, Group]]) -> dict[Group, tuple[str, ...]]:
+    """Put nodes that are alike together."""
+    found: dict[Group, list[str]] = defaultdict(list)
+    for name, group in nodes:
+        found[group].append(name)
+    return {group: tuple(names) for group, names in found.items()}

@@ -1,0 +1,171 @@
+"""Looking at the cluster again and again: a few questions each time, never one for each job."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from sacct_ingest.errors import SlurmError
+from slurm_plugin import config
+from slurm_plugin.config import Source
+from slurm_plugin.slurm import commands, pyslurm_source, sources
+from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.limit_poller import LimitWatch
+from slurm_plugin.slurm.raw_state import Seen
+from slurm_plugin.slurm.slurm_conf import CONFIG, Settings, read_settings
+from slurm_plugin.slurm.snapshot import build
+
+_log = logging.getLogger(__name__)
+
+_DEFAULT = config.Snapshot()
+_SETTINGS_S = 600.0  #: between looks at slurm.conf: slurmctld may be another one by then
+
+
+class Runner(Protocol):
+    """Runs a command and returns its text; raises SlurmError."""
+
+    def __call__(self, argv: Sequence[str], *, timeout_s: float) -> str:
+        """Run ``argv``."""
+
+
+class Watch:
+    """The latest view of the cluster, and how to get a new one.
+
+    Parameters
+    ----------
+    clock
+        Seconds since the epoch.
+    cluster
+        Name of the cluster; empty: Slurm is asked.
+    how
+        The site's settings.  Where looks take more than their share of the time, pauses grow, and
+        text takes the place of JSON.
+    run
+        Runs a command.
+    stopwatch
+        Seconds from any moment on.
+    seen_as
+        Changes what was seen before a view is made of it.
+
+    Attributes
+    ----------
+    slurm_users
+        Uid that slurmctld runs as, once Slurm was asked.
+    private
+        Whether PrivateData hides users' jobs from each other; so until Slurm was asked.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        cluster: str = "",
+        how: config.Snapshot = _DEFAULT,
+        run: Runner = commands.run,
+        stopwatch: Callable[[], float] = time.monotonic,
+        seen_as: Callable[[Seen], Seen] = lambda seen: seen,
+    ) -> None:
+        self._clock = clock
+        self._cluster = cluster
+        self._source = how.source
+        self._how = how
+        self._run: sources.Run = lambda argv: run(argv, timeout_s=how.timeout_s)
+        self._stopwatch = stopwatch
+        self._seen_as = seen_as
+        self._latest: Cluster | None = None
+        self._settings: Settings | None = None
+        self._settings_s = 0.0
+        self._limits = LimitWatch(clock, self._run)
+        self._pyslurm: Any = None
+        self._took_s = 0.0
+        self.slurm_users: frozenset[int] = frozenset()
+        self.private = True
+
+    @property
+    def source(self) -> Source:
+        """Who is asked."""
+        return self._source
+
+    def pause_s(self) -> float:
+        """Seconds to wait until the next look."""
+        return max(self._how.interval_s, self._took_s * (1.0 / self._how.share - 1.0))
+
+    def look(self) -> Cluster:
+        """Ask Slurm; takes as long as its answers.
+
+        Raises
+        ------
+        SlurmError
+            A command failed or wrote something unknown.
+        """
+        began = self._stopwatch()
+        try:
+            return self._look()
+        finally:
+            self._took_s = self._stopwatch() - began
+            self._spare()
+
+    def _look(self) -> Cluster:
+        settings = self._ask_settings()
+        taken_s = self._clock()
+        seen = self._seen_as(self._ask(settings))
+        limits = self._limits.look(self._cluster, settings.enforced)
+        self._latest = build(
+            seen,
+            settings,
+            limits,
+            cluster=self._cluster,
+            taken_s=taken_s,
+            previous=self._latest,
+        )
+        return self._latest
+
+    def _ask(self, settings: Settings) -> Seen:
+        if self._source is Source.AUTO:
+            self._choose(settings)
+        if self._source is Source.PYSLURM:
+            try:
+                self._pyslurm = self._pyslurm or pyslurm_source.load(settings.release)
+                return pyslurm_source.ask(self._pyslurm, self._run)
+            except SlurmError as error:
+                self._source = _commands(settings)
+                _log.warning("%s; Slurm's commands are asked instead (%s)", error, self._source)
+        if self._source is Source.JSON and sources.has_json(settings.release):
+            try:
+                return sources.ask_json(self._run, settings.release)
+            except SlurmError as error:
+                self._source = Source.TEXT
+                _log.warning("%s; asking for text from now on", error)
+        return sources.ask_text(self._run)
+
+    def _choose(self, settings: Settings) -> None:
+        """Settle on the best source; at the first look."""
+        try:
+            self._pyslurm = pyslurm_source.load(settings.release)
+            self._source = Source.PYSLURM
+        except SlurmError as error:
+            self._source = _commands(settings)
+            _log.info("%s; Slurm's commands are asked (%s)", error, self._source)
+
+    def _spare(self) -> None:
+        """Turn to text, which costs Slurm and us less, where JSON takes more than its share."""
+        if self._source is Source.JSON and self._took_s > self._how.share * self._how.interval_s:
+            _log.warning("a look as JSON took %.1f s; asking for text from now on", self._took_s)
+            self._source = Source.TEXT
+
+    def _ask_settings(self) -> Settings:
+        now_s = self._clock()
+        if self._settings is None or now_s - self._settings_s >= _SETTINGS_S:
+            found = read_settings(self._run(CONFIG))
+            if not (self._cluster or found.cluster):
+                raise SlurmError("scontrol show config: no ClusterName")
+            self._cluster = self._cluster or found.cluster
+            if found.slurm_user is not None:
+                self.slurm_users = frozenset({found.slurm_user})
+            self.private = found.private
+            self._settings, self._settings_s = found, now_s
+        return self._settings
+
+
+def _commands(settings: Settings) -> Source:
+    return Source.JSON if sources.has_json(settings.release) else Source.TEXT

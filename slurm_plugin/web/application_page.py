@@ -1,0 +1,106 @@
+"""What a page says about one application: facts, and by node type a curve beside its table."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from predictor.table import for_type
+from predictor.types import PredictionTable, Problem, Verdict
+from sacct_ingest.errors import PlotError
+from sacct_ingest.records import StandingRow
+from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent
+from slurm_plugin.reports import chart
+from slurm_plugin.reports.chart import Chart
+from slurm_plugin.reports.curve_text import shown_counts, standing_line, verdict_at_entry
+from slurm_plugin.reports.html import Column, Table
+from slurm_plugin.reports.picture import of_table
+
+_READ = {
+    Verdict.RELIABLE: "reliable: acted upon",
+    Verdict.DOUBTFUL: "doubtful: shown, not acted upon",
+    Verdict.REFUSED: "refused: not to be used",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Run time over node counts, on one type of nodes (empty: nodes are all alike)."""
+
+    node_type: str
+    chart: Chart | None
+    table: Table
+    verdict: str
+    problems: tuple[Problem, ...]
+
+
+def facts(known: PredictionTable, standing: StandingRow | None) -> list[tuple[str, str]]:
+    """Name what is known besides the curve."""
+    given = [
+        ("Verdict", _READ[known.verdict]),
+        ("Recognised by", RECOGNISED[known.level]),
+        ("Finished runs", str(known.runs)),
+        ("Model", known.model),
+        ("Knee (most speedup for its cost)", _nodes(known.knee)),
+        ("Run time stops falling at", _nodes(known.max_useful)),
+        ("Memory that a node was seen to need", _gib(known.mem_node_bytes)),
+        ("Learned at", clock(known.fitted_s)),
+        ("What came of its predictions", standing_line(standing) if standing else ""),
+    ]
+    return [(name, value) for name, value in given if value]
+
+
+def curves(known: PredictionTable, *, every: bool) -> Iterator[Curve]:
+    """Curves on the node type that the table is about and on the others.
+
+    ``every`` asks for all node counts instead of those observed and powers of two.
+    """
+    yield _curve(known, known.node_type, every=every)
+    for other in known.by_type:
+        yield _curve(for_type(known, other.node_type), other.node_type, every=every)
+
+
+def _curve(known: PredictionTable, node_type: str, *, every: bool) -> Curve:
+    on = f" on nodes of the type {node_type}" if node_type else ""
+    try:
+        picture = replace(of_table(known), title=f"Run time over nodes{on}")
+        drawn = chart.curve(picture)
+    except PlotError:
+        drawn = None
+    return Curve(
+        node_type, drawn, _table(known, on, every=every), _READ[known.verdict], known.problems
+    )
+
+
+def _table(known: PredictionTable, on: str, *, every: bool) -> Table:
+    repeats = {point.nodes: point.repeats for point in known.observed}
+    return Table(
+        name="counts",
+        caption=f"Run time by node count{on}",
+        columns=(
+            Column(key="nodes", title="nodes"),
+            Column(key="median_s", title="run time"),
+            Column(key="low_s", title=f"{percent(known.confidence)} of runs: from"),
+            Column(key="high_s", title="to"),
+            Column(key="verdict", title="verdict", left=True),
+            Column(key="repeats", title="runs kept"),
+        ),
+        rows=[
+            (
+                str(known.nodes[i]),
+                duration(known.median_s[i]),
+                duration(known.low_s[i]),
+                duration(known.high_s[i]),
+                verdict_at_entry(known, i),
+                str(repeats.get(known.nodes[i], "-")),
+            )
+            for i in shown_counts(known, every=every)
+        ],
+        empty="nothing is predicted",
+    )
+
+
+def _nodes(number: int | None) -> str:
+    return count(number, "node") if number else ""
+
+
+def _gib(size_bytes: int | None) -> str:
+    return f"{size_bytes / 2**30:.1f} GiB" if size_bytes else ""

@@ -1,0 +1,162 @@
+"""What the pages are made of: the store, the catalogue, reports and whose jobs who sees."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import msgspec
+
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.store import Selection, Store
+from slurm_plugin.config import Config, Shown
+from slurm_plugin.evaluation.collect import collect
+from slurm_plugin.evaluation.outcomes import OutcomeReport, Pair
+from slurm_plugin.slurm.privacy import Sight
+from slurm_plugin.web.cache import Kept
+from slurm_plugin.web.catalogue import Catalogue, Entry, Identity, entry_of, may_see
+from slurm_plugin.web.viewer import User, Viewer, with_admins
+
+_log = logging.getLogger(__name__)
+_DAY_S = 86_400.0
+_STORE_S = 60.0  #: a file that is not ours to write is only seen to change when opened anew
+_CATALOGUE_S = 5.0  #: between looks whether a refit has written
+_OLDEST_CATALOGUE_S = 3600.0
+_REPORT_S, _OLDEST_REPORT_S = 60.0, 3600.0
+_SIGHT_S = 120.0
+_SHARED_S = 300.0
+
+
+class Site:
+    """Gives what pages show, kept for as long as it takes to make it again.
+
+    Parameters
+    ----------
+    config
+        The settings.
+    open_store
+        Opens the store; raises StoreError.
+    sight
+        Tells whose jobs a user (uid, name) may see; asks Slurm.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        open_store: Callable[[], Store],
+        sight: Callable[[User], Sight],
+    ) -> None:
+        self.config = config
+        self._open = open_store
+        self._lock = threading.Lock()
+        self._store: Store | None = None
+        self._opened_s = 0.0
+        self._version: tuple[int, int] | None = None
+        self._catalogue = Catalogue(())
+        self._sights = Kept(sight, keep_s=_SIGHT_S, most=1000)
+        self._shared = Kept(self._run_by, keep_s=_SHARED_S)
+        self._catalogues: Kept[None, Catalogue] = Kept(
+            lambda _: self._read(), keep_s=_CATALOGUE_S, serve_s=_OLDEST_CATALOGUE_S
+        )
+        self._reports = Kept(self._report, keep_s=_REPORT_S, serve_s=_OLDEST_REPORT_S)
+
+    @property
+    def store(self) -> Store:
+        """The store, opened now and then.
+
+        Raises
+        ------
+        StoreError
+            It cannot be opened.
+        """
+        with self._lock:
+            if self._store is None or time.monotonic() - self._opened_s > _STORE_S:
+                opened, old = self._open(), self._store
+                self._store, self._opened_s = opened, time.monotonic()
+                if old is not None:
+                    old.close()
+            return self._store
+
+    def close(self) -> None:
+        """Give back the store."""
+        with self._lock:
+            if self._store is not None:
+                self._store.close()
+                self._store = None
+
+    def warm_up(self) -> None:
+        """Make what the first page would wait for."""
+        self.catalogue()
+        self.report(Viewer("", Sight()))
+
+    def viewer(self, user: User) -> Viewer:
+        """Tell what a user sees."""
+        seen = self._sights.get(user)
+        return Viewer(user.name, with_admins(seen, user.name, self.config.web.admins))
+
+    def catalogue(self) -> Catalogue:
+        """All applications."""
+        return self._catalogues.get(None)
+
+    def may_see(self, viewer: Viewer) -> Callable[[Entry], bool]:
+        """Tell which of them a user sees."""
+        shared: frozenset[Identity] = frozenset()
+        if viewer.sight.shared and viewer.sight.only_user is not None:
+            shared = self._shared.get(viewer.sight.only_user)
+        return may_see(viewer.sight, shared)
+
+    def decisions(
+        self,
+        viewer: Viewer,
+        wanted: Selection,
+        *,
+        most: int,
+        before: tuple[float, str] | None = None,
+    ) -> list[Pair]:
+        """Give the newest of the decisions that are wanted and that a user sees."""
+        return self.store.decisions.newest(_seen(wanted, viewer.sight), most=most, before=before)
+
+    def decided_before(self, at_s: float) -> bool:
+        """Whether there are decisions, of anybody, from before then."""
+        return bool(self.store.decisions.newest(Selection(until_s=at_s), most=1))
+
+    def report(self, viewer: Viewer) -> OutcomeReport:
+        """Sum up the last days, for what a user sees."""
+        return self._reports.get(viewer.sight)
+
+    def _report(self, sight: Sight) -> OutcomeReport:
+        chosen = Selection(since_s=time.time() - self.config.web.days * _DAY_S)
+        confidence = self.config.fit.confidence
+        return collect(self.store, _seen(chosen, sight), confidence=confidence)
+
+    def _read(self) -> Catalogue:
+        store = self.store
+        version = (store.fits.version(), store.standings.version())
+        if version != self._version:
+            self._catalogue = Catalogue(_entries(store))
+            self._version = version
+            _log.info("%d applications", len(self._catalogue))
+        return self._catalogue
+
+    def _run_by(self, user: str) -> frozenset[Identity]:
+        keys = self.store.runs.keys_of(user, (KeyLevel.TAG, KeyLevel.SCRIPT))
+        return frozenset((level.value, key) for level, key in keys)
+
+
+def own_only(config: Config) -> bool:
+    """Whether others' jobs are hidden also where Slurm would show them."""
+    return config.web.shows is Shown.OWN
+
+
+def _seen(chosen: Selection, sight: Sight) -> Selection:
+    return replace(chosen, only_user=sight.only_user, only_accounts=sight.accounts)
+
+
+def _entries(store: Store) -> Iterator[Entry]:
+    off = set(store.standings.off())
+    for row in store.fits.each():
+        # One row that cannot be read does not take the others away.
+        with suppress(msgspec.DecodeError):
+            yield entry_of(row, off=(row.level.value, row.key) in off)

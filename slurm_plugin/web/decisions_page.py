@@ -1,0 +1,128 @@
+"""What pages say about decisions and the runs that became of them."""
+
+from collections.abc import Sequence
+
+from sacct_ingest.records import DecisionRow
+from sacct_ingest.store import RunRow
+from slurm_plugin.decision.reasons import WORDS
+from slurm_plugin.evaluation.outcomes import application_of
+from slurm_plugin.formatting import clock, duration, percent
+from slurm_plugin.reports.html import Column
+
+COLUMNS = (
+    Column(key="at_s", title="submitted", left=True),
+    Column(key="application", title="application", left=True),
+    Column(key="user", title="user", left=True),
+    Column(key="partition", title="partition", left=True),
+    Column(key="mode", title="mode", left=True),
+    Column(key="requested_nodes", title="asked"),
+    Column(key="nodes", title="chosen"),
+    Column(key="applied", title="applied", left=True),
+    Column(key="reason", title="why", left=True),
+    Column(key="predicted_s", title="predicted"),
+    Column(key="elapsed_s", title="took"),
+)
+Groups = Sequence[tuple[str, Sequence[tuple[str, str]]]]
+
+
+def cells(decision: DecisionRow, run: RunRow | None) -> tuple[str, ...]:
+    """Cells of a row, for `COLUMNS`."""
+    return (
+        clock(decision.at_s),
+        application_of(decision),
+        decision.user,
+        decision.partition,
+        decision.mode,
+        _or_dash(decision.requested_nodes),
+        _or_dash(decision.nodes),
+        "yes" if decision.applied else "no",
+        _why(decision),
+        duration(decision.predicted_s),
+        _took(run),
+    )
+
+
+def facts(decision: DecisionRow, run: RunRow | None) -> Groups:
+    """All that is known of one decision, in groups; what is empty is left out."""
+    groups = (
+        ("The request", _request(decision)),
+        ("The decision", _decided(decision)),
+        ("What happened", _happened(run)),
+    )
+    return [
+        (title, [(name, value) for name, value in pairs if value not in ("", "-")])
+        for title, pairs in groups
+    ]
+
+
+def _request(one: DecisionRow) -> list[tuple[str, str]]:
+    low, high = _or_dash(one.min_nodes), _or_dash(one.max_nodes)
+    return [
+        ("Submitted", clock(one.at_s)),
+        ("User", one.user),
+        ("Job name", one.name),
+        ("Account", one.account),
+        ("Partition", one.partition),
+        ("QOS", one.qos),
+        ("Nodes it may have", "" if low == high == "-" else f"{low} to {high}"),
+        ("Nodes it would have had", _or_dash(one.requested_nodes)),
+        ("Time limit", duration(one.limit_s)),
+        ("Deadline", clock(one.deadline_s) if one.deadline_s else ""),
+        ("Working directory", one.work_dir),
+    ]
+
+
+def _decided(one: DecisionRow) -> list[tuple[str, str]]:
+    share = f" ({percent(one.confidence)} of runs)" if one.confidence else ""
+    return [
+        ("Application", application_of(one)),
+        ("Mode", one.mode),
+        ("Action", f"{one.action}, {'applied' if one.applied else 'not applied'}"),
+        ("Why", _why(one)),
+        ("Nodes chosen", _or_dash(one.nodes)),
+        ("Predicted run time", _interval(one.predicted_s, one.low_s, one.high_s) + share),
+        (
+            "Predicted as asked",
+            _interval(one.request_predicted_s, one.request_low_s, one.request_high_s),
+        ),
+        ("Predicted wait", duration(one.wait_s)),
+        ("Predicted wait as asked", duration(one.request_wait_s)),
+        ("Verdict on the prediction", one.verdict),
+        ("Time limit given", duration(one.given_limit_s)),
+        ("Told the user", one.message),
+        ("Number", one.decision_id),
+    ]
+
+
+def _happened(run: RunRow | None) -> list[tuple[str, str]]:
+    if run is None:
+        return [("Run", "not read from the accounting yet, or the job never was")]
+    waited_s = run.start_s - run.submit_s if run.start_s is not None else None
+    return [
+        ("Job", f"{run.job_id} on {run.cluster}"),
+        ("State", run.state.value),
+        ("Nodes", str(run.nodes)),
+        ("Waited", duration(waited_s)),
+        ("Started", clock(run.start_s)),
+        ("Ended", clock(run.end_s)),
+        ("Run time", _took(run)),
+    ]
+
+
+def _why(one: DecisionRow) -> str:
+    return WORDS.get(one.reason, one.reason)
+
+
+def _took(run: RunRow | None) -> str:
+    return duration(run.elapsed_s if run and run.end_s is not None else None)
+
+
+def _interval(middle_s: float | None, low_s: float | None, high_s: float | None) -> str:
+    if middle_s is None:
+        return ""
+    ends = "" if low_s is None else f", {duration(low_s)} to {duration(high_s)}"
+    return f"{duration(middle_s)}{ends}"
+
+
+def _or_dash(number: int | None) -> str:
+    return "-" if number is None else str(number)
