@@ -22,8 +22,8 @@ import _bench
 
 from predictor.transfer import transfer_time
 from slurm_plugin.plan.options import Choices, choices
-from slurm_plugin.plan.run_times import Copies, Learned
-from slurm_plugin.plan.schedule import Problem, Schedule, build
+from slurm_plugin.plan.run_times import Copies, LearnedRunTimes
+from slurm_plugin.plan.schedule import PlanningProblem, PlanSchedule, build
 from slurm_plugin.plan.search import cheapest, exact, fastest, heft, heuristic, score, search
 from slurm_plugin.plan.workflow_file import parse
 from slurm_plugin.slurm.availability import profile
@@ -49,7 +49,7 @@ def main() -> None:
 
 def optima(cases: int) -> list[dict[str, Any]]:
     """How often each way finds the best of all plans of small workflows, and what it takes."""
-    ways: dict[str, Callable[[Problem, Choices, float], Any]] = {
+    ways: dict[str, Callable[[PlanningProblem, Choices, float], Any]] = {
         "all plans": best_of_all,
         "branch and bound": exact,
         "as large workflows are": heuristic,
@@ -81,18 +81,18 @@ def optima(cases: int) -> list[dict[str, Any]]:
     ]
 
 
-def worse(schedule: Schedule, best: Schedule, target_s: float) -> float:
+def worse(schedule: PlanSchedule, best: PlanSchedule, target_s: float) -> float:
     """How many times the best one's makespan, or its node-hours where both are in time."""
     if max(schedule.end_s, best.end_s) > target_s:
         return (schedule.end_s - NOW) / (best.end_s - NOW)
     return schedule.node_s / best.node_s
 
 
-def best_of_all(problem: Problem, all_of: Choices, target_s: float) -> Schedule:
+def best_of_all(problem: PlanningProblem, all_of: Choices, target_s: float) -> PlanSchedule:
     """Look at every order of the tasks with every choice for each."""
     before = problem.workflow.before
     options = [[one.option for one in own] for own in all_of.values()]
-    best: Schedule | None = None
+    best: PlanSchedule | None = None
     for order in permutations(all_of):
         place = {name: at for at, name in enumerate(order)}
         if any(place[one] > place[name] for name in order for one in before[name]):
@@ -124,7 +124,7 @@ def measure(tasks: int, shape: str) -> list[dict[str, Any]]:
     return rows
 
 
-def timed(plan: Callable[[], Any]) -> tuple[Schedule, float]:
+def timed(plan: Callable[[], Any]) -> tuple[PlanSchedule, float]:
     """Plan and how long it took to make."""
     began = time.perf_counter()
     found = plan()
@@ -132,7 +132,7 @@ def timed(plan: Callable[[], Any]) -> tuple[Schedule, float]:
 
 
 def row(
-    tasks: int, shape: str, name: str, schedule: Schedule, fast: Schedule, took_s: float
+    tasks: int, shape: str, name: str, schedule: PlanSchedule, fast: PlanSchedule, took_s: float
 ) -> dict[str, Any]:
     """One line of the table."""
     return {
@@ -147,7 +147,7 @@ def row(
     }
 
 
-def made(draw: random.Random, tasks: int, width: int) -> Problem:
+def made(draw: random.Random, tasks: int, width: int) -> PlanningProblem:
     """Workflow of layers, at three places."""
     lines = [
         "storages: {s0: {path: /s0}, s1: {path: /s1}, s2: {path: /s2}}",
@@ -173,9 +173,9 @@ def made(draw: random.Random, tasks: int, width: int) -> Problem:
             f"run_time: {{{times(draw)}}}}}"
         )
     flow = parse("\n".join(lines), name="made.yaml")
-    return Problem(
+    return PlanningProblem(
         workflow=flow,
-        runs=Learned(tables={}, fits={}, near={}),
+        runs=LearnedRunTimes(tables={}, fits={}, near={}),
         transfers=Copies(flow=flow, measured=lambda *ends: transfer_time([], *ends, now_s=NOW)),
         free={
             place: profile([(NOW, NODES // 2), (NOW + 600, NODES // 2)]) for place in flow.places

@@ -21,9 +21,9 @@ import _bench
 import numpy as np
 
 from slurm_plugin import config
-from slurm_plugin.decision.candidates import Rules
+from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume
-from slurm_plugin.replay.engine import Engine, Order, Schedule, Shape
+from slurm_plugin.replay.engine import Engine, JobShape, Order, ReplaySchedule
 from slurm_plugin.replay.measures import compare, measure
 from slurm_plugin.replay.what_if import WhatIf
 from slurm_plugin.replay.workload import Workload
@@ -102,10 +102,10 @@ def timed(replay: Callable[[], Any]) -> Timed:
     return Timed(time.perf_counter() - began_s, time.process_time() - cpu_s, made)
 
 
-def clairvoyant(workload: Workload) -> Schedule:
+def clairvoyant(workload: Workload) -> ReplaySchedule:
     """Shortest first, with limits that are the run times."""
     limits = np.minimum(workload.run_s, workload.limit_s).tolist()
-    shapes = list(map(Shape, workload.nodes.tolist(), limits, workload.run_s.tolist()))
+    shapes = list(map(JobShape, workload.nodes.tolist(), limits, workload.run_s.tolist()))
     engine = Engine(workload.cluster_nodes, Order.SHORTEST)
     return engine.run(workload.submit_s.tolist(), lambda job, _: shapes[job])
 
@@ -139,7 +139,7 @@ def rigid_rows(workload: Workload, orders: int = 3) -> list[dict[str, Any]]:
 
 def policy_rows(workload: Workload, rigid_cpu_s: float, loads: list[float]) -> list[dict[str, Any]]:
     """Replay under the policy as it is set by default."""
-    rules = Rules(config.Policy(), config.Deadline())
+    rules = PolicySettings(config.Policy(), config.Deadline())
     rows = []
     for load in loads:
         for share in SHARES:

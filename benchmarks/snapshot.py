@@ -18,8 +18,8 @@ import _bench
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.partition_view import partition_for
-from slurm_plugin.slurm.raw_state import Seen
-from slurm_plugin.slurm.slurm_conf import Settings
+from slurm_plugin.slurm.raw_state import RawState
+from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import build
 from slurm_plugin.slurm.sources import line, read_json, read_text
 
@@ -56,10 +56,10 @@ def measure(nodes: int, jobs: int) -> list[dict[str, Any]]:
     return [{"nodes": nodes, "jobs": jobs, **row} for row in (text, told)]
 
 
-def figures(name: str, squeue: str, nodes: str, read: Callable[..., Seen]) -> dict[str, Any]:
+def figures(name: str, squeue: str, nodes: str, read: Callable[..., RawState]) -> dict[str, Any]:
     """Read and build once, and ask."""
     read_s, seen = timed(lambda: read(squeue, nodes, PARTITIONS))
-    settings = Settings(counts_memory=True, mem_cpu_mib=1000)
+    settings = SlurmConf(counts_memory=True, mem_cpu_mib=1000)
     build_s, cluster = timed(lambda: build(seen, settings, cluster="pine", taken_s=NOW))
     job = Job(min_nodes=1, max_nodes=64, ntasks_per_node=8, time_limit=120)
     first_s, _ = timed(lambda: partition_for(cluster, job))
@@ -148,7 +148,7 @@ def _job(number: int, nodes: int) -> dict[str, Any]:
     }
 
 
-def _json(rows: tuple[fields.Field, ...], words: dict[str, Any], kind: str) -> dict[str, Any]:
+def _json(rows: tuple[fields.SlurmField, ...], words: dict[str, Any], kind: str) -> dict[str, Any]:
     """Record of JSON as 24.11 writes it, with as much around what is read."""
     made = {row.json[0]: _value(row, words[row.text]) for row in rows if row.text in words}
     if kind == "node":
@@ -158,7 +158,7 @@ def _json(rows: tuple[fields.Field, ...], words: dict[str, Any], kind: str) -> d
     return {"filler": "x" * FILLER[kind], **made}
 
 
-def _value(row: fields.Field, word: Any) -> Any:
+def _value(row: fields.SlurmField, word: Any) -> Any:
     if row.name in ("start_s", "end_s"):
         known = isinstance(word, int)
         return {"set": known, "infinite": False, "number": word if known else 0}

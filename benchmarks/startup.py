@@ -25,7 +25,7 @@ import _bench
 
 from slurm_plugin.cli.context import user_name
 from slurm_plugin.cli.nimo import COMMANDS
-from slurm_plugin.demo.sandbox import HISTORY, Site, prepare
+from slurm_plugin.demo.sandbox import HISTORY, DemoSite, prepare
 from slurm_plugin.nimod import client
 
 BUDGET_S = 0.25
@@ -79,7 +79,7 @@ def prepared() -> Iterator[tuple[Path, Mapping[str, str]]]:
     """Give the demo's folder with its store, and the environment in which nimod runs on it."""
     with tempfile.TemporaryDirectory(prefix="nimo-startup-") as name:
         folder = Path(name)
-        site = Site(folder, folder / "nimod.sock")
+        site = DemoSite(folder, folder / "nimod.sock")
         prepare(site, user=user_name(), now_s=time.time(), rng=Random(1))
         environment = {
             **os.environ,
@@ -98,7 +98,7 @@ def prepared() -> Iterator[tuple[Path, Mapping[str, str]]]:
             nimod.wait()
 
 
-def await_nimod(site: Site) -> None:
+def await_nimod(site: DemoSite) -> None:
     """Wait until nimod sees the cluster."""
     end = time.monotonic() + 60
     while time.monotonic() < end:

@@ -36,7 +36,7 @@ from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import RunRow
 from slurm_plugin import config
-from slurm_plugin.decision.time_limits import Limits, from_prediction
+from slurm_plugin.decision.time_limits import TimeLimits, from_prediction
 
 DAY_S = 86_400.0
 SETTINGS = config.TimeLimit()
@@ -48,7 +48,7 @@ class Told:
     """A job that got a limit, and the two quantiles that it was made of."""
 
     job: Job
-    limits: Limits
+    limits: TimeLimits
     high_s: float
     low_s: float
 

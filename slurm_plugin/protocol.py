@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from predictor.types import Point
-from slurm_plugin.evaluation.wait_accuracy import Held
+from slurm_plugin.evaluation.wait_accuracy import WaitShares
 
 VERSION = 1
 MAX_LINE_BYTES = 256 * 1024  #: longer requests are refused; the hooks cut scripts to fit
@@ -183,7 +183,7 @@ class Advice(msgspec.Struct, kw_only=True):
     knee: int | None = None  #: processor working set, argmax S²/n
     deadline_s: float | None = None
     meets_deadline: bool | None = None
-    waits: Held | None = None  #: how near waits like the recommended one came
+    waits: WaitShares | None = None  #: how near waits like the recommended one came
     partition: str = ""  #: that all this is about, where nodes differ in type
     node_type: str = ""
     partitions: list[PartitionRow] = []  #: side by side, where the job may use several

@@ -38,7 +38,7 @@ COMMANDS = {
 }
 
 
-class Command(Protocol):
+class CommandModule(Protocol):
     """What a module under ``commands`` offers."""
 
     EXAMPLE: str  #: command lines for the end of the help
@@ -56,10 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return guarded("nimo", lambda: _dispatch(arguments))
 
 
-def command_parser(name: str) -> tuple[argparse.ArgumentParser, Command]:
+def command_parser(name: str) -> tuple[argparse.ArgumentParser, CommandModule]:
     """Make the parser of one command; imports its module."""
     module = import_module(f"slurm_plugin.cli.commands.{name.replace('-', '_')}")
-    command = cast("Command", module)
+    command = cast("CommandModule", module)
     parser = argparse.ArgumentParser(
         prog=f"nimo {name}",
         description=module.__doc__,

@@ -15,7 +15,7 @@ _STEPS = 10_000  #: of the bar
 _SPEED_OVER_S = 1800.0  #: a day of accounting may take minutes
 
 
-class Report(Protocol):
+class ProgressReport(Protocol):
     """Takes how much was done since the last call, a word on it, and the share of all done."""
 
     def __call__(self, done: int, what: str, share: float | None = None, /) -> None:
@@ -25,7 +25,7 @@ class Report(Protocol):
 @contextmanager
 def progress(
     title: str, *, patience_s: float = PATIENCE_S, clock: Callable[[], float] = time.monotonic
-) -> Iterator[Report]:
+) -> Iterator[ProgressReport]:
     """Give a function to report progress to; shown on stderr if that is a terminal.
 
     Where the share of all is known there is a bar, with the time that is left.  Nothing is shown

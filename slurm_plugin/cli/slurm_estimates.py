@@ -9,16 +9,16 @@ from sacct_ingest.errors import SlurmError
 from sacct_ingest.job_script import parse_command_line
 from slurm_plugin.config import Advise
 from slurm_plugin.protocol import Advice, Job, Row
-from slurm_plugin.slurm.start_estimate import Cache, Submission, run, starts
+from slurm_plugin.slurm.start_estimate import EstimateRequest, StartEstimateCache, run, starts
 
 _STDIN = ("", "-")
 
 
-def submission_of(words: Sequence[str], job: Job) -> Submission:
+def submission_of(words: Sequence[str], job: Job) -> EstimateRequest:
     """Command line of sbatch, without its first word, apart.
 
     >>> submission_of(["--test-only", "-N", "4", "job.sh", "x"], Job())
-    Submission(options=('-N', '4'), script=('job.sh', 'x'), text='')
+    EstimateRequest(options=('-N', '4'), script=('job.sh', 'x'), text='')
     """
     command = parse_command_line(["sbatch", *words])
     script = (command.script, *command.arguments) if command.script else ()
@@ -28,7 +28,7 @@ def submission_of(words: Sequence[str], job: Job) -> Submission:
     else:
         text, script = job.script, ()
     kept = tuple(word for word in options if word not in ("--test-only", "--"))
-    return Submission(options=kept, script=script, text=text)
+    return EstimateRequest(options=kept, script=script, text=text)
 
 
 def counts_of(rows: Sequence[Row], most: int) -> list[int]:
@@ -57,7 +57,7 @@ def add(advice: Advice, words: Sequence[str], job: Job, how: Advise, *, now_s: f
         submission_of(words, job),
         counts_of(advice.rows, how.calls),
         partial(run, environ=os.environ, timeout_s=how.timeout_s),
-        Cache(Path(cache) / "nimo" / "estimates.json", keep_s=how.cache_s),
+        StartEstimateCache(Path(cache) / "nimo" / "estimates.json", keep_s=how.cache_s),
         now_s=now_s,
     )
     for row in advice.rows:

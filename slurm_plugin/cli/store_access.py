@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from slurm_plugin.cli.context import user_name
 from slurm_plugin.config import Config
 from slurm_plugin.slurm import commands
-from slurm_plugin.slurm.privacy import Sight, sight
+from slurm_plugin.slurm.privacy import PrivateDataRules, sight
 
 if TYPE_CHECKING:
     from sacct_ingest.store import Store
@@ -31,12 +31,12 @@ def open_store(config: Config, *, create: bool = False) -> "Store":
     return Store.open(config.store_url, create=create)
 
 
-def sight_of(config: Config) -> Sight:
+def sight_of(config: Config) -> PrivateDataRules:
     """Tell whose jobs the user of this process may see in the configured store."""
     return sight_for(config, os.getuid(), user_name())
 
 
-def sight_for(config: Config, uid: int, name: str, *, own_only: bool = False) -> Sight:
+def sight_for(config: Config, uid: int, name: str, *, own_only: bool = False) -> PrivateDataRules:
     """Tell whose jobs a user may see in the configured store, by what Slurm says."""
     run = partial(commands.run, timeout_s=config.snapshot.timeout_s)
     return sight(uid, name, owner_uid=_owner(config.store_url), run=run, own_only=own_only)

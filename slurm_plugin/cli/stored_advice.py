@@ -7,9 +7,9 @@ from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.signature import identity_of_request
 from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Config
-from slurm_plugin.decision.context import Place
-from slurm_plugin.decision.lookup import Tables
-from slurm_plugin.decision.service import Advisor
+from slurm_plugin.decision.context import PartitionContext
+from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol import Advice, Job
 
 
@@ -29,16 +29,20 @@ def advise(job: Job, config: Config, *, now_s: float) -> Advice:
         argv=job.argv,
     )
     tables, places = _read(job, config, identity)
-    advisor = Advisor(config, new_id=str)
+    advisor = DecisionService(config, new_id=str)
     advisor.tables = tables
     return advisor.advise_at(job, places, now_s=now_s)
 
 
-def _read(job: Job, config: Config, identity: Identity) -> tuple[Tables, list[Place]]:
+def _read(
+    job: Job, config: Config, identity: Identity
+) -> tuple[PredictionLookup, list[PartitionContext]]:
     """Give the tables about one job, and the places that it may run at."""
     keys = [(level, key) for level in KeyLevel if (key := identity.key(level))]
     with open_store(config) as store:
-        tables = Tables((row.level, row.key, row.payload) for row in store.fits.find(keys))
+        tables = PredictionLookup(
+            (row.level, row.key, row.payload) for row in store.fits.find(keys)
+        )
         found = tables.find(identity)
         if found is None or not found.node_type:
             return tables, []
@@ -48,7 +52,7 @@ def _read(job: Job, config: Config, identity: Identity) -> tuple[Tables, list[Pl
 
 def places_of(
     table: PredictionTable, ran: Iterable[tuple[str, str, str]], cluster: str, wanted: str
-) -> list[Place]:
+) -> list[PartitionContext]:
     """Give the partitions whose runs were on one type of node; other types without a partition.
 
     Parameters
@@ -65,11 +69,11 @@ def places_of(
     asked = set(filter(None, wanted.split(",")))
     types = [table.node_type, *(one.node_type for one in table.by_type)]
     known = [
-        Place(min(names), partition)
+        PartitionContext(min(names), partition)
         for partition, names in sorted(found.items())
         if len(names) == 1 and names <= set(types) and (not asked or partition in asked)
     ]
     if known and asked:
         return known
     told = {place.node_type for place in known}
-    return known + [Place(one) for one in sorted(set(types) - told)]
+    return known + [PartitionContext(one) for one in sorted(set(types) - told)]

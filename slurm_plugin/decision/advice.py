@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from predictor.table import at, verdict_at
 from predictor.types import PredictionTable, Verdict
 from slurm_plugin.decision import messages
-from slurm_plugin.decision.candidates import Request, Rules, limits_on, trusted
-from slurm_plugin.decision.context import Case
+from slurm_plugin.decision.candidates import PolicySettings, Request, limits_on, trusted
+from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.policy import Action, Decision, decide
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.protocol import Advice, PartitionRow, Row
@@ -20,7 +20,7 @@ from slurm_plugin.slurm.cluster_state import Partition
 _OPEN_QUESTION = frozenset({Reason.FIXED_COUNT, Reason.NOT_OPTED_IN})
 
 
-def advice_of(case: Case, rules: Rules, *, fresh: bool) -> Advice:
+def advice_of(case: DecisionContext, rules: PolicySettings, *, fresh: bool) -> Advice:
     """Make the advice for a job.
 
     Parameters
@@ -110,7 +110,7 @@ def _idle(table: PredictionTable, now_s: float) -> Partition:
     return Partition(name="", nodes=nodes, profile=profile([(now_s, nodes)]))
 
 
-def _considered(case: Case, part: Partition, rules: Rules) -> Request:
+def _considered(case: DecisionContext, part: Partition, rules: PolicySettings) -> Request:
     """Make the request of somebody who has not decided yet: any count, compared with theirs."""
     request, table = case.request, case.table
     fixed = None if request.fixed in _OPEN_QUESTION else request.fixed
@@ -132,7 +132,12 @@ def _recommend(advice: Advice, decided: Decision, *, fresh: bool) -> None:
 
 
 def _rows(
-    case: Case, part: Partition, rules: Rules, recommended: int | None, *, waits: bool
+    case: DecisionContext,
+    part: Partition,
+    rules: PolicySettings,
+    recommended: int | None,
+    *,
+    waits: bool,
 ) -> list[Row]:
     table, request = case.table, case.request
     if table is None:
@@ -168,7 +173,7 @@ def _rows(
 
 
 def _meets(
-    request: Request, wait_s: float, high_s: float, rules: Rules, now_s: float
+    request: Request, wait_s: float, high_s: float, rules: PolicySettings, now_s: float
 ) -> bool | None:
     if request.deadline_s is None:
         return None

@@ -2,13 +2,13 @@
 
 from slurm_plugin.config import Mode, TimeUse
 from slurm_plugin.decision import messages
-from slurm_plugin.decision.context import Case
+from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.layout import change_for
 from slurm_plugin.decision.policy import Action, Decision, Option
 from slurm_plugin.protocol import Answer, Change
 
 
-def permitted(case: Case, decided: Decision) -> Answer:
+def permitted(case: DecisionContext, decided: Decision) -> Answer:
     """Answer with as much of a decision as the mode of the job permits."""
     answer = Answer(reason=decided.reason)
     if case.site.mode is Mode.OBSERVE:
@@ -24,7 +24,7 @@ def permitted(case: Case, decided: Decision) -> Answer:
     return answer
 
 
-def _change(case: Case, action: Action, chosen: Option) -> Change:
+def _change(case: DecisionContext, action: Action, chosen: Option) -> Change:
     """Fields to write: the count with what goes with it, and the limit even of a kept count."""
     set_nodes = action is Action.SET
     change = change_for(case.job, chosen.nodes) if set_nodes else Change()

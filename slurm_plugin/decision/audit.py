@@ -5,13 +5,19 @@ from typing import Any
 
 from sacct_ingest.records import DecisionRow
 from slurm_plugin.decision import admin_comment
-from slurm_plugin.decision.context import Case
+from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.policy import Decision, Option
 from slurm_plugin.protocol import Answer, Change
 
 
 def row_of(
-    case: Case, decided: Decision, answer: Answer, *, decision_id: str, cluster: str, via: str
+    case: DecisionContext,
+    decided: Decision,
+    answer: Answer,
+    *,
+    decision_id: str,
+    cluster: str,
+    via: str,
 ) -> DecisionRow:
     """Row of the store: the request, what was known, what was decided and what was done."""
     request, asked = case.request, decided.request
@@ -40,7 +46,9 @@ def row_of(
     )
 
 
-def note_of(case: Case, decided: Decision, change: Change | None, *, decision_id: str) -> str:
+def note_of(
+    case: DecisionContext, decided: Decision, change: Change | None, *, decision_id: str
+) -> str:
     """Text for the job's admin_comment; empty without a prediction."""
     if decided.chosen is None or case.table is None:
         return ""
@@ -67,7 +75,7 @@ def _seconds(minutes: int | None) -> int | None:
     return None if minutes is None else 60 * minutes
 
 
-def _who(case: Case) -> dict[str, Any]:
+def _who(case: DecisionContext) -> dict[str, Any]:
     job, identity = case.job, case.identity
     return {
         "uid": job.user_id,
@@ -83,7 +91,7 @@ def _who(case: Case) -> dict[str, Any]:
     }
 
 
-def _known(case: Case) -> dict[str, Any]:
+def _known(case: DecisionContext) -> dict[str, Any]:
     table = case.table
     if table is None:
         return {}

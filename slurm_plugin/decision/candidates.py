@@ -18,7 +18,7 @@ from predictor.types import Prediction, PredictionTable, Verdict
 from slurm_plugin import config
 from slurm_plugin.decision.memory import memory_floor
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.time_limits import Limits, from_prediction, raised
+from slurm_plugin.decision.time_limits import TimeLimits, from_prediction, raised
 from slurm_plugin.slurm.cluster_state import Partition
 
 #: Requests that differ, of which the prospects are kept.
@@ -45,7 +45,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rules:
+class PolicySettings:
     """Settings that a decision depends on; the same object as long as the settings hold."""
 
     policy: config.Policy
@@ -53,12 +53,12 @@ class Rules:
     time_limit: config.TimeLimit = field(default_factory=config.TimeLimit)
 
     @classmethod
-    def of(cls, site: config.Config) -> "Rules":
+    def of(cls, site: config.Config) -> "PolicySettings":
         """Take them out of a site's configuration."""
         return cls(site.policy, site.deadline, site.time_limit)
 
 
-class Room(msgspec.Struct, frozen=True):
+class PartitionBounds(msgspec.Struct, frozen=True):
     """What a partition leaves to choose, as long as its nodes and limits stay as they are."""
 
     fewest: int  #: nodes for one job
@@ -66,26 +66,30 @@ class Room(msgspec.Struct, frozen=True):
     node_mem_bytes: int | None
 
     @classmethod
-    def of(cls, partition: Partition) -> "Room":
+    def of(cls, partition: Partition) -> "PartitionBounds":
         """Take it out of a partition."""
         return cls(partition.min_nodes, partition.largest, partition.node_mem_bytes)
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
+class Candidate:
     """One node count on its own."""
 
     prediction: Prediction
     time_s: float  #: run time to decide by: with the uncertainty of a change added
     limit_s: float | None
     work_s: float  #: node time, made non-decreasing in nodes
-    limits: Limits | None  #: what the prediction makes of the time limit
+    limits: TimeLimits | None  #: what the prediction makes of the time limit
 
 
 @lru_cache(maxsize=_KEPT)
 def choices(
-    request: Request, table: PredictionTable, room: Room, rules: Rules, asked: int
-) -> tuple[Prospect, ...]:
+    request: Request,
+    table: PredictionTable,
+    room: PartitionBounds,
+    rules: PolicySettings,
+    asked: int,
+) -> tuple[Candidate, ...]:
     """Prospects of the trusted counts up to where more nodes no longer help, and of the request.
 
     Parameters
@@ -99,14 +103,18 @@ def choices(
 
 @lru_cache(maxsize=_KEPT)
 def standing(
-    request: Request, table: PredictionTable, room: Room, rules: Rules, asked: int
-) -> Prospect:
+    request: Request,
+    table: PredictionTable,
+    room: PartitionBounds,
+    rules: PolicySettings,
+    asked: int,
+) -> Candidate:
     """Prospect of a request that stays as it is, with a limit for any count that Slurm may give."""
     (one,) = _side_by_side([at(table, asked)], request, table, rules, asked)
     limits = limits_on(_possible(request, table, room), request, table, rules)
     # Of the count that is looked at alone a shorter limit might hold.
     limit_s = _limit(asked, 1.0, limits, request, rules, asked)
-    return Prospect(one.prediction, one.time_s, limit_s, one.work_s, limits)
+    return Candidate(one.prediction, one.time_s, limit_s, one.work_s, limits)
 
 
 def trusted(table: PredictionTable, nodes: int, policy: config.Policy) -> bool:
@@ -116,8 +124,8 @@ def trusted(table: PredictionTable, nodes: int, policy: config.Policy) -> bool:
 
 
 def limits_on(
-    counts: Iterable[int], request: Request, table: PredictionTable, rules: Rules
-) -> Limits | None:
+    counts: Iterable[int], request: Request, table: PredictionTable, rules: PolicySettings
+) -> TimeLimits | None:
     """Time limit that holds the run on any of ``counts``, where that is wanted and trusted."""
     asked = list(counts)
     unwanted = request.time_use is config.TimeUse.OFF or request.distrusted
@@ -133,13 +141,17 @@ def limits_on(
     )
 
 
-def shortens(limits: Limits | None, request: Request) -> bool:
+def shortens(limits: TimeLimits | None, request: Request) -> bool:
     """Whether a limit from the prediction takes the place of the user's."""
     return limits is not None and request.time_use is config.TimeUse.SET
 
 
 def _candidates(
-    request: Request, table: PredictionTable, room: Room, rules: Rules, asked: int
+    request: Request,
+    table: PredictionTable,
+    room: PartitionBounds,
+    rules: PolicySettings,
+    asked: int,
 ) -> list[Prediction]:
     policy = rules.policy
     share = _least(request.mem_node_bytes, room.node_mem_bytes)
@@ -161,9 +173,9 @@ def _side_by_side(
     predictions: Sequence[Prediction],
     request: Request,
     table: PredictionTable,
-    rules: Rules,
+    rules: PolicySettings,
     asked: int,
-) -> tuple[Prospect, ...]:
+) -> tuple[Candidate, ...]:
     """Prospects of rising node counts, the request's among them."""
     base = next(i for i, p in enumerate(predictions) if p.nodes == asked)
     medians = list(accumulate((p.time_s for p in predictions), min))
@@ -174,7 +186,7 @@ def _side_by_side(
     shorter = [limits_on([p.nodes], request, table, rules) for p in predictions]
     work = accumulate((p.nodes * t for p, t in zip(predictions, times, strict=True)), max)
     return tuple(
-        Prospect(
+        Candidate(
             prediction=one,
             time_s=time_s,
             limit_s=_limit(one.nodes, time_s / medians[base], own, request, rules, asked),
@@ -185,14 +197,21 @@ def _side_by_side(
     )
 
 
-def _pessimistic(one: Prediction, base: Prediction, median_s: float, rules: Rules) -> float:
+def _pessimistic(
+    one: Prediction, base: Prediction, median_s: float, rules: PolicySettings
+) -> float:
     if one.nodes == base.nodes:
         return median_s
     return median_s * exp(rules.policy.pessimism * hypot(one.curve_sd, base.curve_sd))
 
 
 def _limit(
-    nodes: int, ratio: float, shorter: Limits | None, request: Request, rules: Rules, asked: int
+    nodes: int,
+    ratio: float,
+    shorter: TimeLimits | None,
+    request: Request,
+    rules: PolicySettings,
+    asked: int,
 ) -> float | None:
     """Time limit: the user's own, longer where fewer nodes need longer, or a shorter one."""
     own = request.limit_s
@@ -203,7 +222,7 @@ def _limit(
     return raised(own, ratio, rules.policy.limit_margin)
 
 
-def _possible(request: Request, table: PredictionTable, room: Room) -> list[int]:
+def _possible(request: Request, table: PredictionTable, room: PartitionBounds) -> list[int]:
     """List the counts that Slurm may give a job whose request stands, when it starts."""
     if request.asked is not None:
         return [request.asked]

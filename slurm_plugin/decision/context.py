@@ -22,14 +22,14 @@ from slurm_plugin.slurm.cluster_state import Partition
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PartitionContext:
     """Where a job may run: nodes of one type, and the partition that has them, where known."""
 
     node_type: str
     partition: str = ""
 
 
-class Case(msgspec.Struct, frozen=True):
+class DecisionContext(msgspec.Struct, frozen=True):
     """A job with all that is known about it at the moment of its submission."""
 
     job: Job
@@ -42,7 +42,7 @@ class Case(msgspec.Struct, frozen=True):
     node_type: str = ""  #: of the nodes it may get; empty: not known, or they differ
     unready: bool = False  #: its nodes are not counted yet, so that the partition is left out
 
-    def on(self, node_type: str) -> "Case":
+    def on(self, node_type: str) -> "DecisionContext":
         """Give the same job on nodes of this type."""
         table = self.table
         if table is None or not (table.by_type or table.at_limits):

@@ -22,7 +22,7 @@ _UNBOUNDED = 2**31
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class CountRange:
     """Node counts that a job may get; ``fixed`` says why it must not be changed."""
 
     low: int
@@ -30,7 +30,7 @@ class Span:
     fixed: Reason | None = None
 
 
-def span_of(job: Job, opt_in: OptIn, application: str) -> Span:
+def span_of(job: Job, opt_in: OptIn, application: str) -> CountRange:
     """Node counts of a job as its user and the site want it.
 
     Parameters
@@ -46,31 +46,31 @@ def span_of(job: Job, opt_in: OptIn, application: str) -> Span:
     span = _asked(job, tag, opt_in, application)
     opted_out = Reason.OPTED_OUT if tag and tag.off else None
     fixed = opted_out or _placed(job) or span.fixed or fixed_layout(job)
-    return Span(span.low, span.high, fixed)
+    return CountRange(span.low, span.high, fixed)
 
 
-def _asked(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> Span:
+def _asked(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountRange:
     offered = _offered(job, tag, opt_in, application)
     if job.min_nodes is None and job.max_nodes is None:
         if offered is None:
-            return Span(1, 1, fixed_layout(job) or Reason.NOT_OPTED_IN)
+            return CountRange(1, 1, fixed_layout(job) or Reason.NOT_OPTED_IN)
         return offered
     if job.min_nodes == 0 and not job.max_nodes:
         # It runs on no node at all, and only stages its burst buffer.
-        return Span(1, 1, Reason.FIXED_COUNT)
+        return CountRange(1, 1, Reason.FIXED_COUNT)
     low, high = job.min_nodes or 1, job.max_nodes or _UNBOUNDED
     if low == high:
-        return Span(low, high, Reason.FIXED_COUNT)
+        return CountRange(low, high, Reason.FIXED_COUNT)
     tagged = tag is not None and (tag.on or bool(tag.app)) and opt_in.tag
     wanted = opt_in.node_range or tagged or offered is not None
-    return Span(low, high, None if wanted else Reason.NOT_OPTED_IN)
+    return CountRange(low, high, None if wanted else Reason.NOT_OPTED_IN)
 
 
-def _offered(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> Span | None:
+def _offered(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountRange | None:
     """Find counts for a job that asks for none, from its comment or else from the site's rules."""
     if opt_in.tag and tag is not None and (found := _TAG_NODES.findall(job.comment)):
         low, high = map(int, found[-1])
-        return Span(min(low, high), max(low, high))
+        return CountRange(min(low, high), max(low, high))
     for rule in opt_in.rules:
         if rule.holds(
             partition=job.partition,
@@ -79,7 +79,7 @@ def _offered(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> Span
             user=job.user_name,
             application=application,
         ):
-            return Span(*rule.range)
+            return CountRange(*rule.range)
     return None
 
 

@@ -21,7 +21,7 @@ _HISTORY = "history"
 _DECODED = 2048  #: most tables that are kept decoded
 
 
-class Tables:
+class PredictionLookup:
     """All prediction tables of one state of the store; never changed once made.
 
     Parameters
@@ -53,9 +53,9 @@ class Tables:
     def __len__(self) -> int:
         return sum(map(len, self._payloads.values()))
 
-    def with_off(self, off: Iterable[tuple[str, str]]) -> "Tables":
+    def with_off(self, off: Iterable[tuple[str, str]]) -> "PredictionLookup":
         """Make the same tables with other identities switched off."""
-        made = Tables(version=self.version, off=off, node_types=self.node_types)
+        made = PredictionLookup(version=self.version, off=off, node_types=self.node_types)
         made._payloads = self._payloads
         return made
 

@@ -5,7 +5,7 @@ from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.lookup import is_curve
 from slurm_plugin.decision.policy import Action, Decision, Option
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.time_limits import Limits
+from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.formatting import clock, count, duration
 
 
@@ -24,10 +24,10 @@ def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: 
     return "\n".join(filter(None, (_better_count(decision), _shorter_limit(decision.chosen))))
 
 
-def time_options(limits: Limits | None) -> str:
+def time_options(limits: TimeLimits | None) -> str:
     """Options of sbatch for a time limit; empty for none.
 
-    >>> time_options(Limits(1200.0, 900.0))
+    >>> time_options(TimeLimits(1200.0, 900.0))
     '--time=00:20:00 --time-min=00:15:00'
     """
     if limits is None:

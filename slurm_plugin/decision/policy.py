@@ -21,17 +21,17 @@ from predictor.table import covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
 from slurm_plugin import config
 from slurm_plugin.decision.candidates import (
-    Prospect,
+    Candidate,
+    PartitionBounds,
+    PolicySettings,
     Request,
-    Room,
-    Rules,
     choices,
     shortens,
     standing,
     trusted,
 )
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.time_limits import Limits
+from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.slurm.cluster_state import Partition
 
 
@@ -59,7 +59,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     in_guard: bool  #: its turnaround is near that of the request
     in_limit: bool  #: its time limit is allowed
     late_s: float  #: by how much it misses the deadline; zero or less: made
-    limits: Limits | None = None  #: what the prediction makes of the time limit
+    limits: TimeLimits | None = None  #: what the prediction makes of the time limit
 
     @property
     def turnaround_s(self) -> float:
@@ -78,7 +78,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(
-    request: Request, table: PredictionTable, partition: Partition, rules: Rules, *, now_s: float
+    request: Request,
+    table: PredictionTable,
+    partition: Partition,
+    rules: PolicySettings,
+    *,
+    now_s: float,
 ) -> Decision:
     """Choose the node count of a job.
 
@@ -106,7 +111,7 @@ def decide(
     if not trusted(table, asked, rules.policy):
         unknown = table.model == "history"
         return _checked(scene, Reason.NO_CURVE if unknown else Reason.UNRELIABLE_CURVE)
-    prospects = choices(request, table, Room.of(partition), rules, asked)
+    prospects = choices(request, table, PartitionBounds.of(partition), rules, asked)
     if len(prospects) == 1:
         return _checked(scene, Reason.NO_CHOICE)
     return _choose(scene, scene.options(prospects))
@@ -135,11 +140,11 @@ class _Scene:
     request: Request
     table: PredictionTable
     partition: Partition
-    rules: Rules
+    rules: PolicySettings
     now_s: float
     asked: int
 
-    def options(self, prospects: Sequence[Prospect]) -> list[Option]:
+    def options(self, prospects: Sequence[Candidate]) -> list[Option]:
         """Options for rising node counts, the request among them."""
         waits = self._waits(prospects)
         asked = next(i for i, p in enumerate(prospects) if p.prediction.nodes == self.asked)
@@ -162,7 +167,7 @@ class _Scene:
             for one, wait_s in zip(prospects, waits, strict=True)
         ]
 
-    def _waits(self, prospects: Sequence[Prospect]) -> list[float]:
+    def _waits(self, prospects: Sequence[Candidate]) -> list[float]:
         free, begin = self.partition.profile, max(self.now_s, self.request.begin_s)
         starts: list[float] = []
         before = inf
@@ -174,7 +179,7 @@ class _Scene:
             before = duration
         return [start - self.now_s for start in starts]
 
-    def _allows(self, one: Prospect, wait_s: float) -> bool:
+    def _allows(self, one: Candidate, wait_s: float) -> bool:
         limit_s = one.limit_s
         if wait_s == inf:
             return False
@@ -251,7 +256,7 @@ def _checked(scene: _Scene, reason: Reason) -> Decision:
     """Let the request stand, and look at its deadline as far as the prediction allows."""
     if verdict_at(scene.table, scene.asked) is Verdict.REFUSED:
         return Decision(action=Action.KEEP, reason=reason)
-    room = Room.of(scene.partition)
+    room = PartitionBounds.of(scene.partition)
     one = standing(scene.request, scene.table, room, scene.rules, scene.asked)
     (only,) = scene.options([one])
     kept = Decision(action=Action.KEEP, reason=reason, chosen=only, request=only)

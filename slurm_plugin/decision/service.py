@@ -20,16 +20,21 @@ from slurm_plugin.config import Config, JobSettings, Mode, Trust
 from slurm_plugin.decision.advice import advice_of, side_by_side
 from slurm_plugin.decision.answer import permitted
 from slurm_plugin.decision.audit import note_of, row_of
-from slurm_plugin.decision.candidates import Request, Rules
-from slurm_plugin.decision.context import Case, Place, application_of, request_of
-from slurm_plugin.decision.lookup import Tables
+from slurm_plugin.decision.candidates import PolicySettings, Request
+from slurm_plugin.decision.context import (
+    DecisionContext,
+    PartitionContext,
+    application_of,
+    request_of,
+)
+from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.policy import Action, Decision, as_scheduled, decide
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.tickets import Prepared, Tickets, completed, given_of
-from slurm_plugin.evaluation.wait_accuracy import Waits
+from slurm_plugin.decision.tickets import PreparedDecision, TicketCache, completed, given_of
+from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy
 from slurm_plugin.protocol import ESTIMATE_COMMENT, Advice, Answer, Job, Row
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
-from slurm_plugin.slurm.node_pool import Share
+from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.partition_view import KeptTerms, partition_for, share_of, unready
 
 #: Does what follows from a decision and gives its record, if there is to be one.
@@ -50,7 +55,7 @@ _Asked = tuple[Identity, JobSettings, Request, PredictionTable | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Promise:
+class _Reservation:
     """Nodes that a job will take and that the view of the cluster does not show yet."""
 
     made_s: float
@@ -61,7 +66,7 @@ class _Promise:
     waits: bool  #: for nodes, so that nobody knows yet when it starts
 
 
-class Advisor:
+class DecisionService:
     """Decides on job requests.
 
     Parameters
@@ -92,13 +97,13 @@ class Advisor:
         self._later = later
         self._cluster: Cluster | None = None
         self._keeps_limit = False
-        self._types: dict[tuple[str, Share], str] = {}
+        self._types: dict[tuple[str, NodeShare], str] = {}
         self._terms: KeptTerms = {}
         self._asked: dict[tuple[object, ...], _Asked] = {}
-        self._promises: deque[_Promise] = deque(maxlen=_PROMISES)
-        self._tickets = Tickets()
-        self.tables = Tables()
-        self.waits = Waits()
+        self._promises: deque[_Reservation] = deque(maxlen=_PROMISES)
+        self._tickets = TicketCache()
+        self.tables = PredictionLookup()
+        self.waits = WaitAccuracy()
 
     @property
     def config(self) -> Config:
@@ -107,15 +112,15 @@ class Advisor:
 
     @config.setter
     def config(self, config: Config) -> None:
-        self._config, self._rules, self._asked = config, Rules.of(config), {}
+        self._config, self._rules, self._asked = config, PolicySettings.of(config), {}
 
     @property
-    def tables(self) -> Tables:
+    def tables(self) -> PredictionLookup:
         """Prediction tables; may be exchanged at any time."""
         return self._tables
 
     @tables.setter
-    def tables(self, tables: Tables) -> None:
+    def tables(self, tables: PredictionLookup) -> None:
         self._tables, self._types, self._asked = tables, {}, {}
 
     @property
@@ -184,10 +189,10 @@ class Advisor:
             return Answer()
         decided, answer, decision_id = self._judge(case)
         given = given_of(answer)
-        ticket = self._tickets.issue(Prepared(decision_id, case, decided, answer, given))
+        ticket = self._tickets.issue(PreparedDecision(decision_id, case, decided, answer, given))
         return Answer(action="set" if given else "keep", set=given, ticket=ticket)
 
-    def _judge(self, case: Case) -> tuple[Decision, Answer, str]:
+    def _judge(self, case: DecisionContext) -> tuple[Decision, Answer, str]:
         """Decide, under an id of its own."""
         decided, decision_id = self._decide(case), self._new_id()
         answer = permitted(case, decided)
@@ -196,7 +201,7 @@ class Advisor:
         return decided, answer, decision_id
 
     def _book(
-        self, case: Case, decided: Decision, answer: Answer, decision_id: str, via: str
+        self, case: DecisionContext, decided: Decision, answer: Answer, decision_id: str, via: str
     ) -> DecisionRow:
         if case.unready:
             self._count(case.job, lambda: self._promise(self._case(case.job, case.now_s), None))
@@ -220,7 +225,7 @@ class Advisor:
         advice.waits = self.waits.like(best.wait_s) if best else None
         return advice
 
-    def advise_at(self, job: Job, places: Sequence[Place], *, now_s: float) -> Advice:
+    def advise_at(self, job: Job, places: Sequence[PartitionContext], *, now_s: float) -> Advice:
         """Advice for a job where no cluster is seen, for each of the places that it may run at.
 
         As if all nodes were free; where node types make no difference, one advice for all.
@@ -236,14 +241,14 @@ class Advisor:
             choices.append((advice, self._likely(there, advice)))
         return side_by_side(choices) or next((one for one, _ in choices), self._advice(case))
 
-    def _advice(self, case: Case) -> Advice:
+    def _advice(self, case: DecisionContext) -> Advice:
         advice = advice_of(case, self._rules, fresh=self._blind(case) is None)
         if case.table is not None and case.node_type:
             advice.partition = case.partition.name if case.partition else ""
             advice.node_type = case.node_type
         return advice
 
-    def _choices(self, case: Case, *, private: bool) -> list[tuple[Advice, Row | None]]:
+    def _choices(self, case: DecisionContext, *, private: bool) -> list[tuple[Advice, Row | None]]:
         """Advise for each partition that a job without one may use, where node types differ."""
         seen, table = self._cluster, case.table
         if case.job.partition or seen is None or table is None or not table.node_type:
@@ -258,7 +263,7 @@ class Advisor:
         advised = [(one, self._advice(one)) for one in cases if one.node_type]
         return [(advice, self._likely(one, advice)) for one, advice in advised]
 
-    def _likely(self, case: Case, advice: Advice) -> Row | None:
+    def _likely(self, case: DecisionContext, advice: Advice) -> Row | None:
         """Find the count that is advised in a partition, or else the doubtful one that may do."""
         if advice.nodes is not None:
             return next((row for row in advice.rows if row.recommended), None)
@@ -281,7 +286,9 @@ class Advisor:
 
         self._later(work, then)
 
-    def _case(self, job: Job, now_s: float, *, private: bool = False, prompt: bool = False) -> Case:
+    def _case(
+        self, job: Job, now_s: float, *, private: bool = False, prompt: bool = False
+    ) -> DecisionContext:
         """Put together what is known about a job; ``prompt``: without counting many nodes."""
         seen = self._cluster
         wait = prompt and self._later and seen and bool(unready(seen, job, self._terms))
@@ -296,7 +303,9 @@ class Advisor:
                     kept.clear()
                 kept[key] = asked
         identity, site, request, known = asked
-        made = Case(job, identity, site, request, known, partition, now_s, unready=bool(wait))
+        made = DecisionContext(
+            job, identity, site, request, known, partition, now_s, unready=bool(wait)
+        )
         return made.on(self._type(job, partition) if known and known.node_type else "")
 
     def _what_is_asked(
@@ -346,14 +355,14 @@ class Advisor:
             self._types[partition.name, share] = found
         return found
 
-    def _decide(self, case: Case) -> Decision:
+    def _decide(self, case: DecisionContext) -> Decision:
         problem = self._blind(case)
         if problem is not None or case.table is None or case.partition is None:
             reason = case.request.fixed or problem or Reason.UNKNOWN_APPLICATION
             return Decision(action=Action.KEEP, reason=reason)
         return decide(case.request, case.table, case.partition, self._rules, now_s=case.now_s)
 
-    def _blind(self, case: Case) -> Reason | None:
+    def _blind(self, case: DecisionContext) -> Reason | None:
         """Tell why the nodes that the job would run on are not known."""
         if self._cluster is None:
             return Reason.NO_SNAPSHOT
@@ -365,7 +374,7 @@ class Advisor:
             return Reason.UNKNOWN_PARTITION
         return None
 
-    def _promise(self, case: Case, decided: Decision | None) -> None:
+    def _promise(self, case: DecisionContext, decided: Decision | None) -> None:
         """Keep in mind the nodes that the job will take until the cluster shows it."""
         part, request = case.partition, case.request
         if part is None or request.fixed in _NOT_COUNTED:
@@ -379,11 +388,11 @@ class Advisor:
         start = part.profile.earliest_start(nodes, limit_s, from_s=begin)
         if start < inf:
             waits, end = start > begin, start + limit_s
-            made = _Promise(case.now_s, part.name, nodes, start, end, waits)
+            made = _Reservation(case.now_s, part.name, nodes, start, end, waits)
             self._promises.append(made)
             self._take(made)
 
-    def _take(self, promise: _Promise) -> None:
+    def _take(self, promise: _Reservation) -> None:
         seen = self._cluster
         part = seen.partitions.get(promise.partition) if seen else None
         if seen and part:

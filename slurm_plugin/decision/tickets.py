@@ -11,7 +11,7 @@ import msgspec
 
 from sacct_ingest.job_script import CommandLine
 from slurm_plugin.config import Config
-from slurm_plugin.decision.context import Case
+from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.policy import Decision
 from slurm_plugin.protocol import Answer, Change, Command, Job
 from slurm_plugin.slurm.cluster_state import Cluster
@@ -41,11 +41,11 @@ _SAME = (
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedDecision:
     """A decision on a job that is still to come."""
 
     decision_id: str
-    case: Case
+    case: DecisionContext
     decided: Decision
     answer: Answer  #: to the job as its user asked for it
     given: Change | None  #: what the command was told to ask for instead
@@ -67,25 +67,25 @@ class Prepared:
         left = msgspec.structs.replace(change, num_tasks=None, time_limit=None, time_min=None)
         return msgspec.structs.replace(self.answer, set=left)
 
-    def at(self, now_s: float) -> Case:
+    def at(self, now_s: float) -> DecisionContext:
         """Give the case at the moment of the submission."""
         return msgspec.structs.replace(self.case, now_s=now_s)
 
 
-class Tickets:
+class TicketCache:
     """Prepared decisions by ticket, for a minute; of too many the oldest go first."""
 
     def __init__(self) -> None:
-        self._held: dict[str, Prepared] = {}
+        self._held: dict[str, PreparedDecision] = {}
 
-    def issue(self, prepared: Prepared) -> str:
+    def issue(self, prepared: PreparedDecision) -> str:
         """Keep a decision; its ticket is its id."""
         while len(self._held) >= _HELD:
             del self._held[next(iter(self._held))]
         self._held[prepared.decision_id] = prepared
         return prepared.decision_id
 
-    def redeem(self, job: Job, *, now_s: float) -> Prepared | None:
+    def redeem(self, job: Job, *, now_s: float) -> PreparedDecision | None:
         """Give the decision that was made for a job, once; None where there is none."""
         prepared = self._held.pop(job.ticket, None)
         if prepared is None or now_s - prepared.case.now_s > _VALID_S:

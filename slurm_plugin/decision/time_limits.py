@@ -15,7 +15,7 @@ MINUTE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TimeLimits:
     """A time limit and the ``--time-min`` that backfill may cut it down to; None: none."""
 
     limit_s: float
@@ -44,7 +44,7 @@ def from_prediction(
     own_s: float | None,
     own_least_s: float | None,
     with_least: bool,
-) -> Limits | None:
+) -> TimeLimits | None:
     """Limits that hold the run on any of ``counts`` nodes, and are shorter than what was asked for.
 
     Parameters
@@ -70,7 +70,7 @@ def from_prediction(
     if own_s is not None and limit >= own_s:
         return None
     least = low if with_least and own_least_s is None and low < limit else None
-    return Limits(limit, least)
+    return TimeLimits(limit, least)
 
 
 def _longest(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.demo.sandbox import Site
+from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.nimod import client
 
 _PATIENCE_S = 60.0
@@ -22,7 +22,7 @@ _MODULES = {"nimo": "slurm_plugin.cli.nimo", "nimo-advise": "slurm_plugin.cli.ad
 class Narrator:
     """Runs commands in the demo's folder and tells what it does."""
 
-    site: Site
+    site: DemoSite
     out: TextIO
 
     def say(self, text: str) -> None:
@@ -78,7 +78,7 @@ def _argv(command: Sequence[str]) -> list[str]:
     return [sys.executable, "-c", call, *command[1:]]
 
 
-def _ready(site: Site) -> bool:
+def _ready(site: DemoSite) -> bool:
     try:
         status = client.status(site.socket, timeout_s=1.0)
     except client.Unreachable:

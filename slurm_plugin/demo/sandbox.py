@@ -15,7 +15,7 @@ HISTORY = "sacct.txt"
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class DemoSite:
     """Where the demo keeps what."""
 
     folder: Path
@@ -37,7 +37,7 @@ class Site:
         return self.folder / "bin"
 
 
-def prepare(site: Site, *, user: str, now_s: float, rng: Random) -> list[JobRun]:
+def prepare(site: DemoSite, *, user: str, now_s: float, rng: Random) -> list[JobRun]:
     """Write all files of the demo anew and return the made-up runs.
 
     ``user`` owns the applications that the demo asks about.
@@ -56,7 +56,7 @@ def prepare(site: Site, *, user: str, now_s: float, rng: Random) -> list[JobRun]
     return runs
 
 
-def write_history(site: Site, name: str, runs: Iterable[JobRun]) -> None:
+def write_history(site: DemoSite, name: str, runs: Iterable[JobRun]) -> None:
     """Write runs to a file of the demo's folder as sacct would print them."""
     with (site.folder / name).open("w", encoding="utf-8") as file:
         file.writelines(sacct_text(runs))
@@ -76,7 +76,7 @@ def job_script(application: Application) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _config(site: Site) -> str:
+def _config(site: DemoSite) -> str:
     return (
         f"cluster: {CLUSTER}\nstore: sqlite:///{site.store}\nsocket: {site.socket}\nmode: enforce\n"
         "snapshot: {source: text}\n"

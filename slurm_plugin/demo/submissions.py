@@ -18,7 +18,7 @@ _TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class DemoSubmission:
     """One made-up sbatch: the application, the nodes asked for, and what else was said."""
 
     application: Application
@@ -77,7 +77,7 @@ def submit(socket: Path, jobs: Iterable[Job]) -> list[Answer]:
 
 
 def run(
-    submission: Submission, answer: Answer, *, job_id: int, submit_s: int, uid: int, rng: Random
+    submission: DemoSubmission, answer: Answer, *, job_id: int, submit_s: int, uid: int, rng: Random
 ) -> JobRun:
     """Run the job on the nodes that it was given, and return its accounting."""
     change = answer.set

@@ -11,8 +11,8 @@ from slurm_plugin.demo import sandbox as sites
 from slurm_plugin.demo import submissions
 from slurm_plugin.demo.applications import Application, applications
 from slurm_plugin.demo.narrator import Narrator
-from slurm_plugin.demo.sandbox import Site
-from slurm_plugin.demo.submissions import Submission
+from slurm_plugin.demo.sandbox import DemoSite
+from slurm_plugin.demo.submissions import DemoSubmission
 from slurm_plugin.formatting import table
 from slurm_plugin.protocol import Answer
 
@@ -83,20 +83,20 @@ def tour(
     narrator.say(_end(site, folder))
 
 
-def plan(known: Sequence[Application]) -> list[Submission]:
+def plan(known: Sequence[Application]) -> list[DemoSubmission]:
     """List what is submitted: jobs that may be changed, and some that must not be."""
     by_name = {application.name: application for application in known}
     wrf, membrane, capsid = by_name["wrf-d02"], by_name["membrane"], by_name["capsid"]
     return [
-        Submission(application=wrf, deadline="now+1hour"),
-        *[Submission(application=membrane), Submission(application=wrf)] * 4,
-        Submission(application=wrf, nodes="4"),
-        Submission(application=membrane, array="0-3"),
-        Submission(application=capsid),
+        DemoSubmission(application=wrf, deadline="now+1hour"),
+        *[DemoSubmission(application=membrane), DemoSubmission(application=wrf)] * 4,
+        DemoSubmission(application=wrf, nodes="4"),
+        DemoSubmission(application=membrane, array="0-3"),
+        DemoSubmission(application=capsid),
     ]
 
 
-def answers_table(planned: Sequence[Submission], answers: Sequence[Answer]) -> str:
+def answers_table(planned: Sequence[DemoSubmission], answers: Sequence[Answer]) -> str:
     """Lay out what was submitted and what nimod made of it."""
     rows = [
         [one.line, _given(answer), _why(answer)]
@@ -123,7 +123,9 @@ def _advise(narrator: Narrator) -> None:
     narrator.show("nimo-advise", "capsid.sh", statuses=(0, 3))
 
 
-def _submit(narrator: Narrator, *, user: str, uid: int) -> tuple[list[Submission], list[Answer]]:
+def _submit(
+    narrator: Narrator, *, user: str, uid: int
+) -> tuple[list[DemoSubmission], list[Answer]]:
     planned = plan(applications(user))
     answers = submissions.submit(narrator.site.socket, [one.job(uid) for one in planned])
     narrator.say(answers_table(planned, answers))
@@ -138,7 +140,7 @@ def _look_back(narrator: Narrator, runs: Sequence[JobRun]) -> None:
     narrator.show("nimo", "report")
 
 
-def _end(site: Site, folder: str) -> str:
+def _end(site: DemoSite, folder: str) -> str:
     programs = Path(sys.executable).parent
     return _END.format(
         folder=folder, config=site.config, stand_ins=site.stand_ins, programs=programs

@@ -1,7 +1,7 @@
 """What is checked of an installation, from munge to the last fit: one finding for each check."""
 
 from slurm_plugin.doctor.checks import CHECKS, examine
-from slurm_plugin.doctor.findings import Finding, State
-from slurm_plugin.doctor.installation import Patient
+from slurm_plugin.doctor.findings import Finding, FindingState
+from slurm_plugin.doctor.installation import Installation
 
-__all__ = ["CHECKS", "Finding", "Patient", "State", "examine"]
+__all__ = ["CHECKS", "Finding", "FindingState", "Installation", "examine"]

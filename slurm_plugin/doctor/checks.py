@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from slurm_plugin.config import Config
 from slurm_plugin.doctor import hooks_checks, nimo_checks, slurm_checks
 from slurm_plugin.doctor.findings import Finding, skipped
-from slurm_plugin.doctor.installation import Patient
+from slurm_plugin.doctor.installation import Installation
 
 
 class Need(StrEnum):
@@ -25,7 +25,7 @@ class Check:
     """One check: what is looked at, and what it needs."""
 
     name: str
-    make: Callable[[Patient], Iterator[Finding]]
+    make: Callable[[Installation], Iterator[Finding]]
     needs: Need = Need.NOTHING
 
 
@@ -53,7 +53,7 @@ CHECKS = (
 )
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(patient: Installation) -> Iterator[Finding]:
     """Make all checks, one after the other."""
     there = {
         Need.NOTHING: True,

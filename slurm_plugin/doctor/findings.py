@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 
-class State(StrEnum):
+class FindingState(StrEnum):
     """How it is with what was checked."""
 
     OK = "ok"
@@ -18,26 +18,26 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One result of one check."""
 
     check: str = ""
-    state: State
+    state: FindingState
     told: str  #: what was found
     mend: str = ""  #: what to do about it; empty where nothing has to be done
 
 
 def fine(told: str) -> Finding:
     """Say that something is as it should be."""
-    return Finding(state=State.OK, told=told)
+    return Finding(state=FindingState.OK, told=told)
 
 
 def warning(told: str, mend: str) -> Finding:
     """Say what could be better, and how."""
-    return Finding(state=State.WARNING, told=told, mend=mend)
+    return Finding(state=FindingState.WARNING, told=told, mend=mend)
 
 
 def wrong(told: str, mend: str) -> Finding:
     """Say what keeps NIMO from working, and the mend."""
-    return Finding(state=State.ERROR, told=told, mend=mend)
+    return Finding(state=FindingState.ERROR, told=told, mend=mend)
 
 
 def skipped(told: str) -> Finding:
     """Say why something was not checked."""
-    return Finding(state=State.SKIPPED, told=told)
+    return Finding(state=FindingState.SKIPPED, told=told)

@@ -7,7 +7,7 @@ from shutil import which
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
-from slurm_plugin.doctor.installation import Patient
+from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.doctor.slurm_conf_lines import line
 from slurm_plugin.setup.shipped_files import HOOKS, place
 
@@ -18,7 +18,7 @@ _COPY = "nimo hook-path --install"
 _MODULES = {"socket.unix": "lua-socket", "dkjson": "lua-dkjson"}
 
 
-def hook_files(patient: Patient) -> Iterator[Finding]:
+def hook_files(patient: Installation) -> Iterator[Finding]:
     """All files of the hooks are there, and of this release."""
     shipped = {place(patient.hooks, path.name): path for path in sorted(HOOKS.glob("*.lua"))}
     mend = f"{_COPY} {patient.hooks}"
@@ -36,7 +36,7 @@ def hook_files(patient: Patient) -> Iterator[Finding]:
         yield fine(f"the hooks in {patient.hooks} are those of this release")
 
 
-def syntax(patient: Patient) -> Iterator[Finding]:
+def syntax(patient: Installation) -> Iterator[Finding]:
     """Lua can read the hooks: with a broken job_submit.lua slurmctld does not even start."""
     version = lua_version(patient)
     compiler = next(filter(None, map(which, (f"luac{version}", f"luac-{version}", "luac"))), None)
@@ -57,7 +57,7 @@ def syntax(patient: Patient) -> Iterator[Finding]:
         yield fine(f"{Path(compiler).name} reads the hooks")
 
 
-def modules(patient: Patient) -> Iterator[Finding]:
+def modules(patient: Installation) -> Iterator[Finding]:
     """Load the Lua modules that the hooks need, with the Lua that slurmctld has."""
     version = lua_version(patient)
     lua = next(filter(None, map(which, (f"lua{version}", f"lua-{version}", "lua"))), None)
@@ -74,7 +74,7 @@ def modules(patient: Patient) -> Iterator[Finding]:
         yield fine(f"Lua {version} loads {', '.join(_MODULES)}")
 
 
-def _loads(patient: Patient, lua: str, module: str) -> bool:
+def _loads(patient: Installation, lua: str, module: str) -> bool:
     try:
         patient.run((lua, "-e", f'require("{module}")'))
     except SlurmError:
@@ -82,7 +82,7 @@ def _loads(patient: Patient, lua: str, module: str) -> bool:
     return True
 
 
-def lua_version(patient: Patient) -> str:
+def lua_version(patient: Installation) -> str:
     """Lua that Slurm's plugin was built for; 5.1, Debian's, where that cannot be seen."""
     for folder in patient.slurm.get("PluginDir", "").split(":"):
         plugin = Path(folder) / "job_submit_lua.so"
@@ -91,7 +91,7 @@ def lua_version(patient: Patient) -> str:
     return "5.1"
 
 
-def loaded(patient: Patient) -> Iterator[Finding]:
+def loaded(patient: Installation) -> Iterator[Finding]:
     """Slurmctld has loaded the files that are there.
 
     It loads job_submit.lua when it starts and again when the file's time stamp is newer than that
@@ -113,7 +113,7 @@ def loaded(patient: Patient) -> Iterator[Finding]:
         yield fine("slurmctld has loaded the hooks that are there")
 
 
-def hook_settings(patient: Patient) -> Iterator[Finding]:
+def hook_settings(patient: Installation) -> Iterator[Finding]:
     """Ask whether the hooks ask the nimod of this configuration, and are not switched off."""
     path, said = patient.hooks / "nimo_hook.conf", _said(patient)
     socket = said.get("socket", "/run/nimo/nimod.sock")
@@ -131,13 +131,13 @@ def hook_settings(patient: Patient) -> Iterator[Finding]:
         yield wrong(f"anybody can make {switch}", f"chmod o-w {switch.parent}")
 
 
-def _said(patient: Patient) -> dict[str, str]:
+def _said(patient: Installation) -> dict[str, str]:
     """Read what nimo_hook.conf says."""
     path = patient.hooks / "nimo_hook.conf"
     return dict(_PAIR.findall(path.read_text(errors="replace"))) if path.exists() else {}
 
 
-def forwarding(patient: Patient) -> Iterator[Finding]:
+def forwarding(patient: Installation) -> Iterator[Finding]:
     """Ask whether job_submit takes away what cli_filter puts before comments: nothing else does."""
     path = patient.hooks / "nimo_hook.conf"
     forwards = _said(patient).get("forward_deadline") == "yes"

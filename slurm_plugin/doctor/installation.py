@@ -20,7 +20,7 @@ _SLURM_CONF = "/etc/slurm/slurm.conf"
 
 
 @dataclass(frozen=True)
-class Patient:
+class Installation:
     """One installation.
 
     Parameters

@@ -7,7 +7,7 @@ from pathlib import Path
 from sacct_ingest.errors import NimoError
 from sacct_ingest.span import reached
 from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
-from slurm_plugin.doctor.installation import Patient
+from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.formatting import clock
 from slurm_plugin.nimod import client
 
@@ -15,7 +15,7 @@ _TIMEOUT_S = 2.0
 _OLD_S = 2 * 86400  #: a nightly ingest that was missed once is no news, twice is
 
 
-def configuration(patient: Patient) -> Iterator[Finding]:
+def configuration(patient: Installation) -> Iterator[Finding]:
     """nimo.yaml can be read and is nobody else's to write."""
     place = patient.config_file
     if isinstance(patient.config, NimoError):
@@ -28,7 +28,7 @@ def configuration(patient: Patient) -> Iterator[Finding]:
         yield fine(f"{place} is right")
 
 
-def store(patient: Patient) -> Iterator[Finding]:
+def store(patient: Installation) -> Iterator[Finding]:
     """Open the store: it is there, of this release, and not for everybody's eyes."""
     from sacct_ingest.store.migrate import revision  # noqa: PLC0415 - the database is heavy
     from sacct_ingest.store.schema import HEAD  # noqa: PLC0415
@@ -61,7 +61,7 @@ def _store_file(url: str) -> Iterator[Finding]:
         )
 
 
-def learned(patient: Patient) -> Iterator[Finding]:
+def learned(patient: Installation) -> Iterator[Finding]:
     """Accounting was read and learned from not long ago."""
     from sacct_ingest.store import Store  # noqa: PLC0415 - the database is heavy
     from sacct_ingest.store.migrate import revision  # noqa: PLC0415
@@ -93,7 +93,7 @@ def _age(command: str, at_s: float | None, now_s: float) -> Finding:
     return fine(f"the last nimo {command} was {clock(at_s)}")
 
 
-def nimod(patient: Patient) -> Iterator[Finding]:
+def nimod(patient: Installation) -> Iterator[Finding]:
     """Nimod answers, is of this release, and sees the cluster."""
     from importlib.metadata import version  # noqa: PLC0415 - slow to load, for nimo init too
 
@@ -118,7 +118,7 @@ def nimod(patient: Patient) -> Iterator[Finding]:
         yield fine(f"nimod saw the cluster {age_s:.0f} s ago")
 
 
-def reach(patient: Patient) -> Iterator[Finding]:
+def reach(patient: Installation) -> Iterator[Finding]:
     """Slurmctld and users may go to the socket."""
     socket = Path(patient.settings.socket)
     if not socket.exists():

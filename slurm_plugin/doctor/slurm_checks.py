@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
-from slurm_plugin.doctor.installation import Patient, read_pairs
+from slurm_plugin.doctor.installation import Installation, read_pairs
 from slurm_plugin.doctor.slurm_conf_lines import line
 
 #: Releases of Slurm with which the tests run.
@@ -18,7 +18,7 @@ _UNITS = {"hour": 1 / 24, "day": 1.0, "month": 30.0, "year": 365.0}
 _CONF_MEND = "in slurm.conf, then: scontrol reconfigure"
 
 
-def munge(patient: Patient) -> Iterator[Finding]:
+def munge(patient: Installation) -> Iterator[Finding]:
     """Munged answers."""
     said = patient.slurm or patient.slurm_conf_settings
     if (used := said.get("AuthType", "auth/munge")) != "auth/munge":
@@ -33,7 +33,7 @@ def munge(patient: Patient) -> Iterator[Finding]:
         yield fine("munged answers")
 
 
-def slurmctld(patient: Patient) -> Iterator[Finding]:
+def slurmctld(patient: Installation) -> Iterator[Finding]:
     """Slurmctld answers, and its release is one that the tests run with."""
     if isinstance(patient.slurm_text, SlurmError):
         yield wrong(
@@ -54,7 +54,7 @@ def slurmctld(patient: Patient) -> Iterator[Finding]:
         yield fine(f"slurmctld answers, Slurm {told}")
 
 
-def job_submit(patient: Patient) -> Iterator[Finding]:
+def job_submit(patient: Installation) -> Iterator[Finding]:
     """Slurmctld is to ask the hook, and can run Lua."""
     if line(patient.slurm, "JobSubmitPlugins"):
         yield wrong(
@@ -66,7 +66,7 @@ def job_submit(patient: Patient) -> Iterator[Finding]:
     yield from _plugin(patient, "job_submit_lua.so")
 
 
-def _plugin(patient: Patient, name: str) -> Iterator[Finding]:
+def _plugin(patient: Installation, name: str) -> Iterator[Finding]:
     folders = [Path(part) for part in patient.slurm.get("PluginDir", "").split(":") if part]
     if not any(folder.is_dir() for folder in folders):
         yield skipped("Slurm's plugins are not on this machine; run this where slurmctld runs")
@@ -77,7 +77,7 @@ def _plugin(patient: Patient, name: str) -> Iterator[Finding]:
         )
 
 
-def cli_filter(patient: Patient) -> Iterator[Finding]:
+def cli_filter(patient: Installation) -> Iterator[Finding]:
     """Commands are to pass the deadline on."""
     if not line(patient.slurm, "CliFilterPlugins"):
         yield fine("CliFilterPlugins has lua")
@@ -88,7 +88,7 @@ def cli_filter(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def clock(patient: Patient) -> Iterator[Finding]:
+def clock(patient: Installation) -> Iterator[Finding]:
     """Ask whether this machine's clock is slurmctld's."""
     skew_s = patient.now_s - (patient.slurmctld_clock_s or patient.now_s)
     if abs(skew_s) > _SKEW_S:
@@ -101,7 +101,7 @@ def clock(patient: Patient) -> Iterator[Finding]:
         yield fine("clocks agree")
 
 
-def slurmdbd(patient: Patient) -> Iterator[Finding]:
+def slurmdbd(patient: Installation) -> Iterator[Finding]:
     """Accounting is kept, and slurmdbd answers."""
     if patient.slurm.get("AccountingStorageType", "").endswith("/none"):
         yield wrong(
@@ -118,7 +118,7 @@ def slurmdbd(patient: Patient) -> Iterator[Finding]:
         yield fine(f"slurmdbd answers, {_slurmdbd_settings(patient).get('SLURMDBD_VERSION', '')}")
 
 
-def retention(patient: Patient) -> Iterator[Finding]:
+def retention(patient: Installation) -> Iterator[Finding]:
     """Slurmdbd keeps jobs for as long as the first ingest goes back."""
     if not _slurmdbd_settings(patient):
         yield skipped("slurmdbd does not answer")
@@ -133,7 +133,7 @@ def retention(patient: Patient) -> Iterator[Finding]:
         yield fine(f"slurmdbd keeps jobs {'for ever' if days is None else f'for {days:g} days'}")
 
 
-def kept_days(patient: Patient) -> float | None:
+def kept_days(patient: Installation) -> float | None:
     """Days for which slurmdbd keeps jobs; None: for ever, or it does not answer."""
     return retention_days(_slurmdbd_settings(patient).get("PurgeJobAfter", ""))
 
@@ -148,7 +148,7 @@ def retention_days(text: str) -> float | None:
     return int(found[1]) * _UNITS[found[2] or "month"] if found else None
 
 
-def comments(patient: Patient) -> Iterator[Finding]:
+def comments(patient: Installation) -> Iterator[Finding]:
     """Comments, with their tags, reach the accounting."""
     if not line(patient.slurm, "AccountingStoreFlags"):
         yield fine("comments are kept in the accounting")
@@ -159,7 +159,7 @@ def comments(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def gathering(patient: Patient) -> Iterator[Finding]:
+def gathering(patient: Installation) -> Iterator[Finding]:
     """CPU time and memory of jobs are measured."""
     if line(patient.slurm, "JobAcctGatherType"):
         yield warning(
@@ -170,7 +170,7 @@ def gathering(patient: Patient) -> Iterator[Finding]:
         yield fine(f"{patient.slurm.get('JobAcctGatherType', '')} measures jobs")
 
 
-def _slurmdbd_settings(patient: Patient) -> dict[str, str]:
+def _slurmdbd_settings(patient: Installation) -> dict[str, str]:
     """Slurmdbd's own settings; sacctmgr prints its local ones without it, and status 0."""
     text = patient.slurmdbd_text
     return read_pairs(text.partition("SlurmDBD configuration:")[2]) if isinstance(text, str) else {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import exp, log
 from statistics import median
 
-from slurm_plugin.evaluation.comparison import Compared, deviations
+from slurm_plugin.evaluation.comparison import Comparison, deviations
 
 #: Levels at which the share of runs inside is told.
 LEVELS = (0.5, 0.9, 0.95)
@@ -111,7 +111,7 @@ class AccuracyTally:
     _ratios: Ratios = field(default_factory=Ratios)
     _stored: set[float] = field(default_factory=set)
 
-    def add(self, one: Compared, level: float) -> None:
+    def add(self, one: Comparison, level: float) -> None:
         """Take a run that completed; ``level`` is the nominal one of its interval."""
         self.runs += 1
         self._error += abs(1 - 1 / one.ratio)

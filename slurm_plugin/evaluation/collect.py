@@ -9,7 +9,7 @@ from predictor.table import decode
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Selection
 from slurm_plugin.evaluation.diagnoses import drifting, problems
-from slurm_plugin.evaluation.outcomes import OutcomeReport, Tally, select
+from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, select
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
@@ -42,7 +42,7 @@ def collect(
     told
         Called with the number of decisions read since it was called last.
     """
-    tally = Tally(confidence)
+    tally = OutcomeTally(confidence)
     for number, pair in enumerate(select(store.decisions.with_outcomes(chosen), application)):
         tally.add(*pair)
         if number % _STEP == _STEP - 1:

@@ -12,7 +12,7 @@ _NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class Comparison:
     """A run's time, and what was predicted for the node count that it had; seconds."""
 
     actual_s: float
@@ -55,7 +55,7 @@ def deviations(level: float) -> float:
     return _NORMAL.inv_cdf(0.5 + level / 2)
 
 
-def compare(decision: DecisionRow, run: RunRow | None) -> Compared | None:
+def compare(decision: DecisionRow, run: RunRow | None) -> Comparison | None:
     """Compare a run that completed or was cut short with the prediction for the count it had.
 
     None where there is no such run or no such prediction.
@@ -68,7 +68,7 @@ def compare(decision: DecisionRow, run: RunRow | None) -> Compared | None:
     if predicted is None:
         return None
     time_s, low_s, high_s = predicted
-    return Compared(
+    return Comparison(
         actual_s=float(run.elapsed_s),
         predicted_s=time_s,
         low_s=low_s,

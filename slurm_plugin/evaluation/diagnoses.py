@@ -16,7 +16,7 @@ _RUNS, _SHARE = 3, 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Diagnosis:
     """One reason not to trust the predictions of an application, and what would mend it."""
 
     application: str
@@ -99,10 +99,10 @@ class Usage:
 
 def problems(
     tables: Iterable[PredictionTable], asked: Counter[tuple[str, str]]
-) -> tuple[Known, ...]:
+) -> tuple[Diagnosis, ...]:
     """List the problems of applications that jobs asked for, those of most decisions first."""
     rows = [
-        Known(
+        Diagnosis(
             application=table.label,
             verdict=table.verdict.value,
             runs=table.runs,
@@ -117,7 +117,7 @@ def problems(
     return tuple(sorted(rows, key=lambda row: (-row.decisions, row.application, row.problem)))
 
 
-def drifting(rows: Iterable[Known]) -> tuple[Known, ...]:
+def drifting(rows: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
     """Select the applications whose problem behind the curve changed."""
     return tuple(row for row in rows if row.problem == _DRIFT)
 

@@ -33,7 +33,7 @@ class Deadlines:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class EffectEstimate:
     """What is predicted for what did not happen; ``low`` and ``high``: by the intervals.
 
     Within an application all predictions are taken to be off the same way, between applications
@@ -56,9 +56,9 @@ class Effect:
     jobs: int
     more_nodes: int  #: jobs whose chosen count is above the one asked for
     node_hours: float
-    other_node_hours: Estimate
+    other_node_hours: EffectEstimate
     run_hours: float
-    other_run_hours: Estimate
+    other_run_hours: EffectEstimate
     wait_jobs: int  #: of them, those with an estimate of the other wait
     wait_hours: float
     other_wait_hours: float
@@ -134,14 +134,14 @@ class EffectTally:
             other_wait_hours=self._other_wait_s / _HOUR_S,
         )
 
-    def _estimate(self, first: int) -> Estimate:
+    def _estimate(self, first: int) -> EffectEstimate:
         """Errors of one application add up; those of several are independent."""
         rows = [sums[first : first + 3] for sums in self._others.values()]
         value = sum(row[0] for row in rows)
         below = hypot(*(row[0] - row[1] for row in rows))
         above = hypot(*(row[2] - row[0] for row in rows))
         low, high = max(value - below, 0.0), value + above
-        return Estimate(value=value / _HOUR_S, low=low / _HOUR_S, high=high / _HOUR_S)
+        return EffectEstimate(value=value / _HOUR_S, low=low / _HOUR_S, high=high / _HOUR_S)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from sacct_ingest.records import DecisionRow, StandingRow
 from sacct_ingest.store import RunRow
 from slurm_plugin.evaluation.accuracy import Accuracy, AccuracyTally
 from slurm_plugin.evaluation.comparison import compare
-from slurm_plugin.evaluation.diagnoses import Known, Usage, Waste
+from slurm_plugin.evaluation.diagnoses import Diagnosis, Usage, Waste
 from slurm_plugin.evaluation.effects import (
     Deadlines,
     DeadlineTally,
@@ -25,7 +25,7 @@ from slurm_plugin.evaluation.effects import (
     observed_of,
     waits_of,
 )
-from slurm_plugin.evaluation.wait_accuracy import Waits, WaitTally
+from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy, WaitTally
 
 Pair = tuple[DecisionRow, RunRow | None]
 
@@ -87,13 +87,15 @@ class OutcomeReport:
     by_level: dict[str, Accuracy]  #: by how the application was recognised
     weeks: tuple[Week, ...]
     deadlines: Deadlines
-    waits: Waits
+    waits: WaitAccuracy
     applied: Effect | None
     observed: Effect | None
     applications: tuple[ApplicationOutcome, ...]  #: most decisions first
     switched_off: tuple[StandingRow, ...] = ()  #: of these, for what their predictions missed
-    problems: tuple[Known, ...] = ()  #: why predictions are not to be relied on, and what mends it
-    drift: tuple[Known, ...] = ()  #: applications whose problem changed
+    problems: tuple[
+        Diagnosis, ...
+    ] = ()  #: why predictions are not to be relied on, and what mends it
+    drift: tuple[Diagnosis, ...] = ()  #: applications whose problem changed
     waste: tuple[Waste, ...] = ()  #: nodes beyond the knee, most node-hours first
 
 
@@ -129,7 +131,7 @@ class _Week:
     accuracy: AccuracyTally = field(default_factory=AccuracyTally)
 
 
-class Tally:
+class OutcomeTally:
     """Adds up decisions with their outcomes, one after the other.
 
     Parameters
@@ -187,7 +189,9 @@ class Tally:
         self.usage.add(name, decision, run)
 
     def report(
-        self, standings: Iterable[StandingRow] = (), **more: tuple[Known, ...] | tuple[Waste, ...]
+        self,
+        standings: Iterable[StandingRow] = (),
+        **more: tuple[Diagnosis, ...] | tuple[Waste, ...],
     ) -> OutcomeReport:
         """Sum up; ``more`` are fields that the tally does not know."""
         fields: dict[str, object] = dict(more)

@@ -19,7 +19,7 @@ _STEPS = 200  #: bins for each factor of e
 _LEAST_S, _NONE = 1e-3, -(10**6)  #: what is off by less is not off
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class WaitShares(msgspec.Struct, frozen=True, kw_only=True):
     """How near one kind of predicted waits came."""
 
     jobs: int
@@ -28,20 +28,20 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     later: float  #: share that started more than :data:`AT_ONCE_S` later than predicted
 
 
-class Waits(msgspec.Struct, frozen=True, kw_only=True):
+class WaitAccuracy(msgspec.Struct, frozen=True, kw_only=True):
     """How near predicted waits came; None: too few jobs are known."""
 
-    at_once: Held | None = None
-    waiting: Held | None = None
+    at_once: WaitShares | None = None
+    waiting: WaitShares | None = None
 
-    def like(self, wait_s: float | None) -> Held | None:
+    def like(self, wait_s: float | None) -> WaitShares | None:
         """How near waits like this one came."""
         if wait_s is None:
             return None
         return self.at_once if wait_s <= AT_ONCE_S else self.waiting
 
 
-def judge(pairs: Iterable[tuple[float, float]]) -> Waits:
+def judge(pairs: Iterable[tuple[float, float]]) -> WaitAccuracy:
     """Judge predicted waits, one after the other in little memory.
 
     Parameters
@@ -52,7 +52,7 @@ def judge(pairs: Iterable[tuple[float, float]]) -> Waits:
     Examples
     --------
     >>> judge([(0.0, 2.0)] * 8 + [(0.0, 90.0)] * 2).at_once
-    Held(jobs=10, within_s=2.0, later=0.2)
+    WaitShares(jobs=10, within_s=2.0, later=0.2)
     """
     tally = WaitTally()
     for predicted_s, actual_s in pairs:
@@ -71,9 +71,9 @@ class WaitTally:
         kind = self._at_once if predicted_s <= AT_ONCE_S else self._waiting
         kind.add(actual_s - predicted_s)
 
-    def result(self) -> Waits:
+    def result(self) -> WaitAccuracy:
         """Judge them."""
-        return Waits(at_once=self._at_once.result(), waiting=self._waiting.result())
+        return WaitAccuracy(at_once=self._at_once.result(), waiting=self._waiting.result())
 
 
 class _Kind:
@@ -92,10 +92,12 @@ class _Kind:
         self._counts[where] += 1
         self._most_s[where] = max(off_s, self._most_s.get(where, 0.0))
 
-    def result(self) -> Held | None:
+    def result(self) -> WaitShares | None:
         if self._jobs < _FEWEST:
             return None
-        return Held(jobs=self._jobs, within_s=self._within_s(), later=self._later / self._jobs)
+        return WaitShares(
+            jobs=self._jobs, within_s=self._within_s(), later=self._later / self._jobs
+        )
 
     def _within_s(self) -> float:
         """Bound that holds for the share, rounding up."""

@@ -14,7 +14,7 @@ from predictor.active.space import Space
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.records import NodeProfile
 from sacct_ingest.slurm_text import parse_size
-from slurm_plugin.learn.description import Description, Group, Input
+from slurm_plugin.learn.description import AssignmentGroup, Description, Input
 
 #: Choice -> option of sbatch.
 _OPTIONS = {
@@ -30,7 +30,7 @@ INPUT_BYTES = "input_bytes"
 _PLACEHOLDER = re.compile(r"\{([A-Za-z0-9][A-Za-z0-9_.-]*)\}")
 
 #: Profiles of the nodes that a group of assignments may get.
-Profiles = Callable[[Group], Sequence[NodeProfile]]
+Profiles = Callable[[AssignmentGroup], Sequence[NodeProfile]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def choices(given: Description, profiles: Profiles, *, name: str, folder: Path) 
     return _by_attributes(made, given, name)
 
 
-def _combinations(group: Group) -> Iterator[dict[str, str]]:
+def _combinations(group: AssignmentGroup) -> Iterator[dict[str, str]]:
     lists: dict[str, list[str]] = {key: _listed(getattr(group, key)) for key in _OPTIONS}
     lists["input"] = list(group.inputs)
     lists |= {key: _listed(values) for key, values in group.variables.items()}
@@ -105,7 +105,7 @@ _Context = tuple[Mapping[str, Input], Path, str, str]
 
 def _assignment(
     given: Description,
-    group: Group,
+    group: AssignmentGroup,
     chosen: Mapping[str, str],
     also: Mapping[str, float],
     context: _Context,
@@ -162,7 +162,7 @@ def _size_of(one: Input, folder: Path, place: str) -> float:
 
 
 def _figures(
-    wanted: Sequence[str], profiles: Profiles, group: Group, place: str
+    wanted: Sequence[str], profiles: Profiles, group: AssignmentGroup, place: str
 ) -> dict[str, float]:
     """Figures of the nodes that a group may get: the median of each."""
     if not wanted:

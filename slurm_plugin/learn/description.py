@@ -27,7 +27,7 @@ class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     size: str = ""  #: such as ``20G``; empty: the size of the file
 
 
-class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class AssignmentGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Assignments that a run can be given: all combinations of what is listed."""
 
     nodes: Counts = 1
@@ -78,7 +78,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     work_dir: str = ""
     limit: str  #: time limit of a run, as ``--time`` takes it
     budget: Positive  #: node-hours
-    assignments: tuple[Group, ...]
+    assignments: tuple[AssignmentGroup, ...]
     inputs: tuple[Input, ...] = ()
     slower: tuple[str, ...] = ()  #: attributes of which more makes runs slower
     profile: tuple[str, ...] = ()  #: figures of the nodes' profiles that are attributes

@@ -38,7 +38,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class ProposerState:
     """What is known so far; ``effects`` is the slowest over the fastest time of each attribute."""
 
     functions: dict[str, str]
@@ -63,7 +63,7 @@ class Proposer(Protocol):
     def good_enough(self) -> bool:
         """Whether the predictions are as good as was asked for."""
 
-    def learned(self) -> Learned:
+    def learned(self) -> ProposerState:
         """Say what is known so far."""
 
 
@@ -111,10 +111,10 @@ class ByOccupancies:
         """See :class:`Proposer`."""
         return self._learner.good_enough
 
-    def learned(self) -> Learned:
+    def learned(self) -> ProposerState:
         """See :class:`Proposer`."""
         if not self._learner.samples:
-            return Learned({}, {}, None, ())
+            return ProposerState({}, {}, None, ())
         fit, space = self._learner.fit, self._learner.space
         error = self._learner.error
         narrow = WIDEST * self._learner.settings.target
@@ -130,7 +130,7 @@ class ByOccupancies:
         functions = {name: str(one) for name, one in named.items()}
         if fit.bottleneck:
             functions["network + disk"] = str(fit.bottleneck)
-        return Learned(functions, effects, error if error < float("inf") else None, expected)
+        return ProposerState(functions, effects, error if error < float("inf") else None, expected)
 
     def _bytes(self, trial: Trial) -> float:
         """Give the data flow; the first run decides whether the accounting knows any."""
@@ -206,10 +206,10 @@ class ByCurve:
         """See :class:`Proposer`."""
         return self._sure
 
-    def learned(self) -> Learned:
+    def learned(self) -> ProposerState:
         """See :class:`Proposer`."""
         if self._chosen is None:
-            return Learned({}, {}, None, ())
+            return ProposerState({}, {}, None, ())
         found = self._chosen.predict(self._counts)
         expected = tuple(
             Expected(
@@ -223,7 +223,7 @@ class ByCurve:
         )
         times = [p.time_s for p in found]
         widest = max(100 * (exp(p.curve_sd) - 1) for p in found)
-        return Learned(
+        return ProposerState(
             {"time": self._chosen.model}, {NODES: max(times) / min(times)}, widest, expected
         )
 

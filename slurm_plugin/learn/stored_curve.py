@@ -12,7 +12,7 @@ from slurm_plugin.learn.description import Description
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class StoredCurve:
     """A description whose runs join a curve: by their tag, or else by their script."""
 
     given: Description
@@ -20,7 +20,9 @@ class Joined:
     tagged: bool = True
 
 
-def joined(given: Description, tables: Sequence[PredictionTable], scripts: Iterable[str]) -> Joined:
+def joined(
+    given: Description, tables: Sequence[PredictionTable], scripts: Iterable[str]
+) -> StoredCurve:
     """Find the curve that runs of a description can join.
 
     Parameters
@@ -40,14 +42,14 @@ def joined(given: Description, tables: Sequence[PredictionTable], scripts: Itera
     runs = tuple(Run(point.nodes, point.time_s) for point in table.observed)
     if table.level == KeyLevel.TAG:
         app, _, problem = table.key.partition("/")
-        return Joined(replace(given, application=app, problem=problem), runs)
+        return StoredCurve(replace(given, application=app, problem=problem), runs)
     if table.level == KeyLevel.SCRIPT:
         if set(scripts) != {table.key}:
             raise ConfigError(
                 f"{table.label} is known by its script, and the description runs another: give "
                 "that one under script, with the same arguments"
             )
-        return Joined(given, runs, tagged=False)
+        return StoredCurve(given, runs, tagged=False)
     raise ConfigError(
         f"{table.label} is known neither by a tag nor by its script: no job of 'nimo learn' is "
         "taken for its run; tag its jobs (--comment=nimo:app=NAME) and name the tag"

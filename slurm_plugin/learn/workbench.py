@@ -43,7 +43,7 @@ class _NoBudget(Exception):  # noqa: N818 - never leaves this module
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class LearningSite:
     """The world around the workbench: Slurm, time, and somebody to tell."""
 
     jobs: Jobs
@@ -61,7 +61,7 @@ class Workbench:
     choices: Choices
     proposer: Proposer
     journal: Journal
-    site: Site
+    site: LearningSite
 
     def run(self) -> Stop:
         """Go on until enough is known, nothing is left to run, or the budget is spent.

@@ -53,7 +53,7 @@ class Rates:
         return True
 
 
-class Names:
+class UserNames:
     """User names by uid.
 
     They may come over the network (LDAP), so a thread of its own asks for them.
@@ -90,7 +90,7 @@ class Names:
             return ""
 
 
-class Door:
+class ConnectionLimiter:
     """Lets peers in: everybody a few times, slurmctld always.
 
     Parameters
@@ -113,7 +113,7 @@ class Door:
         *,
         trusted: Callable[[int], bool],
         respond: Respond,
-        names: Names,
+        names: UserNames,
         later: Callable[[Connection], None],
     ) -> None:
         self._limits = limits

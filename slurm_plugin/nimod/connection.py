@@ -12,7 +12,7 @@ _PEERCRED = struct.Struct("3i")  # pid, uid, gid: unix(7)
 _PIECE = 65536
 
 
-class Gone(Exception):  # noqa: N818 - a state, not an error
+class PeerClosed(Exception):  # noqa: N818 - a state, not an error
     """The peer hung up, or is to be hung up on."""
 
 
@@ -130,7 +130,7 @@ class Connection:
         if reply.data:
             self._send(reply.data)
         if reply.last:
-            raise Gone
+            raise PeerClosed
 
     def _line(self) -> bytes:
         """Next whole line; nothing where there is none yet."""
@@ -146,7 +146,7 @@ class Connection:
             # Where the next request begins is known only to the peer.
             error = f"request longer than {MAX_LINE_BYTES} bytes"
             self._send(encode(Answer(ok=False, error=error)))
-            raise Gone
+            raise PeerClosed
         return b""
 
     def _piece(self) -> bytes:
@@ -155,9 +155,9 @@ class Connection:
         except BlockingIOError:
             return b""
         except OSError as error:
-            raise Gone from error
+            raise PeerClosed from error
         if not data:
-            raise Gone
+            raise PeerClosed
         return data
 
     def _cut(self) -> bytes:
@@ -172,7 +172,7 @@ class Connection:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            raise Gone from error
+            raise PeerClosed from error
         self._unsent = data[sent:]
 
 

@@ -10,7 +10,7 @@ from slurm_plugin.protocol import Counts, Decided
 BOUNDS_S = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 
-class Tally:
+class AnswerCounts:
     """Counts since nimod began.
 
     Parameters

@@ -22,13 +22,13 @@ import msgspec
 
 from sacct_ingest.errors import ConfigError, ScriptError, SlurmError
 from slurm_plugin.config import Config
-from slurm_plugin.decision.lookup import Tables
-from slurm_plugin.decision.service import Advisor, Book
+from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.decision.service import Book, DecisionService
 from slurm_plugin.decision.tickets import job_of
 from slurm_plugin.listening import Listening
-from slurm_plugin.nimod.access import Door, Names, Rates
+from slurm_plugin.nimod.access import ConnectionLimiter, Rates, UserNames
 from slurm_plugin.nimod.connection import Connection, Reply
-from slurm_plugin.nimod.counters import Tally
+from slurm_plugin.nimod.counters import AnswerCounts
 from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.periodic import Periodic
 from slurm_plugin.nimod.store_link import StoreLink
@@ -43,7 +43,7 @@ from slurm_plugin.protocol import (
     decode_ask,
     encode,
 )
-from slurm_plugin.slurm.poller import Watch
+from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.systemd import notify, watchdog_s
 
 _log = logging.getLogger(__name__)
@@ -82,8 +82,10 @@ class Daemon:
         self._config = config
         self._reread = reread
         self._errands = ThreadPoolExecutor(1, "errands")
-        self._advisor = Advisor(config, new_id=lambda: secrets.token_hex(6), later=self._later)
-        self._watch = Watch(time.time, cluster=config.cluster, how=config.snapshot)
+        self._advisor = DecisionService(
+            config, new_id=lambda: secrets.token_hex(6), later=self._later
+        )
+        self._watch = ClusterPoller(time.time, cluster=config.cluster, how=config.snapshot)
         self._link = StoreLink(
             config.store_url,
             publish=self._publish,
@@ -99,11 +101,11 @@ class Daemon:
         # Nobody asks for the names of those that are served at once.
         self._own_names = {uid: _name_of(uid) for uid in self._own_trusted}
         self._rates = Rates(config.access.requests_per_s)
-        self._names = Names()
+        self._names = UserNames()
         self._loop: Loop | None = None
         self._loaded_s: float | None = None
         self._answered = self._failed = 0
-        self._counts = Tally(time.time())
+        self._counts = AnswerCounts(time.time())
         self._complaint = ""
         self._quiet = config.changes_nothing
 
@@ -119,7 +121,7 @@ class Daemon:
                 self._stop()
 
     def _start(self, channel: socket.socket) -> Loop:
-        door = Door(
+        door = ConnectionLimiter(
             self._config.access,
             trusted=self._trusts,
             respond=self.respond,
@@ -303,7 +305,7 @@ class Daemon:
         for periodic in self._background:
             periodic.wake()
 
-    def _publish(self, tables: Tables) -> None:
+    def _publish(self, tables: PredictionLookup) -> None:
         """Exchange the tables; called by the store's thread."""
         self._advisor.tables = tables
         self._loaded_s = time.time()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Protocol
 
-from slurm_plugin.nimod.connection import Connection, Gone
+from slurm_plugin.nimod.connection import Connection, PeerClosed
 
 _log = logging.getLogger(__name__)
 HALFWAY_S = 10.0  #: longest that a request may take to arrive, or an answer to be taken
@@ -25,7 +25,7 @@ AWAKE_S = 0.0005
 REST_S = 0.002
 
 
-class Doorman(Protocol):
+class Admission(Protocol):
     """Decides who may connect."""
 
     def enter(self, channel: socket.socket) -> Connection | None:
@@ -53,7 +53,7 @@ class Loop:
     """
 
     def __init__(
-        self, listener: socket.socket, doorman: Doorman, *, clock: Callable[[], float]
+        self, listener: socket.socket, doorman: Admission, *, clock: Callable[[], float]
     ) -> None:
         listener.settimeout(0)
         self._listener = listener
@@ -172,7 +172,7 @@ class Loop:
             # All of it, so that who knocks after a job was told of finds it decided.
             while more and peer.first:
                 more = self._one_of(peer)
-        except Gone:
+        except PeerClosed:
             self._drop(peer)
             return
         if peer.halfway and peer.since_s is None:

@@ -22,14 +22,14 @@ from prometheus_client.registry import Collector
 from sacct_ingest.errors import NimoError
 from sacct_ingest.span import reached
 from sacct_ingest.store import Selection, Store
-from slurm_plugin.evaluation.outcomes import OutcomeReport, Tally
+from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally
 from slurm_plugin.protocol import Counts, Status
 
 _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class MetricDescription:
     """One metric: its name, what kind it is, its labels, what it says."""
 
     name: str
@@ -39,36 +39,56 @@ class Named:
 
 
 NIMOD = (
-    Named("nimo_up", "gauge", "Whether nimod answers"),
-    Named("nimo_build_info", "gauge", "1, with nimod's release", ("release",)),
-    Named("nimo_start_time_seconds", "gauge", "When nimod began, since the epoch"),
-    Named("nimo_tables", "gauge", "Prediction tables in memory"),
-    Named("nimo_tables_loaded_timestamp_seconds", "gauge", "When the tables were loaded"),
-    Named("nimo_snapshot_age_seconds", "gauge", "Age of what is known of the cluster"),
-    Named("nimo_requests_total", "counter", "Requests by what became of them", ("result",)),
-    Named(
+    MetricDescription("nimo_up", "gauge", "Whether nimod answers"),
+    MetricDescription("nimo_build_info", "gauge", "1, with nimod's release", ("release",)),
+    MetricDescription("nimo_start_time_seconds", "gauge", "When nimod began, since the epoch"),
+    MetricDescription("nimo_tables", "gauge", "Prediction tables in memory"),
+    MetricDescription(
+        "nimo_tables_loaded_timestamp_seconds", "gauge", "When the tables were loaded"
+    ),
+    MetricDescription("nimo_snapshot_age_seconds", "gauge", "Age of what is known of the cluster"),
+    MetricDescription(
+        "nimo_requests_total", "counter", "Requests by what became of them", ("result",)
+    ),
+    MetricDescription(
         "nimo_decisions_total",
         "counter",
         "Decisions on submissions",
         ("mode", "action", "reason", "applied"),
     ),
-    Named("nimo_answer_seconds", "histogram", "Time in which submissions were answered"),
-    Named("nimo_decisions_pending", "gauge", "Decisions not written to the store yet"),
+    MetricDescription(
+        "nimo_answer_seconds", "histogram", "Time in which submissions were answered"
+    ),
+    MetricDescription("nimo_decisions_pending", "gauge", "Decisions not written to the store yet"),
 )
 STORE = (
-    Named("nimo_store_up", "gauge", "Whether the store can be read"),
-    Named("nimo_store_size_bytes", "gauge", "Size of the store's file (SQLite)"),
-    Named("nimo_ingest_timestamp_seconds", "gauge", "Up to when accounting was read", ("source",)),
-    Named("nimo_fit_timestamp_seconds", "gauge", "When the newest table was fitted"),
-    Named("nimo_applications", "gauge", "Known applications", ("verdict",)),
-    Named("nimo_applications_switched_off", "gauge", "Those switched off for what they missed"),
+    MetricDescription("nimo_store_up", "gauge", "Whether the store can be read"),
+    MetricDescription("nimo_store_size_bytes", "gauge", "Size of the store's file (SQLite)"),
+    MetricDescription(
+        "nimo_ingest_timestamp_seconds", "gauge", "Up to when accounting was read", ("source",)
+    ),
+    MetricDescription("nimo_fit_timestamp_seconds", "gauge", "When the newest table was fitted"),
+    MetricDescription("nimo_applications", "gauge", "Known applications", ("verdict",)),
+    MetricDescription(
+        "nimo_applications_switched_off", "gauge", "Those switched off for what they missed"
+    ),
 )
 ACCURACY = (
-    Named("nimo_compared_runs", "gauge", "Completed runs with a prediction, of the last days"),
-    Named("nimo_prediction_error_ratio", "gauge", "Their mean of |actual - predicted| / actual"),
-    Named("nimo_prediction_bias_ratio", "gauge", "Their median of actual over predicted"),
-    Named("nimo_interval_coverage_ratio", "gauge", "Share of them inside", ("nominal",)),
-    Named("nimo_deadline_jobs", "gauge", "Jobs with a deadline, of the last days", ("outcome",)),
+    MetricDescription(
+        "nimo_compared_runs", "gauge", "Completed runs with a prediction, of the last days"
+    ),
+    MetricDescription(
+        "nimo_prediction_error_ratio", "gauge", "Their mean of |actual - predicted| / actual"
+    ),
+    MetricDescription(
+        "nimo_prediction_bias_ratio", "gauge", "Their median of actual over predicted"
+    ),
+    MetricDescription(
+        "nimo_interval_coverage_ratio", "gauge", "Share of them inside", ("nominal",)
+    ),
+    MetricDescription(
+        "nimo_deadline_jobs", "gauge", "Jobs with a deadline, of the last days", ("outcome",)
+    ),
 )
 METRICS = (*NIMOD, *STORE, *ACCURACY)
 _BY_NAME = {one.name: one for one in METRICS}
@@ -130,7 +150,7 @@ def of_store(store: Callable[[], Store], *, days: float, file: Path | None) -> I
     try:
         with store() as opened:
             yield from _stored(opened, file)
-            tally, since_s = Tally(confidence=0.9), time.time() - days * _DAY_S
+            tally, since_s = OutcomeTally(confidence=0.9), time.time() - days * _DAY_S
             for pair in opened.decisions.with_outcomes(Selection(since_s=since_s)):
                 tally.add(*pair)
             yield from _outcomes(tally.report())

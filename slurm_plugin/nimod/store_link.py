@@ -15,8 +15,8 @@ from typing import TypeVar
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
-from slurm_plugin.decision.lookup import Tables
-from slurm_plugin.evaluation.wait_accuracy import Waits, judge
+from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy, judge
 
 _Item = TypeVar("_Item")
 
@@ -57,9 +57,9 @@ class StoreLink:
         self,
         url: str,
         *,
-        publish: Callable[[Tables], None],
+        publish: Callable[[PredictionLookup], None],
         cluster: Callable[[], str],
-        publish_waits: Callable[[Waits], None] = lambda _: None,
+        publish_waits: Callable[[WaitAccuracy], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
         pause: Callable[[], None] = lambda: time.sleep(_PAUSE_S),
         limit: int = 100_000,
@@ -76,8 +76,8 @@ class StoreLink:
         self._lost = 0
         self._store: Store | None = None
         self._version: int | None = None
-        self._published = Tables()
-        self._retired = Tables()
+        self._published = PredictionLookup()
+        self._retired = PredictionLookup()
         self._standings = -1
         self._complaint = ""
 
@@ -158,7 +158,7 @@ class StoreLink:
             # At the start nobody can be answered before they are there.
             pause = self._pause if len(self._published) else lambda: None
             found = _in_slices(store.fits.payloads(), pause)
-            tables = Tables(found, version=version, off=off, node_types=types)
+            tables = PredictionLookup(found, version=version, off=off, node_types=types)
             self._retired = self._published
         self._published, self._version, self._standings = tables, version, standings
         self._publish(tables)

@@ -9,7 +9,7 @@ from slurm_plugin.slurm.partition_view import partition_for
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class TaskBounds:
     """Node counts and time that a task may have at a place."""
 
     low: int = 1
@@ -18,7 +18,7 @@ class Room:
     why: str = ""  #: what sets the node counts, for people
 
 
-def room_for(cluster: Cluster, job: Job) -> Room:
+def room_for(cluster: Cluster, job: Job) -> TaskBounds:
     """Room that a job has in its partition.
 
     Parameters
@@ -30,14 +30,14 @@ def room_for(cluster: Cluster, job: Job) -> Room:
     """
     named = cluster.partition(job.partition)
     if named is None or not named.open:
-        return Room(high=0, why=f"partition {job.partition} is not up")
+        return TaskBounds(high=0, why=f"partition {job.partition} is not up")
     account = cluster.limits.account_of(job.user_name, job.account)
     association = cluster.limits.association(job.user_name, account, named.name)
     qos = cluster.limits.qos_of(association, job.qos)
     if not named.admits.holds(account, qos):
-        return Room(high=0, why=f"partition {named.name} does not admit {account or qos}")
+        return TaskBounds(high=0, why=f"partition {named.name} does not admit {account or qos}")
     seen = partition_for(cluster, job)
     if seen is None:
-        return Room(high=0, why=f"partition {named.name} takes no such job")
+        return TaskBounds(high=0, why=f"partition {named.name} takes no such job")
     why = seen.bound or (f"MaxNodes of partition {named.name}" if seen.max_nodes else "")
-    return Room(seen.min_nodes, seen.largest, seen.max_time_s or inf, why)
+    return TaskBounds(seen.min_nodes, seen.largest, seen.max_time_s or inf, why)

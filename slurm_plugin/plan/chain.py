@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, inf
 
-from slurm_plugin.plan.bounds import Room
-from slurm_plugin.plan.schedule import Schedule, Step
-from slurm_plugin.plan.workflow import File, Place, Storage, Task, Workflow
+from slurm_plugin.plan.bounds import TaskBounds
+from slurm_plugin.plan.schedule import PlanSchedule, Step
+from slurm_plugin.plan.workflow import File, PlanSite, Storage, Task, Workflow
 
 #: The limit is what hardly any run exceeds, with a margin.
 _MARGIN, _LEAST_S = 1.2, 60.0
@@ -17,7 +17,7 @@ _FAST = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class PlannedJob:
     """One step as it is submitted."""
 
     step: Step  #: as planned
@@ -48,12 +48,12 @@ class Job:
 
 def jobs(
     flow: Workflow,
-    schedule: Schedule,
+    schedule: PlanSchedule,
     *,
-    rooms: Mapping[tuple[str, str], Room],
+    rooms: Mapping[tuple[str, str], TaskBounds],
     deadline_s: float | None = None,
     hard: bool = False,
-) -> list[Job]:
+) -> list[PlannedJob]:
     """Jobs of a plan, each after those that it needs.
 
     Parameters
@@ -84,7 +84,7 @@ def job_name(workflow: str, step: str, mark: str = "") -> str:
     return re.sub(r"[^\w.-]", "-", ".".join(filter(None, (workflow, step, mark))))
 
 
-def command_line(job: Job, name: str, ids: Mapping[str, str]) -> list[str]:
+def command_line(job: PlannedJob, name: str, ids: Mapping[str, str]) -> list[str]:
     """Give the arguments of sbatch, which reads the script from stdin.
 
     Parameters
@@ -108,8 +108,8 @@ def path_of(file: File, storage: Storage) -> str:
 
 
 def _job(
-    flow: Workflow, step: Step, rooms: Mapping[tuple[str, str], Room], latest_s: float | None
-) -> Job:
+    flow: Workflow, step: Step, rooms: Mapping[tuple[str, str], TaskBounds], latest_s: float | None
+) -> PlannedJob:
     place = flow.places[step.pool] if step.nodes else _place_of_copy(flow, step)
     task = flow.tasks[step.task]
     options = [
@@ -124,7 +124,7 @@ def _job(
         options.append(f"--deadline=uts{ceil(latest_s)}")
     if step.nodes:
         options += task.options
-    return Job(
+    return PlannedJob(
         step=step,
         options=tuple(options),
         script=_task_script(flow, step, task) if step.nodes else _copy_script(flow, step),
@@ -132,13 +132,13 @@ def _job(
     )
 
 
-def _place_of_copy(flow: Workflow, step: Step) -> Place:
+def _place_of_copy(flow: Workflow, step: Step) -> PlanSite:
     """Where a copy runs: near its target, or else near its source."""
     near = [p for s in (step.target, step.source) for p in flow.places.values() if p.storage == s]
     return near[0] if near else next(iter(flow.places.values()))
 
 
-def _limit_min(step: Step, room: Room | None, latest_s: float | None) -> int:
+def _limit_min(step: Step, room: TaskBounds | None, latest_s: float | None) -> int:
     """Limit that holds the run, within what the place allows and its deadline leaves.
 
     Slurm refuses a job whose limit ends after its deadline.
@@ -197,7 +197,7 @@ def _filled(command: str, paths: Mapping[str, str]) -> str:
     )
 
 
-def _latest(schedule: Schedule, deadline_s: float | None) -> dict[str, float]:
+def _latest(schedule: PlanSchedule, deadline_s: float | None) -> dict[str, float]:
     """When each step has to have ended, were all that follow it fast."""
     if deadline_s is None:
         return {}
@@ -210,7 +210,7 @@ def _latest(schedule: Schedule, deadline_s: float | None) -> dict[str, float]:
     return latest
 
 
-def dependents(chain: Iterable[Job], failed: str) -> list[str]:
+def dependents(chain: Iterable[PlannedJob], failed: str) -> list[str]:
     """Name the steps that cannot run after one failed."""
     lost = {failed}
     found = []

@@ -7,7 +7,7 @@ from statistics import NormalDist
 from typing import Protocol
 
 from predictor.types import Prediction
-from slurm_plugin.plan.workflow import Place, Task
+from slurm_plugin.plan.workflow import PlanSite, Task
 
 #: Bytes that a program asks for at a time where it reads over the network.
 _REQUEST_BYTES = 2.0**20
@@ -19,7 +19,7 @@ _LONGEST = 0.99
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class TaskEstimate:
     """Median time of a step, and the standard deviations of log time below and above it.
 
     ``common`` is the part that all steps of ``group`` have together: the error of one curve makes
@@ -32,19 +32,19 @@ class Estimate:
     common: float = 0.0
     group: str = ""
 
-    def times(self, factor: float) -> "Estimate":
+    def times(self, factor: float) -> "TaskEstimate":
         """Estimate of something that takes ``factor`` times as long."""
-        return Estimate(self.time_s * factor, self.down, self.up, self.common, self.group)
+        return TaskEstimate(self.time_s * factor, self.down, self.up, self.common, self.group)
 
-    def left(self, elapsed_s: float) -> "Estimate":
+    def left(self, elapsed_s: float) -> "TaskEstimate":
         """Estimate what is left of something that has taken ``elapsed_s`` and has not ended.
 
         The median of the runs that take longer than that; once hardly any was expected to, what was
         known of it is worth little, and a share of what it has taken is expected to follow.
 
-        >>> round(Estimate(100.0, 0.1, 0.1).left(100.0).time_s)
+        >>> round(TaskEstimate(100.0, 0.1, 0.1).left(100.0).time_s)
         7
-        >>> round(Estimate(100.0, 0.1, 0.1).left(500.0).time_s)
+        >>> round(TaskEstimate(100.0, 0.1, 0.1).left(500.0).time_s)
         100
         """
         sd = self.up if elapsed_s > self.time_s else self.down
@@ -53,7 +53,7 @@ class Estimate:
         left_s = _OVERDUE * elapsed_s
         if gone < _HARDLY_ANY:
             left_s = self.quantile((1 + gone) / 2) - elapsed_s if sd else self.time_s - elapsed_s
-        return Estimate(left_s, GUESSED, GUESSED)
+        return TaskEstimate(left_s, GUESSED, GUESSED)
 
     @property
     def longest_s(self) -> float:
@@ -63,14 +63,14 @@ class Estimate:
     def quantile(self, share: float) -> float:
         """Time in seconds that ``share`` of the cases stay below.
 
-        >>> round(Estimate(100.0, 0.1, 0.1).quantile(0.95), 1)
+        >>> round(TaskEstimate(100.0, 0.1, 0.1).quantile(0.95), 1)
         117.9
         """
         z = NormalDist().inv_cdf(share)
         return self.time_s * exp(z * (self.up if z > 0 else self.down))
 
 
-def of_prediction(one: Prediction, group: str) -> Estimate:
+def of_prediction(one: Prediction, group: str) -> TaskEstimate:
     """Estimate that says what a prediction with its interval does."""
     return of_interval(one.time_s, one.low_s, one.high_s, one.level, one.curve_sd, group)
 
@@ -82,15 +82,15 @@ def of_interval(
     level: float,
     common: float = 0.0,
     group: str = "",
-) -> Estimate:
+) -> TaskEstimate:
     """Estimate whose interval at ``level`` is from ``low_s`` to ``high_s``."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     down, up = log(time_s / low_s) / z, log(high_s / time_s) / z
-    return Estimate(time_s, max(down, 0.0), max(up, 0.0), common, group)
+    return TaskEstimate(time_s, max(down, 0.0), max(up, 0.0), common, group)
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class TransferPath:
     """Way over which a task reads a file in place."""
 
     size_bytes: float
@@ -101,21 +101,23 @@ class Path:
 class RunTimes(Protocol):
     """Run times of tasks."""
 
-    def counts(self, task: Task, place: Place) -> Sequence[int]:
+    def counts(self, task: Task, place: PlanSite) -> Sequence[int]:
         """Node counts for which something is known; they rise."""
 
-    def run(self, task: Task, place: Place, nodes: int, remote: Sequence[Path]) -> Estimate | None:
+    def run(
+        self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
+    ) -> TaskEstimate | None:
         """Run time with these inputs read over the network; None: not known."""
 
 
 class Transfers(Protocol):
     """Times of copies."""
 
-    def copy(self, size_bytes: float, source: str, target: str) -> Estimate | None:
+    def copy(self, size_bytes: float, source: str, target: str) -> TaskEstimate | None:
         """Time of a copy between two storages; None: not known."""
 
 
-def with_remote(local: Estimate, remote: Sequence[Path]) -> Estimate:
+def with_remote(local: TaskEstimate, remote: Sequence[TransferPath]) -> TaskEstimate:
     """Run time of a task whose inputs are read once over the network.
 
     Each byte occupies the network for the latency of its request and for its share of the
@@ -130,7 +132,7 @@ def with_remote(local: Estimate, remote: Sequence[Path]) -> Estimate:
     )
     total_s = local.time_s + stall_s
     share = stall_s / total_s
-    return Estimate(
+    return TaskEstimate(
         total_s,
         (1 - share) * local.down + share * GUESSED,
         (1 - share) * local.up + share * GUESSED,
@@ -139,18 +141,18 @@ def with_remote(local: Estimate, remote: Sequence[Path]) -> Estimate:
     )
 
 
-def given(run_times_s: Mapping[int, float], nodes: int, group: str) -> Estimate | None:
+def given(run_times_s: Mapping[int, float], nodes: int, group: str) -> TaskEstimate | None:
     """Run time of a table that somebody wrote; between two counts log time is linear in log nodes.
 
     >>> round(given({1: 100.0, 4: 25.0}, 2, "").time_s)
     50
     """
     if nodes in run_times_s:
-        return Estimate(run_times_s[nodes], GIVEN, GIVEN, GIVEN / 2, group)
+        return TaskEstimate(run_times_s[nodes], GIVEN, GIVEN, GIVEN / 2, group)
     low = max((n for n in run_times_s if n < nodes), default=None)
     high = min((n for n in run_times_s if n > nodes), default=None)
     if low is None or high is None:
         return None
     share = log(nodes / low) / log(high / low)
     mixed = (1 - share) * log(run_times_s[low]) + share * log(run_times_s[high])
-    return Estimate(exp(mixed), GIVEN, GIVEN, GIVEN / 2, group)
+    return TaskEstimate(exp(mixed), GIVEN, GIVEN, GIVEN / 2, group)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from sacct_ingest.errors import NimoError, SlurmError
 from slurm_plugin.formatting import clock
 from slurm_plugin.plan import state_file
-from slurm_plugin.plan.chain import Job, dependents
+from slurm_plugin.plan.chain import PlannedJob, dependents
 from slurm_plugin.plan.resubmit import change, settle
 from slurm_plugin.plan.state_file import ACTIVE, COMPLETED, PENDING, Submitted
 from slurm_plugin.plan.submit import REFUSED, Run, Sbatch, command, on, sbatch, submit_ready
 from slurm_plugin.slurm.commands import Refused
 
 if TYPE_CHECKING:
-    from slurm_plugin.plan.replan import Again
+    from slurm_plugin.plan.replan import Replan
 
 #: Less than this is not told as being late, in seconds and as a share of what a step takes.
 SLIP_S, _SLIP = 30.0, 0.1
@@ -24,11 +24,11 @@ SLIP_S, _SLIP = 30.0, 0.1
 _PATIENCE = 0.3
 
 #: Plans what is left; None: nothing is left to decide.
-Planner = Callable[[Submitted], "Again | None"]
+Planner = Callable[[Submitted], "Replan | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class JobStatus:
     """What Slurm says of a job."""
 
     state: str
@@ -42,7 +42,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Follower:
+class PlanMonitor:
     """Follows what was submitted, written down at ``path``.
 
     Asks squeue once a round for all jobs of a cluster, and sacct for those that squeue has
@@ -92,7 +92,7 @@ class Follower:
                 given.astray = f"{name} is {REFUSED}"
             state_file.save(self.path, given)
 
-    def _told(self, name: str, seen: Seen) -> Iterator[str]:
+    def _told(self, name: str, seen: JobStatus) -> Iterator[str]:
         """Note what is new about a job, and say it."""
         given = self.submitted
         # What was cancelled this round, for another failed, was seen as waiting still.
@@ -165,7 +165,7 @@ class Follower:
         return f", {_off(seen_s - planned_s)}"
 
 
-def look(submitted: Submitted, ask: Run) -> dict[str, Seen]:
+def look(submitted: Submitted, ask: Run) -> dict[str, JobStatus]:
     """Ask for all jobs that had not ended.
 
     Raises
@@ -173,7 +173,7 @@ def look(submitted: Submitted, ask: Run) -> dict[str, Seen]:
     SlurmError
         A command failed.
     """
-    found: dict[str, Seen] = {}
+    found: dict[str, JobStatus] = {}
     open_jobs = [job for job in unfinished(submitted) if job.name in submitted.ids]
     for cluster in sorted({job.cluster for job in open_jobs}):
         own = {submitted.ids[job.name]: job.name for job in open_jobs if job.cluster == cluster}
@@ -185,7 +185,7 @@ def look(submitted: Submitted, ask: Run) -> dict[str, Seen]:
     return found
 
 
-def unfinished(submitted: Submitted) -> list[Job]:
+def unfinished(submitted: Submitted) -> list[PlannedJob]:
     """List the jobs that have not ended."""
     return [job for job in submitted.jobs if submitted.state(job.name) in ACTIVE]
 
@@ -201,7 +201,7 @@ def summary(submitted: Submitted) -> Mapping[str, int]:
     return {state: states.count(state) for state in dict.fromkeys(states)}
 
 
-def _waits(submitted: Submitted, job: Job) -> bool:
+def _waits(submitted: Submitted, job: PlannedJob) -> bool:
     return submitted.state(job.name) == PENDING
 
 
@@ -222,12 +222,12 @@ def _late(submitted: Submitted, now_s: float, allowed: Callable[[float], float])
     return ""
 
 
-def _expected_end_s(submitted: Submitted, job: Job, now_s: float) -> float:
+def _expected_end_s(submitted: Submitted, job: PlannedJob, now_s: float) -> float:
     gone_s = now_s - submitted.started_s.get(job.name, now_s)
     return now_s + job.step.estimate.left(gone_s).time_s
 
 
-def _rebased(submitted: Submitted, job: Job, now_s: float) -> Job:
+def _rebased(submitted: Submitted, job: PlannedJob, now_s: float) -> PlannedJob:
     """Take what is expected of a step by now for its plan: so late is told once."""
     step = job.step
     if submitted.begun(job.name):
@@ -249,7 +249,7 @@ def _behind(submitted: Submitted) -> str:
     return f"all ended by {clock(end_s)}{_kept(end_s, submitted.deadline_s)}"
 
 
-def _outlook(found: "Again", deadline_s: float | None) -> str:
+def _outlook(found: "Replan", deadline_s: float | None) -> str:
     now, before = found.plan, found.before
     text = "planned again" if found.changed else "the plan stays"
     text += f"; all ended by {clock(now.end_s)}"
@@ -281,14 +281,14 @@ def _accounted(ids: Iterable[str], submitted: Submitted, where: Sequence[str], a
     return ask(["sacct", "-n", "-X", "-P", "-S", since, "-j", listed, "-o", fields, *where])
 
 
-def _read(text: str) -> dict[str, Seen]:
+def _read(text: str) -> dict[str, JobStatus]:
     found = {}
     for line in text.splitlines():
         fields = line.split("|")
         if len(fields) == 4:
             job_id, state, start, end = fields
             # "CANCELLED by 1000"
-            found[job_id] = Seen(state.split()[0], _moment(start), _moment(end))
+            found[job_id] = JobStatus(state.split()[0], _moment(start), _moment(end))
     return found
 
 

@@ -4,28 +4,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from slurm_plugin.plan.estimates import Estimate
-from slurm_plugin.plan.schedule import Option, Problem
-from slurm_plugin.plan.workflow import Access, Place, Task
+from slurm_plugin.plan.estimates import TaskEstimate
+from slurm_plugin.plan.schedule import PlanningProblem, TaskOption
+from slurm_plugin.plan.workflow import DataAccess, PlanSite, Task
 
 #: Most node counts that are tried for one task at one place.
 _COUNTS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class OptionChoice:
     """An option with what it takes where all inputs are near."""
 
-    option: Option
+    option: TaskOption
     time_s: float
     node_s: float
 
 
 #: For each task what may be chosen.
-Choices = Mapping[str, Sequence[Choice]]
+Choices = Mapping[str, Sequence[OptionChoice]]
 
 
-def choices(problem: Problem) -> dict[str, list[Choice]]:
+def choices(problem: PlanningProblem) -> dict[str, list[OptionChoice]]:
     """List what may be chosen for each task; of two alike only the better one.
 
     Raises
@@ -57,12 +57,12 @@ def restricted(all_of: Choices, *, place: str | None = None, stage: bool | None 
     return kept if all(kept.values()) else {}
 
 
-def _of_task(problem: Problem, task: Task) -> list[Choice]:
+def _of_task(problem: PlanningProblem, task: Task) -> list[OptionChoice]:
     found = []
     for name in task.places or problem.workflow.places:
         place = problem.workflow.places[name]
         made = [
-            Choice(Option(name, known.option.nodes, stage), known.time_s, known.node_s)
+            OptionChoice(TaskOption(name, known.option.nodes, stage), known.time_s, known.node_s)
             for known in _useful(_counted(problem, task, place))
             for stage in _ways(problem, task, place)
         ]
@@ -70,17 +70,19 @@ def _of_task(problem: Problem, task: Task) -> list[Choice]:
     return found
 
 
-def _counted(problem: Problem, task: Task, place: Place) -> list[Choice]:
+def _counted(problem: PlanningProblem, task: Task, place: PlanSite) -> list[OptionChoice]:
     """Node counts that the task may have at a place, with their times; they rise."""
     longest_s = problem.room(task, place).longest_s
     return [
-        Choice(Option(place.name, nodes), estimate.time_s, nodes * estimate.time_s)
+        OptionChoice(TaskOption(place.name, nodes), estimate.time_s, nodes * estimate.time_s)
         for nodes, estimate in _estimated(problem, task, place)
         if estimate.longest_s <= longest_s
     ]
 
 
-def _estimated(problem: Problem, task: Task, place: Place) -> list[tuple[int, Estimate]]:
+def _estimated(
+    problem: PlanningProblem, task: Task, place: PlanSite
+) -> list[tuple[int, TaskEstimate]]:
     """Run times on the node counts that the task may have at a place; the counts rise."""
     room, free = problem.room(task, place), max(problem.free[place.name].free, default=0)
     most = min(task.high or inf, place.high or inf, free, room.high)
@@ -90,9 +92,9 @@ def _estimated(problem: Problem, task: Task, place: Place) -> list[tuple[int, Es
     return [(nodes, estimate) for nodes, estimate in told if estimate is not None]
 
 
-def _useful(counted: Sequence[Choice]) -> list[Choice]:
+def _useful(counted: Sequence[OptionChoice]) -> list[OptionChoice]:
     """Leave out counts on which the task is no faster than on fewer nodes."""
-    useful: list[Choice] = []
+    useful: list[OptionChoice] = []
     for one in counted:
         if not useful or one.time_s < useful[-1].time_s:
             useful.append(one)
@@ -112,19 +114,19 @@ def thinned(counts: Sequence[int], most: int) -> list[int]:
     return sorted({min(counts, key=lambda n, w=w: abs(n - w)) for w in wanted})  # type: ignore[misc]
 
 
-def _ways(problem: Problem, task: Task, place: Place) -> tuple[bool, ...]:
+def _ways(problem: PlanningProblem, task: Task, place: PlanSite) -> tuple[bool, ...]:
     """Whether inputs may be staged, read in place, or, where that makes no difference, just one."""
     flow = problem.workflow
     open_to = [
         name
         for name in task.reads
-        if flow.files[name].access is Access.ANY and flow.files[name].at != place.storage
+        if flow.files[name].access is DataAccess.ANY and flow.files[name].at != place.storage
     ]
     linked = any(link.remote and link.target == place.storage for link in flow.links.values())
     return (True, False) if open_to and linked else (True,)
 
 
-def _why_none(problem: Problem, task: Task) -> str:
+def _why_none(problem: PlanningProblem, task: Task) -> str:
     """Say why there is nothing to choose for a task."""
     places = {
         name: problem.workflow.places[name] for name in task.places or problem.workflow.places
@@ -151,7 +153,7 @@ def _why_none(problem: Problem, task: Task) -> str:
     )
 
 
-def _has(problem: Problem, task: Task, name: str) -> str:
+def _has(problem: PlanningProblem, task: Task, name: str) -> str:
     """Say what a place has for a task, and who says so."""
     room = problem.room(task, problem.workflow.places[name])
     text = f"{name} has {max(problem.free[name].free, default=0)} nodes"

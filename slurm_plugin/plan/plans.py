@@ -6,8 +6,8 @@ from math import inf
 
 from slurm_plugin.plan import search
 from slurm_plugin.plan.options import Choices, choices, restricted
-from slurm_plugin.plan.schedule import Problem, Schedule, Step
-from slurm_plugin.plan.spread import Ends, ends
+from slurm_plugin.plan.schedule import PlanningProblem, PlanSchedule, Step
+from slurm_plugin.plan.spread import EndSpread, ends
 
 #: Times that the target is moved until the plan keeps the deadline with the chance asked for.
 _TRIES = 6
@@ -24,7 +24,7 @@ class Plan:
     """
 
     label: str  #: what it is, in words
-    schedule: Schedule
+    schedule: PlanSchedule
     end_s: float  #: median
     low_s: float
     high_s: float
@@ -41,7 +41,7 @@ class Plan:
 
 
 def plans(
-    problem: Problem, *, deadline_s: float | None = None, confidence: float = 0.95
+    problem: PlanningProblem, *, deadline_s: float | None = None, confidence: float = 0.95
 ) -> list[Plan]:
     """Make plans; the first is the one to take.
 
@@ -73,16 +73,16 @@ def plans(
 
 
 def judged(
-    problem: Problem,
+    problem: PlanningProblem,
     label: str,
-    schedule: Schedule,
+    schedule: PlanSchedule,
     *,
     deadline_s: float | None,
     confidence: float,
     proven: bool = False,
 ) -> Plan:
     """Plan of a schedule: what can be said about it."""
-    drawn: Ends = ends(schedule, problem.now_s)
+    drawn: EndSpread = ends(schedule, problem.now_s)
     return Plan(
         label=label,
         schedule=schedule,
@@ -97,8 +97,8 @@ def judged(
 
 
 def _candidates(
-    problem: Problem, all_of: Choices, deadline_s: float | None, confidence: float
-) -> Iterator[tuple[str, search.Found]]:
+    problem: PlanningProblem, all_of: Choices, deadline_s: float | None, confidence: float
+) -> Iterator[tuple[str, search.SearchResult]]:
     now_s = problem.now_s
     if deadline_s is not None:
         yield from _in_time(problem, all_of, deadline_s, confidence)
@@ -109,10 +109,10 @@ def _candidates(
     for label, some in _alternatives(problem, all_of):
         schedule = search.heuristic(problem, some, target_s, effort=_LESS) if some else None
         if schedule is not None:
-            yield label, search.Found(schedule)
+            yield label, search.SearchResult(schedule)
 
 
-def _alternatives(problem: Problem, all_of: Choices) -> Iterator[tuple[str, Choices]]:
+def _alternatives(problem: PlanningProblem, all_of: Choices) -> Iterator[tuple[str, Choices]]:
     """Plans that keep to one place or to one way with data: P1 to P3 of the NIMO papers."""
     flow = problem.workflow
     for name in flow.places:
@@ -122,8 +122,8 @@ def _alternatives(problem: Problem, all_of: Choices) -> Iterator[tuple[str, Choi
 
 
 def _in_time(
-    problem: Problem, all_of: Choices, deadline_s: float, confidence: float
-) -> Iterator[tuple[str, search.Found]]:
+    problem: PlanningProblem, all_of: Choices, deadline_s: float, confidence: float
+) -> Iterator[tuple[str, search.SearchResult]]:
     """Plans for targets before the deadline, nearer and nearer to the latest that keeps it."""
     late_s, early_s = deadline_s, problem.now_s
     target_s, effort = deadline_s, search.EFFORT

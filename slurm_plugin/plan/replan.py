@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from math import exp, log
 from statistics import fmean
 
-from slurm_plugin.plan.chain import Job, jobs
-from slurm_plugin.plan.estimates import Estimate, Path, RunTimes
+from slurm_plugin.plan.chain import PlannedJob, jobs
+from slurm_plugin.plan.estimates import RunTimes, TaskEstimate, TransferPath
 from slurm_plugin.plan.plans import Plan, judged, plans
-from slurm_plugin.plan.schedule import Option, Problem, Schedule, Step, build
+from slurm_plugin.plan.schedule import PlanningProblem, PlanSchedule, Step, TaskOption, build
 from slurm_plugin.plan.state_file import ACTIVE, COMPLETED, PENDING, Submitted
-from slurm_plugin.plan.workflow import Access, Place, Task, Workflow, workflow
+from slurm_plugin.plan.workflow import DataAccess, PlanSite, Task, Workflow, workflow
 
 #: A plan is exchanged for one that ends so much sooner or takes so much less, as shares of it ...
 _WORTH = 0.05
@@ -24,10 +24,10 @@ _WORTH_S = 30.0  #: ... but not for less than this
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Replan:
     """What is left, as jobs that are to be there from now on, each after those that it needs."""
 
-    jobs: list[Job]
+    jobs: list[PlannedJob]
     plan: Plan
     before: Plan | None  #: what was planned, from now on; None: it is not possible any more
     changed: bool  #: whether another plan was taken
@@ -40,17 +40,19 @@ class Shifted:
     runs: RunTimes
     factors: Mapping[str, float]  #: by group
 
-    def counts(self, task: Task, place: Place) -> Sequence[int]:
+    def counts(self, task: Task, place: PlanSite) -> Sequence[int]:
         """Node counts for which something is known; they rise."""
         return self.runs.counts(task, place)
 
-    def run(self, task: Task, place: Place, nodes: int, remote: Sequence[Path]) -> Estimate | None:
+    def run(
+        self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
+    ) -> TaskEstimate | None:
         """Run time with these inputs read over the network; None: not known."""
         known = self.runs.run(task, place, nodes, remote)
         return None if known is None else known.times(self.factors.get(known.group, 1.0))
 
 
-def plan_again(problem: Problem, submitted: Submitted) -> Again | None:
+def plan_again(problem: PlanningProblem, submitted: Submitted) -> Replan | None:
     """Plan what has not begun; None where nothing is left to decide.
 
     Parameters
@@ -83,7 +85,7 @@ def plan_again(problem: Problem, submitted: Submitted) -> Again | None:
         deadline_s=submitted.deadline_s,
         hard=submitted.hard,
     )
-    return Again([job for job in made if _to_come(submitted, job)], taken, before, changed)
+    return Replan([job for job in made if _to_come(submitted, job)], taken, before, changed)
 
 
 def steps_begun(submitted: Submitted, now_s: float) -> list[Step]:
@@ -95,7 +97,7 @@ def steps_begun(submitted: Submitted, now_s: float) -> list[Step]:
     for job in submitted.jobs:
         step = job.step
         if submitted.state(job.name) == COMPLETED:
-            kept[job.name] = _from(step, now_s, Estimate(0.0))
+            kept[job.name] = _from(step, now_s, TaskEstimate(0.0))
         elif submitted.begun(job.name):
             gone_s = now_s - submitted.started_s.get(job.name, now_s)
             kept[job.name] = _from(step, now_s, step.estimate.left(gone_s))
@@ -130,7 +132,7 @@ def _common(errors: Sequence[tuple[float, float, float]]) -> float:
     return mean * number * common / (number * common + own)
 
 
-def _left(problem: Problem, submitted: Submitted) -> Problem:
+def _left(problem: PlanningProblem, submitted: Submitted) -> PlanningProblem:
     """Problem of what can still run, after what has begun."""
     flow = problem.workflow
     tasks = {name: task for name, task in flow.tasks.items() if not submitted.lost(name)}
@@ -154,17 +156,19 @@ def _of(flow: Workflow, tasks: Mapping[str, Task]) -> Workflow:
     )
 
 
-def _to_come(submitted: Submitted, job: Job) -> bool:
+def _to_come(submitted: Submitted, job: PlannedJob) -> bool:
     return submitted.state(job.name) == PENDING
 
 
-def _from(step: Step, now_s: float, left: Estimate) -> Step:
+def _from(step: Step, now_s: float, left: TaskEstimate) -> Step:
     return replace(
         step, start_s=now_s, ready_s=now_s, end_s=now_s + left.time_s, estimate=left, needs=()
     )
 
 
-def _as_planned(problem: Problem, submitted: Submitted, done: set[str]) -> Schedule | None:
+def _as_planned(
+    problem: PlanningProblem, submitted: Submitted, done: set[str]
+) -> PlanSchedule | None:
     """Schedule with all that was decided, in time as it is now."""
     flow = problem.workflow
     steps = [job.step for job in submitted.jobs if job.name in flow.tasks and job.name not in done]
@@ -174,9 +178,9 @@ def _as_planned(problem: Problem, submitted: Submitted, done: set[str]) -> Sched
     return build(problem, [step.name for step in order], chosen)
 
 
-def _chosen(flow: Workflow, step: Step) -> Option:
-    in_place = any(flow.files[file].access is Access.ANY for file, _ in step.remote)
-    return Option(step.pool, step.nodes, stage=not in_place)
+def _chosen(flow: Workflow, step: Step) -> TaskOption:
+    in_place = any(flow.files[file].access is DataAccess.ANY for file, _ in step.remote)
+    return TaskOption(step.pool, step.nodes, stage=not in_place)
 
 
 def _worth(new: Plan, before: Plan, deadline_s: float | None, now_s: float) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.plan import state_file
-from slurm_plugin.plan.chain import Job
+from slurm_plugin.plan.chain import PlannedJob
 from slurm_plugin.plan.state_file import PENDING, Submitted
 from slurm_plugin.plan.submit import Run, on
 
@@ -20,7 +20,7 @@ from slurm_plugin.plan.submit import Run, on
 _NUMBERS = {"--nodes": "NumNodes", "--time": "TimeLimit", "--deadline": "Deadline"}
 
 
-def change(submitted: Submitted, new: Sequence[Job], path: Path, ask: Run) -> Iterator[str]:
+def change(submitted: Submitted, new: Sequence[PlannedJob], path: Path, ask: Run) -> Iterator[str]:
     """Put jobs in the place of those that have not begun, and say what differs.
 
     Jobs that give way are written down as leaving; :func:`settle` cancels them.
@@ -34,7 +34,7 @@ def change(submitted: Submitted, new: Sequence[Job], path: Path, ask: Run) -> It
     """
     old = {job.name: job for job in submitted.jobs if _waits(submitted, job)}
     staying = [job for job in submitted.jobs if job.name not in old]
-    made: list[Job] = []
+    made: list[PlannedJob] = []
     renewed: set[str] = set()
     for job in (_limited(old.get(one.name), one) for one in new):
         before = old.get(job.name)
@@ -84,11 +84,11 @@ def settle(submitted: Submitted, path: Path, ask: Run) -> list[str]:
     return stayed
 
 
-def _waits(submitted: Submitted, job: Job) -> bool:
+def _waits(submitted: Submitted, job: PlannedJob) -> bool:
     return submitted.state(job.name) == PENDING
 
 
-def _limited(before: Job | None, job: Job) -> Job:
+def _limited(before: PlannedJob | None, job: PlannedJob) -> PlannedJob:
     """Leave a limit that holds the run as it is: it would be changed with each plan."""
     wants = _numbers(job)
     if before is None or "--deadline" in wants or _numbers(before)["--nodes"] != wants["--nodes"]:
@@ -98,7 +98,7 @@ def _limited(before: Job | None, job: Job) -> Job:
     return replace(job, options=tuple(options))
 
 
-def _updated(submitted: Submitted, before: Job, job: Job, ask: Run) -> bool:
+def _updated(submitted: Submitted, before: PlannedJob, job: PlannedJob, ask: Run) -> bool:
     """Make a job what it is to be; False: that takes another one."""
     had, wanted = _numbers(before), _numbers(job)
     if not _alike(submitted, before, job) or had.keys() != wanted.keys():
@@ -116,7 +116,7 @@ def _updated(submitted: Submitted, before: Job, job: Job, ask: Run) -> bool:
     return True
 
 
-def _alike(submitted: Submitted, before: Job, job: Job) -> bool:
+def _alike(submitted: Submitted, before: PlannedJob, job: PlannedJob) -> bool:
     """Whether two jobs differ in nothing but numbers."""
     waits = [
         {name for name in one.needs if submitted.state(name) != state_file.COMPLETED}
@@ -129,12 +129,12 @@ def _alike(submitted: Submitted, before: Job, job: Job) -> bool:
     )
 
 
-def _leave(submitted: Submitted, job: Job) -> None:
+def _leave(submitted: Submitted, job: PlannedJob) -> None:
     submitted.leaving.append((submitted.ids.pop(job.name), job))
     submitted.states.pop(job.name, None)
 
 
-def _stay(submitted: Submitted, job_id: str, job: Job) -> None:
+def _stay(submitted: Submitted, job_id: str, job: PlannedJob) -> None:
     """Take a job back that had begun before it was cancelled."""
     submitted.ids[job.name] = job_id
     others = [one for one in submitted.jobs if one.name != job.name]
@@ -142,16 +142,16 @@ def _stay(submitted: Submitted, job_id: str, job: Job) -> None:
     submitted.jobs = [*others[:first], job, *others[first:]]
 
 
-def _numbers(job: Job) -> dict[str, str]:
+def _numbers(job: PlannedJob) -> dict[str, str]:
     pairs = (option.partition("=") for option in job.options)
     return {name: value for name, _, value in pairs if name in _NUMBERS}
 
 
-def _others(job: Job) -> list[str]:
+def _others(job: PlannedJob) -> list[str]:
     return [option for option in job.options if option.partition("=")[0] not in _NUMBERS]
 
 
-def _told(before: Job | None, job: Job) -> str:
+def _told(before: PlannedJob | None, job: PlannedJob) -> str:
     """Say what is new about a step; empty: nothing that people need to know."""
     now = _where(job)
     if before is None:
@@ -159,7 +159,7 @@ def _told(before: Job | None, job: Job) -> str:
     return f"{job.name}: {now} instead of {_where(before)}" if now != _where(before) else ""
 
 
-def _where(job: Job) -> str:
+def _where(job: PlannedJob) -> str:
     step = job.step
     if not step.nodes:
         return step.pool

@@ -14,8 +14,8 @@ from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.learn.journal import Stage, Trial
 from slurm_plugin.plan import estimates
-from slurm_plugin.plan.estimates import Estimate, Path
-from slurm_plugin.plan.workflow import Place, Task, Workflow
+from slurm_plugin.plan.estimates import TaskEstimate, TransferPath
+from slurm_plugin.plan.workflow import PlanSite, Task, Workflow
 
 #: Attributes that a path adds to those of a place, and what they are where all data is near.
 LATENCY, BANDWIDTH = "net_latency_s", "net_bandwidth_bytes_per_s"
@@ -54,7 +54,7 @@ class JournalText(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
+class LearnedRunTimes:
     """Run times of tasks by the best that is known of each.
 
     In this order: an occupancy model of the runs in its file of samples, the times that the
@@ -80,7 +80,7 @@ class Learned:
     speeds: Mapping[str, float] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
 
-    def counts(self, task: Task, place: Place) -> Sequence[int]:
+    def counts(self, task: Task, place: PlanSite) -> Sequence[int]:
         """Node counts for which something is known; they rise."""
         low, high = max(task.low, place.low), min(task.high or 2**20, place.high or 2**20)
         if task.name in self.fits:
@@ -92,7 +92,9 @@ class Learned:
             return ()
         return [n for n in table.nodes if tables.verdict_at(table, n) is not Verdict.REFUSED]
 
-    def run(self, task: Task, place: Place, nodes: int, remote: Sequence[Path]) -> Estimate | None:
+    def run(
+        self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
+    ) -> TaskEstimate | None:
         """Run time with these inputs read over the network; None: not known."""
         if task.name in self.fits:
             return self._by_occupancies(task, place, nodes, remote)
@@ -105,20 +107,20 @@ class Learned:
             return None
         return estimates.with_remote(local.times(1 / self._speed(task, place)), remote)
 
-    def _table(self, task: Task, place: Place) -> PredictionTable | None:
+    def _table(self, task: Task, place: PlanSite) -> PredictionTable | None:
         table = self.tables.get(task.name)
         if self._typed(table, place):
             return tables.for_type(table, self.types[place.name])
         return table
 
-    def _typed(self, table: PredictionTable | None, place: Place) -> TypeGuard[PredictionTable]:
+    def _typed(self, table: PredictionTable | None, place: PlanSite) -> TypeGuard[PredictionTable]:
         """Whether a table knows the node type of a place."""
         if table is None or place.speed is not None:
             return False
         known = {table.node_type, *(one.node_type for one in table.by_type)} - {""}
         return self.types.get(place.name) in known
 
-    def _speed(self, task: Task, place: Place) -> float:
+    def _speed(self, task: Task, place: PlanSite) -> float:
         if place.speed is not None:
             return place.speed
         if not task.run_times_s and self._typed(self.tables.get(task.name), place):
@@ -126,8 +128,8 @@ class Learned:
         return self.speeds.get(place.name, 1.0)
 
     def _by_occupancies(
-        self, task: Task, place: Place, nodes: int, remote: Sequence[Path]
-    ) -> Estimate:
+        self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
+    ) -> TaskEstimate:
         attributes = {**self.near, **place.attributes, NODES: float(nodes), **_worst(remote)}
         try:
             made = self.fits[task.name].predict(attributes)
@@ -172,7 +174,7 @@ def _fit(path: FilePath) -> OccupancyFit:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _worst(remote: Sequence[Path]) -> dict[str, float]:
+def _worst(remote: Sequence[TransferPath]) -> dict[str, float]:
     """Attributes of the way to the inputs: of several the slowest."""
     if not remote:
         return {}
@@ -182,7 +184,7 @@ def _worst(remote: Sequence[Path]) -> dict[str, float]:
     }
 
 
-def _of_table(table: PredictionTable | None, nodes: int, group: str) -> Estimate | None:
+def _of_table(table: PredictionTable | None, nodes: int, group: str) -> TaskEstimate | None:
     if table is None or not tables.covers(table, nodes):
         return None
     return estimates.of_prediction(tables.at(table, nodes), group)
@@ -198,16 +200,16 @@ class Copies:
     flow: Workflow
     measured: Callable[[float, str, str], TransferTime]
 
-    def copy(self, size_bytes: float, source: str, target: str) -> Estimate | None:
+    def copy(self, size_bytes: float, source: str, target: str) -> TaskEstimate | None:
         """Time of a copy between two storages; None: not known."""
         link = self.flow.links[source, target]
         if link.bandwidth_bytes_per_s is not None:
             time_s = link.latency_s + size_bytes / link.bandwidth_bytes_per_s
-            return Estimate(max(time_s, 1e-3), estimates.GUESSED, estimates.GUESSED)
+            return TaskEstimate(max(time_s, 1e-3), estimates.GUESSED, estimates.GUESSED)
         ends = [self.flow.storages[one].host or one for one in (source, target)]
         made = self.measured(size_bytes, *ends)
         if made.verdict is Verdict.REFUSED:
             return None
         if not made.time_s > 0:
-            return Estimate(1e-3)
+            return TaskEstimate(1e-3)
         return estimates.of_interval(made.time_s, made.low_s, made.high_s, LEVEL)

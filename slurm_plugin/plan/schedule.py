@@ -9,17 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from slurm_plugin.plan.bounds import Room
-from slurm_plugin.plan.estimates import Estimate, Path, RunTimes, Transfers
+from slurm_plugin.plan.bounds import TaskBounds
+from slurm_plugin.plan.estimates import RunTimes, TaskEstimate, TransferPath, Transfers
 from slurm_plugin.plan.timeline import Timeline
-from slurm_plugin.plan.workflow import Access, File, Link, Place, Task, Workflow
-from slurm_plugin.slurm.availability import Profile
+from slurm_plugin.plan.workflow import DataAccess, File, NetworkLink, PlanSite, Task, Workflow
+from slurm_plugin.slurm.availability import NodeAvailability
 
-_ANY = Room()
+_ANY = TaskBounds()
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Option:
+class TaskOption:
     """Where a task may run: inputs that lie elsewhere are copied first, or else read in place."""
 
     place: str
@@ -35,7 +35,7 @@ class Step:
     start_s: float
     end_s: float
     ready_s: float  #: when all that it needs is there
-    estimate: Estimate
+    estimate: TaskEstimate
     needs: tuple[str, ...]  #: steps that have to end before
     pool: str  #: place or link that it runs on
     nodes: int = 0  #: 0: a copy
@@ -57,17 +57,17 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class PlanSchedule:
     """All steps of a plan in the order in which they were placed."""
 
     steps: tuple[Step, ...]
-    choices: Mapping[str, Option]
+    choices: Mapping[str, TaskOption]
     end_s: float
     node_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class PlanningProblem:
     """What a plan is made for and of.
 
     ``free`` are the nodes of each place over time, ``rooms`` what a task may have at a place where
@@ -78,15 +78,15 @@ class Problem:
     workflow: Workflow
     runs: RunTimes
     transfers: Transfers
-    free: Mapping[str, Profile]
+    free: Mapping[str, NodeAvailability]
     now_s: float
-    rooms: Mapping[tuple[str, str], Room] = field(default_factory=dict)
+    rooms: Mapping[tuple[str, str], TaskBounds] = field(default_factory=dict)
     done: tuple[Step, ...] = ()
-    memo: dict[object, Estimate | None] = field(default_factory=dict, compare=False, repr=False)
+    memo: dict[object, TaskEstimate | None] = field(default_factory=dict, compare=False, repr=False)
 
     def run(
-        self, task: Task, place: Place, nodes: int, remote: tuple[tuple[str, str], ...] = ()
-    ) -> Estimate | None:
+        self, task: Task, place: PlanSite, nodes: int, remote: tuple[tuple[str, str], ...] = ()
+    ) -> TaskEstimate | None:
         """Run time of a task that reads ``remote`` (files and storages) in place."""
         key = (task.name, place.name, nodes, remote)
         if key not in self.memo:
@@ -94,11 +94,11 @@ class Problem:
             self.memo[key] = self.runs.run(task, place, nodes, paths)
         return self.memo[key]
 
-    def room(self, task: Task, place: Place) -> Room:
+    def room(self, task: Task, place: PlanSite) -> TaskBounds:
         """Give what a task may have at a place."""
         return self.rooms.get((task.name, place.name), _ANY)
 
-    def copy(self, file: str, source: str, target: str) -> Estimate | None:
+    def copy(self, file: str, source: str, target: str) -> TaskEstimate | None:
         """Time of a copy; None where there is no way."""
         key = (file, source, target)
         if key not in self.memo:
@@ -107,24 +107,24 @@ class Problem:
             self.memo[key] = self.transfers.copy(size, source, target) if known else None
         return self.memo[key]
 
-    def _path(self, file: str, source: str, target: str) -> Path:
+    def _path(self, file: str, source: str, target: str) -> TransferPath:
         size = self.workflow.files[file].size_bytes
         link = self.workflow.links[source, target]
         bandwidth = link.bandwidth_bytes_per_s
         if bandwidth is None:
             took = self.copy(file, source, target)
             bandwidth = size / took.time_s if took and took.time_s else inf
-        return Path(size, bandwidth, link.latency_s)
+        return TransferPath(size, bandwidth, link.latency_s)
 
 
 class Board:
     """A schedule while it is made."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: PlanningProblem) -> None:
         flow = problem.workflow
         self.problem = problem
         self.steps: list[Step] = []
-        self.choices: dict[str, Option] = {}
+        self.choices: dict[str, TaskOption] = {}
         self.ends: dict[str, float] = {}
         self.end_s = problem.now_s
         self.node_s = 0.0
@@ -150,7 +150,7 @@ class Board:
         made._used = self._used.copy()
         return made
 
-    def draft(self, task: Task, option: Option) -> list[Step] | None:
+    def draft(self, task: Task, option: TaskOption) -> list[Step] | None:
         """List the steps of a task if this is chosen for it; None: that is not possible."""
         flow = self.problem.workflow
         place = flow.places[option.place]
@@ -176,18 +176,20 @@ class Board:
         drafted.append(run)
         return drafted if self._deliver(task, place, drafted) and self._fits(drafted) else None
 
-    def commit(self, task: Task, option: Option, drafted: Iterable[Step]) -> None:
+    def commit(self, task: Task, option: TaskOption, drafted: Iterable[Step]) -> None:
         """Take a draft."""
         self.choices[task.name] = option
         for step in drafted:
             self._add(step)
 
-    def schedule(self) -> Schedule:
+    def schedule(self) -> PlanSchedule:
         """Give the schedule as it is by now."""
-        return Schedule(tuple(self.steps), dict(self.choices), self.end_s, self.node_s)
+        return PlanSchedule(tuple(self.steps), dict(self.choices), self.end_s, self.node_s)
 
-    def _in_place(self, file: File, option: Option) -> bool:
-        return file.access is Access.REMOTE or (file.access is Access.ANY and not option.stage)
+    def _in_place(self, file: File, option: TaskOption) -> bool:
+        return file.access is DataAccess.REMOTE or (
+            file.access is DataAccess.ANY and not option.stage
+        )
 
     def _nearest(self, file: str, target: str) -> tuple[tuple[float, str] | None, str]:
         """Copy of a file that can be opened from ``target``, with its storage."""
@@ -246,7 +248,7 @@ class Board:
     def _run(
         self,
         task: Task,
-        option: Option,
+        option: TaskOption,
         needs: Sequence[tuple[float, str]],
         remote: tuple[tuple[str, str], ...],
     ) -> Step | None:
@@ -273,7 +275,7 @@ class Board:
             task=task.name,
         )
 
-    def _deliver(self, task: Task, place: Place, drafted: list[Step]) -> bool:
+    def _deliver(self, task: Task, place: PlanSite, drafted: list[Step]) -> bool:
         """Draft the copies that bring results to where they have to be."""
         run = drafted[-1]
         for name in task.writes:
@@ -303,7 +305,7 @@ class Board:
         """Files that a step leaves at its target."""
         return self.problem.workflow.tasks[step.name].writes if step.nodes else (step.file,)
 
-    def _line(self, pool: str, link: Link) -> Timeline:
+    def _line(self, pool: str, link: NetworkLink) -> Timeline:
         if pool not in self._lines:
             self._lines[pool] = Timeline([self.problem.now_s], [link.streams])
         return self._lines[pool]
@@ -324,7 +326,9 @@ class Board:
         self.node_s += step.node_s
 
 
-def build(problem: Problem, order: Iterable[str], choices: Mapping[str, Option]) -> Schedule | None:
+def build(
+    problem: PlanningProblem, order: Iterable[str], choices: Mapping[str, TaskOption]
+) -> PlanSchedule | None:
     """Place all tasks in this order; None where a choice is not possible."""
     board = Board(problem)
     tasks = problem.workflow.tasks

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from slurm_plugin.plan.options import Choice, Choices
-from slurm_plugin.plan.schedule import Board, Option, Problem, Schedule, Step, build
+from slurm_plugin.plan.options import Choices, OptionChoice
+from slurm_plugin.plan.schedule import Board, PlanningProblem, PlanSchedule, Step, TaskOption, build
 from slurm_plugin.plan.workflow import Task
 
 #: What comes first decides: seconds late, node-seconds, end.
@@ -22,22 +22,22 @@ _GRAIN_S = 1e-6  #: times that differ by less are the same
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The best schedule found; ``proven`` if there is no better one."""
 
-    schedule: Schedule
+    schedule: PlanSchedule
     proven: bool = False
 
 
-def score(schedule: Schedule, target_s: float) -> Score:
+def score(schedule: PlanSchedule, target_s: float) -> Score:
     """Rank of a schedule: the lower the better."""
     late = max(0.0, schedule.end_s - target_s)
     return round(late / _GRAIN_S), round(schedule.node_s / _GRAIN_S), schedule.end_s
 
 
 def search(
-    problem: Problem, all_of: Choices, target_s: float, *, effort: int = EFFORT
-) -> Found | None:
+    problem: PlanningProblem, all_of: Choices, target_s: float, *, effort: int = EFFORT
+) -> SearchResult | None:
     """Find the best plan for a target; None where there is no plan.
 
     Parameters
@@ -55,22 +55,22 @@ def search(
         return None
     best = heuristic(problem, all_of, target_s, effort=effort)
     if len(all_of) > _SMALL:
-        return Found(best) if best else None
+        return SearchResult(best) if best else None
     return exact(problem, all_of, target_s, best)
 
 
 def exact(
-    problem: Problem, all_of: Choices, target_s: float, best: Schedule | None = None
-) -> Found | None:
+    problem: PlanningProblem, all_of: Choices, target_s: float, best: PlanSchedule | None = None
+) -> SearchResult | None:
     """Branch and bound over all orders and all choices, as long as that is feasible."""
     tree = _Tree(problem, all_of, target_s, best)
     tree.visit(Board(problem))
-    return Found(tree.best, proven=tree.left > 0) if tree.best else None
+    return SearchResult(tree.best, proven=tree.left > 0) if tree.best else None
 
 
 def heuristic(
-    problem: Problem, all_of: Choices, target_s: float, *, effort: int = EFFORT
-) -> Schedule | None:
+    problem: PlanningProblem, all_of: Choices, target_s: float, *, effort: int = EFFORT
+) -> PlanSchedule | None:
     """Take the best of several starts and improve it step by step.
 
     The starts are everything on its cheapest and on its fastest option, HEFT (each task where it
@@ -88,21 +88,21 @@ def heuristic(
     return work.improved()
 
 
-def cheapest(problem: Problem, all_of: Choices) -> Schedule | None:
+def cheapest(problem: PlanningProblem, all_of: Choices) -> PlanSchedule | None:
     """Plan with the cheapest option for each task."""
     return _fixed(
         problem, all_of, {task: min(own, key=lambda c: c.node_s) for task, own in all_of.items()}
     )
 
 
-def fastest(problem: Problem, all_of: Choices) -> Schedule | None:
+def fastest(problem: PlanningProblem, all_of: Choices) -> PlanSchedule | None:
     """Plan with the fastest option for each task."""
     return _fixed(
         problem, all_of, {task: min(own, key=lambda c: c.time_s) for task, own in all_of.items()}
     )
 
 
-def heft(problem: Problem, all_of: Choices) -> Schedule | None:
+def heft(problem: PlanningProblem, all_of: Choices) -> PlanSchedule | None:
     """Plan in which each task, by its upward rank, takes the option with which it ends first."""
     mean = {task: sum(c.time_s for c in own) / len(own) for task, own in all_of.items()}
     board = Board(problem)
@@ -120,7 +120,7 @@ def heft(problem: Problem, all_of: Choices) -> Schedule | None:
     return board.schedule()
 
 
-def ranked(problem: Problem, time_s: Mapping[str, float]) -> list[str]:
+def ranked(problem: PlanningProblem, time_s: Mapping[str, float]) -> list[str]:
     """Tasks by the longest way from their start to the end: what is critical comes first."""
     flow = problem.workflow
     rank: dict[str, float] = {}
@@ -132,7 +132,7 @@ def ranked(problem: Problem, time_s: Mapping[str, float]) -> list[str]:
     return sorted(rank, key=lambda name: (-rank[name], place[name]))
 
 
-def critical(schedule: Schedule) -> list[Step]:
+def critical(schedule: PlanSchedule) -> list[Step]:
     """Follow the steps that the end of a schedule depends on, from the first to the last.
 
     Each waits for the one before: for its data, or for the nodes that it leaves.
@@ -165,7 +165,7 @@ def _ends(drafted: Sequence[Step], name: str) -> tuple[float, float]:
     return run.end_s, run.node_s
 
 
-def _together(all_of: Choices) -> Iterator[dict[str, Choice]]:
+def _together(all_of: Choices) -> Iterator[dict[str, OptionChoice]]:
     """All tasks at one place, staging or not: what keeps data where it is."""
     kinds = sorted({(one.option.place, one.option.stage) for own in all_of.values() for one in own})
     for kind in kinds:
@@ -179,7 +179,9 @@ def _together(all_of: Choices) -> Iterator[dict[str, Choice]]:
             yield {task: min(many, key=lambda c: c.node_s) for task, many in own.items()}
 
 
-def _fixed(problem: Problem, all_of: Choices, chosen: Mapping[str, Choice]) -> Schedule | None:
+def _fixed(
+    problem: PlanningProblem, all_of: Choices, chosen: Mapping[str, OptionChoice]
+) -> PlanSchedule | None:
     """Schedule of these choices; what is not possible there is placed where it is first done."""
     order = ranked(problem, {task: one.time_s for task, one in chosen.items()})
     options = {task: one.option for task, one in chosen.items()}
@@ -188,8 +190,11 @@ def _fixed(problem: Problem, all_of: Choices, chosen: Mapping[str, Choice]) -> S
 
 
 def _repaired(
-    problem: Problem, all_of: Choices, order: Sequence[str], options: Mapping[str, Option]
-) -> Schedule | None:
+    problem: PlanningProblem,
+    all_of: Choices,
+    order: Sequence[str],
+    options: Mapping[str, TaskOption],
+) -> PlanSchedule | None:
     board = Board(problem)
     for name in order:
         task = problem.workflow.tasks[name]
@@ -206,15 +211,17 @@ def _repaired(
 class _Work:
     """Search from one plan to the next, with an end to the work."""
 
-    def __init__(self, problem: Problem, all_of: Choices, target_s: float, effort: int) -> None:
+    def __init__(
+        self, problem: PlanningProblem, all_of: Choices, target_s: float, effort: int
+    ) -> None:
         self._problem = problem
         self._all_of = all_of
         self._target_s = target_s
-        self._best: Schedule | None = None
+        self._best: PlanSchedule | None = None
         self._left = effort
         self._known = {task: {c.option: c for c in own} for task, own in all_of.items()}
 
-    def best(self, made: Schedule | None) -> bool:
+    def best(self, made: PlanSchedule | None) -> bool:
         """Keep a schedule if it is the best; tell whether it was."""
         if made is None:
             return False
@@ -223,7 +230,7 @@ class _Work:
             self._best = made
         return better
 
-    def grow(self, chosen: dict[str, Choice]) -> None:
+    def grow(self, chosen: dict[str, OptionChoice]) -> None:
         """Give what is critical more, from the cheapest plan on, until that helps no more."""
         chosen = dict(chosen)
         while self._left > 0:
@@ -239,7 +246,7 @@ class _Work:
             for _, task, more in steps[: 1 + len(chosen) // 50]:
                 chosen[task] = more
 
-    def improved(self) -> Schedule | None:
+    def improved(self) -> PlanSchedule | None:
         """Change one task after the other as long as the plan becomes better."""
         # Without a target nothing is cheaper than everything on its cheapest option.
         while self._best is not None and self._left > 0 and self._target_s < inf:
@@ -276,7 +283,7 @@ class _Work:
             return False
         present = {t: self._known[t][o] for t, o in self._best.choices.items() if t in self._known}
         if len(tasks) == 1:
-            others: list[dict[str, Choice]] = [
+            others: list[dict[str, OptionChoice]] = [
                 {tasks[0]: one} for one in self._all_of[tasks[0]] if one != present[tasks[0]]
             ]
         else:
@@ -284,22 +291,24 @@ class _Work:
             others = [{task: _next(self._all_of[task], present[task], late=late) for task in tasks}]
         return any(self._left > 0 and self.best(self._tried(present | new)) for new in others)
 
-    def _more(self, chosen: Mapping[str, Choice], task: str) -> Iterator[tuple[float, str, Choice]]:
+    def _more(
+        self, chosen: Mapping[str, OptionChoice], task: str
+    ) -> Iterator[tuple[float, str, OptionChoice]]:
         """Faster options of a task, the cheapest for the time gained first."""
         now = chosen[task]
         faster = [one for one in self._all_of[task] if one.time_s < now.time_s]
         priced = [((c.node_s - now.node_s) / (now.time_s - c.time_s), task, c) for c in faster]
         yield from sorted(priced, key=lambda one: (one[0], one[2].time_s))[:1]
 
-    def _tried(self, chosen: Mapping[str, Choice]) -> Schedule | None:
+    def _tried(self, chosen: Mapping[str, OptionChoice]) -> PlanSchedule | None:
         self._left -= len(chosen)
         return _fixed(self._problem, self._all_of, chosen)
 
-    def _score(self, schedule: Schedule) -> Score:
+    def _score(self, schedule: PlanSchedule) -> Score:
         return score(schedule, self._target_s)
 
 
-def _next(own: Sequence[Choice], present: Choice, *, late: bool) -> Choice:
+def _next(own: Sequence[OptionChoice], present: OptionChoice, *, late: bool) -> OptionChoice:
     """Option that is a little faster (if late) or cheaper; the present one where there is none."""
     if late:
         faster = [c for c in own if c.time_s < present.time_s]
@@ -312,7 +321,7 @@ class _Tree:
     """Branch and bound: all orders in which tasks may be placed, with all their options."""
 
     def __init__(
-        self, problem: Problem, all_of: Choices, target_s: float, best: Schedule | None
+        self, problem: PlanningProblem, all_of: Choices, target_s: float, best: PlanSchedule | None
     ) -> None:
         self.best = best
         self.left = _EXACT
@@ -349,7 +358,7 @@ class _Tree:
         if self.best is None:
             return True
         late, node_s, _ = score(self.best, self._target_s)
-        bound = Schedule((), {}, self._earliest_end(board), board.node_s + self._rest(board))
+        bound = PlanSchedule((), {}, self._earliest_end(board), board.node_s + self._rest(board))
         return score(bound, self._target_s)[:2] < (late, node_s)
 
     def _rest(self, board: Board) -> float:
@@ -364,6 +373,6 @@ class _Tree:
                 ends[name] = max(start_s, self._problem.now_s) + least_s
         return max(board.end_s, *ends.values(), self._problem.now_s)
 
-    def _keep(self, schedule: Schedule) -> None:
+    def _keep(self, schedule: PlanSchedule) -> None:
         if self.best is None or score(schedule, self._target_s) < score(self.best, self._target_s):
             self.best = schedule

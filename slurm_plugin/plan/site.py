@@ -21,20 +21,20 @@ from slurm_plugin.cli.commands.predict import load as load_tables
 from slurm_plugin.cli.commands.predict import matching
 from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Config, Snapshot, Source
-from slurm_plugin.plan.bounds import Room, room_for
+from slurm_plugin.plan.bounds import TaskBounds, room_for
 from slurm_plugin.plan.replan import steps_begun
-from slurm_plugin.plan.run_times import BANDWIDTH, LATENCY, Copies, Learned, fit_samples
-from slurm_plugin.plan.schedule import Problem
+from slurm_plugin.plan.run_times import BANDWIDTH, LATENCY, Copies, LearnedRunTimes, fit_samples
+from slurm_plugin.plan.schedule import PlanningProblem
 from slurm_plugin.plan.state_file import Submitted
-from slurm_plugin.plan.workflow import Place, Task, Workflow
+from slurm_plugin.plan.workflow import PlanSite, Task, Workflow
 from slurm_plugin.protocol import Job
-from slurm_plugin.slurm.availability import Profile, profile
+from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.commands import run as run_slurm
 from slurm_plugin.slurm.job_request import make_job
-from slurm_plugin.slurm.node_pool import Share
-from slurm_plugin.slurm.poller import Watch
-from slurm_plugin.slurm.raw_state import JobSeen, Seen
+from slurm_plugin.slurm.node_pool import NodeShare
+from slurm_plugin.slurm.poller import ClusterPoller
+from slurm_plugin.slurm.raw_state import RawJob, RawState
 
 _MONTH_S = 30 * 86400.0
 #: Of a place and its own storage, for occupancy models that depend on the way to the data.
@@ -47,8 +47,8 @@ _SPEED = "cpu_all_events_per_s"
 class _Slurm:
     """What Slurm says of the places."""
 
-    free: Mapping[str, Profile]
-    rooms: Mapping[tuple[str, str], Room] = field(default_factory=dict)
+    free: Mapping[str, NodeAvailability]
+    rooms: Mapping[tuple[str, str], TaskBounds] = field(default_factory=dict)
     nodes: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
 
 
@@ -68,7 +68,7 @@ def problem(
     *,
     empty: bool = False,
     submitted: Submitted | None = None,
-) -> Problem:
+) -> PlanningProblem:
     """Problem of a workflow on the site as it is now.
 
     Parameters
@@ -94,14 +94,14 @@ def problem(
     slurm = _empty(flow, now_s) if empty else _asked(flow, config, now_s, submitted)
     known = _stored(flow, config, now_s)
     flow = _with_figures(flow, slurm, known.profiles)
-    runs = Learned(
+    runs = LearnedRunTimes(
         tables=known.tables,
         fits=fit_samples(flow, folder),
         near=_NEAR,
         speeds=_speeds(flow),
         types=_types(slurm, known.profiles),
     )
-    return Problem(
+    return PlanningProblem(
         workflow=flow,
         runs=runs,
         transfers=Copies(flow=flow, measured=partial(transfer_time, known.series, now_s=now_s)),
@@ -152,11 +152,11 @@ def _empty(flow: Workflow, now_s: float) -> _Slurm:
 
 def _asked(flow: Workflow, config: Config, now_s: float, submitted: Submitted | None) -> _Slurm:
     """Free nodes of all places over time, and the limits of all tasks there, as Slurm has them."""
-    free: dict[str, Profile] = {}
-    rooms: dict[tuple[str, str], Room] = {}
+    free: dict[str, NodeAvailability] = {}
+    rooms: dict[tuple[str, str], TaskBounds] = {}
     nodes: dict[str, frozenset[tuple[str, str]]] = {}
     for name in sorted({place.cluster for place in flow.places.values()}):
-        look = Watch(
+        look = ClusterPoller(
             time.time,
             cluster=name,
             how=_how(config, name),
@@ -177,7 +177,7 @@ def _how(config: Config, cluster: str) -> Snapshot:
     return config.snapshot if near else msgspec.structs.replace(config.snapshot, source=Source.TEXT)
 
 
-def _profile(look: Cluster, place: Place, now_s: float) -> Profile:
+def _profile(look: Cluster, place: PlanSite, now_s: float) -> NodeAvailability:
     seen = look.partition(place.partition)
     if seen is None:
         known = ", ".join(look.partitions)
@@ -187,13 +187,13 @@ def _profile(look: Cluster, place: Place, now_s: float) -> Profile:
     return replace(seen.profile, times_s=(now_s, *seen.profile.times_s[1:]))
 
 
-def _nodes(look: Cluster, place: Place) -> frozenset[tuple[str, str]]:
+def _nodes(look: Cluster, place: PlanSite) -> frozenset[tuple[str, str]]:
     seen = look.partition(place.partition)
     pool = seen.pool if seen else None
-    return frozenset((look.name, node) for node in (pool.names(Share()) if pool else ()))
+    return frozenset((look.name, node) for node in (pool.names(NodeShare()) if pool else ()))
 
 
-def _request(task: Task, place: Place, now_s: float) -> Job:
+def _request(task: Task, place: PlanSite, now_s: float) -> Job:
     """Job request that a task makes at a place."""
     argv = ["sbatch", *task.options, f"--partition={place.partition}", f"--nodes={task.low}"]
     try:
@@ -221,10 +221,10 @@ def _own_ends(submitted: Submitted | None, cluster: str, now_s: float) -> dict[i
     }
 
 
-def _without_own(ends: Mapping[int, float | None], seen: Seen) -> Seen:
+def _without_own(ends: Mapping[int, float | None], seen: RawState) -> RawState:
     """Take the plan's own jobs out of the queue, and those that run as long as they will."""
 
-    def as_planned(jobs: Iterable[JobSeen]) -> Iterable[JobSeen]:
+    def as_planned(jobs: Iterable[RawJob]) -> Iterable[RawJob]:
         for job in jobs:
             end_s = ends.get(-1 if job.job_id is None else job.job_id, job.end_s)
             if end_s is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from slurm_plugin.plan.schedule import Schedule, Step
+from slurm_plugin.plan.schedule import PlanSchedule, Step
 
 _DRAWS = 2_000
 _SEED = 20_061
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class EndSpread:
     """End of a plan, drawn; seconds since the epoch."""
 
     drawn_s: Floats
@@ -39,7 +39,7 @@ class Ends:
         return float((self.drawn_s <= deadline_s).mean())
 
 
-def ends(schedule: Schedule, now_s: float) -> Ends:
+def ends(schedule: PlanSchedule, now_s: float) -> EndSpread:
     """Draw the end of a schedule; the same draws each time."""
     draws = np.random.default_rng(_SEED)
     common: dict[str, Floats] = {}
@@ -59,7 +59,7 @@ def ends(schedule: Schedule, now_s: float) -> Ends:
         wait = wait_s * np.exp(_WAIT * draws.standard_normal(_DRAWS)) if wait_s else 0.0
         ended[step.name] = ready + wait + _taken(step, draws, common)
         last = np.maximum(last, ended[step.name])
-    return Ends(last)
+    return EndSpread(last)
 
 
 def _taken(step: Step, draws: np.random.Generator, common: dict[str, Floats]) -> Floats:

@@ -11,7 +11,7 @@ import msgspec
 
 from sacct_ingest.errors import FormatError, NimoError
 from slurm_plugin import atomic_file
-from slurm_plugin.plan.chain import Job, job_name
+from slurm_plugin.plan.chain import PlannedJob, job_name
 
 #: States in which a job is not done with.
 ACTIVE = frozenset({
@@ -32,7 +32,7 @@ class Submitted(msgspec.Struct, kw_only=True):
     workflow: str
     deadline_s: float | None
     submitted_s: float
-    jobs: list[Job]  #: each after those that it needs
+    jobs: list[PlannedJob]  #: each after those that it needs
     text: str = ""  #: of the workflow's file when it was submitted
     confidence: float = 0.95
     hard: bool = False
@@ -43,7 +43,7 @@ class Submitted(msgspec.Struct, kw_only=True):
     ended_s: dict[str, float] = {}
     tried: dict[str, int] = {}  #: times that a step was given to sbatch
     trying: list[str] = []  #: given to sbatch, perhaps, and no id known
-    leaving: list[tuple[str, Job]] = []  #: ids and jobs that are cancelled for others
+    leaving: list[tuple[str, PlannedJob]] = []  #: ids and jobs that are cancelled for others
     astray: str = ""  #: why what is left has to be planned anew; empty: it has not
 
     def state(self, step: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from slurm_plugin.plan import state_file
-from slurm_plugin.plan.chain import Job, command_line
+from slurm_plugin.plan.chain import PlannedJob, command_line
 from slurm_plugin.plan.state_file import COMPLETED, Submitted
 from slurm_plugin.slurm.commands import Refused, run, submit
 
@@ -43,7 +43,7 @@ def on(cluster: str) -> list[str]:
 
 def submit_ready(
     submitted: Submitted, path: Path, submit: Sbatch = sbatch, ask: Run = command
-) -> list[Job]:
+) -> list[PlannedJob]:
     """Submit all jobs whose dependencies Slurm can hold; give those that were.
 
     A dependency on a job of another cluster cannot be told to Slurm: such a job is submitted when
@@ -70,7 +70,7 @@ def submit_ready(
     return done
 
 
-def find(submitted: Submitted, job: Job, ask: Run) -> str:
+def find(submitted: Submitted, job: PlannedJob, ask: Run) -> str:
     """Id of a job that may have been submitted; empty: it was not."""
     name = f"--name={submitted.name(job.name)}"
     where = on(job.cluster)
@@ -82,7 +82,7 @@ def find(submitted: Submitted, job: Job, ask: Run) -> str:
     return known[0] if known else ""
 
 
-def waits_elsewhere(jobs: Iterable[Job]) -> list[str]:
+def waits_elsewhere(jobs: Iterable[PlannedJob]) -> list[str]:
     """Name the jobs that need one of another cluster."""
     known = list(jobs)
     clusters = {job.name: job.cluster for job in known}
@@ -90,7 +90,7 @@ def waits_elsewhere(jobs: Iterable[Job]) -> list[str]:
 
 
 def _submit(
-    submitted: Submitted, job: Job, path: Path, submit: Sbatch, clusters: dict[str, str]
+    submitted: Submitted, job: PlannedJob, path: Path, submit: Sbatch, clusters: dict[str, str]
 ) -> str:
     own = {
         name: submitted.ids[name]
@@ -110,7 +110,7 @@ def _submit(
         raise
 
 
-def _ready(job: Job, submitted: Submitted, clusters: dict[str, str]) -> bool:
+def _ready(job: PlannedJob, submitted: Submitted, clusters: dict[str, str]) -> bool:
     return submitted.state(job.name) in state_file.ACTIVE and all(
         submitted.state(name) == COMPLETED
         or (name in submitted.ids and clusters[name] == job.cluster)

@@ -3,11 +3,11 @@
 from bisect import bisect_left, bisect_right
 from math import inf
 
-from slurm_plugin.slurm.availability import Profile
+from slurm_plugin.slurm.availability import NodeAvailability
 
 
 class Timeline:
-    """Step function as :class:`slurm_plugin.slurm.availability.Profile`, changed in place.
+    """Step function as :class:`slurm_plugin.slurm.availability.NodeAvailability`, changed in place.
 
     A plan of a thousand tasks looks for a gap some ten thousand times.
 
@@ -24,7 +24,7 @@ class Timeline:
         self.free = free
 
     @classmethod
-    def of(cls, profile: Profile) -> "Timeline":
+    def of(cls, profile: NodeAvailability) -> "Timeline":
         """Timeline that begins as a profile."""
         return cls(list(profile.times_s), list(profile.free))
 

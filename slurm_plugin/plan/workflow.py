@@ -11,7 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 from math import inf
 
 
-class Access(StrEnum):
+class DataAccess(StrEnum):
     """How a task may reach a file that lies on another storage."""
 
     ANY = "any"
@@ -30,7 +30,7 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class NetworkLink:
     """Way from one storage to another; None: what was measured between their hosts counts."""
 
     source: str
@@ -43,7 +43,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PlanSite:
     """A partition of a cluster, with the storage that is near to it."""
 
     name: str
@@ -66,7 +66,7 @@ class File:
     at: str | None = None
     path: str = ""  #: below its storage's path; empty: its name
     deliver: str | None = None  #: storage where it has to be in the end
-    access: Access = Access.ANY
+    access: DataAccess = DataAccess.ANY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +93,8 @@ class Workflow:
 
     name: str
     storages: Mapping[str, Storage]
-    links: Mapping[tuple[str, str], Link]
-    places: Mapping[str, Place]
+    links: Mapping[tuple[str, str], NetworkLink]
+    places: Mapping[str, PlanSite]
     files: Mapping[str, File]
     tasks: Mapping[str, Task]
     deadline: str = ""  #: as sbatch takes it
@@ -102,7 +102,7 @@ class Workflow:
     before: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: direct predecessors
     behind: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: direct successors
 
-    def link(self, source: str, target: str) -> Link | None:
+    def link(self, source: str, target: str) -> NetworkLink | None:
         """Way between two storages, None where there is none."""
         return self.links.get((source, target))
 
@@ -111,8 +111,8 @@ def workflow(
     name: str,
     *,
     storages: Mapping[str, Storage],
-    links: Mapping[tuple[str, str], Link],
-    places: Mapping[str, Place],
+    links: Mapping[tuple[str, str], NetworkLink],
+    places: Mapping[str, PlanSite],
     files: Mapping[str, File],
     tasks: Mapping[str, Task],
     deadline: str = "",

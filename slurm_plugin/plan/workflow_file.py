@@ -10,7 +10,16 @@ import msgspec
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.slurm_text import parse_size
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
-from slurm_plugin.plan.workflow import Access, File, Link, Place, Storage, Task, Workflow, workflow
+from slurm_plugin.plan.workflow import (
+    DataAccess,
+    File,
+    NetworkLink,
+    PlanSite,
+    Storage,
+    Task,
+    Workflow,
+    workflow,
+)
 
 _Made = TypeVar("_Made")
 _Given = TypeVar("_Given")
@@ -59,7 +68,7 @@ class FileText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     at: str | None = None
     path: str = ""
     deliver: str | None = None
-    access: Access = Access.ANY
+    access: DataAccess = DataAccess.ANY
 
 
 class TaskText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -151,9 +160,9 @@ class _Reader:
             for key, entry in given.items()
         }
 
-    def links(self, given: list[Any]) -> dict[tuple[str, str], Link]:
+    def links(self, given: list[Any]) -> dict[tuple[str, str], NetworkLink]:
         """Make links, each for both ways where it does not say otherwise."""
-        made: dict[tuple[str, str], Link] = {}
+        made: dict[tuple[str, str], NetworkLink] = {}
         for index, entry in enumerate(given):
             for link in self._one(f"links[{index}]", "link", entry, LinkText, _links):
                 made[link.source, link.target] = link
@@ -182,7 +191,7 @@ def _storage(name: str, given: StorageText) -> Storage:
     return Storage(name=name, path=given.path, host=given.host, free_bytes=_size(given.free))
 
 
-def _links(_name: str, given: LinkText) -> list[Link]:
+def _links(_name: str, given: LinkText) -> list[NetworkLink]:
     if given.streams < 1:
         raise ValueError(f"streams: {given.streams} copies at a time are none")
     bandwidth = None if given.bandwidth is None else _size(given.bandwidth)
@@ -190,7 +199,7 @@ def _links(_name: str, given: LinkText) -> list[Link]:
         raise ValueError("bandwidth: has to be above zero")
     ways = [(given.from_, given.to), (given.to, given.from_)]
     return [
-        Link(
+        NetworkLink(
             source=source,
             target=target,
             bandwidth_bytes_per_s=bandwidth,
@@ -203,11 +212,11 @@ def _links(_name: str, given: LinkText) -> list[Link]:
     ]
 
 
-def _place(name: str, given: PlaceText) -> Place:
+def _place(name: str, given: PlaceText) -> PlanSite:
     low, high = _range(given.nodes)
     if given.speed is not None and not given.speed > 0:
         raise ValueError("speed: has to be above zero")
-    return Place(
+    return PlanSite(
         name=name,
         partition=given.partition or name,
         storage=given.storage,
@@ -287,7 +296,7 @@ def _seconds(given: str | float) -> float:
 
 def _check_names(
     storages: Mapping[str, Storage],
-    places: Mapping[str, Place],
+    places: Mapping[str, PlanSite],
     files: Mapping[str, File],
     tasks: Mapping[str, Task],
     name: str,
@@ -309,7 +318,7 @@ def _check_names(
 
 
 def _check_links(
-    links: Mapping[tuple[str, str], Link], storages: Mapping[str, Storage], name: str
+    links: Mapping[tuple[str, str], NetworkLink], storages: Mapping[str, Storage], name: str
 ) -> None:
     for ends in links:
         _known(f"{name}: links: {' to '.join(ends)}", ends, storages, "storages")

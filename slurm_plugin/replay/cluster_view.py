@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import exp, inf
 
-from slurm_plugin.replay.engine import Engine, Shape
-from slurm_plugin.slurm.availability import Profile, profile
+from slurm_plugin.replay.engine import Engine, JobShape
+from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Partition
 
 DAY_S = 86400.0
@@ -15,7 +15,7 @@ PLANNED = 50
 
 
 @dataclass(slots=True)
-class Viewer:
+class ClusterViewer:
     """Looks at an engine as nimod looks at a cluster; keeps the mean queue of a day."""
 
     engine: Engine
@@ -40,8 +40,8 @@ class Viewer:
 
 
 def planned(
-    free: int, releases: Sequence[tuple[float, int]], waiting: Iterable[Shape], now_s: float
-) -> Profile:
+    free: int, releases: Sequence[tuple[float, int]], waiting: Iterable[JobShape], now_s: float
+) -> NodeAvailability:
     """Nodes free over time, with a place for each job that waits, in their order.
 
     Parameters
@@ -67,7 +67,7 @@ def planned(
     return profile(changes)
 
 
-def _place(times: list[float], levels: list[int], shape: Shape) -> None:
+def _place(times: list[float], levels: list[int], shape: JobShape) -> None:
     """Take the nodes of a job off at the first time at which it fits."""
     first = _first_fit(times, levels, shape)
     if first is None:
@@ -81,7 +81,7 @@ def _place(times: list[float], levels: list[int], shape: Shape) -> None:
         levels[step] -= shape.nodes
 
 
-def _first_fit(times: Sequence[float], levels: Sequence[int], shape: Shape) -> int | None:
+def _first_fit(times: Sequence[float], levels: Sequence[int], shape: JobShape) -> int | None:
     first: int | None = None
     for step, level in enumerate(levels):
         if first is not None and times[step] >= times[first] + shape.limit_s:

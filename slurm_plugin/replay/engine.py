@@ -31,7 +31,7 @@ class Order(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class JobShape:
     """What a job is run as: its nodes, the limit that the scheduler plans with, its run time.
 
     A job that reaches its limit is ended there.
@@ -43,7 +43,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class ReplaySchedule:
     """When each job ran and on how many nodes; arrays of shape ``(jobs,)``."""
 
     start_s: Floats
@@ -70,7 +70,7 @@ class Engine:
     --------
     Three jobs on four nodes; the third fits beside the first until the second can start:
 
-    >>> shapes = [Shape(3, 10, 10), Shape(4, 5, 5), Shape(1, 8, 8)]
+    >>> shapes = [JobShape(3, 10, 10), JobShape(4, 5, 5), JobShape(1, 8, 8)]
     >>> Engine(4).run([0.0, 1.0, 2.0], lambda job, now_s: shapes[job]).start_s.tolist()
     [0.0, 10.0, 2.0]
     """
@@ -79,7 +79,7 @@ class Engine:
         self.nodes = self.free = nodes
         self._shortest = order is Order.SHORTEST
         self._queue = Queue()
-        self._shapes: list[Shape] = []
+        self._shapes: list[JobShape] = []
         self._starts: list[float] = []
         self._ends: list[float] = []
         #: What runs, by the end that it is sure to have: its limit.
@@ -87,7 +87,9 @@ class Engine:
         #: The same, by the end that it will have.
         self._coming: list[tuple[float, int]] = []
 
-    def run(self, submit_s: Sequence[float], shape_of: Callable[[int, float], Shape]) -> Schedule:
+    def run(
+        self, submit_s: Sequence[float], shape_of: Callable[[int, float], JobShape]
+    ) -> ReplaySchedule:
         """Submit jobs, let them all run, and say when each did.
 
         Parameters
@@ -114,12 +116,12 @@ class Engine:
                 self._submit(shape_of(job, now))
                 job += 1
             self._schedule(now, since=0 if freed else known)
-        return Schedule(
+        return ReplaySchedule(
             np.array(self._starts), np.array(self._ends), np.array([s.nodes for s in self._shapes])
         )
 
     @property
-    def waiting(self) -> list[Shape]:
+    def waiting(self) -> list[JobShape]:
         """Jobs in the queue, the first to come first."""
         return [self._shapes[job] for job in self._queue.jobs()]
 
@@ -132,7 +134,7 @@ class Engine:
         """When nodes become free by the limits of what runs, and how many; in order of time."""
         return [(end_s, self._shapes[job].nodes) for end_s, job in self._planned]
 
-    def _submit(self, shape: Shape) -> None:
+    def _submit(self, shape: JobShape) -> None:
         job = len(self._shapes)
         if not 0 < shape.nodes <= self.nodes:
             raise ValueError(f"job {job} wants {shape.nodes} of {self.nodes} nodes")

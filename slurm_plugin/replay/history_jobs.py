@@ -19,7 +19,7 @@ from predictor.tabulate import TableSettings
 from predictor.types import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.store import RunRow
-from slurm_plugin.decision.lookup import Tables, is_curve
+from slurm_plugin.decision.lookup import PredictionLookup, is_curve
 from slurm_plugin.replay.what_if import Moldable
 from slurm_plugin.replay.workload import Workload
 
@@ -28,8 +28,8 @@ from slurm_plugin.replay.workload import Workload
 class Knowledge:
     """Tables as they were known when the replay begins, and as they are known now."""
 
-    before: Tables
-    now: Tables
+    before: PredictionLookup
+    now: PredictionLookup
 
 
 def learn(rows: Sequence[RunRow], *, begin_s: float, settings: TableSettings) -> Knowledge:
@@ -107,14 +107,14 @@ def _moldable(
     return Moldable(low, high, before, _Truth(now, row.nodes, off[now.key]))
 
 
-def _tables(rows: Sequence[RunRow], settings: TableSettings) -> Tables:
+def _tables(rows: Sequence[RunRow], settings: TableSettings) -> PredictionLookup:
     now_s = float(max((row.end_s or 0 for row in rows), default=0))
 
     def by_key(level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:
         return _grouped(rows, level)
 
     found = fits_of(by_key, now_s=now_s, settings=settings)
-    return Tables((fit.level, fit.key, fit.payload) for fit in found)
+    return PredictionLookup((fit.level, fit.key, fit.payload) for fit in found)
 
 
 def _grouped(rows: Iterable[RunRow], level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:

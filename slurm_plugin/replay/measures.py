@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from slurm_plugin.replay.engine import Schedule
+from slurm_plugin.replay.engine import ReplaySchedule
 from slurm_plugin.replay.workload import Floats, Workload
 
 #: Run times are taken as at least this long: short jobs would swamp the mean slowdown (Feitelson
@@ -28,7 +28,7 @@ class Measures:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ReplayComparison:
     """How jobs fared against the schedule of their own requests."""
 
     response_ratio: float  #: of the mean responses; less than one is better
@@ -38,7 +38,7 @@ class Comparison:
 
 
 def measure(
-    workload: Workload, schedule: Schedule, of: npt.NDArray[np.bool_] | None = None
+    workload: Workload, schedule: ReplaySchedule, of: npt.NDArray[np.bool_] | None = None
 ) -> Measures:
     """Measure a schedule, over the jobs that ``of`` selects."""
     chosen = slice(None) if of is None else of
@@ -54,7 +54,7 @@ def measure(
     )
 
 
-def utilisation(workload: Workload, schedule: Schedule) -> float:
+def utilisation(workload: Workload, schedule: ReplaySchedule) -> float:
     """Share of the cluster's node time in use, from the first submission to the last one."""
     begin, until = float(workload.submit_s[0]), float(workload.submit_s[-1])
     inside = np.minimum(schedule.end_s, until) - np.maximum(schedule.start_s, begin)
@@ -64,16 +64,16 @@ def utilisation(workload: Workload, schedule: Schedule) -> float:
 
 def compare(
     workload: Workload,
-    rigid: Schedule,
-    other: Schedule,
+    rigid: ReplaySchedule,
+    other: ReplaySchedule,
     of: npt.NDArray[np.bool_] | None = None,
-) -> Comparison:
+) -> ReplayComparison:
     """Hold a schedule against that of the jobs' own requests, over the jobs that ``of`` selects."""
     chosen = slice(None) if of is None else of
     submit = workload.submit_s[chosen]
     before, after = rigid.end_s[chosen] - submit, other.end_s[chosen] - submit
     worse = after > np.maximum(WORSE * before, before + WORSE_S)
-    return Comparison(
+    return ReplayComparison(
         response_ratio=_ratio(_mean(after), _mean(before)),
         worse_off=_mean(worse.astype(np.float64)),
         worse_by=float(np.median(after[worse] / before[worse])) if worse.any() else 1.0,

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from slurm_plugin import config
-from slurm_plugin.decision.candidates import Rules
+from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.replay.measures import (
-    Comparison,
     Measures,
+    ReplayComparison,
     compare,
     measure,
     utilisation,
@@ -53,9 +53,9 @@ class Result:
     utilisation: tuple[float, float]  #: of the requests, and under the policy
     requested: Measures
     measures: Measures
-    everybody: Comparison
-    moldable: Comparison
-    rigid: Comparison
+    everybody: ReplayComparison
+    moldable: ReplayComparison
+    rigid: ReplayComparison
     reasons: dict[Reason, int]
 
 
@@ -117,9 +117,9 @@ def _evaluate(what_if: WhatIf, deadline: config.Deadline, setting: Setting) -> R
     scaled = what_if if setting.load is None else what_if.at_load(setting.load)
     workload, moldable = scaled.workload, scaled.moldable
     asked = scaled.rigid()
-    outcome = scaled.under(Rules(setting.policy, deadline))
+    outcome = scaled.under(PolicySettings(setting.policy, deadline))
 
-    def against(of: npt.NDArray[np.bool_] | None) -> Comparison:
+    def against(of: npt.NDArray[np.bool_] | None) -> ReplayComparison:
         return compare(workload, asked, outcome.schedule, of)
 
     return Result(

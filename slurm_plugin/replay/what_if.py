@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from predictor.types import PredictionTable
-from slurm_plugin.decision.candidates import Request, Rules
+from slurm_plugin.decision.candidates import PolicySettings, Request
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.replay.cluster_view import Viewer
-from slurm_plugin.replay.engine import Engine, Order, Schedule, Shape
+from slurm_plugin.replay.cluster_view import ClusterViewer
+from slurm_plugin.replay.engine import Engine, JobShape, Order, ReplaySchedule
 from slurm_plugin.replay.workload import Workload
 
 
@@ -34,10 +34,10 @@ class Moldable:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WhatIfOutcome:
     """A schedule, and how often the policy said what; ``moved`` are the jobs given other nodes."""
 
-    schedule: Schedule
+    schedule: ReplaySchedule
     reasons: Counter[Reason]
     moved: npt.NDArray[np.bool_]
 
@@ -65,7 +65,7 @@ class WhatIf:
         self._moldable = moldable
         self._order = order
         self._own = [
-            Shape(nodes, limit_s, run_s)
+            JobShape(nodes, limit_s, run_s)
             for nodes, limit_s, run_s in zip(
                 workload.nodes.tolist(),
                 workload.limit_s.tolist(),
@@ -89,17 +89,17 @@ class WhatIf:
         kept = [one if yes else None for one, yes in zip(self._moldable, takes_part, strict=True)]
         return WhatIf(self.workload, kept, self._order)
 
-    def rigid(self) -> Schedule:
+    def rigid(self) -> ReplaySchedule:
         """Schedule every job on the nodes that it had."""
         return self._engine().run(self._submits(), lambda job, _: self._own[job])
 
-    def under(self, rules: Rules) -> Outcome:
+    def under(self, rules: PolicySettings) -> WhatIfOutcome:
         """Schedule with the policy deciding on the moldable jobs."""
         engine = self._engine()
-        viewer = Viewer(engine)
+        viewer = ClusterViewer(engine)
         reasons: Counter[Reason] = Counter()
 
-        def shape_of(job: int, now_s: float) -> Shape:
+        def shape_of(job: int, now_s: float) -> JobShape:
             moldable = self._moldable[job]
             if moldable is None:
                 return self._own[job]
@@ -114,10 +114,10 @@ class WhatIf:
                 return own
             nodes = decision.chosen.nodes
             limit_s = decision.chosen.limit_s or own.limit_s
-            return Shape(nodes, limit_s, own.run_s * moldable.truth(nodes))
+            return JobShape(nodes, limit_s, own.run_s * moldable.truth(nodes))
 
         schedule = engine.run(self._submits(), shape_of)
-        return Outcome(schedule, reasons, schedule.nodes != self.workload.nodes)
+        return WhatIfOutcome(schedule, reasons, schedule.nodes != self.workload.nodes)
 
     def _engine(self) -> Engine:
         return Engine(self.workload.cluster_nodes, self._order)

@@ -31,7 +31,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class ChartPath:
     """A line or an area, in SVG's own words."""
 
     look: str
@@ -51,7 +51,7 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ChartLabel:
     """A text at its base line; ``look`` says whether it begins, centres or ends at ``x``."""
 
     look: str
@@ -61,7 +61,7 @@ class Word:
     kind: ClassVar[str] = "text"
 
 
-Mark = Box | Path | Dot | Word
+Mark = Box | ChartPath | Dot | ChartLabel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +96,9 @@ def bars(title: str, given: Sequence[Bar], *, legend: str = "") -> Chart:
         y = i * _LINE + 2
         length = (_WIDTH - room - tail) * bar.value / longest
         marks += [
-            Word("end", _short(room - 8), y + 14, _cut(bar.label)),
+            ChartLabel("end", _short(room - 8), y + 14, _cut(bar.label)),
             Box(bar.look, _short(room), y, _short(max(length, 1.0)), _LINE - 6),
-            Word("faint", _short(room + length + 6), y + 14, bar.text),
+            ChartLabel("faint", _short(room + length + 6), y + 14, bar.text),
         ]
     said = "; ".join(f"{bar.label}: {bar.text}" for bar in given)
     return Chart(
@@ -119,7 +119,7 @@ def columns(
     widest = max((len(bar.text) for bar in given), default=1) * _LETTER
     highest = max((bar.value for bar in given), default=0.0) or 1.0
     every = math.ceil(max((len(bar.label) for bar in given), default=1) * _LETTER / step)
-    marks: list[Mark] = [Path("grid", f"M10 {base}H{_WIDTH - 10}")]
+    marks: list[Mark] = [ChartPath("grid", f"M10 {base}H{_WIDTH - 10}")]
     for i, bar in enumerate(given):
         tall = (base - 24) * bar.value / highest
         x = 10 + i * step
@@ -129,11 +129,11 @@ def columns(
             )
             if widest < step:
                 over = _short(base - tall - 5)
-                marks.append(Word("middle", _short(x + step / 2), over, bar.text))
+                marks.append(ChartLabel("middle", _short(x + step / 2), over, bar.text))
         if i % every == 0:
-            marks.append(Word("faint middle", _short(x + step / 2), base + 18, bar.label))
+            marks.append(ChartLabel("faint middle", _short(x + step / 2), base + 18, bar.label))
         if i == guide:
-            marks.append(Path("guide", f"M{_short(x)} 10V{base}"))
+            marks.append(ChartPath("guide", f"M{_short(x)} 10V{base}"))
     said = "; ".join(f"{bar.label}: {bar.text}" for bar in given if bar.value)
     return Chart(title=title, description=said, marks=tuple(marks), height=height, legend=legend)
 
@@ -148,11 +148,11 @@ def against_nominal(
     for i, (nominal, real) in enumerate(given):
         y = i * 44 + 8
         marks += [
-            Word("end", left - 8, y + 17, percent(nominal)),
+            ChartLabel("end", left - 8, y + 17, percent(nominal)),
             Box("range", left, y, right - left, 24),
             Box("first", left, y + 4, _short((right - left) * real), 16),
-            Path("guide", f"M{_short(left + (right - left) * nominal)} {y - 4}v32"),
-            Word("", right + 8, y + 17, percent(real, 1)),
+            ChartPath("guide", f"M{_short(left + (right - left) * nominal)} {y - 4}v32"),
+            ChartLabel("", right + 8, y + 17, percent(real, 1)),
         ]
     said = "; ".join(f"{percent(n)} interval: {percent(r, 1)} of runs inside" for n, r in given)
     return Chart(
@@ -175,9 +175,9 @@ def curve(picture: Picture) -> Chart:
     marks: list[Mark] = [frame.observed_range(first, last), *frame.axes()]
     if picture.nodes:
         marks += [
-            Path("band", frame.area(picture.nodes, picture.low_s, picture.high_s)),
-            Path("first dashed", frame.line(picture.nodes, picture.median_s)),
-            Path(
+            ChartPath("band", frame.area(picture.nodes, picture.low_s, picture.high_s)),
+            ChartPath("first dashed", frame.line(picture.nodes, picture.median_s)),
+            ChartPath(
                 "first",
                 frame.line(
                     [picture.nodes[i] for i in inside], [picture.median_s[i] for i in inside]
@@ -233,17 +233,17 @@ class _Frame:
         for time_s in time_ticks(self.low_s, self.high_s):
             y = self.y(time_s)
             marks += [
-                Path("grid", f"M{self.LEFT} {y}H{self.RIGHT}"),
-                Word("faint end", self.LEFT - 6, y + 4, duration(time_s)),
+                ChartPath("grid", f"M{self.LEFT} {y}H{self.RIGHT}"),
+                ChartLabel("faint end", self.LEFT - 6, y + 4, duration(time_s)),
             ]
         for nodes in node_ticks(self.few, self.many):
             x = self.x(nodes)
             marks += [
-                Path("grid", f"M{x} {self.BASE}v5"),
-                Word("faint middle", x, self.BASE + 20, str(nodes)),
+                ChartPath("grid", f"M{x} {self.BASE}v5"),
+                ChartLabel("faint middle", x, self.BASE + 20, str(nodes)),
             ]
         middle = (self.LEFT + self.RIGHT) / 2
-        return [*marks, Word("faint middle", middle, self.BASE + 36, "nodes")]
+        return [*marks, ChartLabel("faint middle", middle, self.BASE + 36, "nodes")]
 
     def observed_range(self, first: int, last: int) -> Box:
         x = self.x(first / 1.03)
@@ -257,11 +257,11 @@ class _Frame:
         back = self.line(nodes[::-1], high[::-1]).removeprefix("M")
         return f"{self.line(nodes, low)}L{back}Z"
 
-    def upright(self, look: str, nodes: int) -> Path:
-        return Path(look, f"M{self.x(nodes)} {self.TOP}V{self.BASE}")
+    def upright(self, look: str, nodes: int) -> ChartPath:
+        return ChartPath(look, f"M{self.x(nodes)} {self.TOP}V{self.BASE}")
 
-    def spread(self, nodes: int, low_s: float, high_s: float) -> Path:
-        return Path("spread", f"M{self.x(nodes)} {self.y(low_s)}V{self.y(high_s)}")
+    def spread(self, nodes: int, low_s: float, high_s: float) -> ChartPath:
+        return ChartPath("spread", f"M{self.x(nodes)} {self.y(low_s)}V{self.y(high_s)}")
 
 
 def _height(picture: Picture, nodes: int) -> float:

@@ -21,7 +21,7 @@ _PACKAGE = "slurm_plugin.reports"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class TableColumn:
     """Column of a table; ``key`` is its stable name in files, ``title`` what people read."""
 
     key: str
@@ -32,10 +32,10 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class PageLink:
     """Text that leads somewhere."""
 
-    formatting: str
+    text: str
     href: str
 
 
@@ -48,8 +48,8 @@ class Table:
 
     name: str  #: stable, for files and anchors
     caption: str
-    columns: tuple[Column, ...]
-    rows: Sequence[Sequence[str | Link]]
+    columns: tuple[TableColumn, ...]
+    rows: Sequence[Sequence[str | PageLink]]
     note: str = ""
     empty: str = "none"
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from slurm_plugin.formatting import count, duration, hours, percent, table
 from slurm_plugin.learn.journal import Stage, Trial
-from slurm_plugin.learn.proposers import Learned, Next
+from slurm_plugin.learn.proposers import Next, ProposerState
 
 
 def told(trial: Trial) -> str:
@@ -50,7 +50,7 @@ def too_dear(reserved_node_h: float, left_node_h: float) -> str:
     )
 
 
-def summary(found: Learned, runs: int, spent_node_h: float, why: str) -> str:
+def summary(found: ProposerState, runs: int, spent_node_h: float, why: str) -> str:
     """Say what was learned, and why it ended."""
     head = f"{why}: {count(runs, 'run')}, {hours(spent_node_h)} node-hours"
     if not found.expected:

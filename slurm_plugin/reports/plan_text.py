@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from slurm_plugin.formatting import clock, duration, hours, percent, table
-from slurm_plugin.plan.chain import Job, command_line, job_name
+from slurm_plugin.plan.chain import PlannedJob, command_line, job_name
 
 if TYPE_CHECKING:  # numbers are heavy, and --help needs none
     from slurm_plugin.plan.plans import Plan
@@ -31,7 +31,7 @@ def render(plans: Sequence[Plan], now_s: float, deadline_s: float | None) -> Ite
         yield _others(plans, now_s)
 
 
-def lines_of(workflow: str, chain: Sequence[Job]) -> Iterator[str]:
+def lines_of(workflow: str, chain: Sequence[PlannedJob]) -> Iterator[str]:
     """Give the command lines with which a chain would be submitted; ids are shown as names."""
     ids = {job.name: f"<{job.name.replace(' ', '-')}>" for job in chain}
     clusters = {job.name: job.cluster for job in chain}
@@ -41,7 +41,7 @@ def lines_of(workflow: str, chain: Sequence[Job]) -> Iterator[str]:
         yield from (f"    {line}" for line in job.script.splitlines()[2:])
 
 
-def as_json(plans: Sequence[Plan], chain: Sequence[Job], now_s: float) -> dict[str, Any]:
+def as_json(plans: Sequence[Plan], chain: Sequence[PlannedJob], now_s: float) -> dict[str, Any]:
     """Plans as numbers, the first with its steps."""
     return {
         "now_s": now_s,

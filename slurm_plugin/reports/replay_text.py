@@ -11,7 +11,7 @@ from rich.text import Text
 
 from slurm_plugin.config import Policy
 from slurm_plugin.formatting import count, duration, percent
-from slurm_plugin.replay.measures import Comparison
+from slurm_plugin.replay.measures import ReplayComparison
 from slurm_plugin.replay.policy_search import WORTH, Result
 from slurm_plugin.reports import html
 
@@ -65,7 +65,7 @@ def tables(report: ReplayReport) -> list[html.Table]:
     settings = html.Table(
         name="settings",
         caption="What each setting came to, beside the jobs' own requests",
-        columns=tuple(html.Column(key=html.anchor(name), title=name) for name in _COLUMNS),
+        columns=tuple(html.TableColumn(key=html.anchor(name), title=name) for name in _COLUMNS),
         rows=[_cells(r) for r in report.results],
         note="Response: mean of it over that of the requests; less than 1 is better.",
     )
@@ -73,9 +73,9 @@ def tables(report: ReplayReport) -> list[html.Table]:
         name="groups",
         caption=_groups_title(report),
         columns=(
-            html.Column(key="jobs_were", title="jobs", left=True),
-            html.Column(key="jobs", title="number"),
-            html.Column(key="came", title="what it came to", left=True),
+            html.TableColumn(key="jobs_were", title="jobs", left=True),
+            html.TableColumn(key="jobs", title="number"),
+            html.TableColumn(key="came", title="what it came to", left=True),
         ),
         rows=list(_group_rows(report)),
     )
@@ -189,7 +189,7 @@ def _in_short(result: Result) -> str:
     return f"price {policy.price:g}, guard {policy.guard_ratio:g} at load {result.load:.2f}"
 
 
-def _worse(found: Comparison) -> str:
+def _worse(found: ReplayComparison) -> str:
     return (
         f"{percent(found.worse_off, 1)} of jobs worse off, half of them by {found.worse_by:.1f} "
         f"times or more, {percent(found.much_worse, 1)} by more than twice"

@@ -12,7 +12,7 @@ from typing import Any
 from sacct_ingest.errors import NimoError
 from slurm_plugin import formatting
 from slurm_plugin.formatting import plain
-from slurm_plugin.reports.html import Column, Table
+from slurm_plugin.reports.html import Table, TableColumn
 
 Value = str | int | float | bool | None
 #: What a spreadsheet would take for a formula.
@@ -20,7 +20,7 @@ _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SheetField:
     """Column of a sheet: stable name, title, where its value is, how it is shown to people."""
 
     key: str
@@ -36,7 +36,7 @@ class Sheet:
 
     name: str
     caption: str
-    fields: tuple[Field, ...]
+    fields: tuple[SheetField, ...]
     rows: Sequence[Any]
     note: str = ""
     empty: str = "none"
@@ -49,7 +49,7 @@ class Sheet:
         return Table(
             name=self.name,
             caption=self.caption,
-            columns=tuple(Column(key=f.key, title=f.title, left=f.left) for f in self.fields),
+            columns=tuple(TableColumn(key=f.key, title=f.title, left=f.left) for f in self.fields),
             rows=[[_shown(f, row) for f in self.fields] for row in shown],
             note=note.strip(),
             empty=self.empty,
@@ -113,6 +113,6 @@ def _safe(text: str) -> str:
     return text
 
 
-def _shown(field: Field, row: Any) -> str:
+def _shown(field: SheetField, row: Any) -> str:
     value = field.get(row)
     return "-" if value is None else field.show(value)

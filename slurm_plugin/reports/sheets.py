@@ -13,7 +13,7 @@ from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.wait_accuracy import SHARE
 from slurm_plugin.formatting import clock, count, duration, hours, percent
-from slurm_plugin.reports.sheet import Field, Sheet
+from slurm_plugin.reports.sheet import Sheet, SheetField
 
 
 def title_of(report: OutcomeReport) -> str:
@@ -74,22 +74,22 @@ def _inside(where: Callable[[Any], Accuracy | None], level: float) -> Callable[[
     return get
 
 
-def _accuracy_fields(where: Callable[[Any], Accuracy | None]) -> tuple[Field, ...]:
+def _accuracy_fields(where: Callable[[Any], Accuracy | None]) -> tuple[SheetField, ...]:
     def at(name: str) -> Callable[[Any], Any]:
         return lambda row: None if (found := where(row)) is None else getattr(found, name)
 
     return (
-        Field("mape", "MAPE", at("mape"), _share),
-        Field("bias", "actual/predicted", at("bias"), _two),
+        SheetField("mape", "MAPE", at("mape"), _share),
+        SheetField("bias", "actual/predicted", at("bias"), _two),
         *(
-            Field(
+            SheetField(
                 f"inside_{100 * level:.0f}", f"in {percent(level)}", _inside(where, level), _share
             )
             for level in LEVELS
         ),
-        Field("pa", "PA", at("pa"), _share),
-        Field("longer", "under-predicted", at("longer"), _share),
-        Field("beyond", "beyond interval", at("beyond"), _share),
+        SheetField("pa", "PA", at("pa"), _share),
+        SheetField("longer", "under-predicted", at("longer"), _share),
+        SheetField("beyond", "beyond interval", at("beyond"), _share),
     )
 
 
@@ -102,11 +102,11 @@ def _applications(report: OutcomeReport) -> Sheet:
         name="applications",
         caption="Applications, most decisions first",
         fields=(
-            Field("application", "application", attrgetter("application"), left=True),
-            Field("decisions", "decisions", attrgetter("decisions")),
-            Field("changed", "changed", attrgetter("changed")),
-            Field("finished", "finished", attrgetter("finished")),
-            Field("compared", "compared", _compared),
+            SheetField("application", "application", attrgetter("application"), left=True),
+            SheetField("decisions", "decisions", attrgetter("decisions")),
+            SheetField("changed", "changed", attrgetter("changed")),
+            SheetField("finished", "finished", attrgetter("finished")),
+            SheetField("compared", "compared", _compared),
             *_accuracy_fields(attrgetter("accuracy")),
         ),
         rows=report.applications,
@@ -125,8 +125,8 @@ def _accuracies(report: OutcomeReport) -> Sheet:
         name="accuracy",
         caption="Accuracy by verdict, and by how the application was recognised",
         fields=(
-            Field("group", "decisions", lambda row: str(row[0]), left=True),
-            Field("runs", "compared", lambda row: int(row[1].runs)),
+            SheetField("group", "decisions", lambda row: str(row[0]), left=True),
+            SheetField("runs", "compared", lambda row: int(row[1].runs)),
             *_accuracy_fields(lambda row: row[1]),
         ),
         rows=[row for row in groups if row[1]],
@@ -152,9 +152,9 @@ def _weeks(report: OutcomeReport) -> Sheet:
         name="weeks",
         caption="Week by week (from Monday, UTC)",
         fields=(
-            Field("begin_s", "week of", attrgetter("begin_s"), _day, left=True),
-            Field("decisions", "decisions", attrgetter("decisions")),
-            Field("compared", "compared", _compared),
+            SheetField("begin_s", "week of", attrgetter("begin_s"), _day, left=True),
+            SheetField("decisions", "decisions", attrgetter("decisions")),
+            SheetField("compared", "compared", _compared),
             *_accuracy_fields(attrgetter("accuracy")),
         ),
         rows=report.weeks,
@@ -167,12 +167,12 @@ def _reasons(report: OutcomeReport, reasons: Mapping[str, str]) -> Sheet:
         name="reasons",
         caption="Decisions by mode and reason",
         fields=(
-            Field("mode", "mode", attrgetter("mode"), left=True),
-            Field("action", "action", attrgetter("action"), left=True),
-            Field("applied", "applied", attrgetter("applied"), _yes, left=True),
-            Field("decisions", "decisions", attrgetter("decisions")),
-            Field("reason", "reason", attrgetter("reason"), left=True),
-            Field("meaning", "meaning", lambda r: reasons.get(r.reason, r.reason), left=True),
+            SheetField("mode", "mode", attrgetter("mode"), left=True),
+            SheetField("action", "action", attrgetter("action"), left=True),
+            SheetField("applied", "applied", attrgetter("applied"), _yes, left=True),
+            SheetField("decisions", "decisions", attrgetter("decisions")),
+            SheetField("reason", "reason", attrgetter("reason"), left=True),
+            SheetField("meaning", "meaning", lambda r: reasons.get(r.reason, r.reason), left=True),
         ),
         rows=report.reasons,
         empty="no decision",
@@ -188,22 +188,22 @@ def _effects(report: OutcomeReport) -> Sheet:
         )
         if effect
     ]
-    fields: list[Field] = [
-        Field("jobs_were", "jobs: otherwise", lambda row: str(row[0]), left=True),
-        *(Field(key, title, _of_second(key)) for key, title in _JOB_COUNTS),
+    fields: list[SheetField] = [
+        SheetField("jobs_were", "jobs: otherwise", lambda row: str(row[0]), left=True),
+        *(SheetField(key, title, _of_second(key)) for key, title in _JOB_COUNTS),
     ]
     for key, title in (("node_hours", "node-hours"), ("run_hours", "run time h")):
         other = f"other_{key}"
         fields += [
-            Field(key, title, _of_second(key), hours),
-            Field(other, f"{title} otherwise", _of_second(f"{other}.value"), hours),
-            Field(f"{other}_low", "at least", _of_second(f"{other}.low"), hours),
-            Field(f"{other}_high", "at most", _of_second(f"{other}.high"), hours),
+            SheetField(key, title, _of_second(key), hours),
+            SheetField(other, f"{title} otherwise", _of_second(f"{other}.value"), hours),
+            SheetField(f"{other}_low", "at least", _of_second(f"{other}.low"), hours),
+            SheetField(f"{other}_high", "at most", _of_second(f"{other}.high"), hours),
         ]
     fields += [
-        Field("wait_jobs", "jobs with waits", _of_second("wait_jobs")),
-        Field("wait_hours", "wait h", _of_second("wait_hours"), hours),
-        Field("other_wait_hours", "wait h otherwise", _of_second("other_wait_hours"), hours),
+        SheetField("wait_jobs", "jobs with waits", _of_second("wait_jobs")),
+        SheetField("wait_hours", "wait h", _of_second("wait_hours"), hours),
+        SheetField("other_wait_hours", "wait h otherwise", _of_second("other_wait_hours"), hours),
     ]
     return Sheet(
         name="effects",
@@ -235,12 +235,12 @@ def _waits(report: OutcomeReport) -> Sheet:
         name="waits",
         caption="Waits as predicted at submission, beside those that jobs had",
         fields=(
-            Field("predicted", "predicted", lambda row: str(row[0]), left=True),
-            Field("jobs", "jobs", _of_second("jobs")),
-            Field(
+            SheetField("predicted", "predicted", lambda row: str(row[0]), left=True),
+            SheetField("jobs", "jobs", _of_second("jobs")),
+            SheetField(
                 "within_s", f"right for {percent(SHARE)} within", _of_second("within_s"), duration
             ),
-            Field("later", "a minute late or more", _of_second("later"), _share),
+            SheetField("later", "a minute late or more", _of_second("later"), _share),
         ),
         rows=[row for row in groups if row[1]],
         empty="too few started jobs with a predicted wait",
@@ -254,7 +254,7 @@ def _deadlines(report: OutcomeReport) -> Sheet:
     return Sheet(
         name="deadlines",
         caption="Jobs with a deadline",
-        fields=tuple(Field(n, t, attrgetter(n)) for n, t in zip(names, titles, strict=True)),
+        fields=tuple(SheetField(n, t, attrgetter(n)) for n, t in zip(names, titles, strict=True)),
         rows=[report.deadlines] if some else [],
         note="In observe mode a refusal or warning is what would have been said.",
     )
@@ -265,12 +265,12 @@ def _switched_off(report: OutcomeReport) -> Sheet:
         name="switched_off",
         caption="Applications switched off, for what their predictions missed",
         fields=(
-            Field("application", "application", attrgetter("label"), left=True),
-            Field("ratio", "actual/predicted", attrgetter("ratio"), _two),
-            Field("low", "band from", attrgetter("low"), _two),
-            Field("high", "to", attrgetter("high"), _two),
-            Field("runs", "last runs", attrgetter("runs")),
-            Field("since_s", "since", attrgetter("since_s"), clock),
+            SheetField("application", "application", attrgetter("label"), left=True),
+            SheetField("ratio", "actual/predicted", attrgetter("ratio"), _two),
+            SheetField("low", "band from", attrgetter("low"), _two),
+            SheetField("high", "to", attrgetter("high"), _two),
+            SheetField("runs", "last runs", attrgetter("runs")),
+            SheetField("since_s", "since", attrgetter("since_s"), clock),
         ),
         rows=report.switched_off,
     )
@@ -281,13 +281,13 @@ def _known(name: str, caption: str, rows: Sequence[Any]) -> Sheet:
         name=name,
         caption=caption,
         fields=(
-            Field("application", "application", attrgetter("application"), left=True),
-            Field("verdict", "verdict", attrgetter("verdict"), left=True),
-            Field("decisions", "decisions", attrgetter("decisions")),
-            Field("runs", "runs known", attrgetter("runs")),
-            Field("problem", "problem", attrgetter("problem"), left=True),
-            Field("text", "in words", attrgetter("text"), left=True),
-            Field("observe", "run next on nodes", attrgetter("observe")),
+            SheetField("application", "application", attrgetter("application"), left=True),
+            SheetField("verdict", "verdict", attrgetter("verdict"), left=True),
+            SheetField("decisions", "decisions", attrgetter("decisions")),
+            SheetField("runs", "runs known", attrgetter("runs")),
+            SheetField("problem", "problem", attrgetter("problem"), left=True),
+            SheetField("text", "in words", attrgetter("text"), left=True),
+            SheetField("observe", "run next on nodes", attrgetter("observe")),
         ),
         rows=rows,
     )
@@ -298,16 +298,16 @@ def _waste(report: OutcomeReport) -> Sheet:
         name="waste",
         caption="Node-hours beyond the knee of an application",
         fields=(
-            Field("user", "user", attrgetter("user"), left=True),
-            Field("application", "application", attrgetter("application"), left=True),
-            Field("runs", "runs", attrgetter("runs")),
-            Field("nodes_low", "nodes from", lambda row: row.nodes[0]),
-            Field("nodes_high", "to", lambda row: row.nodes[1]),
-            Field("knee", "knee", attrgetter("knee")),
-            Field("node_hours", "node-hours", attrgetter("node_hours"), hours),
-            Field("wasted_node_hours", "beyond", attrgetter("wasted_node_hours"), hours),
-            Field("efficiency", "efficiency", attrgetter("efficiency"), percent),
-            Field("slower", "time at knee", attrgetter("slower"), lambda v: f"{v:.2f} x"),
+            SheetField("user", "user", attrgetter("user"), left=True),
+            SheetField("application", "application", attrgetter("application"), left=True),
+            SheetField("runs", "runs", attrgetter("runs")),
+            SheetField("nodes_low", "nodes from", lambda row: row.nodes[0]),
+            SheetField("nodes_high", "to", lambda row: row.nodes[1]),
+            SheetField("knee", "knee", attrgetter("knee")),
+            SheetField("node_hours", "node-hours", attrgetter("node_hours"), hours),
+            SheetField("wasted_node_hours", "beyond", attrgetter("wasted_node_hours"), hours),
+            SheetField("efficiency", "efficiency", attrgetter("efficiency"), percent),
+            SheetField("slower", "time at knee", attrgetter("slower"), lambda v: f"{v:.2f} x"),
         ),
         rows=report.waste,
         note="Runs of reliable curves, without deadline, on counts that their users chose.",

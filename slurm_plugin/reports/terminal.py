@@ -10,9 +10,9 @@ from rich.text import Text
 
 from slurm_plugin.evaluation.accuracy import Accuracy
 from slurm_plugin.evaluation.diagnoses import Waste
-from slurm_plugin.evaluation.effects import Deadlines, Effect, Estimate
+from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate
 from slurm_plugin.evaluation.outcomes import ApplicationOutcome, OutcomeReport
-from slurm_plugin.evaluation.wait_accuracy import SHARE, Held
+from slurm_plugin.evaluation.wait_accuracy import SHARE, WaitShares
 from slurm_plugin.formatting import count, duration, hours, percent, printable
 from slurm_plugin.reports.curve_text import standing_line
 
@@ -40,7 +40,7 @@ def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
     Parameters
     ----------
     report
-        What ``outcomes.Tally`` made.
+        What ``outcomes.OutcomeTally`` made.
     reasons
         Plain words for the names of reasons; a name that is not in it stands for itself.
     """
@@ -148,7 +148,7 @@ def _deadlines(deadlines: Deadlines) -> str:
     return f"{text}; {deadlines.warned} warned of" if deadlines.warned else text
 
 
-def _held(held: Held) -> str:
+def _held(held: WaitShares) -> str:
     return (
         f"as predicted within {duration(held.within_s)} for {percent(SHARE)} of "
         f"{count(held.jobs, 'job')}, {percent(held.later)} over a minute later"
@@ -169,7 +169,7 @@ def _effect(effect: Effect, other: str) -> str:
     )
 
 
-def _estimate(found: Estimate) -> str:
+def _estimate(found: EffectEstimate) -> str:
     return f"{hours(found.value)} [{hours(found.low)} to {hours(found.high)}]"
 
 

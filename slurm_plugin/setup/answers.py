@@ -9,7 +9,7 @@ import msgspec
 from sacct_ingest.errors import ConfigError, SlurmError
 from slurm_plugin.config import SOCKET, Config, Mode
 from slurm_plugin.config.yaml_text import nearest
-from slurm_plugin.doctor.installation import Patient
+from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.doctor.slurm_checks import kept_days
 
 STORE = "sqlite:////var/lib/nimo/nimo.db"
@@ -27,7 +27,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     first_days: int = Config().ingest.first_days
 
 
-def propose(patient: Patient) -> Answers:
+def propose(patient: Installation) -> Answers:
     """Answers as far as Slurm gives them: its name, and how far back its accounting goes."""
     kept, wanted = kept_days(patient), Answers().first_days
     return Answers(
@@ -36,7 +36,7 @@ def propose(patient: Patient) -> Answers:
     )
 
 
-def partitions(patient: Patient) -> list[str]:
+def partitions(patient: Installation) -> list[str]:
     """Names of Slurm's partitions; none where it does not answer."""
     try:
         return _PARTITION.findall(patient.run(("scontrol", "-o", "show", "partition")))

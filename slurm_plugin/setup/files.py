@@ -10,7 +10,7 @@ from tempfile import NamedTemporaryFile
 from sacct_ingest.errors import ConfigError
 
 
-class State(StrEnum):
+class FileState(StrEnum):
     """What becomes of a file."""
 
     NEW = "new"  #: it is not there and is written
@@ -26,7 +26,7 @@ class Planned:
     path: Path
     text: str
     before: str | None  #: what it says; None: there is none
-    state: State
+    state: FileState
 
     @property
     def difference(self) -> str:
@@ -58,8 +58,8 @@ def plan(path: Path, text: str, shipped: str) -> Planned:
         before = path.read_text(encoding="utf-8") if path.exists() else None
     except (OSError, UnicodeDecodeError) as error:
         raise _failed(path, error, "read") from error
-    states = {text: State.SAME, None: State.NEW, shipped: State.FILLED_IN}
-    return Planned(path, text, before, states.get(before, State.KEPT))
+    states = {text: FileState.SAME, None: FileState.NEW, shipped: FileState.FILLED_IN}
+    return Planned(path, text, before, states.get(before, FileState.KEPT))
 
 
 def write(planned: Planned) -> None:
@@ -70,7 +70,7 @@ def write(planned: Planned) -> None:
     ConfigError
         It cannot be written.
     """
-    if planned.state in (State.NEW, State.FILLED_IN):
+    if planned.state in (FileState.NEW, FileState.FILLED_IN):
         put(planned.path, planned.text)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from slurm_plugin.doctor import slurm_conf_lines
-from slurm_plugin.doctor.installation import Patient
+from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.doctor.slurm_checks import kept_days
 from slurm_plugin.setup.answers import Answers, partitions
 from slurm_plugin.setup.files import Planned
@@ -17,7 +17,7 @@ _FORWARD = "sed -i 's/^forward_deadline = no/forward_deadline = yes/'"
 ACCOUNT = "nimo"  #: whom nimod runs as
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class SetupSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of ``nimo init``."""
 
     slurm: dict[str, str]  #: what Slurm said; empty if it did not answer
@@ -28,10 +28,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(
-    patient: Patient, answers: Answers, planned: Sequence[Planned], hooks: Sequence[Path]
-) -> Report:
+    patient: Installation, answers: Answers, planned: Sequence[Planned], hooks: Sequence[Path]
+) -> SetupSummary:
     """Collect what there is to tell."""
-    return Report(
+    return SetupSummary(
         slurm=_seen(patient),
         files={str(file.path): str(file.state) for file in planned},
         hooks=[str(path) for path in hooks],
@@ -40,7 +40,7 @@ def report(
     )
 
 
-def _seen(patient: Patient) -> dict[str, str]:
+def _seen(patient: Installation) -> dict[str, str]:
     if not patient.slurm:
         return {}
     days = kept_days(patient)
@@ -55,7 +55,7 @@ def _seen(patient: Patient) -> dict[str, str]:
     }
 
 
-def _steps(patient: Patient, answers: Answers) -> list[str]:
+def _steps(patient: Installation, answers: Answers) -> list[str]:
     text = patient.slurm_text if isinstance(patient.slurm_text, str) else ""
     steps = {
         f"useradd --system --home-dir /var/lib/{ACCOUNT} --create-home {ACCOUNT}": _no_account(),
@@ -73,7 +73,7 @@ def _steps(patient: Patient, answers: Answers) -> list[str]:
     return [step for step, needed in steps.items() if needed]
 
 
-def hooks_run(patient: Patient) -> bool:
+def hooks_run(patient: Installation) -> bool:
     """Whether slurmctld runs job_submit.lua: only it takes away what cli_filter forwards."""
     there = (patient.hooks / "nimo.lua").exists() and bool(patient.slurm)
     return there and not slurm_conf_lines.line(patient.slurm, "JobSubmitPlugins")
@@ -83,7 +83,7 @@ def _no_account() -> bool:
     return ACCOUNT not in {entry.pw_name for entry in pwd.getpwall()}
 
 
-def render(told: Report) -> str:
+def render(told: SetupSummary) -> str:
     """Text for a terminal."""
     parts = [
         ("Slurm says", [f"{name}: {value}" for name, value in told.slurm.items()]),

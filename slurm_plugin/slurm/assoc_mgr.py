@@ -10,7 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.slurm_text import parse_size
-from slurm_plugin.slurm.limits import Association, Cap, Key, Kind, Limits, LimitTables, Qos
+from slurm_plugin.slurm.limits import (
+    Association,
+    Cap,
+    Key,
+    LimitKind,
+    LimitTables,
+    Qos,
+    ResourceLimits,
+)
 
 ASSOC_MGR = ("scontrol", "show", "assoc_mgr", "-o")
 QOS_TABLE = ("sacctmgr", "-nP", "show", "qos", "format=Name,Flags,MaxTRESPU,MaxTRESPA")
@@ -20,14 +28,14 @@ ASSOC_TABLE = (
 )
 
 #: Slurm's word in ``scontrol show assoc_mgr`` -> kind; those of a user's and an account's block.
-_KINDS: Mapping[str, Kind] = {
-    "MaxTRESPJ": Kind.JOB,
-    "MinTRESPJ": Kind.LEAST,
-    "GrpTRES": Kind.GROUP,
-    "MaxTRESMinsPJ": Kind.JOB_MINUTES,
-    "GrpTRESMins": Kind.GROUP_MINUTES,
-    "MaxTRESPU": Kind.USER,
-    "MaxTRESPA": Kind.ACCOUNT,
+_KINDS: Mapping[str, LimitKind] = {
+    "MaxTRESPJ": LimitKind.JOB,
+    "MinTRESPJ": LimitKind.LEAST,
+    "GrpTRES": LimitKind.GROUP,
+    "MaxTRESMinsPJ": LimitKind.JOB_MINUTES,
+    "GrpTRESMins": LimitKind.GROUP_MINUTES,
+    "MaxTRESPU": LimitKind.USER,
+    "MaxTRESPA": LimitKind.ACCOUNT,
 }
 _WORD = re.compile(
     r"(?<!\S)(ClusterName|Account|UserName|Partition|ParentAccount|QOS|DefAccount|MaxWallPJ"
@@ -123,7 +131,7 @@ def _caps(fields: Mapping[str, str], owner: str) -> tuple[Cap, ...]:
             kind,
             name,
             limit,
-            used + (ahead.get(name, 0.0) if kind is Kind.GROUP_MINUTES else 0.0),
+            used + (ahead.get(name, 0.0) if kind is LimitKind.GROUP_MINUTES else 0.0),
             owner,
         )
         for word, kind in _KINDS.items()
@@ -133,9 +141,11 @@ def _caps(fields: Mapping[str, str], owner: str) -> tuple[Cap, ...]:
     )
 
 
-def _limits(fields: Mapping[str, str], owner: str, flags: frozenset[str] = frozenset()) -> Limits:
+def _limits(
+    fields: Mapping[str, str], owner: str, flags: frozenset[str] = frozenset()
+) -> ResourceLimits:
     minutes = fields.get("MaxWallPJ", "")
-    return Limits(
+    return ResourceLimits(
         caps=_caps(fields, owner),
         max_time_s=60.0 * int(minutes) if minutes.isdigit() else None,
         flags=flags,

@@ -11,7 +11,7 @@ from math import inf
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class NodeAvailability:
     """Step function: ``free[i]`` nodes are free from ``times_s[i]`` to the next step.
 
     ``times_s`` rise and begin at the moment of the snapshot; the last step holds for ever.
@@ -57,7 +57,7 @@ class Profile:
         first = max(bisect_right(self.times_s, from_s) - 1, 0)
         return min(self.free[first : max(bisect_left(self.times_s, until_s), first + 1)])
 
-    def reserve(self, nodes: int, start_s: float, end_s: float) -> "Profile":
+    def reserve(self, nodes: int, start_s: float, end_s: float) -> "NodeAvailability":
         """Profile with ``nodes`` fewer from ``start_s`` to ``end_s``; never below none."""
         begin = max(start_s, self.times_s[0])
         if nodes <= 0 or end_s <= begin:
@@ -73,7 +73,7 @@ class Profile:
         )
 
 
-def profile(changes: Iterable[tuple[float, int]]) -> Profile:
+def profile(changes: Iterable[tuple[float, int]]) -> NodeAvailability:
     """Make a profile of nodes that become free or, if negative, are taken.
 
     Parameters
@@ -90,11 +90,11 @@ def profile(changes: Iterable[tuple[float, int]]) -> Profile:
     return _profile(list(steps), list(steps.values()))
 
 
-def highest(profiles: Sequence[Profile]) -> Profile:
+def highest(profiles: Sequence[NodeAvailability]) -> NodeAvailability:
     """Profile with, at each time, the most nodes that one of the profiles has."""
     times = sorted({time_s for one in profiles for time_s in one.times_s})
     return _profile(times, [max(one.free_at(t) for one in profiles) for t in times])
 
 
-def _profile(times: list[float], free: list[int]) -> Profile:
-    return Profile(tuple(times), tuple(free), all(a <= b for a, b in pairwise(free)))
+def _profile(times: list[float], free: list[int]) -> NodeAvailability:
+    return NodeAvailability(tuple(times), tuple(free), all(a <= b for a, b in pairwise(free)))

@@ -10,15 +10,15 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from slurm_plugin.slurm.availability import Profile
-from slurm_plugin.slurm.limits import LimitTables, NodeRange
-from slurm_plugin.slurm.node_pool import Pool, Promise, Share
+from slurm_plugin.slurm.availability import NodeAvailability
+from slurm_plugin.slurm.limits import LimitTables, NodeBounds
+from slurm_plugin.slurm.node_pool import NodePool, NodeShare, Promise
 
 _Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admits:
+class AccessRules:
     """Accounts and QOS that may use a partition; None: all."""
 
     accounts: frozenset[str] | None = None
@@ -42,7 +42,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     nodes: int  #: all that are not down or drained
-    profile: Profile  #: whole nodes free, from now on
+    profile: NodeAvailability  #: whole nodes free, from now on
     queue: int = 0  #: jobs that wait for nodes of this partition
     queue_mean: float = 0.0  #: the same, averaged over about a day
     max_nodes: int | None = None  #: most nodes for one job
@@ -56,8 +56,8 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     exclusive: bool = False  #: every job has its nodes to itself
     mem_cpu_mib: int | None = None  #: memory of a job that asks for none, for each CPU ...
     mem_node_mib: int | None = None  #: ... or for each node; with neither all the node has
-    admits: Admits = Admits()
-    pool: Pool | None = None  #: its nodes one by one; None: ``profile`` is all that is known
+    admits: AccessRules = AccessRules()
+    pool: NodePool | None = None  #: its nodes one by one; None: ``profile`` is all that is known
     promised: tuple[Promise, ...] = ()  #: taken off the profile already
     bound: str = ""  #: limit of QOS or association that cuts the node counts, for people
 
@@ -66,7 +66,9 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         """Most nodes that a job may have."""
         return min(self.nodes, self.max_nodes or self.nodes)
 
-    def seen_by(self, share: Share, allowed: NodeRange, flags: Collection[str] = ()) -> "Partition":
+    def seen_by(
+        self, share: NodeShare, allowed: NodeBounds, flags: Collection[str] = ()
+    ) -> "Partition":
         """Partition as a job under these limits sees it: the nodes that can take it, their times.
 
         Parameters
@@ -92,12 +94,12 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
             bound=allowed.reason,
         )
 
-    def fitting(self, share: Share) -> "Partition":
+    def fitting(self, share: NodeShare) -> "Partition":
         """Partition with those nodes only that can take a job's share of each, and their times."""
         free, nodes = self._fitting(share)
         return replace(self, profile=free, nodes=nodes)
 
-    def _fitting(self, share: Share) -> tuple[Profile, int]:
+    def _fitting(self, share: NodeShare) -> tuple[NodeAvailability, int]:
         if self.pool is None:
             return self.profile, self.nodes
         return self.pool.less(share, self.promised)
@@ -125,7 +127,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     partitions: Mapping[str, Partition]
     default_partition: str = ""
     limits: LimitTables = LimitTables()
-    licences: Mapping[str, Profile] = {}  #: free ones over time
+    licences: Mapping[str, NodeAvailability] = {}  #: free ones over time
     keeps_limit: bool = False  #: backfill cuts limits only as far as it must
 
     def partition(self, name: str) -> Partition | None:

@@ -21,7 +21,7 @@ _GRES = re.compile(r"([^:,()]+)(?::([^:,()]+))??(?::(\d+))?(?:\([^)]*\))?(?:,|$)
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SlurmField:
     """Where a field of a record comes from."""
 
     name: str
@@ -201,63 +201,65 @@ def least(value: Any) -> int:
 
 
 NODE = (
-    Field("name", "NodeList", ("name",), text, "name"),
-    Field("state", "StateComplete", ("state",), flags, "state"),
-    Field("cpus", "CPUs", ("cpus",), count, "total_cpus"),
-    Field("cpus_used", "CPUsState", ("alloc_cpus",), allocated, "allocated_cpus"),
-    Field("mem_mib", "Memory", ("real_memory",), count, "real_memory"),
-    Field("mem_used_mib", "AllocMem", ("alloc_memory",), count, "allocated_memory"),
-    Field("gres", "Gres", ("gres",), gres, "configured_gres"),
-    Field("gres_used", "GresUsed", ("gres_used",), gres, "allocated_gres"),
-    Field("features", "Features", ("active_features", "features"), name_set, "active_features"),
-    Field("partitions", "Partition", ("partitions",), words, "partitions"),
+    SlurmField("name", "NodeList", ("name",), text, "name"),
+    SlurmField("state", "StateComplete", ("state",), flags, "state"),
+    SlurmField("cpus", "CPUs", ("cpus",), count, "total_cpus"),
+    SlurmField("cpus_used", "CPUsState", ("alloc_cpus",), allocated, "allocated_cpus"),
+    SlurmField("mem_mib", "Memory", ("real_memory",), count, "real_memory"),
+    SlurmField("mem_used_mib", "AllocMem", ("alloc_memory",), count, "allocated_memory"),
+    SlurmField("gres", "Gres", ("gres",), gres, "configured_gres"),
+    SlurmField("gres_used", "GresUsed", ("gres_used",), gres, "allocated_gres"),
+    SlurmField(
+        "features", "Features", ("active_features", "features"), name_set, "active_features"
+    ),
+    SlurmField("partitions", "Partition", ("partitions",), words, "partitions"),
 )
 JOB = (
-    Field("jobs", "JobArrayID", ("array_task_string",), array_tasks, "array_tasks_waiting"),
-    Field("job_id", "JobID", ("job_id",), number, "id"),
-    Field("state", "State", ("job_state",), state, "state"),
-    Field("partitions", "Partition", ("partition",), words, "partition"),
-    Field("nodes", "NumNodes", ("node_count",), count, "num_nodes"),
-    Field("start_s", "StartTime", ("start_time",), moment, "start_time"),
-    Field("end_s", "EndTime", ("end_time",), moment, "end_time"),
-    Field("reason", "Reason", ("state_reason",), reason, "state_reason"),
-    Field("planned_names", "SchedNodes", ("scheduled_nodes",), hosts, "scheduled_nodes"),
-    Field("tres", "tres-alloc", ("tres_alloc_str", "tres_req_str"), tres),
-    Field("licences", "Licenses", ("licenses",), licences, "licenses"),
-    Field("reservation", "Reservation", ("resv_name",), text, "reservation"),
-    Field("node_names", "NodeList", ("nodes",), hosts, "allocated_nodes"),
+    SlurmField("jobs", "JobArrayID", ("array_task_string",), array_tasks, "array_tasks_waiting"),
+    SlurmField("job_id", "JobID", ("job_id",), number, "id"),
+    SlurmField("state", "State", ("job_state",), state, "state"),
+    SlurmField("partitions", "Partition", ("partition",), words, "partition"),
+    SlurmField("nodes", "NumNodes", ("node_count",), count, "num_nodes"),
+    SlurmField("start_s", "StartTime", ("start_time",), moment, "start_time"),
+    SlurmField("end_s", "EndTime", ("end_time",), moment, "end_time"),
+    SlurmField("reason", "Reason", ("state_reason",), reason, "state_reason"),
+    SlurmField("planned_names", "SchedNodes", ("scheduled_nodes",), hosts, "scheduled_nodes"),
+    SlurmField("tres", "tres-alloc", ("tres_alloc_str", "tres_req_str"), tres),
+    SlurmField("licences", "Licenses", ("licenses",), licences, "licenses"),
+    SlurmField("reservation", "Reservation", ("resv_name",), text, "reservation"),
+    SlurmField("node_names", "NodeList", ("nodes",), hosts, "allocated_nodes"),
 )
 #: Partitions, reservations and licences are few: their text is the same in all releases, where
 #: JSON has them from 23.02 on only, and without the default partition before 25.05.
 PARTITION = (
-    Field("name", "PartitionName", (), text),
-    Field("default", "Default", (), yes),
-    Field("up", "State", (), is_up),
-    Field("max_nodes", "MaxNodes", (), number),
-    Field("min_nodes", "MinNodes", (), least),
-    Field("max_time_s", "MaxTime", (), seconds),
-    Field("default_time_s", "DefaultTime", (), seconds),
-    Field("max_cpus_node", "MaxCPUsPerNode", (), number),
-    Field("mem_cpu_mib", "DefMemPerCPU", (), number),
-    Field("mem_node_mib", "DefMemPerNode", (), number),
-    Field("exclusive", "OverSubscribe", (), is_exclusive),
-    Field("exclusive", "Exclusive", (), yes),
-    Field("qos", "QoS", (), text),
-    Field("accounts", "AllowAccounts", (), some),
-    Field("denied_accounts", "DenyAccounts", (), name_set),
-    Field("allowed_qos", "AllowQos", (), some),
-    Field("denied_qos", "DenyQos", (), name_set),
+    SlurmField("name", "PartitionName", (), text),
+    SlurmField("default", "Default", (), yes),
+    SlurmField("up", "State", (), is_up),
+    SlurmField("max_nodes", "MaxNodes", (), number),
+    SlurmField("min_nodes", "MinNodes", (), least),
+    SlurmField("max_time_s", "MaxTime", (), seconds),
+    SlurmField("default_time_s", "DefaultTime", (), seconds),
+    SlurmField("max_cpus_node", "MaxCPUsPerNode", (), number),
+    SlurmField("mem_cpu_mib", "DefMemPerCPU", (), number),
+    SlurmField("mem_node_mib", "DefMemPerNode", (), number),
+    SlurmField("exclusive", "OverSubscribe", (), is_exclusive),
+    SlurmField("exclusive", "Exclusive", (), yes),
+    SlurmField("qos", "QoS", (), text),
+    SlurmField("accounts", "AllowAccounts", (), some),
+    SlurmField("denied_accounts", "DenyAccounts", (), name_set),
+    SlurmField("allowed_qos", "AllowQos", (), some),
+    SlurmField("denied_qos", "DenyQos", (), name_set),
 )
 RESERVATION = (
-    Field("name", "ReservationName", (), text),
-    Field("start_s", "StartTime", (), moment),
-    Field("end_s", "EndTime", (), moment),
-    Field("node_names", "Nodes", (), hosts),
-    Field("flags", "Flags", (), name_set),
+    SlurmField("name", "ReservationName", (), text),
+    SlurmField("start_s", "StartTime", (), moment),
+    SlurmField("end_s", "EndTime", (), moment),
+    SlurmField("node_names", "Nodes", (), hosts),
+    SlurmField("flags", "Flags", (), name_set),
 )
 
 
-def read(fields: Iterable[Field], values: Mapping[str, Any]) -> dict[str, Any]:
+def read(fields: Iterable[SlurmField], values: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a record from Slurm's words and what it says for them; missing ones stay out."""
     found: dict[str, Any] = {}
     for field in fields:
@@ -267,7 +269,7 @@ def read(fields: Iterable[Field], values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def read_json(fields: Iterable[Field], item: Mapping[str, Any]) -> dict[str, Any]:
+def read_json(fields: Iterable[SlurmField], item: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a record from an object of JSON."""
     found: dict[str, Any] = {}
     for field in fields:
@@ -287,7 +289,7 @@ def _from_text(reader: Callable[[Any], Any], value: str) -> Any:
     return reader(value)
 
 
-def read_object(fields: Iterable[Field], item: Any) -> dict[str, Any]:
+def read_object(fields: Iterable[SlurmField], item: Any) -> dict[str, Any]:
     """Fields of a record from an object of PySlurm."""
     values = ((field, getattr(item, field.py)) for field in fields if field.py)
     return {field.name: field.read(value) for field, value in values if value}

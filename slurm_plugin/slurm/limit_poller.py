@@ -13,7 +13,7 @@ _USE_S = 60.0  #: what is used of limits: slurmctld's memory
 _RULES_S = 600.0  #: what slurmctld does not show: a question to slurmdbd
 
 
-class LimitWatch:
+class LimitPoller:
     """The limits of a cluster, as new as each of their sources is cheap.
 
     A source that does not answer is tried again at its next turn; until then the limits known

@@ -11,7 +11,7 @@ from enum import StrEnum
 from math import ceil, floor, inf
 
 
-class Kind(StrEnum):
+class LimitKind(StrEnum):
     """Kinds of limits, under Slurm's own names (``sacctmgr show qos``)."""
 
     JOB = "MaxTRESPerJob"
@@ -31,7 +31,7 @@ class Cap:
     still ahead).  Memory is in MiB.
     """
 
-    kind: Kind
+    kind: LimitKind
     resource: str  #: ``node``, ``cpu``, ``mem``, ``gres/gpu``
     limit: float
     used: float = 0.0
@@ -41,25 +41,25 @@ class Cap:
     def text(self) -> str:
         """The limit as sacctmgr would show it.
 
-        >>> Cap(Kind.JOB, "node", 3, owner="QOS short").text
+        >>> Cap(LimitKind.JOB, "node", 3, owner="QOS short").text
         'MaxTRESPerJob=node=3 of QOS short'
         """
         return f"{self.kind}={self.resource}={self.limit:g} of {self.owner}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ResourceLimits:
     """Limits of one QOS or association, or of all together as one job meets them."""
 
     caps: tuple[Cap, ...] = ()
     max_time_s: float | None = None
     flags: frozenset[str] = frozenset()  #: of a QOS, ``PartitionMaxNodes`` for instance
 
-    def over(self, lower: "Limits") -> "Limits":
+    def over(self, lower: "ResourceLimits") -> "ResourceLimits":
         """Limits where these go before ``lower``."""
         set_here = {(cap.kind, cap.resource) for cap in self.caps}
         others = (cap for cap in lower.caps if (cap.kind, cap.resource) not in set_here)
-        return Limits(
+        return ResourceLimits(
             caps=(*self.caps, *others),
             max_time_s=lower.max_time_s if self.max_time_s is None else self.max_time_s,
             flags=self.flags | lower.flags,
@@ -67,7 +67,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class ResourceNeed:
     """What a job takes of the limited resources."""
 
     low: int  #: fewest nodes
@@ -77,7 +77,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRange:
+class NodeBounds:
     """Node counts that limits allow; ``low > high``: none."""
 
     low: int  #: 1 unless a limit says more
@@ -86,7 +86,7 @@ class NodeRange:
     max_time_s: float | None = None
 
 
-def node_range(need: Need, limits: Limits, *, safe: bool = False) -> NodeRange:
+def node_range(need: ResourceNeed, limits: ResourceLimits, *, safe: bool = False) -> NodeBounds:
     """Node counts on which a job is not held back by a limit.
 
     What others of the group use now is taken off a group's limit, as long as that leaves the job
@@ -105,8 +105,8 @@ def node_range(need: Need, limits: Limits, *, safe: bool = False) -> NodeRange:
 
     Examples
     --------
-    >>> three = Cap(Kind.JOB, "node", 3, owner="QOS short")
-    >>> node_range(Need(low=1, high=8), Limits(caps=(three,))).high
+    >>> three = Cap(LimitKind.JOB, "node", 3, owner="QOS short")
+    >>> node_range(ResourceNeed(low=1, high=8), ResourceLimits(caps=(three,))).high
     3
     """
     low, high, reason = 1, float(need.high), ""
@@ -114,20 +114,20 @@ def node_range(need: Need, limits: Limits, *, safe: bool = False) -> NodeRange:
         each = 1.0 if cap.resource == "node" else need.per_node.get(cap.resource, 0.0)
         if each <= 0:
             continue
-        if cap.kind is Kind.LEAST:
+        if cap.kind is LimitKind.LEAST:
             least = ceil(cap.limit / each)
             low, reason = (least, reason or cap.text) if least > low else (low, reason)
             continue
         most = _most(cap, each, need, safe=safe)
         high, reason = (most, cap.text) if most < high else (high, reason)
-    return NodeRange(low=low, high=int(high), reason=reason, max_time_s=limits.max_time_s)
+    return NodeBounds(low=low, high=int(high), reason=reason, max_time_s=limits.max_time_s)
 
 
-def _most(cap: Cap, each: float, need: Need, *, safe: bool) -> float:
+def _most(cap: Cap, each: float, need: ResourceNeed, *, safe: bool) -> float:
     """Most nodes under one limit."""
     minutes = 1.0
-    if cap.kind in (Kind.JOB_MINUTES, Kind.GROUP_MINUTES):
-        if need.limit_s is None or (cap.kind is Kind.GROUP_MINUTES and not safe):
+    if cap.kind in (LimitKind.JOB_MINUTES, LimitKind.GROUP_MINUTES):
+        if need.limit_s is None or (cap.kind is LimitKind.GROUP_MINUTES and not safe):
             return inf
         minutes = max(need.limit_s / 60.0, 1.0)
     left = _floor((cap.limit - cap.used) / (each * minutes))
@@ -142,17 +142,17 @@ def _floor(value: float) -> int:
 class Qos:
     """A QOS: limits on each of its jobs and on all, and on those of one user or account."""
 
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
     per_user: tuple[Cap, ...] = ()  #: of a user who has no job in this QOS
     per_account: tuple[Cap, ...] = ()
     users: Mapping[str, tuple[Cap, ...]] = field(default_factory=dict)  #: by uid, with their use
     accounts: Mapping[str, tuple[Cap, ...]] = field(default_factory=dict)
 
-    def of(self, uid: int | None, account: str) -> Limits:
+    def of(self, uid: int | None, account: str) -> ResourceLimits:
         """Limits as the jobs of a user and an account meet them."""
         user = self.users.get(str(uid), self.per_user)
         group = self.accounts.get(account, self.per_account)
-        return Limits(
+        return ResourceLimits(
             caps=(*self.limits.caps, *user, *group),
             max_time_s=self.limits.max_time_s,
             flags=self.limits.flags,
@@ -163,7 +163,7 @@ class Qos:
 class Association:
     """An account, or a user in one; ``limits`` hold what Slurm hands down already."""
 
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
     parent: str = ""  #: account above
     qos: tuple[str, ...] = ()  #: that its jobs may have
     default_qos: str = ""
@@ -200,20 +200,20 @@ class LimitTables:
             return association.default_qos or association.qos[0]
         return "normal"
 
-    def above(self, account: str) -> list[Limits]:
+    def above(self, account: str) -> list[ResourceLimits]:
         """Limits of an account and of those above it that are shared by all their jobs."""
-        chain: list[Limits] = []
+        chain: list[ResourceLimits] = []
         seen: set[str] = set()
         while account and account not in seen:
             seen.add(account)
             found = self.associations.get((account, "", ""), Association())
             shared = tuple(c for c in found.limits.caps if c.kind in _SHARED)
-            chain.append(Limits(caps=shared))
+            chain.append(ResourceLimits(caps=shared))
             account = found.parent
         return chain
 
 
-_SHARED = frozenset({Kind.GROUP, Kind.GROUP_MINUTES})
+_SHARED = frozenset({LimitKind.GROUP, LimitKind.GROUP_MINUTES})
 
 
 def limits_of(
@@ -225,7 +225,7 @@ def limits_of(
     partition: str,
     qos: str,
     partition_qos: str = "",
-) -> Limits:
+) -> ResourceLimits:
     """Limits that one job meets.
 
     Parameters
@@ -248,22 +248,26 @@ def limits_of(
     # A partition's QOS that the job asks for, too, counts once.
     found = [tables.qos[n].of(uid, account) for n in dict.fromkeys(ranked) if n in tables.qos]
     first = _ranked(found)
-    leaf = own.limits if own else Limits()
+    leaf = own.limits if own else ResourceLimits()
     merged = first.over(leaf)
     return _add_shared(merged, first, tables.above(account))
 
 
-def _ranked(limits: Sequence[Limits]) -> Limits:
-    merged = Limits()
+def _ranked(limits: Sequence[ResourceLimits]) -> ResourceLimits:
+    merged = ResourceLimits()
     for one in limits:
         merged = merged.over(one)
     return merged
 
 
-def _add_shared(merged: Limits, first: Limits, chain: Iterable[Limits]) -> Limits:
+def _add_shared(
+    merged: ResourceLimits, first: ResourceLimits, chain: Iterable[ResourceLimits]
+) -> ResourceLimits:
     """Add what the accounts above share; each of them counts unless a QOS went before."""
     set_by_qos = {(cap.kind, cap.resource) for cap in first.caps}
     shared = (
         cap for one in chain for cap in one.caps if (cap.kind, cap.resource) not in set_by_qos
     )
-    return Limits(caps=(*merged.caps, *shared), max_time_s=merged.max_time_s, flags=merged.flags)
+    return ResourceLimits(
+        caps=(*merged.caps, *shared), max_time_s=merged.max_time_s, flags=merged.flags
+    )

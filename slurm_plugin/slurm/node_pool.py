@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from math import inf
 
 from sacct_ingest.hostlist import expand
-from slurm_plugin.slurm.availability import Profile, profile
+from slurm_plugin.slurm.availability import NodeAvailability, profile
 
 #: Free CPUs, memory (MiB) and devices from a time on.
 Step = tuple[float, int, int, tuple[tuple[str, int], ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class NodeShare:
     """What a job takes of each of its nodes."""
 
     cpus: int = 1
@@ -36,7 +36,7 @@ AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class NodeGroup:
     """Nodes that are alike."""
 
     cpus: int
@@ -49,21 +49,21 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class NodePool:
     """All usable nodes of a partition.
 
     ``taken`` are nodes that backfill has planned for jobs that wait: from, to, how many.
     """
 
     now_s: float
-    groups: Mapping[Group, tuple[str, ...]] = field(default_factory=dict)
+    groups: Mapping[NodeGroup, tuple[str, ...]] = field(default_factory=dict)
     taken: tuple[tuple[float, float, int], ...] = ()
     #: Answers given, each with how many promises are taken off in it.
-    memo: dict[Share, tuple[int, Profile, int]] = field(
+    memo: dict[NodeShare, tuple[int, NodeAvailability, int]] = field(
         default_factory=dict, compare=False, repr=False
     )
 
-    def fitting(self, share: Share) -> tuple[Profile, int]:
+    def fitting(self, share: NodeShare) -> tuple[NodeAvailability, int]:
         """Nodes over time that can take a job's share, and how many there are of such nodes."""
         excluded = frozenset(expand(share.excluded))
         wanted = alternatives(share.constraint)
@@ -80,7 +80,7 @@ class Pool:
             changes += [(start_s, -nodes), (end_s, nodes)]
         return profile(changes), total
 
-    def names(self, share: Share) -> tuple[str, ...]:
+    def names(self, share: NodeShare) -> tuple[str, ...]:
         """Names of the nodes that could take a job's share."""
         excluded, wanted = frozenset(expand(share.excluded)), alternatives(share.constraint)
         return tuple(
@@ -91,11 +91,11 @@ class Pool:
             if name not in excluded
         )
 
-    def ready(self, share: Share) -> bool:
+    def ready(self, share: NodeShare) -> bool:
         """Whether :meth:`less` takes no time to speak of."""
         return share in self.memo or len(self.groups) <= AT_ONCE
 
-    def less(self, share: Share, promised: Sequence[Promise]) -> tuple[Profile, int]:
+    def less(self, share: NodeShare, promised: Sequence[Promise]) -> tuple[NodeAvailability, int]:
         """As :meth:`fitting`, less what was promised; jobs alike do the work once."""
         done, free, nodes = self.memo.get(share) or (0, *self.fitting(share))
         if done > len(promised):
@@ -107,7 +107,7 @@ class Pool:
         self.memo[share] = len(promised), free, nodes
         return free, nodes
 
-    def warm(self, before: "Pool") -> None:
+    def warm(self, before: "NodePool") -> None:
         """Answer now what the pool before was asked."""
         for share in list(before.memo):
             self.less(share, ())
@@ -129,20 +129,20 @@ def alternatives(constraint: str) -> Sequence[frozenset[str]] | None:
 _SIMPLE = re.compile(r"[\w.:=-]+(?:[&|,][\w.:=-]+)*")
 
 
-def _could(group: Group, share: Share, wanted: Sequence[frozenset[str]] | None) -> bool:
+def _could(group: NodeGroup, share: NodeShare, wanted: Sequence[frozenset[str]] | None) -> bool:
     """Whether an empty node of the group could take the share."""
     if wanted is not None and not any(group.features >= one for one in wanted):
         return False
     return _holds((group.cpus, group.mem_mib, group.gres), share)
 
 
-def _free_from(group: Group, share: Share) -> float:
+def _free_from(group: NodeGroup, share: NodeShare) -> float:
     if share.whole:
         return group.empty_s
     return next((step[0] for step in group.steps if _holds(step[1:], share)), inf)
 
 
-def _holds(free: tuple[int, int, tuple[tuple[str, int], ...]], share: Share) -> bool:
+def _holds(free: tuple[int, int, tuple[tuple[str, int], ...]], share: NodeShare) -> bool:
     cpus, mem_mib, gres = free
     if cpus < share.cpus or mem_mib < share.mem_mib:
         return False
@@ -160,9 +160,9 @@ def _around(
     return changes
 
 
-def grouped(nodes: Iterable[tuple[str, Group]]) -> dict[Group, tuple[str, ...]]:
+def grouped(nodes: Iterable[tuple[str, NodeGroup]]) -> dict[NodeGroup, tuple[str, ...]]:
     """Put nodes that are alike together."""
-    found: dict[Group, list[str]] = defaultdict(list)
+    found: dict[NodeGroup, list[str]] = defaultdict(list)
     for name, group in nodes:
         found[group].append(name)
     return {group: tuple(names) for group, names in found.items()}

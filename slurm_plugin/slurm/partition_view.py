@@ -9,11 +9,11 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from slurm_plugin.protocol import Job
-from slurm_plugin.slurm.availability import Profile, highest
+from slurm_plugin.slurm.availability import NodeAvailability, highest
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.fields import licences
-from slurm_plugin.slurm.limits import Need, NodeRange, limits_of, node_range
-from slurm_plugin.slurm.node_pool import Share
+from slurm_plugin.slurm.limits import NodeBounds, ResourceNeed, limits_of, node_range
+from slurm_plugin.slurm.node_pool import NodeShare
 
 #: ``gres/gpu:2``, ``gres:gpu:a100:2``, ``gres/gpu=2``; without a count it is one.
 _GRES = re.compile(r"gres[/:]([^:=,]+)(?:[:=]([^,:=]+))??(?:[:=](\d+))?(?=,|$)")
@@ -25,9 +25,9 @@ _MOST_TERMS = 10_000
 class Terms:
     """What holds for jobs of one kind in a partition, as long as the cluster's limits do."""
 
-    allowed: NodeRange  #: by QOS and association
+    allowed: NodeBounds  #: by QOS and association
     flags: frozenset[str]  #: of the job's QOS
-    share: Share  #: what it takes of each node
+    share: NodeShare  #: what it takes of each node
 
 
 #: Fields of a job that its terms depend on.
@@ -68,7 +68,7 @@ def partition_for(cluster: Cluster, job: Job, kept: KeptTerms | None = None) -> 
 
 def unready(
     cluster: Cluster, job: Job, kept: KeptTerms | None = None
-) -> list[tuple[Partition, Share]]:
+) -> list[tuple[Partition, NodeShare]]:
     """List the partitions whose nodes have to be counted for a job, with what it takes of each.
 
     Parameters
@@ -82,7 +82,7 @@ def unready(
     return [(part, share) for part, share in shares if part.pool and not part.pool.ready(share)]
 
 
-def share_of(job: Job, partition: Partition) -> Share:
+def share_of(job: Job, partition: Partition) -> NodeShare:
     """Tell what a job takes of each of its nodes.
 
     A number of tasks for the whole job is dealt out on the most nodes that it may get.
@@ -90,7 +90,7 @@ def share_of(job: Job, partition: Partition) -> Share:
     taken = taken_per_node(job, partition)
     devices = {name.removeprefix("gres/"): int(n) for name, n in taken.items() if "/" in name}
     all_memory = taken["mem"] == inf
-    return Share(
+    return NodeShare(
         cpus=int(taken["cpu"]),
         mem_mib=0 if all_memory else int(taken["mem"]),
         gres=tuple(sorted(devices.items())),
@@ -134,7 +134,7 @@ def _terms(cluster: Cluster, job: Job, part: Partition) -> Terms:
     )
     limit_s = 60.0 * job.time_limit if job.time_limit else part.default_time_s
     taken = {name: n for name, n in taken_per_node(job, part).items() if n < inf}
-    need = Need(
+    need = ResourceNeed(
         low=job.min_nodes or 1,
         high=part.nodes,
         per_node=taken,
@@ -184,7 +184,7 @@ def _memory(job: Job, partition: Partition, cpus: int) -> float:
 
 def _together(parts: Sequence[Partition]) -> Partition:
     """Several partitions as one: the job starts in that where it can first."""
-    profile: Profile = highest([part.profile for part in parts])
+    profile: NodeAvailability = highest([part.profile for part in parts])
     strictest = min(parts, key=lambda part: part.largest)
     times = [part.max_time_s for part in parts if part.max_time_s is not None]
     return replace(

@@ -10,9 +10,9 @@ from slurm_plugin import config
 from slurm_plugin.config import Source
 from slurm_plugin.slurm import commands, pyslurm_source, sources
 from slurm_plugin.slurm.cluster_state import Cluster
-from slurm_plugin.slurm.limit_poller import LimitWatch
-from slurm_plugin.slurm.raw_state import Seen
-from slurm_plugin.slurm.slurm_conf import CONFIG, Settings, read_settings
+from slurm_plugin.slurm.limit_poller import LimitPoller
+from slurm_plugin.slurm.raw_state import RawState
+from slurm_plugin.slurm.slurm_conf import CONFIG, SlurmConf, read_settings
 from slurm_plugin.slurm.snapshot import build
 
 _log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class Runner(Protocol):
         """Run ``argv``."""
 
 
-class Watch:
+class ClusterPoller:
     """The latest view of the cluster, and how to get a new one.
 
     Parameters
@@ -63,7 +63,7 @@ class Watch:
         how: config.Snapshot = _DEFAULT,
         run: Runner = commands.run,
         stopwatch: Callable[[], float] = time.monotonic,
-        seen_as: Callable[[Seen], Seen] = lambda seen: seen,
+        seen_as: Callable[[RawState], RawState] = lambda seen: seen,
     ) -> None:
         self._clock = clock
         self._cluster = cluster
@@ -73,9 +73,9 @@ class Watch:
         self._stopwatch = stopwatch
         self._seen_as = seen_as
         self._latest: Cluster | None = None
-        self._settings: Settings | None = None
+        self._settings: SlurmConf | None = None
         self._settings_s = 0.0
-        self._limits = LimitWatch(clock, self._run)
+        self._limits = LimitPoller(clock, self._run)
         self._pyslurm: Any = None
         self._took_s = 0.0
         self.slurm_users: frozenset[int] = frozenset()
@@ -120,7 +120,7 @@ class Watch:
         )
         return self._latest
 
-    def _ask(self, settings: Settings) -> Seen:
+    def _ask(self, settings: SlurmConf) -> RawState:
         if self._source is Source.AUTO:
             self._choose(settings)
         if self._source is Source.PYSLURM:
@@ -138,7 +138,7 @@ class Watch:
                 _log.warning("%s; asking for text from now on", error)
         return sources.ask_text(self._run)
 
-    def _choose(self, settings: Settings) -> None:
+    def _choose(self, settings: SlurmConf) -> None:
         """Settle on the best source; at the first look."""
         try:
             self._pyslurm = pyslurm_source.load(settings.release)
@@ -153,7 +153,7 @@ class Watch:
             _log.warning("a look as JSON took %.1f s; asking for text from now on", self._took_s)
             self._source = Source.TEXT
 
-    def _ask_settings(self) -> Settings:
+    def _ask_settings(self) -> SlurmConf:
         now_s = self._clock()
         if self._settings is None or now_s - self._settings_s >= _SETTINGS_S:
             found = read_settings(self._run(CONFIG))
@@ -167,5 +167,5 @@ class Watch:
         return self._settings
 
 
-def _commands(settings: Settings) -> Source:
+def _commands(settings: SlurmConf) -> Source:
     return Source.JSON if sources.has_json(settings.release) else Source.TEXT

@@ -10,7 +10,7 @@ _ABOVE = ("Operator", "Administrator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class PrivateDataRules:
     """Whose jobs: all where ``only_user`` is None, else those of the user and of the accounts."""
 
     only_user: str | None = None
@@ -26,7 +26,7 @@ def sight(
     owner_uid: int | None,
     run: Callable[[Sequence[str]], str],
     own_only: bool = False,
-) -> Sight:
+) -> PrivateDataRules:
     """Tell whose jobs a user may see: all, unless PrivateData hides them from each other.
 
     Root, SlurmUser, operators and the owner of the store see all; coordinators those of their
@@ -42,18 +42,18 @@ def sight(
         Others' jobs are hidden whatever PrivateData says.
     """
     if uid in (0, owner_uid):
-        return Sight()
+        return PrivateDataRules()
     try:
         settings = read_settings(run(CONFIG))
         if uid == settings.slurm_user or not (settings.private or own_only):
-            return Sight()
+            return PrivateDataRules()
         level, accounts = _standing(run(_user(name)))
     except SlurmError as error:
-        return Sight(only_user=name, why=f"whose jobs you may see is not known: {error}")
+        return PrivateDataRules(only_user=name, why=f"whose jobs you may see is not known: {error}")
     if level in _ABOVE:
-        return Sight()
+        return PrivateDataRules()
     why = "PrivateData hides others' jobs" if settings.private else "others' jobs are not shown"
-    return Sight(only_user=name, accounts=accounts, why=why, shared=not settings.private)
+    return PrivateDataRules(only_user=name, accounts=accounts, why=why, shared=not settings.private)
 
 
 def _user(name: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import fields, sources
-from slurm_plugin.slurm.raw_state import JobSeen, NodeSeen, Seen
+from slurm_plugin.slurm.raw_state import RawJob, RawNode, RawState
 from slurm_plugin.slurm.sources import Release, Run, ask_few, read_few
 
 _MODULE = "pyslurm"
@@ -56,7 +56,7 @@ _RELEASES: dict[int, Release] = {
 }  # fmt: skip
 
 
-def ask(module: Any, run: Run) -> Seen:
+def ask(module: Any, run: Run) -> RawState:
     """Ask through PySlurm.
 
     Raises
@@ -87,12 +87,12 @@ def _values(found: Any) -> list[Any]:
     return list(found.values()) if hasattr(found, "values") else list(found)
 
 
-def _node(node: Any) -> NodeSeen:
-    return NodeSeen(**fields.read_object(fields.NODE, node))
+def _node(node: Any) -> RawNode:
+    return RawNode(**fields.read_object(fields.NODE, node))
 
 
-def _job(job: Any) -> JobSeen:
+def _job(job: Any) -> RawJob:
     devices = fields.gres(job.gres or {})
     tres = {"cpu": float(job.cpus or 0), "mem": float(job.memory or 0)}
     tres |= {f"gres/{name}": float(n) for name, n in devices.items()}
-    return replace(JobSeen(**fields.read_object(fields.JOB, job)), tres=tres)
+    return replace(RawJob(**fields.read_object(fields.JOB, job)), tres=tres)

@@ -9,7 +9,7 @@ from math import inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSeen:
+class RawNode:
     """A node."""
 
     name: str
@@ -25,7 +25,7 @@ class NodeSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSeen:
+class RawJob:
     """A job that waits, or has nodes."""
 
     state: str  #: base state
@@ -44,7 +44,7 @@ class JobSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSeen:
+class RawPartition:
     """A partition's limits; None: none."""
 
     name: str
@@ -66,7 +66,7 @@ class PartitionSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationSeen:
+class RawReservation:
     """Nodes that are kept for somebody, or for nobody, for a while."""
 
     name: str
@@ -77,11 +77,11 @@ class ReservationSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class RawState:
     """One look at all of them."""
 
-    nodes: Sequence[NodeSeen] = ()
-    jobs: Sequence[JobSeen] = ()
-    partitions: Sequence[PartitionSeen] = ()
-    reservations: Sequence[ReservationSeen] = ()
+    nodes: Sequence[RawNode] = ()
+    jobs: Sequence[RawJob] = ()
+    partitions: Sequence[RawPartition] = ()
+    reservations: Sequence[RawReservation] = ()
     licences: Mapping[str, int] = field(default_factory=dict)  #: how many there are in all

@@ -12,7 +12,7 @@ _KEEPS_LIMIT = [25, 5, 3]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SlurmConf:
     """Settings of a cluster."""
 
     cluster: str = ""
@@ -28,7 +28,7 @@ class Settings:
     keeps_limit: bool = False  #: backfill cuts a limit no further than it must
 
 
-def read_settings(text: str) -> Settings:
+def read_settings(text: str) -> SlurmConf:
     r"""Read the output of :data:`CONFIG`.
 
     >>> read_settings("ClusterName = pine\nSLURM_VERSION = 22.05.8\n").release
@@ -41,7 +41,7 @@ def read_settings(text: str) -> Settings:
     user = re.search(r"\((\d+)\)", said.get("SlurmUser", ""))
     version = [int(n) for n in _NUMBER.findall(said.get("SLURM_VERSION", ""))[:3]]
     resume_s = numbers["ResumeTimeout"]
-    return Settings(
+    return SlurmConf(
         cluster=said.get("ClusterName", "").strip(),
         release=(version[0], version[1]) if len(version) >= 2 else (0, 0),
         slurm_user=int(user[1]) if user else None,

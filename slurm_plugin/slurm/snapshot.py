@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, exp, inf
 
-from slurm_plugin.slurm.availability import Profile, profile
-from slurm_plugin.slurm.cluster_state import Admits, Cluster, Partition
+from slurm_plugin.slurm.availability import NodeAvailability, profile
+from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
 from slurm_plugin.slurm.limits import LimitTables
-from slurm_plugin.slurm.node_pool import Group, Pool, Share, Step, grouped
-from slurm_plugin.slurm.raw_state import JobSeen, NodeSeen, PartitionSeen, Seen
-from slurm_plugin.slurm.slurm_conf import Settings
+from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare, Step, grouped
+from slurm_plugin.slurm.raw_state import RawJob, RawNode, RawPartition, RawState
+from slurm_plugin.slurm.slurm_conf import SlurmConf
 
 DAY_S = 86400.0
 #: Nodes that start no job until somebody does something (sinfo(1), NODE STATE CODES).
@@ -45,8 +45,8 @@ class _Use:
 
 
 def build(
-    seen: Seen,
-    settings: Settings,
+    seen: RawState,
+    settings: SlurmConf,
     limits: LimitTables | None = None,
     *,
     cluster: str,
@@ -94,20 +94,20 @@ def build(
 class _Scene:
     """What the partitions of one look have in common."""
 
-    settings: Settings
+    settings: SlurmConf
     taken_s: float
     previous: Cluster | None
-    nodes: Mapping[str, Group]
+    nodes: Mapping[str, NodeGroup]
     members: Mapping[str, Sequence[str]]
-    waiting: Sequence[JobSeen]
+    waiting: Sequence[RawJob]
 
-    def partition(self, one: PartitionSeen) -> Partition:
+    def partition(self, one: RawPartition) -> Partition:
         own = self.members.get(one.name, ())
         groups = [self.nodes[name] for name in own]
         waiting = self._rivals(one.name, frozenset(own))
         depth = sum(job.jobs for job, _ in waiting)
         cpus = min((g.cpus for g in groups), default=1)
-        pool = Pool(
+        pool = NodePool(
             now_s=self.taken_s,
             groups=grouped((name, _capped(self.nodes[name], one)) for name in own),
             taken=tuple(
@@ -117,7 +117,7 @@ class _Scene:
         before = self.previous.partitions.get(one.name) if self.previous else None
         if before is not None and before.pool is not None:
             pool.warm(before.pool)
-        free, count = pool.fitting(Share())
+        free, count = pool.fitting(NodeShare())
         mem_cpu_mib, mem_node_mib = self._default_memory(one)
         memory = min((g.mem_mib for g in groups), default=0)
         return Partition(
@@ -136,7 +136,7 @@ class _Scene:
             open=one.up,
             qos=one.qos,
             exclusive=one.exclusive or self.settings.whole_nodes,
-            admits=Admits(
+            admits=AccessRules(
                 accounts=one.accounts,
                 denied_accounts=one.denied_accounts,
                 qos=one.allowed_qos,
@@ -146,7 +146,7 @@ class _Scene:
             mem_node_mib=mem_node_mib,
         )
 
-    def _rivals(self, name: str, own: frozenset[str]) -> list[tuple[JobSeen, int]]:
+    def _rivals(self, name: str, own: frozenset[str]) -> list[tuple[RawJob, int]]:
         """Jobs that wait for nodes of this partition, with how many of them they will take."""
         sharing = {p for p, names in self.members.items() if not own.isdisjoint(names)} | {name}
         found = []
@@ -156,12 +156,12 @@ class _Scene:
                 found.append((job, planned if job.planned_names else job.nodes))
         return found
 
-    def _planned(self, job: JobSeen, nodes: int, node_cpus: int) -> tuple[float, float, int]:
+    def _planned(self, job: RawJob, nodes: int, node_cpus: int) -> tuple[float, float, int]:
         start_s = max(job.start_s, self.taken_s)
         each = job.tres.get("cpu", inf) / max(job.nodes, 1)
         return start_s, job.end_s, ceil(nodes * min(each / max(node_cpus, 1), 1.0))
 
-    def _default_memory(self, one: PartitionSeen) -> tuple[int | None, int | None]:
+    def _default_memory(self, one: RawPartition) -> tuple[int | None, int | None]:
         """Memory for each CPU or each node of a job that asks for none; none counts: 0."""
         if not self.settings.counts_memory:
             return 0, None
@@ -169,7 +169,7 @@ class _Scene:
         return own if any(own) else (self.settings.mem_cpu_mib, self.settings.mem_node_mib)
 
 
-def _groups(seen: Seen, settings: Settings, taken_s: float) -> dict[str, Group]:
+def _groups(seen: RawState, settings: SlurmConf, taken_s: float) -> dict[str, NodeGroup]:
     """Usable nodes by name, each as the group it belongs to."""
     use: dict[str, _Use] = defaultdict(_Use)
     for job in seen.jobs:
@@ -186,7 +186,7 @@ def _groups(seen: Seen, settings: Settings, taken_s: float) -> dict[str, Group]:
     }
 
 
-def _each(job: JobSeen) -> tuple[int, int, dict[str, int]]:
+def _each(job: RawJob) -> tuple[int, int, dict[str, int]]:
     """Tell what a job has of each of its nodes, as if it were dealt out evenly."""
     nodes = len(job.node_names)
     gres = {
@@ -199,15 +199,15 @@ def _each(job: JobSeen) -> tuple[int, int, dict[str, int]]:
 
 
 def _group(
-    node: NodeSeen,
+    node: RawNode,
     use: _Use,
-    settings: Settings,
+    settings: SlurmConf,
     taken_s: float,
     closed: Mapping[str, tuple[tuple[float, float], ...]],
-) -> Group:
+) -> NodeGroup:
     ready_s = taken_s if node.state.isdisjoint(_OFF) else taken_s + settings.resume_s
     steps, empty_s = _steps(node, use, ready_s)
-    return Group(
+    return NodeGroup(
         cpus=node.cpus,
         mem_mib=node.mem_mib,
         gres=tuple(sorted(node.gres.items())),
@@ -218,7 +218,7 @@ def _group(
     )
 
 
-def _steps(node: NodeSeen, use: _Use, ready_s: float) -> tuple[tuple[Step, ...], float]:
+def _steps(node: RawNode, use: _Use, ready_s: float) -> tuple[tuple[Step, ...], float]:
     """Tell what is free of a node from when on, and when all of it is."""
     whole = (node.cpus, node.mem_mib, tuple(sorted(node.gres.items())))
     busy = node.cpus_used or node.mem_used_mib or any(node.gres_used.values())
@@ -241,7 +241,7 @@ def _steps(node: NodeSeen, use: _Use, ready_s: float) -> tuple[tuple[Step, ...],
     return (*(s for s in steps if s[0] < empty_s), (empty_s, *whole)), empty_s
 
 
-def _closed(seen: Seen) -> dict[str, tuple[tuple[float, float], ...]]:
+def _closed(seen: RawState) -> dict[str, tuple[tuple[float, float], ...]]:
     """Find the times for which reservations keep nodes, by node, without overlap."""
     windows: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for one in seen.reservations:
@@ -260,12 +260,12 @@ def _union(spans: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], .
     return tuple(joined)
 
 
-def _capped(group: Group, one: PartitionSeen) -> Group:
+def _capped(group: NodeGroup, one: RawPartition) -> NodeGroup:
     """Group as the partition gives it out (MaxCPUsPerNode)."""
     if one.max_cpus_node is None or one.max_cpus_node >= group.cpus:
         return group
     most = one.max_cpus_node
-    return Group(
+    return NodeGroup(
         cpus=most,
         mem_mib=group.mem_mib,
         gres=group.gres,
@@ -276,7 +276,7 @@ def _capped(group: Group, one: PartitionSeen) -> Group:
     )
 
 
-def _licences(seen: Seen, taken_s: float) -> dict[str, Profile]:
+def _licences(seen: RawState, taken_s: float) -> dict[str, NodeAvailability]:
     """Free licences over time, by name."""
     held: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for job in seen.jobs:

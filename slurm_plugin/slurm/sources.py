@@ -8,7 +8,7 @@ import msgspec
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import fields
-from slurm_plugin.slurm.raw_state import JobSeen, NodeSeen, PartitionSeen, ReservationSeen, Seen
+from slurm_plugin.slurm.raw_state import RawJob, RawNode, RawPartition, RawReservation, RawState
 
 #: Runs a command and gives its text; raises SlurmError.
 Run = Callable[[Sequence[str]], str]
@@ -18,7 +18,7 @@ _END = "\x1f"  #: no node, partition or licence has this in its name
 _STATES = "R,CG,CF,S,PD,SI,SO,ST"
 
 
-def _format(rows: Iterable[fields.Field]) -> str:
+def _format(rows: Iterable[fields.SlurmField]) -> str:
     return ",".join(f"{row.text}:{_END}" for row in rows)
 
 
@@ -45,7 +45,7 @@ def has_json(release: Release) -> bool:
     return release >= NODES_JSON[-1][0]
 
 
-def ask_text(run: Run) -> Seen:
+def ask_text(run: Run) -> RawState:
     """Ask for everything as text.
 
     Raises
@@ -56,7 +56,7 @@ def ask_text(run: Run) -> Seen:
     return read_text(run(SQUEUE), run(SINFO), *ask_few(run))
 
 
-def ask_json(run: Run, release: Release) -> Seen:
+def ask_json(run: Run, release: Release) -> RawState:
     """Ask for nodes and jobs as JSON, for the rest as text.
 
     Raises
@@ -75,7 +75,7 @@ def ask_few(run: Run) -> tuple[str, str, str]:
 
 def read_text(
     squeue: str, sinfo: str, partitions: str, reservations: str = "", licences: str = ""
-) -> Seen:
+) -> RawState:
     """Read text of the commands above.
 
     Raises
@@ -88,7 +88,7 @@ def read_text(
         return replace(
             with_few,
             nodes=_joined(_rows(fields.NODE, sinfo)),
-            jobs=[JobSeen(**row) for row in _rows(fields.JOB, squeue)],
+            jobs=[RawJob(**row) for row in _rows(fields.JOB, squeue)],
         )
     except (ValueError, TypeError) as error:
         raise SlurmError(f"squeue or sinfo wrote something unknown: {error}") from error
@@ -96,7 +96,7 @@ def read_text(
 
 def read_json(
     squeue: str, nodes: str, partitions: str, reservations: str = "", licences: str = ""
-) -> Seen:
+) -> RawState:
     """Read JSON of the commands above, of any release.
 
     Raises
@@ -110,7 +110,7 @@ def read_json(
             with_few,
             nodes=[_node(item) for item in _items(msgspec.json.decode(nodes, type=_Nodes).nodes)],
             jobs=[
-                JobSeen(**fields.read_json(fields.JOB, item))
+                RawJob(**fields.read_json(fields.JOB, item))
                 for item in _items(msgspec.json.decode(squeue, type=_Jobs).jobs)
                 if fields.state(item["job_state"]) in ACTIVE
             ],
@@ -133,20 +133,20 @@ def _items(raw: Iterable[msgspec.Raw]) -> Iterator[dict[str, Any]]:
         yield msgspec.json.decode(item)
 
 
-def _node(item: dict[str, Any]) -> NodeSeen:
+def _node(item: dict[str, Any]) -> RawNode:
     # 22.05 has the state apart from its flags.
     parts = [item["state"]] if isinstance(item["state"], str) else item["state"]
     item["state"] = [*parts, *item.get("state_flags", ())]
     item["partitions"] = sorted(item.get("partitions") or ())
-    return NodeSeen(**fields.read_json(fields.NODE, item))
+    return RawNode(**fields.read_json(fields.NODE, item))
 
 
-def line(rows: Sequence[fields.Field], values: Mapping[str, Any]) -> str:
+def line(rows: Sequence[fields.SlurmField], values: Mapping[str, Any]) -> str:
     """Line of text as Slurm writes it, from Slurm's words; for stand-ins of its commands."""
     return "".join(f"{values.get(row.text, '(null)')}{_END}" for row in rows) + "\n"
 
 
-def _rows(rows: Sequence[fields.Field], text: str) -> Iterator[dict[str, Any]]:
+def _rows(rows: Sequence[fields.SlurmField], text: str) -> Iterator[dict[str, Any]]:
     names = [row.text for row in rows]
     # Not splitlines(): it would part lines at the separator's neighbours, too.
     for one in text.split("\n"):
@@ -155,7 +155,7 @@ def _rows(rows: Sequence[fields.Field], text: str) -> Iterator[dict[str, Any]]:
             yield fields.read(rows, dict(zip(names, values, strict=True)))
 
 
-def _joined(rows: Iterable[dict[str, Any]]) -> list[NodeSeen]:
+def _joined(rows: Iterable[dict[str, Any]]) -> list[RawNode]:
     """Nodes with all their partitions: sinfo has a line for each of them."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -163,18 +163,18 @@ def _joined(rows: Iterable[dict[str, Any]]) -> list[NodeSeen]:
         known["partitions"].update(name.rstrip("*") for name in row["partitions"])
     for known in found.values():
         known["partitions"] = tuple(sorted(known["partitions"]))
-    return [NodeSeen(**known) for known in found.values()]
+    return [RawNode(**known) for known in found.values()]
 
 
-def read_few(partitions: str, reservations: str, licences: str) -> Seen:
+def read_few(partitions: str, reservations: str, licences: str) -> RawState:
     """Read the text of partitions, reservations and licences."""
     try:
-        return Seen(
+        return RawState(
             partitions=[
-                PartitionSeen(**fields.read(fields.PARTITION, row)) for row in _pairs(partitions)
+                RawPartition(**fields.read(fields.PARTITION, row)) for row in _pairs(partitions)
             ],
             reservations=[
-                ReservationSeen(**fields.read(fields.RESERVATION, row))
+                RawReservation(**fields.read(fields.RESERVATION, row))
                 for row in _pairs(reservations)
                 if "ReservationName" in row
             ],

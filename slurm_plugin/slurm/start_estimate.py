@@ -20,7 +20,7 @@ _START = re.compile(r"Job \d+ to start at (\d+)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class EstimateRequest:
     """A command line of sbatch, apart."""
 
     options: tuple[str, ...]  #: before the script
@@ -71,10 +71,10 @@ def run(argv: Sequence[str], text: str, *, environ: Mapping[str, str], timeout_s
 
 
 def starts(
-    submission: Submission,
+    submission: EstimateRequest,
     counts: Sequence[int],
     run: Run,
-    cache: "Cache",
+    cache: "StartEstimateCache",
     *,
     now_s: float,
 ) -> dict[int, float]:
@@ -107,14 +107,14 @@ def starts(
     return found
 
 
-def _ask(submission: Submission, nodes: int, run: Run) -> float:
+def _ask(submission: EstimateRequest, nodes: int, run: Run) -> float:
     told = _START.search(run(submission.argv(nodes), submission.text))
     if told is None:
         raise SlurmError("sbatch --test-only told no start")
     return float(told[1])
 
 
-class Cache:
+class StartEstimateCache:
     """Answers of the last minute or so, in a file of the user's own; trouble with it is no trouble.
 
     Parameters

@@ -16,11 +16,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sacct_ingest.errors import NimoError
 from slurm_plugin.config import Config
 from slurm_plugin.web import layout, pages
-from slurm_plugin.web.data import Site
+from slurm_plugin.web.data import PageData
 from slurm_plugin.web.pages import NotFound, View
 from slurm_plugin.web.peer import Peer
 from slurm_plugin.web.query import BadQuery
-from slurm_plugin.web.viewer import Proxies, Refused, Viewer, user_of
+from slurm_plugin.web.viewer import Proxies, Unauthenticated, Viewer, user_of
 
 _log = logging.getLogger(__name__)
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
@@ -52,7 +52,7 @@ PAGES: Mapping[str, Callable[[View], str]] = {
 }
 
 
-def application(site: Site, proxies: Proxies) -> ASGIApp:
+def application(site: PageData, proxies: Proxies) -> ASGIApp:
     """Make the ASGI application; the server says in ``state["peer"]`` who is at the other end."""
     config = site.config
     routes = [
@@ -115,7 +115,7 @@ class Guard:
 
 
 def _endpoint(
-    site: Site, proxies: Proxies, page: Callable[[View], str]
+    site: PageData, proxies: Proxies, page: Callable[[View], str]
 ) -> Callable[[Request], object]:
     async def endpoint(request: Request) -> Response:
         # Pages wait for the store, and for Slurm where the user is new.
@@ -125,12 +125,12 @@ def _endpoint(
 
 
 def _answer(
-    site: Site, proxies: Proxies, page: Callable[[View], str], request: Request
+    site: PageData, proxies: Proxies, page: Callable[[View], str], request: Request
 ) -> Response:
     peer: Peer = request.state.peer
     try:
         user = user_of(peer, request.headers.getlist(proxies.header), proxies)
-    except Refused as refused:
+    except Unauthenticated as refused:
         _log.warning("refused %s: %s", peer, refused)
         return _message(site.config, None, 403, f"It is not known who asks: {refused}")
     viewer = site.viewer(user)

@@ -11,7 +11,7 @@ from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent
 from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.curve_text import shown_counts, standing_line, verdict_at_entry
-from slurm_plugin.reports.html import Column, Table
+from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.reports.picture import of_table
 
 _READ = {
@@ -22,7 +22,7 @@ _READ = {
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class CurveView:
     """Run time over node counts, on one type of nodes (empty: nodes are all alike)."""
 
     node_type: str
@@ -48,7 +48,7 @@ def facts(known: PredictionTable, standing: StandingRow | None) -> list[tuple[st
     return [(name, value) for name, value in given if value]
 
 
-def curves(known: PredictionTable, *, every: bool) -> Iterator[Curve]:
+def curves(known: PredictionTable, *, every: bool) -> Iterator[CurveView]:
     """Curves on the node type that the table is about and on the others.
 
     ``every`` asks for all node counts instead of those observed and powers of two.
@@ -58,14 +58,14 @@ def curves(known: PredictionTable, *, every: bool) -> Iterator[Curve]:
         yield _curve(for_type(known, other.node_type), other.node_type, every=every)
 
 
-def _curve(known: PredictionTable, node_type: str, *, every: bool) -> Curve:
+def _curve(known: PredictionTable, node_type: str, *, every: bool) -> CurveView:
     on = f" on nodes of the type {node_type}" if node_type else ""
     try:
         picture = replace(of_table(known), title=f"Run time over nodes{on}")
         drawn = chart.curve(picture)
     except PlotError:
         drawn = None
-    return Curve(
+    return CurveView(
         node_type, drawn, _table(known, on, every=every), _READ[known.verdict], known.problems
     )
 
@@ -76,12 +76,12 @@ def _table(known: PredictionTable, on: str, *, every: bool) -> Table:
         name="counts",
         caption=f"Run time by node count{on}",
         columns=(
-            Column(key="nodes", title="nodes"),
-            Column(key="median_s", title="run time"),
-            Column(key="low_s", title=f"{percent(known.confidence)} of runs: from"),
-            Column(key="high_s", title="to"),
-            Column(key="verdict", title="verdict", left=True),
-            Column(key="repeats", title="runs kept"),
+            TableColumn(key="nodes", title="nodes"),
+            TableColumn(key="median_s", title="run time"),
+            TableColumn(key="low_s", title=f"{percent(known.confidence)} of runs: from"),
+            TableColumn(key="high_s", title="to"),
+            TableColumn(key="verdict", title="verdict", left=True),
+            TableColumn(key="repeats", title="runs kept"),
         ),
         rows=[
             (

@@ -20,7 +20,7 @@ class _Slot(Generic[Value]):
     values: list[Value] = field(default_factory=list)  #: none or one
 
 
-class Kept(Generic[Key, Value]):
+class RefreshingCache(Generic[Key, Value]):
     """Values by key.
 
     Parameters

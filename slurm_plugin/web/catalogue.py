@@ -10,7 +10,7 @@ import msgspec
 from predictor.types import Verdict
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store import FitRow
-from slurm_plugin.slurm.privacy import Sight
+from slurm_plugin.slurm.privacy import PrivateDataRules
 
 Identity = tuple[str, str]  #: level and key
 
@@ -109,7 +109,7 @@ VERDICTS: dict[str, tuple[str, Callable[[Entry], bool]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class CatalogueQuery:
     """What of a catalogue is asked for: names of `ORDERS`, `GROUPS` and `VERDICTS`."""
 
     text: str = ""  #: words that all have to be in the label
@@ -141,7 +141,7 @@ class Catalogue:
         """Give every application."""
         return self._entries
 
-    def select(self, wanted: Wanted, may_see: Callable[[Entry], bool]) -> list[Entry]:
+    def select(self, wanted: CatalogueQuery, may_see: Callable[[Entry], bool]) -> list[Entry]:
         """Give what is asked for and may be seen, in its order."""
         words = wanted.text.casefold().split()
         levels, holds = GROUPS[wanted.group][1], VERDICTS[wanted.verdict][1]
@@ -163,7 +163,7 @@ class Catalogue:
         return self._ordered[order]
 
 
-def may_see(sight: Sight, shared: frozenset[Identity]) -> Callable[[Entry], bool]:
+def may_see(sight: PrivateDataRules, shared: frozenset[Identity]) -> Callable[[Entry], bool]:
     """Tell which applications a user sees: of others' runs only what ``shared`` has.
 
     A curve by user, job name and command line is its user's alone, and its label begins with that

@@ -14,8 +14,8 @@ from sacct_ingest.store import Selection, Store
 from slurm_plugin.config import Config, Shown
 from slurm_plugin.evaluation.collect import collect
 from slurm_plugin.evaluation.outcomes import OutcomeReport, Pair
-from slurm_plugin.slurm.privacy import Sight
-from slurm_plugin.web.cache import Kept
+from slurm_plugin.slurm.privacy import PrivateDataRules
+from slurm_plugin.web.cache import RefreshingCache
 from slurm_plugin.web.catalogue import Catalogue, Entry, Identity, entry_of, may_see
 from slurm_plugin.web.viewer import User, Viewer, with_admins
 
@@ -29,7 +29,7 @@ _SIGHT_S = 120.0
 _SHARED_S = 300.0
 
 
-class Site:
+class PageData:
     """Gives what pages show, kept for as long as it takes to make it again.
 
     Parameters
@@ -46,7 +46,7 @@ class Site:
         self,
         config: Config,
         open_store: Callable[[], Store],
-        sight: Callable[[User], Sight],
+        sight: Callable[[User], PrivateDataRules],
     ) -> None:
         self.config = config
         self._open = open_store
@@ -55,12 +55,12 @@ class Site:
         self._opened_s = 0.0
         self._version: tuple[int, int] | None = None
         self._catalogue = Catalogue(())
-        self._sights = Kept(sight, keep_s=_SIGHT_S, most=1000)
-        self._shared = Kept(self._run_by, keep_s=_SHARED_S)
-        self._catalogues: Kept[None, Catalogue] = Kept(
+        self._sights = RefreshingCache(sight, keep_s=_SIGHT_S, most=1000)
+        self._shared = RefreshingCache(self._run_by, keep_s=_SHARED_S)
+        self._catalogues: RefreshingCache[None, Catalogue] = RefreshingCache(
             lambda _: self._read(), keep_s=_CATALOGUE_S, serve_s=_OLDEST_CATALOGUE_S
         )
-        self._reports = Kept(self._report, keep_s=_REPORT_S, serve_s=_OLDEST_REPORT_S)
+        self._reports = RefreshingCache(self._report, keep_s=_REPORT_S, serve_s=_OLDEST_REPORT_S)
 
     @property
     def store(self) -> Store:
@@ -89,7 +89,7 @@ class Site:
     def warm_up(self) -> None:
         """Make what the first page would wait for."""
         self.catalogue()
-        self.report(Viewer("", Sight()))
+        self.report(Viewer("", PrivateDataRules()))
 
     def viewer(self, user: User) -> Viewer:
         """Tell what a user sees."""
@@ -126,7 +126,7 @@ class Site:
         """Sum up the last days, for what a user sees."""
         return self._reports.get(viewer.sight)
 
-    def _report(self, sight: Sight) -> OutcomeReport:
+    def _report(self, sight: PrivateDataRules) -> OutcomeReport:
         chosen = Selection(since_s=time.time() - self.config.web.days * _DAY_S)
         confidence = self.config.fit.confidence
         return collect(self.store, _seen(chosen, sight), confidence=confidence)
@@ -150,7 +150,7 @@ def own_only(config: Config) -> bool:
     return config.web.shows is Shown.OWN
 
 
-def _seen(chosen: Selection, sight: Sight) -> Selection:
+def _seen(chosen: Selection, sight: PrivateDataRules) -> Selection:
     return replace(chosen, only_user=sight.only_user, only_accounts=sight.accounts)
 
 

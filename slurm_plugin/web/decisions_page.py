@@ -7,20 +7,20 @@ from sacct_ingest.store import RunRow
 from slurm_plugin.decision.reasons import WORDS
 from slurm_plugin.evaluation.outcomes import application_of
 from slurm_plugin.formatting import clock, duration, percent
-from slurm_plugin.reports.html import Column
+from slurm_plugin.reports.html import TableColumn
 
 COLUMNS = (
-    Column(key="at_s", title="submitted", left=True),
-    Column(key="application", title="application", left=True),
-    Column(key="user", title="user", left=True),
-    Column(key="partition", title="partition", left=True),
-    Column(key="mode", title="mode", left=True),
-    Column(key="requested_nodes", title="asked"),
-    Column(key="nodes", title="chosen"),
-    Column(key="applied", title="applied", left=True),
-    Column(key="reason", title="why", left=True),
-    Column(key="predicted_s", title="predicted"),
-    Column(key="elapsed_s", title="took"),
+    TableColumn(key="at_s", title="submitted", left=True),
+    TableColumn(key="application", title="application", left=True),
+    TableColumn(key="user", title="user", left=True),
+    TableColumn(key="partition", title="partition", left=True),
+    TableColumn(key="mode", title="mode", left=True),
+    TableColumn(key="requested_nodes", title="asked"),
+    TableColumn(key="nodes", title="chosen"),
+    TableColumn(key="applied", title="applied", left=True),
+    TableColumn(key="reason", title="why", left=True),
+    TableColumn(key="predicted_s", title="predicted"),
+    TableColumn(key="elapsed_s", title="took"),
 )
 Groups = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 

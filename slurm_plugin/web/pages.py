@@ -16,11 +16,11 @@ from slurm_plugin.decision.reasons import WORDS
 from slurm_plugin.evaluation.outcomes import Pair
 from slurm_plugin.formatting import RECOGNISED, count
 from slurm_plugin.reports import page
-from slurm_plugin.reports.html import Column, Link, Table
+from slurm_plugin.reports.html import PageLink, Table, TableColumn
 from slurm_plugin.reports.sheets import title_of
 from slurm_plugin.web import application_page, layout, query
-from slurm_plugin.web.catalogue import GROUPS, ORDERS, VERDICTS, Catalogue, Entry, Wanted
-from slurm_plugin.web.data import Site
+from slurm_plugin.web.catalogue import GROUPS, ORDERS, VERDICTS, Catalogue, CatalogueQuery, Entry
+from slurm_plugin.web.data import PageData
 from slurm_plugin.web.decisions_page import COLUMNS, cells, facts
 from slurm_plugin.web.replay_page import replayed
 from slurm_plugin.web.viewer import Viewer
@@ -39,7 +39,7 @@ class NotFound(Exception):  # noqa: N818 - a state, not an error
 class View:
     """One request: by whom, of what, with which query."""
 
-    site: Site
+    site: PageData
     viewer: Viewer
     query: Mapping[str, str]
 
@@ -213,7 +213,7 @@ def replay(view: View) -> str:
 
 def _known(view: View) -> list[tuple[str, int, str]]:
     """Count the applications with a curve, by verdict, each with the list of them."""
-    seen = view.site.catalogue().select(Wanted(), view.site.may_see(view.viewer))
+    seen = view.site.catalogue().select(CatalogueQuery(), view.site.may_see(view.viewer))
     return [
         (words, number, view.link("/applications", verdict=name))
         for name, (words, holds) in VERDICTS.items()
@@ -221,9 +221,9 @@ def _known(view: View) -> list[tuple[str, int, str]]:
     ]
 
 
-def _wanted(view: View) -> Wanted:
-    given, default = view.query, Wanted()
-    return Wanted(
+def _wanted(view: View) -> CatalogueQuery:
+    given, default = view.query, CatalogueQuery()
+    return CatalogueQuery(
         text=query.text(given, "q"),
         group=query.choice(given, "group", GROUPS, default.group),
         verdict=query.choice(given, "verdict", VERDICTS, default.verdict),
@@ -232,8 +232,8 @@ def _wanted(view: View) -> Wanted:
     )
 
 
-def _list_link(view: View, wanted: Wanted, **more: object) -> str:
-    default = Wanted()
+def _list_link(view: View, wanted: CatalogueQuery, **more: object) -> str:
+    default = CatalogueQuery()
     return view.link(
         "/applications",
         q=wanted.text,
@@ -245,7 +245,7 @@ def _list_link(view: View, wanted: Wanted, **more: object) -> str:
     )
 
 
-def _listing(view: View, shown: Sequence[Entry], wanted: Wanted) -> Table:
+def _listing(view: View, shown: Sequence[Entry], wanted: CatalogueQuery) -> Table:
     heads = {
         "application": "application", "known_by": "recognised by", "runs": "runs",
         "nodes": "nodes observed", "knee": "knee", "verdict": "verdict", "model": "model",
@@ -255,7 +255,7 @@ def _listing(view: View, shown: Sequence[Entry], wanted: Wanted) -> Table:
         name="applications",
         caption="Applications",
         columns=tuple(
-            _sorted(view, Column(key=key, title=title, left=key in words), wanted)
+            _sorted(view, TableColumn(key=key, title=title, left=key in words), wanted)
             for key, title in heads.items()
         ),
         rows=[
@@ -274,7 +274,7 @@ def _listing(view: View, shown: Sequence[Entry], wanted: Wanted) -> Table:
     )
 
 
-def _sorted(view: View, column: Column, wanted: Wanted) -> Column:
+def _sorted(view: View, column: TableColumn, wanted: CatalogueQuery) -> TableColumn:
     """Column with the link that puts the rows in its order, or turns that round."""
     if column.key not in ORDERS:
         return column
@@ -285,8 +285,8 @@ def _sorted(view: View, column: Column, wanted: Wanted) -> Column:
     return replace(column, href=_list_link(view, turned), order=order)
 
 
-def _application_link(view: View, entry: Entry) -> Link:
-    return Link(entry.label, view.link("/application", level=entry.level, key=entry.key))
+def _application_link(view: View, entry: Entry) -> PageLink:
+    return PageLink(entry.label, view.link("/application", level=entry.level, key=entry.key))
 
 
 def _visible(view: View, level: str, key: str) -> Entry:
@@ -307,13 +307,13 @@ def _label(view: View, wanted: Selection) -> str:
 def _decisions(view: View, pairs: Sequence[Pair], caption: str) -> Table:
     catalogue, seen = view.site.catalogue(), view.site.may_see(view.viewer)
 
-    def rows() -> Iterator[Sequence[str | Link]]:
+    def rows() -> Iterator[Sequence[str | PageLink]]:
         for decision, run in pairs:
             at, what, *rest = cells(decision, run)
             here = view.link("/decision", id=decision.decision_id)
             entry = _of(catalogue, decision.key_level, decision.key)
             named = _application_link(view, entry) if entry and seen(entry) else what
-            yield (Link(at, here), named, *rest)
+            yield (PageLink(at, here), named, *rest)
 
     return Table(
         name="decisions",

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config import Web
-from slurm_plugin.slurm.privacy import Sight
+from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.web.peer import Peer
 
 #: What a proxy may call a user: not root, whom Slurm's accounting has as an administrator.
@@ -17,7 +17,7 @@ _NAME = re.compile(r"(?!root$)[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}\$?")
 NAMED = -1
 
 
-class Refused(Exception):  # noqa: N818 - a state, not an error
+class Unauthenticated(Exception):  # noqa: N818 - a state, not an error
     """Nobody knows who asks; the text says why."""
 
 
@@ -34,7 +34,7 @@ class Viewer:
     """A user, and what there is to see."""
 
     name: str
-    sight: Sight
+    sight: PrivateDataRules
 
     @property
     def everything(self) -> bool:
@@ -91,16 +91,16 @@ def user_of(peer: Peer, named: Sequence[str], proxies: Proxies) -> User:
     """
     if peer.uid in proxies.uids or peer.address in proxies.addresses:
         if len(named) != 1 or not _NAME.fullmatch(named[0]):
-            raise Refused(f"the proxy names no user in {proxies.header}")
+            raise Unauthenticated(f"the proxy names no user in {proxies.header}")
         return User(NAMED, named[0])
     if peer.uid is None:
-        raise Refused("no account of this host, and no proxy that web.proxies names")
+        raise Unauthenticated("no account of this host, and no proxy that web.proxies names")
     return User(peer.uid, _name(peer.uid))
 
 
-def with_admins(sight: Sight, name: str, admins: Sequence[str]) -> Sight:
+def with_admins(sight: PrivateDataRules, name: str, admins: Sequence[str]) -> PrivateDataRules:
     """Show all to those whom the site names."""
-    return Sight() if name in admins else sight
+    return PrivateDataRules() if name in admins else sight
 
 
 def _uid(name: str, look_up: Callable[[str], int]) -> int:
@@ -116,4 +116,4 @@ def _name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        raise Refused(f"uid {uid} has no name here") from None
+        raise Unauthenticated(f"uid {uid} has no name here") from None

@@ -13,7 +13,7 @@ import pytest
 
 from slurm_plugin.cli.context import user_name
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.demo.sandbox import HISTORY, Site, prepare
+from slurm_plugin.demo.sandbox import HISTORY, DemoSite, prepare
 from tests.docs.pages import blocks, command_lines
 
 #: Commands that only look at the store.
@@ -31,10 +31,10 @@ TYPED = sorted(
 
 
 @pytest.fixture(scope="module")
-def made_up(tmp_path_factory: pytest.TempPathFactory) -> Site:
+def made_up(tmp_path_factory: pytest.TempPathFactory) -> DemoSite:
     """The demo's folder, its history read and learned from."""
     folder = tmp_path_factory.mktemp("typed") / "demo"
-    site = Site(folder, folder / "nimod.sock")
+    site = DemoSite(folder, folder / "nimod.sock")
     prepare(site, user=user_name(), now_s=time.time(), rng=Random(1))
     told = ("--config", str(site.config))
     assert main(["ingest", *told, str(folder / HISTORY)]) == 0
@@ -43,7 +43,7 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 
 @pytest.fixture(autouse=True)
-def in_its_folder(made_up: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def in_its_folder(made_up: DemoSite, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(made_up.folder.parent)
     monkeypatch.setenv("NIMO_CONFIG", str(made_up.config))
     return made_up.folder.parent

@@ -6,10 +6,10 @@ from typing import Any
 from predictor.table import encode
 from predictor.types import Point, PredictionTable, Problem, Verdict
 from slurm_plugin.config import Config
-from slurm_plugin.decision.candidates import Rules
-from slurm_plugin.decision.lookup import Tables
+from slurm_plugin.decision.candidates import PolicySettings
+from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol import Job
-from slurm_plugin.slurm.availability import Profile, profile
+from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 
 NOW = 1_790_000_000.0
@@ -56,9 +56,9 @@ def table(
     return PredictionTable(**given | fields)
 
 
-def stored(*made: PredictionTable, **fields: Any) -> Tables:
+def stored(*made: PredictionTable, **fields: Any) -> PredictionLookup:
     """Tables as the store gives them."""
-    return Tables(((one.level, one.key, encode(one)) for one in made), **fields)
+    return PredictionLookup(((one.level, one.key, encode(one)) for one in made), **fields)
 
 
 def history() -> PredictionTable:
@@ -68,11 +68,11 @@ def history() -> PredictionTable:
     return table(nodes=[4], observed=[4], model="history", verdict=doubtful, problems=(problem,))
 
 
-def idle(nodes: int = 32) -> Profile:
+def idle(nodes: int = 32) -> NodeAvailability:
     return profile([(NOW, nodes)])
 
 
-def partition(free: Profile | None = None, **fields: Any) -> Partition:
+def partition(free: NodeAvailability | None = None, **fields: Any) -> Partition:
     given: dict[str, Any] = {"name": "batch", "nodes": 32, "profile": free or idle()}
     return Partition(**given | fields)
 
@@ -90,9 +90,9 @@ def cluster(
     )
 
 
-def rules(config: Config | None = None) -> Rules:
+def rules(config: Config | None = None) -> PolicySettings:
     config = config or Config()
-    return Rules.of(config)
+    return PolicySettings.of(config)
 
 
 def job(**fields: Any) -> Job:

@@ -11,7 +11,7 @@ from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
 from slurm_plugin.cli import log
 from slurm_plugin.config import Config, Mode
-from slurm_plugin.decision.service import Advisor
+from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.formatting import printable
 from tests.slurm_plugin.made import NOW, cluster, job, stored, table
 
@@ -33,7 +33,7 @@ ROW = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
 def submit(**fields: str) -> DecisionRow:
-    advisor = Advisor(Config(mode=Mode.ENFORCE), new_id=lambda: "0123456789ab")
+    advisor = DecisionService(Config(mode=Mode.ENFORCE), new_id=lambda: "0123456789ab")
     advisor.tables, advisor.cluster = stored(table()), cluster()
     answer, row = advisor.submit(job(**fields), via="job_submit", now_s=NOW)
     assert answer.ok

@@ -14,7 +14,7 @@ from random import Random
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.context import user_name
 from slurm_plugin.demo.narrator import Narrator
-from slurm_plugin.demo.sandbox import Site
+from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.demo.tour import tour
 
 EXAMPLE = "  nimo demo\n  nimo demo --directory /tmp/nimo-demo --seed 3"
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NimoError(f"{folder}: {error.strerror or error}; see --directory") from error
-    narrator = Narrator(Site(folder, _socket(folder)), sys.stdout)
+    narrator = Narrator(DemoSite(folder, _socket(folder)), sys.stdout)
     tour(narrator, user=user_name(), uid=os.getuid(), clock=time.time, rng=rng)
     return 0
 

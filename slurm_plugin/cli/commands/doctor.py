@@ -15,12 +15,17 @@ import msgspec
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.context import add_config, add_json, add_parsable, add_store, load_config
 from slurm_plugin.config.loader import find
-from slurm_plugin.doctor import Finding, Patient, State, examine
+from slurm_plugin.doctor import Finding, FindingState, Installation, examine
 from slurm_plugin.slurm import commands
 
 EXAMPLE = "  nimo doctor\n  nimo doctor --json | jq '.[] | select(.state == \"error\")'"
 _TIMEOUT_S = 10.0
-_COLOURS = {State.OK: "32", State.WARNING: "33", State.ERROR: "31;1", State.SKIPPED: "2"}
+_COLOURS = {
+    FindingState.OK: "32",
+    FindingState.WARNING: "33",
+    FindingState.ERROR: "31;1",
+    FindingState.SKIPPED: "2",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,10 +45,10 @@ def run(args: argparse.Namespace) -> int:
             print(_line(finding, parsable=args.parsable2, colour=_colour()), flush=True)
     if args.json:
         print(msgspec.json.encode(found).decode())
-    return int(any(finding.state is State.ERROR for finding in found))
+    return int(any(finding.state is FindingState.ERROR for finding in found))
 
 
-def patient_of(args: argparse.Namespace) -> Patient:
+def patient_of(args: argparse.Namespace) -> Installation:
     """Give what is to be checked: an unreadable configuration is a finding, too."""
 
     def ask(argv: Sequence[str]) -> str:
@@ -52,8 +57,8 @@ def patient_of(args: argparse.Namespace) -> Patient:
     try:
         config = load_config(args)
     except NimoError as error:
-        return Patient(error, find(args.config), ask, time.time())
-    return Patient(config, find(args.config), ask, time.time())
+        return Installation(error, find(args.config), ask, time.time())
+    return Installation(config, find(args.config), ask, time.time())
 
 
 def _line(finding: Finding, *, parsable: bool, colour: bool) -> str:

@@ -27,7 +27,7 @@ from sacct_ingest.sources.saved import FORMATS, SavedSacct
 from sacct_ingest.span import SpanSettings
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
 from slurm_plugin.cli.numbers import positive
-from slurm_plugin.cli.progress import Report, progress
+from slurm_plugin.cli.progress import ProgressReport, progress
 from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Config
 from slurm_plugin.evaluation import standing
@@ -197,7 +197,7 @@ def _sources(args: argparse.Namespace, config: Config) -> Iterator[Source]:
 
 
 def _read(
-    args: argparse.Namespace, config: Config, store: Store, source: Source, report: Report
+    args: argparse.Namespace, config: Config, store: Store, source: Source, report: ProgressReport
 ) -> IngestSummary:
     return ingest(
         store,

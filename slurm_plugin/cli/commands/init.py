@@ -18,7 +18,7 @@ from slurm_plugin.cli.commands.doctor import patient_of
 from slurm_plugin.cli.context import add_config, add_json, store_url
 from slurm_plugin.config import Mode
 from slurm_plugin.config.loader import SYSTEM_FILE, find, parse
-from slurm_plugin.doctor import Patient
+from slurm_plugin.doctor import Installation
 from slurm_plugin.setup import (
     Answers,
     Planned,
@@ -86,7 +86,7 @@ def _print_differences(planned: Sequence[Planned], *, as_json: bool) -> None:
         print("".join(file.difference for file in planned), end="")
 
 
-def _answers(args: argparse.Namespace, patient: Patient) -> Answers:
+def _answers(args: argparse.Namespace, patient: Installation) -> Answers:
     known = partitions(patient)
     answers = _given(args, propose(patient))
     check(answers, known)
@@ -151,7 +151,7 @@ def _asked(
     return answers
 
 
-def _plan(args: argparse.Namespace, patient: Patient, answers: Answers) -> list[Planned]:
+def _plan(args: argparse.Namespace, patient: Installation, answers: Answers) -> list[Planned]:
     sample, hook_sample = ((ETC / name).read_text() for name in ("nimo.yaml", "nimo_hook.conf"))
     place = find(args.config) or SYSTEM_FILE
     settings = texts.settings(sample, answers)

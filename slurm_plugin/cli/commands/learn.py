@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from sacct_ingest.records import NodeProfile
     from slurm_plugin.config import Config
     from slurm_plugin.learn.assignments import Assignment, Choices
-    from slurm_plugin.learn.description import Description, Group
+    from slurm_plugin.learn.description import AssignmentGroup, Description
     from slurm_plugin.learn.proposers import Proposer
-    from slurm_plugin.learn.stored_curve import Joined
+    from slurm_plugin.learn.stored_curve import StoredCurve
     from slurm_plugin.learn.workbench import Workbench
 
 EXAMPLE = """\
@@ -91,7 +91,7 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     from slurm_plugin.learn.assignments import choices  # noqa: PLC0415
     from slurm_plugin.learn.journal import Journal  # noqa: PLC0415
     from slurm_plugin.learn.proposers import NODES  # noqa: PLC0415
-    from slurm_plugin.learn.workbench import Site, Workbench  # noqa: PLC0415
+    from slurm_plugin.learn.workbench import LearningSite, Workbench  # noqa: PLC0415
     from slurm_plugin.reports import learning_text as words  # noqa: PLC0415
 
     config = load_config(args)
@@ -103,7 +103,7 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     is_curve = chosen.space.attributes == (NODES,)
     found = _joined(args, given, chosen, config) if is_curve else _apart(args, given)
     given = found.given
-    site = Site(
+    site = LearningSite(
         jobs=jobs.SlurmJobs(given, time.time, is_curve and found.tagged),
         clock=time.time,
         sleep=time.sleep,
@@ -131,24 +131,24 @@ def _by_curve(chosen: "Choices", known: "Sequence[Run]") -> "Proposer":
     return ByCurve([round(one[NODES]) for one in chosen.space.candidates], known)
 
 
-def _apart(args: argparse.Namespace, given: "Description") -> "Joined":
+def _apart(args: argparse.Namespace, given: "Description") -> "StoredCurve":
     """Learn runs that differ in more than node counts: they are no part of a curve."""
-    from slurm_plugin.learn.stored_curve import Joined  # noqa: PLC0415
+    from slurm_plugin.learn.stored_curve import StoredCurve  # noqa: PLC0415
 
     if args.application:
         raise ConfigError(
             f"{args.file}: --application: the store knows run times over node counts, and these "
             "assignments differ in more; leave it out, or list nodes alone"
         )
-    return Joined(given)
+    return StoredCurve(given)
 
 
 def _joined(
     args: argparse.Namespace, given: "Description", chosen: "Choices", config: "Config"
-) -> "Joined":
+) -> "StoredCurve":
     """Find the curve that the runs are to join; without --application that of the file's tag."""
     from slurm_plugin.cli.commands.predict import load, matching  # noqa: PLC0415
-    from slurm_plugin.learn.stored_curve import Joined, joined  # noqa: PLC0415
+    from slurm_plugin.learn.stored_curve import StoredCurve, joined  # noqa: PLC0415
 
     if args.application:
         with open_store(config) as store:
@@ -160,8 +160,8 @@ def _joined(
         with open_store(config) as store:
             rows = store.fits.find([(KeyLevel.TAG, key)])
     except StoreError:
-        return Joined(given)
-    return joined(given, [decode(row.payload) for row in rows], ()) if rows else Joined(given)
+        return StoredCurve(given)
+    return joined(given, [decode(row.payload) for row in rows], ()) if rows else StoredCurve(given)
 
 
 def _script_key(one: "Assignment") -> str:
@@ -174,11 +174,11 @@ def _script_key(one: "Assignment") -> str:
     return identity_of_request(**told, script=job.script, argv=job.argv).script
 
 
-def _profiles(config: "Config") -> "Callable[[Group], Sequence[NodeProfile]]":
+def _profiles(config: "Config") -> "Callable[[AssignmentGroup], Sequence[NodeProfile]]":
     """Give the newest profiles of the nodes that a group may get."""
     from slurm_plugin.slurm.benchmark_jobs import nodes  # noqa: PLC0415
 
-    def of_group(group: "Group") -> "Sequence[NodeProfile]":
+    def of_group(group: "AssignmentGroup") -> "Sequence[NodeProfile]":
         wanted = set(group.constraint.split("&")) - {""}
         names = {
             node.name

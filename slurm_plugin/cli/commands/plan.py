@@ -20,8 +20,8 @@ from slurm_plugin.cli.context import add_config, add_json, add_store, load_confi
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.config.yaml_text import read_text
 from slurm_plugin.plan import state_file
-from slurm_plugin.plan.chain import Job, jobs
-from slurm_plugin.plan.monitor import SLIP_S, Follower, failed, summary, unfinished
+from slurm_plugin.plan.chain import PlannedJob, jobs
+from slurm_plugin.plan.monitor import SLIP_S, PlanMonitor, failed, summary, unfinished
 from slurm_plugin.plan.submit import submit_ready, waits_elsewhere
 from slurm_plugin.plan.workflow import Workflow
 from slurm_plugin.plan.workflow_file import load, parse
@@ -29,8 +29,8 @@ from slurm_plugin.reports.plan_text import as_json, lines_of, progress_text, ren
 
 if TYPE_CHECKING:
     from slurm_plugin.plan.plans import Plan
-    from slurm_plugin.plan.replan import Again
-    from slurm_plugin.plan.schedule import Problem
+    from slurm_plugin.plan.replan import Replan
+    from slurm_plugin.plan.schedule import PlanningProblem
 
 EXAMPLE = """\
   nimo plan workflow.yaml
@@ -115,7 +115,7 @@ def _plan(args: argparse.Namespace, kept: Path) -> int:
 
 
 def _planned(
-    args: argparse.Namespace, problem: "Problem", deadline_s: float | None
+    args: argparse.Namespace, problem: "PlanningProblem", deadline_s: float | None
 ) -> "list[Plan]":
     from slurm_plugin.plan.plans import plans  # noqa: PLC0415
 
@@ -127,16 +127,16 @@ def _planned(
 
 def _problem(
     args: argparse.Namespace, flow: Workflow, submitted: state_file.Submitted | None
-) -> "Problem":
+) -> "PlanningProblem":
     # Loaded here: numpy and scipy take a second that is neither the help's nor the plan's.
     site = importlib.import_module("slurm_plugin.plan.site")
-    found: Problem = site.problem(
+    found: PlanningProblem = site.problem(
         flow, load_config(args), args.workflow.parent, empty=args.empty, submitted=submitted
     )
     return found
 
 
-def _again(args: argparse.Namespace, submitted: state_file.Submitted) -> "Again | None":
+def _again(args: argparse.Namespace, submitted: state_file.Submitted) -> "Replan | None":
     """Plan what is left of the workflow as it was submitted."""
     flow = parse(submitted.text, name=str(args.workflow))
     problem = _problem(args, flow, submitted)
@@ -160,7 +160,11 @@ def _deadline(given: int | None, flow: Workflow, now_s: float) -> float | None:
 
 
 def _submit(
-    args: argparse.Namespace, name: str, chain: Sequence[Job], deadline_s: float | None, kept: Path
+    args: argparse.Namespace,
+    name: str,
+    chain: Sequence[PlannedJob],
+    deadline_s: float | None,
+    kept: Path,
 ) -> int:
     before = state_file.load(kept)
     if before and (before.ids or before.trying) and unfinished(before):
@@ -190,7 +194,7 @@ def _submit(
 def _follow(submitted: state_file.Submitted | None, kept: Path, args: argparse.Namespace) -> int:
     if submitted is None:
         raise NimoError(f"{kept}: not there: this workflow was not submitted; use --submit")
-    follower = Follower(
+    follower = PlanMonitor(
         submitted=submitted,
         path=kept,
         planner=None if args.fixed else partial(_again, args),

@@ -24,7 +24,7 @@ from slurm_plugin.cli.context import (
     moment,
 )
 from slurm_plugin.cli.numbers import positive, share, whole
-from slurm_plugin.cli.progress import Report, progress
+from slurm_plugin.cli.progress import ProgressReport, progress
 from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Config
 
@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _replay(
-    args: argparse.Namespace, config: Config, report: Report, stack: ExitStack
+    args: argparse.Namespace, config: Config, report: ProgressReport, stack: ExitStack
 ) -> "ReplayReport":
     # Loaded here: numpy and scipy take a second, and the help shall not.
     from slurm_plugin.replay.policy_search import GUARDS, PRICES, evaluate, settings, suggest  # noqa: PLC0415
@@ -150,7 +150,7 @@ def _replay(
 
 
 def _prepared(
-    args: argparse.Namespace, config: Config, report: Report
+    args: argparse.Namespace, config: Config, report: ProgressReport
 ) -> tuple["WhatIf", str, tuple[str, ...]]:
     """Read the history and choose the moldable jobs; what was assumed, in words."""
     from predictor.tabulate import TableSettings  # noqa: PLC0415
@@ -176,7 +176,9 @@ def _prepared(
     return WhatIf(work, chosen, order).adopted(args.adopt, seed=args.seed), source, words
 
 
-def _rows(args: argparse.Namespace, config: Config, report: Report) -> tuple[list["RunRow"], str]:
+def _rows(
+    args: argparse.Namespace, config: Config, report: ProgressReport
+) -> tuple[list["RunRow"], str]:
     with ExitStack() as stack:
         if args.files:
             store = stack.enter_context(_store_of(args, config, report))
@@ -197,7 +199,7 @@ def _rows(args: argparse.Namespace, config: Config, report: Report) -> tuple[lis
     return rows, source
 
 
-def _store_of(args: argparse.Namespace, config: Config, report: Report) -> "Store":
+def _store_of(args: argparse.Namespace, config: Config, report: ProgressReport) -> "Store":
     """Read saved histories into a store in memory."""
     from sacct_ingest.ingest import ingest  # noqa: PLC0415
     from sacct_ingest.sources.saved import SavedSacct  # noqa: PLC0415

@@ -32,7 +32,7 @@ from slurm_plugin.decision.reasons import WORDS
 from slurm_plugin.evaluation.collect import collect
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.reports.sheets import title_of
-from slurm_plugin.slurm.privacy import Sight
+from slurm_plugin.slurm.privacy import PrivateDataRules
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
@@ -98,7 +98,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _report(store: Store, args: argparse.Namespace, config: Config, seen: Sight) -> OutcomeReport:
+def _report(
+    store: Store, args: argparse.Namespace, config: Config, seen: PrivateDataRules
+) -> OutcomeReport:
     chosen = Selection(
         since_s=args.since,
         until_s=args.until,

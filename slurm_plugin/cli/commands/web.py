@@ -54,11 +54,11 @@ def run(args: argparse.Namespace) -> int:
 def _serve(config: Config) -> None:
     from slurm_plugin.web import serve  # noqa: PLC0415
     from slurm_plugin.web.app import application  # noqa: PLC0415
-    from slurm_plugin.web.data import Site, own_only  # noqa: PLC0415
+    from slurm_plugin.web.data import PageData, own_only  # noqa: PLC0415
     from slurm_plugin.web.viewer import proxies_of  # noqa: PLC0415
 
     proxies = proxies_of(config.web)
-    site = Site(
+    site = PageData(
         config,
         partial(open_store, config),
         lambda user: sight_for(config, user.uid, user.name, own_only=own_only(config)),

@@ -14,16 +14,16 @@ from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo import sandbox as sites
 from slurm_plugin.demo.applications import applications
 from slurm_plugin.demo.history import make_runs
-from slurm_plugin.demo.sandbox import Site
+from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.nimod import client
 
 NOW_S = time.time()
 
 
 @pytest.fixture(scope="session")
-def learned(tmp_path_factory: pytest.TempPathFactory) -> Site:
+def learned(tmp_path_factory: pytest.TempPathFactory) -> DemoSite:
     """Folder with history, configuration, job scripts of ada, and a store that was fitted."""
-    site = Site(tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("s") / "nimod.sock")
+    site = DemoSite(tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("s") / "nimod.sock")
     sites.prepare(site, user="ada", now_s=NOW_S, rng=Random(5))
     config = ["--config", str(site.config)]
     assert main(["ingest", *config, str(site.folder / sites.HISTORY)]) == 0
@@ -32,7 +32,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 
 @pytest.fixture
-def use(learned: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+def use(learned: DemoSite, monkeypatch: pytest.MonkeyPatch) -> DemoSite:
     """Make the learned store the configured one."""
     monkeypatch.setenv("NIMO_CONFIG", str(learned.config))
     monkeypatch.chdir(learned.folder)
@@ -40,7 +40,7 @@ def use(learned: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 @pytest.fixture(scope="session")
-def nimod(learned: Site) -> Iterator[Site]:
+def nimod(learned: DemoSite) -> Iterator[DemoSite]:
     """Nimod on the learned store, which sees the made-up cluster."""
     env = os.environ | {
         "NIMO_CONFIG": str(learned.config),

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli.advise import main
-from slurm_plugin.demo.sandbox import Site
+from slurm_plugin.demo.sandbox import DemoSite
 
 CALL = "import sys; from slurm_plugin.cli.advise import main; code = main(sys.argv[1:])\n"
 
 
-def advise(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
+def advise(site: DemoSite, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the whole process, as a shell script would."""
     code = f"{CALL}sys.exit(code)"
     return subprocess.run(
@@ -25,7 +25,7 @@ def advise(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_known_job_gets_a_table_and_a_line_to_paste(nimod: Site) -> None:
+def test_a_known_job_gets_a_table_and_a_line_to_paste(nimod: DemoSite) -> None:
     done = advise(nimod, "wrf.sh", "d02")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -35,25 +35,27 @@ def test_a_known_job_gets_a_table_and_a_line_to_paste(nimod: Site) -> None:
     assert "wait" in done.stdout
 
 
-def test_the_recommended_count_is_one_the_job_asks_for(nimod: Site) -> None:
+def test_the_recommended_count_is_one_the_job_asks_for(nimod: DemoSite) -> None:
     answer = json.loads(advise(nimod, "--json", "-N", "2-6", "wrf.sh", "d02").stdout)
     assert 2 <= answer["nodes"] <= 6
     assert answer["directive"] == f"#SBATCH --nodes={answer['nodes']}"
 
 
-def test_all_shows_more_than_the_selection(nimod: Site) -> None:
+def test_all_shows_more_than_the_selection(nimod: DemoSite) -> None:
     few, every = advise(nimod, "wrf.sh", "d02"), advise(nimod, "--all", "wrf.sh", "d02")
     assert len(every.stdout.splitlines()) > len(few.stdout.splitlines()) + 10
 
 
-def test_lines_for_scripts(nimod: Site) -> None:
+def test_lines_for_scripts(nimod: DemoSite) -> None:
     header, *rows = advise(nimod, "-P", "wrf.sh", "d02").stdout.splitlines()
     named = [dict(zip(header.split("|"), row.split("|"), strict=True)) for row in rows]
     assert [row["Nodes"] for row in named[:3]] == ["1", "2", "3"]
     assert [row["Recommended"] for row in named].count("1") == 1
 
 
-def test_an_unknown_job_is_status_3_without_a_line_to_paste(nimod: Site, tmp_path: Path) -> None:
+def test_an_unknown_job_is_status_3_without_a_line_to_paste(
+    nimod: DemoSite, tmp_path: Path
+) -> None:
     script = tmp_path / "never-seen.sh"
     script.write_text("#!/bin/sh\n#SBATCH -N 1-8\nsrun ./never-seen\n")
     done = subprocess.run(
@@ -68,21 +70,21 @@ def test_an_unknown_job_is_status_3_without_a_line_to_paste(nimod: Site, tmp_pat
     assert "Nothing is known about this job yet" in done.stdout
 
 
-def test_two_node_counts_make_no_curve_and_the_mend_is_told(nimod: Site) -> None:
+def test_two_node_counts_make_no_curve_and_the_mend_is_told(nimod: DemoSite) -> None:
     done = advise(nimod, "capsid.sh")
     assert done.returncode == 3
     assert "One run on 16 nodes would help most" in done.stdout
     assert "#SBATCH" not in done.stdout
 
 
-def test_a_deadline_that_cannot_be_made_is_status_4(nimod: Site) -> None:
+def test_a_deadline_that_cannot_be_made_is_status_4(nimod: DemoSite) -> None:
     done = advise(nimod, "--deadline=now+10minutes", "wrf.sh", "d02")
     assert done.returncode == 4
     assert "cannot be made" in done.stdout
     assert advise(nimod, "--deadline=now+10hours", "wrf.sh", "d02").returncode == 0
 
 
-def test_without_nimod_the_store_answers_and_says_so(use: Site) -> None:
+def test_without_nimod_the_store_answers_and_says_so(use: DemoSite) -> None:
     config = use.folder / "no-nimod.yaml"
     config.write_text(f"store: sqlite:///{use.store}\nsocket: {use.folder}/none.sock\n")
     done = advise(use, "--config", str(config), "wrf.sh", "d02")
@@ -94,7 +96,7 @@ def test_without_nimod_the_store_answers_and_says_so(use: Site) -> None:
     assert "wait" not in done.stdout
 
 
-def test_a_store_can_be_named_and_gives_the_same_times(nimod: Site) -> None:
+def test_a_store_can_be_named_and_gives_the_same_times(nimod: DemoSite) -> None:
     one = json.loads(advise(nimod, "--json", "wrf.sh", "d02").stdout)
     other = advise(nimod, "--json", "--store", str(nimod.store), "wrf.sh", "d02")
     assert other.stderr == ""
@@ -102,12 +104,14 @@ def test_a_store_can_be_named_and_gives_the_same_times(nimod: Site) -> None:
     assert {row["nodes"]: row["time_s"] for row in one["rows"]}.items() <= times.items()
 
 
-def test_neither_nimod_nor_store_is_an_error(use: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_neither_nimod_nor_store_is_an_error(
+    use: DemoSite, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--store", str(use.folder / "none.db"), "wrf.sh"]) == 74
     assert "no store at" in capsys.readouterr().err
 
 
-def test_the_way_through_nimod_loads_nothing_heavy(nimod: Site) -> None:
+def test_the_way_through_nimod_loads_nothing_heavy(nimod: DemoSite) -> None:
     code = (
         f"{CALL}heavy = {{'sqlalchemy', 'numpy', 'scipy', 'rich', 'asyncio', 'alembic'}}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
@@ -129,7 +133,7 @@ def test_the_way_through_nimod_loads_nothing_heavy(nimod: Site) -> None:
     [(["none.sh"], "none.sh: No such file"), (["-N", "many", "wrf.sh"], "--nodes=many")],
 )
 def test_a_script_or_option_that_cannot_be_read_is_one_line(
-    words: list[str], said: str, use: Site, capsys: pytest.CaptureFixture[str]
+    words: list[str], said: str, use: DemoSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 66
     out, err = capsys.readouterr()
@@ -145,7 +149,7 @@ def test_a_binary_is_no_job_script(tmp_path: Path, capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("words", [["--jsn", "wrf.sh"], ["--config"], ["-%", "wrf.sh"]])
 def test_unknown_options_are_wrong_usage(
-    words: list[str], use: Site, capsys: pytest.CaptureFixture[str]
+    words: list[str], use: DemoSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)

@@ -7,12 +7,12 @@ import pytest
 from predictor.types import PredictionTable, Verdict
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.applications import applications
-from slurm_plugin.demo.sandbox import Site
+from slurm_plugin.demo.sandbox import DemoSite
 
 WRF = next(a for a in applications("ada") if a.name == "wrf-d02")
 
 
-def test_fit_tells_what_it_left(use: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_tells_what_it_left(use: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", "--workers", "1", "--json"]) == 0
     done = json.loads(capsys.readouterr().out)
     # wrf, membrane, motorbike, melt (twice: tag and line), ocean, vasp have three node counts.
@@ -21,7 +21,7 @@ def test_fit_tells_what_it_left(use: Site, capsys: pytest.CaptureFixture[str]) -
     assert done["histories"] > 0
 
 
-def test_fit_in_words(use: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_in_words(use: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", "--workers", "1"]) == 0
     assert capsys.readouterr().out.startswith("7 scaling curves: ")
 
@@ -36,7 +36,7 @@ def test_a_missing_store_names_the_mend(
     assert "'nimo ingest' makes one" in err
 
 
-def test_the_list_has_every_curve(use: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_every_curve(use: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict"]) == 0
     lines = capsys.readouterr().out.splitlines()
     listed = [line.split()[0] for line in lines[1:]]
@@ -49,7 +49,9 @@ def test_the_list_has_every_curve(use: Site, capsys: pytest.CaptureFixture[str])
     assert {row.count("|") for row in rows} == {header.count("|")}
 
 
-def test_one_application_is_near_its_truth(use: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_application_is_near_its_truth(
+    use: DemoSite, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["predict", "wrf-d02", "--json"]) == 0
     (known,) = msgspec.json.decode(capsys.readouterr().out, type=list[PredictionTable])
     assert known.verdict is Verdict.RELIABLE
@@ -59,7 +61,7 @@ def test_one_application_is_near_its_truth(use: Site, capsys: pytest.CaptureFixt
 
 
 def test_one_application_as_text_and_parsable(
-    use: Site, capsys: pytest.CaptureFixture[str]
+    use: DemoSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["predict", "ada/wrf-d02"]) == 0
     assert "verdict: reliable" in capsys.readouterr().out
@@ -69,7 +71,7 @@ def test_one_application_as_text_and_parsable(
     assert len(rows) > 16
 
 
-def test_the_start_of_a_key_will_do(use: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_start_of_a_key_will_do(use: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
     main(["predict", "wrf-d02", "--json"])
     (known,) = json.loads(capsys.readouterr().out)
     assert main(["predict", known["key"][:8], "--json"]) == 0
@@ -77,14 +79,14 @@ def test_the_start_of_a_key_will_do(use: Site, capsys: pytest.CaptureFixture[str
 
 
 def test_a_history_is_given_where_there_is_nothing_better(
-    use: Site, capsys: pytest.CaptureFixture[str]
+    use: DemoSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["predict", "blast"]) == 0
     assert "model: history" in capsys.readouterr().out
 
 
 def test_an_unknown_name_proposes_one_that_looks_alike(
-    use: Site, capsys: pytest.CaptureFixture[str]
+    use: DemoSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["predict", "wrf-do2"]) == 3
     out, err = capsys.readouterr()

@@ -8,7 +8,7 @@ import pytest
 
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.demo.sandbox import HISTORY, Site
+from slurm_plugin.demo.sandbox import HISTORY, DemoSite
 from tests.sacct_ingest.sources.json_jobs import new_job
 
 HEADER = "JobID|Cluster|User|State|Submit|Start|End|ElapsedRaw|NNodes|SubmitLine|JobName\n"
@@ -139,7 +139,7 @@ def test_without_sacct_there_is_one_line(
 
 
 def test_the_made_up_history_is_read_whole(
-    learned: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    learned: DemoSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ingest(tmp_path / "nimo.db", "--json", str(learned.folder / HISTORY)) == 0
     (done,) = json.loads(capsys.readouterr().out)

@@ -9,14 +9,14 @@ import pytest
 
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.demo.sandbox import Site
+from slurm_plugin.demo.sandbox import DemoSite
 
 
 @pytest.mark.parametrize(
     "words", [["wrf-d02", "--plot"], ["--plot", "wrf-d02"], ["--plot", "--all", "wrf-d02"]]
 )
 def test_predict_draws_on_the_terminal(
-    words: list[str], use: Site, capsys: pytest.CaptureFixture[str]
+    words: list[str], use: DemoSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["predict", *words]) == 0
     out = capsys.readouterr().out
@@ -25,7 +25,7 @@ def test_predict_draws_on_the_terminal(
 
 
 def test_predict_draws_into_a_file(
-    use: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    use: DemoSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "wrf.svg"
     assert main(["predict", "wrf-d02", "--json", "--plot", str(file)]) == 0
@@ -34,14 +34,14 @@ def test_predict_draws_into_a_file(
 
 
 def test_another_suffix_is_refused(
-    use: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    use: DemoSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["predict", "wrf-d02", "--plot", str(tmp_path / "wrf.gif")]) == 73
     assert ".svg, .png, .pdf" in capsys.readouterr().err
 
 
 def test_a_file_holds_one_curve(
-    use: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    use: DemoSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["predict", "melt", "--plot", str(tmp_path / "melt.svg")]) == 73
     told = capsys.readouterr().err
@@ -51,7 +51,7 @@ def test_a_file_holds_one_curve(
 
 
 def test_an_encoding_without_the_signs_is_told(
-    use: Site,
+    use: DemoSite,
 ) -> None:
     code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
@@ -66,7 +66,7 @@ def test_an_encoding_without_the_signs_is_told(
 
 
 def test_advise_draws_and_recommends(
-    use: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    use: DemoSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--user", "ada", "--store", str(use.store)]
     assert advise.main([*words, "--plot", "wrf.sh", "d02"]) == 0
@@ -79,7 +79,7 @@ def test_advise_draws_and_recommends(
 
 
 def test_an_unknown_job_has_nothing_to_draw(
-    use: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    use: DemoSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "new.sh"
     script.write_text("#!/bin/sh\nsrun ./never-seen\n")
@@ -94,12 +94,12 @@ def test_lines_for_scripts_and_a_drawing_do_not_mix(option: str) -> None:
     assert ended.value.code == 2
 
 
-def test_a_list_is_not_drawn(use: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_is_not_drawn(use: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", "--plot"]) == 73
     assert "which application?" in capsys.readouterr().err
 
 
-def test_a_drawing_loads_nothing_heavy(nimod: Site) -> None:
+def test_a_drawing_loads_nothing_heavy(nimod: DemoSite) -> None:
     code = (
         "import sys; from slurm_plugin.cli.advise import main; main(sys.argv[1:])\n"
         "sys.exit(bool({'numpy', 'scipy', 'matplotlib', 'rich', 'sqlalchemy'} & set(sys.modules)))"

@@ -12,9 +12,9 @@ from sacct_ingest.records import JobRun
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.demo.sandbox import Site
+from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.reports import sheet
-from slurm_plugin.slurm.privacy import Sight
+from slurm_plugin.slurm.privacy import PrivateDataRules
 from tests.slurm_plugin.reports.rows import decision
 
 
@@ -114,7 +114,7 @@ def test_every_table_is_a_file(
 
 
 def test_no_cell_is_a_formula(tmp_path: Path) -> None:
-    fields = (sheet.Field("name", "name", str), sheet.Field("n", "n", lambda _: -1.5))
+    fields = (sheet.SheetField("name", "name", str), sheet.SheetField("n", "n", lambda _: -1.5))
     one = sheet.Sheet(name="t", caption="", fields=fields, rows=["=cmd()", "@x", "ok"])
     (path,) = sheet.write_csv([one], tmp_path)
     assert path.read_text().split() == ["name,n", "'=cmd(),-1.5", "'@x,-1.5", "ok,-1.5"]
@@ -148,7 +148,7 @@ def test_an_unknown_table_is_an_error_that_names_the_others(
 def test_others_jobs_are_hidden_where_slurm_hides_them(
     store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hidden = Sight(only_user="bob", why="PrivateData hides others' jobs")
+    hidden = PrivateDataRules(only_user="bob", why="PrivateData hides others' jobs")
     monkeypatch.setattr("slurm_plugin.cli.commands.report.sight_of", lambda _: hidden)
     assert main(["report", "--store", store, "--json"]) == 0
     told = capsys.readouterr()
@@ -157,7 +157,7 @@ def test_others_jobs_are_hidden_where_slurm_hides_them(
 
 
 def test_the_curves_tell_their_problems(
-    use: Site, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    use: DemoSite, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy.db"
     with sqlite3.connect(use.folder / "nimo.db") as source, sqlite3.connect(copy) as target:

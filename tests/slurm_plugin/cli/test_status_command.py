@@ -5,11 +5,11 @@ import pytest
 
 from slurm_plugin.cli.commands.status import describe
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.demo.sandbox import Site
+from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.protocol import Counts, Status
 
 
-def test_nimod_tells_how_it_is(nimod: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nimod_tells_how_it_is(nimod: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--config", str(nimod.config), "--json"]) == 0
     status = json.loads(capsys.readouterr().out)
     assert status["identities"] > 7

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli.commands.doctor import patient_of
-from slurm_plugin.doctor import CHECKS, Finding, State, examine
+from slurm_plugin.doctor import CHECKS, Finding, FindingState, examine
 from slurm_plugin.nimod import client
 from tests.cluster.nimod import Nimod, hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
@@ -56,7 +56,11 @@ def diagnosis(nimod: Nimod, *, later_s: float = 0.0) -> list[Finding]:
 
 
 def troubles(nimod: Nimod, *, later_s: float = 0.0) -> list[Finding]:
-    return [f for f in diagnosis(nimod, later_s=later_s) if f.state in (State.WARNING, State.ERROR)]
+    return [
+        f
+        for f in diagnosis(nimod, later_s=later_s)
+        if f.state in (FindingState.WARNING, FindingState.ERROR)
+    ]
 
 
 def etc(nimod: Nimod, name: str) -> Path:
@@ -164,64 +168,68 @@ function slurm_job_modify() return slurm.SUCCESS end
 return slurm.SUCCESS
 """
 #: Fault, how it is made, and for each check that has to name it: state, words told, words of mend.
-Expected = dict[str, tuple[State, str, str]]
+Expected = dict[str, tuple[FindingState, str, str]]
 FAULTS: dict[str, tuple[Fault, Expected]] = {
     "misspelt setting": (
         lambda n: written(n.config, lambda text: text + "polcy: {}\n"),
-        {"configuration": (State.ERROR, "did you mean 'policy'?", "nimo config --check")},
+        {"configuration": (FindingState.ERROR, "did you mean 'policy'?", "nimo config --check")},
     ),
     "configuration for all to write": (
         lambda n: mode(n.config, 0o666),
-        {"configuration": (State.ERROR, "written by everybody", "chmod o-w")},
+        {"configuration": (FindingState.ERROR, "written by everybody", "chmod o-w")},
     ),
     "kill switch": (
         lambda n: present(n.kill_switch),
-        {"hook settings": (State.WARNING, "all jobs pass unasked", "rm ")},
+        {"hook settings": (FindingState.WARNING, "all jobs pass unasked", "rm ")},
     ),
     "kill switch for all to make": (
         lambda n: mode(n.kill_switch.parent, 0o777),
-        {"hook settings": (State.ERROR, "anybody can make", "chmod o-w")},
+        {"hook settings": (FindingState.ERROR, "anybody can make", "chmod o-w")},
     ),
     "another socket": (
         lambda n: written(n.config, lambda text: text.replace("nimod.sock", "other.sock")),
         {
-            "hook settings": (State.ERROR, "nimod listens on", "socket = "),
-            "nimod": (State.ERROR, "No such file", "systemctl start nimod"),
+            "hook settings": (FindingState.ERROR, "nimod listens on", "socket = "),
+            "nimod": (FindingState.ERROR, "No such file", "systemctl start nimod"),
         },
     ),
     "hook missing": (
         lambda n: reloaded(n, moved(etc(n, "nimo_json.lua"))),
-        {"hook files": (State.ERROR, "nimo_json.lua", "nimo hook-path")},
+        {"hook files": (FindingState.ERROR, "nimo_json.lua", "nimo hook-path")},
     ),
     "hook of the site's own, ours beside it missing": (
         lambda n: reloaded(n, written(etc(n, "job_submit.lua"), lambda text: SITES_OWN)),
         {
-            "hook files": (State.ERROR, "nimo_job_submit.lua", "nimo hook-path --install"),
-            "hooks loaded": (State.WARNING, "not loaded the new job_submit.lua", "touch "),
+            "hook files": (FindingState.ERROR, "nimo_job_submit.lua", "nimo hook-path --install"),
+            "hooks loaded": (FindingState.WARNING, "not loaded the new job_submit.lua", "touch "),
         },
     ),
     "hook broken, and not loaded": (
         lambda n: reloaded(n, written(etc(n, "nimo.lua"), lambda text: text + "\nif then")),
         {
-            "hook files": (State.WARNING, "nimo.lua", "nimo hook-path"),
-            "hook syntax": (State.ERROR, "nimo.lua", "before slurmctld is started"),
-            "hooks loaded": (State.WARNING, "not loaded the new nimo.lua", "touch "),
+            "hook files": (FindingState.WARNING, "nimo.lua", "nimo hook-path"),
+            "hook syntax": (FindingState.ERROR, "nimo.lua", "before slurmctld is started"),
+            "hooks loaded": (FindingState.WARNING, "not loaded the new nimo.lua", "touch "),
         },
     ),
     "slurm.conf without NIMO": (
         lambda n: slurm_conf(n, bare),
         {
-            "job_submit": (State.ERROR, "no job is seen", "JobSubmitPlugins=lua"),
-            "cli_filter": (State.WARNING, "--deadline", "CliFilterPlugins=lua"),
-            "gathering": (State.WARNING, "not known", "JobAcctGatherType="),
-            "comments": (State.WARNING, "tags", "AccountingStoreFlags=job_comment"),
+            "job_submit": (FindingState.ERROR, "no job is seen", "JobSubmitPlugins=lua"),
+            "cli_filter": (FindingState.WARNING, "--deadline", "CliFilterPlugins=lua"),
+            "gathering": (FindingState.WARNING, "not known", "JobAcctGatherType="),
+            "comments": (FindingState.WARNING, "tags", "AccountingStoreFlags=job_comment"),
         },
     ),
     "comments that nobody mends": (
         lambda n: slurm_conf(n, lambda text: re.sub(r"(?m)^JobSubmitPlugins=.*\n", "", text)),
         {
-            "job_submit": (State.ERROR, "no job is seen", "JobSubmitPlugins=lua"),
-            "forwarding": (State.ERROR, "users see in their comments", "forward_deadline = no"),
+            "job_submit": (FindingState.ERROR, "no job is seen", "JobSubmitPlugins=lua"),
+            "forwarding": (
+                FindingState.ERROR,
+                "users see in their comments",
+                "forward_deadline = no",
+            ),
         },
     ),
     "deadlines not forwarded": (
@@ -229,44 +237,44 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
             n, written(etc(n, "nimo_hook.conf"), lambda text: text.replace("= yes", "= no"))
         ),
         {
-            "forwarding": (State.WARNING, "is not seen", "forward_deadline = yes"),
-            "hooks loaded": (State.WARNING, "not loaded the new nimo_hook.conf", "touch "),
+            "forwarding": (FindingState.WARNING, "is not seen", "forward_deadline = yes"),
+            "hooks loaded": (FindingState.WARNING, "not loaded the new nimo_hook.conf", "touch "),
         },
     ),
     "store for all to read": (
         lambda n: mode(Path(n.store.removeprefix("sqlite:///")), 0o644),
-        {"store": (State.WARNING, "read by everybody", "chmod o-r")},
+        {"store": (FindingState.WARNING, "read by everybody", "chmod o-r")},
     ),
     "no store": (
         lambda n: moved(Path(n.store.removeprefix("sqlite:///"))),
-        {"store": (State.ERROR, "no store at", "nimo ingest")},
+        {"store": (FindingState.ERROR, "no store at", "nimo ingest")},
     ),
     "store of an older release": (
         lambda n: store_of(n, "0001"),
-        {"store": (State.WARNING, "0001", "nimo ingest")},
+        {"store": (FindingState.WARNING, "0001", "nimo ingest")},
     ),
     "store of a newer release": (
         lambda n: store_of(n, "9999"),
-        {"store": (State.ERROR, "newer release", "upgrade NIMO")},
+        {"store": (FindingState.ERROR, "newer release", "upgrade NIMO")},
     ),
     "no nimod": (
         without_nimod,
-        {"nimod": (State.ERROR, "No such file", "systemctl start nimod")},
+        {"nimod": (FindingState.ERROR, "No such file", "systemctl start nimod")},
     ),
     "socket out of reach": (
         lambda n: mode(n.socket, 0o600),
-        {"socket": (State.ERROR, "not everybody", "restart nimod")},
+        {"socket": (FindingState.ERROR, "not everybody", "restart nimod")},
     ),
     "no slurmdbd": (
         lambda n: stopped(n, "slurmdbd"),
-        {"slurmdbd": (State.ERROR, "slurmdbd does not answer", "start slurmdbd")},
+        {"slurmdbd": (FindingState.ERROR, "slurmdbd does not answer", "start slurmdbd")},
     ),
     "no munged": (
         lambda n: stopped(n, "munged"),
         {
-            "munge": (State.ERROR, "munge", "systemctl start munge"),
-            "slurmctld": (State.ERROR, "scontrol", "start munge and slurmctld"),
-            "slurmdbd": (State.ERROR, "slurmdbd does not answer", "start slurmdbd"),
+            "munge": (FindingState.ERROR, "munge", "systemctl start munge"),
+            "slurmctld": (FindingState.ERROR, "scontrol", "start munge and slurmctld"),
+            "slurmdbd": (FindingState.ERROR, "slurmdbd does not answer", "start slurmdbd"),
         },
     ),
 }
@@ -276,7 +284,7 @@ def test_all_is_well_and_every_check_was_made(site: Nimod) -> None:
     found = diagnosis(site)
     assert troubles(site) == []
     assert {finding.check for finding in found} == {check.name for check in CHECKS}
-    skipped = {finding.check for finding in found if finding.state == State.SKIPPED}
+    skipped = {finding.check for finding in found if finding.state == FindingState.SKIPPED}
     assert skipped <= {"munge", "job_submit"}  # auth/slurm; Slurm in a root directory
 
 
@@ -300,7 +308,7 @@ def test_slurmdbd_that_forgets_too_soon(site: Nimod) -> None:
         site.cluster.restart("slurmdbd")
         (found,) = troubles(site)
     site.cluster.restart("slurmdbd")
-    assert (found.check, found.state) == ("retention", State.WARNING)
+    assert (found.check, found.state) == ("retention", FindingState.WARNING)
     assert "after 0.5 days" in found.told
     assert "PurgeJobAfter=1days" in found.mend
 

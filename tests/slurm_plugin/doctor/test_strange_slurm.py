@@ -7,12 +7,12 @@ import pytest
 
 from slurm_plugin.cli.commands.doctor import patient_of
 from slurm_plugin.doctor import slurm_checks
-from slurm_plugin.doctor.findings import State
-from slurm_plugin.doctor.installation import Patient
+from slurm_plugin.doctor.findings import FindingState
+from slurm_plugin.doctor.installation import Installation
 
 
 @pytest.fixture
-def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
+def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
     scontrol = tmp_path / "scontrol"
     scontrol.write_text("#!/bin/sh\necho ClusterName = pine\n")
     scontrol.chmod(0o755)
@@ -20,13 +20,16 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
     return patient_of(Namespace(config=None, store=""))
 
 
-def test_no_release_is_told(patient: Patient) -> None:
+def test_no_release_is_told(patient: Installation) -> None:
     (found,) = slurm_checks.slurmctld(patient)
-    assert (found.state, found.told) == (State.ERROR, "scontrol show config names no release")
+    assert (found.state, found.told) == (
+        FindingState.ERROR,
+        "scontrol show config names no release",
+    )
 
 
-def test_no_folder_of_plugins_is_skipped(patient: Patient) -> None:
+def test_no_folder_of_plugins_is_skipped(patient: Installation) -> None:
     assert [found.state for found in slurm_checks.job_submit(patient)] == [
-        State.ERROR,
-        State.SKIPPED,
+        FindingState.ERROR,
+        FindingState.SKIPPED,
     ]

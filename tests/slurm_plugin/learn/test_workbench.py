@@ -18,7 +18,7 @@ from slurm_plugin.learn.description import Description, parse
 from slurm_plugin.learn.jobs import overrun_s
 from slurm_plugin.learn.journal import Journal, Stage, Trial, alone
 from slurm_plugin.learn.proposers import ByCurve, ByOccupancies, Proposer
-from slurm_plugin.learn.workbench import Site, Stop, Workbench
+from slurm_plugin.learn.workbench import LearningSite, Stop, Workbench
 from slurm_plugin.reports import learning_text as words
 from slurm_plugin.slurm.commands import Refused
 
@@ -128,7 +128,7 @@ def bench(slurm: FakeSlurm, state: Path, text: str = TEXT, **also: object) -> Wo
     )
     if chosen.space.attributes == ("nodes",):
         proposer = ByCurve([round(one["nodes"]) for one in chosen.space.candidates])
-    site = Site(
+    site = LearningSite(
         jobs=slurm, clock=lambda: slurm.now_s, sleep=slurm.sleep, tell=lambda _: None, overrun_s=0.0
     )
     return Workbench(given, chosen, proposer, Journal(state, given.application), site)

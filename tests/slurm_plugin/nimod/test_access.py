@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from slurm_plugin.config import Access
-from slurm_plugin.nimod.access import Door, Names, Rates
+from slurm_plugin.nimod.access import ConnectionLimiter, Rates, UserNames
 from slurm_plugin.nimod.connection import Reply
 from tests.processes import PATIENCE_S
 
@@ -24,7 +24,7 @@ def channels():
 
 
 def door(names, *, trusted=False, later=lambda _: None):
-    return Door(
+    return ConnectionLimiter(
         Access(connections=2),
         trusted=lambda uid: trusted,
         respond=lambda line, uid: Reply(b""),
@@ -43,7 +43,7 @@ def test_requests_come_back_with_time():
 
 def test_a_user_is_let_in_when_the_name_is_known(channels):
     arrived = threading.Event()
-    names = Names(lambda uid: "alice")
+    names = UserNames(lambda uid: "alice")
     at_door = door(names, later=lambda _: arrived.set())
     assert at_door.enter(channels[0]) is None
     assert arrived.wait(PATIENCE_S)
@@ -53,7 +53,7 @@ def test_a_user_is_let_in_when_the_name_is_known(channels):
 
 def test_slurmctld_waits_for_no_name(channels):
     hung = threading.Event()
-    names = Names(lambda uid: str(hung.wait(PATIENCE_S)))
+    names = UserNames(lambda uid: str(hung.wait(PATIENCE_S)))
     door(names).enter(channels[0])
     connection = door(names, trusted=True).enter(channels[1])
     assert connection is not None
@@ -66,14 +66,14 @@ def test_a_user_without_a_name_is_let_in_with_none(channels):
         raise KeyError(uid)
 
     arrived = threading.Event()
-    names = Names(unknown)
+    names = UserNames(unknown)
     door(names, later=lambda _: arrived.set()).enter(channels[0])
     assert arrived.wait(PATIENCE_S)
     assert names.known(ME) == ""
 
 
 def test_connections_are_counted_until_they_are_over(channels):
-    names = Names(lambda uid: "alice")
+    names = UserNames(lambda uid: "alice")
     known = threading.Event()
     names.ask(ME, known.set)
     assert known.wait(PATIENCE_S)
@@ -85,5 +85,5 @@ def test_connections_are_counted_until_they_are_over(channels):
 
 
 def test_slurmctld_is_not_counted(channels):
-    at_door = door(Names(lambda uid: ""), trusted=True)
+    at_door = door(UserNames(lambda uid: ""), trusted=True)
     assert all(at_door.enter(channel) for channel in channels)

@@ -10,7 +10,7 @@ from predictor.table import encode
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.store import FitRow, Store
-from slurm_plugin.evaluation.wait_accuracy import Waits
+from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy
 from slurm_plugin.nimod.store_link import StoreLink
 from tests.slurm_plugin.made import NOW, table
 
@@ -208,4 +208,4 @@ def test_waits_are_judged_now_and_then(url):
         now[0] = 1e9 + later
         link.visit()
     link.close()
-    assert judged == [Waits(), Waits()]
+    assert judged == [WaitAccuracy(), WaitAccuracy()]

@@ -7,22 +7,22 @@ from random import Random
 
 from predictor.transfer import transfer_time
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.plan.run_times import BANDWIDTH, LATENCY, Copies, Learned
-from slurm_plugin.plan.schedule import Problem
+from slurm_plugin.plan.run_times import BANDWIDTH, LATENCY, Copies, LearnedRunTimes
+from slurm_plugin.plan.schedule import PlanningProblem
 from slurm_plugin.plan.workflow_file import parse
 from slurm_plugin.slurm.availability import profile
 
 NOW = 1_795_000_000.0
 
 
-def problem(text: str, nodes: Mapping[str, int] | int = 8, **learned: object) -> Problem:
+def problem(text: str, nodes: Mapping[str, int] | int = 8, **learned: object) -> PlanningProblem:
     """Problem of a workflow's text on empty places of so many nodes."""
     flow = parse(text, name="flow.yaml")
     counts = nodes if isinstance(nodes, Mapping) else dict.fromkeys(flow.places, nodes)
     given = {"tables": {}, "fits": {}, "near": {LATENCY: 1e-4, BANDWIDTH: 1e9}} | learned
-    return Problem(
+    return PlanningProblem(
         workflow=flow,
-        runs=Learned(**given),  # type: ignore[arg-type]
+        runs=LearnedRunTimes(**given),  # type: ignore[arg-type]
         transfers=Copies(flow=flow, measured=lambda *ends: transfer_time([], *ends, now_s=NOW)),
         free={name: profile([(NOW, count)]) for name, count in counts.items()},
         now_s=NOW,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.plan import state_file
-from slurm_plugin.plan.bounds import Room
-from slurm_plugin.plan.chain import Job, jobs
-from slurm_plugin.plan.monitor import Follower, failed
+from slurm_plugin.plan.bounds import TaskBounds
+from slurm_plugin.plan.chain import PlannedJob, jobs
+from slurm_plugin.plan.monitor import PlanMonitor, failed
 from slurm_plugin.plan.plans import plans
 from slurm_plugin.plan.submit import submit_ready, waits_elsewhere
 from slurm_plugin.slurm.commands import Refused
@@ -32,19 +32,19 @@ tasks:
 
 
 @pytest.fixture
-def chain() -> list[Job]:
+def chain() -> list[PlannedJob]:
     made = problem(TWO_CLUSTERS)
     schedule = plans(made)[0].schedule
     return jobs(made.workflow, schedule, rooms={}, deadline_s=NOW + 3600, hard=True)
 
 
-def submitted(chain: list[Job]) -> state_file.Submitted:
+def submitted(chain: list[PlannedJob]) -> state_file.Submitted:
     return state_file.Submitted(
         workflow="flow", deadline_s=NOW + 3600, submitted_s=NOW, jobs=list(chain)
     )
 
 
-def test_scripts_have_the_paths_of_where_they_run(chain: list[Job]) -> None:
+def test_scripts_have_the_paths_of_where_they_run(chain: list[PlannedJob]) -> None:
     first, copied, second, back = chain
     assert first.script.endswith("a /near/raw > /near/mid; b ${raw}\n")
     assert "rsync /near/mid host:'/far data/mid.part'\n" in copied.script
@@ -58,11 +58,11 @@ def test_scripts_have_the_paths_of_where_they_run(chain: list[Job]) -> None:
     assert "--time=4" in first.options
 
 
-def option(job: Job, name: str) -> str:
+def option(job: PlannedJob, name: str) -> str:
     return next(word.partition("=")[2] for word in job.options if word.startswith(f"--{name}="))
 
 
-def test_deadlines_leave_time_for_what_follows(chain: list[Job]) -> None:
+def test_deadlines_leave_time_for_what_follows(chain: list[PlannedJob]) -> None:
     latest = [int(option(job, "deadline").removeprefix("uts")) for job in chain]
     assert latest == sorted(latest)
     assert latest[-1] == NOW + 3600
@@ -73,7 +73,7 @@ def test_limits_end_within_deadline_and_partition() -> None:
     made = problem(TWO_CLUSTERS)
     schedule = plans(made)[0].schedule
     late = NOW + schedule.end_s - NOW + 30
-    rooms = {("first", "here"): Room(longest_s=120.0)}
+    rooms = {("first", "here"): TaskBounds(longest_s=120.0)}
     tight = jobs(made.workflow, schedule, rooms=rooms, deadline_s=late, hard=True)
     for job in tight:
         ends_s = job.start_s + 60 * int(option(job, "time"))
@@ -84,7 +84,7 @@ def test_limits_end_within_deadline_and_partition() -> None:
 
 
 def test_what_needs_another_cluster_is_submitted_when_that_has_completed(
-    chain: list[Job], tmp_path: Path
+    chain: list[PlannedJob], tmp_path: Path
 ) -> None:
     slurm, given, kept = Slurm(), submitted(chain), tmp_path / "flow.plan.json"
     assert waits_elsewhere(chain) == ["mid to far", "second", "out to near"]
@@ -97,7 +97,7 @@ def test_what_needs_another_cluster_is_submitted_when_that_has_completed(
             {"4": "COMPLETED|5|6"},
         ]
     )
-    follower = Follower(
+    follower = PlanMonitor(
         submitted=given,
         path=kept,
         ask=slurm.ask,
@@ -118,7 +118,7 @@ def test_what_needs_another_cluster_is_submitted_when_that_has_completed(
 
 
 def test_a_failure_cancels_what_needs_it_and_outages_are_sat_out(
-    chain: list[Job], tmp_path: Path
+    chain: list[PlannedJob], tmp_path: Path
 ) -> None:
     given, kept, slurm = submitted(chain), tmp_path / "flow.plan.json", Slurm()
     given.ids = {"first": "6", "mid to far": "7", "second": "8"}
@@ -126,7 +126,7 @@ def test_a_failure_cancels_what_needs_it_and_outages_are_sat_out(
     slurm.broken = 1
     slurm.shown = {"8": "PENDING|N/A|N/A"}
     slurm.accounted = {"7": "CANCELLED by 0|1|2"}
-    follower = Follower(
+    follower = PlanMonitor(
         submitted=given,
         path=kept,
         ask=slurm.ask,
@@ -142,7 +142,7 @@ def test_a_failure_cancels_what_needs_it_and_outages_are_sat_out(
     assert failed(given) == ["mid to far", "second", "out to near"]
 
 
-def test_a_refused_job_keeps_those_before_it(chain: list[Job], tmp_path: Path) -> None:
+def test_a_refused_job_keeps_those_before_it(chain: list[PlannedJob], tmp_path: Path) -> None:
     given, kept = submitted(chain), tmp_path / "flow.plan.json"
     given.ids, given.states = {"first": "4"}, {"first": "COMPLETED"}
 
@@ -160,7 +160,7 @@ def test_a_refused_job_keeps_those_before_it(chain: list[Job], tmp_path: Path) -
 
 
 def test_what_may_have_been_submitted_is_looked_for_by_its_name(
-    chain: list[Job], tmp_path: Path
+    chain: list[PlannedJob], tmp_path: Path
 ) -> None:
     given, kept, slurm = submitted(chain), tmp_path / "flow.plan.json", Slurm()
 

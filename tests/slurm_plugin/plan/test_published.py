@@ -14,7 +14,7 @@ import pytest
 
 from slurm_plugin.plan.plans import plans
 from slurm_plugin.plan.run_times import BANDWIDTH, LATENCY, fit_samples
-from slurm_plugin.plan.schedule import Problem
+from slurm_plugin.plan.schedule import PlanningProblem
 from tests.slurm_plugin.plan.made import NOW, problem
 
 BYTES = 0.1064e9  #: data flow of fMRI
@@ -52,7 +52,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def fmri(folder: Path, text: str, access: str = "any") -> Problem:
+def fmri(folder: Path, text: str, access: str = "any") -> PlanningProblem:
     """Run fMRI on scans at home, at one of these sites."""
     whole = (
         f"{text}\nfiles: {{scans: {{at: home, size: 106400000, access: {access}}}}}\n"
@@ -79,7 +79,7 @@ def sites(rows: dict[str, tuple[int, float]], bandwidth: float = 1e9) -> str:
     return "\n".join(lines)
 
 
-def minutes(made: Problem, place: str) -> float:
+def minutes(made: PlanningProblem, place: str) -> float:
     """Predicted time of the task at a place that reads in place."""
     task = made.workflow.tasks["g"]
     known = made.run(task, made.workflow.places[place], 1, (("scans", "home"),))

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_plugin.plan.options import choices
-from slurm_plugin.plan.schedule import Problem, Schedule, build
+from slurm_plugin.plan.schedule import PlanningProblem, PlanSchedule, build
 from slurm_plugin.plan.search import cheapest, exact, fastest, heft, heuristic, score, search
 from tests.slurm_plugin.plan.made import NOW, problem, random_text
 
 
-def orders(made: Problem) -> Iterator[Sequence[str]]:
+def orders(made: PlanningProblem) -> Iterator[Sequence[str]]:
     """All orders in which each task comes after those that it needs."""
     before = made.workflow.before
     for order in permutations(made.workflow.tasks):
@@ -26,7 +26,7 @@ def orders(made: Problem) -> Iterator[Sequence[str]]:
             yield order
 
 
-def everything(made: Problem) -> Iterator[Schedule]:
+def everything(made: PlanningProblem) -> Iterator[PlanSchedule]:
     """All schedules: every order with every combination of options."""
     own = {name: [c.option for c in many] for name, many in choices(made).items()}
     for order in orders(made):
@@ -74,11 +74,11 @@ def test_heuristic_is_near_the_best(seed: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def large() -> Problem:
+def large() -> PlanningProblem:
     return problem(random_text(random.Random(5), tasks=40, places=3, counts=3), nodes=32)
 
 
-def test_large_ones_are_no_worse_than_the_usual_rules(large: Problem) -> None:
+def test_large_ones_are_no_worse_than_the_usual_rules(large: PlanningProblem) -> None:
     all_of = choices(large)
     rules = [rule(large, all_of) for rule in (heft, fastest, cheapest)]
     for target_s in (NOW, inf):
@@ -88,7 +88,7 @@ def test_large_ones_are_no_worse_than_the_usual_rules(large: Problem) -> None:
         assert all(score(found.schedule, target_s) <= score(one, target_s) for one in rules if one)
 
 
-def test_a_deadline_between_costs_less_than_the_fastest(large: Problem) -> None:
+def test_a_deadline_between_costs_less_than_the_fastest(large: PlanningProblem) -> None:
     all_of = choices(large)
     fast, cheap = search(large, all_of, NOW), search(large, all_of, inf)
     assert fast is not None
@@ -100,12 +100,14 @@ def test_a_deadline_between_costs_less_than_the_fastest(large: Problem) -> None:
     assert cheap.schedule.node_s <= found.schedule.node_s < fast.schedule.node_s
 
 
-def test_the_same_plan_each_time(large: Problem) -> None:
+def test_the_same_plan_each_time(large: PlanningProblem) -> None:
     plans = [search(large, choices(large), NOW) for _ in range(2)]
     assert plans[0] == plans[1]
 
 
-def test_steps_keep_their_order_and_never_take_more_nodes_than_there_are(large: Problem) -> None:
+def test_steps_keep_their_order_and_never_take_more_nodes_than_there_are(
+    large: PlanningProblem,
+) -> None:
     found = search(large, choices(large), NOW)
     assert found is not None
     ends = {step.name: step.end_s for step in found.schedule.steps}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.replay.engine import Engine, Order, Schedule, Shape
+from slurm_plugin.replay.engine import Engine, JobShape, Order, ReplaySchedule
 
 NODES = 8
 SHARED = Path(__file__).parents[4] / "shared"
@@ -18,7 +18,7 @@ KTH = SHARED / "data" / "traces" / "KTH-SP2-1996-2.1-cln.swf.xz"
 REFERENCE = SHARED / "reference" / "easy_sim.py"
 
 
-def plain_easy(submits: list[int], shapes: list[Shape], order: Order) -> list[float]:
+def plain_easy(submits: list[int], shapes: list[JobShape], order: Order) -> list[float]:
     """EASY as its definition says it, with nothing remembered from one moment to the next."""
     starts: dict[int, float] = {}
     queue: list[int] = []
@@ -73,7 +73,7 @@ jobs = st.lists(
 @given(jobs=jobs)
 def test_schedules_as_easy_is_defined(order: Order, jobs: list[tuple[int, ...]]) -> None:
     jobs = sorted(jobs, key=lambda job: job[0])
-    submits, shapes = [job[0] for job in jobs], [Shape(*job[1:]) for job in jobs]
+    submits, shapes = [job[0] for job in jobs], [JobShape(*job[1:]) for job in jobs]
     made = Engine(NODES, order).run(submits, lambda job, now_s: shapes[job])
     assert made.start_s.tolist() == plain_easy(submits, shapes, order)
 
@@ -81,7 +81,7 @@ def test_schedules_as_easy_is_defined(order: Order, jobs: list[tuple[int, ...]])
 @given(jobs=jobs)
 def test_never_more_nodes_than_there_are(jobs: list[tuple[int, ...]]) -> None:
     jobs = sorted(jobs, key=lambda job: job[0])
-    shapes = [Shape(*job[1:]) for job in jobs]
+    shapes = [JobShape(*job[1:]) for job in jobs]
     made = Engine(NODES).run([job[0] for job in jobs], lambda job, now_s: shapes[job])
     for moment in made.start_s:
         running = (made.start_s <= moment) & (moment < made.end_s)
@@ -89,13 +89,13 @@ def test_never_more_nodes_than_there_are(jobs: list[tuple[int, ...]]) -> None:
 
 
 def test_a_job_ends_at_its_limit() -> None:
-    made = Engine(1).run([0.0, 0.0], lambda job, now_s: Shape(1, 10.0, 25.0))
+    made = Engine(1).run([0.0, 0.0], lambda job, now_s: JobShape(1, 10.0, 25.0))
     assert made.end_s.tolist() == [10.0, 20.0]
 
 
 def test_a_long_queue_keeps_its_order() -> None:
     count = 500
-    made = Engine(1).run([0.0] * count, lambda job, now_s: Shape(1, 10.0, 5.0))
+    made = Engine(1).run([0.0] * count, lambda job, now_s: JobShape(1, 10.0, 5.0))
     assert made.start_s.tolist() == [5.0 * job for job in range(count)]
 
 
@@ -103,19 +103,19 @@ def test_what_is_asked_sees_the_cluster_at_that_moment() -> None:
     seen = {}
     engine = Engine(4)
 
-    def shape_of(job: int, now_s: float) -> Shape:
+    def shape_of(job: int, now_s: float) -> JobShape:
         seen[job] = engine.free, engine.depth, engine.releases(), engine.waiting
-        return Shape(3, 10.0, 7.0)
+        return JobShape(3, 10.0, 7.0)
 
     engine.run([0.0, 1.0, 2.0], shape_of)
     assert seen[0] == (4, 0, [], [])
     assert seen[1] == (1, 0, [(10.0, 3)], [])
-    assert seen[2] == (1, 1, [(10.0, 3)], [Shape(3, 10.0, 7.0)])
+    assert seen[2] == (1, 1, [(10.0, 3)], [JobShape(3, 10.0, 7.0)])
 
 
 def test_a_job_that_fits_nowhere_is_an_error() -> None:
     with pytest.raises(ValueError, match="job 0 wants 5 of 4 nodes"):
-        Engine(4).run([0.0], lambda job, now_s: Shape(5, 1.0, 1.0))
+        Engine(4).run([0.0], lambda job, now_s: JobShape(5, 1.0, 1.0))
 
 
 needs_log = pytest.mark.skipif(
@@ -131,9 +131,9 @@ class Log(NamedTuple):
     run_s: np.ndarray
     asked_s: np.ndarray
 
-    def replayed(self, order: Order, limit_s: np.ndarray) -> Schedule:
+    def replayed(self, order: Order, limit_s: np.ndarray) -> ReplaySchedule:
         rows = zip(self.nodes.tolist(), limit_s.tolist(), self.run_s.tolist(), strict=True)
-        shapes = [Shape(*row) for row in rows]
+        shapes = [JobShape(*row) for row in rows]
         return Engine(100, order).run(self.submit_s.tolist(), lambda job, now_s: shapes[job])
 
 

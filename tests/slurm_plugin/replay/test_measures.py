@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from slurm_plugin.replay.engine import Schedule
+from slurm_plugin.replay.engine import ReplaySchedule
 from slurm_plugin.replay.measures import compare, measure, utilisation
 from slurm_plugin.replay.workload import Workload
 
@@ -18,9 +18,9 @@ WORK = Workload(
 )
 
 
-def made(start_s: list[float], run_s: list[float], nodes: list[int]) -> Schedule:
+def made(start_s: list[float], run_s: list[float], nodes: list[int]) -> ReplaySchedule:
     start = np.array(start_s)
-    return Schedule(start, start + np.array(run_s), np.array(nodes))
+    return ReplaySchedule(start, start + np.array(run_s), np.array(nodes))
 
 
 RIGID = made([0.0, 100.0, 105.0], [100.0, 5.0, 100.0], [2, 4, 1])

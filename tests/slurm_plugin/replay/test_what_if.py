@@ -8,7 +8,7 @@ import pytest
 from predictor.table import at
 from predictor.tabulate import TableSettings
 from slurm_plugin import config
-from slurm_plugin.decision.candidates import Rules
+from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume, recent_mean
 from slurm_plugin.replay.history_jobs import learn, moldable
 from slurm_plugin.replay.measures import compare
@@ -17,7 +17,7 @@ from slurm_plugin.replay.what_if import WhatIf
 from slurm_plugin.replay.workload import Workload
 from tests.slurm_plugin.reports.rows import run
 
-RULES = Rules(config.Policy(), config.Deadline())
+RULES = PolicySettings(config.Policy(), config.Deadline())
 HOUR = 3600.0
 
 

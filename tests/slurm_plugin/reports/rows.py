@@ -5,7 +5,7 @@ from typing import Any
 
 from sacct_ingest.records import DecisionRow, JobState, StandingRow
 from sacct_ingest.store import RunRow
-from slurm_plugin.evaluation.outcomes import OutcomeReport, Pair, Tally
+from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, Pair
 
 AT_S = 1_790_000_000.0
 
@@ -83,7 +83,7 @@ def summarise(
     pairs: Iterable[Pair], *, confidence: float, standings: Iterable[StandingRow] = ()
 ) -> OutcomeReport:
     """Sum up decisions, each with its run or None."""
-    tally = Tally(confidence)
+    tally = OutcomeTally(confidence)
     for decided, run in pairs:
         tally.add(decided, run)
     return tally.report(standings)

@@ -8,7 +8,7 @@ import pytest
 
 from predictor.types import Point
 from slurm_plugin.reports import chart, html
-from slurm_plugin.reports.html import Column, Table
+from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.reports.picture import Picture
 
 EVIL = "<script>alert(1)</script>\"'&\x1b[2J\u202efdp"
@@ -38,7 +38,7 @@ def page(one: Table, drawn: chart.Chart) -> str:
 
 
 def table(*rows: tuple[str, ...]) -> Table:
-    columns = (Column(key="who", title="who", left=True), Column(key="n", title="n"))
+    columns = (TableColumn(key="who", title="who", left=True), TableColumn(key="n", title="n"))
     return Table(name="t", caption=EVIL, columns=columns, rows=rows)
 
 

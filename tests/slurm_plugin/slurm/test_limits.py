@@ -13,10 +13,18 @@ from hypothesis import strategies as st
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.assoc_mgr import amounts, read_limits
-from slurm_plugin.slurm.limits import Cap, Kind, Limits, Need, NodeRange, limits_of, node_range
-from slurm_plugin.slurm.node_pool import Share
+from slurm_plugin.slurm.limits import (
+    Cap,
+    LimitKind,
+    NodeBounds,
+    ResourceLimits,
+    ResourceNeed,
+    limits_of,
+    node_range,
+)
+from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.partition_view import partition_for, taken_per_node
-from slurm_plugin.slurm.poller import Watch
+from slurm_plugin.slurm.poller import ClusterPoller
 from tests.processes import wait_until
 from tests.slurm_plugin.made import partition
 
@@ -82,7 +90,7 @@ def tables(enforced="associations,limits,qos"):
 def allowed(low=1, high=8, cpus=1, *, safe=False, limit_s=None, **job):
     who = {"user": "alice", "uid": 1000, "account": "", "partition": "batch", "qos": "", **job}
     found = limits_of(tables(), **who)
-    need = Need(low=low, high=high, per_node={"cpu": cpus}, limit_s=limit_s)
+    need = ResourceNeed(low=low, high=high, per_node={"cpu": cpus}, limit_s=limit_s)
     return node_range(need, found, safe=safe)
 
 
@@ -161,7 +169,7 @@ def test_text_of_another_kind_is_an_error_of_ours():
 
 CAPS = st.builds(
     Cap,
-    kind=st.sampled_from(sorted(set(Kind) - {Kind.LEAST})),
+    kind=st.sampled_from(sorted(set(LimitKind) - {LimitKind.LEAST})),
     resource=st.sampled_from(["node", "cpu"]),
     limit=st.integers(1, 64).map(float),
     used=st.integers(0, 64).map(float),
@@ -170,11 +178,11 @@ CAPS = st.builds(
 
 @given(st.lists(CAPS, max_size=5), st.integers(1, 9), st.integers(1, 8), st.booleans())
 def test_no_limit_is_ever_exceeded(caps, low, cpus, safe):
-    need = Need(low=low, high=32, per_node={"cpu": cpus}, limit_s=60.0)
-    high = node_range(need, Limits(caps=tuple(caps)), safe=safe).high
+    need = ResourceNeed(low=low, high=32, per_node={"cpu": cpus}, limit_s=60.0)
+    high = node_range(need, ResourceLimits(caps=tuple(caps)), safe=safe).high
     for cap in caps:
         taken = high * (1 if cap.resource == "node" else cpus)
-        if cap.kind is not Kind.GROUP_MINUTES or safe:
+        if cap.kind is not LimitKind.GROUP_MINUTES or safe:
             assert taken <= cap.limit
     assert high <= 32
 
@@ -192,11 +200,11 @@ def test_what_a_job_takes_of_a_node():
 
 def test_flags_of_a_qos_lift_limits_of_the_partition():
     part = partition(max_nodes=2, min_nodes=2, max_time_s=60.0)
-    wide = NodeRange(low=1, high=16, max_time_s=3600.0)
-    kept = part.seen_by(Share(), wide)
+    wide = NodeBounds(low=1, high=16, max_time_s=3600.0)
+    kept = part.seen_by(NodeShare(), wide)
     assert (kept.min_nodes, kept.max_nodes, kept.max_time_s) == (2, 2, 60.0)
     flags = {"PartitionMaxNodes", "PartitionMinNodes", "PartitionTimeLimit"}
-    free = part.seen_by(Share(), wide, flags)
+    free = part.seen_by(NodeShare(), wide, flags)
     assert (free.min_nodes, free.max_nodes, free.max_time_s) == (1, 16, 3600.0)
 
 
@@ -217,7 +225,7 @@ def limited(slurm_cluster):
 
 
 def may_have(limited, **fields):
-    seen = Watch(time.time).look()
+    seen = ClusterPoller(time.time).look()
     asked = Job(user_id=0, user_name="root", min_nodes=1, max_nodes=8, **fields)
     return partition_for(seen, asked)
 

@@ -9,13 +9,13 @@ import pytest
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import commands
-from slurm_plugin.slurm.privacy import Sight, sight
+from slurm_plugin.slurm.privacy import PrivateDataRules, sight
 from tests.cluster import SlurmCluster
 
 CONFIG = "PrivateData             = {}\nSlurmUser               = slurm(64030)\n"
 
 
-def seen(uid: int, private: str, user: str = "", owner: int | None = None) -> Sight:
+def seen(uid: int, private: str, user: str = "", owner: int | None = None) -> PrivateDataRules:
     def run(argv: Sequence[str]) -> str:
         return CONFIG.format(private) if argv[0] == "scontrol" else user
 
@@ -34,11 +34,11 @@ def seen(uid: int, private: str, user: str = "", owner: int | None = None) -> Si
     ],
 )
 def test_who_sees_all(uid: int, private: str, user: str) -> None:
-    assert seen(uid, private, user) == Sight()
+    assert seen(uid, private, user) == PrivateDataRules()
 
 
 def test_who_owns_the_store_sees_all() -> None:
-    assert seen(1001, "jobs", "None|\n", owner=1001) == Sight()
+    assert seen(1001, "jobs", "None|\n", owner=1001) == PrivateDataRules()
     assert seen(1001, "jobs", "None|\n", owner=1002).only_user == "ada"
 
 
@@ -65,7 +65,7 @@ def test_a_site_may_hide_more_than_slurm_does(*, private: str, shared: bool) -> 
 
     found = sight(1001, "ada", owner_uid=None, run=run, own_only=True)
     assert (found.only_user, found.accounts, found.shared) == ("ada", ("bio",), shared)
-    assert sight(64030, "slurm", owner_uid=None, run=run, own_only=True) == Sight()
+    assert sight(64030, "slurm", owner_uid=None, run=run, own_only=True) == PrivateDataRules()
 
 
 def test_whom_only_a_name_tells_is_neither_root_nor_owner() -> None:
@@ -88,7 +88,7 @@ def physics(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sl
 
 
 def test_slurmdbd_tells_who_coordinates_and_who_is_above(physics: SlurmCluster) -> None:
-    def told() -> Sight:
+    def told() -> PrivateDataRules:
         run = partial(commands.run, timeout_s=60)
         return sight(pwd.getpwnam("nobody").pw_uid, "nobody", owner_uid=0, run=run, own_only=True)
 
@@ -96,4 +96,4 @@ def test_slurmdbd_tells_who_coordinates_and_who_is_above(physics: SlurmCluster) 
     physics.run("sacctmgr", "-i", "add", "coordinator", "account=physics", "names=nobody")
     assert (told().only_user, told().accounts) == ("nobody", ("physics",))
     physics.run("sacctmgr", "-i", "modify", "user", "nobody", "set", "adminlevel=operator")
-    assert told() == Sight()
+    assert told() == PrivateDataRules()

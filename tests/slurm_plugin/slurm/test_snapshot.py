@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from sacct_ingest.hostlist import expand
 from slurm_plugin.slurm.fields import tres
-from slurm_plugin.slurm.limits import Association, Cap, Kind, Limits, LimitTables, Qos
-from slurm_plugin.slurm.node_pool import Share, alternatives
+from slurm_plugin.slurm.limits import Association, Cap, LimitKind, LimitTables, Qos, ResourceLimits
+from slurm_plugin.slurm.node_pool import NodeShare, alternatives
 from slurm_plugin.slurm.partition_view import partition_for, share_of
-from slurm_plugin.slurm.raw_state import JobSeen, NodeSeen, PartitionSeen, ReservationSeen, Seen
-from slurm_plugin.slurm.slurm_conf import Settings, read_settings
+from slurm_plugin.slurm.raw_state import RawJob, RawNode, RawPartition, RawReservation, RawState
+from slurm_plugin.slurm.slurm_conf import SlurmConf, read_settings
 from slurm_plugin.slurm.snapshot import DAY_S, build
 from tests.slurm_plugin.made import job
 
@@ -24,13 +24,13 @@ HOUR = 3600.0
 def node(name, state="IDLE", used=0, partitions="batch", **fields):
     given = {"cpus": 4, "mem_mib": 2000, "cpus_used": used, **fields}
     words = frozenset(state.split("+"))
-    return NodeSeen(name=name, state=words, partitions=tuple(partitions.split(",")), **given)
+    return RawNode(name=name, state=words, partitions=tuple(partitions.split(",")), **given)
 
 
 def running(nodes, end_s, each="cpu=4", state="RUNNING", **fields):
     names = expand(nodes)
     total = {name: n * len(names) for name, n in tres(each).items()}
-    return JobSeen(
+    return RawJob(
         state=state, partitions=("batch",), nodes=len(names), node_names=names, end_s=end_s,
         tres=total, **fields,
     )  # fmt: skip
@@ -38,18 +38,18 @@ def running(nodes, end_s, each="cpu=4", state="RUNNING", **fields):
 
 def pending(nodes, reason="Resources", partitions="batch", **fields):
     names = tuple(partitions.split(","))
-    return JobSeen(state="PENDING", partitions=names, nodes=nodes, reason=reason, **fields)
+    return RawJob(state="PENDING", partitions=names, nodes=nodes, reason=reason, **fields)
 
 
-BATCH = PartitionSeen(name="batch", default=True, max_time_s=86400.0, default_time_s=3600.0)
-DEBUG = PartitionSeen(name="debug", max_nodes=2)
+BATCH = RawPartition(name="batch", default=True, max_time_s=86400.0, default_time_s=3600.0)
+DEBUG = RawPartition(name="debug", max_nodes=2)
 
 
 def view(nodes, jobs=(), partitions=(BATCH, DEBUG), settings=None, **fields):
     told = {name: fields.pop(name) for name in ("reservations", "licences") if name in fields}
     given = {"cluster": "pine", "taken_s": NOW, **fields}
-    seen = Seen(nodes=nodes, jobs=jobs, partitions=partitions, **told)
-    return build(seen, settings or Settings(counts_memory=False), **given)
+    seen = RawState(nodes=nodes, jobs=jobs, partitions=partitions, **told)
+    return build(seen, settings or SlurmConf(counts_memory=False), **given)
 
 
 def starts(part, most, duration_s=1.0):
@@ -97,7 +97,7 @@ def test_cpus_come_back_job_by_job():
 
 
 def test_memory_and_devices_are_shared_out_too():
-    settings = Settings(counts_memory=True, mem_cpu_mib=100)
+    settings = SlurmConf(counts_memory=True, mem_cpu_mib=100)
     nodes = [
         node("n1", "MIXED", 1, mem_used_mib=1500, gres={"gpu": 4}, gres_used={"gpu": 3}),
         node("n2", gres={"gpu": 1}),
@@ -127,7 +127,7 @@ def test_a_job_without_memory_has_all_of_a_nodes_where_the_site_gives_no_default
     seen = view(
         [node("n1", "MIXED", 1)],
         [running("n1", NOW + HOUR, "cpu=1")],
-        settings=Settings(counts_memory=True),
+        settings=SlurmConf(counts_memory=True),
     )
     assert share_of(job(), seen.partitions["batch"]).whole
     assert starts(partition_for(seen, job()), 1) == [HOUR]
@@ -135,16 +135,16 @@ def test_a_job_without_memory_has_all_of_a_nodes_where_the_site_gives_no_default
 
 @pytest.mark.parametrize(
     ("settings", "fields"),
-    [(Settings(whole_nodes=True), {}), (Settings(counts_memory=False), {"exclusive": True})],
+    [(SlurmConf(whole_nodes=True), {}), (SlurmConf(counts_memory=False), {"exclusive": True})],
 )
 def test_partitions_that_give_whole_nodes_only(settings, fields):
-    only = PartitionSeen(name="batch", default=True, **fields)
+    only = RawPartition(name="batch", default=True, **fields)
     seen = view(NODES, JOBS, [only], settings)
     assert starts(partition_for(seen, job(ntasks_per_node=1)), 3) == [0, 0, HOUR]
 
 
 def test_most_cpus_of_a_node_that_a_partition_gives():
-    seen = view([node("n1")], (), [PartitionSeen(name="batch", default=True, max_cpus_node=2)])
+    seen = view([node("n1")], (), [RawPartition(name="batch", default=True, max_cpus_node=2)])
     assert partition_for(seen, job(ntasks_per_node=2)).nodes == 1
     assert partition_for(seen, job(ntasks_per_node=3)).nodes == 0
 
@@ -171,10 +171,10 @@ def test_constraints_that_are_not_followed_let_all_nodes_pass(text):
 
 
 def test_maintenance_ahead_keeps_nodes_from_long_jobs():
-    kept = ReservationSeen(
+    kept = RawReservation(
         name="m", start_s=NOW + HOUR, end_s=NOW + 3 * HOUR, node_names=("n1", "n2")
     )
-    more = ReservationSeen(
+    more = RawReservation(
         name="o", start_s=NOW + 2 * HOUR, end_s=NOW + 4 * HOUR, node_names=("n1",)
     )
     part = view([node("n1"), node("n2"), node("n3")], reservations=[kept, more]).partitions["batch"]
@@ -184,7 +184,7 @@ def test_maintenance_ahead_keeps_nodes_from_long_jobs():
 
 def test_nodes_that_are_off_are_free_when_they_are_up():
     nodes = [node("n1"), node("n2", "IDLE+CLOUD+POWERED_DOWN"), node("n3", "IDLE+POWERING_DOWN")]
-    part = view(nodes, settings=Settings(resume_s=300.0, counts_memory=False)).partitions["batch"]
+    part = view(nodes, settings=SlurmConf(resume_s=300.0, counts_memory=False)).partitions["batch"]
     assert starts(part, 3) == [0, 300.0, 300.0]
 
 
@@ -199,12 +199,16 @@ def test_licences_that_others_have_are_waited_for():
 
 
 def capped(user):
-    limits = Limits(caps=(Cap(Kind.JOB, "cpu", 6, owner=user), Cap(Kind.GROUP_MINUTES, "mem", 1e5)))
-    return Association(limits=limits if user == "alice" else Limits(), parent="root")
+    limits = ResourceLimits(
+        caps=(Cap(LimitKind.JOB, "cpu", 6, owner=user), Cap(LimitKind.GROUP_MINUTES, "mem", 1e5))
+    )
+    return Association(limits=limits if user == "alice" else ResourceLimits(), parent="root")
 
 
 LIMITS = LimitTables(
-    qos={"short": Qos(limits=Limits(caps=(Cap(Kind.JOB, "node", 2),), max_time_s=HOUR))},
+    qos={
+        "short": Qos(limits=ResourceLimits(caps=(Cap(LimitKind.JOB, "node", 2),), max_time_s=HOUR))
+    },
     associations={("physics", user, ""): capped(user) for user in ("alice", "bob")},
     default_accounts={"alice": "physics"},
     safe=True,
@@ -236,7 +240,7 @@ def test_terms_that_are_kept_are_those_of_the_same_kind_of_job(base, other):
     fields = msgspec.structs.asdict(other).items()
     jobs = [base, *(msgspec.structs.replace(base, **{name: value}) for name, value in fields)]
     nodes = [*NODES, node("n8", features=frozenset({"ib"}), gres={"gpu": 1})]
-    seen = view(nodes, JOBS, settings=Settings(counts_memory=True), limits=LIMITS)
+    seen = view(nodes, JOBS, settings=SlurmConf(counts_memory=True), limits=LIMITS)
     kept = {}
     for one in jobs:
         assert partition_for(seen, one, kept) == partition_for(seen, one)
@@ -296,7 +300,7 @@ def test_the_default_partition_is_that_of_jobs_that_name_none():
 
 
 def test_of_several_partitions_the_job_starts_where_it_can_first():
-    fast = PartitionSeen(name="fast", max_nodes=2, max_time_s=600.0)
+    fast = RawPartition(name="fast", max_nodes=2, max_time_s=600.0)
     nodes = [node("n1", used=4), node("n2", used=4), node("n3", partitions="fast")]
     seen = view(nodes, [running("n[1-2]", NOW + HOUR)], [BATCH, fast])
     both = partition_for(seen, job(partition="batch,fast", min_nodes=1, max_nodes=1))
@@ -306,14 +310,14 @@ def test_of_several_partitions_the_job_starts_where_it_can_first():
 
 def test_of_partitions_that_allow_other_counts_nobody_knows_which_it_will_be():
     """Slurm would give two nodes of the one, or one of the other."""
-    small = PartitionSeen(name="small", max_nodes=1)
+    small = RawPartition(name="small", max_nodes=1)
     seen = view([node("n1", partitions="batch,small"), node("n2")], (), [BATCH, small])
     assert partition_for(seen, job(partition="batch,small", min_nodes=1, max_nodes=8)) is None
     assert partition_for(seen, job(partition="batch,small", min_nodes=1, max_nodes=1)) is not None
 
 
 def test_partitions_that_do_not_take_the_job_do_not_count():
-    closed = PartitionSeen(name="closed", accounts=frozenset({"physics"}))
+    closed = RawPartition(name="closed", accounts=frozenset({"physics"}))
     nodes = [node("n1", partitions="closed"), node("n2")]
     seen = view(nodes, (), [BATCH, closed])
     assert partition_for(seen, job(partition="batch,closed", account="art")).name == "batch"
@@ -323,7 +327,7 @@ def test_partitions_that_do_not_take_the_job_do_not_count():
 
 def test_answers_are_kept_and_promises_taken_off_them():
     seen = view([node("n1"), node("n2")])
-    part, share = seen.partitions["batch"], Share(cpus=1, whole=False)
+    part, share = seen.partitions["batch"], NodeShare(cpus=1, whole=False)
     assert part.fitting(share).profile.free_at(NOW) == 2
     promised = part.promise(1, NOW, NOW + HOUR)
     assert [promised.fitting(share).profile.free_at(NOW + t) for t in (0, HOUR)] == [1, 2]
@@ -342,8 +346,8 @@ def test_a_smaller_share_never_waits_longer(jobs, cpus, whole):
     used = min(sum(n for n, _ in jobs), 4)
     on_node = [running("n1", NOW + end, f"cpu={n}") for n, end in jobs]
     pool = view([node("n1", used=used), node("n2")], on_node).partitions["batch"].pool
-    free, total = pool.fitting(Share(cpus=cpus, whole=whole))
-    less, more = pool.fitting(Share(cpus=max(cpus - 1, 1), whole=False))
+    free, total = pool.fitting(NodeShare(cpus=cpus, whole=whole))
+    less, more = pool.fitting(NodeShare(cpus=max(cpus - 1, 1), whole=False))
     assert more >= total
     for nodes in (1, 2):
         assert less.earliest_start(nodes, 1.0) <= free.earliest_start(nodes, 1.0)
@@ -357,7 +361,7 @@ def test_settings_are_read():
         "SLURM_VERSION           = 24.11.5\nDefMemPerCPU            = UNLIMITED\n"
         "DefMemPerNode           = 500\nPrivateData             = none\n"
     )
-    assert found == Settings(
+    assert found == SlurmConf(
         cluster="pine",
         release=(24, 11),
         slurm_user=64030,

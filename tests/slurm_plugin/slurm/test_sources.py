@@ -4,7 +4,7 @@ import pytest
 
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import fields
-from slurm_plugin.slurm.raw_state import PartitionSeen, ReservationSeen
+from slurm_plugin.slurm.raw_state import RawPartition, RawReservation
 from slurm_plugin.slurm.sources import read_json, read_text
 from tests.slurm_plugin.slurm import slurm_text as told
 
@@ -39,10 +39,10 @@ def test_nodes():
 def test_partitions_reservations_and_licences():
     seen = read_text("", "", *FEW)
     batch, debug = seen.partitions
-    assert batch == PartitionSeen(
+    assert batch == RawPartition(
         name="batch", default=True, max_time_s=86400.0, default_time_s=3600.0
     )
-    assert debug == PartitionSeen(
+    assert debug == RawPartition(
         name="debug",
         up=False,
         max_nodes=2,
@@ -54,7 +54,7 @@ def test_partitions_reservations_and_licences():
         allowed_qos=frozenset({"short", "normal"}),
     )
     assert seen.reservations == [
-        ReservationSeen(
+        RawReservation(
             name="maint",
             start_s=1795270983.0,
             end_s=1795274583.0,

@@ -8,13 +8,13 @@ from sacct_ingest.errors import SlurmError
 from slurm_plugin.cli.slurm_estimates import add, counts_of, submission_of
 from slurm_plugin.config import Advise
 from slurm_plugin.protocol import ESTIMATE_COMMENT, Advice, Job, Row
-from slurm_plugin.slurm.start_estimate import Cache, Submission, run, starts
+from slurm_plugin.slurm.start_estimate import EstimateRequest, StartEstimateCache, run, starts
 
 NOW = 1e9
 TOLD = (
     "sbatch: Job 7 to start at 1000000600 using 4 processors on nodes n[1-4] in partition batch\n"
 )
-JOB = Submission(options=("-t", "10"), script=("job.sh", "-N", "9"))
+JOB = EstimateRequest(options=("-t", "10"), script=("job.sh", "-N", "9"))
 
 
 def row(nodes, wait_s=0.0, time_s=100.0, **fields):
@@ -23,7 +23,7 @@ def row(nodes, wait_s=0.0, time_s=100.0, **fields):
 
 
 def cache(folder, keep_s=60.0):
-    return Cache(folder / "c" / "estimates.json", keep_s=keep_s)
+    return StartEstimateCache(folder / "c" / "estimates.json", keep_s=keep_s)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def cache(folder, keep_s=60.0):
 )
 def test_a_command_line_is_taken_apart(words, options, script, text):
     found = submission_of(words, Job(script="#!/bin/sh\n"))
-    assert found == Submission(options=options, script=script, text=text)
+    assert found == EstimateRequest(options=options, script=script, text=text)
 
 
 def test_ours_come_after_the_users_options_and_before_the_script():
@@ -60,7 +60,7 @@ def test_each_count_is_asked_once_a_minute(tmp_path):
         assert found == {4: 1000000600.0, 8: 1000000600.0}
     assert len(asked) == 2
     starts(JOB, [4], answer, cache(tmp_path), now_s=NOW + 61)
-    starts(Submission(options=("-t", "20")), [4], answer, cache(tmp_path), now_s=NOW + 61)
+    starts(EstimateRequest(options=("-t", "20")), [4], answer, cache(tmp_path), now_s=NOW + 61)
     assert len(asked) == 4
 
 
@@ -128,7 +128,7 @@ def test_sbatch_that_hangs_or_is_missing(tmp_path):
 
 
 def test_the_real_slurm_tells_a_start(slurm, tmp_path):
-    job = Submission(options=("-t", "10", "--wrap", "hostname"))
+    job = EstimateRequest(options=("-t", "10", "--wrap", "hostname"))
 
     def ask(argv, text):
         return run(argv, text, environ=slurm.env, timeout_s=20)

@@ -20,9 +20,9 @@ from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config import Config, Web
-from slurm_plugin.slurm.privacy import Sight
+from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.web.app import application
-from slurm_plugin.web.data import Site
+from slurm_plugin.web.data import PageData
 from slurm_plugin.web.peer import Peer
 from slurm_plugin.web.viewer import Proxies
 from tests.slurm_plugin.cli.test_replay_command import fill
@@ -31,11 +31,13 @@ from tests.slurm_plugin.reports.rows import decision
 
 EVIL = "<script>alert(1)</script>\"'&\x1b[2J\u202efdp"
 PROXY = Peer(uid=33)
-ALL = Sight()
+ALL = PrivateDataRules()
 
 
-def own(name: str, *accounts: str, shared: bool = False) -> Sight:
-    return Sight(only_user=name, accounts=accounts, why="others' jobs are not shown", shared=shared)
+def own(name: str, *accounts: str, shared: bool = False) -> PrivateDataRules:
+    return PrivateDataRules(
+        only_user=name, accounts=accounts, why="others' jobs are not shown", shared=shared
+    )
 
 
 def of_type(name: str) -> ByType:
@@ -127,12 +129,12 @@ def with_peer(app: ASGIApp, peer: Peer) -> ASGIApp:
 @pytest.fixture
 def ask(config: Config) -> Any:
     """Ask for pages as a user whom a proxy names: ``ask("/", "ada", own("ada"))``."""
-    sites: list[Site] = []
+    sites: list[PageData] = []
 
     def asked(
         path: str,
         user: str = "admin",
-        sight: Sight = ALL,
+        sight: PrivateDataRules = ALL,
         *,
         peer: Peer = PROXY,
         method: str = "GET",
@@ -140,7 +142,7 @@ def ask(config: Config) -> Any:
         **web: Any,
     ) -> Response:
         chosen = replace(config, web=Web(**web))
-        site = Site(chosen, lambda: Store.open(config.store_url, create=False), lambda _: sight)
+        site = PageData(chosen, lambda: Store.open(config.store_url, create=False), lambda _: sight)
         sites.append(site)
         app = application(site, Proxies(chosen.web.user_header, frozenset({33})))
         named = {"X-Forwarded-User": user} if user else {}

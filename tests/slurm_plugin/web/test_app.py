@@ -79,6 +79,6 @@ def test_a_mistake_of_the_program_shows_none_of_its_text(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a secret")
 
-    monkeypatch.setattr("slurm_plugin.web.data.Site.may_see", broken)
+    monkeypatch.setattr("slurm_plugin.web.data.PageData.may_see", broken)
     with pytest.raises(ZeroDivisionError):
         ask("/applications")

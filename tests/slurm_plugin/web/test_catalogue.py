@@ -4,8 +4,8 @@ import pytest
 
 from predictor.refit import row_of
 from predictor.types import Verdict
-from slurm_plugin.slurm.privacy import Sight
-from slurm_plugin.web.catalogue import ORDERS, Catalogue, Entry, Wanted, entry_of, may_see
+from slurm_plugin.slurm.privacy import PrivateDataRules
+from slurm_plugin.web.catalogue import ORDERS, Catalogue, CatalogueQuery, Entry, entry_of, may_see
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.web.conftest import ALL, own, tables
 
@@ -22,7 +22,7 @@ def catalogue() -> Catalogue:
 
 
 def found(catalogue: Catalogue, **wanted: object) -> list[str]:
-    return [one.key for one in catalogue.select(Wanted(**wanted), everything)]  # type: ignore[arg-type]
+    return [one.key for one in catalogue.select(CatalogueQuery(**wanted), everything)]  # type: ignore[arg-type]
 
 
 def test_curves_come_first_the_best_known_first(catalogue: Catalogue) -> None:
@@ -70,9 +70,12 @@ def test_every_order_can_be_turned_round(catalogue: Catalogue, order: str) -> No
     ],
 )
 def test_users_see_their_own(
-    catalogue: Catalogue, sight: Sight, shared: frozenset[tuple[str, str]], keys: set[str]
+    catalogue: Catalogue,
+    sight: PrivateDataRules,
+    shared: frozenset[tuple[str, str]],
+    keys: set[str],
 ) -> None:
-    seen = catalogue.select(Wanted(group="all"), may_see(sight, shared))
+    seen = catalogue.select(CatalogueQuery(group="all"), may_see(sight, shared))
     assert {one.key for one in seen} == keys
 
 

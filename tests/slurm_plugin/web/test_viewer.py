@@ -7,12 +7,12 @@ import pytest
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config import Web
-from slurm_plugin.slurm.privacy import Sight
+from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.web.peer import Peer
 from slurm_plugin.web.viewer import (
     NAMED,
     Proxies,
-    Refused,
+    Unauthenticated,
     User,
     proxies_of,
     user_of,
@@ -33,19 +33,19 @@ def test_a_proxy_names_the_user(peer: Peer) -> None:
     "named", [[], [""], ["root"], ["ada", "bob"], ["ada bob"], ["a/b"], ["x" * 300]]
 )
 def test_a_proxy_that_names_nobody_is_refused(named: list[str]) -> None:
-    with pytest.raises(Refused, match="names no user in X-Forwarded-User"):
+    with pytest.raises(Unauthenticated, match="names no user in X-Forwarded-User"):
         user_of(Peer(uid=33), named, PROXIES)
 
 
 def test_of_nobody_else_the_header_is_believed() -> None:
     assert user_of(Peer(uid=os.getuid()), ["ada"], PROXIES) == ME
     for stranger in (Peer(address="10.0.0.6"), Peer()):
-        with pytest.raises(Refused):
+        with pytest.raises(Unauthenticated):
             user_of(stranger, ["ada"], PROXIES)
 
 
 def test_an_account_without_a_name_is_refused() -> None:
-    with pytest.raises(Refused, match="has no name here"):
+    with pytest.raises(Unauthenticated, match="has no name here"):
         user_of(Peer(uid=3_999_999_999), [], PROXIES)
 
 
@@ -69,6 +69,6 @@ def test_a_proxy_that_cannot_be_told_from_users_is_an_error(one: str, told: str)
 
 
 def test_admins_see_all() -> None:
-    seen = Sight(only_user="ada")
+    seen = PrivateDataRules(only_user="ada")
     assert with_admins(seen, "ada", ["eve"]) == seen
-    assert with_admins(seen, "ada", ["eve", "ada"]) == Sight()
+    assert with_admins(seen, "ada", ["eve", "ada"]) == PrivateDataRules()

@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
-from slurm_plugin.replay.cluster_view import DAY_S, Viewer, planned
-from slurm_plugin.replay.engine import Engine, Shape
+from slurm_plugin.replay.cluster_view import DAY_S, ClusterViewer, planned
+from slurm_plugin.replay.engine import Engine, JobShape
 
 
 def test_nodes_come_free_by_the_limits() -> None:
@@ -15,7 +15,7 @@ def test_nodes_come_free_by_the_limits() -> None:
 
 
 def test_waiting_jobs_take_their_place_in_order() -> None:
-    made = planned(2, [(50.0, 6)], [Shape(8, 20.0, 1.0), Shape(2, 30.0, 1.0)], 0.0)
+    made = planned(2, [(50.0, 6)], [JobShape(8, 20.0, 1.0), JobShape(2, 30.0, 1.0)], 0.0)
     # The first starts at 50, the second fits in before it.
     assert made.earliest_start(8, 1.0) == 70.0
     assert made.free_at(10.0) == 0
@@ -24,24 +24,24 @@ def test_waiting_jobs_take_their_place_in_order() -> None:
 
 
 def test_a_job_that_would_not_fit_in_before_waits() -> None:
-    made = planned(2, [(50.0, 6)], [Shape(8, 20.0, 1.0), Shape(2, 60.0, 1.0)], 0.0)
+    made = planned(2, [(50.0, 6)], [JobShape(8, 20.0, 1.0), JobShape(2, 60.0, 1.0)], 0.0)
     assert made.free_at(10.0) == 2
     assert made.free_at(75.0) == 6
 
 
 def test_more_nodes_than_ever_are_free_never_start() -> None:
-    assert planned(2, [(50.0, 6)], [Shape(9, 1.0, 1.0)], 0.0).earliest_start(8, 1.0) == 50.0
+    assert planned(2, [(50.0, 6)], [JobShape(9, 1.0, 1.0)], 0.0).earliest_start(8, 1.0) == 50.0
     assert planned(2, [(50.0, 6)], [], 0.0).earliest_start(9, 1.0) == inf
 
 
 def test_the_mean_queue_has_a_memory_of_a_day() -> None:
     engine = Engine(1)
-    viewer = Viewer(engine)
+    viewer = ClusterViewer(engine)
     seen = []
 
-    def shape_of(job: int, now_s: float) -> Shape:
+    def shape_of(job: int, now_s: float) -> JobShape:
         seen.append(viewer.look(now_s))
-        return Shape(1, 10 * DAY_S, 1.0 if job == 0 else 10 * DAY_S)
+        return JobShape(1, 10 * DAY_S, 1.0 if job == 0 else 10 * DAY_S)
 
     engine.run([0.0, 5.0, 6.0, 6.0 + DAY_S, 6.0 + 9 * DAY_S], shape_of)
     assert [part.queue for part in seen] == [0, 0, 0, 1, 2]

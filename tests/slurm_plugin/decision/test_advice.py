@@ -7,14 +7,14 @@ from sacct_ingest.records import Identity
 from slurm_plugin.config import Mode
 from slurm_plugin.decision.advice import advice_of
 from slurm_plugin.decision.candidates import Request
-from slurm_plugin.decision.context import Case
+from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.slurm.availability import profile
 from tests.slurm_plugin.made import NOW, history, job, partition, rules, table
 
 
 def advice(request=None, known=None, part=None, *, fresh=True, unknown=False):
-    case = Case(
+    case = DecisionContext(
         job(),
         Identity("alice", "solve"),
         Mode.OBSERVE,

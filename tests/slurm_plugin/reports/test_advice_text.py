@@ -1,6 +1,6 @@
 import pytest
 
-from slurm_plugin.evaluation.wait_accuracy import Held
+from slurm_plugin.evaluation.wait_accuracy import WaitShares
 from slurm_plugin.formatting import short_clock
 from slurm_plugin.protocol import Advice, Row
 from slurm_plugin.reports import advice_text as text
@@ -113,7 +113,7 @@ def test_unknown_application_gives_no_table_and_no_directive() -> None:
 
 
 def test_how_waits_came_true_is_said_where_it_is_known() -> None:
-    held = Held(jobs=40, within_s=120.0, later=0.1)
+    held = WaitShares(jobs=40, within_s=120.0, later=0.1)
     told = text.render(advice(waits=held), now_s=0.0)
     assert "Waits like this one came true within 00:02:00 for 80 % of 40 jobs." in told
     assert "came true" not in text.render(advice(), now_s=0.0)

@@ -11,11 +11,11 @@ import pytest
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.plan import state_file
 from slurm_plugin.plan.chain import jobs
-from slurm_plugin.plan.monitor import Follower
+from slurm_plugin.plan.monitor import PlanMonitor
 from slurm_plugin.plan.plans import plans
-from slurm_plugin.plan.replan import Again, factors, plan_again, steps_begun
+from slurm_plugin.plan.replan import Replan, factors, plan_again, steps_begun
 from slurm_plugin.plan.resubmit import change, settle
-from slurm_plugin.plan.schedule import Problem
+from slurm_plugin.plan.schedule import PlanningProblem
 from slurm_plugin.plan.submit import submit_ready
 from tests.slurm_plugin.plan.made import NOW, Slurm, problem
 
@@ -34,12 +34,12 @@ DEADLINE = NOW + 3500.0
 
 
 @pytest.fixture
-def flow() -> Problem:
+def flow() -> PlanningProblem:
     return problem(CHAIN)
 
 
 @pytest.fixture
-def given(flow: Problem) -> state_file.Submitted:
+def given(flow: PlanningProblem) -> state_file.Submitted:
     """The plan of the chain as submitted: every task on one node."""
     schedule = plans(flow, deadline_s=DEADLINE)[0].schedule
     made = state_file.Submitted(
@@ -60,18 +60,18 @@ def ran(given: state_file.Submitted, step: str, start_s: float, end_s: float | N
         given.ended_s[step] = NOW + end_s
 
 
-def later(flow: Problem, by_s: float) -> Problem:
+def later(flow: PlanningProblem, by_s: float) -> PlanningProblem:
     free = {name: replace(line, times_s=(NOW + by_s,)) for name, line in flow.free.items()}
     return replace(flow, now_s=NOW + by_s, free=free)
 
 
-def nodes(found: Again | None) -> dict[str, int]:
+def nodes(found: Replan | None) -> dict[str, int]:
     assert found is not None
     return {job.name: job.step.nodes for job in found.jobs}
 
 
 def test_a_task_that_was_long_makes_the_others_faster(
-    flow: Problem, given: state_file.Submitted
+    flow: PlanningProblem, given: state_file.Submitted
 ) -> None:
     ran(given, "a", 0, 2000)
     found = plan_again(later(flow, 2000), given)
@@ -82,7 +82,7 @@ def test_a_task_that_was_long_makes_the_others_faster(
 
 
 def test_one_that_was_as_planned_changes_nothing(
-    flow: Problem, given: state_file.Submitted
+    flow: PlanningProblem, given: state_file.Submitted
 ) -> None:
     ran(given, "a", 0, 1010)
     found = plan_again(later(flow, 1010), given)
@@ -92,7 +92,7 @@ def test_one_that_was_as_planned_changes_nothing(
 
 
 def test_a_run_that_goes_on_is_expected_to_go_on(
-    flow: Problem, given: state_file.Submitted
+    flow: PlanningProblem, given: state_file.Submitted
 ) -> None:
     ran(given, "a", 0)
     (step,) = steps_begun(given, NOW + 2000)
@@ -108,7 +108,7 @@ def test_runs_of_one_application_are_late_together(given: state_file.Submitted) 
 
 
 def test_nothing_is_left_to_decide_where_all_have_begun_or_are_lost(
-    flow: Problem, given: state_file.Submitted
+    flow: PlanningProblem, given: state_file.Submitted
 ) -> None:
     ran(given, "a", 0, 1000)
     ran(given, "b", 1000)
@@ -148,7 +148,10 @@ tasks:
 
 
 def changed(
-    given: state_file.Submitted, flow: Problem, path: Path, ask: Callable[[Sequence[str]], str]
+    given: state_file.Submitted,
+    flow: PlanningProblem,
+    path: Path,
+    ask: Callable[[Sequence[str]], str],
 ) -> list[str]:
     """What is said when the plan is changed after a first task that took twice as long."""
     ran(given, "a", 0, 2000)
@@ -158,7 +161,7 @@ def changed(
 
 
 def test_what_slurm_lets_be_changed_is_changed_in_place(
-    flow: Problem, given: state_file.Submitted, tmp_path: Path
+    flow: PlanningProblem, given: state_file.Submitted, tmp_path: Path
 ) -> None:
     slurm = Slurm()
     assert changed(given, flow, tmp_path / "r", slurm.ask) == [
@@ -183,7 +186,7 @@ def refusing(slurm: Slurm) -> Callable[[Sequence[str]], str]:
 
 
 def test_what_slurm_refuses_to_change_is_submitted_again(
-    flow: Problem, given: state_file.Submitted, tmp_path: Path
+    flow: PlanningProblem, given: state_file.Submitted, tmp_path: Path
 ) -> None:
     slurm, path = Slurm(), tmp_path / "r"
     changed(given, flow, path, refusing(slurm))
@@ -201,7 +204,7 @@ def test_what_slurm_refuses_to_change_is_submitted_again(
 
 
 def test_a_job_that_began_before_it_was_cancelled_stays(
-    flow: Problem, given: state_file.Submitted, tmp_path: Path
+    flow: PlanningProblem, given: state_file.Submitted, tmp_path: Path
 ) -> None:
     slurm, path = Slurm(), tmp_path / "r"
     changed(given, flow, path, refusing(slurm))
@@ -213,7 +216,7 @@ def test_a_job_that_began_before_it_was_cancelled_stays(
 
 
 def test_followed_it_says_what_it_does_and_why(
-    flow: Problem, given: state_file.Submitted, tmp_path: Path
+    flow: PlanningProblem, given: state_file.Submitted, tmp_path: Path
 ) -> None:
     slurm, clock = Slurm(), iter([2000.0, 4000.0, 4100.0])
     slurm.shown = {"1": f"COMPLETED|{NOW:.0f}|{NOW + 2000:.0f}", "2": "PENDING|N/A|N/A"}
@@ -226,7 +229,7 @@ def test_followed_it_says_what_it_does_and_why(
         now[0] = next(clock)
         slurm.shown |= ends
 
-    follower = Follower(
+    follower = PlanMonitor(
         submitted=given,
         path=tmp_path / "r",
         planner=lambda submitted: plan_again(later(flow, now[0]), submitted),

@@ -18,14 +18,14 @@ from predictor.table import encode
 from sacct_ingest.records import KeyLevel, StandingRow
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.nimod.counters import BOUNDS_S, Tally
+from slurm_plugin.nimod.counters import BOUNDS_S, AnswerCounts
 from slurm_plugin.nimod.metrics import METRICS, of_nimod
 from slurm_plugin.protocol import Status
 from tests.sacct_ingest.records import run as made_run
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports.rows import decision
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RULES = ROOT / "etc" / "prometheus" / "nimo.rules.yml"
 DASHBOARD = ROOT / "etc" / "grafana" / "nimo.json"
 PROMTOOL = shutil.which("promtool")
@@ -92,7 +92,7 @@ def test_older_decisions_do_not_count(config: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_running_nimod() -> None:
-    tally = Tally(began_s=1_790_000_000.0)
+    tally = AnswerCounts(began_s=1_790_000_000.0)
     for mode in ("observe", "observe", "enforce"):
         tally.decided(decision(mode=mode, applied=mode == "enforce"))
     for took_s in (0.0001, BOUNDS_S[0], 0.003, 7.0):

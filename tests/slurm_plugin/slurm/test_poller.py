@@ -10,7 +10,7 @@ import pytest
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.config import Snapshot, Source
 from slurm_plugin.slurm import commands, pyslurm_source
-from slurm_plugin.slurm.poller import Watch
+from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.sources import ask_json, ask_text
 from tests.processes import wait_until
 from tests.slurm_plugin.slurm.slurm_text import CONFIG, JSON, TEXT
@@ -44,7 +44,9 @@ class Slurm:
 
 
 def watch(slurm, clock=lambda: 1e9, *, cluster="", stopwatch=time.monotonic, **how):
-    return Watch(clock, cluster=cluster, how=Snapshot(**how), run=slurm, stopwatch=stopwatch)
+    return ClusterPoller(
+        clock, cluster=cluster, how=Snapshot(**how), run=slurm, stopwatch=stopwatch
+    )
 
 
 def test_a_look_is_one_call_of_each_command():
@@ -266,7 +268,7 @@ def test_the_real_cluster_is_seen(real, request):
     job = real.sbatch("-N2", "--exclusive", "-t", "10", "--wrap", "sleep 60")
     request.addfinalizer(lambda: (real.run("scancel", str(job)), real.wait(job)))
     wait_until(lambda: real.job(job)["JobState"] == "RUNNING", what="the job")
-    seen_by = Watch(time.time)
+    seen_by = ClusterPoller(time.time)
     seen = seen_by.look()
     part = seen.partitions[seen.default_partition]
     assert part.nodes == 8

@@ -7,7 +7,7 @@ import pytest
 
 from sacct_ingest.errors import ScriptError
 from slurm_plugin.config import Config, Mode, ModeRule
-from slurm_plugin.decision.service import Advisor
+from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.decision.tickets import job_of
 from slurm_plugin.protocol import Command
 from tests.slurm_plugin.made import NOW, cluster, stored, table
@@ -17,7 +17,9 @@ SRUN = {"job-name": "solve", "nodes": "1-16", "ntasks-per-node": "2", "time": "0
 
 def advisor(**settings):
     ids = itertools.count(1)
-    made = Advisor(Config(**{"mode": Mode.ENFORCE, **settings}), new_id=lambda: f"{next(ids):012x}")
+    made = DecisionService(
+        Config(**{"mode": Mode.ENFORCE, **settings}), new_id=lambda: f"{next(ids):012x}"
+    )
     made.tables, made.cluster = stored(table()), cluster()
     return made
 

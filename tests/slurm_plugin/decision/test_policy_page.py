@@ -7,7 +7,7 @@ from msgspec.structs import fields
 
 from slurm_plugin.config import Band, Policy, TimeLimit
 
-PAGE = (Path(__file__).parents[2] / "docs" / "policy.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "policy.md").read_text()
 
 
 def test_every_setting_is_there():

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from slurm_plugin.web.cache import Kept
+from slurm_plugin.web.cache import RefreshingCache
 
 WAIT_S = 60.0
 
@@ -29,7 +29,7 @@ def clock() -> tuple[list[float], Callable[[], float]]:
 
 def test_a_value_is_made_once_and_again_when_it_is_old() -> None:
     make, (now, read) = Maker(), clock()
-    kept = Kept(make, keep_s=10.0, clock=read)
+    kept = RefreshingCache(make, keep_s=10.0, clock=read)
     assert [kept.get("a"), kept.get("a"), kept.get("b")] == ["a1", "a1", "b2"]
     now[0] = 11.0
     assert kept.get("a") == "a3"
@@ -37,7 +37,7 @@ def test_a_value_is_made_once_and_again_when_it_is_old() -> None:
 
 def test_an_old_value_is_given_while_a_new_one_is_made() -> None:
     make, (now, read) = Maker(), clock()
-    kept = Kept(make, keep_s=10.0, serve_s=100.0, clock=read)
+    kept = RefreshingCache(make, keep_s=10.0, serve_s=100.0, clock=read)
     assert kept.get("a") == "a1"
     assert make.made.acquire(timeout=WAIT_S)
     now[0] = 50.0
@@ -53,7 +53,7 @@ def test_an_old_value_is_given_while_a_new_one_is_made() -> None:
 
 def test_what_cannot_be_made_anew_stays_and_is_an_error_later() -> None:
     make, (now, read) = Maker(), clock()
-    kept = Kept(make, keep_s=10.0, serve_s=100.0, clock=read)
+    kept = RefreshingCache(make, keep_s=10.0, serve_s=100.0, clock=read)
     kept.get("a")
     make.fails, now[0] = True, 50.0
     assert kept.get("a") == "a1"
@@ -68,7 +68,7 @@ def test_what_cannot_be_made_anew_stays_and_is_an_error_later() -> None:
 
 def test_only_so_many_keys_are_remembered() -> None:
     make = Maker()
-    kept = Kept(make, keep_s=1e9, most=2)
+    kept = RefreshingCache(make, keep_s=1e9, most=2)
     for key in "abca":
         kept.get(key)
     assert make.calls == ["a", "b", "c", "a"]
@@ -76,7 +76,7 @@ def test_only_so_many_keys_are_remembered() -> None:
 
 def test_many_who_ask_at_once_wait_for_one_value() -> None:
     make = Maker()
-    kept = Kept(make, keep_s=1e9)
+    kept = RefreshingCache(make, keep_s=1e9)
     threads = [threading.Thread(target=kept.get, args=("a",)) for _ in range(8)]
     for one in threads:
         one.start()

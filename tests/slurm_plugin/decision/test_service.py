@@ -20,18 +20,18 @@ from slurm_plugin.config import (
 )
 from slurm_plugin.decision import admin_comment
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.service import Advisor
+from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.evaluation.wait_accuracy import judge
 from slurm_plugin.formatting import duration
 from slurm_plugin.protocol import ESTIMATE_COMMENT, Answer, Change
 from slurm_plugin.slurm.availability import profile
-from slurm_plugin.slurm.node_pool import Group, Pool
+from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
 from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table
 
 
 def advisor(config=None, *, tables=(), seen=None, **settings):
     ids = itertools.count(1)
-    made = Advisor(
+    made = DecisionService(
         config or Config(**{"mode": Mode.ENFORCE, **settings}),
         new_id=lambda: f"{next(ids):012x}",
     )
@@ -158,7 +158,7 @@ def test_without_a_curve_the_limit_asked_for_tells_what_to_expect():
 
 
 def test_without_a_view_of_the_cluster_jobs_are_kept():
-    made = Advisor(Config(mode=Mode.ENFORCE), new_id=lambda: "0" * 12)
+    made = DecisionService(Config(mode=Mode.ENFORCE), new_id=lambda: "0" * 12)
     made.tables = stored(table())
     assert submit(made)[0].reason is Reason.NO_SNAPSHOT
 
@@ -344,9 +344,9 @@ def test_the_message_has_the_numbers():
 def large(monkeypatch):
     """A cluster too large to go through while a job waits, and what is to be done later."""
     monkeypatch.setattr("slurm_plugin.slurm.node_pool.AT_ONCE", 0)
-    groups = {Group(cpus=4, mem_mib=2000, steps=(), empty_s=NOW): tuple("abcdefgh")}
-    pool, later = Pool(now_s=NOW, groups=groups), []
-    made = Advisor(
+    groups = {NodeGroup(cpus=4, mem_mib=2000, steps=(), empty_s=NOW): tuple("abcdefgh")}
+    pool, later = NodePool(now_s=NOW, groups=groups), []
+    made = DecisionService(
         Config(mode=Mode.ENFORCE),
         new_id=lambda: "0" * 12,
         later=lambda work, then: later.append((work, then)),

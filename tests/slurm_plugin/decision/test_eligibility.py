@@ -3,7 +3,7 @@
 import pytest
 
 from slurm_plugin.config import NodesRule, OptIn
-from slurm_plugin.decision.eligibility import Span, span_of
+from slurm_plugin.decision.eligibility import CountRange, span_of
 from slurm_plugin.decision.reasons import Reason
 from tests.slurm_plugin.made import job
 
@@ -17,7 +17,7 @@ def span(opt_in=OPT_IN, **fields):
 
 
 def test_a_range_opts_in():
-    assert span(min_nodes=2, max_nodes=16) == Span(2, 16)
+    assert span(min_nodes=2, max_nodes=16) == CountRange(2, 16)
 
 
 def test_a_range_without_an_end_has_none():
@@ -31,20 +31,20 @@ def test_a_range_does_not_opt_in_where_the_site_wants_more():
 
 def test_one_count_is_fixed_whatever_the_comment_says():
     fixed = {"min_nodes": 4, "max_nodes": 4, "min_cpus": 4}
-    assert span(**fixed) == Span(4, 4, Reason.FIXED_COUNT)
+    assert span(**fixed) == CountRange(4, 4, Reason.FIXED_COUNT)
     assert span(**fixed, comment="nimo:nodes=1-8").fixed is Reason.FIXED_COUNT
 
 
 @pytest.mark.parametrize(
     ("comment", "expected"),
     [
-        ("", Span(1, 1, Reason.NOT_OPTED_IN)),
-        ("nimo:app=wrf", Span(1, 1, Reason.NOT_OPTED_IN)),
-        ("nimo:app=wrf,nodes=2-16", Span(2, 16)),
-        ("for Eve nimo:nodes=2-16,app=wrf thanks", Span(2, 16)),
-        ("nimo:nodes=16-2", Span(2, 16)),
-        ("nimo:nodes=2-16x", Span(1, 1, Reason.NOT_OPTED_IN)),
-        ("animo:nodes=2-16", Span(1, 1, Reason.NOT_OPTED_IN)),
+        ("", CountRange(1, 1, Reason.NOT_OPTED_IN)),
+        ("nimo:app=wrf", CountRange(1, 1, Reason.NOT_OPTED_IN)),
+        ("nimo:app=wrf,nodes=2-16", CountRange(2, 16)),
+        ("for Eve nimo:nodes=2-16,app=wrf thanks", CountRange(2, 16)),
+        ("nimo:nodes=16-2", CountRange(2, 16)),
+        ("nimo:nodes=2-16x", CountRange(1, 1, Reason.NOT_OPTED_IN)),
+        ("animo:nodes=2-16", CountRange(1, 1, Reason.NOT_OPTED_IN)),
     ],
 )
 def test_a_tag_gives_counts_to_a_job_without(comment, expected):
@@ -53,14 +53,14 @@ def test_a_tag_gives_counts_to_a_job_without(comment, expected):
 
 def test_a_site_gives_counts_to_jobs_without():
     none = {"min_nodes": None, "max_nodes": None}
-    assert span(SITE, **none, partition="moldable") == Span(2, 6)
+    assert span(SITE, **none, partition="moldable") == CountRange(2, 6)
     assert span(SITE, **none, partition="batch").fixed is Reason.NOT_OPTED_IN
-    assert span(SITE, partition="moldable") == Span(1, 16)
+    assert span(SITE, partition="moldable") == CountRange(1, 16)
 
 
 def test_a_tag_goes_before_the_site():
     none = {"min_nodes": None, "max_nodes": None}
-    assert span(SITE, **none, partition="moldable", comment="nimo:nodes=1-3") == Span(1, 3)
+    assert span(SITE, **none, partition="moldable", comment="nimo:nodes=1-3") == CountRange(1, 3)
 
 
 @pytest.mark.parametrize(

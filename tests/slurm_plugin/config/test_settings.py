@@ -9,7 +9,7 @@ from sacct_ingest.errors import ConfigError
 from slurm_plugin.config import Config, Mode, ModeRule, TimeUse, Trust
 from slurm_plugin.config.loader import dump, find, load, parse
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_commented_file_holds_the_defaults():

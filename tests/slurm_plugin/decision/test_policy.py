@@ -16,7 +16,7 @@ from slurm_plugin.config import Config, Deadline, OnMissed, TimeUse
 from slurm_plugin.decision.candidates import Request, choices, standing
 from slurm_plugin.decision.policy import Action, as_scheduled, decide
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.time_limits import Limits
+from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.slurm.availability import profile
 from tests.slurm_plugin.made import NOW, amdahl, history, partition, rules, table
 
@@ -172,7 +172,7 @@ def test_a_generous_limit_is_cut_to_the_high_quantile():
     chosen = choose(timed(), tailed()).chosen
     # T(n) = 100 + 3600/n; 1.2 of slack on both quantiles; whole minutes.
     time_s = 100 + 3600 / chosen.nodes
-    assert chosen.limits == Limits(
+    assert chosen.limits == TimeLimits(
         60.0 * ceil(time_s * 1.2 * 1.2 / 60), 60.0 * ceil(time_s * 1.1 * 1.2 / 60)
     )
     assert chosen.limit_s == chosen.limits.limit_s
@@ -213,7 +213,7 @@ def test_a_shorter_limit_lets_more_nodes_start_before_others_need_them():
 
 def test_a_kept_range_is_given_a_limit_that_holds_on_any_of_its_counts():
     kept = choose(timed(low=4, high=8, fixed=Reason.NOT_OPTED_IN), tailed()).chosen
-    assert kept.limits == Limits(60.0 * ceil(1000 * 1.44 / 60), 60.0 * ceil(1000 * 1.32 / 60))
+    assert kept.limits == TimeLimits(60.0 * ceil(1000 * 1.44 / 60), 60.0 * ceil(1000 * 1.32 / 60))
 
 
 def test_a_kept_range_keeps_its_limit_where_one_of_its_counts_needs_it():
@@ -230,8 +230,8 @@ def test_without_a_safe_time_min_the_limit_goes_alone():
 
 def test_ones_own_time_min_stays_and_bounds_the_limit():
     own = {"low": 16, "high": 16, "fixed": Reason.FIXED_COUNT}
-    assert choose(timed(least_s=300.0, **own), tailed()).chosen.limits == Limits(480.0)
-    assert choose(timed(least_s=3600.0, **own), tailed()).chosen.limits == Limits(3600.0)
+    assert choose(timed(least_s=300.0, **own), tailed()).chosen.limits == TimeLimits(480.0)
+    assert choose(timed(least_s=3600.0, **own), tailed()).chosen.limits == TimeLimits(3600.0)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import pytest
 from predictor.types import ByType, PredictionTable, Tail, Verdict
 from slurm_plugin.cli.stored_advice import places_of
 from slurm_plugin.config import Config
-from slurm_plugin.decision.context import Place
-from slurm_plugin.decision.service import Advisor
+from slurm_plugin.decision.context import PartitionContext
+from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol import Advice
 from slurm_plugin.reports.advice_text import render
-from slurm_plugin.slurm.cluster_state import Admits, Cluster, Partition
-from slurm_plugin.slurm.node_pool import Group, Pool, Share
+from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
+from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare
 from tests.slurm_plugin.made import NOW, job, stored, table
 
 TYPES = {("pine", f"a{i}"): "amber" for i in range(8)} | {
@@ -39,19 +39,19 @@ def known(**given: Any) -> PredictionTable:
 
 def partition(name: str, nodes: str, features: str = "", **given: Any) -> Partition:
     groups = {
-        Group(
+        NodeGroup(
             cpus=4, mem_mib=1000, features=frozenset({kind}), steps=((NOW, 4, 1000, ()),),
             empty_s=NOW,
         ): tuple(f"{kind}{i}" for i in range(8))
         for kind in nodes
     }  # fmt: skip
-    pool = Pool(now_s=NOW, groups=groups)
-    free, count = pool.fitting(Share())
+    pool = NodePool(now_s=NOW, groups=groups)
+    free, count = pool.fitting(NodeShare())
     return Partition(name=name, nodes=count, profile=free, pool=pool, mem_cpu_mib=0, **given)
 
 
-def advisor(prediction: PredictionTable, **partitions: Partition) -> Advisor:
-    made = Advisor(Config(), new_id=lambda: "0" * 12)
+def advisor(prediction: PredictionTable, **partitions: Partition) -> DecisionService:
+    made = DecisionService(Config(), new_id=lambda: "0" * 12)
     made.tables = stored(prediction, node_types=TYPES)
     made.cluster = Cluster(
         name="pine", taken_s=NOW, partitions=partitions, default_partition=next(iter(partitions))
@@ -64,7 +64,7 @@ def advise(prediction: PredictionTable, **asked: Any) -> Advice:
         "slow": partition("slow", "a"),
         "fast": partition("fast", "c"),
         "mixed": partition("mixed", "ac"),
-        "closed": partition("closed", "c", admits=Admits(qos=frozenset({"special"}))),
+        "closed": partition("closed", "c", admits=AccessRules(qos=frozenset({"special"}))),
     }
     return advisor(prediction, **parts).advise(job(**asked), now_s=NOW)
 
@@ -154,22 +154,24 @@ RAN = [
 @pytest.mark.parametrize(
     ("cluster", "asked", "places"),
     [
-        ("", "", [Place("cedar", "fast"), Place("amber", "slow")]),
-        ("pine", "", [Place("amber", "slow"), Place("cedar")]),
-        ("pine", "slow", [Place("amber", "slow")]),
-        ("pine", "mixed,other", [Place("amber"), Place("cedar")]),
+        ("", "", [PartitionContext("cedar", "fast"), PartitionContext("amber", "slow")]),
+        ("pine", "", [PartitionContext("amber", "slow"), PartitionContext("cedar")]),
+        ("pine", "slow", [PartitionContext("amber", "slow")]),
+        ("pine", "mixed,other", [PartitionContext("amber"), PartitionContext("cedar")]),
     ],
 )
 def test_without_a_view_places_are_those_that_runs_tell_of(
-    cluster: str, asked: str, places: list[Place]
+    cluster: str, asked: str, places: list[PartitionContext]
 ) -> None:
     assert places_of(known(), RAN, cluster, asked) == places
 
 
 def test_without_a_view_all_types_are_side_by_side() -> None:
-    made = Advisor(Config(), new_id=str)
+    made = DecisionService(Config(), new_id=str)
     made.tables = stored(known())
-    advice = made.advise_at(job(), [Place("amber", "slow"), Place("cedar")], now_s=NOW)
+    advice = made.advise_at(
+        job(), [PartitionContext("amber", "slow"), PartitionContext("cedar")], now_s=NOW
+    )
     slow, fast = advice.partitions
     assert (slow.node_type, slow.partition, slow.recommended) == ("amber", "slow", False)
     assert (fast.node_type, fast.partition, fast.recommended) == ("cedar", "", True)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from sacct_ingest.records import JobState
 from slurm_plugin.evaluation.accuracy import Accuracy, Ratios
-from slurm_plugin.evaluation.effects import Deadlines, Effect, Estimate
+from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate
 from slurm_plugin.evaluation.outcomes import ApplicationOutcome, Pair, select
-from slurm_plugin.evaluation.wait_accuracy import Held, Waits
+from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy, WaitShares
 from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
 
 
@@ -141,7 +141,7 @@ def test_effect_of_applied_decisions() -> None:
     assert found is not None
     assert (found.jobs, found.more_nodes) == (2, 2)
     assert (found.node_hours, found.run_hours) == (3.0, 0.75)
-    assert found.other_node_hours == Estimate(value=2.0, low=1.8, high=pytest.approx(2.2))
+    assert found.other_node_hours == EffectEstimate(value=2.0, low=1.8, high=pytest.approx(2.2))
     assert found.other_run_hours.value == 1.0
 
 
@@ -295,7 +295,7 @@ def test_waits_of_jobs_that_ran_as_predicted() -> None:
         (decision(), run(start_s=None)),
     ]
     found = summarise([*at_once, *others], confidence=0.9).waits
-    assert found == Waits(at_once=Held(jobs=5, within_s=7.0, later=0.0))
+    assert found == WaitAccuracy(at_once=WaitShares(jobs=5, within_s=7.0, later=0.0))
 
 
 @given(st.lists(st.floats(0.05, 20.0), min_size=33, max_size=200))

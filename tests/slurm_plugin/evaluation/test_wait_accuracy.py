@@ -5,15 +5,15 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.evaluation.wait_accuracy import AT_ONCE_S, Held, WaitTally, judge
+from slurm_plugin.evaluation.wait_accuracy import AT_ONCE_S, WaitShares, WaitTally, judge
 
 
 def test_starts_at_once_and_waits_are_judged_apart():
     told_now = [(0.0, 3.0)] * 4 + [(30.0, 30.0)] * 4 + [(0.0, 600.0)] * 2
     told_later = [(3600.0, 3000.0)] * 8 + [(3600.0, 9000.0)] * 2
     found = judge(told_now + told_later)
-    assert found.at_once == Held(jobs=10, within_s=3.0, later=0.2)
-    assert found.waiting == Held(jobs=10, within_s=600.0, later=0.2)
+    assert found.at_once == WaitShares(jobs=10, within_s=3.0, later=0.2)
+    assert found.waiting == WaitShares(jobs=10, within_s=600.0, later=0.2)
     assert found.like(0.0) == found.at_once
     assert found.like(AT_ONCE_S + 1) == found.waiting
     assert found.like(None) is None

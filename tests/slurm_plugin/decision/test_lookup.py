@@ -5,7 +5,7 @@ from dataclasses import replace
 from predictor.table import encode
 from predictor.types import Verdict
 from sacct_ingest.records import Identity
-from slurm_plugin.decision.lookup import Tables
+from slurm_plugin.decision.lookup import PredictionLookup
 from tests.slurm_plugin.made import history, stored, table
 
 ALICE = Identity("alice", "solve", script="5c1", line="11e")
@@ -67,7 +67,9 @@ def test_dismantled_tables_hold_nothing():
 
 
 def test_a_damaged_table_is_none_and_that_is_said_once(caplog):
-    tables = Tables([("line", "11e", '{"level": 7}'), ("name", "alice/solve", encode(history()))])
+    tables = PredictionLookup(
+        [("line", "11e", '{"level": 7}'), ("name", "alice/solve", encode(history()))]
+    )
     assert [tables.find(ALICE).key for _ in range(2)] == ["alice/solve"] * 2
     assert len([r for r in caplog.records if "11e skipped" in r.message]) == 1
 
