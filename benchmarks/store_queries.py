@@ -30,7 +30,6 @@ from sqlalchemy import (
 )
 
 from sacct_ingest.records import DecisionRow, JobRun, KeyLevel
-from sacct_ingest.sources.base import ENDED
 from sacct_ingest.store import Store, counters, schema
 from sacct_ingest.store.engine import writing
 from sacct_ingest.store.rows import Selection
@@ -114,7 +113,7 @@ class _Filler:
     def to(self, size: int) -> JobRun:
         """Add runs until there are about so many; gives the newest."""
         if not self._first:
-            ended = (run for run in _accounting.runs_of(_MANY_ROWS) if run.state in ENDED)
+            ended = (run for run in _accounting.runs_of(_MANY_ROWS) if run.state.ended)
             self._first = list(islice(ended, min(_BASE, size - _NEWEST)))
             self._base = self._add(self._first)
         while (missing := size - _NEWEST - self._stored) > 0:

@@ -26,13 +26,10 @@ from predictor.types import (
     Tail,
     Verdict,
 )
-from sacct_ingest.records import CURVE_LEVELS, JobState, KeyLevel
+from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
-
-#: States in which a run was stopped for lack of time: it would have taken longer.
-CUT_SHORT = (JobState.TIMEOUT, JobState.DEADLINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +60,11 @@ def runs_of(rows: Iterable[RunRow]) -> list[Run]:
             nodes=row.nodes,
             elapsed_s=float(row.elapsed_s),
             end_s=float(row.end_s or 0),
-            censored=row.state in CUT_SHORT,
+            censored=row.state.cut_short,
             limit_s=float(row.limit_s or 0),
         )
         for row in rows
-        if (row.state is JobState.COMPLETED or row.state in CUT_SHORT)
-        and row.nodes > 0
-        and row.elapsed_s > 0
+        if row.state.says_run_time and row.nodes > 0 and row.elapsed_s > 0
     ]
 
 

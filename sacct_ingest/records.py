@@ -8,13 +8,22 @@ dataclasses (`msgspec.structs.replace` takes the place of `dataclasses.replace`)
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
+from typing import Final
 
 import msgspec
 
 
+class RunTime(Enum):
+    """What the elapsed time of a run in some state says of its run time."""
+
+    WHOLE = "whole"  #: it is the run time
+    AT_LEAST = "at least"  #: it was stopped for lack of time: it would have taken longer
+    NOTHING = "nothing"
+
+
 class JobState(StrEnum):
-    """Base states of a job or step as ``sacct`` spells them."""
+    """Base states of a job or step as ``sacct`` spells them; `_STATES` says what each means."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -32,6 +41,69 @@ class JobState(StrEnum):
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     REVOKED = "REVOKED"
     UNKNOWN = "UNKNOWN"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the row of a run in this state changes no more."""
+        return _STATES[self].ended
+
+    @property
+    def final(self) -> bool:
+        """Whether the job runs no more: neither this run of it nor another one."""
+        return _STATES[self].ended and self is not JobState.REQUEUED
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the run was stopped for lack of time."""
+        return _STATES[self].run_time is RunTime.AT_LEAST
+
+    @property
+    def says_run_time(self) -> bool:
+        """Whether predictions are made of such runs: finished, or cut short."""
+        return _STATES[self].run_time is not RunTime.NOTHING
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the cluster or a person ended the run, which says nothing against the job."""
+        return _STATES[self].interrupted
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What a state means; ``code`` is its short form on sacct's command line."""
+
+    code: str
+    ended: bool = True
+    run_time: RunTime = RunTime.NOTHING
+    interrupted: bool = False
+
+
+#: The only place that says which states are finished, cut short, ended, or say a run time.
+_STATES: Final = {
+    JobState.PENDING: _State("PD", ended=False),
+    JobState.RUNNING: _State("R", ended=False),
+    JobState.SUSPENDED: _State("S", ended=False),
+    JobState.REQUEUED: _State("RQ", interrupted=True),
+    # A resized job's row up to the resize: see `sacct_ingest.resized`.
+    JobState.RESIZING: _State("RS", ended=False),
+    JobState.COMPLETED: _State("CD", run_time=RunTime.WHOLE),
+    JobState.CANCELLED: _State("CA", interrupted=True),
+    JobState.FAILED: _State("F"),
+    JobState.TIMEOUT: _State("TO", run_time=RunTime.AT_LEAST),
+    JobState.NODE_FAIL: _State("NF", interrupted=True),
+    JobState.PREEMPTED: _State("PR", interrupted=True),
+    JobState.BOOT_FAIL: _State("BF", interrupted=True),
+    JobState.DEADLINE: _State("DL", run_time=RunTime.AT_LEAST),
+    JobState.OUT_OF_MEMORY: _State("OOM"),
+    JobState.REVOKED: _State("RV", interrupted=True),
+    JobState.UNKNOWN: _State("", ended=False),
+}
+#: States of which predictions are made; for queries of the store.
+RUN_TIME_STATES: Final = tuple(state.value for state in JobState if state.says_run_time)
+#: What sacct is asked for: rows that ended, and those that a resize ended.
+ENDED_CODES: Final = tuple(
+    _STATES[state].code for state in JobState if state.ended or state is JobState.RESIZING
+)
 
 
 class KeyLevel(StrEnum):

@@ -10,7 +10,6 @@ store keeps that state, so that the time on the last nodes is never taken for a 
 from msgspec.structs import replace
 
 from sacct_ingest.records import JobRun, JobState
-from sacct_ingest.sources.base import ENDED
 
 
 def to_store(run: JobRun) -> JobRun | None:
@@ -24,7 +23,7 @@ def to_store(run: JobRun) -> JobRun | None:
     """
     if run.state is JobState.RESIZING and run.end_s is not None:
         return _rest_of(run, run.end_s)
-    return run if run.state in ENDED else None
+    return run if run.state.ended else None
 
 
 def _rest_of(run: JobRun, resized_s: int) -> JobRun:

@@ -4,20 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.records import JobRun
 
 #: Rejected rows whose text is kept; more of them are only counted.
 KEPT = 1000
-
-#: States of runs that have ended; the others are read again once they have.
-ENDED = frozenset(JobState) - {
-    JobState.PENDING,
-    JobState.RUNNING,
-    JobState.SUSPENDED,
-    # A resized job's row up to the resize: see `sacct_ingest.resized`.
-    JobState.RESIZING,
-    JobState.UNKNOWN,
-}
 
 
 @dataclass(frozen=True, slots=True)

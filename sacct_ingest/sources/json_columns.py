@@ -8,6 +8,8 @@ The values then mean what `sacct_ingest.columns` says, as those of the text do.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from sacct_ingest.records import JobState
+
 Json = Mapping[str, Any]
 Rows = dict[str, Callable[[Json], str]]
 
@@ -15,7 +17,7 @@ _NO_VALUES: Final = frozenset({0xFFFFFFFE, 2**64 - 2})
 _INFINITE: Final = frozenset({0xFFFFFFFF, 2**64 - 1})
 #: Flags of a state that sacct shows in the state's place.
 _SHOWN_FLAGS: Final = ("REQUEUED", "RESIZING", "REVOKED")
-_NOT_ENDED: Final = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
+_NOT_ENDED: Final = frozenset(state.value for state in JobState if not state.ended)
 
 
 def plain(value: Any) -> str:

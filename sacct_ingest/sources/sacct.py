@@ -9,19 +9,14 @@ from dataclasses import dataclass, field, replace
 
 from sacct_ingest.columns import known_name, useful
 from sacct_ingest.errors import SacctError, SacctOverload
-from sacct_ingest.records import JobRun
+from sacct_ingest.records import ENDED_CODES, JobRun
 from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.opened import decoded
 from sacct_ingest.sources.process import output_of
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.slurm_json import read_json
 
-#: All states in which a run has ended, and that of a resized job's earlier parts, in sacct's short
-#: spelling.
-_ENDED = "CD,CA,F,TO,NF,PR,BF,DL,OOM,RQ,RV,RS"
 _HELP_TIMEOUT_S = 60
-
-
 _FIRST_S = 1_000_000  #: Slurm takes no earlier "uts" for a time
 #: Jobs that one question names: enough to be few questions, few enough for slurmdbd.
 _NAMED = 100
@@ -189,7 +184,7 @@ def _arguments(begin_s: int, end_s: int) -> list[str]:
     """Arguments of sacct; with states given it lists what entered one of them in the window."""
     return [
         *("--allusers", "--duplicates"),
-        f"--state={_ENDED}",
+        f"--state={','.join(ENDED_CODES)}",
         # "uts" is the epoch, the same in all time zones (Slurm's parse_time).
         *(f"--starttime=uts{max(begin_s, _FIRST_S)}", f"--endtime=uts{end_s}"),
     ]

@@ -1,7 +1,7 @@
 """Retention: old rows go, in small batches, so that nobody waits long for a lock.
 
 What prediction tables are made of stays: of each application on each node count the newest runs
-that completed or met their limit, however old, since a count that is rarely run has no others.  So
+that completed or were cut short, however old, since a count that is rarely run has no others.  So
 do the runs that kept decisions are about.  One row of `TABLES` a table.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Column, Engine, Select, and_, delete, exists, func, or_, select
 
-from sacct_ingest.records import CURVE_LEVELS, JobState
+from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES
 from sacct_ingest.store.engine import reading, translated, writing
 from sacct_ingest.store.rows import Pruned, Retention
 from sacct_ingest.store.schema import decisions, probes, profiles, rejects, runs, steps
@@ -22,7 +22,6 @@ BATCH = 1000  #: rows of one transaction
 KEPT_RUNS = 30
 #: Pages given back to the file system at a time.
 _PAGES = 1000
-_CURVE_STATES = (JobState.COMPLETED.value, JobState.TIMEOUT.value)
 
 
 def prune(engine: Engine, retention: Retention, *, dry_run: bool = False) -> list[Pruned]:
@@ -75,7 +74,7 @@ def _keys(engine: Engine, query: Select[Any]) -> Sequence[Any]:
 
 def _old_runs(before_s: int, retention: Retention) -> Select[Any]:
     at = func.coalesce(runs.c.end_s, runs.c.submit_s)
-    curve = runs.c.state.in_(_CURVE_STATES)
+    curve = runs.c.state.in_(RUN_TIME_STATES)
     ranks = [
         func.row_number()
         .over(

@@ -13,7 +13,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, bindparam, delete, insert, or_, select
 
-from sacct_ingest.records import CURVE_LEVELS, Contribution, EndedRun, JobState, KeyLevel
+from sacct_ingest.records import (
+    CURVE_LEVELS,
+    RUN_TIME_STATES,
+    Contribution,
+    EndedRun,
+    JobState,
+    KeyLevel,
+)
 from sacct_ingest.store import counters
 from sacct_ingest.store.engine import reading, writing
 from sacct_ingest.store.rows import SumsRow
@@ -21,8 +28,6 @@ from sacct_ingest.store.schema import contributions, runs, sums
 
 #: Runs in one transaction.
 BATCH = 2000
-#: States that an end within the accounting's reach leaves behind; of these the node type counts.
-_ENDED = (JobState.COMPLETED.value, JobState.TIMEOUT.value, JobState.DEADLINE.value)
 _NAMES = [field.name for field in fields(Contribution)]
 _KEY = ("cluster", "submit_s", "job_id")
 _SAME = and_(*(contributions.c[name] == runs.c[name] for name in _KEY))
@@ -61,7 +66,7 @@ class NodeSums:
             # It turned out to be the rest of a resized job.
             and_(contributions.c.time_s > 0, runs.c.state != JobState.COMPLETED.value),
         )
-        new = and_(contributions.c.job_id.is_(None), runs.c.state.in_(_ENDED))
+        new = and_(contributions.c.job_id.is_(None), runs.c.state.in_(RUN_TIME_STATES))
         query = select(*_ENDED_COLUMNS).select_from(runs.outerjoin(contributions, _SAME))
         query = query.where(or_(new, other), runs.c.nodes > 0, runs.c.elapsed_s > 0)
         last = 0

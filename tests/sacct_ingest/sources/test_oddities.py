@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from sacct_ingest.records import JobRun, JobState
-from sacct_ingest.sources.base import ENDED, Tally
+from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store.packed import pack_runs
@@ -142,7 +142,7 @@ def test_a_clock_that_went_back_makes_no_time_below_zero() -> None:
 def test_requeues_and_reused_ids_are_runs_of_their_own() -> None:
     runs = read({"State": "REQUEUED"}, {"Submit": "1080"}, {"Submit": "2000000", "User": "bob"})
     assert len({(run.cluster, run.job_id, run.submit_s) for run in runs}) == 3
-    assert runs[0].state in ENDED
+    assert runs[0].state.ended
 
 
 def test_duplicate_rows_are_the_same_run() -> None:
@@ -159,13 +159,13 @@ def test_steps_without_their_job_are_refused_and_cost_nothing_else() -> None:
 
 def test_runaways_and_running_jobs_are_left_for_later() -> None:
     (run,) = read({"State": "RUNNING", "End": "Unknown"})
-    assert run.state not in ENDED
+    assert not run.state.ended
 
 
 def test_a_resized_jobs_earlier_part_is_no_run() -> None:
     earlier, rest = read({"State": "RESIZING"}, {"Submit": "1070", "Start": "1070"})
-    assert earlier.state not in ENDED
-    assert rest.state in ENDED
+    assert not earlier.state.ended
+    assert rest.state.ended
 
 
 #: What text and JSON of the same cluster say differently, and why.
