@@ -225,7 +225,7 @@ def test_a_kept_range_keeps_its_limit_where_one_of_its_counts_needs_it():
 def test_without_a_safe_time_min_the_limit_goes_alone():
     with_, without = (choose(timed(with_least=safe), tailed()).chosen for safe in (True, False))
     assert with_.limits.least_s is not None
-    assert without.limits == Limits(with_.limits.limit_s)
+    assert without.limits == TimeLimits(with_.limits.limit_s)
 
 
 def test_ones_own_time_min_stays_and_bounds_the_limit():

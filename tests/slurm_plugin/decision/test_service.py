@@ -231,7 +231,7 @@ def test_time_min_is_written_and_advised_only_where_backfill_keeps_the_limit(see
 
 
 def test_time_min_is_not_advised_where_the_release_is_unknown():
-    made = Advisor(Config(), new_id=str)
+    made = DecisionService(Config(), new_id=str)
     made.tables = stored(tailed())
     assert "--time-min" not in made.advise(job(), now_s=NOW).time_directive
     made.cluster = cluster()

@@ -385,5 +385,5 @@ def test_settings_are_read():
 def test_the_release_tells_whether_backfill_keeps_limits(release, keeps):
     settings = read_settings(f"SLURM_VERSION = {release}\n")
     assert settings.keeps_limit is keeps
-    seen = build(Seen(), settings, cluster="pine", taken_s=NOW)
+    seen = build(RawState(), settings, cluster="pine", taken_s=NOW)
     assert seen.keeps_limit is keeps
