@@ -21,8 +21,9 @@ from predictor import summing
 from predictor.by_type import SumsByType
 from predictor.models import history
 from predictor.node_sums import decode as decode_sums
+from predictor.parts import tables_of
 from predictor.table import encode
-from predictor.tabulate import TableSettings, runs_of, tabulate, with_interval
+from predictor.tabulate import TableSettings, runs_of, with_interval
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store import FitRow, RunRow, Store
@@ -214,11 +215,9 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
     done = _Done(identities=len(batch))
     residuals = done.residuals
     for level, key, rows, texts in batch:
-        table = tabulate(level, key, rows, now_s=now_s, settings=settings, sums=_sums(texts))
-        if table is not None and _is_history(table):
-            done.histories.append(table)
-        elif table is not None:
-            done.curves.append(row_of(table))
+        tables = tables_of(level, key, rows, now_s=now_s, settings=settings, sums=_sums(texts))
+        done.histories.extend(filter(_is_history, tables))
+        done.curves.extend(row_of(table) for table in tables if not _is_history(table))
         found = residuals.get(level, []) + history.History(
             runs_of(rows), settings.history, same_problem=level in CURVE_LEVELS
         ).residuals(settings.confidence)

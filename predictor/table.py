@@ -5,12 +5,14 @@ Loaded by nimod and ``nimo-advise``, so nothing but the standard library and msg
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 
 import msgspec
 
-from predictor.types import ByType, Prediction, PredictionTable, Verdict
+from predictor.types import ByType, Part, Prediction, PredictionTable, Problem, Verdict
+from sacct_ingest.layout import Layout
 
 #: Tables of a node type or time limit that are kept: the next job is often of the same kind.
 _KEPT = 1024
@@ -78,6 +80,34 @@ def for_type(table: PredictionTable, node_type: str) -> PredictionTable:
     if own is None or node_type == table.node_type:
         return table
     return replace(table, **{name: getattr(own, name) for name in _OF_TYPE}, at_limits=())
+
+
+def part_for(table: PredictionTable, layouts: Sequence[Layout]) -> Part | None:
+    """Find the part of an identity's runs that a job with these layouts belongs to.
+
+    Parameters
+    ----------
+    layouts
+        Those of :func:`sacct_ingest.layout.of_request`.
+    """
+    fitting = (p for p in table.parts if any(one.matches(p.layout) for one in layouts))
+    found = list(fitting)
+    return found[0] if len(found) == 1 else None
+
+
+@lru_cache(maxsize=_KEPT)
+def for_layout(table: PredictionTable, layouts: tuple[Layout, ...]) -> PredictionTable:
+    """Table for jobs with these layouts: refused where its runs had another one."""
+    if table.parts or any(one.matches(table.layout) for one in layouts):
+        return table
+    asked = next((str(one) for one in layouts if one.in_all == table.layout.in_all), "")
+    text = f"all runs had {table.layout}, this job asks for {asked}: not the same curve"
+    return replace(
+        table,
+        verdict=Verdict.REFUSED,
+        verdicts=(Verdict.REFUSED,) * len(table.nodes),
+        problems=(Problem("other_layout", text), *table.problems),
+    )
 
 
 def quantile(table: PredictionTable, nodes: int, share: float) -> float | None:

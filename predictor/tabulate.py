@@ -53,8 +53,13 @@ class TableSettings:
     node_types: Mapping[str, NodeType] = field(default_factory=dict)
 
 
-def runs_of(rows: Iterable[RunRow]) -> list[Run]:
+def telling(rows: Iterable[RunRow]) -> list[RunRow]:
     """Select the runs that tell a run time: finished, or cut short; failed ones do not."""
+    return [row for row in rows if row.state.says_run_time and row.nodes > 0 and row.elapsed_s > 0]
+
+
+def runs_of(rows: Iterable[RunRow]) -> list[Run]:
+    """Give what a curve needs of the runs that tell a run time."""
     return [
         Run(
             nodes=row.nodes,
@@ -63,8 +68,7 @@ def runs_of(rows: Iterable[RunRow]) -> list[Run]:
             censored=row.state.cut_short,
             limit_s=float(row.limit_s or 0),
         )
-        for row in rows
-        if row.state.says_run_time and row.nodes > 0 and row.elapsed_s > 0
+        for row in telling(rows)
     ]
 
 
@@ -99,13 +103,37 @@ def tabulate(
         table = _of_history(runs_of(rows), level, settings)
     if table is None:
         return None
+    return _described(table, level, key, rows, runs=finished, now_s=now_s)
+
+
+def mixture(
+    level: KeyLevel, key: str, rows: Sequence[RunRow], *, now_s: float, settings: TableSettings
+) -> PredictionTable | None:
+    """Table of runs that are not one curve: a history, with a raw interval."""
+    runs = runs_of(rows)
+    finished = sum(not run.censored for run in runs)
+    if finished < 2:
+        return None
+    table = _of_history(runs, level, settings)
+    return _described(table, level, key, rows, runs=finished, now_s=now_s)
+
+
+def _described(
+    table: PredictionTable,
+    level: KeyLevel,
+    key: str,
+    rows: Sequence[RunRow],
+    *,
+    runs: int,
+    now_s: float,
+) -> PredictionTable:
     memory = memory_of(rows)
     return replace(
         table,
         level=level.value,
         key=key,
         label=label_of(level, key, rows),
-        runs=finished,
+        runs=runs,
         mem_node_bytes=max((one.mem_bytes for one in memory), default=None),
         memory=memory,
         fitted_s=now_s,

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sacct_ingest.layout import ANY, Layout
+
 
 class Verdict(StrEnum):
     """How far a prediction is to be trusted."""
@@ -146,6 +148,17 @@ class ByType:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Runs of an identity that have something in common, and a table of their own.
+
+    ``key`` is that of their table, at the same level.
+    """
+
+    key: str
+    layout: Layout = ANY
+
+
+@dataclass(frozen=True, slots=True)
 class PredictionTable:
     """What a refit leaves for one identity, and all that a submission reads.
 
@@ -187,6 +200,10 @@ class PredictionTable:
     widest: int = 0
     #: the other node types that there are; their node counts may be fewer
     by_type: tuple[ByType, ...] = ()
+    #: what all runs have in common; nothing where the identity has ``parts``
+    layout: Layout = ANY
+    #: where runs are not one curve, the tables that are; this one is for what is none of them
+    parts: tuple[Part, ...] = ()
 
     def __hash__(self) -> int:
         # Tables are keys of what is worked out of them: not all their numbers have to be hashed.

@@ -12,8 +12,9 @@ from functools import lru_cache, reduce
 
 import msgspec
 
-from predictor.table import at, covers, decode, worse
+from predictor.table import at, covers, decode, for_layout, part_for, worse
 from predictor.types import Point, PredictionTable, Verdict
+from sacct_ingest.layout import Layout
 from sacct_ingest.records import Identity, KeyLevel
 
 _log = logging.getLogger(__name__)
@@ -69,20 +70,39 @@ class PredictionLookup:
             while tables:
                 yield tables.popitem()[0]
 
-    def find(self, identity: Identity) -> PredictionTable | None:
+    def find(
+        self, identity: Identity, layouts: tuple[Layout, ...] | None = None
+    ) -> PredictionTable | None:
         """Find the table that says most about an application.
 
         The most specific one that holds a curve, unless a broader one says the same with more
         behind it; else the most specific one.  A script that was edited has no curve of its own
         yet, or one of few node counts, where its command line may have one of many.
+
+        Parameters
+        ----------
+        layouts
+            How the job spreads over its nodes (:func:`sacct_ingest.layout.of_request`); None: that
+            is left open.
         """
         found = [
             table
             for level in KeyLevel
-            if (key := identity.key(level)) and (table := self._table(level.value, key)) is not None
+            if (key := identity.key(level))
+            and (table := self._for_layout(level.value, key, layouts)) is not None
         ]
         curves = [t for t in found if is_curve(t) and t.verdict is not Verdict.REFUSED]
         return reduce(_better_known, curves) if curves else next(iter(found), None)
+
+    def _for_layout(
+        self, level: str, key: str, layouts: tuple[Layout, ...] | None
+    ) -> PredictionTable | None:
+        table = self._table(level, key)
+        if table is None or layouts is None:
+            return table
+        part = part_for(table, layouts)
+        own = self._table(level, part.key) if part else None
+        return own or for_layout(table, layouts)
 
     def _table(self, level: str, key: str) -> PredictionTable | None:
         payload = self._payloads.get(level, {}).get(key)

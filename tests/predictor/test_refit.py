@@ -69,7 +69,7 @@ def test_fits_leave_the_other_cores_alone(store: Store, monkeypatch: pytest.Monk
     store.runs.add(applications(1))
     seen: set[int] = set()
     monkeypatch.setattr(
-        "predictor.refit.tabulate",
+        "predictor.parts.tabulate",
         lambda *_, **__: seen.update(library["num_threads"] for library in threadpool_info()),
     )
     refit(store, now_s=5.0)

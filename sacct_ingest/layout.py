@@ -1,0 +1,127 @@
+"""How a job spreads over its nodes: runs with another layout are another curve.
+
+A layout counts tasks and CPUs, of each node or of the whole job.  Zero is not known, and differs
+from nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+
+class Sized(Protocol):
+    """What of a run its layout is made of, as :class:`sacct_ingest.store.RunRow` has it."""
+
+    @property
+    def nodes(self) -> int: ...  # noqa: D102
+    @property
+    def tasks(self) -> int | None: ...  # noqa: D102
+    @property
+    def cpus(self) -> int: ...  # noqa: D102
+    @property
+    def node_type(self) -> str: ...  # noqa: D102
+
+
+R = TypeVar("R", bound=Sized)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Layout:
+    """Tasks and CPUs of each node, or with ``in_all`` of the whole job."""
+
+    tasks: int = 0
+    cpus: int = 0
+    in_all: bool = False
+
+    def __str__(self) -> str:
+        counts = ((self.tasks, "task"), (self.cpus, "CPU"))
+        words = [f"{count} {word}{'s' * (count != 1)}" for count, word in counts if count]
+        where = "in all" if self.in_all else "on each node"
+        return f"{' and '.join(words)} {where}" if words else ""
+
+    def matches(self, other: "Layout") -> bool:
+        """Whether nothing differs that both say; tasks go before CPUs."""
+        if self.in_all != other.in_all:
+            return False
+        if self.tasks and other.tasks and self.tasks != other.tasks:
+            return False
+        return not (self.cpus and other.cpus) or self.cpus == other.cpus
+
+
+#: Of runs that say nothing.
+ANY = Layout()
+
+
+def of_request(
+    *,
+    nodes: int | None = None,
+    tasks: int | None = None,
+    tasks_node: int | None = None,
+    cpus_task: int | None = None,
+    threads_core: int = 1,
+    whole_nodes: bool = False,
+) -> tuple[Layout, Layout]:
+    """Layouts of a request: of each node, and of the whole job.
+
+    Parameters
+    ----------
+    nodes
+        Its node count, where that is fixed.
+    tasks, tasks_node, cpus_task
+        What it says of them; None: nothing.
+    threads_core
+        CPUs of a core: Slurm gives whole cores.
+    whole_nodes
+        It gets all CPUs of its nodes, however many those are.
+    """
+    if tasks_node is None and tasks is not None and nodes:
+        tasks_node = -(-tasks // nodes)
+    if tasks is None and tasks_node is not None and nodes:
+        tasks = nodes * tasks_node
+    each = (cpus_task or 1) * (not whole_nodes)
+    made = [
+        (count or 0, -(-(count or 0) * each // threads_core) * threads_core)
+        for count in (tasks_node, tasks)
+    ]
+    return Layout(*made[0]), Layout(*made[1], in_all=True)
+
+
+def layouts(runs: Sequence[R]) -> dict[Layout, list[R]]:
+    """Group runs by their layout, the largest group first; runs keep their order.
+
+    What is counted is whatever tells fewer layouts apart: usually tasks and CPUs of each node, and
+    those of the whole job where a fixed number was spread over several node counts.
+    """
+    by_cpus = _cpus_tell(runs)
+    each = _grouped(runs, [_of_node(run, by_cpus=by_cpus) for run in runs])
+    if len(each) > 1:
+        whole = _grouped(runs, [_in_all(run, by_cpus=by_cpus) for run in runs])
+        each = min(each, whole, key=len)
+    return dict(sorted(each.items(), key=lambda one: (-len(one[1]), one[0])))
+
+
+def _of_node(run: Sized, *, by_cpus: bool) -> Layout:
+    nodes = max(run.nodes, 1)
+    return Layout(-(-(run.tasks or 0) // nodes), -(-run.cpus // nodes) if by_cpus else 0)
+
+
+def _in_all(run: Sized, *, by_cpus: bool) -> Layout:
+    return Layout(run.tasks or 0, run.cpus if by_cpus else 0, in_all=True)
+
+
+def _cpus_tell(runs: Iterable[Sized]) -> bool:
+    """Whether CPUs tell layouts apart: not where each node type merely has its own number."""
+    counts: dict[str, set[int]] = {}
+    for run in runs:
+        counts.setdefault(run.node_type, set()).add(-(-run.cpus // max(run.nodes, 1)))
+    return len(counts) < 2 or any(len(numbers) > 1 for numbers in counts.values())
+
+
+def _grouped(runs: Sequence[R], layout_of: Sequence[Layout]) -> dict[Layout, list[R]]:
+    """Group runs; those whose tasks are not known join others with as many CPUs."""
+    full = {one.cpus: one for one in sorted(set(layout_of), reverse=True) if one.tasks}
+    groups: dict[Layout, list[R]] = {}
+    for run, layout in zip(runs, layout_of, strict=True):
+        own = layout if layout.tasks else full.get(layout.cpus, layout)
+        groups.setdefault(own, []).append(run)
+    return groups

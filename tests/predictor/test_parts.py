@@ -1,0 +1,87 @@
+from dataclasses import replace
+
+from predictor.parts import tables_of
+from predictor.table import for_layout, part_for
+from predictor.tabulate import TableSettings
+from predictor.types import PredictionTable, Verdict
+from sacct_ingest.layout import Layout, of_request
+from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.store import RunRow
+
+SETTINGS = TableSettings()
+
+
+def row(number: int, nodes: int, elapsed_s: float, *, tasks_node: int = 4) -> RunRow:
+    end_s = 1_790_000_000 + 5000 * number
+    return RunRow(
+        run_id=number,
+        cluster="pine",
+        job_id=number,
+        submit_s=end_s - 4000,
+        state=JobState.COMPLETED,
+        user="ann",
+        name="solve",
+        partition="main",
+        nodes=nodes,
+        cpus=tasks_node * nodes,
+        tasks=tasks_node * nodes,
+        elapsed_s=elapsed_s,
+        limit_s=3600,
+        eligible_s=0,
+        start_s=end_s - int(elapsed_s),
+        end_s=end_s,
+        mem_bytes=None,
+        array_task_id=None,
+        tag="",
+        script="s",
+        line="l",
+    )
+
+
+def rows(tasks_node: int, scale: float, *, first: int = 0) -> list[RunRow]:
+    counts = (1, 2, 4, 8) * 2
+    return [
+        row(first + i, n, scale / n + 20 + i, tasks_node=tasks_node) for i, n in enumerate(counts)
+    ]
+
+
+def made(given: list[RunRow]) -> list[PredictionTable]:
+    return tables_of(KeyLevel.LINE, "l", given, now_s=9.0, settings=SETTINGS)
+
+
+def test_one_layout_is_one_curve_that_names_it() -> None:
+    (table,) = made(rows(4, 600.0))
+    assert (table.layout, table.parts) == (Layout(4, 4), ())
+    assert table.verdict is Verdict.RELIABLE
+
+
+def test_a_request_with_another_layout_is_refused_and_told_why() -> None:
+    (table,) = made(rows(4, 600.0))
+    same = for_layout(table, of_request(tasks_node=4))
+    assert same is table
+    other = for_layout(table, of_request(tasks_node=1))
+    assert {other.verdict, *other.verdicts} == {Verdict.REFUSED}
+    assert "4 tasks" in other.problems[0].text
+    assert "1 task and" in other.problems[0].text
+
+
+def test_a_curve_never_mixes_layouts() -> None:
+    both = sorted([*rows(4, 600.0), *rows(1, 2400.0, first=20)], key=lambda one: one.submit_s)
+    whole, *parts = made(both)
+    assert whole.model == "history"
+    assert whole.verdict is not Verdict.RELIABLE
+    assert all(table.runs == 8 and table.model != "history" for table in parts)
+    for tasks, scale in ((4, 600.0), (1, 2400.0)):
+        part = part_for(whole, of_request(tasks_node=tasks))
+        assert part is not None
+        own = next(table for table in parts if table.key == part.key)
+        assert own.layout == part.layout == Layout(tasks, tasks)
+        assert abs(own.median_s[0] / (scale + 23) - 1) < 0.05
+    assert part_for(whole, of_request()) is None
+    assert part_for(whole, of_request(tasks_node=2)) is None
+
+
+def test_a_failed_run_makes_no_part() -> None:
+    failed = replace(row(50, 1, 3.0, tasks_node=1), state=JobState.FAILED)
+    (table,) = made([*rows(4, 600.0), failed])
+    assert table.layout == Layout(4, 4)

@@ -1,0 +1,73 @@
+from dataclasses import dataclass
+
+import pytest
+
+from sacct_ingest.layout import ANY, Layout, layouts, of_request
+
+
+@dataclass(frozen=True)
+class Sized:
+    nodes: int
+    tasks: int | None
+    cpus: int
+    node_type: str = ""
+
+
+def test_full_nodes_are_one_layout_on_any_count() -> None:
+    runs = [Sized(n, 4 * n, 8 * n) for n in (1, 2, 4)]
+    assert layouts(runs) == {Layout(4, 8): runs}
+
+
+def test_a_fixed_number_of_tasks_on_several_counts_is_one_layout() -> None:
+    runs = [Sized(n, 16, 16) for n in (1, 2, 4)]
+    assert layouts(runs) == {Layout(16, 16, in_all=True): runs}
+
+
+def test_other_tasks_on_the_same_nodes_are_another_layout() -> None:
+    full = [Sized(n, 4 * n, 4 * n) for n in (1, 2, 4)]
+    half = [Sized(n, 2 * n, 4 * n) for n in (1, 2)]
+    assert layouts([*half, *full]) == {Layout(4, 4): full, Layout(2, 4): half}
+
+
+def test_runs_without_a_number_of_tasks_join_those_with_as_many_cpus() -> None:
+    runs = [Sized(1, 4, 4), Sized(2, None, 8), Sized(1, None, 2)]
+    assert layouts(runs) == {Layout(4, 4): runs[:2], Layout(0, 2): runs[2:]}
+
+
+def test_node_types_with_other_numbers_of_cpus_are_no_layouts() -> None:
+    runs = [Sized(n, 8 * n, 36 * n, "old") for n in (1, 2)]
+    runs += [Sized(n, 8 * n, 40 * n, "new") for n in (1, 2)]
+    assert list(layouts(runs)) == [Layout(8)]
+    assert len(layouts([*runs, Sized(1, 8, 12, "new")])) > 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "fits"),
+    [
+        ({}, True),
+        ({"tasks_node": 4}, True),
+        ({"tasks_node": 1}, False),
+        ({"tasks_node": 4, "cpus_task": 2}, False),
+        ({"tasks_node": 4, "cpus_task": 2, "whole_nodes": True}, True),
+        ({"nodes": 2, "tasks": 8}, True),
+        ({"nodes": 1, "tasks": 1}, False),
+    ],
+)
+def test_a_request_matches_runs_unless_something_differs(asked: dict[str, int], fits: bool) -> None:
+    assert of_request(**asked)[0].matches(Layout(4, 4)) is fits  # type: ignore[arg-type]
+
+
+def test_slurm_gives_whole_cores() -> None:
+    assert of_request(tasks_node=1, threads_core=2)[0] == Layout(1, 2)
+
+
+def test_the_same_tasks_in_all_match_on_any_count() -> None:
+    each, whole = of_request(tasks=16)
+    assert each == ANY
+    assert whole.matches(Layout(16, 16, in_all=True))
+    assert not whole.matches(Layout(8, 8, in_all=True))
+
+
+def test_layouts_in_words() -> None:
+    assert str(Layout(1, 4)) == "1 task and 4 CPUs on each node"
+    assert str(Layout(16, in_all=True)) == "16 tasks in all"
