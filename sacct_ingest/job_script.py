@@ -71,6 +71,17 @@ def parse_script(text: str) -> Script:
     )
 
 
+def script_options(text: str) -> Options:
+    r"""Options of a job script's ``#SBATCH`` lines, without a look at its body.
+
+    Examples
+    --------
+    >>> dict(script_options("#!/bin/sh\n#SBATCH -N 2-8:2\nsrun ./solve\n"))
+    {'nodes': '2-8:2'}
+    """
+    return _read_options("sbatch", deque(next(_components(_directives(text.split("\n"))))))
+
+
 def parse_command_line(argv: Sequence[str]) -> CommandLine:
     """Read a command line whose first word is sbatch, salloc or srun, with or without its path.
 

@@ -3,21 +3,15 @@
 import re
 from dataclasses import dataclass
 
+from sacct_ingest.job_script import script_options
 from sacct_ingest.tag import Tag, parse_tag
 from slurm_plugin.config import OptIn
 from slurm_plugin.decision.layout import fixed_layout
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.protocol import Job
 
-_TAG_NODES = re.compile(
-    r"(?:^|[\s;|])nimo:(?:[^\s,]*,)*nodes=([1-9]\d{0,6})-([1-9]\d{0,6})(?=[\s,]|$)"
-)
 _EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)
-#: `-N 2,4,8` or `-N 2-8:2` in a script, from Slurm 23.02 on.
-_SIZES = re.compile(
-    r"^#SBATCH\s(?:.*\s)?(?:-N\s*|--nodes[=\s]\s*)(\d[-:,\d]*[:,]\d[-:,\d]*)(?:\s|$)",
-    re.MULTILINE,
-)
+_MOST_DIGITS = 9  #: of a node count
 _UNBOUNDED = 2**31
 
 
@@ -68,9 +62,8 @@ def _asked(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountR
 
 def _offered(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountRange | None:
     """Find counts for a job that asks for none, from its comment or else from the site's rules."""
-    if opt_in.tag and tag is not None and (found := _TAG_NODES.findall(job.comment)):
-        low, high = map(int, found[-1])
-        return CountRange(min(low, high), max(low, high))
+    if opt_in.tag and tag is not None and tag.nodes is not None:
+        return CountRange(*tag.nodes)
     for rule in opt_in.rules:
         if rule.holds(
             partition=job.partition,
@@ -103,8 +96,15 @@ def _lists_sizes(job: Job) -> bool:
     if job.node_sizes or job.min_nodes == job.max_nodes:
         return job.node_sizes
     # What the command line says goes before the script.
-    return any(_fewest(text) == job.min_nodes for text in _SIZES.findall(job.script))
+    sizes = script_options(job.script).get("nodes") if job.script else None
+    return sizes is not None and _fewest(sizes) == job.min_nodes
 
 
-def _fewest(sizes: str) -> int:
-    return min(int(part.partition(":")[0]) for part in re.split("[-,]", sizes) if part)
+def _fewest(sizes: str) -> int | None:
+    """Smallest count of ``2,4,8`` or ``2-8:2`` (Slurm 23.02 and later); None for other texts."""
+    if "," not in sizes and ":" not in sizes:
+        return None
+    counts = [part.partition(":")[0] for part in sizes.replace("-", ",").split(",")]
+    if not all(count.isdecimal() and len(count) <= _MOST_DIGITS for count in counts):
+        return None
+    return min(map(int, counts))

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from math import log
 from statistics import NormalDist
 
-from sacct_ingest.records import DecisionRow, JobState
+from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import RunRow
 
-_CUT = (JobState.TIMEOUT, JobState.DEADLINE)
 _NORMAL = NormalDist()
 
 
@@ -62,7 +61,7 @@ def compare(decision: DecisionRow, run: RunRow | None) -> Comparison | None:
     """
     if run is None or run.elapsed_s <= 0:
         return None
-    if run.state is not JobState.COMPLETED and run.state not in _CUT:
+    if not run.state.says_run_time:
         return None
     predicted = predicted_for(decision, run.nodes)
     if predicted is None:
@@ -73,7 +72,7 @@ def compare(decision: DecisionRow, run: RunRow | None) -> Comparison | None:
         predicted_s=time_s,
         low_s=low_s,
         high_s=high_s,
-        cut=run.state in _CUT,
+        cut=run.state.cut_short,
     )
 
 

@@ -11,14 +11,6 @@ from slurm_plugin.evaluation.comparison import predicted_for
 from slurm_plugin.evaluation.wait_accuracy import AT_ONCE_S
 
 _HOUR_S = 3600.0
-#: States that a run does not leave again; a job in another one has no outcome yet.
-_UNFINISHED = {
-    JobState.PENDING,
-    JobState.RUNNING,
-    JobState.SUSPENDED,
-    JobState.REQUEUED,
-    JobState.RESIZING,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +63,7 @@ def is_changed(decision: DecisionRow) -> bool:
 
 def is_finished(run: RunRow | None) -> bool:
     """Whether the run is there and has come to an end."""
-    return run is not None and run.state not in _UNFINISHED
+    return run is not None and run.state.final
 
 
 class _Other(NamedTuple):

@@ -15,17 +15,6 @@ from slurm_plugin.learn.journal import Journal, Stage, Trial
 from slurm_plugin.learn.proposers import Next, Proposer
 from slurm_plugin.slurm.commands import Refused
 
-#: States that say nothing against the assignment: the same once more may succeed.
-_INTERRUPTED = frozenset(
-    {
-        JobState.NODE_FAIL,
-        JobState.BOOT_FAIL,
-        JobState.PREEMPTED,
-        JobState.CANCELLED,
-        JobState.REQUEUED,
-        JobState.REVOKED,
-    }
-)
 #: Seconds between two looks at a job: the first, the last, and how they grow.
 _FIRST_S, _LAST_S, _GROWTH = 0.5, 60.0, 1.4
 
@@ -237,5 +226,6 @@ def _outcome(run: JobRun) -> dict[str, object]:
     return found | {
         "stage": Stage.FAILED,
         "reason": f"{run.state.value}{status}",
-        "again": run.state in _INTERRUPTED,
+        # The same once more may succeed.
+        "again": run.state.interrupted,
     }

@@ -16,8 +16,9 @@ from sacct_ingest.hostlist import count_indexes, expand
 from sacct_ingest.slurm_text import parse_size, parse_time_limit
 
 _NOTHING = frozenset({"", "(null)", "N/A", "n/a", "NONE", "None", "Unknown", "UNLIMITED", "ALL"})
+_MOST_DIGITS = 9  #: of a count of devices
 _NO_VAL = 0xFFFFFFFE  #: slurm.h; one more is INFINITE
-_GRES = re.compile(r"([^:,()]+)(?::([^:,()]+))??(?::(\d+))?(?:\([^)]*\))?(?:,|$)")
+_WHICH = re.compile(r"\([^()]*\)")  #: which devices, after a count
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +144,22 @@ def gres(value: Any) -> dict[str, int]:
     found: dict[str, int] = {}
     if isinstance(value, Mapping):
         return {str(name): _devices(n) for name, n in value.items()}
-    for name, _, amount in _GRES.findall(text(value)):
-        found[name] = found.get(name, 0) + int(amount or 1)
+    for part in filter(None, map(device, _WHICH.sub("", text(value)).split(","))):
+        found[part[0]] = found.get(part[0], 0) + part[1]
     return found
+
+
+def device(value: str) -> tuple[str, int] | None:
+    """Name and count of ``gpu``, ``gpu:2``, ``gpu=2``, ``gpu:a100``, ``gpu:a100:2``.
+
+    >>> device("gpu:a100:2"), device("nic"), device("")
+    (('gpu', 2), ('nic', 1), None)
+    """
+    name, *rest = value.replace("=", ":").split(":")
+    amount = rest.pop() if rest and rest[-1].isdecimal() else "1"
+    if not name or len(rest) > 1 or len(amount) > _MOST_DIGITS:
+        return None
+    return name, int(amount)
 
 
 def _devices(value: Any) -> int:

@@ -7,9 +7,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import inf
 
-from sacct_ingest.hostlist import expand
+from sacct_ingest.hostlist import named_nodes
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 
 #: Free CPUs, memory (MiB) and devices from a time on.
@@ -65,7 +66,7 @@ class NodePool:
 
     def fitting(self, share: NodeShare) -> tuple[NodeAvailability, int]:
         """Nodes over time that can take a job's share, and how many there are of such nodes."""
-        excluded = frozenset(expand(share.excluded))
+        excluded = self._excluded(share)
         wanted = alternatives(share.constraint)
         changes, total = [(self.now_s, 0)], 0
         for group, names in self.groups.items():
@@ -82,7 +83,7 @@ class NodePool:
 
     def names(self, share: NodeShare) -> tuple[str, ...]:
         """Names of the nodes that could take a job's share."""
-        excluded, wanted = frozenset(expand(share.excluded)), alternatives(share.constraint)
+        excluded, wanted = self._excluded(share), alternatives(share.constraint)
         return tuple(
             name
             for group, names in self.groups.items()
@@ -90,6 +91,11 @@ class NodePool:
             for name in names
             if name not in excluded
         )
+
+    def _excluded(self, share: NodeShare) -> frozenset[str]:
+        if not share.excluded:
+            return frozenset()
+        return named_nodes(share.excluded, list(chain.from_iterable(self.groups.values())))
 
     def ready(self, share: NodeShare) -> bool:
         """Whether :meth:`less` takes no time to speak of."""
@@ -116,16 +122,18 @@ class NodePool:
 def alternatives(constraint: str) -> Sequence[frozenset[str]] | None:
     """List the sets of features of which a node must have one; None: any node will do.
 
-    Counts, brackets and exclusions are not followed: such a constraint lets all nodes pass.
+    Counts, brackets and exclusions are not followed, nor is a constraint of thousands of features:
+    these let all nodes pass.
 
     >>> sorted(map(sorted, alternatives("gpu&ib|big")))
     [['big'], ['gpu', 'ib']]
     """
-    if not constraint or not _SIMPLE.fullmatch(constraint):
+    if not 0 < len(constraint) <= _LONGEST or not _SIMPLE.fullmatch(constraint):
         return None
     return [frozenset(re.split("[&,]", part)) for part in constraint.split("|")]
 
 
+_LONGEST = 4096  #: characters of a constraint that is followed
 _SIMPLE = re.compile(r"[\w.:=-]+(?:[&|,][\w.:=-]+)*")
 
 

@@ -1,6 +1,5 @@
 """The cluster as one job sees it: its partition, within the limits that hold for it.  Pure."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
@@ -11,12 +10,10 @@ from msgspec.structs import replace
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.availability import NodeAvailability, highest
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
-from slurm_plugin.slurm.fields import licences
+from slurm_plugin.slurm.fields import device, licences
 from slurm_plugin.slurm.limits import NodeBounds, ResourceNeed, limits_of, node_range
 from slurm_plugin.slurm.node_pool import NodeShare
 
-#: ``gres/gpu:2``, ``gres:gpu:a100:2``, ``gres/gpu=2``; without a count it is one.
-_GRES = re.compile(r"gres[/:]([^:=,]+)(?:[:=]([^,:=]+))??(?:[:=](\d+))?(?=,|$)")
 _EXCLUSIVE = 0  #: job_desc.shared of ``--exclusive``
 _MOST_TERMS = 10_000
 
@@ -106,8 +103,22 @@ def taken_per_node(job: Job, partition: Partition) -> Mapping[str, float]:
     Memory is ``inf`` where the job and the site name none: then it has all of the node's.
     """
     cpus = _cpus(job, partition)
-    taken = {f"gres/{name}": float(n or 1) for name, _, n in _GRES.findall(job.tres_per_node)}
-    return {"cpu": float(cpus), "mem": _memory(job, partition, cpus), **taken}
+    return {
+        "cpu": float(cpus),
+        "mem": _memory(job, partition, cpus),
+        **_devices(job.tres_per_node),
+    }
+
+
+def _devices(tres: str) -> dict[str, float]:
+    """Devices by their TRES: ``gres/gpu:2``, ``gres:gpu:a100:2``, ``gres/gpu=2``.
+
+    >>> _devices("gres/gpu:2,gres:nic,license/matlab:1")
+    {'gres/gpu': 2.0, 'gres/nic': 1.0}
+    """
+    listed = [part for part in tres.split(",") if part.startswith(("gres/", "gres:"))]
+    found = filter(None, (device(part[len("gres/") :]) for part in listed))
+    return {f"gres/{name}": float(count) for name, count in found}
 
 
 def terms_of(cluster: Cluster, job: Job, part: Partition, kept: KeptTerms | None = None) -> Terms:

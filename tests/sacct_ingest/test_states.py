@@ -47,7 +47,7 @@ def test_a_run_is_stored_once_its_row_changes_no_more(state: JobState):
     assert (to_store(given) is given) is state.ended
 
 
-@pytest.mark.parametrize("package", ["sacct_ingest", "predictor"])
+@pytest.mark.parametrize("package", ["sacct_ingest", "predictor", "slurm_plugin"])
 def test_no_other_module_lists_states(package: str):
     """Two or more states in one list are a second table."""
     for path in sorted((_PROJECT / package).rglob("*.py")):

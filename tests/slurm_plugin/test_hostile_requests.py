@@ -1,0 +1,85 @@
+"""Fields of requests that would cost nimod its memory or its time; see tests.steps."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.sacct_ingest.test_hostile_texts import EACH, full
+from tests.slurm_plugin.made import job
+from tests.steps import instrumented, steps_of
+
+PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] = [
+    (
+        "slurm_plugin.decision.eligibility",
+        lambda m: lambda text: m._lists_sizes(job(script=text, min_nodes=1, max_nodes=4)),
+        [
+            full("#SBATCH -N 2 \n"),
+            full(" ", before="#SBATCH -N 2", after="x"),
+            full("1,", before="#SBATCH -N 1,", after="x"),
+            full("9", before="#SBATCH -N 1,"),
+            full("\n", before="#SBATCH"),
+        ],
+    ),
+    (
+        "slurm_plugin.decision.eligibility",
+        lambda m: lambda text: m._placed(job(dependency=text)),
+        [full(",expand"), full("?")],
+    ),
+    (
+        "slurm_plugin.slurm.partition_view",
+        lambda m: m._devices,
+        [full("gres/"), full("gres:", after="="), full("gres/a,"), full("9", before="gres/gpu:")],
+    ),
+    (
+        "slurm_plugin.slurm.fields",
+        lambda m: m.gres,
+        [full("a", after="("), full("(", before="gpu:1"), full("gpu:1(IDX:0),"), full(":")],
+    ),
+    (
+        "slurm_plugin.slurm.fields",
+        lambda m: m.array_tasks,
+        [full("0-9,", before="4_[", after="1]"), full("_[", after="-"), full("]", before="0-")],
+    ),
+    (
+        "slurm_plugin.slurm.node_pool",
+        lambda m: m.alternatives,
+        [full("a"), full("a|", after="]"), full("a&", after="a"), full("|")],
+    ),
+    (
+        "slurm_plugin.decision.admin_comment",
+        lambda m: m.parse,
+        [full(" NIMO1:0123456789ab:n=1,req=1-1,t="), full("1", before="NIMO1:0123456789ab:n=")],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "parser", "text"),
+    [(name, parser, text) for name, parser, texts in PARSERS for text in texts],
+    ids=map("{}".format, count()),
+)
+def test_the_worst_text_takes_steps_in_proportion_to_its_length(monkeypatch, name, parser, text):
+    steps_of(parser(instrumented(name, monkeypatch)), text, EACH * len(text))
+
+
+def test_a_billion_excluded_nodes_take_no_memory():
+    """In a process that may have little more memory than it has once it is loaded."""
+    program = """
+import resource
+from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare
+group = NodeGroup(cpus=8, mem_mib=100, steps=((0.0, 8, 100, ()),), empty_s=0.0)
+pool = NodePool(now_s=0.0, groups={group: ("n1", "n2", "gpu1")})
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 32 * 2**20,) * 2)
+for excluded, total in (("n[1-1000000000]", 1), ("n[2-1000000000],x", 2), ("n[1-", 3)):
+    share = NodeShare(excluded=excluded)
+    assert pool.fitting(share)[1] == total == len(pool.names(share)), excluded
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
