@@ -7,8 +7,8 @@ PACKAGES := sacct_ingest predictor slurm_plugin
 # Other releases of Slurm than this machine's run in root directories that the tests make as root.
 FOREIGN_SLURM ?= 26.05/slurm
 EVERY_SLURM ?= 22.05/munge 24.11/munge 24.11/slurm 26.05/munge 26.05/slurm
-# Real servers on a busy machine: what fails is run once more, and listed either way.
-ONCE_MORE := --reruns 1 -raR
+# Real servers on a busy machine: what fails is run once more with new ones, and listed either way.
+PYTEST := sh scripts/pytest-once-more $(BIN)/pytest
 # Tests with servers mostly wait for them: two at a time, however many cores there are.
 REAL := cluster or database
 QUICK_JSON := build/bench
@@ -52,15 +52,15 @@ types: $(VENV)/.lint ## mypy, strict
 test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL, Lua)
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
-	$(BIN)/pytest $(ONCE_MORE) -m 'not ($(REAL))' -n auto --dist loadfile
-	$(BIN)/pytest $(ONCE_MORE) -m '$(REAL)' -n 2 --dist loadfile
-	$(BIN)/pytest $(ONCE_MORE) -m releases --slurm $(FOREIGN_SLURM)
+	$(PYTEST) -m 'not ($(REAL))' -n auto --dist loadfile
+	$(PYTEST) -m '$(REAL)' -n 2 --dist loadfile
+	$(PYTEST) -m releases --slurm $(FOREIGN_SLURM)
 
 test-releases: ## all tests with a cluster on three releases of Slurm, as root; half an hour
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
 	failed=; for slurm in $(EVERY_SLURM); do \
-	  NIMO_PYSLURM=make $(BIN)/pytest $(ONCE_MORE) -m cluster --slurm $$slurm || failed="$$failed $$slurm"; \
+	  NIMO_PYSLURM=make $(PYTEST) -m cluster --slurm $$slurm || failed="$$failed $$slurm"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 demo: $(VENV)/.runtime ## the main job on generated history: no Slurm, no root
@@ -97,10 +97,10 @@ rpm: $(VENV)/.developer ## the RPM, in build/rpm
 	  packages/rpm/nimo-slurm.spec
 
 test-deb: deb ## install, use, upgrade and remove the whole package in a copy of this system, as root
-	NIMO_DEB=$$(ls build/deb/*.deb) $(BIN)/pytest $(ONCE_MORE) tests/packages
+	NIMO_DEB=$$(ls build/deb/*.deb) $(PYTEST) tests/packages
 
 test-rpm: rpm ## install, use and erase the whole RPM in a copy of this system, as root
-	NIMO_RPM=$$(ls build/rpm/RPMS/*/*.rpm) $(BIN)/pytest $(ONCE_MORE) tests/packages/test_rpm.py
+	NIMO_RPM=$$(ls build/rpm/RPMS/*/*.rpm) $(PYTEST) tests/packages/test_rpm.py
 
 clean: ## remove everything that the commands above made, but for .venv
 	rm -rf build dist .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,67 @@
+"""Tests that fail run once more: with new fixtures, and nothing of the first run is lost."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "pytest-once-more"
+#: A server that a test uses up: the next one in the same process cannot pass.
+USED_UP = """\
+from pathlib import Path
+import pytest
+
+@pytest.fixture(scope="module")
+def server():
+    return []
+
+def test_uses_it_up(server):
+    runs = Path(__file__).with_name("runs")
+    server.append("used")
+    first = not runs.exists()
+    runs.touch()
+    assert server == ["used"]
+    assert not first or {fails_twice!r} == "", "the first failure"
+    assert {fails_twice!r} != "yes", "the second failure"
+
+def test_passes():
+    with Path(__file__).with_name("passes").open("a") as calls:
+        calls.write("x")
+"""
+
+
+def run(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(text)
+    pytest = [sys.executable, "-m", "pytest", "--rootdir", folder, folder, *options]
+    return subprocess.run(
+        ["sh", SCRIPT, *pytest],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    )
+
+
+def test_second_run_begins_fresh_and_first_output_stays(tmp_path: Path) -> None:
+    done = run(tmp_path, USED_UP.format(fails_twice="no"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "AssertionError: the first failure" in done.stdout
+    assert "1 failed, 1 passed" in done.stdout
+    assert "PASSED test_it.py::test_uses_it_up" in done.stdout
+    assert "passed in the second run only" in done.stderr
+    assert (tmp_path / "passes").read_text() == "x"
+
+
+def test_what_fails_twice_fails(tmp_path: Path) -> None:
+    done = run(tmp_path, USED_UP.format(fails_twice="yes"))
+    assert done.returncode == 1
+    assert "AssertionError: the first failure" in done.stdout
+    assert "AssertionError: the second failure" in done.stdout
+
+
+def test_success_and_wrong_usage_run_once(tmp_path: Path) -> None:
+    assert run(tmp_path, USED_UP.format(fails_twice="")).returncode == 0
+    assert (tmp_path / "passes").read_text() == "x"
+    assert run(tmp_path, USED_UP.format(fails_twice=""), "--no-such-option").returncode == 4
+    assert (tmp_path / "passes").read_text() == "x"
