@@ -241,7 +241,12 @@ def decode_ask(line: bytes) -> Ask:
     msgspec.DecodeError
         Not JSON, or a field of the wrong type (``msgspec.ValidationError``).
     """
-    return _decoder.decode(line)
+    try:
+        return _decoder.decode(line)
+    except UnicodeDecodeError as error:  # of a tag or an enumeration
+        raise msgspec.DecodeError("not UTF-8") from error
+    except RecursionError as error:
+        raise msgspec.DecodeError("nested too deeply") from error
 
 
 def encode(message: Any) -> bytes:

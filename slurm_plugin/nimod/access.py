@@ -85,7 +85,7 @@ class UserNames:
     def _name(self, uid: int) -> str:
         try:
             return self._look_up(uid)
-        except (KeyError, OSError) as error:
+        except Exception as error:  # whatever a name service does, the next name is looked up
             _log.warning("uid %d has no name: %s", uid, error)
             return ""
 

@@ -3,6 +3,7 @@
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -99,7 +100,7 @@ class Connection:
 
         Raises
         ------
-        Gone
+        PeerClosed
             This connection is over.
         """
         if self._unsent:
@@ -114,6 +115,12 @@ class Connection:
         """Give away the work that could wait, in its order."""
         undone, self._undone = self._undone, []
         return undone
+
+    def fail(self, error: Exception) -> None:
+        """Say that an unexpected error ends this connection, as far as the peer listens."""
+        text = f"{type(error).__name__} in nimod; see its log"
+        with suppress(PeerClosed):
+            self._send(encode(Answer(ok=False, error=text)))
 
     def close(self) -> None:
         """Hang up."""

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from operator import attrgetter
+from traceback import extract_tb
 from typing import Protocol
 
 from slurm_plugin.nimod.connection import Connection, PeerClosed
@@ -23,6 +24,7 @@ AWAKE_S = 0.0005
 #: Work that can wait does so for this long, or until somebody else comes: slurmctld goes on with
 #: the job, which takes a third longer beside a core at work.
 REST_S = 0.002
+_REPORTED = 100  #: most places whose errors are logged
 
 
 class Admission(Protocol):
@@ -67,6 +69,7 @@ class Loop:
         self._undone: deque[Callable[[], None]] = deque()  # could wait until answers were sent
         self._awake_s = 0.0  # until when no request is waited for asleep; 0: one is
         self._stopping = False
+        self._reported: set[tuple[type[Exception], str, int]] = set()
         for channel in (self._woken, self._waker):
             channel.settimeout(0)
         for channel in (listener, self._woken):
@@ -105,7 +108,7 @@ class Loop:
             if self._clock() >= due_s:
                 due_s = self._clock() + tick_s
                 self._sweep()
-                tick()
+                self._attempt(tick)
 
     def close(self) -> None:
         """Hang up on everybody."""
@@ -147,13 +150,28 @@ class Loop:
     def _catch_up(self) -> None:
         """Do what could wait: before anybody asks again, who is to find it done."""
         while self._undone:
-            self._undone.popleft()()
+            self._attempt(self._undone.popleft())
 
     def _do_calls(self) -> None:
         """Do what :meth:`call_soon` was given."""
         self._woken.recv(4096)
         while self._calls:
-            self._calls.popleft()()
+            self._attempt(self._calls.popleft())
+
+    def _attempt(self, work: Callable[[], None]) -> None:
+        """Do something; an error in it is reported and ends neither the loop nor a connection."""
+        try:
+            work()
+        except Exception as error:
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        """Log an unexpected error, once for each place: a peer could fill the log."""
+        last = extract_tb(error.__traceback__)[-1]
+        place = type(error), last.filename, last.lineno or 0
+        if place not in self._reported and len(self._reported) < _REPORTED:
+            self._reported.add(place)
+            _log.error("unexpected error; logged this once", exc_info=error)
 
     def _accept(self) -> None:
         try:
@@ -161,9 +179,13 @@ class Loop:
         except OSError as error:  # gone again, or no descriptor left
             _log.debug("accept: %s", error)
             return
-        connection = self._doorman.enter(channel)
-        if connection is not None:
-            self.adopt(connection)
+        try:
+            connection = self._doorman.enter(channel)
+            if connection is not None:
+                self.adopt(connection)
+        except Exception as error:
+            self._report(error)
+            channel.close()
 
     def _serve(self, peer: Connection) -> None:
         was_writing = peer.writing
@@ -173,6 +195,11 @@ class Loop:
             while more and peer.first:
                 more = self._one_of(peer)
         except PeerClosed:
+            self._drop(peer)
+            return
+        except Exception as error:
+            self._report(error)
+            peer.fail(error)
             self._drop(peer)
             return
         if peer.halfway and peer.since_s is None:

@@ -165,6 +165,9 @@ def test_one_connection_serves_many_requests(running):
         (b'{"v":1,"job":{"min_nodes":"four"}}', "Expected `int"),
         (b'{"v":2}', "nimod speaks 1"),
         (b"\xff\xfe", "malformed"),
+        (b'{"x":1,"op":"\xff"}', "UTF-8"),
+        (b'{"x":' + b"[" * 1000, "nested"),
+        (b'{"op":"status","x":' + b"[" * 60_000 + b"]" * 60_000 + b"}", "nested"),
     ],
 )
 def test_a_bad_request_gets_an_error_and_the_connection_lives(running, line, told):

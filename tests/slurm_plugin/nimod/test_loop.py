@@ -18,6 +18,7 @@ class Doorman:
     """Lets everybody in; the next ones go first if so told."""
 
     first: bool = False
+    shut: bool = False
     served: list = field(default_factory=list)
     booked: list = field(default_factory=list)
     behind: list = field(default_factory=list)  # requests not booked, at each request
@@ -34,14 +35,20 @@ class Doorman:
         size = int(line[1:]) if line.startswith(b"*") else 0
         if line == b"quiet\n":
             return Reply(line, quiet=True)
+        if line == b"fail\n":
+            raise RecursionError("too deep")
         return Reply(b"x" * size + line, lambda: self.book(line), line == b"last\n")
 
     def book(self, line):
         if line == b"hold\n":
             assert self.released.wait(PATIENCE_S)
+        if line == b"no room\n":
+            raise OSError("no room")
         self.booked.append(line)
 
     def enter(self, channel):
+        if self.shut:
+            raise KeyError("who?")
         return Connection(channel, self.respond, uid=1, first=self.first)
 
     def leave(self, connection):
@@ -232,6 +239,43 @@ def test_a_peer_that_hangs_up_on_its_answers_harms_nobody(running, first):
     running.door.released.set()
     wait_until(lambda: running.door.left == 1, what="it to be gone")
     running.settle()
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_an_error_ends_its_connection_alone_and_is_logged_once(running, caplog, first):
+    running.door.first = first
+    other = running.connect()
+    for _ in range(3):
+        channel = running.connect()
+        channel.sendall(b"fail\nmore\n")
+        answer, *rest = channel.makefile("rb").readlines()
+        assert b'"ok":false' in answer
+        assert b"RecursionError" in answer
+        assert rest == []
+    other.sendall(b"hello\n")
+    assert other.recv(10) == b"hello\n"
+    assert [record.exc_info[0] for record in caplog.records] == [RecursionError]
+
+
+def test_errors_in_work_that_waits_end_nothing(running, caplog):
+    channel = running.connect()
+    running.loop.call_soon(lambda: 1 // 0)
+    channel.sendall(b"no room\nnext\n")
+    reader = channel.makefile("rb")
+    assert [reader.readline(), reader.readline()] == [b"no room\n", b"next\n"]
+    running.settle()
+    told = {record.exc_info[0] for record in caplog.records}
+    assert {OSError, ZeroDivisionError} <= told
+
+
+def test_a_peer_that_cannot_be_let_in_harms_nobody(running):
+    channel = running.connect()
+    channel.sendall(b"hello\n")
+    assert channel.recv(10) == b"hello\n"
+    running.door.shut = True
+    assert ended(running.connect())
+    channel.sendall(b"again\n")
+    assert channel.recv(10) == b"again\n"
 
 
 def test_an_endless_line_is_cut_off(running):
