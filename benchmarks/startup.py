@@ -23,10 +23,10 @@ from typing import Any
 
 import _bench
 
-from slurm_plugin.cli.context import user_name
 from slurm_plugin.cli.nimo import COMMANDS
 from slurm_plugin.demo.sandbox import HISTORY, DemoSite, prepare
 from slurm_plugin.nimod import client
+from slurm_plugin.store_access import user_name
 
 BUDGET_S = 0.25
 PROGRAMS = Path(sys.executable).parent

@@ -5,15 +5,13 @@ Starts fast: what is heavy (database, numpy, rich) is not imported on the way th
 """
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
-from sacct_ingest.errors import ScriptError, SlurmError
+from sacct_ingest.errors import SlurmError
 from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.sbatch_options import Value, lookup
 from slurm_plugin.cli import plot
@@ -24,22 +22,16 @@ from slurm_plugin.cli.context import (
     add_parsable,
     add_store,
     load_config,
-    user_name,
 )
 from slurm_plugin.cli.errors import guarded
-from slurm_plugin.cli.sbatch_environment import options_of
+from slurm_plugin.cli.sbatch_request import request
 from slurm_plugin.config import Config
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Advice, Ask, Job
 from slurm_plugin.reports.advice_text import parsable, render, render_starts
-from slurm_plugin.slurm.job_request import check_times, make_job
 
 ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
 _TIMEOUT_S = 2.0
-_MAX_SCRIPT_BYTES = 4 * 2**20  #: slurm.conf(5), max_script_size
-
-#: The script that sbatch makes of --wrap (src/sbatch/sbatch.c).
-_WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
 
 _EPILOG = """\
 exit status:
@@ -121,36 +113,6 @@ def exit_status(advice: Advice) -> int:
     return UNKNOWN if advice.nodes is None else ADVICE
 
 
-def request(words: Sequence[str], *, user: str) -> Job:
-    """Make the job request of a command line of sbatch, given without its first word.
-
-    Parameters
-    ----------
-    user
-        Whose job it is; empty: that of the process.
-
-    Raises
-    ------
-    ScriptError
-        The script cannot be read, or Slurm would not take the job.
-    """
-    command = parse_command_line(["sbatch", *words])
-    wrapped = command.options.get("wrap")
-    script = _WRAPPED.format(wrapped) if wrapped else _read(command.script)
-    mine, now_s = user_name(), time.time()
-    job = make_job(
-        command,
-        script,
-        user=user or mine,
-        uid=os.getuid() if user in ("", mine) else None,
-        work_dir=str(Path.cwd()),
-        now_s=now_s,
-        environment=options_of(os.environ) if user in ("", mine) else {},
-    )
-    check_times(job, now_s=now_s)
-    return job
-
-
 def _value_follows(option: str, word: str) -> bool:
     if option == _PLOT:
         return plot.is_file(word)
@@ -230,15 +192,3 @@ def _answer(args: argparse.Namespace, config: Config, job: Job) -> Advice:
     from slurm_plugin.cli import stored_advice  # noqa: PLC0415 - the database is heavy
 
     return stored_advice.advise(job, config, now_s=time.time())
-
-
-def _read(path: str) -> str:
-    if not path and sys.stdin.isatty():
-        raise ScriptError("no job script is given; 'nimo-advise --help' shows examples")
-    try:
-        data = sys.stdin.buffer.read() if path in ("", "-") else Path(path).read_bytes()
-    except OSError as error:
-        raise ScriptError(f"{path}: {error.strerror or error}") from error
-    if len(data) > _MAX_SCRIPT_BYTES or b"\0" in data:
-        raise ScriptError(f"{path}: not a job script")
-    return data.decode(errors="replace")

@@ -1,8 +1,6 @@
 """What the commands share: configuration, store, options that mean the same everywhere."""
 
 import argparse
-import os
-import pwd
 import time
 from pathlib import Path
 
@@ -45,15 +43,6 @@ def add_parsable(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def user_name() -> str:
-    """Name of the user whose process this is; the number where there is no name (containers)."""
-    uid = os.getuid()
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
 def moment(text: str) -> int:
     """Read a time as Slurm's commands take it, such as ``now-7days``: seconds since the epoch.
 
@@ -68,6 +57,18 @@ def moment(text: str) -> int:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no time; 2026-01-31, 2026-01-31T18:00, 18:00 and now-7days are"
         ) from error
+
+
+def add_since(parser: argparse.ArgumentParser) -> None:
+    """Add ``-S``."""
+    parser.add_argument(
+        "-S",
+        "--since",
+        metavar="TIME",
+        type=moment,
+        default="now-30days",
+        help="only measurements since then (default: now-30days)",
+    )
 
 
 def load_config(args: argparse.Namespace) -> Config:

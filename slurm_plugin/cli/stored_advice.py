@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from predictor.types import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.signature import identity_of_request
-from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Config
 from slurm_plugin.decision.context import PartitionContext
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol import Advice, Job
+from slurm_plugin.store_access import open_store
 
 
 def advise(job: Job, config: Config, *, now_s: float) -> Advice:

@@ -17,9 +17,6 @@ from sacct_ingest.errors import ConfigError, NoHistory, ScriptError, StoreError
 from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.probes.agreement import MEASURES
 from sacct_ingest.records import NodeProfile, Probe
-from slurm_plugin.cli.commands.predict import load as load_tables
-from slurm_plugin.cli.commands.predict import matching
-from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Config, Snapshot, Source
 from slurm_plugin.plan.bounds import TaskBounds, room_for
 from slurm_plugin.plan.replan import steps_begun
@@ -35,6 +32,7 @@ from slurm_plugin.slurm.job_request import make_job
 from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.raw_state import RawJob, RawState
+from slurm_plugin.store_access import load_tables, matching_tables, open_store
 
 _MONTH_S = 30 * 86400.0
 #: Of a place and its own storage, for occupancy models that depend on the way to the data.
@@ -137,7 +135,7 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
 def _table(known: Sequence[PredictionTable], task: str, label: str) -> PredictionTable:
     """Find the prediction table of a task by its application."""
     try:
-        return matching(known, label)[0]
+        return matching_tables(known, label)[0]
     except NoHistory as error:
         raise NoHistory(f"tasks.{task}: {error}; or give its run_time, or samples") from error
 

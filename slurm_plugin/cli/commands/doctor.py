@@ -7,16 +7,12 @@ something is.
 import argparse
 import os
 import sys
-import time
-from collections.abc import Sequence
 
 import msgspec
 
-from sacct_ingest.errors import NimoError
-from slurm_plugin.cli.context import add_config, add_json, add_parsable, add_store, load_config
-from slurm_plugin.config.loader import find
-from slurm_plugin.doctor import Finding, FindingState, Installation, examine
-from slurm_plugin.slurm import commands
+from slurm_plugin.cli.context import add_config, add_json, add_parsable, add_store
+from slurm_plugin.cli.installation import installation_of
+from slurm_plugin.doctor import Finding, FindingState, examine
 
 EXAMPLE = "  nimo doctor\n  nimo doctor --json | jq '.[] | select(.state == \"error\")'"
 _TIMEOUT_S = 10.0
@@ -39,26 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check, and print each finding as it comes."""
     found: list[Finding] = []
-    for finding in examine(patient_of(args)):
+    for finding in examine(installation_of(args)):
         found.append(finding)
         if not args.json:
             print(_line(finding, parsable=args.parsable2, colour=_colour()), flush=True)
     if args.json:
         print(msgspec.json.encode(found).decode())
     return int(any(finding.state is FindingState.ERROR for finding in found))
-
-
-def patient_of(args: argparse.Namespace) -> Installation:
-    """Give what is to be checked: an unreadable configuration is a finding, too."""
-
-    def ask(argv: Sequence[str]) -> str:
-        return commands.run(argv, timeout_s=_TIMEOUT_S)
-
-    try:
-        config = load_config(args)
-    except NimoError as error:
-        return Installation(error, find(args.config), ask, time.time())
-    return Installation(config, find(args.config), ask, time.time())
 
 
 def _line(finding: Finding, *, parsable: bool, colour: bool) -> str:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import progress
-from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.formatting import count
+from slurm_plugin.store_access import open_store
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -16,12 +16,12 @@ from slurm_plugin.cli.context import (
     add_config,
     add_json,
     add_parsable,
+    add_since,
     add_store,
     load_config,
-    moment,
 )
-from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.reports import forecast_text as words
+from slurm_plugin.store_access import open_store
 
 EXAMPLE = """\
   nimo forecast
@@ -49,18 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     add_store(parser)
     add_config(parser)
-
-
-def add_since(parser: argparse.ArgumentParser) -> None:
-    """Add ``-S``."""
-    parser.add_argument(
-        "-S",
-        "--since",
-        metavar="TIME",
-        type=moment,
-        default="now-30days",
-        help="only measurements since then (default: now-30days)",
-    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -28,11 +28,11 @@ from sacct_ingest.span import SpanSettings
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.progress import ProgressReport, progress
-from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Config
 from slurm_plugin.evaluation import standing
 from slurm_plugin.formatting import clock, count
 from slurm_plugin.reports.curve_text import standing_line
+from slurm_plugin.store_access import open_store
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store

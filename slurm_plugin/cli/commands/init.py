@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from sacct_ingest.errors import ConfigError, SlurmError
-from slurm_plugin.cli.commands.doctor import patient_of
 from slurm_plugin.cli.context import add_config, add_json, store_url
+from slurm_plugin.cli.installation import installation_of
 from slurm_plugin.config import Mode
 from slurm_plugin.config.loader import SYSTEM_FILE, find, parse
 from slurm_plugin.doctor import Installation
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask, write, and say what is left to do."""
-    patient = patient_of(args)
+    patient = installation_of(args)
     if isinstance(patient.slurm_text, SlurmError):
         print(f"nimo init: Slurm was not asked: {patient.slurm_text}", file=sys.stderr)
     answers = _answers(args, patient)

@@ -17,7 +17,7 @@ from sacct_ingest.errors import ConfigError, StoreError
 from sacct_ingest.records import KeyLevel
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.numbers import positive
-from slurm_plugin.cli.store_access import open_store
+from slurm_plugin.store_access import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -147,12 +147,12 @@ def _joined(
     args: argparse.Namespace, given: "Description", chosen: "Choices", config: "Config"
 ) -> "StoredCurve":
     """Find the curve that the runs are to join; without --application that of the file's tag."""
-    from slurm_plugin.cli.commands.predict import load, matching  # noqa: PLC0415
     from slurm_plugin.learn.stored_curve import StoredCurve, joined  # noqa: PLC0415
+    from slurm_plugin.store_access import load_tables, matching_tables  # noqa: PLC0415
 
     if args.application:
         with open_store(config) as store:
-            tables = matching(load(store), args.application)
+            tables = matching_tables(load_tables(store), args.application)
         every = (one for place in chosen.places.values() for one in place)
         return joined(given, tables, map(_script_key, every))
     key = f"{given.application}/{given.problem}" if given.problem else given.application
@@ -167,7 +167,7 @@ def _joined(
 def _script_key(one: "Assignment") -> str:
     """Give the key by which nimod and the store know a run by its script."""
     from sacct_ingest.signature import identity_of_request  # noqa: PLC0415
-    from slurm_plugin.cli.advise import request  # noqa: PLC0415
+    from slurm_plugin.cli.sbatch_request import request  # noqa: PLC0415
 
     job = request([*one.options, *one.command], user="")
     told = {"user": job.user_name, "name": job.name, "comment": ""}

@@ -12,8 +12,8 @@ from threading import Event
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.context import add_config, add_store, load_config
-from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.nimod import client
+from slurm_plugin.store_access import open_store
 
 EXAMPLE = """\
   nimo metrics

@@ -6,15 +6,12 @@ Without APPLICATION it lists all that have a scaling curve.
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from predictor.table import decode
 from predictor.types import PredictionTable
-from sacct_ingest.errors import NoHistory, PlotError
+from sacct_ingest.errors import PlotError
 from sacct_ingest.records import CURVE_LEVELS, StandingRow
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.context import (
@@ -24,12 +21,9 @@ from slurm_plugin.cli.context import (
     add_store,
     load_config,
 )
-from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.reports import curve_text
 from slurm_plugin.reports.picture import of_table
-
-if TYPE_CHECKING:  # the database is heavy, and --help needs none
-    from sacct_ingest.store import Store
+from slurm_plugin.store_access import load_tables, matching_tables, open_store
 
 EXAMPLE = """\
   nimo predict
@@ -37,7 +31,6 @@ EXAMPLE = """\
   nimo predict wrf-d02 --plot
   nimo predict wrf-d02 --plot wrf.svg
   nimo predict wrf-d02 -P | cut -d'|' -f1,2"""
-_SHORTEST_KEY = 6  #: a key may be cut short, but not to where it says nothing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,41 +54,16 @@ def run(args: argparse.Namespace) -> int:
     if args.application is None and args.plot:
         raise PlotError("which application? 'nimo predict' lists them")
     with open_store(load_config(args)) as store:
-        tables = load(store)
+        tables = load_tables(store)
         standings = {(row.level.value, row.key): row for row in store.standings.all()}
     if args.application is None:
         _list([t for t in tables if args.all or t.level in CURVE_LEVELS], args)
         return 0
-    found = matching(tables, args.application)
+    found = matching_tables(tables, args.application)
     if args.plot not in (None, plot.TERMINAL):
         plot.show(of_table(_only(found)), args.plot)
     _print(found, args, standings)
     return 0
-
-
-def load(store: Store) -> list[PredictionTable]:
-    """Read all prediction tables of a store."""
-    return [decode(row.payload) for row in store.fits.all()]
-
-
-def matching(tables: Sequence[PredictionTable], wanted: str) -> list[PredictionTable]:
-    """Find the tables of an application by its label or name, or by the start of its key.
-
-    Histories of a user's or a name's runs are only given where there is nothing better.
-
-    Raises
-    ------
-    NoHistory
-        There is none; the message proposes names that look alike.
-    """
-    found = [table for table in tables if wanted in (*_names(table), table.key)]
-    if not found and len(wanted) >= _SHORTEST_KEY:
-        found = [table for table in tables if table.key.startswith(wanted)]
-    if found:
-        return [table for table in found if table.level in CURVE_LEVELS] or found
-    near = difflib.get_close_matches(wanted, {name for table in tables for name in _names(table)})
-    mend = f"did you mean {' or '.join(near)}?" if near else "'nimo predict --all' lists what is"
-    raise NoHistory(f"nothing is known about {wanted!r}; {mend}")
 
 
 def _list(tables: Sequence[PredictionTable], args: argparse.Namespace) -> None:
@@ -131,11 +99,6 @@ def _only(found: Sequence[PredictionTable]) -> PredictionTable:
         keys = ", ".join(f"{table.key[:12]} ({table.level})" for table in found)
         raise PlotError(f"a file holds one curve; choose one by its key: {keys}")
     return found[0]
-
-
-def _names(table: PredictionTable) -> tuple[str, str]:
-    """Label of a table, ``user/name`` or ``application/problem``, and its last part."""
-    return table.label, table.label.rpartition("/")[2]
 
 
 def _as_json(tables: Sequence[PredictionTable]) -> str:

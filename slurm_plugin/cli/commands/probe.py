@@ -31,10 +31,10 @@ from slurm_plugin.cli.context import (
     add_store,
     load_config,
 )
-from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Config, Probes
 from slurm_plugin.formatting import parsable_records
 from slurm_plugin.reports import probe_text as words
+from slurm_plugin.store_access import open_store
 from slurm_plugin.systemd import notify
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none

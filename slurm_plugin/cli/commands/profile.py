@@ -28,12 +28,12 @@ from slurm_plugin.cli.context import (
 )
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import progress
-from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Benchmarks, Config, TypeColumn
 from slurm_plugin.formatting import parsable_records
 from slurm_plugin.reports.profile_text import describe
 from slurm_plugin.slurm.benchmark_jobs import JobOptions, Node, nodes, run_each, run_on
 from slurm_plugin.slurm.commands import run as run_slurm
+from slurm_plugin.store_access import open_store
 
 EXAMPLE = """\
   nimo profile -p batch

@@ -25,8 +25,8 @@ from slurm_plugin.cli.context import (
 )
 from slurm_plugin.cli.numbers import positive, share, whole
 from slurm_plugin.cli.progress import ProgressReport, progress
-from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Config
+from slurm_plugin.store_access import open_store
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow, Store

@@ -26,13 +26,13 @@ from slurm_plugin.cli.context import (
     moment,
 )
 from slurm_plugin.cli.progress import progress
-from slurm_plugin.cli.store_access import open_store, sight_of
 from slurm_plugin.config import Config
 from slurm_plugin.decision.reasons import WORDS
 from slurm_plugin.evaluation.collect import collect
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.reports.sheets import title_of
 from slurm_plugin.slurm.privacy import PrivateDataRules
+from slurm_plugin.store_access import open_store, sight_of
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store

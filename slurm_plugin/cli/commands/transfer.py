@@ -14,19 +14,19 @@ from predictor.types import Verdict
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import Probe, Resource
 from sacct_ingest.slurm_text import parse_size
-from slurm_plugin.cli.commands.forecast import add_since
 from slurm_plugin.cli.context import (
     add_config,
     add_json,
     add_parsable,
+    add_since,
     add_store,
     load_config,
     moment,
 )
 from slurm_plugin.cli.numbers import positive
-from slurm_plugin.cli.store_access import open_store
 from slurm_plugin.config import Config
 from slurm_plugin.reports import forecast_text as words
+from slurm_plugin.store_access import open_store
 
 EXAMPLE = """\
   nimo transfer 16M n1 n2

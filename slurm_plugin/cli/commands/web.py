@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.context import add_config, add_store, load_config
-from slurm_plugin.cli.store_access import open_store, sight_for
 from slurm_plugin.config import Config
+from slurm_plugin.store_access import open_store, sight_for
 
 EXAMPLE = """\
   nimo web                                  # http://127.0.0.1:8737/

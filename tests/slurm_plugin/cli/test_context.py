@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from slurm_plugin.cli.context import moment, store_url, user_name
+from slurm_plugin.cli.context import moment, store_url
 from slurm_plugin.cli.numbers import positive, share, whole
+from slurm_plugin.store_access import user_name
 
 
 def test_the_name_of_the_user() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.cli.commands.doctor import patient_of
+from slurm_plugin.cli.installation import installation_of
 from slurm_plugin.doctor import CHECKS, Finding, FindingState, examine
 from slurm_plugin.nimod import client
 from tests.cluster.nimod import Nimod, hooks_for
@@ -51,7 +51,7 @@ def sees(nimod: Nimod) -> bool:
 
 
 def diagnosis(nimod: Nimod, *, later_s: float = 0.0) -> list[Finding]:
-    patient = patient_of(Namespace(config=nimod.config, store=""))
+    patient = installation_of(Namespace(config=nimod.config, store=""))
     return list(examine(replace(patient, now_s=patient.now_s + later_s)))
 
 

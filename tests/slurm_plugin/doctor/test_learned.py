@@ -5,7 +5,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from sacct_ingest.store import Store
-from slurm_plugin.cli.commands.doctor import patient_of
+from slurm_plugin.cli.installation import installation_of
 from slurm_plugin.doctor import FindingState
 from slurm_plugin.doctor.nimo_checks import learned
 
@@ -16,7 +16,7 @@ def test_a_fresh_mark_of_something_else_is_no_ingest(tmp_path: Path) -> None:
         store.watermarks.set("sacct:pine", now_s - 10 * 86_400)
         for name in ("sacct:pine again", "sacct:pine since 1", "standings"):
             store.watermarks.set(name, now_s)
-    ingest, fit = learned(patient_of(Namespace(config=None, store=url)))
+    ingest, fit = learned(installation_of(Namespace(config=None, store=url)))
     assert ingest.state is fit.state is FindingState.WARNING
     assert ingest.told.startswith("the last nimo ingest was ")
     assert "no nimo fit yet" in fit.told

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.cli.commands.doctor import patient_of
+from slurm_plugin.cli.installation import installation_of
 from slurm_plugin.doctor import slurm_checks
 from slurm_plugin.doctor.findings import FindingState
 from slurm_plugin.doctor.installation import Installation
@@ -17,7 +17,7 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
     scontrol.write_text("#!/bin/sh\necho ClusterName = pine\n")
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    return patient_of(Namespace(config=None, store=""))
+    return installation_of(Namespace(config=None, store=""))
 
 
 def test_no_release_is_told(patient: Installation) -> None:

@@ -6,7 +6,7 @@ import pytest
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.sbatch_options import OPTIONS
-from slurm_plugin.cli.sbatch_environment import options_of
+from slurm_plugin.cli.sbatch_request import options_of
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.job_request import check_times, make_job
 

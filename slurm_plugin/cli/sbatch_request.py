@@ -1,0 +1,94 @@
+"""The job request that sbatch would make of a command line, its environment and a script.
+
+Options from the environment (sbatch(1), INPUT ENVIRONMENT VARIABLES) go before the script's
+``#SBATCH`` lines and after the command line.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sacct_ingest.errors import ScriptError
+from sacct_ingest.job_script import Options, parse_command_line
+from slurm_plugin.protocol import Job
+from slurm_plugin.slurm.job_request import check_times, make_job
+from slurm_plugin.store_access import user_name
+
+_MAX_SCRIPT_BYTES = 4 * 2**20  #: slurm.conf(5), max_script_size
+
+#: The script that sbatch makes of --wrap (src/sbatch/sbatch.c).
+_WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
+
+#: Variables with another name than their option's; the others are ``SBATCH_`` and the option.
+_NAMES = {
+    "array-inx": "array",
+    "mem-per-node": "mem",
+    "req-switch": "switches",
+    "timelimit": "time",
+    "cpu-freq-req": "cpu-freq",
+}
+_OPTIONS = (
+    "account", "array-inx", "constraint", "cpu-freq-req", "cpus-per-gpu", "exclusive", "gpus",
+    "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "job-name", "mem-per-cpu",
+    "mem-per-gpu", "mem-per-node", "no-requeue", "overcommit", "partition", "qos", "req-switch",
+    "requeue", "reservation", "signal", "spread-job", "threads-per-core", "timelimit",
+    "use-min-nodes", "wckey", "clusters", "export", "network",
+)  # fmt: skip
+_VARIABLES = {f"SBATCH_{name.upper().replace('-', '_')}": name for name in _OPTIONS}
+
+
+def request(words: Sequence[str], *, user: str) -> Job:
+    """Make the job request of a command line of sbatch, given without its first word.
+
+    Parameters
+    ----------
+    user
+        Whose job it is; empty: that of the process.
+
+    Raises
+    ------
+    ScriptError
+        The script cannot be read, or Slurm would not take the job.
+    """
+    command = parse_command_line(["sbatch", *words])
+    wrapped = command.options.get("wrap")
+    script = _WRAPPED.format(wrapped) if wrapped else _read(command.script)
+    mine, now_s = user_name(), time.time()
+    job = make_job(
+        command,
+        script,
+        user=user or mine,
+        uid=os.getuid() if user in ("", mine) else None,
+        work_dir=str(Path.cwd()),
+        now_s=now_s,
+        environment=options_of(os.environ) if user in ("", mine) else {},
+    )
+    check_times(job, now_s=now_s)
+    return job
+
+
+def options_of(environ: Mapping[str, str]) -> Options:
+    """Options that these variables set.
+
+    >>> options_of({"SBATCH_TIMELIMIT": "10", "SBATCH_EXCLUSIVE": "", "HOME": "/"})
+    {'exclusive': '', 'time': '10'}
+    """
+    return {
+        _NAMES.get(name, name): environ[variable]
+        for variable, name in _VARIABLES.items()
+        if variable in environ
+    }
+
+
+def _read(path: str) -> str:
+    if not path and sys.stdin.isatty():
+        raise ScriptError("no job script is given; 'nimo-advise --help' shows examples")
+    try:
+        data = sys.stdin.buffer.read() if path in ("", "-") else Path(path).read_bytes()
+    except OSError as error:
+        raise ScriptError(f"{path}: {error.strerror or error}") from error
+    if len(data) > _MAX_SCRIPT_BYTES or b"\0" in data:
+        raise ScriptError(f"{path}: not a job script")
+    return data.decode(errors="replace")

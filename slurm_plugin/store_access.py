@@ -1,0 +1,108 @@
+"""The configured store: opening it, finding tables in it, and whose jobs may be seen in it."""
+
+import difflib
+import gc
+import os
+import pwd
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from predictor.table import decode
+from predictor.types import PredictionTable
+from sacct_ingest.errors import NoHistory
+from sacct_ingest.records import CURVE_LEVELS
+from slurm_plugin.config import Config
+from slurm_plugin.slurm import commands
+from slurm_plugin.slurm.privacy import PrivateDataRules, sight
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import Store
+
+
+_SHORTEST_KEY = 6  #: a key may be cut short, but not to where it says nothing
+
+
+def open_store(config: Config, *, create: bool = False) -> "Store":
+    """Open the configured store; it is made where ``create`` allows and it is not there yet.
+
+    Raises
+    ------
+    StoreError
+        It is missing, cannot be opened, or is of a newer release.
+    """
+    with _importing():
+        from sacct_ingest.store import Store  # noqa: PLC0415 - heavy, and --help needs none
+
+    return Store.open(config.store_url, create=create)
+
+
+def load_tables(store: "Store") -> list[PredictionTable]:
+    """Read all prediction tables of a store."""
+    return [decode(row.payload) for row in store.fits.all()]
+
+
+def matching_tables(tables: Sequence[PredictionTable], wanted: str) -> list[PredictionTable]:
+    """Find the tables of an application by its label or name, or by the start of its key.
+
+    Histories of a user's or a name's runs are only given where there is nothing better.
+
+    Raises
+    ------
+    NoHistory
+        There is none; the message proposes names that look alike.
+    """
+    found = [table for table in tables if wanted in (*_names(table), table.key)]
+    if not found and len(wanted) >= _SHORTEST_KEY:
+        found = [table for table in tables if table.key.startswith(wanted)]
+    if found:
+        return [table for table in found if table.level in CURVE_LEVELS] or found
+    near = difflib.get_close_matches(wanted, {name for table in tables for name in _names(table)})
+    mend = f"did you mean {' or '.join(near)}?" if near else "'nimo predict --all' lists what is"
+    raise NoHistory(f"nothing is known about {wanted!r}; {mend}")
+
+
+def user_name() -> str:
+    """Name of the user whose process this is; the number where there is no name (containers)."""
+    uid = os.getuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def sight_of(config: Config) -> PrivateDataRules:
+    """Tell whose jobs the user of this process may see in the configured store."""
+    return sight_for(config, os.getuid(), user_name())
+
+
+def sight_for(config: Config, uid: int, name: str, *, own_only: bool = False) -> PrivateDataRules:
+    """Tell whose jobs a user may see in the configured store, by what Slurm says."""
+    run = partial(commands.run, timeout_s=config.snapshot.timeout_s)
+    return sight(uid, name, owner_uid=_owner(config.store_url), run=run, own_only=own_only)
+
+
+@contextmanager
+def _importing() -> Iterator[None]:
+    """Look for no garbage meanwhile: all of a module stays, and looking is a tenth of its time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _owner(url: str) -> int | None:
+    """Find the owner of an SQLite file; None for a server, and for a file that is not there."""
+    scheme, _, path = url.partition(":///")
+    with suppress(OSError):
+        return Path(path).stat().st_uid if scheme == "sqlite" else None
+    return None
+
+
+def _names(table: PredictionTable) -> tuple[str, str]:
+    """Label of a table, ``user/name`` or ``application/problem``, and its last part."""
+    return table.label, table.label.rpartition("/")[2]
