@@ -1,15 +1,17 @@
-"""The socket that nimod listens on: one nimod at a time, no leftovers in the way."""
+"""Unix sockets: one server on each at a time, no leftovers in the way, and who connected."""
 
 import fcntl
 import os
 import socket
 import stat
+import struct
 from pathlib import Path
 
 from sacct_ingest.errors import ConfigError
 
 #: Everybody may ask for advice; what only slurmctld may ask is decided by the peer's uid.
 _MODE = 0o666
+_PEERCRED = struct.Struct("3i")  # pid, uid, gid: unix(7)
 
 
 class Listening:
@@ -98,3 +100,10 @@ class Listening:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def peer_uid(channel: socket.socket) -> int:
+    """Uid of the process that connected, as the kernel saw it then (SO_PEERCRED)."""
+    credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size)
+    uid: int = _PEERCRED.unpack(credentials)[1]
+    return uid

@@ -13,7 +13,6 @@ from typing import Any, Literal
 import msgspec
 
 from predictor.types import Point
-from slurm_plugin.evaluation.wait_accuracy import WaitShares
 
 VERSION = 1
 MAX_LINE_BYTES = 256 * 1024  #: longer requests are refused; the hooks cut scripts to fit
@@ -125,6 +124,15 @@ class Answer(msgspec.Struct, omit_defaults=True, kw_only=True):
     #: no job is changed as the settings are: on this connection the hook may tell from now on
     quiet: bool = False
     error: str = ""
+
+
+class WaitShares(msgspec.Struct, frozen=True, kw_only=True):
+    """How near one kind of predicted waits came."""
+
+    jobs: int
+    #: most by which the wait of four in five of them differed, within half a percent
+    within_s: float
+    later: float  #: share that started more than a minute later than predicted
 
 
 class Row(msgspec.Struct, kw_only=True):

@@ -10,6 +10,8 @@ from math import ceil, log
 
 import msgspec
 
+from slurm_plugin.protocol import WaitShares
+
 #: A wait up to this long is a start at once, seconds: the scheduler itself takes some.
 AT_ONCE_S = 60.0
 #: Share of the jobs that an accuracy speaks of.
@@ -17,15 +19,6 @@ SHARE = 0.8
 _FEWEST = 5  #: jobs; of fewer nothing is said
 _STEPS = 200  #: bins for each factor of e
 _LEAST_S, _NONE = 1e-3, -(10**6)  #: what is off by less is not off
-
-
-class WaitShares(msgspec.Struct, frozen=True, kw_only=True):
-    """How near one kind of predicted waits came."""
-
-    jobs: int
-    #: most by which the wait of :data:`SHARE` of them differed, within half a percent
-    within_s: float
-    later: float  #: share that started more than :data:`AT_ONCE_S` later than predicted
 
 
 class WaitAccuracy(msgspec.Struct, frozen=True, kw_only=True):

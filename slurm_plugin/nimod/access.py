@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from slurm_plugin.config import Access
-from slurm_plugin.nimod.connection import Connection, Respond, peer_uid
+from slurm_plugin.listening import peer_uid
+from slurm_plugin.nimod.connection import Connection, Respond
 
 _log = logging.getLogger(__name__)
 _CONNECTIONS = 400  #: of all users together; slurmctld's are not counted

@@ -1,7 +1,6 @@
 """One peer of nimod: lines in, one answer to each, whatever they hold."""
 
 import socket
-import struct
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -9,7 +8,6 @@ import msgspec
 
 from slurm_plugin.protocol import MAX_LINE_BYTES, Answer, encode
 
-_PEERCRED = struct.Struct("3i")  # pid, uid, gid: unix(7)
 _PIECE = 65536
 
 
@@ -181,10 +179,3 @@ class Connection:
         except OSError as error:
             raise PeerClosed from error
         self._unsent = data[sent:]
-
-
-def peer_uid(channel: socket.socket) -> int:
-    """Uid of the process that connected, as the kernel saw it then (SO_PEERCRED)."""
-    credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size)
-    uid: int = _PEERCRED.unpack(credentials)[1]
-    return uid

@@ -12,8 +12,9 @@ from slurm_plugin.evaluation.accuracy import Accuracy
 from slurm_plugin.evaluation.diagnoses import Waste
 from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate
 from slurm_plugin.evaluation.outcomes import ApplicationOutcome, OutcomeReport
-from slurm_plugin.evaluation.wait_accuracy import SHARE, WaitShares
+from slurm_plugin.evaluation.wait_accuracy import SHARE
 from slurm_plugin.formatting import count, duration, hours, percent, printable
+from slurm_plugin.protocol import WaitShares
 from slurm_plugin.reports.curve_text import standing_line
 
 _MOST = 10  #: rows of a list that is only a summary

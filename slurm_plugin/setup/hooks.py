@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.setup.files import put
-from slurm_plugin.setup.shipped_files import ENTRIES, HOOKS, place
+from slurm_plugin.shipped_files import ENTRIES, HOOKS, place
 
 _LOADED = ENTRIES[-1]
 
@@ -17,7 +17,7 @@ def install(folder: Path) -> list[Path]:
     """Put the hooks of this release into a folder, in place of those of another one.
 
     A hook of the site's own stays, with ours beside it
-    (:func:`slurm_plugin.setup.shipped_files.place`).
+    (:func:`slurm_plugin.shipped_files.place`).
 
     Returns
     -------

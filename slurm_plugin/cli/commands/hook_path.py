@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from slurm_plugin.setup import install
-from slurm_plugin.setup.shipped_files import HOOKS
+from slurm_plugin.shipped_files import HOOKS
 
 EXAMPLE = "  nimo hook-path\n  nimo hook-path --install /etc/slurm"
 

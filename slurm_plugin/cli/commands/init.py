@@ -31,7 +31,7 @@ from slurm_plugin.setup import (
     write,
 )
 from slurm_plugin.setup.answers import partitions
-from slurm_plugin.setup.shipped_files import ETC
+from slurm_plugin.shipped_files import ETC
 
 EXAMPLE = (
     "  nimo init\n"

@@ -5,7 +5,8 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.evaluation.wait_accuracy import AT_ONCE_S, WaitShares, WaitTally, judge
+from slurm_plugin.evaluation.wait_accuracy import AT_ONCE_S, WaitTally, judge
+from slurm_plugin.protocol import WaitShares
 
 
 def test_starts_at_once_and_waits_are_judged_apart():

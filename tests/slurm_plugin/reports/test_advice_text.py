@@ -1,8 +1,7 @@
 import pytest
 
-from slurm_plugin.evaluation.wait_accuracy import WaitShares
 from slurm_plugin.formatting import short_clock
-from slurm_plugin.protocol import Advice, Row
+from slurm_plugin.protocol import Advice, Row, WaitShares
 from slurm_plugin.reports import advice_text as text
 
 

@@ -16,8 +16,8 @@ from slurm_plugin.config import Config, Mode
 from slurm_plugin.config.loader import load, parse
 from slurm_plugin.doctor import slurm_conf_lines
 from slurm_plugin.setup import Answers, install, texts
-from slurm_plugin.setup.shipped_files import ETC, HOOKS
 from slurm_plugin.setup.texts import settings
+from slurm_plugin.shipped_files import ETC, HOOKS
 
 SAMPLE = (ETC / "nimo.yaml").read_text()
 CODE = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(__file__).parent
 
 #: Folder of the Lua hooks.
 HOOKS = _PACKAGE / "lua"
