@@ -144,7 +144,7 @@ class _Loader:
     def _take_turn(self, span: Span, begin_s: int, pace: Pace) -> int:
         """Read a window that begins there; gives where the next one does."""
         end_s = min(begin_s + pace.width_s, span.end_s)
-        with self._store.turn(self._say_waiting):
+        with self._store.ingest_lock(self._say_waiting):
             waited_s = self._tally.waited_s
             pace.ask()
             if self._load_window(begin_s, end_s, pace):

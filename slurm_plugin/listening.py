@@ -1,12 +1,13 @@
 """Unix sockets: one server on each at a time, no leftovers in the way, and who connected."""
 
-import fcntl
 import os
 import socket
 import stat
 import struct
+from contextlib import ExitStack
 from pathlib import Path
 
+from sacct_ingest.atomic_file import Busy, locked
 from sacct_ingest.errors import ConfigError
 
 #: Everybody may ask for advice; what only slurmctld may ask is decided by the peer's uid.
@@ -36,42 +37,30 @@ class Listening:
     def __init__(self, path: str | Path, program: str = "nimod") -> None:
         self._path = Path(path)
         self._program = program
-        self._lock = -1
+        self._lock = ExitStack()
         self._channel: socket.socket | None = None
 
     def __enter__(self) -> socket.socket:
         try:
-            self._lock = self._locked()
-            self._clear()
-            self._channel = self._bind()
+            with ExitStack() as lock:
+                lock.enter_context(locked(self._path))
+                self._clear()
+                self._channel = self._bind()
+                self._lock = lock.pop_all()
+        except Busy as error:
+            raise ConfigError(
+                f"socket {self._path}: another {self._program} has it (process {error.pid}); "
+                "stop that one first"
+            ) from error
         except OSError as error:
-            self._release()
             raise ConfigError(f"socket {self._path}: {error.strerror or error}") from error
-        except ConfigError:
-            self._release()
-            raise
         return self._channel
 
     def __exit__(self, *_: object) -> None:
         if self._channel is not None:
             self._channel.close()
         self._path.unlink(missing_ok=True)
-        self._release()
-
-    def _locked(self) -> int:
-        lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            pid = os.read(lock, 20).decode()
-            os.close(lock)
-            raise ConfigError(
-                f"socket {self._path}: another {self._program} has it (process {pid}); "
-                "stop that one first"
-            ) from error
-        os.ftruncate(lock, 0)
-        os.write(lock, str(os.getpid()).encode())
-        return lock
+        self._lock.close()
 
     def _clear(self) -> None:
         try:
@@ -95,11 +84,6 @@ class Listening:
         # slurmctld's submissions come one by one; many users may ask for advice at once.
         channel.listen(128)
         return channel
-
-    def _release(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
 
 
 def peer_uid(channel: socket.socket) -> int:

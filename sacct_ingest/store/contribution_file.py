@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from sacct_ingest.atomic_file import replacing
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import Contribution
 
@@ -43,7 +44,7 @@ def write(path: Path, batches: Iterable[list[Contribution]]) -> int:
     """
     count = 0
     try:
-        with path.open("wb") as file:
+        with replacing(path) as file:
             file.write(_HEADER)
             for batch in batches:
                 file.writelines(_encode(one) + b"\n" for one in batch)

@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -153,7 +153,10 @@ def _prepare(path: Path, *, create: bool) -> None:
         if not path.exists():
             # All users' jobs are in it: it is not everybody's, whatever the umask.  SQLite gives
             # the files beside it the same permissions.
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, _PRIVATE))
+            with suppress(FileExistsError):  # another process was first, or a link leads nowhere
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
+        if not path.exists():
+            raise StoreError(f"store {path}: a symbolic link that leads nowhere; remove it")
     except OSError as error:
         raise StoreError(f"store {path}: {error.strerror}") from error
 

@@ -75,17 +75,17 @@ class Store:
             raise
         return cls(engine)
 
-    def turn(self, waiting: Callable[[], None]) -> AbstractContextManager[None]:
-        """Have one's turn to ask the accounting: one process at a time, of all that share a store.
+    def ingest_lock(self, waiting: Callable[[], None]) -> AbstractContextManager[None]:
+        """Keep other ingests out; see `sacct_ingest.store.ingest_lock`.
 
         Parameters
         ----------
         waiting
-            Called once if another process has it.
+            Called once if another process has the lock.
         """
-        from sacct_ingest.store.turns import turn  # noqa: PLC0415
+        from sacct_ingest.store.ingest_lock import ingest_lock  # noqa: PLC0415
 
-        return turn(self._engine, waiting)
+        return ingest_lock(self._engine, waiting)
 
     def prune(self, retention: Retention, *, dry_run: bool = False) -> list[Pruned]:
         """Delete what is older than its table keeps it; see `sacct_ingest.store.prune`."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from sacct_ingest import atomic_file
 from sacct_ingest.errors import FormatError
-from slurm_plugin import atomic_file
 
 
 class Stage(StrEnum):
@@ -101,5 +101,5 @@ class Journal:
 
 
 def alone(path: Path) -> AbstractContextManager[None]:
-    """Keep a second process away from the same journal (:mod:`slurm_plugin.atomic_file`)."""
-    return atomic_file.alone(path, who="'nimo learn'", mend="name another file with --state")
+    """Keep a second process away from the same journal (:mod:`sacct_ingest.atomic_file`)."""
+    return atomic_file.alone(path, program="'nimo learn'", fix="name another file with --state")

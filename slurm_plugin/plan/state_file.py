@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from sacct_ingest import atomic_file
 from sacct_ingest.errors import FormatError, NimoError
-from slurm_plugin import atomic_file
 from slurm_plugin.plan.chain import PlannedJob, job_name
 
 #: States in which a job is not done with.

@@ -6,9 +6,11 @@ Raw values keep their units (seconds, hours, shares).
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from sacct_ingest import atomic_file
 from sacct_ingest.errors import NimoError
 from slurm_plugin import formatting
 from slurm_plugin.formatting import plain
@@ -89,10 +91,11 @@ def write_csv(sheets: Sequence[Sheet], folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for one in sheets:
             path = folder / f"{one.name}.csv"
-            with path.open("w", newline="", encoding="utf-8") as file:
-                rows = csv.writer(file)
-                rows.writerow([field.key for field in one.fields])
-                rows.writerows([_safe(plain(value)) for value in row] for row in one.values())
+            text = StringIO()
+            rows = csv.writer(text)
+            rows.writerow([field.key for field in one.fields])
+            rows.writerows([_safe(plain(value)) for value in row] for row in one.values())
+            atomic_file.write(path, text.getvalue().encode())
             written.append(path)
     except OSError as error:
         raise NimoError(f"{error.filename or folder}: {error.strerror or error}") from error

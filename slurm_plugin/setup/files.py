@@ -1,12 +1,11 @@
 """Files of settings that are written where there are none; what somebody wrote is never touched."""
 
-import os
 from dataclasses import dataclass
 from difflib import unified_diff
 from enum import StrEnum
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
+from sacct_ingest import atomic_file
 from sacct_ingest.errors import ConfigError
 
 
@@ -84,16 +83,7 @@ def put(path: Path, text: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
-            try:
-                new.write(text)
-                new.flush()
-                os.fsync(new.fileno())
-                Path(new.name).chmod(0o644)
-                Path(new.name).replace(path)
-            except BaseException:
-                Path(new.name).unlink(missing_ok=True)
-                raise
+        atomic_file.write(path, text.encode(), mode=0o644)
     except OSError as error:
         raise _failed(path, error, "written") from error
 

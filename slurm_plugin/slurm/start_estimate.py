@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sacct_ingest import atomic_file
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.protocol import ESTIMATE_COMMENT
 
@@ -138,9 +139,7 @@ class StartEstimateCache:
         known = self._fresh(now_s) | {key: (now_s, start_s)}
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            partial = self._path.with_suffix(".new")
-            partial.write_text(json.dumps(known))
-            partial.replace(self._path)
+            atomic_file.write(self._path, json.dumps(known).encode(), mode=0o600)
 
     def _fresh(self, now_s: float) -> dict[str, tuple[float, float | None]]:
         try:

@@ -8,6 +8,8 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -42,14 +44,17 @@ def run(args: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NimoError(f"{folder}: {error.strerror or error}; see --directory") from error
-    narrator = Narrator(DemoSite(folder, _socket(folder)), sys.stdout)
-    tour(narrator, user=user_name(), uid=os.getuid(), clock=time.time, rng=rng)
+    with _socket(folder) as socket:
+        narrator = Narrator(DemoSite(folder, socket), sys.stdout)
+        tour(narrator, user=user_name(), uid=os.getuid(), clock=time.time, rng=rng)
     return 0
 
 
-def _socket(folder: Path) -> Path:
+@contextmanager
+def _socket(folder: Path) -> Iterator[Path]:
     """Choose a place for nimod's socket whose path is short enough for one (unix(7))."""
-    path = folder / "nimod.sock"
-    if len(os.fsencode(path)) < _LONGEST_SOCKET:
-        return path
-    return Path(tempfile.gettempdir()) / f"nimo-demo-{os.getuid()}.sock"
+    if len(os.fsencode(folder / "nimod.sock")) < _LONGEST_SOCKET:
+        yield folder / "nimod.sock"
+        return
+    with tempfile.TemporaryDirectory(prefix="nimo-demo-") as short:
+        yield Path(short) / "nimod.sock"

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
+from sacct_ingest import atomic_file
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.context import add_config, add_store, load_config
 from slurm_plugin.nimod import client
@@ -50,7 +51,6 @@ def run(args: argparse.Namespace) -> int:
         from prometheus_client import (  # noqa: PLC0415
             generate_latest,
             start_http_server,
-            write_to_textfile,
         )
 
         from slurm_plugin.nimod.metrics import registry  # noqa: PLC0415
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     )
     try:
         if args.textfile:
-            write_to_textfile(str(args.textfile), found)
+            atomic_file.write(args.textfile, generate_latest(found), mode=0o644)
         elif args.listen:
             host, port = args.listen
             server, thread = start_http_server(port, host, found)

@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sacct_ingest.atomic_file import alone
 from sacct_ingest.errors import ConfigError, NimoError, NoHistory
 from sacct_ingest.time_spec import parse_time
-from slurm_plugin.atomic_file import alone
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.config.yaml_text import read_text
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     kept = state_file.path_for(args.workflow)
     if not (args.submit or args.follow):
         return _plan(args, kept)
-    with alone(kept, who="'nimo plan'", mend="submit from a folder that you may write to"):
+    with alone(kept, program="'nimo plan'", fix="submit from a folder that you may write to"):
         return _plan(args, kept) if args.submit else _follow(state_file.load(kept), kept, args)
 
 

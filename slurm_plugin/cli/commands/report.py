@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from sacct_ingest import atomic_file
 from sacct_ingest.errors import NimoError
 from sacct_ingest.store import Selection
 from slurm_plugin.cli.context import (
@@ -172,7 +173,7 @@ def _page(report: OutcomeReport, path: Path) -> None:
         print(text)
         return
     try:
-        path.write_text(text, encoding="utf-8")
+        atomic_file.write(path, text.encode())
     except OSError as error:
         raise NimoError(f"{path}: {error.strerror or error}") from error
 

@@ -74,7 +74,7 @@ def as_user(server: Any, url: str, user: str) -> str:
 
 def test_the_documented_rights_are_enough(granted: Callable[[str], str]) -> None:
     with Store.open(granted("owner")) as store:
-        with store.turn(pytest.fail):
+        with store.ingest_lock(pytest.fail):
             store.runs.add([run(steps=(step(),))])
             store.watermarks.advance("sacct:", 5)
         store.decisions.add([decision()])

@@ -1,16 +1,16 @@
-"""Taking turns: of all processes that share a store, one at a time asks the accounting.
+"""One ingest at a time asks the accounting, of all processes that share a store.
 
-The locks end with the process that holds them, however it ends.
+The lock ends with the process that holds it, however it ends.
 """
 
-import fcntl
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from sacct_ingest.atomic_file import locked
 from sacct_ingest.errors import StoreError
 from sacct_ingest.store.engine import translated
 
@@ -32,13 +32,18 @@ _SERVERS["mariadb"] = _SERVERS["mysql"]
 
 
 @contextmanager
-def turn(engine: Engine, waiting: Callable[[], None]) -> Iterator[None]:
-    """Wait until no other process has its turn, and have it.
+def ingest_lock(engine: Engine, waiting: Callable[[], None]) -> Iterator[None]:
+    """Wait until no other process has the lock, and take it.
 
     Parameters
     ----------
     waiting
-        Called once if somebody else has it.
+        Called once if another process has it.
+
+    Raises
+    ------
+    StoreError
+        The database cannot be reached, or the lock beside an SQLite file cannot be made.
     """
     if engine.dialect.name in _SERVERS:
         yield from _on_server(engine, waiting)
@@ -69,18 +74,12 @@ def _takes(connection: Connection, attempt: str) -> bool:
 
 def _beside_file(engine: Engine, waiting: Callable[[], None]) -> Iterator[None]:
     database = engine.url.database
-    if database in (None, "", ":memory:"):
+    if not database or database == ":memory:":
         yield  # nobody else can see it
         return
-    path = Path(f"{database}-ingest")
-    try:
-        file = path.open("a")
-    except OSError as error:
-        raise StoreError(f"store {path}: {error.strerror}") from error
-    with file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waiting()
-            fcntl.flock(file, fcntl.LOCK_EX)
+            stack.enter_context(locked(Path(database), suffix="-ingest", waiting=waiting))
+        except OSError as error:
+            raise StoreError(f"store {database}-ingest: {error.strerror or error}") from error
         yield

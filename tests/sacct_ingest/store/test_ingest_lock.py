@@ -14,7 +14,7 @@ from tests.processes import wait_until
 _HOLDER = """
 import sys, time
 from sacct_ingest.store import Store
-with Store.open(sys.argv[1]) as store, store.turn(lambda: None):
+with Store.open(sys.argv[1]) as store, store.ingest_lock(lambda: None):
     print("mine", flush=True)
     time.sleep(300)
 """
@@ -25,11 +25,11 @@ def test_turns_are_taken_one_after_the_other(store_url: str) -> None:
     waits = threading.Event()
 
     def second() -> None:
-        with Store.open(store_url) as store, store.turn(waits.set):
+        with Store.open(store_url) as store, store.ingest_lock(waits.set):
             order.append("second")
 
     with Store.open(store_url) as store:
-        with store.turn(lambda: None):
+        with store.ingest_lock(lambda: None):
             thread = threading.Thread(target=second)
             thread.start()
             assert waits.wait(30)
@@ -49,7 +49,7 @@ def test_a_turn_ends_with_its_process(store_url: str, ending: signal.Signals) ->
         waits, had = threading.Event(), threading.Event()
 
         def wait() -> None:
-            with store.turn(waits.set):
+            with store.ingest_lock(waits.set):
                 had.set()
 
         thread = threading.Thread(target=wait)
@@ -65,5 +65,5 @@ def test_a_turn_ends_with_its_process(store_url: str, ending: signal.Signals) ->
 
 def test_a_turn_comes_back_after_an_error(store: Store) -> None:
     for _ in range(2):
-        with pytest.raises(ZeroDivisionError), store.turn(pytest.fail):
+        with pytest.raises(ZeroDivisionError), store.ingest_lock(pytest.fail):
             raise ZeroDivisionError
