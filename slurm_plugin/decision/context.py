@@ -19,6 +19,7 @@ from slurm_plugin.decision.eligibility import span_of
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.footprint import memory_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +98,11 @@ def request_of(
         limit_raisable=job.time_min is None and job.time_limit is not None,
         deadline_s=deadline_s,
         begin_s=job.begin_time if job.begin_time else -inf,
-        mem_node_bytes=_memory(job),
+        mem_node_bytes=memory_bytes(job, partition),
         fixed=fixed,
         distrusted=distrusted,
         time_use=_time_use(job, fixed, time_use),
     )
-
-
-def _memory(job: Job) -> int | None:
-    """Memory that a job gets on each node; None where it asks for none, or for all of it."""
-    if job.min_mem_per_node:
-        return job.min_mem_per_node * 2**20
-    if job.min_mem_per_cpu:
-        cpus = (job.ntasks_per_node or 1) * (job.cpus_per_task or 1)
-        return job.min_mem_per_cpu * cpus * 2**20
-    return None
 
 
 #: Requests whose jobs are not what the prediction is about, or that are to be left alone.

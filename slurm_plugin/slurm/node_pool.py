@@ -41,6 +41,7 @@ class NodeGroup:
     """Nodes that are alike."""
 
     cpus: int
+    threads_core: int = 1  #: CPUs of a core, where jobs get whole cores
     mem_mib: int
     gres: tuple[tuple[str, int], ...] = ()
     features: frozenset[str] = frozenset()

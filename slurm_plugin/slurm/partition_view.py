@@ -1,8 +1,8 @@
 """The cluster as one job sees it: its partition, within the limits that hold for it.  Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, inf
+from math import inf
 from operator import attrgetter
 
 from msgspec.structs import replace
@@ -10,12 +10,14 @@ from msgspec.structs import replace
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.availability import NodeAvailability, highest
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
-from slurm_plugin.slurm.fields import device, licences
+from slurm_plugin.slurm.fields import licences
+from slurm_plugin.slurm.footprint import footprint
 from slurm_plugin.slurm.limits import NodeBounds, ResourceNeed, limits_of, node_range
 from slurm_plugin.slurm.node_pool import NodeShare
 
-_EXCLUSIVE = 0  #: job_desc.shared of ``--exclusive``
 _MOST_TERMS = 10_000
+#: Fields of a partition that say how much memory a job has on a node.
+_MEMORY = ("mem_cpu_mib", "mem_node_mib", "max_mem_cpu_mib", "node_cpus", "threads_core")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def partition_for(cluster: Cluster, job: Job, kept: KeptTerms | None = None) -> 
     most = min(job.max_nodes or inf, max(part.largest for part in seen))
     if most > min(part.largest for part in seen):
         return None
-    return seen[0] if len(seen) == 1 else _together(seen)
+    return seen[0] if len(seen) == 1 else _together(seen, job)
 
 
 def unready(
@@ -80,45 +82,16 @@ def unready(
 
 
 def share_of(job: Job, partition: Partition) -> NodeShare:
-    """Tell what a job takes of each of its nodes.
-
-    A number of tasks for the whole job is dealt out on the most nodes that it may get.
-    """
-    taken = taken_per_node(job, partition)
-    devices = {name.removeprefix("gres/"): int(n) for name, n in taken.items() if "/" in name}
-    all_memory = taken["mem"] == inf
+    """Tell what nodes a job can run on, and what it takes of each."""
+    taken = footprint(job, partition)
     return NodeShare(
-        cpus=int(taken["cpu"]),
-        mem_mib=0 if all_memory else int(taken["mem"]),
-        gres=tuple(sorted(devices.items())),
-        whole=all_memory or _whole(job, partition),
+        cpus=taken.cpus,
+        mem_mib=0 if taken.mem_mib == inf else int(taken.mem_mib),
+        gres=taken.gres,
+        whole=taken.whole,
         constraint=job.features,
         excluded=job.exc_nodes,
     )
-
-
-def taken_per_node(job: Job, partition: Partition) -> Mapping[str, float]:
-    """CPUs, memory (MiB) and devices that a job takes on each of its nodes.
-
-    Memory is ``inf`` where the job and the site name none: then it has all of the node's.
-    """
-    cpus = _cpus(job, partition)
-    return {
-        "cpu": float(cpus),
-        "mem": _memory(job, partition, cpus),
-        **_devices(job.tres_per_node),
-    }
-
-
-def _devices(tres: str) -> dict[str, float]:
-    """Devices by their TRES: ``gres/gpu:2``, ``gres:gpu:a100:2``, ``gres/gpu=2``.
-
-    >>> _devices("gres/gpu:2,gres:nic,license/matlab:1")
-    {'gres/gpu': 2.0, 'gres/nic': 1.0}
-    """
-    listed = [part for part in tres.split(",") if part.startswith(("gres/", "gres:"))]
-    found = filter(None, (device(part[len("gres/") :]) for part in listed))
-    return {f"gres/{name}": float(count) for name, count in found}
 
 
 def terms_of(cluster: Cluster, job: Job, part: Partition, kept: KeptTerms | None = None) -> Terms:
@@ -144,11 +117,10 @@ def _terms(cluster: Cluster, job: Job, part: Partition) -> Terms:
         partition_qos=part.qos,
     )
     limit_s = 60.0 * job.time_limit if job.time_limit else part.default_time_s
-    taken = {name: n for name, n in taken_per_node(job, part).items() if n < inf}
     need = ResourceNeed(
         low=job.min_nodes or 1,
         high=part.nodes,
-        per_node=taken,
+        per_node=footprint(job, part).amounts(),
         limit_s=limit_s or part.max_time_s,
     )
     allowed = node_range(need, limits, safe=cluster.limits.safe)
@@ -170,36 +142,15 @@ def _licensed(cluster: Cluster, job: Job, part: Partition) -> Partition:
     return part.blocked(until_s) if until_s > part.profile.times_s[0] else part
 
 
-def _whole(job: Job, partition: Partition) -> bool:
-    return job.shared == _EXCLUSIVE or partition.exclusive
-
-
-def _cpus(job: Job, partition: Partition) -> int:
-    if _whole(job, partition):
-        return partition.node_cpus
-    tasks = job.ntasks_per_node or 1
-    if job.num_tasks and not job.ntasks_per_node:
-        tasks = ceil(job.num_tasks / (job.max_nodes or job.min_nodes or job.num_tasks))
-    return tasks * (job.cpus_per_task or 1)
-
-
-def _memory(job: Job, partition: Partition, cpus: int) -> float:
-    """Memory a node, MiB: the job's own, or else what the site gives."""
-    wanted = job.min_mem_per_node or (job.min_mem_per_cpu or 0) * cpus
-    if wanted:
-        return float(wanted)
-    if partition.mem_node_mib:
-        return float(partition.mem_node_mib)
-    return inf if partition.mem_cpu_mib is None else float(partition.mem_cpu_mib * cpus)
-
-
-def _together(parts: Sequence[Partition]) -> Partition:
+def _together(parts: Sequence[Partition], job: Job) -> Partition:
     """Several partitions as one: the job starts in that where it can first."""
     profile: NodeAvailability = highest([part.profile for part in parts])
+    leanest = min(parts, key=lambda part: footprint(job, part).mem_mib)
     strictest = min(parts, key=lambda part: part.largest)
     times = [part.max_time_s for part in parts if part.max_time_s is not None]
     return replace(
         strictest,
+        **{name: getattr(leanest, name) for name in _MEMORY},
         name=",".join(part.name for part in parts),
         profile=profile,
         max_nodes=strictest.largest,

@@ -16,6 +16,7 @@ class RawNode:
     state: frozenset[str]  #: base state and flags, ``IDLE``, ``DRAIN``
     cpus: int = 1
     cpus_used: int = 0
+    threads_core: int = 1
     mem_mib: int = 0
     mem_used_mib: int = 0
     gres: Mapping[str, int] = field(default_factory=dict)  #: devices by name, all types together
@@ -57,6 +58,7 @@ class RawPartition:
     max_cpus_node: int | None = None
     mem_cpu_mib: int | None = None  #: memory of a job that asks for none, for each CPU ...
     mem_node_mib: int | None = None  #: ... or for each node
+    max_mem_cpu_mib: int | None = None
     exclusive: bool = False
     qos: str = ""
     accounts: frozenset[str] | None = None  #: that may use it; None: all

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 CONFIG = ("scontrol", "show", "config")
 _LINE = re.compile(r"^(\w[\w\[\]]*)\s*= (.*)$", re.MULTILINE)
 _HIDING = frozenset({"jobs", "usage", "all"})
+_NUMBERS = ("ResumeTimeout", "DefMemPerCPU", "DefMemPerNode", "MaxMemPerCPU")
 _NUMBER = re.compile(r"\d+")
 #: Before it, a job that backfill starts runs with exactly its ``--time-min`` (Slurm's CHANGELOG).
 _KEEPS_LIMIT = [25, 5, 3]
@@ -25,6 +26,8 @@ class SlurmConf:
     counts_memory: bool = True  #: jobs get a share of the memory
     mem_cpu_mib: int | None = None  #: DefMemPerCPU
     mem_node_mib: int | None = None  #: DefMemPerNode
+    max_mem_cpu_mib: int | None = None  #: MaxMemPerCPU
+    whole_cores: bool = True  #: jobs get cores or sockets, not single threads
     keeps_limit: bool = False  #: backfill cuts a limit no further than it must
 
 
@@ -35,9 +38,8 @@ def read_settings(text: str) -> SlurmConf:
     (22, 5)
     """
     said = dict(_LINE.findall(text))
-    numbers = {
-        key: _first(said.get(key, "")) for key in ("ResumeTimeout", "DefMemPerCPU", "DefMemPerNode")
-    }
+    numbers = {key: _first(said.get(key, "")) for key in _NUMBERS}
+    select = said.get("SelectTypeParameters", "").upper()
     user = re.search(r"\((\d+)\)", said.get("SlurmUser", ""))
     version = [int(n) for n in _NUMBER.findall(said.get("SLURM_VERSION", ""))[:3]]
     resume_s = numbers["ResumeTimeout"]
@@ -49,9 +51,11 @@ def read_settings(text: str) -> SlurmConf:
         enforced=tuple(said.get("AccountingStorageEnforce", "").strip().split(",")),
         resume_s=60.0 if resume_s is None else float(resume_s),
         whole_nodes=said.get("SelectType", "").strip() == "select/linear",
-        counts_memory="MEMORY" in said.get("SelectTypeParameters", "").upper(),
+        counts_memory="MEMORY" in select,
+        whole_cores="CR_CPU" not in select,
         mem_cpu_mib=numbers["DefMemPerCPU"],
         mem_node_mib=numbers["DefMemPerNode"],
+        max_mem_cpu_mib=numbers["MaxMemPerCPU"],
         keeps_limit=version >= _KEEPS_LIMIT,
     )
 

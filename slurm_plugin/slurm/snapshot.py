@@ -7,7 +7,7 @@ and reservations take theirs.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
 
 from slurm_plugin.slurm.availability import NodeAvailability, profile
@@ -144,6 +144,8 @@ class _Scene:
             ),
             mem_cpu_mib=mem_cpu_mib,
             mem_node_mib=mem_node_mib,
+            max_mem_cpu_mib=one.max_mem_cpu_mib or self.settings.max_mem_cpu_mib,
+            threads_core=max((g.threads_core for g in groups), default=1),
         )
 
     def _rivals(self, name: str, own: frozenset[str]) -> list[tuple[RawJob, int]]:
@@ -209,6 +211,7 @@ def _group(
     steps, empty_s = _steps(node, use, ready_s)
     return NodeGroup(
         cpus=node.cpus,
+        threads_core=node.threads_core if settings.whole_cores else 1,
         mem_mib=node.mem_mib,
         gres=tuple(sorted(node.gres.items())),
         features=node.features,
@@ -265,14 +268,10 @@ def _capped(group: NodeGroup, one: RawPartition) -> NodeGroup:
     if one.max_cpus_node is None or one.max_cpus_node >= group.cpus:
         return group
     most = one.max_cpus_node
-    return NodeGroup(
+    return replace(
+        group,
         cpus=most,
-        mem_mib=group.mem_mib,
-        gres=group.gres,
-        features=group.features,
         steps=tuple((t, min(cpus, most), mem, gres) for t, cpus, mem, gres in group.steps),
-        empty_s=group.empty_s,
-        closed=group.closed,
     )
 
 

@@ -99,6 +99,8 @@ class Settings:
         For slurmctld, slurmdbd and one slurmd after the other.
     nodes, cpus
         How many nodes, and how many CPUs each claims to have.
+    threads
+        CPUs of a core.
     plugins
         slurm.conf parameters of the Lua hooks to switch on.
     conf
@@ -117,6 +119,7 @@ class Settings:
     ports: Sequence[int]
     nodes: int = 8
     cpus: int = 4
+    threads: int = 1
     plugins: tuple[str, ...] = ()
     conf: tuple[str, ...] = ()
     auth: str = "munge"
@@ -247,9 +250,15 @@ def _nodes(settings: Settings) -> list[str]:
     gpus = f" Gres=gpu:{settings.gpus}" if settings.gpus else ""
     return [
         f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port}"
-        f" CPUs={settings.cpus} RealMemory=2000 Feature=plain{gpus}"
+        f" CPUs={settings.cpus}{_cores(settings)} RealMemory=2000 Feature=plain{gpus}"
         for name, port in zip(settings.node_names(), settings.ports[2:], strict=True)
     ]
+
+
+def _cores(settings: Settings) -> str:
+    cores = settings.cpus // settings.threads
+    few = f" Sockets=1 CoresPerSocket={cores} ThreadsPerCore={settings.threads}"
+    return few if settings.threads > 1 else ""
 
 
 def _partitions(settings: Settings) -> list[str]:

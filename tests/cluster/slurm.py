@@ -50,6 +50,8 @@ class SlurmCluster:
         on with the accounting database and the jobs of the first.
     nodes, cpus
         How many nodes (n1, n2, ...), and how many CPUs each claims to have.
+    threads
+        CPUs of a core.
     conf
         More lines for slurm.conf; they replace those with the same parameter.
     lua
@@ -88,6 +90,7 @@ class SlurmCluster:
         *,
         nodes: int = 8,
         cpus: int = 4,
+        threads: int = 1,
         conf: Sequence[str] = (),
         lua: Path | None = None,
         leashed: bool = True,
@@ -109,6 +112,7 @@ class SlurmCluster:
             ports=_ports(nodes, beside),
             nodes=nodes,
             cpus=cpus,
+            threads=threads,
             plugins=tuple(name for file, name in HOOKS.items() if lua and (lua / file).exists()),
             conf=tuple(conf),
             auth=auth,

@@ -30,8 +30,8 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
         [full(",expand"), full("?")],
     ),
     (
-        "slurm_plugin.slurm.partition_view",
-        lambda m: m._devices,
+        "slurm_plugin.slurm.footprint",
+        lambda m: m.devices,
         [full("gres/"), full("gres:", after="="), full("gres/a,"), full("9", before="gres/gpu:")],
     ),
     (

@@ -23,7 +23,7 @@ from slurm_plugin.slurm.limits import (
     node_range,
 )
 from slurm_plugin.slurm.node_pool import NodeShare
-from slurm_plugin.slurm.partition_view import partition_for, taken_per_node
+from slurm_plugin.slurm.partition_view import partition_for
 from slurm_plugin.slurm.poller import ClusterPoller
 from tests.processes import wait_until
 from tests.slurm_plugin.made import partition
@@ -185,17 +185,6 @@ def test_no_limit_is_ever_exceeded(caps, low, cpus, safe):
         if cap.kind is not LimitKind.GROUP_MINUTES or safe:
             assert taken <= cap.limit
     assert high <= 32
-
-
-def test_what_a_job_takes_of_a_node():
-    asked = Job(
-        ntasks_per_node=2, cpus_per_task=3, min_mem_per_cpu=100, tres_per_node="gres/gpu:a100:2"
-    )
-    part = partition(node_cpus=16)
-    assert taken_per_node(asked, part) == {"cpu": 6, "mem": 600, "gres/gpu": 2}
-    assert taken_per_node(Job(shared=0), part)["cpu"] == 16
-    assert taken_per_node(Job(tres_per_node="gres:gpu"), part)["gres/gpu"] == 1
-    assert taken_per_node(Job(), partition(node_cpus=16, exclusive=True))["cpu"] == 16
 
 
 def test_flags_of_a_qos_lift_limits_of_the_partition():

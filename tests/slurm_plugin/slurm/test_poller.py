@@ -154,8 +154,8 @@ class Loaded:
 
 NODE = {
     "state": "MIXED", "total_cpus": 4, "allocated_cpus": 3, "real_memory": 2000,
-    "allocated_memory": 0, "configured_gres": {"gpu": {"a100": 2}}, "allocated_gres": {},
-    "active_features": ["ib"], "partitions": ["batch"],
+    "threads_per_core": 1, "allocated_memory": 0, "configured_gres": {"gpu": {"a100": 2}},
+    "allocated_gres": {}, "active_features": ["ib"], "partitions": ["batch"],
 }  # fmt: skip
 JOB = {
     "state": "RUNNING", "array_tasks_waiting": None, "partition": "batch", "num_nodes": 1,

@@ -1,0 +1,96 @@
+"""What a job takes of each of its nodes: CPUs, memory, devices.  The only place that says so.
+
+As slurmctld does it (``_valid_pn_min_mem`` in job_mgr.c); ``tests/cluster/test_footprint.py`` asks
+a real one.
+"""
+
+from dataclasses import dataclass
+from math import ceil, inf
+
+from slurm_plugin.protocol import Job
+from slurm_plugin.slurm.availability import profile
+from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.fields import device
+
+_EXCLUSIVE = 0  #: job_desc.shared of ``--exclusive``
+#: Stands in where the cluster is not known.
+_UNKNOWN = Partition(name="", nodes=0, profile=profile([(0.0, 0)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a job takes of each of its nodes."""
+
+    cpus: int
+    mem_mib: float  #: ``inf``: all that the node has; 0: memory is not counted
+    gres: tuple[tuple[str, int], ...]  #: devices by name
+    whole: bool  #: nothing else may run beside it
+
+    def amounts(self) -> dict[str, float]:
+        """Finite amounts by the names that limits have for them; memory in MiB."""
+        memory = {"mem": self.mem_mib} if self.mem_mib < inf else {}
+        devices = {f"gres/{name}": float(count) for name, count in self.gres}
+        return {"cpu": float(self.cpus), **memory, **devices}
+
+
+def footprint(job: Job, partition: Partition) -> Footprint:
+    """Footprint of a job on a node of this partition.
+
+    A number of tasks for the whole job is dealt out on the most nodes that it may get.
+    """
+    mem_node, mem_cpu = _memory(job, partition)
+    cpus = _tasks(job) * (job.cpus_per_task or 1)
+    most = partition.max_mem_cpu_mib
+    if most and mem_cpu > most:
+        # Slurm gives more CPUs with less memory each.
+        factor = ceil(mem_cpu / most)
+        cpus, mem_cpu = cpus * factor, ceil(mem_cpu / factor)
+    elif most and 0 < mem_node < inf:
+        cpus = max(cpus, ceil(mem_node / most))
+    whole = job.shared == _EXCLUSIVE or partition.exclusive
+    core = partition.threads_core
+    cpus = partition.node_cpus if whole else core * ceil(cpus / core)
+    return Footprint(
+        cpus, mem_node or mem_cpu * cpus, devices(job.tres_per_node), whole or mem_node == inf
+    )
+
+
+def devices(tres: str) -> tuple[tuple[str, int], ...]:
+    """Devices by name: ``gres/gpu:2``, ``gres:gpu:a100:2``, ``gres/gpu=2``.
+
+    >>> devices("gres/gpu:2,gres:nic,license/matlab:1")
+    (('gpu', 2), ('nic', 1))
+    """
+    listed = [part for part in tres.split(",") if part.startswith(("gres/", "gres:"))]
+    found = filter(None, (device(part[len("gres/") :]) for part in listed))
+    return tuple(sorted(dict(found).items()))
+
+
+def memory_bytes(job: Job, partition: Partition | None) -> int | None:
+    """Memory that a job gets on each node.
+
+    None where it gets all of the node's, where memory is not counted, and where the cluster that
+    tells it is not known.
+    """
+    if partition is None and job.shared == _EXCLUSIVE and job.min_mem_per_cpu:
+        return None
+    mem_mib = footprint(job, partition or _UNKNOWN).mem_mib
+    return int(mem_mib * 2**20) if 0 < mem_mib < inf else None
+
+
+def _memory(job: Job, partition: Partition) -> tuple[float, float]:
+    """Memory of a job in MiB: for each node, or zero and that for each CPU; ``inf``: the node's."""
+    if job.min_mem_per_node is not None:
+        return job.min_mem_per_node or inf, 0.0
+    if job.min_mem_per_cpu:
+        return 0.0, job.min_mem_per_cpu
+    if partition.mem_node_mib:
+        return partition.mem_node_mib, 0.0
+    return (inf, 0.0) if partition.mem_cpu_mib is None else (0.0, partition.mem_cpu_mib)
+
+
+def _tasks(job: Job) -> int:
+    """Tasks on a node, where they are dealt out evenly."""
+    if job.ntasks_per_node or not job.num_tasks:
+        return job.ntasks_per_node or 1
+    return ceil(job.num_tasks / (job.max_nodes or job.min_nodes or job.num_tasks))

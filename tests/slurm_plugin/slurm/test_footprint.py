@@ -1,0 +1,73 @@
+"""What a job takes of each of its nodes, as far as no real Slurm is needed to tell.
+
+``tests/cluster/test_footprint.py`` asks one.
+"""
+
+from math import inf
+
+from predictor.types import Memory
+from slurm_plugin.config import OptIn, TimeUse
+from slurm_plugin.decision.context import request_of
+from slurm_plugin.decision.policy import decide
+from slurm_plugin.protocol import Job
+from slurm_plugin.slurm.footprint import footprint, memory_bytes
+from slurm_plugin.slurm.partition_view import _together
+from tests.slurm_plugin.made import NOW, job, partition, rules, table
+
+GIB = 2**30
+
+
+def test_cpus_memory_and_devices():
+    asked = Job(
+        ntasks_per_node=2, cpus_per_task=3, min_mem_per_cpu=100, tres_per_node="gres/gpu:a100:2"
+    )
+    taken = footprint(asked, partition(node_cpus=16))
+    assert taken.amounts() == {"cpu": 6, "mem": 600, "gres/gpu": 2}
+    assert footprint(Job(tres_per_node="gres:gpu"), partition()).gres == (("gpu", 1),)
+    assert not taken.whole
+
+
+def test_whole_nodes_come_with_all_their_cpus():
+    assert footprint(Job(shared=0), partition(node_cpus=16)).cpus == 16
+    assert footprint(Job(), partition(node_cpus=16, exclusive=True)).cpus == 16
+
+
+def test_memory_for_each_cpu_of_a_whole_node():
+    node = partition(node_cpus=64, node_mem_bytes=128 * GIB)
+    asked = Job(shared=0, min_mem_per_cpu=2048)
+    assert memory_bytes(asked, node) == 128 * GIB
+
+
+def test_a_job_without_memory_or_with_all_of_it_has_the_nodes():
+    assert footprint(Job(), partition()).mem_mib == inf
+    assert footprint(Job(min_mem_per_node=0), partition(mem_cpu_mib=100)).mem_mib == inf
+    assert memory_bytes(Job(min_mem_per_node=0), partition(mem_cpu_mib=100)) is None
+
+
+def test_without_a_cluster_only_what_the_job_says_is_known():
+    assert memory_bytes(Job(min_mem_per_cpu=100, cpus_per_task=3), None) == 300 * 2**20
+    assert memory_bytes(Job(min_mem_per_cpu=100, shared=0), None) is None
+    assert memory_bytes(Job(), None) is None
+
+
+def test_of_several_partitions_the_one_that_gives_least_memory_counts():
+    parts = [partition(name=name, mem_cpu_mib=mib) for name, mib in (("a", 500), ("b", 100))]
+    assert memory_bytes(Job(), _together(parts, Job())) == 100 * 2**20
+
+
+def chosen(part, **fields):
+    """Node count for a job that is known to need 5.6 GiB on a node, however many there are."""
+    need = int(5.6 * GIB)
+    known = table(memory=(Memory(4, need), Memory(8, need), Memory(10, need)))
+    asked = request_of(job(**fields), OptIn(), "solve", part, time_use=TimeUse.OFF, now_s=NOW)
+    made = decide(asked, known, part, rules(), now_s=NOW)
+    return made.chosen.nodes if made.chosen else None
+
+
+def test_the_sites_default_memory_bounds_the_counts_as_the_users_own_does():
+    """``DefMemPerCPU=4096`` and one CPU a node give 4 GiB; no count is known to need so little."""
+    by_default = partition(mem_cpu_mib=4096, node_mem_bytes=64 * GIB)
+    ample = partition(mem_cpu_mib=8192, node_mem_bytes=64 * GIB)
+    assert chosen(by_default) == 16
+    assert chosen(by_default) == chosen(by_default, min_mem_per_node=4096)
+    assert chosen(ample) < 16
