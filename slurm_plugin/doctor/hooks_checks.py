@@ -15,7 +15,7 @@ _LUA = re.compile(rb"liblua-?(5\.\d)\.so")  #: in the plugin: what it was built 
 _PAIR = re.compile(r"^\s*(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
 _COPY = "nimo hook-path --install"
 #: Module -> package of it.
-_MODULES = {"socket.unix": "lua-socket", "dkjson": "lua-dkjson"}
+_MODULES = {"socket.unix": "lua-socket"}
 
 
 def hook_files(patient: Installation) -> Iterator[Finding]:

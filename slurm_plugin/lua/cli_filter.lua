@@ -1,20 +1,18 @@
 --- NIMO's cli_filter hook: tells job_submit the deadline, which it cannot see by itself, and, where
--- the site wants it, has nimod choose the node count before the command works out its tasks.
+-- the site wants it, has nimod decide before slurmctld sees the job.
 --
--- Put it beside slurm.conf on the login nodes together with nimo.lua and nimo_hook.conf, and
+-- Put it beside slurm.conf on the login nodes together with the nimo_*.lua and nimo_hook.conf, and
 -- switch it on with `CliFilterPlugins=lua`.  What job_submit has to know travels in front of the
 -- comment, from where job_submit.lua takes it away again.  Set `forward_deadline = yes` in
 -- nimo_hook.conf when job_submit.lua is installed, and not before: users would see the prefix in
--- their comments.  `rewrite_in_cli_filter = yes` needs it, the other Lua files of the hooks, and
--- nimod's socket on the host where the commands run.
+-- their comments.  `ask_ahead` and `rewrite_in_cli_filter` need it, and nimod's socket on the host
+-- where the commands run.
 --
--- Whatever goes wrong, the options stay as the user gave them.
+-- Every submission loads this file, so it loads others only where it needs them.  Whatever goes
+-- wrong, the options stay as the user gave them.
 
 local folder = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 package.path = folder .. "?.lua;" .. package.path
-
-local ready, nimo = pcall(require, "nimo")
-local settings = ready and nimo.settings(folder .. "nimo_hook.conf") or {}
 
 -- Seconds since the epoch, so that the user's time zone stays here.  Slurm gives local time, or
 -- what SLURM_TIME_FORMAT makes of it.
@@ -32,27 +30,17 @@ local function is_step(options)
   return options.type == "srun" and os.getenv("SLURM_JOB_ID") ~= nil
 end
 
--- Whether the command line lists node counts (`-N 2,4,8`, from 23.02 on): all options show its ends.
+-- Whether the command line lists node counts (`-N 2,4,8`, from 23.02 on): options show the ends.
 local function lists_sizes(options)
   if not tostring(options.nodes):find("^%d+%-%d+$") then return false end
   local last = ""
-  for word in nimo.command_line():gmatch("[^%z]+") do
+  for word in require("nimo_shared").command_line():gmatch("[^%z]+") do
     local value = word:match("^%-%-nodes=(.*)$") or word:match("^%-%a*N=?(.+)$")
     if last == "--nodes" or last:find("^%-%a*N$") then value = word end
     if value and value:find("^%d[%d:,-]*$") and value:find("[:,]") then return true end
     last = word
   end
   return false
-end
-
--- What nimod chose: the options to write, and the ticket by which job_submit finds its decision.
-local function choose(options, offset)
-  if not settings.rewrite_in_cli_filter then return {}, nil end
-  local ok, writes, ticket = pcall(function()
-    return require("nimo_rewrite").choose(nimo, settings, options, offset, epoch)
-  end)
-  if not ok or not writes then return {}, nil end
-  return writes, ticket
 end
 
 -- The comment with what job_submit has to know in front; nil where there is nothing to tell it, or
@@ -64,25 +52,41 @@ local function prefixed(own, seconds, sizes, ticket)
   local told = "deadline=" .. deadline .. (sizes and ",sizes=1" or "")
   if ticket then told = told .. ",ticket=" .. ticket end
   local text = "nimo{" .. told .. ",own=" .. #own .. "} " .. own
-  return #text <= nimo.MAX_COMMENT_BYTES and text or nil
+  return #text <= 1024 and text or nil -- Slurm refuses jobs with a longer comment
 end
 
-local function forward(options, offset)
+-- What nimod decided: the options to write, and the ticket by which job_submit finds its decision.
+local function prepare(settings, options, offset, room)
+  if not (settings.rewrite_in_cli_filter or settings.ask_ahead) or not room then return {}, nil end
+  local ok, writes, ticket = pcall(function()
+    return require("nimo_prepare").prepare(settings, options, offset, epoch)
+  end)
+  if not ok or not writes then return {}, nil end
+  return writes, ticket
+end
+
+local function forward(settings, options, offset)
   if is_step(options) then return end
   local own = type(options.comment) == "string" and options.comment or ""
   local seconds = type(options.deadline) == "string" and epoch(options.deadline) or nil
   local sizes, writes, ticket = lists_sizes(options), {}, nil
-  if not sizes then writes, ticket = choose(options, offset) end
+  local room = prefixed(own, seconds, sizes, ("0"):rep(12)) ~= nil
+  if not sizes then writes, ticket = prepare(settings, options, offset, room) end
   local comment = prefixed(own, seconds, sizes, ticket)
-  if not comment and ticket then comment, writes = prefixed(own, seconds, sizes, nil), {} end
-  if comment then
-    writes[#writes + 1] = { at = options, key = "comment", value = comment }
-    nimo.write(writes)
+  if not comment then return end
+  if #writes == 0 then
+    options.comment = comment
+    return
   end
+  writes[#writes + 1] = { at = options, key = "comment", value = comment }
+  require("nimo_shared").write(writes)
 end
 
 function slurm_cli_pre_submit(options, offset)
-  if settings.forward_deadline then pcall(forward, options, offset) end
+  pcall(function()
+    local settings = require("nimo_settings").read(folder .. "nimo_hook.conf")
+    if settings.forward_deadline then forward(settings, options, offset) end
+  end)
   return slurm.SUCCESS
 end
 

@@ -1,6 +1,6 @@
 --- NIMO's job_submit hook: asks nimod what to do with a job, and does it.
 --
--- Put it beside slurm.conf together with nimo.lua, nimo_link.lua, nimo_json.lua and nimo_hook.conf,
+-- Put it beside slurm.conf together with the nimo_*.lua and nimo_hook.conf,
 -- and switch it on with `JobSubmitPlugins=lua`.  slurmctld loads it again when its own time stamp
 -- is newer than at the last load: after changing one of the others, touch this one.
 --
@@ -26,12 +26,14 @@ end
 
 local function load_hook()
   local nimo = require("nimo")
-  local settings, complaints = nimo.settings(folder .. "nimo_hook.conf")
+  local settings, complaints = require("nimo_settings").read(folder .. "nimo_hook.conf")
   for _, complaint in ipairs(complaints) do log("nimo: " .. complaint) end
   local link = require("nimo_link").new(settings)
-  require("nimo_json")
   local complain = nimo.complainer(log, link.clock, nimo.COMPLAINT_PAUSE_S)
-  return { nimo = nimo, settings = settings, link = link, complain = complain, slurm = slurm }
+  local ready = require("nimo_ready").new(settings)
+  return {
+    nimo = nimo, settings = settings, link = link, ready = ready, complain = complain, slurm = slurm,
+  }
 end
 
 local loaded, hook = pcall(load_hook)

@@ -1,63 +1,18 @@
---- What the two Slurm hooks share: settings, asking nimod, checking and writing its answer.
+--- What job_submit.lua does with a job: asks nimod, checks the answer, writes it.
 --
 -- The order of a submission is collect, ask, check, write.  Nothing is written to the job before
 -- the whole answer has been checked, and a write that fails takes back those before it: on
 -- Slurm 22.05 and 24.11 a Lua error would keep half of them, on 26.05 it would refuse the job.
 --
--- Lua 5.1 to 5.4; loading this file needs nothing else, so that cli_filter.lua can do without.
+-- Lua 5.1 to 5.4.
+
+local json, shared = require("nimo_json"), require("nimo_shared")
+local switched_off = require("nimo_settings").switched_off
 
 local M = {}
 
-M.VERSION = 1 -- of the messages, see slurm_plugin/protocol.py
 M.MAX_REQUEST_BYTES = 256 * 1024
-M.MAX_COMMENT_BYTES = 1024 -- Slurm refuses jobs with a longer comment
 M.COMPLAINT_PAUSE_S = 30
-
-M.DEFAULTS = {
-  socket = "/run/nimo/nimod.sock",
-  timeout_ms = 20,
-  kill_switch = "/etc/nimo/off",
-  breaker_failures = 3,
-  breaker_s = 30,
-  max_script_bytes = 64 * 1024,
-  forward_deadline = false,
-  rewrite_in_cli_filter = false,
-}
-
--- Settings ----------------------------------------------------------------------------------------
-
-local function convert(text, default)
-  if type(default) == "number" then
-    local number = tonumber(text)
-    return number and number > 0 and number < math.huge and number or nil
-  elseif type(default) == "boolean" then
-    return ({ yes = true, no = false })[text]
-  end
-  return text ~= "" and text or nil
-end
-
---- Read `key = value` lines; a bad line leaves its default standing.
--- @return settings, and what is wrong with the file as a list of texts
-function M.settings(path)
-  local settings, complaints = {}, {}
-  for key, default in pairs(M.DEFAULTS) do settings[key] = default end
-  local file = io.open(path)
-  if not file then return settings, complaints end
-  local number = 0
-  for line in file:lines() do
-    number = number + 1
-    local key, text = line:match("^%s*([%w_]+)%s*=%s*(.-)%s*$")
-    local value
-    if key and M.DEFAULTS[key] ~= nil then value = convert(text, M.DEFAULTS[key]) end
-    if value ~= nil then
-      settings[key] = value
-    elseif line:match("^%s*[^%s#]") then
-      complaints[#complaints + 1] = path .. ":" .. number .. ": not understood: " .. line
-    end
-  end
-  file:close()
-  return settings, complaints
-end
 
 -- Collecting --------------------------------------------------------------------------------------
 
@@ -124,19 +79,8 @@ end
 
 -- Asking ------------------------------------------------------------------------------------------
 
---- Send a request line.
--- @return the decoded answer; or nil and why there is none
-function M.ask(link, request)
-  local line, problem = link:ask(request)
-  if not line then return nil, problem end
-  local answer = require("nimo_json").decode(line)
-  if not answer then return nil, "not JSON: " .. line:sub(1, 80) end
-  return answer
-end
-
 local function question(job, tell)
-  local json = require("nimo_json")
-  local ask = { v = M.VERSION, op = "decide", via = "job_submit", job = job, tell = tell }
+  local ask = { v = shared.VERSION, op = "decide", via = "job_submit", job = job, tell = tell }
   local request = json.encode(ask) .. "\n"
   if #request > M.MAX_REQUEST_BYTES then
     job.script, job.script_cut = nil, true
@@ -149,26 +93,13 @@ end
 -- @return the decoded answer; or nil and why there is none (nil where nimod was told)
 function M.decide(link, job)
   if link.quiet and link:tell(question(job, true)) then return nil, nil end
-  return M.ask(link, question(job))
+  return shared.ask(link, question(job))
 end
 
 -- Checking ----------------------------------------------------------------------------------------
 
 local MESSAGE_BYTES = 4096
 local FIELDS = { "min_nodes", "max_nodes", "num_tasks", "min_cpus", "time_limit", "time_min" }
-
---- The words of this process's own command line, each ended by a zero byte; "" where unknown.
-function M.command_line()
-  local file = io.open("/proc/self/cmdline", "rb")
-  local words = file and file:read("*a") or ""
-  if file then file:close() end
-  return words
-end
-
---- Whether a value is one that Slurm takes for a count.
-function M.is_count(value)
-  return type(value) == "number" and value >= 1 and value < 4294967294 and value % 1 == 0
-end
 
 -- The largest `field` among the partitions that the job names; nil where that is not known.
 local function largest(partitions, names, field)
@@ -225,26 +156,30 @@ local function default_limit(partitions, name)
   return type(limit) == "number" and limit or nil
 end
 
+-- The least that a limit may be shortened to: a share of the user's own.
+local function least(own, settings) return own and own * settings.least_limit_share or 0 end
+
 -- A limit is raised only together with a node count: fewer nodes need longer.
-local function check_limit(change, job, partitions)
+local function check_limit(change, job, partitions, settings)
   local limit = change.time_limit
   if not limit then return nil end
   local own = job.time_limit or default_limit(partitions, job.partition)
   local most = largest(partitions, job.partition, "max_time") or own
   local raised = own and limit > own
-  if not own or limit < (job.time_min or 1)
+  if not own or limit < (job.time_min or 1) or limit < least(own, settings)
     or raised and not (job.time_limit and change.min_nodes and limit <= most) then
     return "time_limit " .. limit .. " is not allowed"
   end
 end
 
 -- slurmctld refuses a time_min beyond the limit, and a user's own stays.
-local function check_time_min(change, job)
-  local least = change.time_min
-  if not least then return nil end
+local function check_time_min(change, job, partitions, settings)
+  local minutes = change.time_min
+  if not minutes then return nil end
   local limit = change.time_limit or job.time_limit
-  if job.time_min or not limit or least > limit then
-    return "time_min " .. least .. " is not allowed"
+  local own = job.time_limit or default_limit(partitions, job.partition)
+  if job.time_min or not limit or minutes > limit or minutes < least(own, settings) then
+    return "time_min " .. minutes .. " is not allowed"
   end
 end
 
@@ -253,25 +188,28 @@ local function check_text(answer, field, most_bytes)
   if text ~= nil and (type(text) ~= "string" or #text > most_bytes) then return "bad " .. field end
 end
 
-local function check_change(change, job, partitions)
+local function check_change(change, job, partitions, settings)
   if type(change) ~= "table" then return "bad set" end
   for _, field in ipairs(FIELDS) do
-    if change[field] ~= nil and not M.is_count(change[field]) then return "bad " .. field end
+    if change[field] ~= nil and not shared.is_count(change[field]) then return "bad " .. field end
   end
   return check_nodes(change, job, partitions) or check_tasks(change, job)
-    or check_cpus(change, job) or check_limit(change, job, partitions)
-    or check_time_min(change, job)
+    or check_cpus(change, job) or check_limit(change, job, partitions, settings)
+    or check_time_min(change, job, partitions, settings)
 end
 
 --- What is wrong with an answer to `job`; nil when it may be carried out.
-function M.fault(answer, job, partitions)
-  if answer.v ~= M.VERSION then return "version " .. tostring(answer.v) end
+function M.fault(answer, job, partitions, settings)
+  if answer.v ~= shared.VERSION then return "version " .. tostring(answer.v) end
   if answer.ok == false then return "refused: " .. tostring(answer.error) end
   local action = answer.action or "keep"
   if action ~= "keep" and action ~= "set" and action ~= "refuse" then return "bad action" end
+  if action == "refuse" and not settings.allow_refusal then
+    return "it refuses the job, and allow_refusal is off in nimo_hook.conf"
+  end
   local text = check_text(answer, "message", MESSAGE_BYTES)
-    or check_text(answer, "admin_comment", M.MAX_COMMENT_BYTES)
-  return text or (action == "set" and check_change(answer.set, job, partitions)) or nil
+    or check_text(answer, "admin_comment", shared.MAX_COMMENT_BYTES)
+  return text or (action == "set" and check_change(answer.set, job, partitions, settings)) or nil
 end
 
 -- Writing -----------------------------------------------------------------------------------------
@@ -313,27 +251,9 @@ local function planned(job_desc, answer)
   return writes
 end
 
-local function put(write, value) write.at[write.key] = value end
-
---- Carry out writes (`at`, `key`, `value`): all of them or none.
--- @return true; or nil and the error of the write that failed
-function M.write(writes)
-  for _, write in ipairs(writes) do write.before = write.at[write.key] end
-  for index, write in ipairs(writes) do
-    local ok, problem = pcall(put, write, write.value)
-    if not ok then
-      for done = index, 1, -1 do
-        pcall(put, writes[done], writes[done].before == nil and "" or writes[done].before)
-      end
-      return nil, problem
-    end
-  end
-  return true
-end
-
 --- Write a checked answer to the job.
--- @return as `M.write`
-function M.apply(job_desc, answer) return M.write(planned(job_desc, answer)) end
+-- @return as `shared.write`
+function M.apply(job_desc, answer) return shared.write(planned(job_desc, answer)) end
 
 -- The submission ----------------------------------------------------------------------------------
 
@@ -353,28 +273,33 @@ function M.complainer(log, clock, pause_s)
   end
 end
 
---- Whether the site has switched all of this off.
-function M.switched_off(settings)
-  local file = io.open(settings.kill_switch)
-  if file then file:close() end
-  return file ~= nil
+-- The decision on a job: what lies ready for its ticket, else what nimod answers.
+local function decision(hook, job, partitions)
+  local function fault(answer) return M.fault(answer, job, partitions, hook.settings) end
+  if job.ticket and not hook.link.quiet then
+    local answer = hook.ready:take(hook.link, job, fault)
+    if answer then return answer end
+  end
+  local answer, problem = M.decide(hook.link, job)
+  if not answer then return nil, problem end
+  problem = fault(answer)
+  if problem then return nil, "bad answer: " .. problem end
+  hook.link.quiet = answer.quiet == true
+  return answer
 end
 
 --- Everything from the request to the job's new fields.
--- @param hook settings, link, slurm (Slurm's own table)
+-- @param hook settings, link, ready, slurm (Slurm's own table)
 -- @param forwarded by cli_filter: `deadline`, `sizes` and `ticket`, each may be absent
 -- @return Slurm's return code; nil and why the job passes unchanged (nil when that is as it should)
 function M.submit(hook, job_desc, partitions, forwarded)
-  if M.switched_off(hook.settings) then return nil, nil end
-  hook.link:rouse()
+  if switched_off(hook.settings) then return nil, nil end
+  if not forwarded.ticket then hook.link:rouse() end
   local job = M.collect(job_desc, partitions, hook.settings.max_script_bytes)
   job.deadline, job.ticket = forwarded.deadline, forwarded.ticket
   job.node_sizes = forwarded.sizes or nil
-  local answer, problem = M.decide(hook.link, job)
+  local answer, problem = decision(hook, job, partitions)
   if not answer then return nil, problem end
-  local fault = M.fault(answer, job, partitions)
-  if fault then return nil, "bad answer: " .. fault end
-  hook.link.quiet = answer.quiet == true
   local written, failure = M.apply(job_desc, answer)
   if not written then return nil, failure end
   local message = (answer.message or ""):gsub("[%z\1-\9\11-\31\127]", " ")

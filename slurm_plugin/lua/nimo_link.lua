@@ -70,21 +70,25 @@ function Link:rouse()
   self.connection:send("\n") -- where that fails, asking will, too
 end
 
---- Send one line and wait for nothing: only after nimod has said so on this connection (`quiet`),
--- on which no line is read any more.
+--- Send one line and wait for nothing: nimod answers none that says so.
 -- @return whether all of it is on its way; if not, the connection is closed
 function Link:tell(request)
+  local function whole() return self.settings.timeout_ms / 1000 end
+  if not self.connection and not self:connect(whole) then return false end
   self.connection:settimeout(0, "t")
   local sent = self.connection:send(request)
   if sent ~= #request then self:close() end
   return sent == #request
 end
 
+--- Whether nimod is left alone for a while.
+function Link:resting() return self.clock() < self.rest_until end
+
 --- Send one line and wait for one line.
 -- @return the answer without its newline; or nil and why not (nil while resting)
 function Link:ask(request)
+  if self:resting() then return nil, nil end
   local began = self.clock()
-  if began < self.rest_until then return nil, nil end
   local function left() return began + self.settings.timeout_ms / 1000 - self.clock() end
   local kept = self.connection ~= nil
   local line, problem = self:exchange(request, left)

@@ -28,6 +28,19 @@ COMMANDS = ("nimo", "nimo-advise")
 PATIENT_MS = 5000
 #: How long they wait at a site.
 SHIPPED_MS = 20
+#: The most that they can be told to wait.
+MOST_MS = 100
+
+
+def copy_hooks(folder: Path, *, most_ms: float) -> None:
+    """Copy the hooks into a folder; their longest wait is lifted there, for a busy machine."""
+    shutil.copytree(HOOKS, folder, dirs_exist_ok=True)
+    path = folder / "nimo_settings.lua"
+    text = path.read_text()
+    shipped = f"M.MAX_TIMEOUT_MS = {MOST_MS} "
+    if shipped not in text:
+        raise ProcessError(f"{path}: no longest wait of {MOST_MS} ms")
+    path.write_text(text.replace(shipped, f"M.MAX_TIMEOUT_MS = {max(most_ms, MOST_MS):.0f} "))
 
 
 def hooks_for(directory: Path, *, timeout_ms: int = PATIENT_MS) -> Path:
@@ -41,12 +54,13 @@ def hooks_for(directory: Path, *, timeout_ms: int = PATIENT_MS) -> Path:
         How long they wait for nimod.
     """
     folder = directory / "hooks"
-    shutil.copytree(HOOKS, folder, dirs_exist_ok=True)
+    copy_hooks(folder, most_ms=timeout_ms)
     (folder / "nimo_hook.conf").write_text(
         f"socket = {directory / 'nimod.sock'}\n"
         f"kill_switch = {directory / 'nimo.off'}\n"
         f"timeout_ms = {timeout_ms}\n"
         "forward_deadline = yes\n"
+        "allow_refusal = yes\n"
     )
     return folder
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import unavailable
-from tests.lua.hooks import DKJSON, VERSIONS, Hooks
+from tests.lua.hooks import VERSIONS, Hooks
 
 Load = Callable[..., Hooks]
 
@@ -15,8 +14,6 @@ Load = Callable[..., Hooks]
 def runtime(request: pytest.FixtureRequest, tmp_path: Path) -> Load:
     """Make hooks with lines for nimo_hook.conf, without loading them."""
     pytest.importorskip(f"lupa.{request.param}")
-    if DKJSON is None:
-        unavailable("not installed: lua-dkjson")
 
     def make(conf: str = "") -> Hooks:
         folder = tmp_path / f"hooks{len(list(tmp_path.iterdir()))}"

@@ -12,7 +12,6 @@ import slurm_plugin
 HERE = Path(__file__).parent
 HOOKS = Path(slurm_plugin.__file__).parent / "lua"
 VERSIONS = ("lua51", "lua52", "lua53", "lua54")
-DKJSON = next((p for p in Path("/usr/share/lua").glob("5.*/dkjson.lua")), None)
 
 Fields = dict[str, Any]
 
@@ -48,10 +47,15 @@ class Hooks:
         (self.folder / "nimo_hook.conf").write_text(conf)
         runtime = importlib.import_module(f"lupa.{self.version}").LuaRuntime
         self.lua = runtime(encoding="latin-1", unpack_returned_tuples=True)
-        paths = [f"{HERE}/?.lua", f"{DKJSON.parent if DKJSON else '.'}/?.lua"]
-        self.lua.execute(f"package.path = '{';'.join(paths)}'")
+        self.lua.execute(f"package.path = '{HERE}/?.lua'")
         self.stub = self.lua.execute("return (require('slurm_stub'))")
+        self.lua.globals().slurm.json_cli_options = self._options_as_json
         self.peer = self.lua.execute("return (require('socket_stub'))")
+
+    def _options_as_json(self, options: Any) -> str:
+        """What Slurm gives: the options that the user has set, all of them text, and ``argv``."""
+        given = {k: v for k, v in options.items() if k not in ("type", "argv")}
+        return json.dumps({**given, "argv": list(options["argv"].values())}, ensure_ascii=False)
 
     def load(self) -> "Hooks":
         """Load job_submit.lua as slurmctld does."""

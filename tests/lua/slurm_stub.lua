@@ -17,12 +17,6 @@ slurm = {
   ESLURM_INVALID_TIME_LIMIT = 2051,
   log_error = function(format, ...) stub.log[#stub.log + 1] = format:format(...) end,
   user_msg = function(text) stub.messages[#stub.messages + 1] = text end,
-  json_cli_options = function(options)
-    local given = {}
-    for name, value in pairs(options) do if name ~= "type" then given[name] = value end end
-    given.argv = given.argv or {}
-    return require("dkjson").encode(given)
-  end,
 }
 
 -- A request with `fields`; writing to the field `broken` raises an error, as Slurm does for values

@@ -95,9 +95,9 @@ def test_comment_that_would_become_too_long_is_left_alone(both: Hooks) -> None:
     assert options["comment"] == own
 
 
-def test_missing_nimo_lua_forwards_nothing(runtime: Load) -> None:
+def test_missing_parts_forward_nothing(runtime: Load) -> None:
     hooks = runtime("forward_deadline = yes")
-    (hooks.folder / "nimo.lua").unlink()
+    (hooks.folder / "nimo_settings.lua").unlink()
     hooks.load_cli_filter()
     assert "comment" not in hooks.filter(type="sbatch", deadline="1767261600")
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.nimod import copy_hooks
 from tests.conftest import scratch_directory, unavailable
 from tests.lua.canned_nimod import Behaviour, CannedNimod, hang, say
-from tests.lua.hooks import HERE, HOOKS
+from tests.lua.hooks import HERE
 from tests.processes import PATIENCE_S, wait_until
 
 LIMIT_S = 0.5  # a busy machine must not turn an answer into none
@@ -34,12 +35,11 @@ def folder() -> Iterator[Path]:
     """A folder with the hooks and their settings; a Unix socket's path must be short."""
     if shutil.which("lua5.1") is None:
         unavailable("not installed: lua5.1")
-    probe = ["lua5.1", "-e", 'require("socket.unix"); require("dkjson")']
+    probe = ["lua5.1", "-e", 'require("socket.unix")']
     if subprocess.run(probe, check=False, capture_output=True).returncode:
-        unavailable("not installed: lua-socket or lua-dkjson")
+        unavailable("not installed: lua-socket")
     with scratch_directory("nimo-lua-") as directory:
-        for source in HOOKS.glob("*.lua"):
-            shutil.copy(source, directory)
+        copy_hooks(directory, most_ms=1000 * LIMIT_S)
         conf = f"socket = {directory}/s\nkill_switch = {directory}/off\n"
         conf += f"timeout_ms = {1000 * LIMIT_S:.0f}\n"
         (directory / "nimo_hook.conf").write_text(conf)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from slurm_plugin.shipped_files import hook_keys
 from tests.lua.conftest import Load
 
 
@@ -11,7 +12,7 @@ def read(runtime: Load, text: str) -> tuple[dict[str, object], list[str]]:
     path.write_text(text)
     found = hooks.lua.execute(f"""
         package.path = "{hooks.folder}/?.lua;" .. package.path
-        local settings, complaints = require("nimo").settings("{path}")
+        local settings, complaints = require("nimo_settings").read("{path}")
         return {{ settings = settings, complaints = complaints }}""")
     return dict(found.settings.items()), list(found.complaints.values())
 
@@ -40,6 +41,18 @@ def test_bad_lines_are_named_and_leave_the_defaults(runtime: Load, line: str) ->
     assert settings == defaults
     assert len(complaints) == 1
     assert f":2: not understood: {line}" in complaints[0]
+
+
+def test_no_setting_lifts_the_hooks_own_limits(runtime: Load) -> None:
+    settings, complaints = read(runtime, "timeout_ms = 5000\nleast_limit_share = 1.5\n")
+    assert (settings["timeout_ms"], settings["least_limit_share"]) == (100, 1)
+    assert len(complaints) == 2
+    assert any("timeout_ms is 100 at most" in complaint for complaint in complaints)
+
+
+def test_each_key_of_the_file_can_be_named_elsewhere(runtime: Load) -> None:
+    defaults, _ = read(runtime, "")
+    assert hook_keys() == frozenset(defaults)
 
 
 def test_bad_settings_are_logged_when_the_hook_is_loaded(runtime: Load) -> None:

@@ -100,11 +100,41 @@ def test_tasks_per_node_are_mended_in_the_environment_too(hooks: Hooks) -> None:
     assert outcome.environment == {"SLURM_NTASKS": "8", "SLURM_NPROCS": "8", "HOME": "/root"}
 
 
-def test_refusal_tells_the_user_why(hooks: Hooks) -> None:
+def test_refusal_tells_the_user_why(runtime: Load) -> None:
+    hooks = runtime("allow_refusal = yes").load()
     hooks.answer({"v": 1, "action": "refuse", "message": "ends at 10:00\n100% sure\x07"})
     outcome = hooks.submit(**MOLDABLE)
     assert outcome.code == 2051
     assert outcome.messages == ["ends at 10:00\n100% sure "]
+
+
+def test_no_job_is_refused_unless_the_site_allows_it_here(hooks: Hooks) -> None:
+    hooks.answer({"v": 1, "action": "refuse", "message": "ends at 10:00"})
+    outcome = hooks.submit(**MOLDABLE)
+    assert (outcome.code, outcome.writes, outcome.messages) == (0, [], [])
+    assert "allow_refusal is off" in outcome.log[0]
+
+
+@pytest.mark.parametrize(
+    ("conf", "least"), [("", 2), ("least_limit_share = 0.5", 15), ("least_limit_share = 9", 30)]
+)
+def test_a_limit_stays_above_a_share_of_the_users(runtime: Load, conf: str, least: int) -> None:
+    for minutes in {least - 1, least}:
+        hooks = runtime(conf).load()
+        hooks.answer(limits(time_limit=minutes))
+        written = hooks.submit(partitions=PARTITIONS, **MOLDABLE).writes
+        assert written == (["time_limit"] if minutes >= least else [])
+
+
+@pytest.mark.parametrize("minutes", [14, 15])
+def test_so_do_time_min_and_limits_below_a_default(runtime: Load, minutes: int) -> None:
+    hooks = runtime("least_limit_share = 0.5").load()
+    hooks.answer(limits(time_limit=20, time_min=minutes))
+    assert bool(hooks.submit(partitions=PARTITIONS, **MOLDABLE).writes) is (minutes == 15)
+    hooks.answer(limits(time_limit=minutes))
+    partitions = {"batch": {**PARTITIONS["batch"], "default_time": 30}}
+    outcome = hooks.submit(partitions=partitions, min_nodes=1, max_nodes=8)
+    assert bool(outcome.writes) is (minutes == 15)
 
 
 WRONG = {
@@ -254,12 +284,15 @@ def test_modifying_a_job_changes_nothing(hooks: Hooks) -> None:
     assert list(hooks.stub.writes.values()) == []
 
 
-@pytest.mark.parametrize("missing", ["nimo.lua", "nimo_link.lua", "nimo_json.lua"])
+@pytest.mark.parametrize(
+    "missing",
+    ["nimo.lua", *(f"nimo_{part}.lua" for part in ("link", "json", "ready", "settings", "shared"))],
+)
 def test_missing_parts_switch_the_hook_off(runtime: Load, missing: str) -> None:
     hooks = runtime()
     (hooks.folder / missing).unlink()
     hooks.load()
-    assert missing.removesuffix(".lua") in hooks.stub.log[1]
+    assert f"'{missing.removesuffix('.lua')}' not found" in hooks.stub.log[1]
     outcome = hooks.submit(comment="nimo{deadline=uts1767261600,own=4} mine")
     assert (outcome.code, outcome.job["comment"]) == (0, "mine")
 

@@ -73,6 +73,7 @@ def test_it_holds_all_that_a_site_needs() -> None:
 def test_what_it_needs_and_who_owns_it() -> None:
     needed = told("--requires").splitlines()
     assert [line for line in needed if line.startswith("python(abi) = 3.")]
+    assert "lua-socket" in needed
     rows = told("--qf", "[%{FILEMODES:perms} %{FILEUSERNAME} %{FILEGROUPNAME} %{FILENAMES}\n]")
     files = [line.split(maxsplit=3) for line in rows.splitlines()]
     assert {tuple(row[1:3]) for row in files} == {("root", "root"), ("nimo", "nimo")}

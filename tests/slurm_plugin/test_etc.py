@@ -14,10 +14,10 @@ UNITS = sorted((ROOT / "etc" / "systemd").iterdir())
 
 def test_the_sample_settings_of_the_hooks_are_their_defaults():
     lua = LuaRuntime()
-    nimo = lua.execute((ROOT / "slurm_plugin" / "lua" / "nimo.lua").read_text())
-    settings, complaints = nimo.settings(str(ROOT / "etc" / "nimo_hook.conf"))
+    ours = lua.execute((ROOT / "slurm_plugin" / "lua" / "nimo_settings.lua").read_text())
+    settings, complaints = ours.read(str(ROOT / "etc" / "nimo_hook.conf"))
     assert list(complaints.values()) == []
-    assert dict(settings) == dict(nimo.DEFAULTS)
+    assert dict(settings) == dict(ours.DEFAULTS)
 
 
 @pytest.mark.skipif(which("systemd-analyze") is None, reason="systemd-analyze is not installed")

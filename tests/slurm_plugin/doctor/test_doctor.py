@@ -16,7 +16,7 @@ import pytest
 from slurm_plugin.cli.installation import installation_of
 from slurm_plugin.doctor import CHECKS, Finding, FindingState, examine
 from slurm_plugin.nimod import client
-from tests.cluster.nimod import Nimod, hooks_for
+from tests.cluster.nimod import MOST_MS, Nimod, hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.processes import wait_until
 
@@ -31,7 +31,7 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Nimod]:
     """A cluster with NIMO and one run in its history; what the doctor finds is all well."""
     with (
         scratch_directory("nimo-doctor-") as directory,
-        slurm_cluster(nodes=2, lua=hooks_for(directory)) as cluster,
+        slurm_cluster(nodes=2, lua=hooks_for(directory, timeout_ms=MOST_MS)) as cluster,
     ):
         nimod = Nimod(directory, cluster, SETTINGS)
         jobs = [cluster.sbatch("-N1", script="#!/bin/sh\nsleep 2\n") for _ in range(4)]

@@ -1,0 +1,53 @@
+--- What both hooks do with nimod's answers: ask, check counts, write all or nothing.
+--
+-- Lua 5.1 to 5.4.
+
+local json = require("nimo_json")
+
+local M = {}
+
+M.VERSION = 1 -- of the messages, see slurm_plugin/protocol.py
+M.MAX_COMMENT_BYTES = 1024 -- Slurm refuses jobs with a longer comment
+
+--- Send a request line.
+-- @return the decoded answer; or nil and why there is none
+function M.ask(link, request)
+  local line, problem = link:ask(request)
+  if not line then return nil, problem end
+  local answer = json.decode(line)
+  if not answer then return nil, "not JSON: " .. line:sub(1, 80) end
+  return answer
+end
+
+--- The words of this process's own command line, each ended by a zero byte; "" where unknown.
+function M.command_line()
+  local file = io.open("/proc/self/cmdline", "rb")
+  local words = file and file:read("*a") or ""
+  if file then file:close() end
+  return words
+end
+
+--- Whether a value is one that Slurm takes for a count.
+function M.is_count(value)
+  return type(value) == "number" and value >= 1 and value < 4294967294 and value % 1 == 0
+end
+
+local function put(write, value) write.at[write.key] = value end
+
+--- Carry out writes (`at`, `key`, `value`): all of them or none.
+-- @return true; or nil and the error of the write that failed
+function M.write(writes)
+  for _, write in ipairs(writes) do write.before = write.at[write.key] end
+  for index, write in ipairs(writes) do
+    local ok, problem = pcall(put, write, write.value)
+    if not ok then
+      for done = index, 1, -1 do
+        pcall(put, writes[done], writes[done].before == nil and "" or writes[done].before)
+      end
+      return nil, problem
+    end
+  end
+  return true
+end
+
+return M
