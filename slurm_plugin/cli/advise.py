@@ -9,8 +9,6 @@ import sys
 import time
 from collections.abc import Sequence
 
-import msgspec
-
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.sbatch_options import Value, lookup
@@ -29,6 +27,7 @@ from slurm_plugin.config import Config
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Advice, Ask, Job
 from slurm_plugin.reports.advice_text import parsable, render, render_starts
+from slurm_plugin.streams import json_text
 
 ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
 _TIMEOUT_S = 2.0
@@ -148,7 +147,7 @@ def _advise(arguments: Sequence[str]) -> int:
     if "test-only" in command.options:
         _ask_slurm(advice, sbatch, job, config, text=not scripts)
     if args.json:
-        print(msgspec.json.encode(advice).decode())
+        print(json_text(advice))
     elif args.parsable2:
         print("\n".join(parsable(advice)))
     if args.plot:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from io import TextIOWrapper
 
 from sacct_ingest.errors import NimoError
+from slurm_plugin.streams import SafeStream
 
 INTERRUPTED = 130  #: 128 + SIGINT
 BROKEN_PIPE = 141  #: 128 + SIGPIPE, what a C program would end with
@@ -19,6 +20,7 @@ def guarded(program: str, command: Callable[[], int]) -> int:
     """
     try:
         _take_any_name()
+        _take_printable_text()
         return _flushed(command)
     except NimoError as error:
         print(f"{program}: {error}", file=sys.stderr)
@@ -40,6 +42,14 @@ def _take_any_name() -> None:
     if isinstance(out, TextIOWrapper):
         as_it_is = out.isatty() or "PYTHONIOENCODING" in os.environ
         out.reconfigure(encoding=out.encoding if as_it_is else "utf-8", errors="backslashreplace")
+
+
+def _take_printable_text() -> None:
+    """Let nothing else on stdout and stderr, tracebacks included: see `slurm_plugin.streams`."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, SafeStream):
+            setattr(sys, name, SafeStream(stream))
 
 
 def _flushed(command: Callable[[], int]) -> int:

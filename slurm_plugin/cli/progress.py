@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from threading import Timer
 from typing import TYPE_CHECKING, Protocol
 
+from slurm_plugin.streams import safe_console
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -82,7 +84,6 @@ def _started(title: str, begun_s: float, clock: Callable[[], float]) -> "Progres
 def _bar(title: str, clock: Callable[[], float]) -> "Progress":
     # What is done before it need be shown does not wait for it.
     from rich import progress as columns  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
 
     return columns.Progress(
         columns.TextColumn(title),
@@ -92,7 +93,7 @@ def _bar(title: str, clock: Callable[[], float]) -> "Progress":
         columns.BarColumn(),
         columns.TimeElapsedColumn(),
         columns.TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=safe_console(sys.stderr),
         get_time=clock,
         speed_estimate_period=_SPEED_OVER_S,
         transient=True,

@@ -244,7 +244,7 @@ local function planned(job_desc, answer)
   end
   if (answer.admin_comment or "") ~= "" then
     local there = job_desc.admin_comment or ""
-    local own = answer.admin_comment:gsub("%c", " ")
+    local own = M.printable(answer.admin_comment):gsub("\n", " ")
     local text = (there ~= "" and there .. " " or "") .. own
     writes[#writes + 1] = { at = job_desc, key = "admin_comment", value = text }
   end
@@ -254,6 +254,27 @@ end
 --- Write a checked answer to the job.
 -- @return as `shared.write`
 function M.apply(job_desc, answer) return shared.write(planned(job_desc, answer)) end
+
+--- What commands a terminal or turns its text around, in UTF-8: control characters (U+0080 to
+-- U+009F are as good as ESC and a letter), format characters, ends of line that are none of ours.
+local UNPRINTABLE = {
+  "[%z\1-\9\11-\31\127]",
+  "\194[\128-\159\173]", -- U+0080 to U+009F, U+00AD
+  "\216[\128-\133\156]", -- U+0600 to U+0605, U+061C
+  "\226\128[\139-\143\168-\174]", -- U+200B to U+200F, U+2028 to U+202E
+  "\226\129[\160-\175]", -- U+2060 to U+206F
+  "\239\187\191", -- U+FEFF
+  "\239\191[\185-\187]", -- U+FFF9 to U+FFFB
+  "\243\160[\128\129][\128-\191]", -- U+E0000 to U+E007F
+}
+
+--- A text without control and format characters, ends of line excepted; spaces are in their place.
+-- A byte that a terminal without UTF-8 would take for a control character goes with the character
+-- that it is part of; such terminals show letters beyond ASCII as nothing they are, anyhow.
+function M.printable(text)
+  for _, characters in ipairs(UNPRINTABLE) do text = text:gsub(characters, " ") end
+  return text
+end
 
 -- The submission ----------------------------------------------------------------------------------
 
@@ -302,7 +323,7 @@ function M.submit(hook, job_desc, partitions, forwarded)
   if not answer then return nil, problem end
   local written, failure = M.apply(job_desc, answer)
   if not written then return nil, failure end
-  local message = (answer.message or ""):gsub("[%z\1-\9\11-\31\127]", " ")
+  local message = M.printable(answer.message or "")
   if message ~= "" then hook.slurm.user_msg(message) end
   if answer.action == "refuse" then
     -- What Slurm itself says of a deadline that the time limit does not fit.

@@ -1,5 +1,6 @@
 """The report of decisions and outcomes as tables on a terminal."""
 
+import sys
 from collections.abc import Iterator, Mapping
 
 from rich import box
@@ -16,6 +17,7 @@ from slurm_plugin.evaluation.wait_accuracy import SHARE
 from slurm_plugin.formatting import count, duration, hours, percent, printable
 from slurm_plugin.protocol import WaitShares
 from slurm_plugin.reports.curve_text import standing_line
+from slurm_plugin.streams import safe_console
 
 _MOST = 10  #: rows of a list that is only a summary
 _APPLICATIONS = 50  #: nobody reads a thousand, and laying them out takes seconds
@@ -24,15 +26,7 @@ _PIPE_WIDTH = 200  #: columns where stdout is no terminal: nothing is cut off
 
 def console_for(*, terminal: bool) -> Console:
     """Make a console on stdout; without a terminal it has no colour and does not cut lines."""
-    return _Console(highlight=False, width=None if terminal else _PIPE_WIDTH)
-
-
-class _Console(Console):
-    """Where nobody reads any more, it ends as all commands do."""
-
-    def on_broken_pipe(self) -> None:
-        """Leave it to `slurm_plugin.cli.errors`."""
-        raise BrokenPipeError
+    return safe_console(sys.stdout, highlight=False, width=None if terminal else _PIPE_WIDTH)
 
 
 def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:

@@ -3,8 +3,11 @@
 import ast
 import logging
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sacct_ingest.records import DecisionRow
@@ -88,8 +91,66 @@ def test_logs_cannot_be_forged(text: str) -> None:
     assert all(line.isprintable() for line in [first, *rest])
 
 
+#: ESC, its one-byte and one-character forms, what turns text around, what hides in it.
+_DRIVING = "a\x1b[2J\x9b2J\x85\u202eb\u2066\u200f\ufeff\u2028\xad\U000e0041\x7f\rz"
+_PRINTS = """
+import sys
+import logging
+import msgspec
+from rich.table import Table
+from rich.text import Text
+from sacct_ingest.errors import NimoError
+from slurm_plugin.cli.errors import guarded
+from slurm_plugin.cli.log import set_up
+from slurm_plugin.reports.terminal import console_for
+from slurm_plugin.streams import json_text, safe_console
+text = msgspec.json.decode(sys.argv[1])
+def command():
+    set_up(logging.INFO)
+    print(text)
+    print(text, file=sys.stderr)
+    sys.stdout.writelines([text, "\\n"])
+    print(json_text({"name": text}))
+    logging.info("%s", text)
+    for console in (console_for(terminal=True), safe_console(sys.stderr)):
+        table = Table(title=text)
+        table.add_column(text)
+        table.add_row(Text(text))
+        console.print(table, text)
+    if sys.argv[2] == "ours":
+        raise NimoError(text)
+    raise ValueError(text)
+sys.exit(guarded("nimo", command))
+"""
+
+
 def test_terminals_cannot_be_driven() -> None:
-    assert all(printable(text).isprintable() for text in HOSTILE)
+    assert all(printable(text).isprintable() for text in [*HOSTILE, _DRIVING])
+
+
+@pytest.mark.parametrize("error", ["ours", "another"])
+def test_no_way_of_printing_drives_a_terminal(error: str) -> None:
+    """Through print, logs, rich, JSON, errors and tracebacks, whatever the caller forgot."""
+    argument = msgspec.json.encode(_DRIVING).decode()
+    done = subprocess.run(
+        [sys.executable, "-c", _PRINTS, argument, error], capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    for text in (done.stdout.decode(), done.stderr.decode()):
+        assert text.count("a") > 3, text
+        assert [line for line in text.split("\n") if not line.isprintable()] == []
+    [line] = [line for line in done.stdout.decode().split("\n") if line.startswith("{")]
+    assert msgspec.json.decode(line) == {"name": _DRIVING}
+
+
+def test_commands_print_through_safe_streams_only() -> None:
+    """Consoles of rich are made in one place, and JSON is printed by one function."""
+    for path in (ROOT / "slurm_plugin").rglob("*.py"):
+        text = path.read_text()
+        if path.name != "streams.py":
+            assert "Console(" not in text, path
+        if path.is_relative_to(ROOT / "slurm_plugin" / "cli"):
+            assert "json.encode(" not in text, path
 
 
 def test_every_row_of_the_threat_model_names_a_test_that_exists() -> None:

@@ -8,11 +8,11 @@ import argparse
 import os
 import sys
 
-import msgspec
-
 from slurm_plugin.cli.context import add_config, add_json, add_parsable, add_store
 from slurm_plugin.cli.installation import installation_of
 from slurm_plugin.doctor import Finding, FindingState, examine
+from slurm_plugin.formatting import printable
+from slurm_plugin.streams import json_text, unfiltered
 
 EXAMPLE = "  nimo doctor\n  nimo doctor --json | jq '.[] | select(.state == \"error\")'"
 _TIMEOUT_S = 10.0
@@ -38,20 +38,21 @@ def run(args: argparse.Namespace) -> int:
     for finding in examine(installation_of(args)):
         found.append(finding)
         if not args.json:
-            print(_line(finding, parsable=args.parsable2, colour=_colour()), flush=True)
+            line = _line(finding, parsable=args.parsable2, colour=_colour())
+            print(line, file=unfiltered(sys.stdout), flush=True)
     if args.json:
-        print(msgspec.json.encode(found).decode())
+        print(json_text(found))
     return int(any(finding.state is FindingState.ERROR for finding in found))
 
 
 def _line(finding: Finding, *, parsable: bool, colour: bool) -> str:
     if parsable:
-        return "|".join((finding.check, finding.state, finding.told, finding.mend))
+        return "|".join(map(printable, (finding.check, finding.state, finding.told, finding.mend)))
     state = f"{finding.state:8}"
     if colour:
         state = f"\033[{_COLOURS[finding.state]}m{state}\033[0m"
-    mend = f"\n{'':24}mend: {finding.mend}" if finding.mend else ""
-    return f"{state} {finding.check:14} {finding.told}{mend}"
+    mend = f"\n{'':24}mend: {printable(finding.mend)}" if finding.mend else ""
+    return f"{state} {finding.check:14} {printable(finding.told)}{mend}"
 
 
 def _colour() -> bool:

@@ -6,8 +6,6 @@ error so far speaks.  Without a resource or host all series are forecast.
 
 import argparse
 
-import msgspec
-
 from predictor.forecast import Criterion
 from predictor.series import forecast_series
 from sacct_ingest.errors import NoHistory
@@ -22,6 +20,7 @@ from slurm_plugin.cli.context import (
 )
 from slurm_plugin.reports import forecast_text as words
 from slurm_plugin.store_access import open_store
+from slurm_plugin.streams import json_text
 
 EXAMPLE = """\
   nimo forecast
@@ -65,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if not found:
         raise NoHistory("no such measurement is stored: 'nimo probe --show' lists what there is")
     if args.json:
-        print(msgspec.json.encode(found).decode())
+        print(json_text(found))
     else:
         print("\n".join(words.parsable(found)) if args.parsable2 else words.table_of(found))
     return 0

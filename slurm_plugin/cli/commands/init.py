@@ -10,7 +10,6 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from sacct_ingest.errors import ConfigError, SlurmError
@@ -32,6 +31,7 @@ from slurm_plugin.setup import (
 )
 from slurm_plugin.setup.answers import partitions
 from slurm_plugin.shipped_files import ETC
+from slurm_plugin.streams import json_text
 
 EXAMPLE = (
     "  nimo init\n"
@@ -74,14 +74,14 @@ def run(args: argparse.Namespace) -> int:
         write(file)
     hooks = install(patient.hooks) if args.hooks else []
     report = summary.report(patient, answers, planned, hooks)
-    print(msgspec.json.encode(report).decode() if args.json else summary.render(report))
+    print(json_text(report) if args.json else summary.render(report))
     return 0
 
 
 def _print_differences(planned: Sequence[Planned], *, as_json: bool) -> None:
     if as_json:
         summary = [{"path": str(file.path), "difference": file.difference} for file in planned]
-        print(msgspec.json.encode(summary).decode())
+        print(json_text(summary))
     else:
         print("".join(file.difference for file in planned), end="")
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from predictor.types import PredictionTable
 from sacct_ingest.errors import PlotError
 from sacct_ingest.records import CURVE_LEVELS, StandingRow
@@ -24,6 +22,7 @@ from slurm_plugin.cli.context import (
 from slurm_plugin.reports import curve_text
 from slurm_plugin.reports.picture import of_table
 from slurm_plugin.store_access import load_tables, matching_tables, open_store
+from slurm_plugin.streams import json_text
 
 EXAMPLE = """\
   nimo predict
@@ -102,4 +101,4 @@ def _only(found: Sequence[PredictionTable]) -> PredictionTable:
 
 
 def _as_json(tables: Sequence[PredictionTable]) -> str:
-    return msgspec.json.encode(tables).decode()
+    return json_text(tables)

@@ -13,8 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from sacct_ingest import atomic_file
 from sacct_ingest.errors import NimoError
 from sacct_ingest.store import Selection
@@ -34,6 +32,7 @@ from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.reports.sheets import title_of
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.store_access import open_store, sight_of
+from slurm_plugin.streams import json_text
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
@@ -145,7 +144,7 @@ def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
     if args.html:
         _page(report, args.html)
     if args.json:
-        print(msgspec.json.encode(report).decode())
+        print(json_text(report))
     elif args.parsable2:
         _parsable(report, args.table)
     elif not (args.csv or args.html):

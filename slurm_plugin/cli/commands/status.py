@@ -4,12 +4,11 @@ import argparse
 import time
 from itertools import accumulate
 
-import msgspec
-
 from slurm_plugin.cli.context import add_config, add_json, load_config
 from slurm_plugin.formatting import clock, count
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Counts, Status
+from slurm_plugin.streams import json_text
 
 EXAMPLE = "  nimo status\n  nimo status --reload\n  nimo status --json | jq .snapshot_age_s"
 _TIMEOUT_S = 2.0
@@ -30,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     except client.Unreachable as error:
         raise client.Unreachable(f"{error}; does it run? systemctl status nimod") from error
     if args.json:
-        print(msgspec.json.encode(status).decode())
+        print(json_text(status))
     else:
         print(describe(status, now_s=time.time(), max_age_s=config.snapshot.max_age_s))
     return 0

@@ -7,8 +7,6 @@ With --took a transfer that was made is recorded: what a staging script calls wh
 import argparse
 import time
 
-import msgspec
-
 from predictor.transfer import transfer_time
 from predictor.types import Verdict
 from sacct_ingest.errors import NoHistory
@@ -27,6 +25,7 @@ from slurm_plugin.cli.numbers import positive
 from slurm_plugin.config import Config
 from slurm_plugin.reports import forecast_text as words
 from slurm_plugin.store_access import open_store
+from slurm_plugin.streams import json_text
 
 EXAMPLE = """\
   nimo transfer 16M n1 n2
@@ -81,7 +80,7 @@ def _predict(args: argparse.Namespace, config: Config) -> int:
     if made.verdict is Verdict.REFUSED:
         raise NoHistory(made.problems[0].text)
     if args.json:
-        print(msgspec.json.encode(made).decode())
+        print(json_text(made))
     else:
         print("\n".join((words.parsable_transfer if args.parsable2 else words.transfer)(made)))
     return 0
