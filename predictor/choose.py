@@ -87,6 +87,7 @@ class Choice:
             p
             for p, verdict in zip(predictions, verdicts, strict=True)
             if verdict is Verdict.RELIABLE
+            and self.second.explains(p.nodes)
             and not named & reliability.downey_doubts(points, p.nodes)
         ]
         if not asked:
@@ -163,7 +164,7 @@ def _cut_short(fit: AveragedFit) -> list[Problem]:
 
 def _disagreement(own: Prediction, other_s: float) -> Problem:
     text = (
-        f"on {own.nodes} nodes Downey's model, which explains all runs too, says "
+        f"on {own.nodes} nodes Downey's model says "
         f"{other_s:.3g} s instead of {own.time_s:.3g} s; a run there would tell"
     )
     return Problem("disagreement", text, own.nodes)

@@ -77,10 +77,26 @@ def measure(curve: Curve, errors: Sequence[float], prior: Prior | None = None) -
         growth=_pooled(believed.growth, believed.end_weight, ends),
         noise=_noise(points, believed),
         freedom=believed.weight + len(inner),
-        # The difference of two readings cut to a whole unit is triangular, ±1 unit.
-        clock_s=curve.resolution_s / math.sqrt(6),
+        clock_s=_clock(curve),
         runs=sum(point.repeats for point in points),
     )
+
+
+def deviations(curve: Curve, prior: Prior | None = None) -> Floats:
+    """Measure each point: standard deviation of its log time, by its repeats and the clock.
+
+    That of a median of many runs is that of their mean times √(π/2).
+    """
+    believed = prior or Prior()
+    noise, clock_s = _noise(curve.points, believed), _clock(curve)
+    rows = [
+        math.hypot(
+            noise * (math.sqrt(math.pi / 2) if point.repeats > 2 else 1.0), clock_s / point.time_s
+        )
+        / math.sqrt(point.repeats)
+        for point in curve.points
+    ]
+    return np.array(rows)
 
 
 def left_out(points: Sequence[Point], medians: Medians, min_points: int) -> list[float]:
@@ -129,6 +145,14 @@ def _end_errors(points: Sequence[Point], errors: Sequence[float]) -> list[float]
 def _pooled(sd: float, weight: float, errors: Sequence[float]) -> float:
     total = weight * sd**2 + sum(error**2 for error in errors)
     return math.sqrt(total / (weight + len(errors)))
+
+
+def _clock(curve: Curve) -> float:
+    """Give the deviation of a time by its clock, in seconds.
+
+    The difference of two readings cut to a whole unit is triangular, ±1 unit.
+    """
+    return curve.resolution_s / math.sqrt(6)
 
 
 def _noise(points: Sequence[Point], prior: Prior) -> float:

@@ -118,6 +118,42 @@ def test_instances_keep_to_the_envelope() -> None:
     assert 0.2 - 1e-9 <= found.sigma[0] <= 0.3 + 1e-9
 
 
+@pytest.mark.parametrize("target", [8.0, 16.0, 64.0])
+def test_between_range_pairs_there_is_nothing(target: float) -> None:
+    # A is 20, which neither range pair holds.
+    n = np.array([2, 4, 16, 64.0])
+    pairs = [RangePair(Mode.LOW, 5.0, 8.0, 0.0, 1.0), RangePair(Mode.LOW, 24.0, 60.0, 0.0, 1.0)]
+    targets = np.array([target])
+    weight = weights(targets, n, 2.0)
+    found = search(n, downey(20, 0.8)(n), weight, targets, pairs, SearchSettings())
+    assert any(pair.end_min <= found.end[0] <= pair.end_max for pair in pairs)
+
+
+def test_between_two_ranges_of_sigma_there_is_nothing() -> None:
+    n = np.array([2, 4, 16, 64.0])
+    pairs = [RangePair(Mode.LOW, 18.0, 22.0, 0.0, 0.5), RangePair(Mode.LOW, 18.0, 22.0, 0.9, 1.0)]
+    targets = np.array([8.0])
+    found = search(n, downey(20, 0.8)(n), np.ones((1, 4)), targets, pairs, SearchSettings(v=0.9))
+    assert found.sigma[0] == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(("A", "sigma"), [(30, 3.0), (200, 1.5), (20, 0.5)])
+def test_the_second_pass_varies_a_and_sigma(A: float, sigma: float) -> None:
+    n = np.array([2, 4, 16, 64, 128.0])
+    t = downey(A, sigma)(n) * np.array([1, 1.1, 0.9, 1.12, 0.95])
+    targets = np.array([16.0])
+    ranges = envelope(n, t, 0.8)
+    first, second = (
+        search(n, t, weights(targets, n, 2.0), targets, ranges, SearchSettings(v=v))
+        for v in (1e-9, 0.15)
+    )
+    assert second.wssre[0] < first.wssre[0]
+    if first.high[0] == second.high[0]:
+        for name in ("parallelism", "sigma"):
+            before, after = getattr(first, name)[0], getattr(second, name)[0]
+            assert abs(after / before - 1) <= 0.15 + 1e-6
+
+
 def test_close_to_an_observation_its_instance_says_what_a_search_says() -> None:
     fit = Adept().fit(drawn([2, 4, 8, 14, 20, 40, 80], downey(24, 0.5), noise=0.02))
     asked = [2, 8, 9, 78]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from predictor.choose import Choice, choose
 from predictor.models.base import TooFewPoints
 from predictor.special_counts import belongs
-from predictor.types import Point, Prediction, Verdict
+from predictor.types import Curve, Point, Prediction, Verdict
 from tests.predictor.curves import amdahl, curve_of, downey, drawn
 
 NODES = [1, 2, 4, 8, 16]
@@ -89,15 +89,34 @@ def test_adept_disputes_only_where_it_trusts_itself() -> None:
     assert judged.verdicts == (Verdict.DOUBTFUL,)
     assert [(p.name, p.observe) for p in judged.problems] == [("disagreement", 10)]
     assert choice.judge([replace(off, low_s=0.5 * far)]).verdicts == (Verdict.RELIABLE,)
-    unfit = choose(curve_of(NODES, [100, 60, 20, 12, 9]))
+    unfit = choose(curve_of(NODES, [100, 80, 30, 26, 9]))
     assert "high_fitting_error" in {p.name for p in unfit.second.problems}
     assert unfit.judge([replace(off, nodes=3)]).verdicts == (Verdict.RELIABLE,)
 
 
 def test_how_badly_downeys_model_fits_is_not_held_against_another() -> None:
-    choice = choose(curve_of(NODES, [100, 60, 20, 12, 9]))
+    choice = choose(curve_of(NODES, [100, 80, 30, 26, 9]))
     assert "high_fitting_error" not in names(choice, [3])
-    assert "anomaly" in names(choice, [3])
+    assert "runner_up" in names(choice, [3])
+
+
+@pytest.mark.parametrize(
+    ("out", "factors"), [([6, 7], [1.8, 2.6]), ([4], [1.6])], ids=["declining", "slow"]
+)
+def test_what_adept_leaves_out_it_does_not_dispute(out: list[int], factors: list[float]) -> None:
+    nodes = 2 ** np.arange(8)
+    times = downey(40 if len(out) > 1 else 150, 0.8)(nodes)
+    times[out] *= factors
+    points = zip(nodes.tolist(), times.tolist(), strict=True)
+    choice = choose(Curve(tuple(Point(n, t, 5, 0.01) for n, t in points)))
+    predictions = choice.predict(nodes.tolist())
+    others = choice.second.roughly(nodes.tolist())
+    far = [p for p, t in zip(predictions, others, strict=True) if abs(t / p.time_s - 1) > 0.2]
+    # It would say something else there, and is not asked.
+    assert {p.nodes for p in far} >= set(nodes[out].tolist())
+    judged = choice.judge(predictions)
+    assert "disagreement" not in [problem.name for problem in judged.problems]
+    assert [judged.verdicts[i] for i in out] == [Verdict.RELIABLE] * len(out)
 
 
 def test_what_adept_proposes_is_passed_on() -> None:

@@ -9,31 +9,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.interval import Prior
+from predictor.models.adept.fluctuation import AnomalySettings, Explanation, Metric, explain
 from predictor.special_counts import FAMILIES, belongs
 from predictor.types import Problem
 
 Floats = NDArray[np.float64]
 
-#: Fewest observations to look for each pattern with (section VIII.B and C).
-MIN_INDIVIDUAL, MIN_STEP, MIN_SPECIAL = 4, 5, 9
+#: Fewest observations to look for node counts that an application is made for (section VIII.C).
+MIN_SPECIAL = 9
+#: Fewest observations to look for a declining end with.
+MIN_DECLINING = 4
+#: Fewest observations to correct an anomaly with: of four, the other three explain anything.
+MIN_CORRECTED = 5
 #: Fewest observations that must be left to fit.
 MIN_FIT = 3
-
-
-@dataclass(frozen=True, slots=True)
-class AnomalySettings:
-    """ε, φ and θ of section VIII.
-
-    ``epsilon`` is the rise of R that is ignored, ``phi`` the deviation at which an observation
-    counts no longer, ``theta`` (1 to ``phi``) how much anomalous observations may still count.
-    ``relief`` is the share of the fluctuation that must remain at most, for a removal to count as
-    having "greatly decreased" it.
-    """
-
-    epsilon: float = 0.1
-    phi: float = 10.0
-    theta: float = 5.0
-    relief: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,166 +39,122 @@ class Diagnosis:
     phase: tuple[int, ...]
     declining_from: int | None = None
     special: str = ""
+    anomalies: tuple[int, ...] = ()  #: places of single anomalous observations
     problems: tuple[Problem, ...] = ()
 
 
-def fluctuation(nodes: Floats, times: Floats) -> Floats:
-    """R of each neighbouring pair of observations (section VIII.A).
+def diagnose(
+    nodes: Floats,
+    times: Floats,
+    settings: AnomalySettings | None = None,
+    noise: Floats | None = None,
+) -> Diagnosis:
+    """Look for every pattern.
 
-    >>> fluctuation(np.array([2.0, 4.0, 8.0]), np.array([8.0, 4.0, 2.0])).tolist()
-    [1.5, 1.5]
+    Parameters
+    ----------
+    nodes, times
+        Observations in rising order of nodes.
+    noise
+        Standard deviation of each log time, by its repeats and its clock; None: what is believed of
+        single runs.
     """
-    n, m = nodes[:-1], nodes[1:]
-    return times[:-1] * n / m / times[1:] * (1 + (m - n) / m)
-
-
-def relative_rises(nodes: Floats, times: Floats) -> Floats:
-    """R[i+1]/R[i], or what the spacing of the observations cannot explain of it.
-
-    R is even for even spacing only: where a gap is wider than the one before, linear speedup
-    itself raises it, and that much is taken off.
-    """
-    metric, linear = fluctuation(nodes, times), fluctuation(nodes, 1 / nodes)
-    return metric[1:] / metric[:-1] / np.maximum(linear[1:] / linear[:-1], 1.0)
-
-
-def rises(nodes: Floats, times: Floats, epsilon: float) -> NDArray[np.intp]:
-    """Each i with R[i+1] > (1 + ε)·R[i]: observations i + 1 and i + 2 are anomaly candidates."""
-    return np.flatnonzero(relative_rises(nodes, times) > 1 + epsilon)
-
-
-def diagnose(nodes: Floats, times: Floats, settings: AnomalySettings | None = None) -> Diagnosis:
-    """Look for every pattern; nodes in rising order."""
     chosen = settings or AnomalySettings()
-    count = len(nodes)
-    deviation, problems = np.zeros(count), []
-    family = special_counts(nodes, times, chosen.epsilon)
-    kept = np.array([belongs(family, int(n)) for n in nodes])
+    sd = np.full(len(nodes), Prior().noise) if noise is None else noise
+    problems = []
+    family = special_counts(nodes, times, chosen, sd)
+    usable = np.array([belongs(family, int(n)) for n in nodes])
     if family:
         problems.append(_special_problem(family))
-    declining = _declining(times, kept, chosen.epsilon)
+    declining = _declining(times, usable, chosen, sd)
     if declining is not None:
         problems.append(_declining_problem(nodes, declining))
-        kept &= nodes < nodes[declining]
-    individual, split = _individual(nodes, times, np.flatnonzero(kept), chosen)
-    for i, size in individual.items():
-        deviation[i] = size
-    problems += [_individual_problem(int(nodes[i])) for i in individual]
-    problems += [_step_problem(int(nodes[a]), int(nodes[b])) for a, b in split]
-    factor = (chosen.theta - np.minimum(chosen.phi, deviation)) / chosen.phi
-    phase = sum((np.arange(count) >= b).astype(int) for _, b in split) + np.zeros(count, dtype=int)
+        usable &= nodes < nodes[declining]
+    metric = Metric(tuple(nodes.tolist()), tuple(times.tolist()), tuple(sd.tolist()), chosen)
+    explained = explain(metric, np.flatnonzero(usable).tolist())
+    starts = [segment[0] for segment in explained.segments[1:]]
+    ends = [segment[-1] for segment in explained.segments]
+    problems += [_individual_problem(int(nodes[i])) for i, _ in explained.anomalies]
+    problems += [
+        _step_problem(int(nodes[a]), int(nodes[b])) for a, b in zip(ends, starts, strict=False)
+    ]
     return Diagnosis(
-        factor=tuple(np.where(kept, np.maximum(factor, 0.0), 0.0).tolist()),
-        phase=tuple(phase.tolist()),
+        factor=tuple(_factors(usable, explained, chosen)),
+        phase=tuple(int(sum(i >= start for start in starts)) for i in range(len(nodes))),
         declining_from=None if declining is None else int(nodes[declining]),
         special=family,
+        anomalies=tuple(i for i, _ in explained.anomalies),
         problems=tuple(problems),
     )
 
 
-def special_counts(nodes: Floats, times: Floats, epsilon: float) -> str:
+def _factors(
+    usable: NDArray[np.bool_], explained: Explanation, settings: AnomalySettings
+) -> list[float]:
+    """W'/W of each observation: (θ - min(φ, D))/φ where it is anomalous, with D in units of ε."""
+    factors = [float(use) for use in usable]
+    if usable.sum() < MIN_CORRECTED:
+        return factors
+    for i, rise in explained.anomalies:
+        deviation = min(settings.phi, rise / settings.epsilon)
+        factors[i] = max(0.0, (settings.theta - deviation) / settings.phi)
+    return factors
+
+
+def special_counts(nodes: Floats, times: Floats, settings: AnomalySettings, noise: Floats) -> str:
     """Name of the family of node counts on which alone the application runs well, or ''.
 
-    The members must run smoothly among themselves, and the others between them slower by more
-    than ``epsilon`` than a line through the members (in log time over log nodes).
+    The others are slower than a line through the members (in log time over log nodes): each of
+    them, and half of them by more than ε.  R rises along the members by no more than noise, or a
+    smaller loss than that, explains.
     """
     if len(nodes) < MIN_SPECIAL:
         return ""
     for name, holds in FAMILIES.items():
         member = np.array([holds(int(n)) for n in nodes])
-        if _is_special(np.log(nodes), np.log(times), member, epsilon):
+        if _is_special(nodes, times, member, settings, noise):
             return name
     return ""
 
 
-def _is_special(x: Floats, y: Floats, member: NDArray[np.bool_], epsilon: float) -> bool:
+def _is_special(
+    nodes: Floats,
+    times: Floats,
+    member: NDArray[np.bool_],
+    settings: AnomalySettings,
+    noise: Floats,
+) -> bool:
+    x, y = np.log(nodes), np.log(times)
     if member.sum() < 3 or (~member).sum() < 3:
         return False
     within = ~member & (x > x[member][0]) & (x < x[member][-1])
-    if within.sum() < 3 or len(rises(np.exp(x[member]), np.exp(y[member]), epsilon)):
+    if within.sum() < 3:
         return False
-    expected = np.interp(x[within], x[member], y[member])
-    return bool((y[within] > expected + np.log1p(epsilon)).all())
+    excess = y[within] - np.interp(x[within], x[member], y[member])
+    loss = float(np.median(excess))
+    metric = Metric(tuple(nodes[member]), tuple(times[member]), tuple(noise[member]), settings)
+    rises = metric.rises(tuple(range(int(member.sum()))))
+    even = all(rise.size <= max(rise.limit, loss) for rise in rises)
+    return even and bool((excess > 0).all()) and loss > np.log1p(settings.epsilon)
 
 
-def _declining(times: Floats, kept: NDArray[np.bool_], epsilon: float) -> int | None:
+def _declining(
+    times: Floats, usable: NDArray[np.bool_], settings: AnomalySettings, noise: Floats
+) -> int | None:
     """Index of the first observation past the shortest time that is slower by more than ε."""
-    usable = np.flatnonzero(kept)
-    if len(usable) < MIN_INDIVIDUAL:
+    left = np.flatnonzero(usable)
+    if len(left) < MIN_DECLINING:
         return None
-    fastest = usable[times[usable].argmin()]
-    after = usable[usable > fastest]
-    slower = after[times[after] > (1 + epsilon) * times[fastest]]
-    if len(slower) == 0 or (usable < slower[0]).sum() < MIN_FIT:
+    fastest = left[times[left].argmin()]
+    after = left[left > fastest]
+    ignored = np.maximum(
+        np.log1p(settings.epsilon), settings.sure * np.hypot(noise[after], noise[fastest])
+    )
+    slower = after[np.log(times[after] / times[fastest]) > ignored]
+    if len(slower) == 0 or (left < slower[0]).sum() < MIN_FIT:
         return None
     # One slow observation that later ones contradict is an anomaly, not a decline.
     return int(slower[0]) if len(slower) == (after >= slower[0]).sum() else None
-
-
-def _individual(
-    nodes: Floats, times: Floats, usable: NDArray[np.intp], settings: AnomalySettings
-) -> tuple[dict[int, float], list[tuple[int, int]]]:
-    """Single anomalous observations with their deviation D, and the pairs that steps lie between.
-
-    A rise of R that no removal relieves is a step, where enough observations are on either side.
-    """
-    found: dict[int, float] = {}
-    steps: list[tuple[int, int]] = []
-    kept = list(usable)
-    while len(kept) >= MIN_INDIVIDUAL:
-        n, t = nodes[kept], times[kept]
-        steepness = _unexplained(n, t, [kept.index(b) for _, b in steps])
-        flagged = np.flatnonzero(steepness > 1 + settings.epsilon)
-        if len(flagged) == 0:
-            break
-        culprit, left = _best_removal(n, t, flagged, settings.epsilon)
-        if left <= settings.relief * _roughness(n, t, settings.epsilon):
-            found[int(kept.pop(culprit))] = _deviation(n, t, culprit, flagged, settings.epsilon)
-            continue
-        rise = int(steepness.argmax())
-        if not _may_step(len(kept), rise):
-            break
-        steps.append((int(kept[rise + 1]), int(kept[rise + 2])))
-    return found, sorted(steps)
-
-
-def _unexplained(nodes: Floats, times: Floats, steps: list[int]) -> Floats:
-    """Rises of R, without those into steps already known (by the index of what follows them)."""
-    steepness = relative_rises(nodes, times)
-    steepness[[i - 2 for i in steps if i >= 2]] = 0.0
-    return steepness
-
-
-def _best_removal(
-    nodes: Floats, times: Floats, flagged: NDArray[np.intp], epsilon: float
-) -> tuple[int, float]:
-    """Which candidate relieves R most when it is removed, and what fluctuation is left then."""
-    left = {
-        int(i): _roughness(np.delete(nodes, i), np.delete(times, i), epsilon)
-        for i in np.union1d(flagged + 1, flagged + 2)
-    }
-    best = min(left, key=left.__getitem__)
-    return best, left[best]
-
-
-def _deviation(
-    nodes: Floats, times: Floats, culprit: int, flagged: NDArray[np.intp], epsilon: float
-) -> float:
-    """D of an anomalous observation: the rise of R that made it a candidate, in units of ε."""
-    metric = fluctuation(nodes, times)
-    return max(
-        float(metric[i + 1] - metric[i]) / epsilon for i in flagged if culprit in (i + 1, i + 2)
-    )
-
-
-def _roughness(nodes: Floats, times: Floats, epsilon: float) -> float:
-    """Sum of the rises of R beyond what is ignored."""
-    return float(np.maximum(relative_rises(nodes, times) - (1 + epsilon), 0.0).sum())
-
-
-def _may_step(count: int, rise: int) -> bool:
-    """Two observations at least on either side, five in all (section VIII.C)."""
-    return count >= MIN_STEP and count - (rise + 2) >= 2
 
 
 def _special_problem(family: str) -> Problem:

@@ -1,18 +1,20 @@
 """ADEPT as a model: anomalies, envelope, search and judgement in the order of figure 2."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.interval import Uncertainty, around, measure
-from predictor.models.adept.anomalies import AnomalySettings, Diagnosis, diagnose
+from predictor.interval import Uncertainty, around, deviations, measure
+from predictor.models.adept.anomalies import Diagnosis, diagnose
 from predictor.models.adept.envelope import Bounds, RangePair, envelope
+from predictor.models.adept.fluctuation import AnomalySettings
 from predictor.models.adept.reliability import JudgementSettings, judge
 from predictor.models.adept.search import Instances, SearchSettings, search, weights
 from predictor.models.base import need, register
 from predictor.models.downey import Mode, max_useful, speedup, working_set
+from predictor.special_counts import belongs
 from predictor.types import Curve, Prediction, Problem
 
 Floats = NDArray[np.float64]
@@ -74,6 +76,19 @@ class AdeptFit:
         times: Floats = every[closest, np.arange(len(targets))]
         return times
 
+    def explains(self, nodes: int) -> bool:
+        """Whether the model has a say on ``nodes``: nothing on what it leaves out.
+
+        That is what lies at or beyond the start of a decline, other node counts than those that
+        the application is made for, and anomalous observations.
+        """
+        declining = self.diagnosis.declining_from
+        if declining is not None and nodes >= declining:
+            return False
+        out = zip(self.nodes, self.diagnosis.factor, strict=True)
+        odd = {self.nodes[i] for i in self.diagnosis.anomalies} | {n for n, f in out if f == 0}
+        return belongs(self.diagnosis.special, nodes) and nodes not in odd
+
     def instance(self, target: int) -> Instance:
         """Return the instance of Downey's model that predicts ``target``."""
         return _listed(self._search(np.array([float(target)])))[0]
@@ -100,9 +115,7 @@ class Adept:
         need(curve, self.min_points)
         nodes = np.array([float(p.nodes) for p in curve.points])
         times = np.array([p.time_s for p in curve.points])
-        # What the clock's coarseness can make of R is no anomaly.
-        ignored = self.anomalies.epsilon + curve.resolution_s / times.min()
-        diagnosis = diagnose(nodes, times, replace(self.anomalies, epsilon=float(ignored)))
+        diagnosis = diagnose(nodes, times, self.anomalies, deviations(curve))
         observed = _Observed(nodes, times, diagnosis)
         delta, ranges, fitted = self._consistent(observed)
         errors = np.log(fitted.left_out / times)
@@ -119,10 +132,11 @@ class Adept:
         )
 
     def _consistent(self, observed: "_Observed") -> "tuple[float, tuple[RangePair, ...], _Fitted]":
-        """Raise δ until the fit is within δ of all observations that count."""
-        delta = DELTA_FIRST
+        """Raise δ until the fit is within δ of all observations that are not anomalous."""
+        delta, normal = DELTA_FIRST, observed.normal
+        nodes, times = observed.nodes[normal], observed.times[normal]
         while True:
-            ranges = envelope(*observed.usable, delta, self.bounds)
+            ranges = envelope(nodes, times, delta, self.bounds)
             if ranges:
                 fitted = observed.fitted(ranges, self.search)
                 if fitted.error <= delta:
@@ -154,7 +168,7 @@ class _Fitted:
     left_out: Floats
     instances: Instances  #: for each observation
     beyond: Instances
-    error: float  #: largest relative error over the observations that count
+    error: float  #: largest relative error over the observations that are not anomalous
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +184,17 @@ class _Observed:
         return np.array(self.diagnosis.factor) > 0
 
     @property
-    def usable(self) -> tuple[Floats, Floats]:
-        return self.nodes[self.counts], self.times[self.counts]
+    def normal(self) -> NDArray[np.bool_]:
+        """Observations that the model has to explain: they count, and are not anomalous."""
+        own = self.counts
+        own[list(self.diagnosis.anomalies)] = False
+        return own
 
     @property
     def last_phase(self) -> NDArray[np.bool_]:
         phase = np.array(self.diagnosis.phase)
-        counts = self.counts
-        own: NDArray[np.bool_] = counts & (phase == phase[counts].max())
+        normal = self.normal
+        own: NDArray[np.bool_] = normal & (phase == phase[normal].max())
         return own
 
     def weights(
@@ -215,7 +232,7 @@ class _Observed:
         found = self.search(self.weights(targets, settings.q, without), targets, ranges, settings)
         times = found.times(targets)
         own = times[:count]
-        error = np.abs(own / self.times - 1)[counts].max()
+        error = np.abs(own / self.times - 1)[self.normal].max()
         ahead, last = found.chosen(np.arange(count)), found.chosen(np.array([2 * count]))
         return _Fitted(own, times[count:-1], ahead, last, float(error))
 

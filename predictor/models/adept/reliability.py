@@ -55,7 +55,7 @@ def judge(
     others = as_good(nodes, times, envelope, chosen)
     found = (
         high_fitting_error(nodes, times, fitted, chosen),
-        linear_section(nodes, others, chosen) or runner_up(nodes, instance, others, chosen),
+        linear_section(nodes, instance, others) or runner_up(nodes, instance, others, chosen),
     )
     return tuple(problem for problem in found if problem is not None)
 
@@ -72,16 +72,17 @@ def high_fitting_error(
     return Problem("high_fitting_error", text)
 
 
-def linear_section(nodes: Floats, others: Instances, settings: JudgementSettings) -> Problem | None:
+def linear_section(nodes: Floats, instance: Instances, others: Instances) -> Problem | None:
     """Report observations that all lie where speedup is still linear in low variance.
 
     Without T(1) such observations are on the first section of the high-variance mode as well,
-    which has no linear one: what counts is that no instance as good as the best sees its end.
+    which has no linear one: what counts is that no instance as good as the best sees its end.  The
+    next observation is asked for at A of the fitted instance.
     """
-    low, last = others.end[~others.high], nodes.max()
-    if len(low) == 0 or others.end.min() <= last:
+    last = nodes.max()
+    if others.high.all() or others.end.min() <= last:
         return None
-    observe = min(ceil((last * low.max()) ** 0.5), settings.reach * int(last))
+    observe = ceil(max(instance.parallelism[0], last + 1))
     text = (
         f"all runs lie in the linear part of the speedup; one on {observe} nodes may show its end"
     )

@@ -149,8 +149,12 @@ def best_for(
         raise ValueError(f"no {mode} instance in the envelope")
     ends = limits.steps(steps)
     task = _Task(mode, nodes, times, np.ones((1, len(nodes))), limits)
-    x, a, error = _fit_amplitudes(task, ends[None, :], *limits.at(ends[None, :]))
+    x, a, error = _fit_amplitudes(task, ends[None, :])
     return Instances(np.full(len(ends), mode is Mode.HIGH), ends, x[0], a[0], error[0])
+
+
+#: Least and most x at each end.
+Ranges = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,17 +179,26 @@ class _Limits:
         grid = np.union1d(grid, self.ends.ravel())
         return grid[self._inside(grid).any(axis=0)]
 
-    def at(self, end: Floats) -> tuple[Floats, Floats]:
-        """Lowest and highest x at each end; an end outside takes the limits of all."""
+    def nearest(self, end: Floats, x: Floats, more: Ranges | None = None) -> tuple[Floats, Floats]:
+        """Closest x that is allowed at each end, from below and from above.
+
+        ``more`` narrows what is allowed; -inf and inf where nothing is left on that side.
+        """
         inside = self._inside(end)
-        outside = ~inside.any(axis=0)
-        inside |= outside
-        shape = (-1, *[1] * end.ndim)
-        low = np.where(inside, self.xs[:, 0].reshape(shape), np.inf).min(axis=0)
-        return low, np.where(inside, self.xs[:, 1].reshape(shape), -np.inf).max(axis=0)
+        low, high = (self.xs[:, i].reshape(-1, *[1] * x.ndim) for i in (0, 1))
+        if more is not None:
+            low, high = np.maximum(low, more[0]), np.minimum(high, more[1])
+        inside = inside & (low <= high)
+        below = np.where(inside & (low <= x), np.minimum(x, high), -np.inf).max(axis=0)
+        above = np.where(inside & (high >= x), np.maximum(x, low), np.inf).min(axis=0)
+        return below, above
 
     def clipped(self, end: Floats) -> Floats:
-        return np.clip(end, self.ends[:, 0].min(), self.ends[:, 1].max())
+        """Move each end to the closest one that is allowed."""
+        low, high = (self.ends[:, i].reshape(-1, *[1] * end.ndim) for i in (0, 1))
+        off = np.maximum(np.maximum(low - end, end - high), 0.0)
+        closest = off.argmin(axis=0)
+        return np.clip(end, self.ends[closest, 0], self.ends[closest, 1])
 
     def _inside(self, end: Floats) -> NDArray[np.bool_]:
         low, high = (self.ends[:, i].reshape(-1, *[1] * end.ndim) for i in (0, 1))
@@ -239,29 +252,63 @@ def _through(task: _Task, end: Floats, closest: NDArray[np.intp]) -> tuple[Float
     w = task.weight[:, :, None]
     cc, cl, ll = ((p @ w)[..., 0] for p in (constant**2, constant * linear, linear**2))
     y = np.divide(-cl, ll, out=np.zeros_like(cl), where=ll > 1e-300)
-    x = np.clip(_ratio(y * fixed, 1 - y * slope), *task.limits.at(end))
-    y = x / (fixed + x * slope)
-    return x, cc + y * (2 * cl + y * ll)
+
+    def error(x: Floats) -> Floats:
+        y = x / (fixed + x * slope)
+        found: Floats = cc + y * (2 * cl + y * ll)
+        return found
+
+    return _allowed(task, end, _ratio(y * fixed, 1 - y * slope), error)
 
 
 def _around(task: _Task, end: Floats, x: Floats, settings: SearchSettings) -> Instances:
     """Second pass: A and σ varied by up to ``v`` around the first, T(1) free."""
-    least, most = 1 - settings.v, 1 + settings.v
-    rows, centre, reach = np.arange(len(end)), end, settings.v
+    least, most, limits = _variation(task.mode, end, x, settings.v)
+    rows, centre = np.arange(len(end)), end
+    down, up = end - least, most - end
+    steps = np.linspace(-1, 1, settings.local)
     for _ in range(settings.zooms):
-        steps = centre[:, None] * (1 + reach * np.linspace(-1, 1, settings.local))
-        tried = task.limits.clipped(np.clip(steps, least * end[:, None], most * end[:, None]))
-        low, high = task.limits.at(tried)
-        low, high = (np.clip(f * x[:, None], low, high) for f in (least, most))
-        found, amplitude, error = _fit_amplitudes(task, tried, low, high)
+        off = np.where(steps < 0, steps * down[:, None], steps * up[:, None])
+        tried = task.limits.clipped(centre[:, None] + off)
+        within = (tried >= least[:, None]) & (tried <= most[:, None])
+        tried = np.where(within, tried, centre[:, None])
+        found, amplitude, error = _fit_amplitudes(task, tried, limits(tried))
         at = _largest_best(error, task.weight)
-        centre, reach = tried[rows, at], reach * 2 / (settings.local - 1)
+        centre = tried[rows, at]
+        down = up = np.maximum(down, up) * 2 / (settings.local - 1)
     mode = np.full(len(end), task.mode is Mode.HIGH)
     return Instances(mode, centre, found[rows, at], amplitude[rows, at], error[rows, at])
 
 
+def _variation(
+    mode: Mode, end: Floats, x: Floats, v: float
+) -> tuple[Floats, Floats, Callable[[Floats], Ranges]]:
+    """Range of ends that a share ``v`` of A and σ leads to, and the x allowed at each of them."""
+    x_min, x_max = (1 - v) * x, (1 + v) * x
+    parallelism = parallelism_of(mode, end, x)
+    least, most = np.maximum((1 - v) * parallelism, 1.0), (1 + v) * parallelism
+    if mode is Mode.LOW:
+        return least, most, lambda tried: _columns(tried, x_min, x_max)
+
+    def limits(tried: Floats) -> Ranges:
+        # A = (end + x)/(1 + x) falls with x.
+        low, high = _columns(tried, x_min, x_max)
+        over = (tried - most[:, None]) / (most[:, None] - 1)
+        free = np.full_like(tried, np.inf)
+        under = least[:, None] - 1
+        within = np.divide(tried - least[:, None], under, out=free, where=under > 0)
+        return np.maximum(low, over), np.minimum(high, within)
+
+    return least * (1 + x_min) - x_min, most * (1 + x_max) - x_max, limits
+
+
+def _columns(tried: Floats, *each: Floats) -> Ranges:
+    low, high = (np.broadcast_to(one[:, None], tried.shape) for one in each)
+    return low, high
+
+
 def _fit_amplitudes(
-    task: _Task, end: Floats, x_min: Floats, x_max: Floats
+    task: _Task, end: Floats, more: Ranges | None = None
 ) -> tuple[Floats, Floats, Floats]:
     """Least squares over the amplitudes with x kept within its limits.
 
@@ -275,10 +322,40 @@ def _fit_amplitudes(
     wu, wv = w * u, w * v
     su, sv = wu.sum(axis=-1), wv.sum(axis=-1)
     uu, uv, vv = ((p * r).sum(axis=-1) for p, r in ((wu, u), (wu, v), (wv, v)))
-    x = np.clip(_ratio(sv * uu - su * uv, su * vv - sv * uv), x_min, x_max)
-    square = uu + 2 * x * uv + x**2 * vv
-    a = (su + x * sv) / square
-    return x, a, np.maximum(w.sum(axis=-1) - a * (su + x * sv), 0.0)
+    total = w.sum(axis=-1)
+
+    def amplitude(x: Floats) -> Floats:
+        found: Floats = (su + x * sv) / (uu + 2 * x * uv + x**2 * vv)
+        return found
+
+    def error(x: Floats) -> Floats:
+        found: Floats = np.maximum(total - amplitude(x) * (su + x * sv), 0.0)
+        return found
+
+    x, left = _allowed(task, end, _ratio(sv * uu - su * uv, su * vv - sv * uv), error, more)
+    return x, amplitude(x), left
+
+
+def _allowed(
+    task: _Task,
+    end: Floats,
+    x: Floats,
+    error: Callable[[Floats], Floats],
+    more: Ranges | None = None,
+) -> tuple[Floats, Floats]:
+    """Best x within the envelope and its error, which has its single minimum at ``x``.
+
+    The error is infinite where nothing is allowed.
+    """
+    end = np.broadcast_to(end, x.shape)
+    below, above = task.limits.nearest(end, x, more)
+    errors = [
+        np.where(np.isfinite(one), error(np.where(np.isfinite(one), one, 1.0)), np.inf)
+        for one in (below, above)
+    ]
+    lower = errors[0] <= errors[1]
+    best = np.where(lower, below, above)
+    return np.where(np.isfinite(best), best, 1.0), np.where(lower, *errors)
 
 
 def _ratio(over: Floats, under: Floats) -> Floats:
