@@ -1,10 +1,10 @@
 """The fluctuation metric R, and the simplest explanation of its rises (ADEPT, section VIII).
 
-On evenly spaced observations of Downey's model R never rises, nor does its log for each doubling on
-any others.  Where it rises by more than ε, an observation is anomalous or run time takes a step.  An
-explanation is a set of both.  It is accepted where it "greatly decreases the fluctuation of the R
-curve"; of several the one with the fewest parts is taken, of those the one with the fewest steps, then
-the one that leaves least.
+On evenly spaced observations of Downey's model R never rises, nor does its log for each doubling
+on any others.  Where it rises by more than ε, an observation is anomalous or run time takes a step.
+An explanation is a set of both.  It is accepted where it "greatly decreases the fluctuation of the
+R curve"; of several the one with the fewest parts is taken, of those the one with the fewest steps,
+then the one that leaves least.
 """
 
 from collections.abc import Iterator, Sequence
