@@ -6,33 +6,25 @@ same samples again.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import sqrt
-from operator import attrgetter
 
 import numpy as np
 
+from predictor.active.design import plackett_burman
 from predictor.active.informative import Informative
+from predictor.active.refinement import Proposal, Refinement
 from predictor.active.settings import (
     Error,
     Order,
-    Part,
     Purpose,
     Reference,
     Selection,
     Settings,
     Traversal,
 )
-from predictor.active.space import (
-    Assignment,
-    Key,
-    Space,
-    binary_search,
-    effects,
-    plackett_burman,
-)
+from predictor.active.space import Assignment, Key, Space
 from predictor.metrics import mape
-from predictor.models.occupancy import OccupancyFit, OccupancyModel, Predicted, Sample
+from predictor.models.occupancy import OccupancyFit, Predicted, Sample
 
 #: Last runs whose error, predicted before they were made, counts for :attr:`Error.AHEAD`.
 _LAST = 2
@@ -42,15 +34,8 @@ _LAST = 2
 WIDEST = 4.0
 #: Levels of an attribute that tell x, 1/x and a line apart.
 _TELLING = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """The next run."""
-
-    assignment: dict[str, float]
-    purpose: Purpose
-    why: str
+#: Runs to learn from that a test set has to leave.
+_LEFT = 2
 
 
 class Learner:
@@ -69,6 +54,12 @@ class Learner:
         Learned from, in order.
     tests
         Samples of the internal test set.
+
+    Raises
+    ------
+    ValueError
+        An attribute of the settings is none of the space, or the test set leaves no runs to learn
+        from.
     """
 
     def __init__(self, space: Space, settings: Settings | None = None) -> None:
@@ -80,7 +71,8 @@ class Learner:
         self._rng = np.random.default_rng(self.settings.seed)
         self._done: set[Key] = set()
         self._met = 0
-        self._refine = _Refinement(self)
+        _check(self.space, self.settings)
+        self._refine = Refinement(self)
         self._planned = self._plan()
         self._next = next(self._planned, None)
         self._fit: OccupancyFit | None = None
@@ -99,11 +91,13 @@ class Learner:
         """
         if self._next is None:
             raise ValueError("no run was proposed")
+        if missing := [name for name in self.space.attributes if name not in sample.attributes]:
+            raise ValueError(f"the sample lacks {', '.join(missing)}")
         if self.samples and self._next.purpose is not Purpose.TEST:
             self._ahead.append(self._off(sample))
         (self.tests if self._next.purpose is Purpose.TEST else self.samples).append(sample)
         self._done.add(self.space.key(self._next.assignment))
-        self._fit = None
+        self.forget_fit()
         met = self.error <= self.settings.target and self._is_sure
         self._met = self._met + 1 if met else 0
         self._next = next(self._planned, None)
@@ -133,6 +127,10 @@ class Learner:
         if self._fit is None:
             self._fit = self._refine.model().fit(self.samples)
         return self._fit
+
+    def forget_fit(self) -> None:
+        """Learn the model anew when it is next asked for."""
+        self._fit = None
 
     @property
     def error(self) -> float:
@@ -208,9 +206,12 @@ class Learner:
     @property
     def _screens(self) -> bool:
         """Whether the order of functions or attributes has to be found out first."""
-        informed = self.settings.selection is Selection.INFORMATIVE
-        orders = (self.settings.order, self.settings.attribute_order)
-        return Order.RELEVANCE in orders and not informed
+        settings = self.settings
+        if settings.selection is not Selection.LMAX_I1:
+            return False
+        ordered = settings.traversal is not Traversal.DYNAMIC and len(settings.parts) > 1
+        by_effect = ordered and settings.order is Order.RELEVANCE
+        return by_effect or settings.attribute_order is Order.RELEVANCE
 
     def _training(self) -> Iterator[Proposal]:
         propose = {
@@ -221,15 +222,11 @@ class Learner:
         yield from propose()
 
     def _l2_i2(self) -> Iterator[Proposal]:
-        for name in self.space.attributes:
-            for part in Part:
-                self._refine.take_up(part, name)
+        self._refine.take_up_all()
         yield from self._new(plackett_burman(self.space), Purpose.TRAINING, "low and high levels")
 
     def _informative(self) -> Iterator[Proposal]:
-        for name in self.space.attributes:
-            for part in Part:
-                self._refine.take_up(part, name)
+        self._refine.take_up_all()
         informative = Informative(self.space)
         while left := self.unused():
             chosen = informative.choose(left, self.samples, self._cost)
@@ -263,128 +260,21 @@ def interval_percent(expected: Predicted) -> float:
     return 100 * (sqrt(expected.high_s / expected.low_s) - 1)
 
 
-class _Refinement:
-    """Which function is refined next, with which attributes (algorithm 1, steps 2.1 to 2.3)."""
-
-    def __init__(self, learner: Learner) -> None:
-        self._learner = learner
-        self._taken: dict[Part, list[str]] = {part: [] for part in Part}
-        self._levels: dict[tuple[Part, str], Iterator[float]] = {}
-        self._before: dict[Part, float] = {}
-
-    def model(self) -> OccupancyModel:
-        """Model whose functions have the attributes taken up so far; the data flow has all."""
-        compute, network, disk = (tuple(self._taken[part]) for part in Part)
-        return OccupancyModel(compute, network, disk)
-
-    def take_up(self, part: Part, name: str) -> None:
-        """Add an attribute to a function."""
-        if name not in self._taken[part]:
-            self._taken[part].append(name)
-            self._learner._fit = None
-
-    def lmax_i1(self) -> Iterator[Proposal]:
-        """Propose levels of one attribute after the other (algorithm 5)."""
-        orders = self._attribute_orders()
-        current = dict.fromkeys(Part, 0)
-        parts = self._parts()
-        idle = 0
-        while idle <= len(Part) * max(len(self._learner.space.attributes), 1):
-            part = next(parts)
-            name = self._attribute(part, orders[part], current)
-            self.take_up(part, name)
-            assignment = self._level(part, name)
-            if assignment is None:
-                current[part] += 1
-                idle += 1
-                continue
-            idle = 0
-            why = f"refines the {part.value} occupancy over {name}"
-            yield Proposal(assignment, Purpose.TRAINING, why)
-
-    def _attribute(self, part: Part, order: Sequence[str], current: dict[Part, int]) -> str:
-        """Attribute to vary: the next one once the last no longer improves (section 3.3)."""
-        error = self.error_of(part)
-        refined = self._before.get(part, float("inf")) - error < self._learner.settings.improvement
-        if part in self._before and refined:
-            current[part] += 1
-        self._before[part] = error
-        return order[current[part] % len(order)]
-
-    def _level(self, part: Part, name: str) -> dict[str, float] | None:
-        """Next unused level of an attribute, all others at the reference; None: all were run."""
-        space = self._learner.space
-        levels = self._levels.setdefault((part, name), binary_search(space.levels(name)))
-        reference = self._learner.samples[0].attributes
-        for value in levels:
-            chosen = space.nearest({**reference, name: value})
-            if self._learner.is_unused(chosen):
-                return chosen
-        return None
-
-    def _parts(self) -> Iterator[Part]:
-        settings = self._learner.settings
-        order = self._part_order()
-        if settings.traversal is Traversal.DYNAMIC:
-            while True:
-                yield max(order, key=self.error_of)
-        while True:
-            for part in order:
-                yield part
-                if settings.traversal is Traversal.IMPROVEMENT:
-                    yield from self._while_improving(part)
-
-    def _while_improving(self, part: Part) -> Iterator[Part]:
-        before = self.error_of(part)
-        while True:
-            yield part
-            after = self.error_of(part)
-            if before - after < self._learner.settings.improvement:
-                return
-            before = after
-
-    def _part_order(self) -> tuple[Part, ...]:
-        settings = self._learner.settings
-        if settings.order is Order.DOMAIN:
-            return settings.parts
-        total = {part: sum(self._effects(part).values()) for part in Part}
-        return tuple(sorted(Part, key=lambda part: -total[part]))
-
-    def _attribute_orders(self) -> dict[Part, tuple[str, ...]]:
-        settings, every = self._learner.settings, self._learner.space.attributes
-        if settings.attribute_order is Order.DOMAIN:
-            return {part: settings.attributes.get(part, every) for part in Part}
-        return {
-            part: tuple(sorted(every, key=self._effects(part).__getitem__, reverse=True))
-            for part in Part
-        }
-
-    def _effects(self, part: Part) -> dict[str, float]:
-        """Effect of each attribute on a function, in seconds of the whole run.
-
-        The design's runs tell, also where they are the internal test set: an order is no function.
-        """
-        found = attrgetter(f"{part.value}_s")
-        space, known = self._learner.space, (*self._learner.samples, *self._learner.tests)
-        design = {space.key(one) for one in plackett_burman(space)}
-        runs = [
-            (one.attributes, found(one.found) * one.found.data_bytes)
-            for one in known
-            if space.key(one.attributes) in design
-        ]
-        return effects(space, runs)
-
-    def error_of(self, part: Part) -> float:
-        """Measure the current error of one function (algorithm 4).
-
-        In percent of all occupancies together: a function that hardly counts is not refined for
-        its own sake, which is what the paper found its dynamic scheme to suffer from.
-        """
-        held = self._learner.tests or self._learner.samples
-        if not held:
-            return float("inf")
-        found = attrgetter(f"{part.value}_s")
-        total = float(np.mean([one.found.time_s / one.found.data_bytes for one in held]))
-        predict = self._learner.fit.predict
-        missed = [abs(found(predict(s.attributes).made_of) - found(s.found)) for s in held]
-        return 100 * float(np.mean(missed)) / total
+def _check(space: Space, settings: Settings) -> None:
+    """Refuse settings that cannot be followed on a space."""
+    for part, names in settings.attributes.items():
+        if wrong := [name for name in names if name not in space.attributes]:
+            raise ValueError(f"attributes of {part.value}: {wrong[0]!r} is none of the space")
+    if settings.error not in (Error.RANDOM_TEST, Error.PBDF_TEST):
+        return
+    design = {space.key(one) for one in plackett_burman(space)}
+    if settings.error is Error.PBDF_TEST and settings.selection is Selection.L2_I2:
+        raise ValueError(
+            "the Plackett-Burman test set takes all runs of L2-I2: measure the error another way"
+        )
+    tests = len(design) if settings.error is Error.PBDF_TEST else settings.test_runs
+    if (left := len(space.candidates) - tests) < _LEFT:
+        raise ValueError(
+            f"a test set of {tests} of {len(space.candidates)} assignments leaves {max(left, 0)} "
+            "to learn from: measure the error by cross-validation"
+        )

@@ -2,175 +2,223 @@
 
 P. Shivam, S. Babu, J. Chase, *Learning Application Models for Utility Resource Planning*, ICAC
 2006, and *Active and Accelerated Learning of Cost Models for Optimizing Scientific Applications*,
-VLDB 2006.  A run on a resource assignment gives its utilisation U, time T and data flow D, and with
-them the occupancies (seconds a byte)::
+VLDB 2006.  Predictor functions of the resources' attributes ρ and of the data's λ are learned for
+the occupancies of a run and its data flow; execution time is f_D·(f_a + f_n + f_d) (equation 1).
+Only ratios of attributes matter.
 
-    o_a = U·T/D     o_s = (1 - U)·T/D = o_n + o_d
-
-Predictor functions of the resources' attributes ρ and of the data's λ are learned for each, and the
-execution time is f_D·(f_a + f_n + f_d) (equation 1).  Only ratios of attributes matter.
+Three forms are learned: linear functions as the paper has them, terms chosen by evidence, and a
+bottleneck.  The one that predicts left-out samples far better than the others decides; where none
+does, the one whose time lies between the other two.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from math import exp, sqrt
+from math import exp, log, sqrt
+from statistics import median
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.stats import spearmanr
 from scipy.stats import t as student
 
-from predictor.models.bottleneck import NOISE, Bottleneck, learn_bottleneck
-from predictor.models.transformed import Function, learn
+from predictor.models.bottleneck import Bottleneck, learn_bottleneck
+from predictor.models.samples import Occupancies, Sample, checked, from_the_others, occupancies
+from predictor.models.support import Doubt, Support, judged, supported, widening
+from predictor.models.transformed import Function, Shape, Term, learn, linear
+from predictor.types import Verdict
 
-Floats = NDArray[np.float64]
+__all__ = [
+    "Form",
+    "Occupancies",
+    "OccupancyFit",
+    "OccupancyModel",
+    "Predicted",
+    "Sample",
+    "checked",
+    "judged_by",
+    "occupancies",
+]
+
 #: Name under which the processor's occupancy takes part in the functions of the stalls: what it
 #: has to do hides them.
 COMPUTE = "compute"
+PARTS = ("compute_s", "network_s", "disk_s", "data_bytes")
 #: Standard deviation of log time that a model of too few samples is believed to have.
 _PRIOR, _PRIOR_WEIGHT = 0.2, 2.0
-#: Runs from which on a test shows a difference; among fewer the lower error decides.
-_TESTABLE = 10
+#: A form decides alone where its median left-out error is so many times smaller than any other's,
+#: beyond what two runs of the same may differ by; others of its kind are heard where it is not.
+_CLEARLY, _SAME = 3.0, 0.005
 #: Share of the whole time below which errors of a stall need no further terms.
 _MATTERS = 0.005
-
-
-@dataclass(frozen=True, slots=True)
-class Occupancies:
-    """Seconds that each byte of data flow occupies a resource, and the bytes."""
-
-    compute_s: float
-    network_s: float
-    disk_s: float
-    data_bytes: float
-
-    @property
-    def time_s(self) -> float:
-        """Execution time (equation 1)."""
-        return self.data_bytes * (self.compute_s + self.network_s + self.disk_s)
-
-
-def occupancies(
-    utilisation: float, time_s: float, data_bytes: float, *, network_share: float = 0.0
-) -> Occupancies:
-    """Solve for the occupancies of one run (ICAC 2006, algorithm 1).
-
-    Parameters
-    ----------
-    utilisation
-        Share of the time that the processors allotted were busy, 0 to 1.
-    time_s
-        Execution time.
-    data_bytes
-        Bytes read and written.
-    network_share
-        Share of the time per I/O that is spent in the network; the rest is the disk's.
-
-    Raises
-    ------
-    ValueError
-        A value is outside its range.
-
-    Examples
-    --------
-    >>> made = occupancies(0.75, 100.0, 1e9, network_share=0.4)
-    >>> round(made.compute_s * 1e9), round(made.network_s * 1e9), round(made.disk_s * 1e9)
-    (75, 10, 15)
-    """
-    if not (0 <= utilisation <= 1 and 0 <= network_share <= 1):
-        raise ValueError(
-            f"utilisation {utilisation} and network share {network_share} have to be from 0 to 1"
-        )
-    if not (time_s > 0 and data_bytes > 0):
-        raise ValueError(f"time {time_s} s and data flow {data_bytes} bytes have to be above zero")
-    each = time_s / data_bytes
-    stall = (1 - utilisation) * each
-    return Occupancies(
-        utilisation * each, network_share * stall, (1 - network_share) * stall, data_bytes
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One run: attributes of its resources (ρ) and data (λ), all above zero, and what it took."""
-
-    attributes: Mapping[str, float]
-    found: Occupancies
+#: Shortest run time that is predicted, seconds.
+_LEAST_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Execution time, from ``low_s`` to ``high_s`` in ``level`` of the cases, and what it is of."""
+    """Execution time, from ``low_s`` to ``high_s`` in ``level`` of the cases, and what it is of.
+
+    ``verdict`` says how far the samples support it; ``doubts`` say why they do not.
+    """
 
     time_s: float
     low_s: float
     high_s: float
     level: float
     made_of: Occupancies
+    verdict: Verdict = Verdict.RELIABLE
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Predictor functions that were learned together, with the bottleneck where there is one."""
+
+    compute: Function
+    network: Function
+    disk: Function
+    data: Function
+    bottleneck: Bottleneck | None = None
+
+    @classmethod
+    def of(cls, function: Callable[[str], Function]) -> "Form":
+        """Ask for the function of each of :data:`PARTS`."""
+        compute, network, disk, data = map(function, PARTS)
+        return cls(compute, network, disk, data)
+
+    def occupancies(
+        self, attributes: Mapping[str, float]
+    ) -> tuple[Occupancies, Occupancies, Occupancies]:
+        """Predict the occupancies, and those of the shortest and the longest stall there may be."""
+        compute = self.compute(attributes)
+        known = {**attributes, COMPUTE: max(compute, 1e-300)}
+        made = Occupancies(
+            compute, self.network(known), self.disk(known), max(self.data(attributes), 1.0)
+        )
+        if self.bottleneck is None:
+            return made, made, made
+        stall_s, low_s, high_s = self.bottleneck.stall_s(compute, known)
+        return _with_stall(made, stall_s), _with_stall(made, low_s), _with_stall(made, high_s)
+
+    def doubts(self, attributes: Mapping[str, float]) -> tuple[Doubt, ...]:
+        """Say where the functions go below zero, which no run can."""
+        named = (("compute occupancy", self.compute), ("data flow", self.data))
+        return tuple(
+            Doubt(Verdict.REFUSED, f"the learned {name} falls below zero there")
+            for name, function in named
+            if function.value(attributes) < -2 * function.press * function.scale
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class OccupancyFit:
     """Application profile: a predictor function for each occupancy and for the data flow.
 
-    ``error`` is the standard deviation of log time when each sample is predicted from the others,
-    and ``left_out`` the log of predicted over actual time of each of them: what the functions are
-    made of is chosen anew without it.  With ``undecided`` the functions of network and disk explain
-    the samples as well as the bottleneck does.
+    Parameters
+    ----------
+    forms
+        What was learned; the best one first.
+    heard
+        How many of the forms the interval has to hold.
+    error
+        Standard deviation of log time when each sample is predicted from the others.
+    samples
+        How many were learned from.
+    left_out
+        Log of predicted over actual time of each sample, predicted from the others: what the
+        functions are made of is chosen anew without it.
+    predicted
+        Occupancies of each sample, predicted so.
+    support
+        What the samples support.
     """
 
-    compute: Function
-    network: Function
-    disk: Function
-    data: Function
+    forms: tuple[Form, ...]
+    heard: int
     error: float
     samples: int
-    bottleneck: Bottleneck | None = None
     left_out: tuple[float, ...] = ()
-    undecided: bool = False
+    predicted: tuple[Occupancies, ...] = ()
+    support: Support = field(default_factory=lambda: Support({}))
+
+    @property
+    def compute(self) -> Function:
+        """Function f_a of the best form, in seconds a byte."""
+        return self.forms[0].compute
+
+    @property
+    def network(self) -> Function:
+        """Function f_n."""
+        return self.forms[0].network
+
+    @property
+    def disk(self) -> Function:
+        """Function f_d."""
+        return self.forms[0].disk
+
+    @property
+    def data(self) -> Function:
+        """Function f_D, in bytes."""
+        return self.forms[0].data
+
+    @property
+    def bottleneck(self) -> Bottleneck | None:
+        """What stands in the place of f_n and f_d, if the best form has it."""
+        return self.forms[0].bottleneck
 
     def predict(self, attributes: Mapping[str, float], level: float = 0.9) -> Predicted:
         """Predict the execution time on an assignment.
 
         Raises
         ------
-        KeyError
-            An attribute that a function depends on is missing.
+        ValueError
+            An attribute that a function depends on is missing, or one is not above zero and finite.
         """
-        compute = self.compute(attributes)
-        known = {**attributes, COMPUTE: max(compute, 1e-300)}
-        made = Occupancies(
-            compute, self.network(known), self.disk(known), max(self.data(attributes), 1.0)
-        )
-        stalls = self._stall_s(made, known)
-        time_s, low_s, high_s = (max(_with_stall(made, one).time_s, 1e-9) for one in stalls)
+        if not 0 < level < 1:
+            raise ValueError(f"level is {level}, one between 0 and 1 is needed")
+        doubts = self.support.doubts(attributes)
+        made = [form.occupancies(attributes) for form in self.forms]
+        chosen = _middle([one[0].time_s for one in made])
+        doubts += self.forms[chosen].doubts(attributes)
+        found = made[chosen][0]
+        if found.time_s <= _LEAST_S:
+            doubts += (Doubt(Verdict.REFUSED, "the learned run time falls to zero there"),)
+        time_s = max(found.time_s, _LEAST_S)
+        heard = [*made[: self.heard], made[chosen]]
+        low_s = max(min(low.time_s for _, low, _ in heard), _LEAST_S)
+        high_s = max(high.time_s for _, _, high in heard)
         width = _quantile((1 + level) / 2, self.samples + _PRIOR_WEIGHT - 1) * self.error
-        found = _with_stall(made, stalls[0])
-        return Predicted(time_s, low_s * exp(-width), high_s * exp(width), level, found)
-
-    def _stall_s(self, made: Occupancies, known: Mapping[str, float]) -> tuple[float, float, float]:
-        """Give the seconds that each byte stalls, and from where to where that may be."""
-        apart_s = made.network_s + made.disk_s
-        if self.bottleneck is None:
-            return apart_s, apart_s, apart_s
-        stall_s, low_s, high_s = self.bottleneck.stall_s(made.compute_s, known)
-        if self.undecided:
-            return stall_s, min(low_s, apart_s), max(high_s, apart_s)
-        return stall_s, low_s, high_s
+        width += widening(doubts)
+        return Predicted(
+            time_s,
+            min(low_s, time_s) * exp(-width),
+            max(high_s, time_s) * exp(width),
+            level,
+            found,
+            judged(doubts),
+            tuple(one.text for one in doubts),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class OccupancyModel:
     """Learns an application profile (ICAC 2006, algorithm 2).
 
-    ``compute``, ``network``, ``disk`` and ``data`` name the attributes that each function may
-    depend on, where one knows; None: all that the samples have.
+    Parameters
+    ----------
+    compute, network, disk, data
+        Attributes that each function may depend on, where one knows; None: all that there are.
+    faster
+        Attributes of which more makes runs faster, where one knows; None: what the samples say.
+    latency_hiding
+        Whether stalls may be hidden behind what the processor has to do.
     """
 
     compute: tuple[str, ...] | None = None
     network: tuple[str, ...] | None = None
     disk: tuple[str, ...] | None = None
     data: tuple[str, ...] | None = None
+    faster: frozenset[str] | None = None
     latency_hiding: bool = field(default=True, kw_only=True)
 
     def fit(
@@ -188,76 +236,54 @@ class OccupancyModel:
         Raises
         ------
         ValueError
-            No sample, or attributes that are missing or not above zero.
+            No sample, or one whose attributes or occupancies cannot be learned from.
         """
-        if not samples:
-            raise ValueError("no sample to learn from")
-        base = dict(reference or samples[0].attributes)
-        free = self._free(samples, base)
-        limited = self._limited(free, samples, base)
-        off = np.array([self._missed(samples, i, base) for i in range(len(samples))])
-        if limited is not None and _no_worse(off[:, 1], off[:, 0]):
-            undecided = _no_worse(off[:, 0], off[:, 1])
-            return _judged(replace(limited, undecided=undecided), off[:, 1])
-        return _judged(free, off[:, 0])
+        base = checked(samples, reference)
+        faster = _falling(samples, base) if self.faster is None else self.faster
+        forms = self._forms(samples, base, faster)
+        others = from_the_others(samples, lambda rest: self._forms(rest, base, faster))
+        made = [
+            [form.occupancies(one.attributes)[0] for form in rest]
+            for one, rest in zip(samples, others, strict=True)
+        ]
+        off = [
+            median(abs(_off(own[i], one)) for own, one in zip(made, samples, strict=True))
+            for i in range(len(forms))
+        ]
+        order = sorted(range(len(forms)), key=off.__getitem__)
+        best = _CLEARLY * off[order[0]] + _SAME
+        heard = [i for i in order if off[i] <= best]
+        if len(heard) == 1:
+            order = heard
+        predicted = [own[order[_middle([own[i].time_s for i in order])]] for own in made]
+        fit = OccupancyFit(tuple(forms[i] for i in order), len(heard), 0.0, len(samples))
+        return judged_by(fit, samples, predicted)
 
-    def _missed(
-        self, samples: Sequence[Sample], index: int, base: Mapping[str, float]
-    ) -> tuple[float, float]:
-        """Log ratio of predicted and actual time of a sample, from the others: by both forms."""
-        others = [*samples[:index], *samples[index + 1 :]]
-        if not others:
-            return 0.0, 0.0
-        free = self._free(others, base)
-        limited = self._limited(free, others, base) or free
-        asked = samples[index]
-        return _off(free, asked), _off(limited, asked)
+    def _forms(
+        self, samples: Sequence[Sample], base: Mapping[str, float], faster: frozenset[str]
+    ) -> list[Form]:
+        """Learn each form; always as many, so that they can be told apart by their place."""
+        free = self._chosen(samples, base)
+        straight = self._linear(samples, base, faster)
+        if not self.latency_hiding:
+            return [free, straight]
+        return [free, self._limited(free, samples, base), straight]
 
-    def _free(self, samples: Sequence[Sample], base: Mapping[str, float]) -> OccupancyFit:
-        """Learn each function by itself."""
-        every = tuple(sorted(base))
+    def _chosen(self, samples: Sequence[Sample], base: Mapping[str, float]) -> Form:
+        """Learn each function by itself, of the terms that the samples ask for."""
         amounts = [one.attributes for one in samples]
 
-        def learned(part: str, chosen: tuple[str, ...] | None) -> Function:
+        def learned(part: str) -> Function:
+            if part in ("network_s", "disk_s"):
+                return self._stall(samples, part, base)
             values = [getattr(one.found, part) for one in samples]
-            return learn(amounts, values, reference=base, attributes=_known(chosen, every))[0]
+            sizes = _sizes(samples, part)
+            names = self._names(part, base)
+            return learn(amounts, values, reference=base, attributes=names, sizes=sizes)[0]
 
-        def stall(part: str, chosen: tuple[str, ...] | None) -> Function:
-            values = [getattr(one.found, part) for one in samples]
-            return self._stall(samples, values, base, _known(chosen, every))[0]
+        return Form.of(learned)
 
-        return OccupancyFit(
-            learned("compute_s", self.compute),
-            stall("network_s", self.network),
-            stall("disk_s", self.disk),
-            learned("data_bytes", self.data),
-            0.0,
-            len(samples),
-        )
-
-    def _limited(
-        self, free: OccupancyFit, samples: Sequence[Sample], base: Mapping[str, float]
-    ) -> OccupancyFit | None:
-        """Let network and disk decide only where they take longest."""
-        if not self.latency_hiding:
-            return None
-        known = set(_known(self.network, tuple(base))) | set(_known(self.disk, tuple(base)))
-        found = learn_bottleneck(
-            [one.attributes for one in samples],
-            np.array([one.found.compute_s for one in samples]),
-            np.array([one.found.network_s + one.found.disk_s for one in samples]),
-            reference=base,
-            attributes=[name for name in sorted(base) if name in known],
-        )
-        return replace(free, bottleneck=found) if found else None
-
-    def _stall(
-        self,
-        samples: Sequence[Sample],
-        values: Sequence[float],
-        base: Mapping[str, float],
-        attributes: tuple[str, ...],
-    ) -> tuple[Function, Floats]:
+    def _stall(self, samples: Sequence[Sample], part: str, base: Mapping[str, float]) -> Function:
         """Learn a stall's function; what the processor has to do may hide some of it."""
         scale = float(np.mean([one.found.compute_s for one in samples])) or 1.0
         amounts = [
@@ -265,13 +291,88 @@ class OccupancyModel:
         ]
         return learn(
             amounts,
-            values,
+            [getattr(one.found, part) for one in samples],
             reference={**base, COMPUTE: scale},
-            attributes=attributes,
+            attributes=self._names(part, base),
             hides=COMPUTE if self.latency_hiding else "",
             # A stall hardly matters where it is small beside all else.
-            noise=_MATTERS * float(np.mean([_each_s(one.found) for one in samples])),
+            noise=_MATTERS * float(np.mean([one.found.each_s for one in samples])),
+            sizes=_sizes(samples, part),
+        )[0]
+
+    def _limited(self, free: Form, samples: Sequence[Sample], base: Mapping[str, float]) -> Form:
+        """Let network and disk decide only where they take longest, if any run stalled."""
+        known = {*self._names("network_s", base), *self._names("disk_s", base)}
+        found = learn_bottleneck(
+            [one.attributes for one in samples],
+            np.array([one.found.compute_s for one in samples]),
+            np.array([one.found.network_s + one.found.disk_s for one in samples]),
+            reference=base,
+            attributes=[name for name in sorted(base) if name in known],
         )
+        return replace(free, bottleneck=found)
+
+    def _linear(
+        self, samples: Sequence[Sample], base: Mapping[str, float], faster: frozenset[str]
+    ) -> Form:
+        """Learn linear functions: one predetermined transformation of each attribute."""
+        amounts = [one.attributes for one in samples]
+        return Form.of(
+            lambda part: linear(
+                amounts,
+                [getattr(one.found, part) for one in samples],
+                reference=base,
+                terms=[transformation(name, faster) for name in self._names(part, base)],
+                sizes=_sizes(samples, part),
+            )
+        )
+
+    def _names(self, part: str, base: Mapping[str, float]) -> tuple[str, ...]:
+        """Attributes of a function."""
+        chosen = (self.compute, self.network, self.disk, self.data)[PARTS.index(part)]
+        return tuple(sorted(base)) if chosen is None else chosen
+
+
+def transformation(name: str, faster: frozenset[str]) -> Term:
+    """Transform an attribute: to its reciprocal where more of it makes runs faster."""
+    return Term(name, Shape.INVERSE if name in faster else Shape.LINEAR)
+
+
+def judged_by(
+    fit: OccupancyFit, samples: Sequence[Sample], predicted: Sequence[Occupancies]
+) -> OccupancyFit:
+    """Add what came of predicting each sample from the others, and what the samples support.
+
+    The spread of log time around what the others predict has a prior while there are few.
+    """
+    off = [_off(made, one) for made, one in zip(predicted, samples, strict=True)]
+    squares = sum(one**2 for one in off)
+    error = sqrt((squares + _PRIOR_WEIGHT * _PRIOR**2) / (len(off) - 1 + _PRIOR_WEIGHT))
+    support = supported([one.attributes for one in samples], sorted(samples[0].attributes))
+    return replace(
+        fit, error=error, left_out=tuple(off), predicted=tuple(predicted), support=support
+    )
+
+
+def _falling(samples: Sequence[Sample], base: Mapping[str, float]) -> frozenset[str]:
+    """Attributes with which run time falls."""
+    times = [one.found.time_s for one in samples]
+    found = set()
+    for name in base:
+        values = [one.attributes[name] for one in samples]
+        if len(set(values)) > 1 and len(set(times)) > 1 and spearmanr(values, times).statistic < 0:
+            found.add(name)
+    return frozenset(found)
+
+
+def _sizes(samples: Sequence[Sample], part: str) -> list[float]:
+    """Tell what an error of each sample is measured against: its own time, or its own data flow."""
+    return [one.found.data_bytes if part == "data_bytes" else one.found.each_s for one in samples]
+
+
+def _middle(times: Sequence[float]) -> int:
+    """Index of the time between the others; of two the first, which is the better one's."""
+    return sorted(range(len(times)), key=times.__getitem__)[1] if len(times) == 3 else 0
 
 
 @cache
@@ -287,32 +388,6 @@ def _with_stall(made: Occupancies, stall_s: float) -> Occupancies:
     return replace(made, network_s=share * stall_s, disk_s=(1 - share) * stall_s)
 
 
-def _each_s(found: Occupancies) -> float:
-    """Seconds that each byte takes."""
-    return found.compute_s + found.network_s + found.disk_s
-
-
-def _known(chosen: tuple[str, ...] | None, every: tuple[str, ...]) -> tuple[str, ...]:
-    return every if chosen is None else chosen
-
-
-def _off(fit: OccupancyFit, asked: Sample) -> float:
-    predicted = fit.predict(asked.attributes).time_s
-    return float(np.log(max(predicted, 1e-3 * asked.found.time_s) / asked.found.time_s))
-
-
-def _no_worse(off: Floats, other: Floats) -> bool:
-    """Whether errors are not shown to be above others', or by less than runs of the same differ."""
-    more = off**2 - other**2
-    above = sqrt((off**2).mean()) - sqrt((other**2).mean())
-    shown = float(student.ppf(0.95, max(len(more) - 1, 1)))
-    if above <= NOISE or len(more) < _TESTABLE:
-        return above <= NOISE
-    return bool(more.mean() <= shown * more.std() / sqrt(len(more)))
-
-
-def _judged(fit: OccupancyFit, off: Floats) -> OccupancyFit:
-    """Add the spread of log time around what the others predict, with a prior while few."""
-    squares = float((off**2).sum())
-    error = sqrt((squares + _PRIOR_WEIGHT * _PRIOR**2) / (len(off) - 1 + _PRIOR_WEIGHT))
-    return replace(fit, error=error, left_out=tuple(off.tolist()))
+def _off(made: Occupancies, asked: Sample) -> float:
+    """Log of predicted over actual time."""
+    return log(max(made.time_s, 1e-3 * asked.found.time_s) / asked.found.time_s)

@@ -14,7 +14,7 @@ the others (PRESS), for as long as it does so clearly.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -30,12 +30,13 @@ _NOISE = 1e-3
 _INDEPENDENT = 1e-2
 #: A product's own part, beside its factors, has to be as large as this share of it.
 _SEEN = 0.05
+_TINY = 1e-300
 #: Samples needed for each term beyond the constant.
 _SAMPLES_A_TERM = 2
 #: Distinct values from which on a bend can be told from a line.
 _BENDABLE = 4
-#: Where the bend may be, between two values and at them.
-_BETWEEN = (0.0, 0.25, 0.5, 0.75)
+#: Where the bend may be, between two values and at them, and between how many values at most.
+_BETWEEN, _MOST_BENDS = (0.0, 0.25, 0.5, 0.75), 24
 
 
 class Shape(StrEnum):
@@ -107,15 +108,27 @@ class Function:
 
         Raises
         ------
-        KeyError
-            An attribute of a term is missing.
+        ValueError
+            An attribute is missing.
         """
+        return max(self.value(amounts), 0.0)
+
+    def value(self, amounts: Mapping[str, float]) -> float:
+        """Value of the fitted formula, which may go below zero."""
         ratios = self.normalised(amounts)
         terms = (c * term(ratios) for c, term in zip(self.coefficients, self.terms, strict=True))
-        return self.scale * max(self.constant + sum(terms), 0.0)
+        return self.scale * (self.constant + sum(terms))
 
     def normalised(self, amounts: Mapping[str, float]) -> dict[str, float]:
-        """Attributes divided by those of the reference."""
+        """Attributes divided by those of the reference.
+
+        Raises
+        ------
+        ValueError
+            One is missing.
+        """
+        if missing := [name for name in self.reference if name not in amounts]:
+            raise ValueError(f"attribute {missing[0]} is missing, and the samples depend on it")
         return {name: amounts[name] / self.reference[name] for name in self.reference}
 
     def __str__(self) -> str:
@@ -138,6 +151,7 @@ def learn(
     attributes: Sequence[str],
     hides: str = "",
     noise: float = 0.0,
+    sizes: Sequence[float] | None = None,
 ) -> tuple[Function, Floats]:
     """Fit a function to samples.
 
@@ -156,6 +170,8 @@ def learn(
     noise
         Error below which no more terms are wanted, in the unit of the values; errors below a
         thousandth of their mean never want any.
+    sizes
+        What an error of each sample is measured against, in any unit; None: all alike.
 
     Returns
     -------
@@ -165,30 +181,72 @@ def learn(
     Raises
     ------
     ValueError
-        There is no sample, or an attribute is missing or not above zero.
+        There is no sample, an attribute is missing or not above zero, or a number is not finite.
     """
     if not samples:
         raise ValueError("no sample to learn from")
     known = (*attributes, hides) if hides else tuple(attributes)
     base = {name: reference[name] for name in known}
     ratios = [_ratios(one, base) for one in samples]
+    weights = _weights(sizes, len(samples))
     target = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(target).all():
+        raise ValueError("a value to predict is not finite")
     scale = float(np.abs(target).mean()) or 1.0
-    target = target / scale
+    target = target / scale * weights
     enough = max(_NOISE, noise / scale)
     candidates = _candidates(ratios, attributes, hides)
-    chosen, left_out = _select(ratios, target, candidates, enough)
-    theta = _solve(ratios, chosen, target)
+    chosen, left_out = _select(ratios, target, weights, candidates, enough)
+    theta = _solve(ratios, chosen, target, weights)
     press = float(np.sqrt(np.mean((left_out - target) ** 2)))
     coefficients = tuple(theta[1:].tolist())
     function = Function(base, scale, float(theta[0]), tuple(chosen), coefficients, press)
-    return function, np.maximum(left_out, 0.0) * scale
+    return function, np.maximum(left_out / weights, 0.0) * scale
+
+
+def linear(
+    samples: Sequence[Mapping[str, float]],
+    values: Sequence[float],
+    *,
+    reference: Mapping[str, float],
+    terms: Sequence[Term],
+    sizes: Sequence[float] | None = None,
+) -> Function:
+    """Fit a constant and the given terms by least squares, all of them.
+
+    A term that does not differ between samples has no part in it; terms that only differ together
+    share theirs.  See :func:`learn` for the parameters and errors.
+    """
+    base = {term.attribute: reference[term.attribute] for term in terms}
+    ratios = [_ratios(one, base) for one in samples]
+    weights = _weights(sizes, len(samples))
+    target = np.asarray(values, dtype=np.float64)
+    scale = float(np.abs(target).mean()) or 1.0
+    columns = _columns(ratios, terms)
+    share = weights**2 / (weights**2).sum()
+    middle, level = share @ columns, float(share @ target) / scale
+    design = (columns - middle) * weights[:, None]
+    theta = np.linalg.lstsq(design, (target / scale - level) * weights, rcond=1e-9)[0]
+    return Function(base, scale, level - float(middle @ theta), tuple(terms), tuple(theta.tolist()))
+
+
+def _weights(sizes: Sequence[float] | None, count: int) -> Floats:
+    """Weights in inverse proportion to sizes, one on average."""
+    if sizes is None:
+        return np.ones(count)
+    given = np.asarray(sizes, dtype=np.float64)
+    if len(given) != count or not (np.isfinite(given).all() and (given > 0).all()):
+        raise ValueError("sizes: one above zero is needed for each sample")
+    weights: Floats = (1 / given) / np.mean(1 / given)
+    return weights
 
 
 def _ratios(sample: Mapping[str, float], base: Mapping[str, float]) -> dict[str, float]:
     for name in base:
-        if not sample.get(name, 0.0) > 0:
-            raise ValueError(f"attribute {name} is {sample.get(name)}, one above zero is needed")
+        if not 0 < sample.get(name, 0.0) < np.inf:
+            raise ValueError(
+                f"attribute {name} is {sample.get(name)}, a finite value above zero is needed"
+            )
     return {name: sample[name] / amount for name, amount in base.items()}
 
 
@@ -212,54 +270,70 @@ def _candidates(
 
 def _bends(values: Sequence[float]) -> Iterator[float]:
     """Places where a function may bend: two values at least remain on the far side."""
-    for low, high in pairwise(values[1:]):
+    inner = values[1:]
+    if len(inner) > _MOST_BENDS:
+        inner = np.quantile(inner, np.linspace(0, 1, _MOST_BENDS)).tolist()
+    for low, high in pairwise(inner):
         yield from (low + share * (high - low) for share in _BETWEEN)
 
 
 def _select(
-    ratios: Sequence[Mapping[str, float]], target: Floats, every: Iterable[Term], enough: float
+    ratios: Sequence[Mapping[str, float]],
+    target: Floats,
+    weights: Floats,
+    every: Iterable[Term],
+    enough: float,
 ) -> tuple[list[Term], Floats]:
     """Add terms for as long as each clearly helps; with the leave-one-out predictions."""
     chosen: list[Term] = []
-    found = _Solution.constant(target)
+    found = _Solution.constant(target, weights)
     if found.error <= enough:
         return chosen, found.left_out
-    candidates = list(every)
-    simple = [term for term in candidates if term.shape in (Shape.LINEAR, Shape.INVERSE)]
-    columns = _columns(ratios, candidates)
+    alone = list(every)
+    simple = [term for term in alone if term.shape in (Shape.LINEAR, Shape.INVERSE)]
+    pairs = [replace(one, times=other) for one, other in combinations(simple, 2)]
+    candidates = [*alone, *_seen(pairs, ratios)]
+    columns = _columns(ratios, candidates) * weights[:, None]
     while len(target) >= _SAMPLES_A_TERM * (len(chosen) + 1) + 1 and found.error > enough:
         column, better = found.best_with(columns)
         if better is None or better.error > (1 - _CLEARLY) * found.error:
             break
         found = better
         chosen.append(candidates[column])
-        made = [term for term in _products(chosen[-1], simple) if _is_seen(term, ratios)]
+        made = _seen(_products(chosen[-1], simple), ratios)
         candidates = [*candidates, *made]
-        columns = np.column_stack([columns, _columns(ratios, made)])
+        columns = np.column_stack([columns, _columns(ratios, made) * weights[:, None]])
     return chosen, found.left_out
 
 
 def _products(term: Term, simple: Iterable[Term]) -> Iterator[Term]:
-    """Products of a term that was taken with other attributes."""
-    if term.times is None:
+    """Products of a bend that was taken with other attributes."""
+    if term.times is None and term not in simple:
         yield from (
             replace(term, times=other) for other in simple if other.attribute != term.attribute
         )
 
 
-def _is_seen(product: Term, ratios: Sequence[Mapping[str, float]]) -> bool:
-    """Whether samples tell a product from its two factors by themselves.
+def _seen(products: Iterable[Term], ratios: Sequence[Mapping[str, float]]) -> list[Term]:
+    """Products that samples tell from their two factors by themselves.
 
     Where they vary one attribute at a time (Lmax-I1) they do not: whatever was chosen then would
     be a guess about assignments where both differ.
     """
-    if product.times is None:
-        return True
-    alone = (replace(product, times=None), product.times)
-    design = np.column_stack([np.ones(len(ratios)), _columns(ratios, alone)])
-    column = _columns(ratios, [product])[:, 0]
-    rest = column - design @ np.linalg.lstsq(design, column, rcond=None)[0]
-    return bool(np.linalg.norm(rest) > _SEEN * np.linalg.norm(column - column.mean()))
+    amounts = _amounts(ratios)
+    return [one for one in products if _is_seen(one, amounts)]
+
+
+def _is_seen(product: Term, amounts: Mapping[str, Floats]) -> bool:
+    if product.times is None or product.times.attribute == product.attribute:
+        return False
+    first, second = replace(product, times=None)(amounts), product.times(amounts)
+    first, second, column = (one - one.mean() for one in (first, second, product(amounts)))
+    # What is left of the column after both factors, by two steps of Gram and Schmidt.
+    second = second - first * (first @ second) / max(first @ first, _TINY)
+    rest = column - first * (first @ column) / max(first @ first, _TINY)
+    rest = rest - second * (second @ rest) / max(second @ second, _TINY)
+    return bool(np.linalg.norm(rest) > _SEEN * np.linalg.norm(column))
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,9 +350,10 @@ class _Solution:
     leverage: Floats
 
     @classmethod
-    def constant(cls, target: Floats) -> "_Solution":
-        column = np.full((len(target), 1), 1 / np.sqrt(len(target)))
-        return cls(target, column, target - target.mean(), column[:, 0] ** 2)
+    def constant(cls, target: Floats, weights: Floats) -> "_Solution":
+        column = (weights / np.linalg.norm(weights))[:, None]
+        rest = target - column[:, 0] * (column[:, 0] @ target)
+        return cls(target, column, rest, column[:, 0] ** 2)
 
     @property
     def left_out(self) -> Floats:
@@ -321,11 +396,21 @@ def _missed(rest: Floats, leverage: Floats) -> Floats:
 def _columns(ratios: Sequence[Mapping[str, float]], terms: Sequence[Term]) -> Floats:
     if not terms:
         return np.empty((len(ratios), 0))
-    amounts = {name: np.array([one[name] for one in ratios]) for name in ratios[0]}
+    amounts = _amounts(ratios)
     return np.column_stack([term(amounts) for term in terms])
 
 
-def _solve(ratios: Sequence[Mapping[str, float]], terms: Sequence[Term], target: Floats) -> Floats:
+def _amounts(ratios: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
+    """Arrays of each attribute."""
+    return {name: np.array([one[name] for one in ratios]) for name in ratios[0]}
+
+
+def _solve(
+    ratios: Sequence[Mapping[str, float]],
+    terms: Sequence[Term],
+    target: Floats,
+    weights: Floats,
+) -> Floats:
     design = np.column_stack([np.ones(len(target)), _columns(ratios, terms)])
-    theta = np.linalg.lstsq(design, target, rcond=None)[0]
+    theta = np.linalg.lstsq(design * weights[:, None], target, rcond=None)[0]
     return np.asarray(theta, dtype=np.float64)

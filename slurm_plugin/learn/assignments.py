@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from pathlib import Path
 from statistics import median
 
-from predictor.active.space import Space
+from predictor.active.space import MOST_CANDIDATES, Space
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.records import NodeProfile
 from sacct_ingest.slurm_text import parse_size
@@ -83,15 +84,20 @@ def choices(given: Description, profiles: Profiles, *, name: str, folder: Path) 
         place = f"{name}: assignments[{index}]"
         also = {**group.attributes, **_figures(given.profile, profiles, group, place)}
         context = (inputs, folder, script, place)
-        made += [_assignment(given, group, one, also, context) for one in _combinations(group)]
+        combined = _combinations(group, place)
+        made += [_assignment(given, group, one, also, context) for one in combined]
     return _by_attributes(made, given, name)
 
 
-def _combinations(group: AssignmentGroup) -> Iterator[dict[str, str]]:
+def _combinations(group: AssignmentGroup, place: str) -> Iterator[dict[str, str]]:
     lists: dict[str, list[str]] = {key: _listed(getattr(group, key)) for key in _OPTIONS}
     lists["input"] = list(group.inputs)
     lists |= {key: _listed(values) for key, values in group.variables.items()}
     named = {key: values for key, values in lists.items() if values}
+    if (count := prod(map(len, named.values()))) > MOST_CANDIDATES:
+        raise ConfigError(
+            f"{place}: {count} combinations are more than {MOST_CANDIDATES}: list fewer values"
+        )
     for values in product(*named.values()):
         yield dict(zip(named, values, strict=True))
 

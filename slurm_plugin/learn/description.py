@@ -5,12 +5,22 @@ from typing import Annotated
 
 import msgspec
 
-from predictor.active.settings import Error, Order, Part, Reference, Selection, Settings, Traversal
+from predictor.active.settings import (
+    Error,
+    Form,
+    Order,
+    Part,
+    Reference,
+    Selection,
+    Settings,
+    Traversal,
+)
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.slurm_text import parse_time_limit
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
+#: Above zero; the bound refuses YAML's ``.inf``.
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -53,6 +63,7 @@ class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     attribute_order: Order = Order.RELEVANCE
     traversal: Traversal = Traversal.ROUND_ROBIN
     error: Error = Error.AHEAD
+    form: Form = Form.CHOSEN
     parts: Annotated[tuple[Part, ...], _SOME] = tuple(Part)
     attributes: dict[Part, Annotated[tuple[str, ...], _SOME]] = {}
     target: Positive = 10.0
@@ -63,7 +74,13 @@ class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     seed: int = 1
 
     def settings(self) -> Settings:
-        """Give them as the learner takes them."""
+        """Give them as the learner takes them.
+
+        Raises
+        ------
+        ValueError
+            They cannot be followed.
+        """
         return Settings(**{name: getattr(self, name) for name in self.__struct_fields__})
 
 
@@ -124,6 +141,10 @@ def parse(text: str, *, name: str) -> Description:
     made = convert(load_yaml(text, name=name), Description, name=name)
     for key in ("limit", "patience"):
         _check_duration(made, key, name)
+    try:
+        made.learning.settings()
+    except ValueError as error:
+        raise ConfigError(f"{name}: learning: {error}") from error
     _check_rest(made, name)
     return made
 

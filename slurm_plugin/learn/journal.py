@@ -43,6 +43,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     cpus: int = 0
     utilisation: float | None = None
     data_bytes: int | None = None
+    network_share: float | None = None  #: of the time for each I/O, where it was measured
 
     @property
     def ended(self) -> bool:

@@ -9,9 +9,11 @@ from predictor import choose, curve
 from predictor.active.learner import WIDEST, Learner, interval_percent
 from predictor.active.settings import Settings
 from predictor.active.space import Assignment, Space
-from predictor.models.occupancy import OccupancyFit, Sample, occupancies
+from predictor.models.occupancy import OccupancyFit
 from predictor.reliability import ReliabilitySettings
+from predictor.table import worse
 from predictor.types import Curve, Run, Verdict
+from slurm_plugin.learn.data_flow import sample
 from slurm_plugin.learn.journal import Trial
 
 NODES = "nodes"
@@ -80,7 +82,12 @@ class ByOccupancies:
         Whether the accounting's bytes are taken for the data flow D; otherwise all runs count as
         of one byte, and the occupancies are of the whole run.
     network_share
-        Share of the time for each I/O that is the network's.
+        Share of the time for each I/O that is the network's, for runs where it was not measured.
+
+    Raises
+    ------
+    ValueError
+        The settings cannot be followed on the space.
     """
 
     def __init__(
@@ -88,6 +95,7 @@ class ByOccupancies:
     ) -> None:
         self._learner = Learner(space, settings)
         self._data_flow, self._network_share = data_flow, network_share
+        self._first: Trial | None = None
 
     def propose(self) -> Next | None:
         """See :class:`Proposer`."""
@@ -95,12 +103,14 @@ class ByOccupancies:
         return Next(found.assignment, found.purpose.value, found.why) if found else None
 
     def observe(self, trial: Trial) -> None:
-        """See :class:`Proposer`."""
-        busy = 1.0 if trial.utilisation is None else trial.utilisation
-        found = occupancies(
-            busy, max(trial.elapsed_s, 1.0), self._bytes(trial), network_share=self._network_share
-        )
-        self._learner.observe(Sample(trial.attributes, found))
+        """See :class:`Proposer`; a run whose data flow is missing is left out."""
+        first = self._first or trial
+        made = sample(trial, first, counted=self._data_flow, network_share=self._network_share)
+        if made is None:
+            self._learner.skip()
+            return
+        self._first = first
+        self._learner.observe(made)
 
     def skip(self) -> None:
         """See :class:`Proposer`."""
@@ -132,19 +142,10 @@ class ByOccupancies:
             functions["network + disk"] = str(fit.bottleneck)
         return ProposerState(functions, effects, error if error < float("inf") else None, expected)
 
-    def _bytes(self, trial: Trial) -> float:
-        """Give the data flow; the first run decides whether the accounting knows any."""
-        before = [one.found.data_bytes for one in self._learner.samples]
-        if not self._data_flow or (before and before[0] == 1.0):
-            return 1.0
-        if trial.data_bytes:
-            return float(trial.data_bytes)
-        return before[-1] if before else 1.0
-
 
 def _expected(fit: OccupancyFit, attributes: dict[str, float], narrow: float) -> Expected:
     found = fit.predict(attributes)
-    verdict = _verdict(interval_percent(found), narrow)
+    verdict = worse(_verdict(interval_percent(found), narrow), found.verdict)
     return Expected(
         attributes=attributes,
         time_s=found.time_s,

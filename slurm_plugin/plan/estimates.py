@@ -1,7 +1,7 @@
 """What a planner has to know of each step: how long it takes, and how sure that is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, inf, log
 from statistics import NormalDist
 from typing import Protocol
@@ -23,7 +23,7 @@ class TaskEstimate:
     """Median time of a step, and the standard deviations of log time below and above it.
 
     ``common`` is the part that all steps of ``group`` have together: the error of one curve makes
-    all runs of its application late at once.
+    all runs of its application late at once.  ``doubt`` says why it is not to be relied on.
     """
 
     time_s: float
@@ -31,10 +31,11 @@ class TaskEstimate:
     up: float = 0.0
     common: float = 0.0
     group: str = ""
+    doubt: str = ""
 
     def times(self, factor: float) -> "TaskEstimate":
         """Estimate of something that takes ``factor`` times as long."""
-        return TaskEstimate(self.time_s * factor, self.down, self.up, self.common, self.group)
+        return replace(self, time_s=self.time_s * factor)
 
     def left(self, elapsed_s: float) -> "TaskEstimate":
         """Estimate what is left of something that has taken ``elapsed_s`` and has not ended.
@@ -107,7 +108,10 @@ class RunTimes(Protocol):
     def run(
         self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
     ) -> TaskEstimate | None:
-        """Run time with these inputs read over the network; None: not known."""
+        """Run time with these inputs read over the network; None: not known, or refused."""
+
+    def refused(self, task: Task, place: PlanSite) -> str:
+        """Say why a run time at a place was refused; empty where none was."""
 
 
 class Transfers(Protocol):
@@ -132,12 +136,12 @@ def with_remote(local: TaskEstimate, remote: Sequence[TransferPath]) -> TaskEsti
     )
     total_s = local.time_s + stall_s
     share = stall_s / total_s
-    return TaskEstimate(
-        total_s,
-        (1 - share) * local.down + share * GUESSED,
-        (1 - share) * local.up + share * GUESSED,
-        (1 - share) * local.common,
-        local.group,
+    return replace(
+        local,
+        time_s=total_s,
+        down=(1 - share) * local.down + share * GUESSED,
+        up=(1 - share) * local.up + share * GUESSED,
+        common=(1 - share) * local.common,
     )
 
 

@@ -145,6 +145,10 @@ def _why_none(problem: PlanningProblem, task: Task) -> str:
             if own
         )
         return f"{task.name}: no place gives it the time that it may take: {told}"
+    refused = {name: problem.runs.refused(task, place) for name, place in places.items()}
+    if any(refused.values()):
+        told = "; ".join(f"{name}: {why}" for name, why in refused.items() if why)
+        return f"{task.name}: its samples do not support a run time: {told}"
     told = ", ".join(_has(problem, task, name) for name in places)
     most = "" if task.high == task.low else f" to {task.high}" if task.high else " or more"
     return (

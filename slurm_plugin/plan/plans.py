@@ -35,6 +35,11 @@ class Plan:
     why: str = ""  #: why it is not the first one
 
     @property
+    def doubts(self) -> dict[str, str]:
+        """Steps whose time is not to be relied on, and why."""
+        return {s.name: s.estimate.doubt for s in self.schedule.steps if s.estimate.doubt}
+
+    @property
     def node_hours(self) -> float:
         """Node-hours of all tasks."""
         return self.schedule.node_s / 3600

@@ -47,9 +47,13 @@ class Shifted:
     def run(
         self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
     ) -> TaskEstimate | None:
-        """Run time with these inputs read over the network; None: not known."""
+        """Run time with these inputs read over the network; None: not known, or refused."""
         known = self.runs.run(task, place, nodes, remote)
         return None if known is None else known.times(self.factors.get(known.group, 1.0))
+
+    def refused(self, task: Task, place: PlanSite) -> str:
+        """Say why a run time at a place was refused; empty where none was."""
+        return self.runs.refused(task, place)
 
 
 def plan_again(problem: PlanningProblem, submitted: Submitted) -> Replan | None:

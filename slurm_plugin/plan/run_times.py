@@ -1,7 +1,7 @@
 """Run times and copies of a plan from what was learned: curves, occupancies, transfers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import TypeGuard
 
@@ -12,6 +12,7 @@ from predictor.models.occupancy import OccupancyFit, OccupancyModel, Sample, occ
 from predictor.transfer import LEVEL, TransferTime
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import ConfigError
+from slurm_plugin.learn import data_flow
 from slurm_plugin.learn.journal import Stage, Trial
 from slurm_plugin.plan import estimates
 from slurm_plugin.plan.estimates import TaskEstimate, TransferPath
@@ -32,25 +33,28 @@ class SampleText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     data_bytes: float
     network_share: float = 0.0
 
+    def sample(self) -> Sample:
+        """Give it as a sample.
+
+        Raises
+        ------
+        ValueError
+            A value is outside its range.
+        """
+        found = occupancies(
+            self.utilisation, self.time_s, self.data_bytes, network_share=self.network_share
+        )
+        return Sample(self.attributes, found)
+
 
 class JournalText(msgspec.Struct, frozen=True):
     """What 'nimo learn' has run, as it keeps it."""
 
     trials: list[Trial]
 
-    def samples(self) -> list[SampleText]:
-        """List the runs that ended well; all of one byte where the accounting has none of some."""
-        done = [one for one in self.trials if one.stage is Stage.DONE]
-        counted = all(one.data_bytes for one in done)
-        return [
-            SampleText(
-                attributes=one.attributes,
-                utilisation=1.0 if one.utilisation is None else one.utilisation,
-                time_s=max(one.elapsed_s, 1.0),
-                data_bytes=float(one.data_bytes or 1) if counted else 1.0,
-            )
-            for one in done
-        ]
+    def samples(self) -> list[Sample]:
+        """List the runs that ended well and have their data flow."""
+        return data_flow.samples([one for one in self.trials if one.stage is Stage.DONE])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +83,11 @@ class LearnedRunTimes:
     near: Mapping[str, float]
     speeds: Mapping[str, float] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
+    _refused: dict[tuple[str, str], str] = field(default_factory=dict, compare=False, repr=False)
+
+    def refused(self, task: Task, place: PlanSite) -> str:
+        """Say why a run time at a place was refused; empty where none was."""
+        return self._refused.get((task.name, place.name), "")
 
     def counts(self, task: Task, place: PlanSite) -> Sequence[int]:
         """Node counts for which something is known; they rise."""
@@ -95,7 +104,7 @@ class LearnedRunTimes:
     def run(
         self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
     ) -> TaskEstimate | None:
-        """Run time with these inputs read over the network; None: not known."""
+        """Run time with these inputs read over the network; None: not known, or refused."""
         if task.name in self.fits:
             return self._by_occupancies(task, place, nodes, remote)
         group = task.application or task.name
@@ -129,18 +138,22 @@ class LearnedRunTimes:
 
     def _by_occupancies(
         self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
-    ) -> TaskEstimate:
+    ) -> TaskEstimate | None:
         attributes = {**self.near, **place.attributes, NODES: float(nodes), **_worst(remote)}
         try:
             made = self.fits[task.name].predict(attributes)
-        except KeyError as error:
+        except ValueError as error:
             raise ConfigError(
-                f"{task.name}: its samples depend on {error.args[0]}: give places.{place.name}."
-                "attributes that too"
+                f"{task.name}: {error}: look at places.{place.name}.attributes"
             ) from error
-        return estimates.of_interval(
+        why = "; ".join(made.doubts)
+        if made.verdict is Verdict.REFUSED:
+            self._refused[task.name, place.name] = why
+            return None
+        known = estimates.of_interval(
             made.time_s, made.low_s, made.high_s, made.level, 0.0, task.name
         )
+        return replace(known, doubt=why)
 
 
 def fit_samples(flow: Workflow, folder: FilePath) -> dict[str, OccupancyFit]:
@@ -157,16 +170,9 @@ def fit_samples(flow: Workflow, folder: FilePath) -> dict[str, OccupancyFit]:
 def _fit(path: FilePath) -> OccupancyFit:
     try:
         rows = msgspec.json.decode(path.read_bytes(), type=list[SampleText] | JournalText)
-        rows = rows.samples() if isinstance(rows, JournalText) else rows
-        samples = [
-            Sample(
-                row.attributes,
-                occupancies(
-                    row.utilisation, row.time_s, row.data_bytes, network_share=row.network_share
-                ),
-            )
-            for row in rows
-        ]
+        samples = (
+            rows.samples() if isinstance(rows, JournalText) else [row.sample() for row in rows]
+        )
         return OccupancyModel().fit(samples)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -187,7 +193,11 @@ def _worst(remote: Sequence[TransferPath]) -> dict[str, float]:
 def _of_table(table: PredictionTable | None, nodes: int, group: str) -> TaskEstimate | None:
     if table is None or not tables.covers(table, nodes):
         return None
-    return estimates.of_prediction(tables.at(table, nodes), group)
+    known = estimates.of_prediction(tables.at(table, nodes), group)
+    if tables.verdict_at(table, nodes) is Verdict.RELIABLE:
+        return known
+    why = table.problems[0].text if table.problems else "its prediction is doubtful"
+    return replace(known, doubt=why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,6 +60,7 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
         "chance": plan.chance,
         "node_hours": plan.node_hours,
         "proven": plan.proven,
+        "doubts": plan.doubts,
         "critical_path": [step.name for step in plan.path],
         "why_not": plan.why,
         "steps": [
@@ -85,6 +86,8 @@ def _headline(plan: Plan, now_s: float, deadline_s: float | None) -> str:
     )
     if plan.proven:
         text += "; no plan is better"
+    for name, why in plan.doubts.items():
+        text += f"\nDOUBTFUL {name}: {why}"
     if deadline_s is not None and plan.chance is not None:
         late = "MISSED" if plan.low_s > deadline_s else "NOT SURE"
         kept = "kept" if plan.high_s <= deadline_s else late

@@ -117,12 +117,15 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
 def _by_occupancies(given: "Description", chosen: "Choices") -> "Proposer":
     from slurm_plugin.learn.proposers import ByOccupancies  # noqa: PLC0415
 
-    return ByOccupancies(
-        chosen.space,
-        given.learning.settings(),
-        data_flow=given.data_flow,
-        network_share=given.network_share,
-    )
+    try:
+        return ByOccupancies(
+            chosen.space,
+            given.learning.settings(),
+            data_flow=given.data_flow,
+            network_share=given.network_share,
+        )
+    except ValueError as error:
+        raise ConfigError(f"{given.application}: learning: {error}") from error
 
 
 def _by_curve(chosen: "Choices", known: "Sequence[Run]") -> "Proposer":
