@@ -24,7 +24,7 @@ from predictor.node_sums import decode as decode_sums
 from predictor.parts import tables_of
 from predictor.table import encode
 from predictor.tabulate import TableSettings, runs_of, with_interval
-from predictor.types import PredictionTable, Verdict
+from predictor.types import HISTORY, PredictionTable, Verdict
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store import FitRow, RunRow, Store
 
@@ -216,8 +216,8 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
     residuals = done.residuals
     for level, key, rows, texts in batch:
         tables = tables_of(level, key, rows, now_s=now_s, settings=settings, sums=_sums(texts))
-        done.histories.extend(filter(_is_history, tables))
-        done.curves.extend(row_of(table) for table in tables if not _is_history(table))
+        done.histories.extend(table for table in tables if not table.is_curve)
+        done.curves.extend(row_of(table) for table in tables if table.is_curve)
         found = residuals.get(level, []) + history.History(
             runs_of(rows), settings.history, same_problem=level in CURVE_LEVELS
         ).residuals(settings.confidence)
@@ -249,10 +249,6 @@ def _calibrated(
     return [with_interval(table, factors[table.level]) for table in histories]
 
 
-def _is_history(table: PredictionTable) -> bool:
-    return table.model == "history"
-
-
 def row_of(table: PredictionTable) -> FitRow:
     """Make the row of the store that keeps a table."""
     return FitRow(
@@ -267,7 +263,7 @@ def row_of(table: PredictionTable) -> FitRow:
 
 
 def _summary(made: list[FitRow], seconds: float) -> RefitSummary:
-    curves = [row for row in made if row.model != "history"]
+    curves = [row for row in made if row.model != HISTORY]
     verdicts = Counter(row.verdict for row in curves)
     return RefitSummary(
         curves=len(curves),

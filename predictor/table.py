@@ -16,6 +16,8 @@ from sacct_ingest.layout import Layout
 
 #: Tables of a node type or time limit that are kept: the next job is often of the same kind.
 _KEPT = 1024
+#: Name of the problem that all runs had another layout than the job.
+OTHER_LAYOUT = "other_layout"
 _OF_TYPE = tuple(one.name for one in fields(ByType))
 _decoder = msgspec.json.Decoder(PredictionTable)
 _encoder = msgspec.json.Encoder()
@@ -88,7 +90,7 @@ def part_for(table: PredictionTable, layouts: Sequence[Layout]) -> Part | None:
     Parameters
     ----------
     layouts
-        Those of :func:`sacct_ingest.layout.of_request`.
+        Of each of its nodes, or of the whole job; any will do.
     """
     fitting = (p for p in table.parts if any(one.matches(p.layout) for one in layouts))
     found = list(fitting)
@@ -98,15 +100,17 @@ def part_for(table: PredictionTable, layouts: Sequence[Layout]) -> Part | None:
 @lru_cache(maxsize=_KEPT)
 def for_layout(table: PredictionTable, layouts: tuple[Layout, ...]) -> PredictionTable:
     """Table for jobs with these layouts: refused where its runs had another one."""
-    if table.parts or any(one.matches(table.layout) for one in layouts):
+    runs = [part.layout for part in table.parts] or [table.layout]
+    if any(one.matches(other) for one in layouts for other in runs):
         return table
-    asked = next((str(one) for one in layouts if one.in_all == table.layout.in_all), "")
-    text = f"all runs had {table.layout}, this job asks for {asked}: not the same curve"
+    alike = (one for one in layouts if one.in_all == runs[0].in_all)
+    asked, had = next(alike, layouts[0]), " or ".join(map(str, runs))
+    text = f"all runs had {had}, this job has {asked}: not the same curve"
     return replace(
         table,
         verdict=Verdict.REFUSED,
         verdicts=(Verdict.REFUSED,) * len(table.nodes),
-        problems=(Problem("other_layout", text), *table.problems),
+        problems=(Problem(OTHER_LAYOUT, text), *table.problems),
     )
 
 

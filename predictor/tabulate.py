@@ -15,6 +15,7 @@ from predictor.models import history
 from predictor.node_types import NodeType
 from predictor.table import worse
 from predictor.types import (
+    HISTORY,
     AtLimit,
     Curve,
     Memory,
@@ -293,7 +294,7 @@ def _of_history(runs: Sequence[Run], level: KeyLevel, settings: TableSettings) -
     problem = _no_curve(nodes) if level in CURVE_LEVELS else _not_one_problem(level)
     return replace(
         _filled(predictions, verdicts, settings.confidence),
-        model="history",
+        model=HISTORY,
         problems=(problem,),
         observed=tuple(Point(p.nodes, p.time_s, counts[p.nodes]) for p in predictions),
         at_limits=tuple(

@@ -5,6 +5,9 @@ from enum import StrEnum
 
 from sacct_ingest.layout import ANY, Layout
 
+#: Model of a table without a curve: see :mod:`predictor.models.history`.
+HISTORY = "history"
+
 
 class Verdict(StrEnum):
     """How far a prediction is to be trusted."""
@@ -204,6 +207,11 @@ class PredictionTable:
     layout: Layout = ANY
     #: where runs are not one curve, the tables that are; this one is for what is none of them
     parts: tuple[Part, ...] = ()
+
+    @property
+    def is_curve(self) -> bool:
+        """Whether run time is known over node counts, not only from runs as they were."""
+        return self.model != HISTORY
 
     def __hash__(self) -> int:
         # Tables are keys of what is worked out of them: not all their numbers have to be hashed.

@@ -52,40 +52,6 @@ class Layout:
 ANY = Layout()
 
 
-def of_request(
-    *,
-    nodes: int | None = None,
-    tasks: int | None = None,
-    tasks_node: int | None = None,
-    cpus_task: int | None = None,
-    threads_core: int = 1,
-    whole_nodes: bool = False,
-) -> tuple[Layout, Layout]:
-    """Layouts of a request: of each node, and of the whole job.
-
-    Parameters
-    ----------
-    nodes
-        Its node count, where that is fixed.
-    tasks, tasks_node, cpus_task
-        What it says of them; None: nothing.
-    threads_core
-        CPUs of a core: Slurm gives whole cores.
-    whole_nodes
-        It gets all CPUs of its nodes, however many those are.
-    """
-    if tasks_node is None and tasks is not None and nodes:
-        tasks_node = -(-tasks // nodes)
-    if tasks is None and tasks_node is not None and nodes:
-        tasks = nodes * tasks_node
-    each = (cpus_task or 1) * (not whole_nodes)
-    made = [
-        (count or 0, -(-(count or 0) * each // threads_core) * threads_core)
-        for count in (tasks_node, tasks)
-    ]
-    return Layout(*made[0]), Layout(*made[1], in_all=True)
-
-
 def layouts(runs: Sequence[R]) -> dict[Layout, list[R]]:
     """Group runs by their layout, the largest group first; runs keep their order.
 

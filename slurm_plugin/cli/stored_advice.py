@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from predictor.types import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.signature import identity_of_request
+from sacct_ingest.store import FitRow
 from slurm_plugin.config import Config
 from slurm_plugin.decision.context import PartitionContext
 from slurm_plugin.decision.lookup import PredictionLookup
@@ -40,14 +41,18 @@ def _read(
     """Give the tables about one job, and the places that it may run at."""
     keys = [(level, key) for level in KeyLevel if (key := identity.key(level))]
     with open_store(config) as store:
-        tables = PredictionLookup(
-            (row.level, row.key, row.payload) for row in store.fits.find(keys)
-        )
+        rows = list(store.fits.find(keys))
+        rows += store.fits.find(_lookup(rows).parts())
+        tables = _lookup(rows)
         found = tables.find(identity)
         if found is None or not found.node_type:
             return tables, []
         ran = store.sums.partition_types()
     return tables, places_of(found, ran, config.cluster, job.partition)
+
+
+def _lookup(rows: Iterable[FitRow]) -> PredictionLookup:
+    return PredictionLookup((row.level, row.key, row.payload) for row in rows)
 
 
 def places_of(

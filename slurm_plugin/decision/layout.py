@@ -6,9 +6,15 @@ on Slurm 22.05; the table is in the documentation of the hooks.
 """
 
 import re
+from math import ceil
 
+from msgspec.structs import replace
+
+from sacct_ingest.layout import Layout
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.protocol import Change, Job
+from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.footprint import footprint
 
 #: From 24.11 on ``-c 2`` says this too.
 _CPUS_PER_TASK = re.compile(r"^cpu[:=]\d+$")
@@ -24,6 +30,27 @@ def fixed_layout(job: Job) -> Reason | None:
     if job.num_tasks is None or _derived(job):
         return None
     return Reason.FIXED_TASKS
+
+
+def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
+    """Layouts that runs must have had to tell how long a job takes: on each node, or in all.
+
+    CPUs are left open where the job has all of its nodes, whose number may differ, or where the
+    partition is not known; tasks where the job names none, for its script may.
+    """
+    if job.min_nodes is None and job.num_tasks:
+        job = replace(job, min_nodes=1, max_nodes=1)  # as the decision has it
+    nodes = job.min_nodes if job.min_nodes == job.max_nodes else None
+    tasks, each = job.num_tasks or 0, job.ntasks_per_node or 0
+    if tasks and not each and not nodes:
+        return (Layout(tasks, in_all=True),)
+    each = each or ceil(tasks / (nodes or 1))
+    taken = footprint(job, partition) if partition else None
+    cpus = taken.cpus if taken and not taken.alone else 0
+    on_node = Layout(each, cpus)
+    if nodes:
+        return on_node, Layout(tasks or nodes * each, nodes * cpus, in_all=True)
+    return (on_node,) if cpus or each else (on_node, Layout(in_all=True))
 
 
 def change_for(job: Job, nodes: int) -> Change:

@@ -18,7 +18,6 @@ from sacct_ingest.layout import Layout
 from sacct_ingest.records import Identity, KeyLevel
 
 _log = logging.getLogger(__name__)
-_HISTORY = "history"
 _DECODED = 2048  #: most tables that are kept decoded
 
 
@@ -70,6 +69,14 @@ class PredictionLookup:
             while tables:
                 yield tables.popitem()[0]
 
+    def parts(self) -> list[tuple[KeyLevel, str]]:
+        """List where the tables of the parts of these tables are."""
+        all_keys = ((level, key) for level, tables in self._payloads.items() for key in tables)
+        found = ((level, self._table(level, key)) for level, key in all_keys)
+        return [
+            (KeyLevel(level), part.key) for level, table in found if table for part in table.parts
+        ]
+
     def find(
         self, identity: Identity, layouts: tuple[Layout, ...] | None = None
     ) -> PredictionTable | None:
@@ -82,8 +89,8 @@ class PredictionLookup:
         Parameters
         ----------
         layouts
-            How the job spreads over its nodes (:func:`sacct_ingest.layout.of_request`); None: that
-            is left open.
+            How the job spreads over its nodes (:func:`slurm_plugin.decision.layout.layouts_of`);
+            None: that is left open.
         """
         found = [
             table
@@ -91,7 +98,7 @@ class PredictionLookup:
             if (key := identity.key(level))
             and (table := self._for_layout(level.value, key, layouts)) is not None
         ]
-        curves = [t for t in found if is_curve(t) and t.verdict is not Verdict.REFUSED]
+        curves = [t for t in found if t.is_curve and t.verdict is not Verdict.REFUSED]
         return reduce(_better_known, curves) if curves else next(iter(found), None)
 
     def _for_layout(
@@ -140,8 +147,3 @@ def _decoded(payload: str, key: str) -> PredictionTable | None:
     except msgspec.DecodeError as error:
         _log.warning("table of %s skipped: %s; 'nimo fit' makes it anew", key, error)
         return None
-
-
-def is_curve(table: PredictionTable) -> bool:
-    """Whether run time is known over node counts, not only from runs as they were."""
-    return table.model != _HISTORY

@@ -2,7 +2,6 @@
 
 from predictor.types import PredictionTable, Verdict
 from slurm_plugin.decision.candidates import Request
-from slurm_plugin.decision.lookup import is_curve
 from slurm_plugin.decision.policy import Action, Decision, Option
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.time_limits import TimeLimits
@@ -80,7 +79,7 @@ def verdict_text(table: PredictionTable | None) -> str:
     """Say in plain words how far a prediction can be trusted, and what would mend it."""
     if table is None:
         return "Nothing is known about this job yet; its finished runs will be learned from."
-    if not is_curve(table):
+    if not table.is_curve:
         opening = "Run times are known, but not how they depend on nodes."
     else:
         opening = _OPENINGS[table.verdict]

@@ -17,7 +17,7 @@ from math import inf
 
 import msgspec
 
-from predictor.table import covers, verdict_at
+from predictor.table import OTHER_LAYOUT, covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
 from slurm_plugin import config
 from slurm_plugin.decision.candidates import (
@@ -109,12 +109,17 @@ def decide(
     if kept := request.fixed or request.distrusted:
         return _checked(scene, kept)
     if not trusted(table, asked, rules.policy):
-        unknown = table.model == "history"
-        return _checked(scene, Reason.NO_CURVE if unknown else Reason.UNRELIABLE_CURVE)
+        return _checked(scene, _why_distrusted(table))
     prospects = choices(request, table, PartitionBounds.of(partition), rules, asked)
     if len(prospects) == 1:
         return _checked(scene, Reason.NO_CHOICE)
     return _choose(scene, scene.options(prospects))
+
+
+def _why_distrusted(table: PredictionTable) -> Reason:
+    if any(problem.name == OTHER_LAYOUT for problem in table.problems):
+        return Reason.OTHER_LAYOUT
+    return Reason.UNRELIABLE_CURVE if table.is_curve else Reason.NO_CURVE
 
 
 def as_scheduled(request: Request, partition: Partition, *, now_s: float) -> int | None:

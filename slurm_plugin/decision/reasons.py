@@ -44,6 +44,7 @@ class Reason(StrEnum):
     UNKNOWN_APPLICATION = "unknown_application", "no runs of this application are known"
     NO_CURVE = "no_curve", "runs on too few node counts are known"
     UNRELIABLE_CURVE = "unreliable_curve", "the prediction cannot be relied on"
+    OTHER_LAYOUT = "other_layout", "all its runs had other tasks or CPUs on each node"
     OUT_OF_BAND = "out_of_band", "its runs took far longer or shorter than predicted of late"
     DISTRUSTED = "distrusted", "the site only observes this application"
     OUTSIDE_CURVE = "outside_curve", "the request is outside of what can be predicted"

@@ -27,6 +27,7 @@ from slurm_plugin.decision.context import (
     application_of,
     request_of,
 )
+from slurm_plugin.decision.layout import layouts_of
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.policy import Action, Decision, as_scheduled, decide
 from slurm_plugin.decision.reasons import Reason
@@ -46,6 +47,11 @@ _UNSEEN_S = 0.5
 _PROMISES = 10_000
 _ASKED = 1_000  #: most requests that are known by heart
 _ALL_BUT_ARGV = attrgetter(*(name for name in Job.__struct_fields__ if name != "argv"))
+#: Fields of a partition that a request depends on.
+_OF_PARTITION = attrgetter(
+    *("default_time_s", "max_time_s", "exclusive", "node_cpus", "threads_core"),
+    *("mem_cpu_mib", "mem_node_mib", "max_mem_cpu_mib"),
+)
 #: Jobs whose nodes cannot be told from their own request.
 _NOT_COUNTED = frozenset({Reason.ARRAY, Reason.HET, Reason.RESERVATION, Reason.FIXED_TASKS})
 
@@ -293,8 +299,8 @@ class DecisionService:
         seen = self._cluster
         wait = prompt and self._later and seen and bool(unready(seen, job, self._terms))
         partition = partition_for(seen, job, self._terms) if seen and not wait else None
-        limits = (partition.default_time_s, partition.max_time_s) if partition else None
-        key = (_ALL_BUT_ARGV(job), *job.argv, limits, private)
+        terms = _OF_PARTITION(partition) if partition else None
+        key = (_ALL_BUT_ARGV(job), *job.argv, terms, private)
         kept = self._asked  # another thread may exchange the tables, and begin with none
         if (asked := kept.get(key)) is None:
             asked = self._what_is_asked(job, partition, now_s, private=private)
@@ -326,7 +332,8 @@ class DecisionService:
             user=job.user_name,
             application=name,
         )
-        known = self._tables.find(replace(identity, tag="", script="") if private else identity)
+        own = replace(identity, tag="", script="") if private else identity
+        known = self._tables.find(own, layouts_of(job, partition))
         off = known is not None and self._tables.is_off(known)
         request = request_of(
             job,

@@ -19,7 +19,7 @@ from predictor.tabulate import TableSettings
 from predictor.types import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.store import RunRow
-from slurm_plugin.decision.lookup import PredictionLookup, is_curve
+from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.replay.what_if import Moldable
 from slurm_plugin.replay.workload import Workload
 
@@ -96,7 +96,7 @@ def _moldable(
 ) -> Moldable | None:
     identity = identity_of(row)
     before, now = known.before.find(identity), known.now.find(identity)
-    if before is None or now is None or not is_curve(before) or not is_curve(now):
+    if before is None or now is None or not before.is_curve or not now.is_curve:
         return None
     if not (covers(before, row.nodes) and covers(now, row.nodes)):
         return None

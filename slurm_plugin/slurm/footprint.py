@@ -24,7 +24,12 @@ class Footprint:
     cpus: int
     mem_mib: float  #: ``inf``: all that the node has; 0: memory is not counted
     gres: tuple[tuple[str, int], ...]  #: devices by name
-    whole: bool  #: nothing else may run beside it
+    alone: bool  #: it has all CPUs of its nodes: nothing else may run beside it
+
+    @property
+    def whole(self) -> bool:
+        """Whether it leaves nothing that another job could use."""
+        return self.alone or self.mem_mib == inf
 
     def amounts(self) -> dict[str, float]:
         """Finite amounts by the names that limits have for them; memory in MiB."""
@@ -47,12 +52,10 @@ def footprint(job: Job, partition: Partition) -> Footprint:
         cpus, mem_cpu = cpus * factor, ceil(mem_cpu / factor)
     elif most and 0 < mem_node < inf:
         cpus = max(cpus, ceil(mem_node / most))
-    whole = job.shared == _EXCLUSIVE or partition.exclusive
+    alone = job.shared == _EXCLUSIVE or partition.exclusive
     core = partition.threads_core
-    cpus = partition.node_cpus if whole else core * ceil(cpus / core)
-    return Footprint(
-        cpus, mem_node or mem_cpu * cpus, devices(job.tres_per_node), whole or mem_node == inf
-    )
+    cpus = partition.node_cpus if alone else core * ceil(cpus / core)
+    return Footprint(cpus, mem_node or mem_cpu * cpus, devices(job.tres_per_node), alone)
 
 
 def devices(tres: str) -> tuple[tuple[str, int], ...]:

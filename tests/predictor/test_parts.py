@@ -4,7 +4,7 @@ from predictor.parts import tables_of
 from predictor.table import for_layout, part_for
 from predictor.tabulate import TableSettings
 from predictor.types import PredictionTable, Verdict
-from sacct_ingest.layout import Layout, of_request
+from sacct_ingest.layout import Layout
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import RunRow
 
@@ -57,9 +57,9 @@ def test_one_layout_is_one_curve_that_names_it() -> None:
 
 def test_a_request_with_another_layout_is_refused_and_told_why() -> None:
     (table,) = made(rows(4, 600.0))
-    same = for_layout(table, of_request(tasks_node=4))
+    same = for_layout(table, (Layout(4, 4),))
     assert same is table
-    other = for_layout(table, of_request(tasks_node=1))
+    other = for_layout(table, (Layout(1, 1),))
     assert {other.verdict, *other.verdicts} == {Verdict.REFUSED}
     assert "4 tasks" in other.problems[0].text
     assert "1 task and" in other.problems[0].text
@@ -72,13 +72,15 @@ def test_a_curve_never_mixes_layouts() -> None:
     assert whole.verdict is not Verdict.RELIABLE
     assert all(table.runs == 8 and table.model != "history" for table in parts)
     for tasks, scale in ((4, 600.0), (1, 2400.0)):
-        part = part_for(whole, of_request(tasks_node=tasks))
+        part = part_for(whole, (Layout(tasks, tasks),))
         assert part is not None
         own = next(table for table in parts if table.key == part.key)
         assert own.layout == part.layout == Layout(tasks, tasks)
         assert abs(own.median_s[0] / (scale + 23) - 1) < 0.05
-    assert part_for(whole, of_request()) is None
-    assert part_for(whole, of_request(tasks_node=2)) is None
+    assert part_for(whole, (Layout(),)) is None
+    assert for_layout(whole, (Layout(),)) is whole
+    assert part_for(whole, (Layout(2, 2),)) is None
+    assert for_layout(whole, (Layout(2, 2),)).verdict is Verdict.REFUSED
 
 
 def test_a_failed_run_makes_no_part() -> None:

@@ -1,8 +1,6 @@
 from dataclasses import dataclass
 
-import pytest
-
-from sacct_ingest.layout import ANY, Layout, layouts, of_request
+from sacct_ingest.layout import Layout, layouts
 
 
 @dataclass(frozen=True)
@@ -39,33 +37,6 @@ def test_node_types_with_other_numbers_of_cpus_are_no_layouts() -> None:
     runs += [Sized(n, 8 * n, 40 * n, "new") for n in (1, 2)]
     assert list(layouts(runs)) == [Layout(8)]
     assert len(layouts([*runs, Sized(1, 8, 12, "new")])) > 1
-
-
-@pytest.mark.parametrize(
-    ("asked", "fits"),
-    [
-        ({}, True),
-        ({"tasks_node": 4}, True),
-        ({"tasks_node": 1}, False),
-        ({"tasks_node": 4, "cpus_task": 2}, False),
-        ({"tasks_node": 4, "cpus_task": 2, "whole_nodes": True}, True),
-        ({"nodes": 2, "tasks": 8}, True),
-        ({"nodes": 1, "tasks": 1}, False),
-    ],
-)
-def test_a_request_matches_runs_unless_something_differs(asked: dict[str, int], fits: bool) -> None:
-    assert of_request(**asked)[0].matches(Layout(4, 4)) is fits  # type: ignore[arg-type]
-
-
-def test_slurm_gives_whole_cores() -> None:
-    assert of_request(tasks_node=1, threads_core=2)[0] == Layout(1, 2)
-
-
-def test_the_same_tasks_in_all_match_on_any_count() -> None:
-    each, whole = of_request(tasks=16)
-    assert each == ANY
-    assert whole.matches(Layout(16, 16, in_all=True))
-    assert not whole.matches(Layout(8, 8, in_all=True))
 
 
 def test_layouts_in_words() -> None:

@@ -2,9 +2,11 @@
 
 import pytest
 
-from slurm_plugin.decision.layout import change_for, fixed_layout
+from sacct_ingest.layout import Layout
+from slurm_plugin.decision.layout import change_for, fixed_layout, layouts_of
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.protocol import Change, Job
+from tests.slurm_plugin.made import partition
 
 SCRIPT = "#!/bin/sh\nsrun ./solve\n"
 
@@ -82,3 +84,32 @@ def test_devices_of_each_node_do_not():
 )
 def test_everything_that_depends_on_the_count_is_changed_and_nothing_else(name, change):
     assert change_for(FREE[name], 3) == change
+
+
+CORES = partition(node_cpus=16, threads_core=2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "each", "in_all"),
+    [
+        ({"min_nodes": 1, "max_nodes": 8}, Layout(0, 2), None),
+        ({"min_nodes": 1, "max_nodes": 8, "ntasks_per_node": 4}, Layout(4, 4), None),
+        (
+            {"min_nodes": 1, "max_nodes": 8, "ntasks_per_node": 1, "cpus_per_task": 3},
+            Layout(1, 4),
+            None,
+        ),
+        ({"min_nodes": 1, "max_nodes": 1, "num_tasks": 2}, Layout(2, 2), Layout(2, 2, in_all=True)),
+        ({"min_nodes": 4, "max_nodes": 4}, Layout(0, 2), Layout(0, 8, in_all=True)),
+        ({"min_nodes": 1, "max_nodes": 8, "num_tasks": 16}, None, Layout(16, in_all=True)),
+        ({"num_tasks": 16}, Layout(16, 16), Layout(16, 16, in_all=True)),
+        ({"min_nodes": 1, "max_nodes": 8, "shared": 0}, Layout(), Layout(in_all=True)),
+    ],
+)
+def test_the_layout_that_runs_must_have_had(fields, each, in_all):
+    made = layouts_of(request(**fields), CORES)
+    assert made == tuple(one for one in (each, in_all) if one is not None)
+
+
+def test_without_a_cluster_only_tasks_are_known():
+    assert layouts_of(request(min_nodes=1, max_nodes=8, ntasks_per_node=4), None) == (Layout(4),)

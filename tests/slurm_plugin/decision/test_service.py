@@ -6,7 +6,8 @@ from math import ceil
 
 import pytest
 
-from predictor.types import AtLimit, Tail, Verdict
+from predictor.types import AtLimit, Part, Tail, Verdict
+from sacct_ingest.layout import Layout
 from slurm_plugin.config import (
     Config,
     Deadline,
@@ -503,3 +504,38 @@ def test_a_deadline_counts_from_each_submission_on():
     made = advisor()
     due = [submit(made, job(deadline="now+2hours"), now_s=NOW + t)[1].deadline_s for t in (0, 10)]
     assert due[1] - due[0] == 10
+
+
+# Tasks and CPUs on each node
+
+FOUR = Layout(4, 4)
+
+
+def test_a_request_with_other_tasks_than_all_runs_is_left_alone():
+    tails = (Tail(0.9, table().high_s), Tail(0.99, table().high_s))
+    four = table(layout=FOUR, tails=tails)
+    made = advisor(tables=[four], time_limit=TimeLimit(use=TimeUse.SET))
+    answer, row = submit(made, job(ntasks_per_node=1, time_limit=600))
+    assert (answer.action, row.reason) == ("keep", "other_layout")
+    assert submit(made, job(ntasks_per_node=4, time_limit=600))[0].action == "set"
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_advice_says_what_differs(tasks):
+    made = advisor(tables=[table(layout=FOUR)])
+    advice = made.advise(job(min_nodes=1, max_nodes=1, num_tasks=tasks), now_s=NOW)
+    assert (advice.verdict, advice.directive, advice.time_directive) == ("refused", "", "")
+    assert "4 tasks and 4 CPUs" in advice.verdict_text
+    assert f"{tasks} task" in advice.verdict_text
+
+
+def test_a_request_gets_the_table_of_its_own_layout():
+    parts = {"four": Layout(4, 4), "one": Layout(1, 1)}
+    whole = dataclasses.replace(
+        history(), parts=tuple(Part(key, layout) for key, layout in parts.items())
+    )
+    tables = [whole, *(table(key=key, layout=layout) for key, layout in parts.items())]
+    made = advisor(tables=tables)
+    keys = {n: submit(made, job(ntasks_per_node=n))[1].key for n in (1, 2, 4)}
+    assert keys == {1: "one", 2: whole.key, 4: "four"}
+    assert submit(made, job(ntasks_per_node=2))[1].verdict == "refused"
