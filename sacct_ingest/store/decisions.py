@@ -4,11 +4,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Row, String, func, insert, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Row,
+    String,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+)
 
 from sacct_ingest.records import DecisionRow, KeyLevel
+from sacct_ingest.store import counters
 from sacct_ingest.store.engine import reading, writing
-from sacct_ingest.store.outcomes import GIVE_UP_S, join
+from sacct_ingest.store.noted_decisions import FROM_NOTE, rebuild
+from sacct_ingest.store.outcomes import GIVE_UP_S, LISTED, join
 from sacct_ingest.store.rows import RunRow, Selection
 from sacct_ingest.store.runs import ROW_COLUMNS, run_row
 from sacct_ingest.store.schema import decisions, runs
@@ -39,23 +52,18 @@ class Decisions:
         self._engine = engine
 
     def add(self, rows: Sequence[DecisionRow]) -> None:
-        """Keep decisions; those that are there already stay as they are."""
-        latest = {row.decision_id: row for row in rows}
-        if not latest:
-            return
-        with writing(self._engine) as connection:
-            query = select(decisions.c.decision_id).where(decisions.c.decision_id.in_(latest))
-            known = set(connection.execute(query).scalars())
-            new = [_values(row) for row in latest.values() if row.decision_id not in known]
-            if new:
-                connection.execute(insert(decisions), new)
+        """Keep decisions; those that are there already stay as they are, but for notes of them."""
+        if rows:
+            with writing(self._engine) as connection:
+                _add(connection, rows)
 
     def join_outcomes(self) -> int:
         """Link decisions to the runs of their jobs, and give those runs the request's keys.
 
         A decision is found by its id in the run's admin_comment; where that is gone (or nothing
         was written to the job, as in observe mode) by cluster, user, job name, working directory
-        and a submit time within a few seconds.  Each run belongs to one decision.
+        and a submit time within a few seconds.  Each run belongs to one decision.  A decision that
+        is only in the admin_comment is put back (`sacct_ingest.store.noted_decisions`).
 
         Returns
         -------
@@ -63,6 +71,8 @@ class Decisions:
             Decisions that were linked anew.
         """
         with writing(self._engine) as connection:
+            counters.lock(connection, "runs")
+            _add(connection, rebuild(connection))
             return join(connection)
 
     def with_outcomes(
@@ -165,6 +175,19 @@ class Decisions:
         with reading(self._engine) as connection:
             pairs = [_pair(row) for row in connection.execute(query)]
         return [(decision, run) for decision, run in pairs if run is not None]
+
+
+def _add(connection: Connection, rows: Sequence[DecisionRow]) -> None:
+    """Insert new decisions; what nimod recorded replaces what was read from a note."""
+    latest = {row.decision_id: row for row in rows}
+    ids = list(latest)
+    for first in range(0, len(ids), LISTED):
+        among = decisions.c.decision_id.in_(ids[first : first + LISTED])
+        connection.execute(delete(decisions).where(among, decisions.c.via == FROM_NOTE))
+        recorded = set(connection.execute(select(decisions.c.decision_id).where(among)).scalars())
+        new = [_values(latest[one]) for one in ids[first : first + LISTED] if one not in recorded]
+        if new:
+            connection.execute(insert(decisions), new)
 
 
 def _pair(row: Row[Any]) -> tuple[DecisionRow, RunRow | None]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
@@ -143,6 +143,15 @@ def _read_only(path: Path) -> URL:
         # Without this SQLite wants to make the log that it thinks it needs.
         query["immutable"] = "1"
     return URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query=query)
+
+
+def path_of(engine: Engine) -> Path | None:
+    """Path of an SQLite file; None for servers and databases in memory."""
+    database = engine.url.database
+    if not _is_sqlite(engine.url) or not database or database == ":memory:":
+        return None
+    # As `_read_only` writes it.
+    return Path(unquote(database.removeprefix("file:")) if "uri" in engine.url.query else database)
 
 
 def _prepare(path: Path, *, create: bool) -> None:

@@ -14,8 +14,10 @@ from sqlalchemy import Column, Engine, Select, and_, delete, exists, func, or_, 
 
 from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES
 from sacct_ingest.store.engine import reading, translated, writing
+from sacct_ingest.store.noted_decisions import PRUNED
 from sacct_ingest.store.rows import Pruned, Retention
 from sacct_ingest.store.schema import decisions, probes, profiles, rejects, runs, steps
+from sacct_ingest.store.watermarks import Watermarks
 
 BATCH = 1000  #: rows of one transaction
 #: Runs of an application on a node count that stay whatever their age: as many as a curve looks at.
@@ -44,6 +46,8 @@ def prune(engine: Engine, retention: Retention, *, dry_run: bool = False) -> lis
         if before_s is not None:
             rows = _delete(engine, key, chosen(before_s, retention), dry_run=dry_run)
             done.append(Pruned(name, before_s, rows))
+    if retention.decisions is not None and not dry_run:
+        Watermarks(engine).advance(PRUNED, retention.decisions)
     if not dry_run and any(each.rows for each in done) and engine.dialect.name == "sqlite":
         _shrink_file(engine)
     return done

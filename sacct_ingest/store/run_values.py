@@ -3,7 +3,6 @@
 A column at a time, as accounting text is read: nearly all of it happens in C.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, compress
@@ -14,13 +13,13 @@ from msgspec import Struct
 from msgspec.structs import astuple
 from sqlalchemy import Table, Text
 
+from sacct_ingest.admin_comment import decision_id_in
 from sacct_ingest.records import JobRun, StepRun
 from sacct_ingest.signature import identity_of_line
 from sacct_ingest.store.bulk import Columns
 from sacct_ingest.store.schema import runs, steps
 from sacct_ingest.store.text import indexed, prose
 
-_DECISION_ID = re.compile(r"(?:^|\s)NIMO1:([0-9a-f]{12}):")
 _IDENTITY: Final = ("user", "name", "comment", "submit_line")
 _keys = attrgetter("tag", "script", "line")
 
@@ -64,18 +63,6 @@ def columns_of(given: Sequence[JobRun], digests: Sequence[str]) -> RunColumns:
     counts = list(map(len, owned))
     of_steps["position"] = list(chain.from_iterable(map(range, counts)))
     return RunColumns(columns, of_steps, counts)
-
-
-def decision_id_in(admin_comment: str) -> str:
-    """Id of the newest decision noted in an admin_comment; empty where there is none.
-
-    >>> decision_id_in("JS1:H4sIA NIMO1:3f9a0c12b7de:n=4,m=enforce")
-    '3f9a0c12b7de'
-    """
-    if "NIMO1:" not in admin_comment:
-        return ""
-    found: list[str] = _DECISION_ID.findall(admin_comment)
-    return found[-1] if found else ""
 
 
 def _per_step(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:

@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from sacct_ingest.store.decisions import Decisions
 from sacct_ingest.store.engine import make_engine
 from sacct_ingest.store.fits import Fits
+from sacct_ingest.store.identity import change_since, identify
 from sacct_ingest.store.migrate import migrate
 from sacct_ingest.store.probes import Probes
 from sacct_ingest.store.profiles import Profiles
@@ -40,6 +41,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._opened = identify(engine)
         self.runs = Runs(engine)
         self.fits = Fits(engine)
         self.decisions = Decisions(engine)
@@ -74,6 +76,18 @@ class Store:
             engine.dispose()
             raise
         return cls(engine)
+
+    def change(self) -> str:
+        """Say what became of the database since it was opened: deleted, replaced; or nothing.
+
+        Who finds that has to open the store anew: what is written to this one is lost.
+
+        Raises
+        ------
+        StoreError
+            It cannot be read.
+        """
+        return change_since(self._engine, self._opened)
 
     def ingest_lock(self, waiting: Callable[[], None]) -> AbstractContextManager[None]:
         """Keep other ingests out; see `sacct_ingest.store.ingest_lock`.

@@ -3,8 +3,8 @@
 from math import inf
 from typing import Any
 
+from sacct_ingest import admin_comment
 from sacct_ingest.records import DecisionRow
-from slurm_plugin.decision import admin_comment
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.policy import Decision, Option
 from slurm_plugin.protocol import Answer, Change

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from slurm_plugin.decision.admin_comment import parse
+from sacct_ingest.admin_comment import parse
 from tests.end_to_end.site import Site
 
 

@@ -97,7 +97,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
         )
     ),
     (
-        "sacct_ingest.store.run_values",
+        "sacct_ingest.admin_comment",
         lambda m: m.decision_id_in,
         [full(" NIMO1:0"), full("NIMO1:"), full(" ")],
     ),

@@ -50,7 +50,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
         [full("a"), full("a|", after="]"), full("a&", after="a"), full("|")],
     ),
     (
-        "slurm_plugin.decision.admin_comment",
+        "sacct_ingest.admin_comment",
         lambda m: m.parse,
         [full(" NIMO1:0123456789ab:n=1,req=1-1,t="), full("1", before="NIMO1:0123456789ab:n=")],
     ),

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from sacct_ingest.admin_comment import Note, build
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.store import RunRow, Selection, Store
+from sacct_ingest.store.rows import Retention
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
 
 NOTE = "JS1:abc NIMO1:0123456789ab:n=4,m=enforce"
@@ -219,3 +221,79 @@ def test_a_page_holds_what_is_selected(store: Store) -> None:
     assert found(reason="array") == "ab"
     assert found(key_level="line", key="k", only_user="ada") == "a"
     assert found(mode="enforce") == "c"
+
+
+FULL_NOTE = build(
+    Note(
+        decision_id="0123456789ab",
+        nodes=4,
+        low=1,
+        high=8,
+        time_s=312,
+        low_s=290,
+        high_s=340,
+        verdict="reliable",
+        mode="enforce",
+        reason="cheapest",
+        limit_min=20,
+    )
+)
+
+
+def test_a_decision_that_nimod_could_not_record_is_read_from_the_note(store: Store) -> None:
+    """Killed after its answer: the job has the note, the store has nothing."""
+    store.runs.add([run(admin_comment=FULL_NOTE, nodes=4, req_nodes=4)])
+    assert store.decisions.join_outcomes() == 1
+    [(row, outcome)] = store.decisions.with_outcomes()
+    assert outcome is not None
+    assert (row.decision_id, row.via, row.user, row.at_s) == (
+        "0123456789ab",
+        "note",
+        "ada",
+        SUBMIT_S,
+    )
+    assert (row.nodes, row.min_nodes, row.max_nodes, row.applied) == (4, 1, 8, True)
+    assert (row.predicted_s, row.low_s, row.high_s, row.given_limit_s) == (312, 290, 340, 1200)
+    assert (row.mode, row.reason, row.verdict) == ("enforce", "cheapest", "reliable")
+    assert row.requested_nodes is None
+    assert store.decisions.join_outcomes() == 0
+    assert len(list(store.decisions.with_outcomes())) == 1
+
+
+def test_what_nimod_records_late_replaces_what_was_read_from_the_note(store: Store) -> None:
+    store.runs.add([run(admin_comment=FULL_NOTE)])
+    store.decisions.join_outcomes()
+    store.decisions.add([decision(via="job_submit", requested_nodes=8)])
+    assert store.decisions.join_outcomes() == 1
+    [(row, outcome)] = store.decisions.with_outcomes()
+    assert (row.via, row.requested_nodes) == ("job_submit", 8)
+    assert outcome is not None
+
+
+def test_a_requeued_job_and_an_array_have_one_decision(store: Store) -> None:
+    store.runs.add(
+        [
+            run(admin_comment=FULL_NOTE, state=JobState.REQUEUED),
+            run(admin_comment=FULL_NOTE, submit_s=SUBMIT_S + 60),
+            run(admin_comment=FULL_NOTE, submit_s=SUBMIT_S + 60, job_id=18),
+        ]
+    )
+    store.decisions.join_outcomes()
+    [(row, outcome)] = store.decisions.with_outcomes()
+    assert outcome is not None
+    assert (row.at_s, outcome.job_id) == (SUBMIT_S + 60, 17)
+
+
+def test_deleted_decisions_do_not_come_back_from_notes(store: Store) -> None:
+    store.runs.add([run(admin_comment=FULL_NOTE)])
+    store.decisions.join_outcomes()
+    store.prune(Retention(decisions=SUBMIT_S + 10))
+    store.decisions.join_outcomes()
+    assert list(store.decisions.with_outcomes()) == []
+
+
+@pytest.mark.parametrize("comment", ["NIMO1:0123456789ab:n=4", "NIMO1:0123456789ab:n=x,req=1-8"])
+def test_a_note_that_cannot_be_read_makes_no_decision(store: Store, comment: str) -> None:
+    store.runs.add([run(admin_comment=comment)])
+    store.decisions.join_outcomes()
+    assert list(store.decisions.with_outcomes()) == []

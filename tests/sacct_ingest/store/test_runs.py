@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from sqlalchemy import create_engine, text
 
+from sacct_ingest.admin_comment import decision_id_in
 from sacct_ingest.records import JobRun, JobState, KeyLevel
 from sacct_ingest.store import RunRow, Store, Stored, packed
-from sacct_ingest.store.run_values import decision_id_in
 from tests.sacct_ingest.records import SUBMIT_S, run, runs_with, step
 
 

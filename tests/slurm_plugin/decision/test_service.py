@@ -7,6 +7,7 @@ from math import ceil
 import pytest
 
 from predictor.types import AtLimit, Part, Tail, Verdict
+from sacct_ingest import admin_comment
 from sacct_ingest.layout import Layout
 from slurm_plugin.config import (
     Config,
@@ -19,7 +20,6 @@ from slurm_plugin.config import (
     TimeUse,
     Trust,
 )
-from slurm_plugin.decision import admin_comment
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.evaluation.wait_accuracy import judge

@@ -18,6 +18,9 @@ _NOTE = re.compile(
 )
 
 
+_DECISION_ID = re.compile(r"(?:^|\s)NIMO1:([0-9a-f]{12}):")
+
+
 class Note(msgspec.Struct, frozen=True, kw_only=True):
     """What an admin_comment says about a decision."""
 
@@ -71,3 +74,15 @@ def parse(admin_comment: str) -> Note | None:
         limit_min=int(part["tl"]) if part["tl"] else None,
         least_min=int(part["tm"]) if part["tm"] else None,
     )
+
+
+def decision_id_in(admin_comment: str) -> str:
+    """Id of the newest decision noted in an admin_comment; empty where there is none.
+
+    >>> decision_id_in("JS1:H4sIA NIMO1:3f9a0c12b7de:n=4,m=enforce")
+    '3f9a0c12b7de'
+    """
+    if "NIMO1:" not in admin_comment:
+        return ""
+    found: list[str] = _DECISION_ID.findall(admin_comment)
+    return found[-1] if found else ""

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.decision.admin_comment import Note, build, parse
+from sacct_ingest.admin_comment import Note, build, parse
 
 counts = st.integers(0, 10**9)
 words = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1)

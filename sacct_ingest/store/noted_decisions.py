@@ -1,0 +1,94 @@
+"""Decisions that only the notes of their jobs tell of, put back into the store.
+
+nimod answers first and records afterwards: where it is killed in between, or the store is lost, the
+job's admin_comment still has the short copy.  Only the hooks can write that field, users cannot.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, select
+
+from sacct_ingest.admin_comment import Note, parse
+from sacct_ingest.records import DecisionRow, JobState
+from sacct_ingest.store.schema import decisions, runs, watermarks
+
+#: What `DecisionRow.via` says of such a decision.
+FROM_NOTE: Final = "note"
+#: Mark of the time before which decisions were deleted on purpose.
+PRUNED: Final = "decisions pruned"
+_SAME = ("cluster", "uid", "user", "name", "work_dir", "account", "partition", "qos")
+_KEYS = ("tag", "script", "line")
+_log = logging.getLogger(__name__)
+
+
+def rebuild(connection: Connection) -> list[DecisionRow]:
+    """Give the decisions that runs have a note of, and the store has not.
+
+    What the note does not say stays unknown: the count that the job would have had, the waits, the
+    identity that predicted.
+    """
+    found = list(_rebuilt(connection))
+    if found:
+        _log.warning("%d decisions were not recorded: read from their jobs' notes", len(found))
+    return found
+
+
+def _rebuilt(connection: Connection) -> Iterator[DecisionRow]:
+    seen: set[str] = set()
+    for run in connection.execute(_unrecorded(connection)):
+        note = parse(run.admin_comment)
+        if note is not None and note.decision_id == run.decision_id not in seen:
+            seen.add(note.decision_id)
+            yield _decision(note, run)
+
+
+def _unrecorded(connection: Connection) -> Any:
+    """Select runs with a note of a decision that is not there, the last start of a job first."""
+    pruned = connection.execute(
+        select(watermarks.c.epoch_s).where(watermarks.c.source == PRUNED)
+    ).scalar()
+    recorded = select(decisions.c.decision_id).where(decisions.c.decision_id == runs.c.decision_id)
+    return (
+        select(
+            *(runs.c[name] for name in (*_SAME, *_KEYS)),
+            *(runs.c.decision_id, runs.c.admin_comment, runs.c.submit_s, runs.c.req_nodes),
+        )
+        .where(
+            # An index is read from here on: most runs have no note.
+            runs.c.decision_id > "",
+            ~recorded.exists(),
+            runs.c.submit_s >= (pruned or 0),
+            runs.c.state != JobState.REQUEUED.value,
+        )
+        .order_by(runs.c.decision_id, runs.c.submit_s.desc(), runs.c.job_id)
+    )
+
+
+def _decision(note: Note, run: Row[Any]) -> DecisionRow:
+    chosen = note.low < note.high and run.req_nodes == note.nodes
+    applied = note.mode == "enforce" and (chosen or note.limit_min is not None)
+    return DecisionRow(
+        decision_id=note.decision_id,
+        at_s=float(run.submit_s),
+        mode=note.mode,
+        via=FROM_NOTE,
+        action="set" if applied else "keep",
+        reason=note.reason,
+        verdict=note.verdict,
+        min_nodes=note.low,
+        max_nodes=note.high,
+        nodes=note.nodes,
+        applied=applied,
+        predicted_s=float(note.time_s),
+        low_s=float(note.low_s),
+        high_s=float(note.high_s),
+        given_limit_s=_seconds(note.limit_min),
+        given_min_s=_seconds(note.least_min),
+        **{name: getattr(run, name) for name in (*_SAME, *_KEYS)},
+    )
+
+
+def _seconds(minutes: int | None) -> int | None:
+    return None if minutes is None else 60 * minutes

@@ -1,0 +1,59 @@
+"""A store that is deleted or replaced while a process has it open."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from sacct_ingest.store import Store
+from sacct_ingest.store.schema import counters
+from tests.sacct_ingest.records import run
+
+
+def test_a_store_that_stays_has_not_changed(store: Store) -> None:
+    store.runs.add([run()])
+    assert store.change() == ""
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_deleted_file_is_noticed(tmp_path: Path, kept: bool) -> None:
+    path = tmp_path / "nimo.db"
+    with Store.open(str(path)) as store:
+        for one in tmp_path.glob("nimo.db*"):
+            one.rename(tmp_path / "away") if kept else one.unlink()
+        assert store.change() == "was deleted"
+        with Store.open(str(path)) as other:
+            assert other.change() == ""
+            assert store.change() == "was replaced by another file"
+
+
+def test_another_store_in_the_place_of_the_file_is_noticed(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "nimo.db", tmp_path / "other.db"
+    Store.open(str(theirs)).close()
+    with Store.open(str(ours)) as store:
+        theirs.replace(ours)
+        assert store.change() == "was replaced by another file"
+
+
+def test_a_copy_of_a_backup_has_the_number_of_the_store(tmp_path: Path) -> None:
+    ours, backup = tmp_path / "nimo.db", tmp_path / "backup.db"
+    Store.open(str(ours)).close()
+    shutil.copy(ours, backup)
+    with Store.open(str(ours)) as one, Store.open(str(backup)) as other:
+        assert one._opened.number == other._opened.number is not None
+
+
+def test_a_database_that_was_made_anew_is_noticed(store: Store) -> None:
+    """Its number is another one, on a server as well as in a file that was written over."""
+    with store._engine.begin() as connection:
+        connection.execute(update(counters).where(counters.c.name == "store").values(value=7))
+    assert store.change() == "was replaced by another database"
+
+
+def test_a_store_of_before_gets_a_number(tmp_path: Path) -> None:
+    with Store.open(str(tmp_path / "nimo.db")) as store, store._engine.begin() as connection:
+        connection.execute(counters.delete().where(counters.c.name == "store"))
+    with Store.open(str(tmp_path / "nimo.db")) as store:
+        assert store._opened.number is not None
+        assert store.change() == ""
