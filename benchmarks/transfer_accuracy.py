@@ -15,7 +15,8 @@ alone.  "of 5": the fastest of five probes in place of one.
 
 A second table says what there was to be known: the best line that could have been drawn, in
 hindsight, through the transfers and the probes before them, or the rate that the link was set to,
-which nobody sees; and one more transfer of that size right after each.
+which nobody sees; and one more transfer of that size right after each.  A third one has the error by
+the length of the running window, 2 to 25 as in figures 4, 5, 8 and 9 of the paper.
 """
 
 import json
@@ -38,6 +39,8 @@ from predictor.models.adrm import AdRM, CdfMatching, RawBandwidth, TransferModel
 
 #: Pairs that no prediction is scored on: the paper's start-up window.
 START_UP = 2
+#: Running windows of figures 4, 5, 8 and 9.
+WINDOWS = range(2, 26)
 #: Table 1 and 2 of the paper: NMAE in percent and MSE in Mbit²/s², of RBW and of AdRM.
 PAPER = (
     ("SRB 16 MB, U.C. Davis", 54.10, 11.09, 0.7536, 0.0534),
@@ -105,6 +108,27 @@ def score(all_series: Sequence[Series]) -> list[dict[str, Any]]:
             }
             for name, values in made.items()
         ]
+    return rows
+
+
+def windows(all_series: Sequence[Series]) -> list[dict[str, Any]]:
+    """Errors of the published method by the length of its running window (figures 4, 5, 8, 9)."""
+    rows = []
+    for series in all_series:
+        actual = [moved for _, moved in series.pairs[START_UP:]]
+        for window in WINDOWS:
+            for probes in (1, PROBES):
+                values = by_model(partial(AdRM, window), probes, series)
+                rows.append({
+                    "site": series.site,
+                    "MB": series.size_mb,
+                    "method": f"{window} pairs, {probes} probe{'s' * (probes > 1)}",
+                    "window": window,
+                    "probes": probes,
+                    "MAE": nmae(values, actual) * fmean(actual),
+                    "NMAE %": 100 * nmae(values, actual),
+                    "MSE": mse(values, actual),
+                })  # fmt: skip
     return rows
 
 
@@ -199,17 +223,20 @@ def main() -> None:
     if args.record:
         kept = {"link": link, "series": [asdict(each) for each in series]}
         args.record.write_text(json.dumps(kept) + "\n")
-    rows, known = score(series), hindsight(series)
+    rows, known, swept = score(series), hindsight(series), windows(series)
     speed = bank_speed(2_000 if args.quick else 100_000)
     print(f"link: {link}")
     _bench.table(across(rows, "NMAE %"), title="NMAE, %")
     _bench.table(across(known, "NMAE %"), title="NMAE in hindsight, %")
     _bench.table(across(rows, "MSE"), title="MSE, Mbit²/s²")
+    _bench.table(across(swept, "NMAE %"), title="NMAE of AdRM by its running window, %")
     heads = ("paper", "NMAE RBW %", "NMAE AdRM %", "MSE RBW", "MSE AdRM")
     paper = [dict(zip(heads, row, strict=True)) for row in PAPER]
     _bench.table(paper, title="The paper's tables 1 and 2")
     _bench.table([speed], title="The bank's speed")
-    _bench.write(args.json, link=link, rows=rows, hindsight=known, paper=paper, bank=speed)
+    _bench.write(
+        args.json, link=link, rows=rows, windows=swept, hindsight=known, paper=paper, bank=speed
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 Many cheap forecasters see every measurement.  What each would have said before it is held against
 it, and the one whose errors add up to the least speaks next (R. Wolski, *Dynamically Forecasting
-Network Performance Using the Network Weather Service*, Cluster Computing 1, 1998, sec. 3).
+Network Performance Using the Network Weather Service*, Cluster Computing 1, 1998, sec. 3).  The
+forecasters are those that the source of the NWS configures (``forecasters.def``).  That has no
+autoregressive one, so there is none here.  Unlike there, errors fade: a series changes its nature.
 """
 
 from bisect import bisect_left, insort
@@ -17,10 +19,15 @@ from typing import Protocol
 
 #: Gains of exponential smoothing.
 GAINS = tuple(percent / 100 for percent in (5, 10, 15, 20, 30, 40, 50, 75))
-#: Lengths of sliding windows.
-WINDOWS = (5, 10, 20, 30, 50)
+#: Lengths of sliding windows of each statistic.
+WINDOWS = {"mean": (5, 31), "median": (5, 31), "trimmed mean": (31, 51)}
+#: First, shortest and longest window of each adaptive median, and by how much those that it is
+#: compared with differ.
+ADAPTIVE = ((10, 5, 21, 1), (30, 21, 51, 5))
 #: Share of a window that a trimmed mean leaves out at each end.
 TRIM = 0.3
+#: How much of its weight an error keeps with each new measurement: half of it for 69 of them.
+_MEMORY = 0.99
 #: Errors that the interval of a forecast is made of.
 _RECENT = 200
 _FEWEST_ERRORS = 10
@@ -41,7 +48,7 @@ class Forecast:
     low: float
     high: float
     by: str  #: the forecaster that was chosen
-    error: float  #: its mean error so far, by the bank's criterion
+    error: float  #: its mean error, by the bank's criterion; new errors weigh more
 
 
 class Forecaster(Protocol):
@@ -148,49 +155,72 @@ class Sliding:
 
 
 class Adaptive:
-    """A statistic over a window that grows or shrinks by one towards smaller errors.
+    """A statistic over a window that grows or shrinks by one towards smaller errors (ADAPT_MED).
 
-    Before each value the windows one shorter and one longer are asked, too; the best of the three
-    is the next window (Wolski 1998, ADAPT_AVG and ADAPT_MED).
+    Before each value the windows that are shorter and longer by ``offset`` are asked, too.  The
+    window adapts once as many values were seen as the longest one has; until then it has them all.
+
+    Raises
+    ------
+    ValueError
+        ``offset`` leads from the first window out of the allowed ones.
     """
 
-    def __init__(self, statistic: Statistic, lengths: tuple[int, int] = (3, 50)) -> None:
-        self._statistic, (self._least, self._most) = statistic, lengths
-        self._values: deque[float] = deque(maxlen=self._most)
-        self._length = self._least
+    def __init__(
+        self, statistic: Statistic, first: int, least: int, most: int, offset: int
+    ) -> None:
+        if not 1 <= least <= first - offset < first + offset <= most:
+            raise ValueError(f"a window of {first} ± {offset} is not within {least} to {most}")
+        self._statistic, self._offset = statistic, offset
+        self._least, self._most, self._length = least, most, first
+        self._values: deque[float] = deque(maxlen=most)
 
     def update(self, value: float) -> None:
         """See :class:`Forecaster`."""
-        if self._values:
-            tried = (self._length, self._length - 1, self._length + 1)
-            allowed = [n for n in tried if self._least <= n <= self._most]
-            self._length = min(allowed, key=lambda n: abs(self._over(n) - value))
+        if len(self._values) == self._most:
+            self._adapt(value)
         self._values.append(value)
 
     def forecast(self) -> float:
         """See :class:`Forecaster`."""
-        return self._over(self._length)
+        full = len(self._values) == self._most
+        return self._over(self._length if full else len(self._values))
+
+    def _adapt(self, value: float) -> None:
+        own, less, more = (
+            abs(self._over(length) - value)
+            for length in (self._length, self._length - self._offset, self._length + self._offset)
+        )
+        if less < min(own, more):
+            self._length = max(self._length - 1, self._least)
+        elif more < min(own, less):
+            self._length = min(self._length + 1, self._most)
 
     def _over(self, length: int) -> float:
         skipped = max(len(self._values) - length, 0)
         return self._statistic(sorted(islice(self._values, skipped, None)))
 
 
+_STATISTICS: dict[str, Statistic] = {
+    "mean": fmean,
+    "median": median,
+    "trimmed mean": trimmed_mean,
+}
+
+
 def bank() -> dict[str, Forecaster]:
     """All forecasters by name, none of which has seen anything."""
-    statistics: dict[str, Statistic] = {
-        "mean": fmean,
-        "median": median,
-        "trimmed mean": trimmed_mean,
-    }
     made: dict[str, Forecaster] = {"last value": LastValue(), "running mean": RunningMean()}
     made |= {f"smoothing {gain:.0%}": Smoothed(gain) for gain in GAINS}
     made |= {
-        f"{name} of {length}": Sliding(statistic, length)
-        for name, statistic in statistics.items()
-        for length in WINDOWS
+        f"{name} of {length}": Sliding(_STATISTICS[name], length)
+        for name, lengths in WINDOWS.items()
+        for length in lengths
     }
-    made |= {f"adaptive {name}": Adaptive(statistics[name]) for name in ("mean", "median")}
+    made |= {
+        f"adaptive median of {least} to {most}": Adaptive(median, first, least, most, offset)
+        for first, least, most, offset in ADAPTIVE
+    }
     return made
 
 
@@ -215,21 +245,30 @@ class Bank:
         self._criterion = criterion
         self._forecasters = bank()
         self._errors = dict.fromkeys(self._forecasters, 0.0)
-        self._count = 0
+        self._weight = 0.0  # of all errors
+        self._measured = False
         self._own: deque[float] = deque(maxlen=_RECENT)
 
     def update(self, value: float) -> None:
-        """Take a measurement in; one that is not a finite number is passed over."""
+        """Take a measurement in.
+
+        Raises
+        ------
+        ValueError
+            It is not a finite number; the bank is as before.
+        """
         if not isfinite(value):
-            return
-        if self._count:
+            raise ValueError(f"a measurement of {value} is not a finite number")
+        if self._measured:
             self._own.append(value - self._forecasters[self._best()].forecast())
             for name, one in self._forecasters.items():
                 error = abs(one.forecast() - value)
-                self._errors[name] += error if self._criterion is Criterion.MAE else error**2
+                error = error if self._criterion is Criterion.MAE else error**2
+                self._errors[name] = _MEMORY * self._errors[name] + error
+            self._weight = _MEMORY * self._weight + 1
         for one in self._forecasters.values():
             one.update(value)
-        self._count += 1
+        self._measured = True
 
     def forecast(self) -> Forecast:
         """Next value, with an interval made of the bank's own latest errors.
@@ -239,7 +278,7 @@ class Bank:
         ValueError
             Nothing was measured yet.
         """
-        if not self._count:
+        if not self._measured:
             raise ValueError("no measurement yet: nothing to forecast from")
         name = self._best()
         value = self._forecasters[name].forecast()
@@ -247,7 +286,7 @@ class Bank:
         return Forecast(value, value + low, value + high, name, self._mean_error(name))
 
     def errors(self) -> dict[str, float]:
-        """Mean error of each forecaster by the bank's criterion."""
+        """Mean error of each forecaster by the bank's criterion; new errors weigh more."""
         return {name: self._mean_error(name) for name in self._forecasters}
 
     def own_error(self) -> float:
@@ -258,7 +297,7 @@ class Bank:
         return min(self._errors, key=self._errors.__getitem__)
 
     def _mean_error(self, name: str) -> float:
-        return self._errors[name] / max(self._count - 1, 1)
+        return self._errors[name] / max(self._weight, 1.0)
 
 
 def nine_of_ten(errors: Iterable[float]) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from statistics import fmean
 
 from predictor.forecast import Bank, Criterion
@@ -20,7 +20,7 @@ class SeriesForecast:
     resource: Resource
     source: str
     target: str
-    measured: int  #: measurements that have a value
+    measured: int  #: measurements that have a finite value
     failed: int
     last: float
     last_s: float  #: when that was, seconds since the epoch
@@ -62,7 +62,7 @@ def _forecast(group: Sequence[Probe], criterion: Criterion) -> SeriesForecast:
         measured=len(values),
         failed=len(group) - len(values),
         last=values[-1],
-        last_s=max(each.at_s for each in group if each.value is not None),
+        last_s=max(each.at_s for each in group if _is_measured(each)),
         value=made.value,
         low=max(made.low, 0.0),
         high=min(made.high, most),
@@ -72,4 +72,8 @@ def _forecast(group: Sequence[Probe], criterion: Criterion) -> SeriesForecast:
 
 
 def _values(group: Sequence[Probe]) -> list[float]:
-    return [each.value for each in group if each.value is not None]
+    return [each.value for each in group if _is_measured(each) and each.value is not None]
+
+
+def _is_measured(probe: Probe) -> bool:
+    return probe.value is not None and isfinite(probe.value)

@@ -8,7 +8,7 @@ is RBW, which is to be doubted; where there are only transfers, the forecaster b
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from statistics import fmean
 
 from predictor.forecast import Bank
@@ -74,7 +74,14 @@ def transfer_time(
         Names of the hosts as the series have them.
     now_s
         When it starts, seconds since the epoch.
+
+    Raises
+    ------
+    ValueError
+        ``size_bytes`` or ``now_s`` is not a finite number.
     """
+    if not (isfinite(size_bytes) and isfinite(now_s)):
+        raise ValueError(f"{size_bytes} bytes at {now_s}: neither may be other than finite")
     asked = TransferTime(source=source, target=target, size_bytes=size_bytes)
     if size_bytes <= 0 or source == target:
         return _made(asked, Throughput(inf, inf, inf, None, _ENOUGH, 0.0), "nothing to move", ())
@@ -156,7 +163,10 @@ def _of_path(
     known = [
         each
         for each in series
-        if (each.source, each.target) == (source, target) and each.at_s <= until_s and each.value
+        if (each.source, each.target) == (source, target)
+        and each.at_s <= until_s
+        and each.value is not None
+        and 0 < each.value < inf
     ]
     known.sort(key=lambda each: each.at_s)
     kinds = (Resource.BANDWIDTH, Resource.TRANSFER)

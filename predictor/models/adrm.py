@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import inf
+from math import inf, isfinite
 from statistics import fmean, linear_regression, median
 from typing import Protocol
 
@@ -64,7 +64,13 @@ class TransferModel(Protocol):
     """Learns from pairs of a probe and the transfer that followed it."""
 
     def update(self, probe: float, transfer: float) -> None:
-        """Take in the throughput of a probe and of the transfer after it."""
+        """Take in the throughput of a probe and of the transfer after it.
+
+        Raises
+        ------
+        ValueError
+            One of them is not finite and above zero; the model is as before.
+        """
 
     def predict(self, probe: float) -> Throughput:
         """Throughput of the transfer after a probe.
@@ -72,7 +78,7 @@ class TransferModel(Protocol):
         Raises
         ------
         ValueError
-            Too few pairs were seen.
+            Too few pairs were seen, or the probe is not finite and above zero.
         """
 
 
@@ -83,10 +89,27 @@ def together(probes: Sequence[float]) -> float:
     as a queue that another flow has filled, often delays nothing else; hardly anything makes it
     faster than the link is for it.
 
+    Raises
+    ------
+    ValueError
+        There is no probe, or one is not finite and above zero.
+
+    Examples
+    --------
     >>> together([210.0, 250.0, 30.0, 240.0])
     250.0
     """
+    if not probes:
+        raise ValueError("no probe to make one of")
+    _need_throughput(*probes)
     return max(probes)
+
+
+def _need_throughput(*values: float) -> None:
+    """Raise :class:`ValueError` unless all are finite and above zero."""
+    for value in values:
+        if not (isfinite(value) and value > 0):
+            raise ValueError(f"a throughput of {value} is not finite and above zero")
 
 
 class _Errors:
@@ -102,9 +125,10 @@ class _Errors:
     def around(self, value: float, window: int | None = None) -> Throughput:
         """Put the bounds around a prediction that nine of ten past ones kept."""
         ratios = sorted(self._latest)
-        low, high = _bounds(ratios)
+        # A published line may fall below zero.
+        low, high = sorted(value * bound for bound in _bounds(ratios))
         error = fmean(abs(1 - 1 / ratio) for ratio in ratios) if ratios else inf
-        return Throughput(value, value * low, value * high, window, len(ratios), error)
+        return Throughput(value, low, high, window, len(ratios), error)
 
 
 def _bounds(ratios: list[float]) -> tuple[float, float]:
@@ -125,10 +149,12 @@ class RawBandwidth:
 
     def update(self, probe: float, transfer: float) -> None:
         """See :class:`TransferModel`."""
+        _need_throughput(probe, transfer)
         self._errors.add(probe, transfer)
 
     def predict(self, probe: float) -> Throughput:
         """See :class:`TransferModel`."""
+        _need_throughput(probe)
         return self._errors.around(probe)
 
 
@@ -138,15 +164,22 @@ class AdRM:
     Parameters
     ----------
     window
-        Length of the running window, over which a line is fitted by least squares, as published.
+        Length of the running window, over which a line is fitted by least squares, as published:
+        it goes on beyond what was seen, and below zero.
         None: before each prediction a way is chosen, by the errors that each would have made so
         far, of which old ones count less.  The ways are lines over each of :data:`WINDOWS`, with
         all pairs alike and with new ones counting more, which beyond the window's probes go on in
         proportion to the probe; lines through the origin, which a few probes that met a full queue
         do not bend; and, for paths on which small probes say little, means of the latest
-        transfers.  The paper leaves the choice open.
+        transfers.  All are held near what was seen.  The paper leaves the choice open.
     start_up
-        Pairs needed before the first prediction.
+        Length of the start-up window: pairs before the first prediction, which is made of all of
+        them.
+
+    Raises
+    ------
+    ValueError
+        A window is shorter than one pair.
 
     Examples
     --------
@@ -158,29 +191,36 @@ class AdRM:
     """
 
     def __init__(self, window: int | None = None, *, start_up: int = START_UP) -> None:
+        if start_up < 1 or (window is not None and window < 1):
+            raise ValueError(f"windows of {window} and {start_up} pairs: each needs one at least")
         self._ways = _all_ways() if window is None else [_Way(_line, window)]
-        self._start_up = max(start_up, 1)
-        self._pairs: deque[_Pair] = deque(maxlen=max(way.window for way in self._ways))
+        self._start_up, self._held = start_up, window is None
+        longest = max(start_up, *(way.window for way in self._ways))
+        self._pairs: deque[_Pair] = deque(maxlen=longest)
+        self._count = 0
         self._misses = dict.fromkeys(self._ways, 0.0)
         self._errors = _Errors()
 
     def update(self, probe: float, transfer: float) -> None:
         """See :class:`TransferModel`."""
-        if len(self._pairs) >= self._start_up:
+        _need_throughput(probe, transfer)
+        if self._count >= self._start_up:
             said = {way: self._by(way, probe) for way in self._ways}
             self._errors.add(said[self._best()], transfer)
             for way, value in said.items():
                 self._misses[way] = _MEMORY * self._misses[way] + abs(value - transfer)
         self._pairs.append((probe, transfer))
+        self._count += 1
 
     def predict(self, probe: float) -> Throughput:
         """See :class:`TransferModel`."""
-        if len(self._pairs) < self._start_up:
+        _need_throughput(probe)
+        if self._count < self._start_up:
             raise ValueError(
-                f"{len(self._pairs)} transfers seen with their probes, {self._start_up} are needed"
+                f"{self._count} transfers seen with their probes, {self._start_up} are needed"
             )
         best = self._best()
-        return self._errors.around(self._by(best, probe), min(best.window, len(self._pairs)))
+        return self._errors.around(self._by(best, probe), self._length(best))
 
     def _best(self) -> "_Way":
         """Way with the smallest errors; the longest window, then the first, of those alike."""
@@ -188,10 +228,17 @@ class AdRM:
 
     def _by(self, way: "_Way", probe: float) -> float:
         """Read the transfer after ``probe`` from the last pairs."""
-        pairs = list(islice(self._pairs, max(len(self._pairs) - way.window, 0), None))
-        transfers = [transfer for _, transfer in pairs]
+        pairs = list(islice(self._pairs, len(self._pairs) - self._length(way), None))
         value = way.read(pairs, probe)
+        if not self._held:
+            return value
+        transfers = [transfer for _, transfer in pairs]
         return min(max(value, min(transfers) / _BEYOND), max(transfers) * _BEYOND)
+
+    def _length(self, way: "_Way") -> int:
+        """Pairs that count: at first those of the start-up window (appendix A)."""
+        window = self._start_up if self._count == self._start_up else way.window
+        return min(window, len(self._pairs))
 
 
 _Pair = tuple[float, float]
@@ -221,6 +268,7 @@ class CdfMatching:
 
     def update(self, probe: float, transfer: float) -> None:
         """See :class:`TransferModel`."""
+        _need_throughput(probe, transfer)
         if self._probes:
             self._errors.add(self._match(probe), transfer)
         insort(self._probes, probe)
@@ -228,6 +276,7 @@ class CdfMatching:
 
     def predict(self, probe: float) -> Throughput:
         """See :class:`TransferModel`."""
+        _need_throughput(probe)
         if not self._probes:
             raise ValueError("no transfer seen with its probe: nothing to match")
         return self._errors.around(self._match(probe))

@@ -6,7 +6,6 @@ Hayes, *Predicting the CPU Availability of Time-shared Unix Systems on the Compu
 Cluster Computing 3, 2000).  There machines have one CPU; here the estimates are of several.
 """
 
-import os
 import subprocess
 import sys
 import time
@@ -21,7 +20,7 @@ from sacct_ingest.errors import ProbeError
 class Activity:
     """What the CPUs did over a while: shares of all their time, which add up to 1."""
 
-    cpus: int
+    cpus: int  #: of the host, as load and times are of the host
     load: float  #: load average of one minute
     running: float  #: processes that ran or could have, without us
     user: float
@@ -74,17 +73,17 @@ def observe(window_s: float = 1.0, *, proc: Path = Path("/proc")) -> Activity:
         There is no /proc as Linux has it.
     """
     try:
-        before, running_before = _times(proc)
+        before, running_before, _ = _times(proc)
         time.sleep(window_s)
-        after, running_after = _times(proc)
+        after, running_after, cpus = _times(proc)
         load = float((proc / "loadavg").read_text().split()[0])
-    except (OSError, ValueError, IndexError) as error:
+    except (OSError, ValueError, LookupError) as error:
         raise ProbeError(f"cpu: {proc} cannot be read: {error}") from error
     used = [max(0, b - a) for a, b in zip(before, after, strict=True)]
     total = sum(used) or 1
     user, nice, system, idle, iowait, *interrupts = used
     return Activity(
-        cpus=len(os.sched_getaffinity(0)),
+        cpus=cpus,
         load=load,
         running=(running_before + running_after) / 2,
         user=(user + nice) / total,
@@ -93,13 +92,19 @@ def observe(window_s: float = 1.0, *, proc: Path = Path("/proc")) -> Activity:
     )
 
 
-def _times(proc: Path) -> tuple[list[int], int]:
-    """Jiffies of all CPUs by kind (without guests, who are in user time), and running processes."""
+def _times(proc: Path) -> tuple[list[int], int, int]:
+    """Give jiffies of all CPUs by kind (without guests, who are in user time).
+
+    Also the running processes, and how many CPUs the host has.  This process may be bound to fewer
+    of them, but neither load nor times are of those alone.
+    """
     lines = dict(
         line.split(maxsplit=1) for line in (proc / "stat").read_text().splitlines() if " " in line
     )
+    cpus = sum(name.startswith("cpu") and name != "cpu" for name in lines)
     # We run ourselves while we look.
-    return [int(word) for word in lines["cpu"].split()[:8]], int(lines["procs_running"]) - 1
+    running = int(lines["procs_running"]) - 1
+    return [int(word) for word in lines["cpu"].split()[:8]], running, cpus
 
 
 _SPIN = """

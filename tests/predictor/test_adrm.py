@@ -1,13 +1,13 @@
 """Transfers predicted from small probes."""
 
-from math import sin
+from math import inf, nan, sin
 from statistics import fmean
 
 import numpy as np
 import pytest
 
 from predictor.metrics import nmae
-from predictor.models.adrm import AdRM, CdfMatching, RawBandwidth, TransferModel
+from predictor.models.adrm import AdRM, CdfMatching, RawBandwidth, TransferModel, together
 
 
 def series(slope: float, offset: float, noise: float = 0.05, count: int = 200):
@@ -97,15 +97,90 @@ def test_equal_probes_give_the_mean() -> None:
     assert published.predict(1.0).value == chosen.predict(1.0).value == 4.0
 
 
-def test_a_wild_line_is_held_near_what_was_seen() -> None:
+def test_the_published_line_goes_on_and_the_chosen_one_is_held_near_what_was_seen() -> None:
     published, chosen = AdRM(10), AdRM()
     for model in (published, chosen):
         model.update(1.0, 1.0)
         model.update(1.001, 2.0)
-    assert (published.predict(2.0).value, published.predict(0.1).value) == (4.0, 0.5)
+    assert published.predict(2.0).value == pytest.approx(1001)
+    assert published.predict(0.1).value == pytest.approx(-899)
     # In proportion to the probe beyond those seen.
     assert chosen.predict(1.5).value == pytest.approx(2 * 1.5 / 1.001)
     assert chosen.predict(0.75).value == pytest.approx(0.75)
+    assert (chosen.predict(9.0).value, chosen.predict(0.01).value) == (4.0, 0.5)
+
+
+def test_below_zero_bounds_stay_in_order_and_a_transfer_never_ends() -> None:
+    model = AdRM(4)
+    for probe, transfer in [(1.0, 9.0), (2.0, 6.0), (3.0, 3.0), (4.0, 0.5)]:
+        model.update(probe, transfer)
+    made = model.predict(8.0)
+    assert made.low < made.value < made.high < 0
+    assert made.seconds(1e6) == (inf, inf, inf)
+
+
+@pytest.mark.parametrize("window", range(2, 26))
+def test_each_window_of_figures_4_and_5_is_least_squares(window: int) -> None:
+    pairs = list(series(2.0, 0.5, count=40))
+    model = AdRM(window)
+    for step, (probe, transfer) in enumerate(pairs):
+        if step >= 2:
+            x, y = zip(*pairs[max(step - window, 0) : step], strict=True)
+            slope, intercept = np.polyfit(x, y, 1)
+            assert model.predict(probe).value == pytest.approx(slope * probe + intercept, rel=1e-6)
+        model.update(probe, transfer)
+
+
+def test_the_start_up_window_may_be_longer_than_the_running_one() -> None:
+    """Appendix A: the first prediction is made of the start-up window, the next of the other."""
+    pairs = list(series(2.0, 0.5, count=12))
+    model = AdRM(5, start_up=10)
+    for pair in pairs[:9]:
+        model.update(*pair)
+    with pytest.raises(ValueError, match="9 transfers seen with their probes, 10 are needed"):
+        model.predict(1.0)
+    for count, length in ((10, 10), (11, 5)):
+        model.update(*pairs[count - 1])
+        slope, intercept = np.polyfit(*zip(*pairs[count - length : count], strict=True), 1)
+        made = model.predict(1.0)
+        assert made.value == pytest.approx(slope + intercept)
+        assert made.window == length
+
+
+def test_a_window_of_one_pair_says_the_last_transfer() -> None:
+    model = AdRM(1)
+    for pair in [(1.0, 3.0), (2.0, 5.0), (4.0, 7.0)]:
+        model.update(*pair)
+    assert model.predict(9.0).value == 7.0
+
+
+@pytest.mark.parametrize(("window", "start_up"), [(0, 2), (-3, 2), (4, 0), (None, 0)])
+def test_windows_without_a_pair_are_refused(window: int | None, start_up: int) -> None:
+    with pytest.raises(ValueError, match="each needs one at least"):
+        AdRM(window, start_up=start_up)
+
+
+@pytest.mark.parametrize("make", [AdRM, lambda: AdRM(4), RawBandwidth, CdfMatching])
+@pytest.mark.parametrize("value", [nan, inf, -inf, 0.0, -1.0])
+def test_what_is_no_throughput_is_refused_and_changes_nothing(make, value: float) -> None:
+    model = make()
+    for pair in series(2.0, 0.5, count=20):
+        model.update(*pair)
+    before = model.predict(1.0)
+    for pair in ((value, 1.0), (1.0, value)):
+        with pytest.raises(ValueError, match="is not finite and above zero"):
+            model.update(*pair)
+    with pytest.raises(ValueError, match="is not finite and above zero"):
+        model.predict(value)
+    assert model.predict(1.0) == before
+
+
+def test_several_probes_are_one() -> None:
+    assert together([3.0, 1.0]) == 3.0
+    with pytest.raises(ValueError, match="no probe"):
+        together([])
+    with pytest.raises(ValueError, match="nan is not finite"):
+        together([nan, 1.0])
 
 
 def test_a_probe_that_was_held_up_costs_the_automatic_choice_little() -> None:

@@ -1,5 +1,6 @@
 """The forecaster bank: each forecaster by hand, and the choice among them."""
 
+from itertools import pairwise
 from math import inf, nan, sin
 from statistics import fmean, median
 
@@ -57,16 +58,37 @@ def test_last_value() -> None:
     assert after(LastValue(), [1.0, 7.0]) == 7.0
 
 
-def test_adaptive_windows_grow_on_noise_and_shrink_after_a_step() -> None:
-    noise = np.random.default_rng(1).normal(100.0, 10.0, 200)
-    adaptive = Adaptive(fmean, (1, 50))
-    for value in noise:
-        adaptive.update(value)
-    steady = adaptive.forecast()
-    assert abs(steady - 100.0) < 10.0
-    for _ in range(60):
-        adaptive.update(300.0)
-    assert adaptive.forecast() == pytest.approx(300.0, abs=1.0)
+def test_an_adaptive_window_grows_on_noise_and_shrinks_after_a_step() -> None:
+    adaptive = Adaptive(median_of_sorted, 10, 5, 21, 1)
+    noise = np.random.default_rng(1).normal(100.0, 10.0, 400).tolist()
+    assert after(adaptive, noise) == pytest.approx(100.0, abs=8.0)
+    # With a window of 21 it would take eleven values to follow.
+    walk = [100.0 + 10 * step for step in range(60)]
+    assert after(adaptive, walk) == median(walk[-5:])
+
+
+def test_an_adaptive_window_is_followed_by_hand() -> None:
+    adaptive = Adaptive(median_of_sorted, 3, 2, 4, 1)
+    assert after(adaptive, [1.0, 9.0, 2.0]) == 2.0  # all of them, until there are four
+    adaptive.update(8.0)
+    assert adaptive.forecast() == 8.0  # the median of 9, 2, 8
+    adaptive.update(4.6)  # windows of 2, 3 and 4 said 5, 8 and 5: a tie moves nothing
+    assert adaptive.forecast() == 4.6  # of 2, 8, 4.6
+    adaptive.update(6.0)  # 6.3, 4.6 and 6.3 of 2, 8, 4.6 and 9: shorter and longer are as good
+    assert adaptive.forecast() == 6.0
+    adaptive.update(5.2)  # 5.3, 6 and 5.3
+    adaptive.update(5.7)  # 5.6, 5.2 and 5.6 of 8, 4.6, 6, 5.2
+    adaptive.update(20.0)  # 5.45, 5.7 and 5.45
+    adaptive.update(12.85)  # 12.85 of 5.7 and 20 is right: the window is 2 from now on
+    assert adaptive.forecast() == (20.0 + 12.85) / 2
+
+
+@pytest.mark.parametrize("lengths", [(10, 10, 21, 1), (10, 5, 10, 1), (3, 0, 9, 3)])
+def test_windows_that_lead_out_of_the_allowed_ones_are_refused(
+    lengths: tuple[int, int, int, int],
+) -> None:
+    with pytest.raises(ValueError, match="is not within"):
+        Adaptive(median_of_sorted, *lengths)
 
 
 def test_the_bank_takes_the_running_mean_on_noise_and_the_last_value_on_a_walk() -> None:
@@ -109,11 +131,35 @@ def test_intervals_hold_nine_of_ten() -> None:
     assert 0.86 < fmean(held[50:]) < 0.94
 
 
-def test_what_is_no_number_is_passed_over() -> None:
+@pytest.mark.parametrize("value", [nan, inf, -inf])
+def test_what_is_no_number_is_refused_and_changes_nothing(value: float) -> None:
     bank = Bank()
-    for value in (5.0, nan, inf, 5.0):
+    for good in (5.0, 6.0, 5.0):
+        bank.update(good)
+    before = bank.forecast()
+    with pytest.raises(ValueError, match=f"measurement of {value} is not a finite number"):
         bank.update(value)
-    assert bank.forecast().value == 5.0
+    assert bank.forecast() == before
+
+
+def test_errors_fade_where_a_series_changes_its_nature() -> None:
+    rng = np.random.default_rng(0)
+    noise = (100 + rng.normal(0, 10, 1000)).tolist()
+    walk = (100 + np.cumsum(rng.normal(0, 10, 150))).tolist()
+    said = list(forecasts([*noise, *walk]))[-100:]
+    off = fmean(abs(f.value - v) for f, v in zip(said, walk[-100:], strict=True))
+    last = fmean(abs(a - b) for a, b in pairwise(walk[-101:]))
+    assert off < 1.2 * last
+
+
+def test_half_of_an_error_is_forgotten_after_69_measurements() -> None:
+    bank = Bank()
+    for value in [0.0, 1.0] + [1.0] * 69:
+        bank.update(value)
+    weights = [0.99**age for age in range(70)]
+    assert weights[69] == pytest.approx(0.5, abs=0.01)
+    assert bank.errors()["last value"] == pytest.approx(weights[69] / sum(weights))
+    assert bank.errors()["smoothing 5%"] > bank.errors()["smoothing 75%"] > 0
 
 
 def test_before_any_measurement_there_is_no_forecast() -> None:
@@ -146,32 +192,49 @@ def test_the_unit_does_not_matter(values: list[float]) -> None:
 
 
 @given(series, st.sampled_from(Criterion))
-def test_the_speaker_has_the_least_cumulative_error(
-    values: list[float], criterion: Criterion
-) -> None:
+def test_the_speaker_has_the_least_mean_error(values: list[float], criterion: Criterion) -> None:
     power = 1 if criterion is Criterion.MAE else 2
-    totals = {
+    weights = [0.99 ** (len(values) - 1 - place) for place in range(1, len(values))]
+    means = {
         name: sum(
-            abs(after(bank()[name], values[:place]) - values[place]) ** power
-            for place in range(1, len(values))
+            weight * abs(after(bank()[name], values[:place]) - values[place]) ** power
+            for place, weight in enumerate(weights, start=1)
         )
+        / max(sum(weights), 1.0)
         for name in ("last value", "running mean", "smoothing 30%", "median of 5")
     }
     every = Bank(criterion)
     for value in values:
         every.update(value)
-    counted = len(values) - 1
-    assert every.forecast().error * max(counted, 1) <= min(totals.values()) * (1 + 1e-9) + 1e-9
-    for name, total in totals.items():
-        assert every.errors()[name] * max(counted, 1) == pytest.approx(total, rel=1e-6, abs=1e-6)
+    assert every.forecast().error <= min(means.values()) * (1 + 1e-9) + 1e-9
+    for name, mean in means.items():
+        assert every.errors()[name] == pytest.approx(mean, rel=1e-6, abs=1e-6)
 
 
 def test_the_bank_is_that_of_the_network_weather_service() -> None:
-    assert list(bank())[:2] == ["last value", "running mean"]
-    assert {f"smoothing {gain}%" for gain in (5, 10, 15, 20, 30, 40, 50, 75)} <= set(bank())
-    for kind in ("mean", "median", "trimmed mean"):
-        assert {f"{kind} of {length}" for length in (5, 10, 20, 30, 50)} <= set(bank())
-    assert {"adaptive mean", "adaptive median"} <= set(bank())
+    assert list(bank()) == [
+        "last value",
+        "running mean",
+        *(f"smoothing {gain}%" for gain in (5, 10, 15, 20, 30, 40, 50, 75)),
+        "mean of 5",
+        "mean of 31",
+        "median of 5",
+        "median of 31",
+        "trimmed mean of 31",
+        "trimmed mean of 51",
+        "adaptive median of 5 to 21",
+        "adaptive median of 21 to 51",
+    ]
+    values = [float(n * n % 97) for n in range(60)]
+    ordered = sorted(values[-51:])
+    assert after(bank()["trimmed mean of 51"], values) == fmean(ordered[15:36])
+    assert after(bank()["mean of 31"], values) == fmean(values[-31:])
+    assert after(bank()["median of 31"], values) == median(values[-31:])
+    assert after(bank()["adaptive median of 5 to 21"], values[:20]) == median(values[:20])
+    assert after(bank()["adaptive median of 21 to 51"], values[:50]) == median(values[:50])
+    # Filled just now: the first windows are 10 and 30.
+    assert after(bank()["adaptive median of 5 to 21"], values[:21]) == median(values[11:21])
+    assert after(bank()["adaptive median of 21 to 51"], values[:51]) == median(values[21:51])
 
 
 def test_its_own_error_is_that_of_what_it_said() -> None:

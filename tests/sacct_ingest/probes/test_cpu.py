@@ -56,6 +56,24 @@ def test_this_machine_is_seen() -> None:
     assert 0.0 < spin(0.2) <= 1.0
 
 
+def test_cpus_are_those_of_the_host_as_load_and_times_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = ["cpu  1 0 1 70 0 0 0 0 0 0", *(f"cpu{n} 0 0 0 17 0 0 0 0 0 0" for n in range(4))]
+    (tmp_path / "stat").write_text("\n".join([*rows, "intr 5 1", "procs_running 3", ""]))
+    (tmp_path / "loadavg").write_text("2.00 1.00 1.00 3/200 77\n")
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
+    seen = observe(0.0, proc=tmp_path)
+    assert (seen.cpus, seen.load, seen.running) == (4, 2.0, 2.0)
+    assert from_load(seen) == 1.0
+
+
+def test_a_stat_file_without_processes_says_so(tmp_path: Path) -> None:
+    (tmp_path / "stat").write_text("cpu 1 0 1 70 0 0 0 0\n")
+    with pytest.raises(ProbeError, match="cannot be read"):
+        observe(0.0, proc=tmp_path)
+
+
 def test_a_machine_without_proc_says_so(tmp_path: Path) -> None:
     with pytest.raises(ProbeError, match="cannot be read"):
         observe(0.01, proc=tmp_path)
