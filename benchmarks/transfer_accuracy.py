@@ -15,8 +15,8 @@ alone.  "of 5": the fastest of five probes in place of one.
 
 A second table says what there was to be known: the best line that could have been drawn, in
 hindsight, through the transfers and the probes before them, or the rate that the link was set to,
-which nobody sees; and one more transfer of that size right after each.  A third one has the error by
-the length of the running window, 2 to 25 as in figures 4, 5, 8 and 9 of the paper.
+which nobody sees; and one more transfer of that size right after each.  A third one has the error
+by the length of the running window, 2 to 25 as in figures 4, 5, 8 and 9 of the paper.
 """
 
 import json
