@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -25,6 +26,8 @@ _log = logging.getLogger(__name__)
 KEPT = 20_000
 _PAGE = 2000
 _REQUEST_S = 10.0
+#: Connections at a time: a clique has a few at most, one of them of a transfer for an hour.
+_MOST_CONNECTIONS = 64
 
 
 class Sensor:
@@ -134,14 +137,12 @@ class Sensor:
 
     def _serve(self, link: socket.socket) -> None:
         channel = Channel(link, _REQUEST_S)
+        seal = wire.Seal.new(self._key)
         try:
-            nonce = wire.greet(channel)
-            request = channel.receive_message()
-            if not wire.genuine(request, nonce, self._key):
-                channel.send_message({"refused": "signed with another key"})
-                return
+            channel.send(seal.greeting)
+            request = seal.opened(channel, "request", longest=wire.LONGEST_REQUEST)
             answer = self._answer(request)
-            channel.send_message(answer)
+            channel.send(seal.sealed(answer, "answer"))
             # Time for what is measured itself, however long the request took.
             if request.get("op") == "pair":
                 size, echoes = _pair(request)
@@ -150,7 +151,11 @@ class Sensor:
             elif request.get("op") == "transfer" and "ok" in answer:
                 slow = Channel(link, transfer.LONGEST_S)
                 transfer.serve_transfer(slow, size_bytes=int(request["bytes"]))
-        except (OSError, ProbeError) as error:
+        except wire.Unsigned:
+            # Who has another key cannot read more of this than that it has.
+            with suppress(OSError):
+                channel.send(seal.sealed({"refused": "signed with another key"}, "answer"))
+        except (OSError, ProbeError, ValueError) as error:
             _log.debug("a request broke off: %s", error)
 
     def _answer(self, request: Message) -> Message:
@@ -208,6 +213,24 @@ class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 64
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._free = threading.Semaphore(_MOST_CONNECTIONS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread of its own; one too many is closed."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
 
 def _bound(bind: tuple[str, int], key: bytes, serve: Callable[[socket.socket], None]) -> _Server:

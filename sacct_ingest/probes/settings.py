@@ -82,7 +82,7 @@ class Settings:
 
 
 #: Bytes of one pair besides the message: greeting, request, acknowledgement, TCP's and IP's own.
-_OVERHEAD = 600
+_OVERHEAD = 900
 _ECHO = 8
 
 

@@ -1,7 +1,9 @@
-"""One request and its answer between sensors: lines of JSON over TCP, signed with a shared key.
+"""One request and its answer between sensors, over TCP, both signed with a shared key.
 
-The server greets with a random number, the request carries an HMAC of it and of itself: nobody
-without the key can have a sensor send or take data, and no request can be sent again.
+The server greets with a random number.  Each message begins with a head of fixed length: a random
+number of its sender, length and digest of the JSON that follows, and an HMAC of all this and of the
+other side's number.  So the key is checked before the message is read, nobody without it can
+have a sensor send or take data or answer in its place, and no message can be sent again.
 """
 
 import hashlib
@@ -19,7 +21,14 @@ from sacct_ingest.probes.settings import Member
 
 Message = dict[str, Any]
 
-_LONGEST_LINE: Final = 8 << 20
+#: A request is a few hundred bytes; an answer has a page of measurements.
+LONGEST_REQUEST: Final = 64 << 10
+_LONGEST_ANSWER: Final = 8 << 20
+_NONCE: Final = 32
+_LENGTH: Final = 8
+_DIGEST: Final = 64
+#: Nonce, length, digest and HMAC, with a space or the end of the line after each.
+_HEAD: Final = _NONCE + _LENGTH + 2 * _DIGEST + 4
 
 
 class Channel:
@@ -55,32 +64,6 @@ class Channel:
         while taken < length:
             taken += len(self._more(min(length - taken, 1 << 18)))
 
-    def send_message(self, message: Mapping[str, Any]) -> None:
-        """Send one line."""
-        self.send(json.dumps(message).encode() + b"\n")
-
-    def receive_message(self) -> Message:
-        """Receive one line.
-
-        Raises
-        ------
-        ProbeError
-            It is not JSON of ours.
-        """
-        while (end := self._read.find(b"\n")) < 0:
-            if len(self._read) > _LONGEST_LINE:
-                raise ProbeError("a message that does not end")
-            self._read += self._more(1 << 16)
-        line = bytes(self._read[:end])
-        del self._read[: end + 1]
-        try:
-            message = json.loads(line)
-        except ValueError as error:
-            raise ProbeError("not a sensor of ours: its message is not JSON") from error
-        if not isinstance(message, dict):
-            raise ProbeError("not a sensor of ours: its message is no object")
-        return message
-
     def _more(self, most: int) -> bytes:
         self._arm()
         data = self.link.recv(most)
@@ -115,9 +98,10 @@ class Conversation:
         self.channel = Channel(self._link, timeout_s - (time.monotonic() - began))
         try:
             with translated(to.name):
-                nonce = str(self.channel.receive_message().get("nonce", ""))
-                self.channel.send_message(signed(request, nonce, key))
-                self.answer = self.channel.receive_message()
+                greeting = self.channel.receive(_NONCE).decode(errors="replace")
+                seal = Seal.new(key, theirs=greeting)
+                self.channel.send(seal.sealed(request, "request"))
+                self.answer = seal.opened(self.channel, "answer", longest=_LONGEST_ANSWER)
             _check(self.answer, to)
         except BaseException:
             self._link.close()
@@ -154,29 +138,75 @@ class translated:  # noqa: N801 - a context manager, named like contextlib's
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
             raise ProbeError(f"{self._name}: {_reason(error)}") from error
+        if isinstance(error, Unsigned):
+            raise ProbeError(f"{self._name}: {error}") from error
 
 
-def greet(channel: Channel) -> str:
-    """Send a greeting; give its nonce."""
-    nonce = secrets.token_hex(16)
-    channel.send_message({"nonce": nonce})
-    return nonce
+class Unsigned(ProbeError):  # noqa: N818 - what a message is
+    """A message that was not signed with our key; no more than its head was read."""
+
+    def __init__(self) -> None:
+        super().__init__("no sensor with this key: its answer is signed with another key, or none")
 
 
-def signed(request: Message, nonce: str, key: bytes) -> Message:
-    """Add the HMAC that a sensor with the same key expects."""
-    return {**request, "mac": _mac(request, nonce, key)}
+class Seal:
+    """Signs what one side of a connection sends, and checks what it receives.
 
+    Parameters
+    ----------
+    ours, theirs
+        Random numbers, as hexadecimal digits: this side's, and the other side's where it is known.
+    """
 
-def genuine(request: Message, nonce: str, key: bytes) -> bool:
-    """Whether a request was signed with our key for this greeting."""
-    mac = str(request.pop("mac", ""))
-    return hmac.compare_digest(mac, _mac(request, nonce, key))
+    def __init__(self, key: bytes, *, ours: str, theirs: str = "") -> None:
+        self._key, self._ours, self._theirs = key, ours, theirs
 
+    @classmethod
+    def new(cls, key: bytes, *, theirs: str = "") -> "Seal":
+        """Make the seal of one side of a new connection."""
+        return cls(key, ours=secrets.token_hex(_NONCE // 2), theirs=theirs)
 
-def _mac(request: Message, nonce: str, key: bytes) -> str:
-    text = nonce + json.dumps(request, sort_keys=True)
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    @property
+    def greeting(self) -> bytes:
+        """What a server sends first."""
+        return self._ours.encode()
+
+    def sealed(self, message: Mapping[str, Any], kind: str) -> bytes:
+        """Give the bytes of a message; ``kind`` keeps answers from being taken for requests."""
+        body = json.dumps(message).encode()
+        head = f"{self._ours} {len(body):0{_LENGTH}} {hashlib.sha256(body).hexdigest()}"
+        return f"{head} {self._mac(kind, head, self._theirs)}\n".encode() + body
+
+    def opened(self, channel: Channel, kind: str, *, longest: int) -> Message:
+        """Receive a message; its body is read once its head was found to be signed.
+
+        Raises
+        ------
+        Unsigned
+            It is not signed with our key.
+        ProbeError
+            It is too long, or no message of ours.
+        """
+        head, _, mac = channel.receive(_HEAD).decode(errors="replace").rstrip("\n").rpartition(" ")
+        theirs, _, rest = head.partition(" ")
+        expected = self._mac(kind, head, self._ours)
+        same = hmac.compare_digest(mac.encode(), expected.encode())
+        if not same or self._theirs not in ("", theirs):
+            raise Unsigned
+        self._theirs = theirs
+        length, _, digest = rest.partition(" ")
+        if int(length) > longest:
+            raise ProbeError(f"a message of {int(length)} bytes; at most {longest} are taken")
+        body = channel.receive(int(length))
+        if hashlib.sha256(body).hexdigest() != digest:
+            raise ProbeError("a message that was changed on its way")
+        message = json.loads(body)
+        if not isinstance(message, dict):
+            raise ProbeError("not a sensor of ours: its message is no object")
+        return message
+
+    def _mac(self, kind: str, head: str, other: str) -> str:
+        return hmac.new(self._key, f"{kind} {other} {head}".encode(), hashlib.sha256).hexdigest()
 
 
 def _check(answer: Message, to: Member) -> None:

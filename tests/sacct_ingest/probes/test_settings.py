@@ -41,7 +41,7 @@ def test_the_cost_is_that_of_all_pairs() -> None:
     found = cost(settings, 3)
     assert found.pairs == 6
     assert found.probes_per_hour == 10 * (2 * 6 + 3)
-    assert found.network_bytes_per_hour - 10 * 6 * found.bytes_per_pair == (720 + 30) * 600
+    assert found.network_bytes_per_hour - 10 * 6 * found.bytes_per_pair == (720 + 30) * 900
     assert 10_000 < found.bytes_per_pair < 11_000
     assert found.cpu_share == pytest.approx(0.0005)
     assert found.disk_bytes_per_hour == 0

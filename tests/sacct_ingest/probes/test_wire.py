@@ -1,0 +1,128 @@
+"""Messages between sensors, and what somebody without the key may try."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from sacct_ingest.errors import ProbeError
+from sacct_ingest.probes import sensor, wire
+from sacct_ingest.probes.sensor import Sensor
+from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.wire import Channel, Seal, Unsigned
+
+KEY = b"a key that only tests know"
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, Channel]]:
+    near, far = socket.socketpair()
+    with near, far:
+        yield near, Channel(far, 10)
+
+
+def seals(ours: bytes = KEY, theirs: bytes = KEY) -> tuple[Seal, Seal]:
+    server = Seal.new(theirs)
+    return Seal.new(ours, theirs=server.greeting.decode()), server
+
+
+def test_messages_come_back(ends: tuple[socket.socket, Channel]) -> None:
+    near, far = ends
+    client, server = seals()
+    near.sendall(client.sealed({"op": "wäke", "list": [1, None]}, "request"))
+    assert server.opened(far, "request", longest=100) == {"op": "wäke", "list": [1, None]}
+    far.send(server.sealed({"ok": True}, "answer"))
+    assert client.opened(Channel(near, 10), "answer", longest=100) == {"ok": True}
+
+
+def test_nothing_is_read_of_a_message_without_the_key(ends: tuple[socket.socket, Channel]) -> None:
+    near, far = ends
+    client, server = seals(ours=b"another")
+    data = client.sealed({"op": "series", "pad": "x" * 50_000}, "request")
+    near.sendall(data)
+    with pytest.raises(Unsigned):
+        server.opened(far, "request", longest=wire.LONGEST_REQUEST)
+    far.link.setblocking(False)
+    assert len(far.link.recv(1 << 20)) == len(data) - 172
+
+
+@pytest.mark.parametrize("junk", [b"x", b"\xff", b" ", b"9", b"\n"])
+def test_junk_is_no_message(ends: tuple[socket.socket, Channel], junk: bytes) -> None:
+    near, far = ends
+    near.sendall(junk * 10_000)
+    with pytest.raises(Unsigned):
+        seals()[1].opened(far, "request", longest=100)
+
+
+def test_a_message_cannot_be_sent_again(ends: tuple[socket.socket, Channel]) -> None:
+    near, far = ends
+    client, _ = seals()
+    near.sendall(client.sealed({"op": "wake"}, "request"))
+    with pytest.raises(Unsigned):
+        Seal.new(KEY).opened(far, "request", longest=100)
+
+
+def test_a_request_is_no_answer(ends: tuple[socket.socket, Channel]) -> None:
+    near, far = ends
+    client, server = seals()
+    near.sendall(client.sealed({"op": "wake"}, "request"))
+    with pytest.raises(Unsigned):
+        server.opened(far, "answer", longest=100)
+
+
+def test_a_message_that_was_changed_is_refused(ends: tuple[socket.socket, Channel]) -> None:
+    near, far = ends
+    client, server = seals()
+    near.sendall(client.sealed({"bytes": 1}, "request").replace(b": 1", b": 9"))
+    with pytest.raises(ProbeError, match="changed"):
+        server.opened(far, "request", longest=100)
+
+
+def test_a_long_message_is_refused_with_the_key_too(ends: tuple[socket.socket, Channel]) -> None:
+    near, far = ends
+    client, server = seals()
+    near.sendall(client.sealed({"pad": "x" * 200}, "request"))
+    with pytest.raises(ProbeError, match="at most 100"):
+        server.opened(far, "request", longest=100)
+
+
+def test_an_answer_without_the_key_is_refused() -> None:
+    """Somebody else has taken the sensor's port."""
+    with socket.create_server(("127.0.0.1", 0)) as false:
+        port = false.getsockname()[1]
+
+        def answer() -> None:
+            link, _ = false.accept()
+            with link:
+                seal = Seal.new(b"another", theirs="0" * 32)
+                link.sendall(seal.greeting)
+                link.recv(1 << 16)
+                link.sendall(seal.sealed({"probes": [], "holding": True}, "answer"))
+                with suppress(ConnectionError):
+                    link.recv(1)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ProbeError, match="b: no sensor with this key"):
+            wire.ask(Member("b", "127.0.0.1", port), {"op": "series"}, key=KEY, timeout_s=10)
+        thread.join()
+
+
+def test_one_connection_too_many_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sensor, "_MOST_CONNECTIONS", 3)
+    made = Sensor([Member("a", "127.0.0.1")], "a", Settings(), bind=("127.0.0.1", 0), key=KEY)
+    thread = threading.Thread(target=made.run)
+    thread.start()
+    try:
+        links = [socket.create_connection(made.address, timeout=10) for _ in range(3)]
+        greetings = [link.recv(32) for link in links]
+        assert all(len(greeting) == 32 for greeting in greetings)
+        with socket.create_connection(made.address, timeout=10) as more:
+            assert more.recv(32) == b""
+        for link in links:
+            link.close()
+    finally:
+        made.stop()
+        thread.join()
