@@ -1,11 +1,13 @@
 """What NIMO costs at submission: sbatch, slurmctld and nimod.
 
-Four throw-away clusters run side by side with their state in memory (on a disk, writing each job's
-script hides everything else): without plugin, with an empty job_submit.lua, and with NIMO and a
-nimod that knows the application and observes or enforces.  Rounds of submissions of held jobs go to
-each in turn.  Then clients ask nimod directly: at a steady rate, and as fast as they can; then one
-asks on while nimod reads few and many prediction tables anew.  At last the hook meets a nimod that
-fails in every way, and the longest that a submission waited for it is told.
+Throw-away clusters run side by side with their state in memory (on a disk, writing each job's
+script hides everything else): without plugin, with empty hooks, and with NIMO and a nimod that
+knows the application and observes or enforces.  In the latter job_submit asks nimod, or cli_filter
+asks ahead and does not wait, or cli_filter waits and writes the node count itself.  Rounds of
+submissions of held jobs go to each in turn.  Then clients ask nimod directly: at a steady rate, and
+as fast as they can; then one asks on while nimod reads few and many prediction tables anew.  At
+last the hook meets a nimod that fails in every way, and the longest that a submission waited for it
+is told.
 """
 
 import contextlib
@@ -46,6 +48,18 @@ EMPTY = """function slurm_job_submit(job, partitions, uid) return slurm.SUCCESS 
 function slurm_job_modify(job, record, partitions, uid) return slurm.SUCCESS end
 return slurm.SUCCESS
 """
+EMPTY_FILTER = """function slurm_cli_setup_defaults(options, early) return slurm.SUCCESS end
+function slurm_cli_pre_submit(options, offset) return slurm.SUCCESS end
+function slurm_cli_post_submit(offset, job_id, step_id) return slurm.SUCCESS end
+return slurm.SUCCESS
+"""
+#: Set-ups with NIMO: mode of nimod, and what nimo_hook.conf says besides.
+OURS = {
+    "NIMO, observe": ("observe", ""),
+    "NIMO, enforce": ("enforce", ""),
+    "NIMO, enforce, ask_ahead": ("enforce", "ask_ahead = yes\n"),
+    "NIMO, enforce, rewriting": ("enforce", "rewrite_in_cli_filter = yes\n"),
+}
 SCRIPT = "#!/bin/sh\n#SBATCH --comment=nimo:app=bench\n" + "srun ./solver --mesh fine.msh\n" * 40
 SBATCH = ("sbatch", "--hold", "--nodes=1-8", "--time=60")
 RPC = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s.*count:(\d+)\s.*total_time:(\d+)")
@@ -77,10 +91,12 @@ class Setup:
 
     def round(self, jobs: int) -> None:
         """Submit so many jobs, one after the other."""
+        script = self.cluster.layout.work / "bench.sh"
+        script.write_text(SCRIPT)
         self.cluster.run("sdiag", "--reset")
         for _ in range(jobs):
             began = time.perf_counter()
-            self.cluster.run(*SBATCH, stdin=SCRIPT)
+            self.cluster.run(*SBATCH, script)
             self.sbatch_s.append(time.perf_counter() - began)
         count, total_us = map(int, RPC.findall(self.cluster.run("sdiag").stdout)[0])
         self.ctld_us.append(total_us / count)
@@ -137,24 +153,36 @@ def submit(setups: list[Setup], rounds: int, jobs: int) -> list[dict[str, Any]]:
     for _ in range(rounds):
         for setup in setups:
             setup.round(jobs)
-    return [setup.row(setups[0]) for setup in setups]
+    return [setup.row(setups[1]) for setup in setups]
 
 
 def set_up(stack: contextlib.ExitStack, release: str | None) -> tuple[list[Setup], Nimod]:
-    """Start the clusters and their nimods, of which the last is given; all ends with the stack."""
-    folders = [stack.enter_context(in_memory()) for _ in range(4)]
-    (folders[1] / "lua").mkdir()
-    (folders[1] / "lua" / "job_submit.lua").write_text(EMPTY)
-    ours = [hooks_for(folder, timeout_ms=TIMEOUT_MS) for folder in folders[2:]]
-    names = ("no plugin", "empty job_submit.lua", "NIMO, observe", "NIMO, enforce")
-    setups = []
-    for name, folder, lua in zip(names, folders, (None, folders[1] / "lua", *ours), strict=True):
-        cluster = SlurmCluster(folder / "slurm", nodes=8, lua=lua, release=release)
-        stack.callback(cluster.down)
-        cluster.up()
-        setups.append(Setup(name, cluster))
-    start_nimod(folders[2], setups[2].cluster, "observe")
-    return setups, start_nimod(folders[3], setups[3].cluster, "enforce")
+    """Start the clusters and their nimods; give that which enforces, too.
+
+    All ends with the stack.
+    """
+    empty = stack.enter_context(in_memory())
+    (empty / "job_submit.lua").write_text(EMPTY)
+    (empty / "cli_filter.lua").write_text(EMPTY_FILTER)
+    setups = [start(stack, "no plugin", None, release), start(stack, "empty hooks", empty, release)]
+    nimods = {}
+    for name, (mode, settings) in OURS.items():
+        folder = stack.enter_context(in_memory())
+        lua = hooks_for(folder, timeout_ms=TIMEOUT_MS)
+        with (lua / "nimo_hook.conf").open("a") as conf:
+            conf.write(settings)
+        setups.append(start(stack, name, lua, release))
+        nimods[name] = start_nimod(folder, setups[-1].cluster, mode)
+    return setups, nimods["NIMO, enforce"]
+
+
+def start(stack: contextlib.ExitStack, name: str, lua: Path | None, release: str | None) -> Setup:
+    """Start a cluster with these hooks."""
+    folder = stack.enter_context(in_memory())
+    cluster = SlurmCluster(folder / "slurm", nodes=8, lua=lua, release=release)
+    stack.callback(cluster.down)
+    cluster.up()
+    return Setup(name, cluster)
 
 
 def start_nimod(folder: Path, cluster: SlurmCluster, mode: str) -> Nimod:

@@ -28,25 +28,27 @@ class Busy(OSError):  # noqa: N818 - a noun
         self.pid = pid
 
 
-def write(path: Path, data: bytes, *, mode: int | None = None) -> None:
+def write(path: Path, data: bytes, *, mode: int | None = None, synced: bool = True) -> None:
     """Put a file in the place of the one before; it is on the disk when this returns.
 
     Parameters
     ----------
     mode
         Permissions; None: those that the umask leaves to a new file.
+    synced
+        Wait for the disk; what is worth nothing after a restart need not.
 
     Raises
     ------
     OSError
         It cannot be written; what was there is there still.
     """
-    with replacing(path, mode=mode) as file:
+    with replacing(path, mode=mode, synced=synced) as file:
         file.write(data)
 
 
 @contextmanager
-def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, mode: int | None = None, synced: bool = True) -> Iterator[BinaryIO]:
     """Give a new file that takes the place of the one before once the context is left well.
 
     What is no regular file, such as a pipe or ``/dev/stdout``, is written to as it is.
@@ -70,9 +72,11 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
                 os.fchmod(file.fileno(), mode)
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if synced:
+                os.fsync(file.fileno())
         os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
+        if synced:
+            os.fsync(folder)
     except BaseException:
         with suppress(OSError):
             os.unlink(name, dir_fd=folder)

@@ -92,7 +92,9 @@ class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     via: Literal["job_submit", "advise"] = "job_submit"
     job: Job = msgspec.field(default_factory=Job)
     command: Command = msgspec.field(default_factory=Command)  #: to ``prepare``
-    tell: bool = False  #: slurmctld does not wait for an answer, and there is none
+    tell: bool = False  #: the peer does not wait for an answer, and there is none
+    ticket: str = ""  #: under which a command finds what it tells nimod to ``prepare``
+    taken: bool = False  #: the decision that lay ready was taken, and is only to be recorded
 
 
 class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -133,6 +135,20 @@ class WaitShares(msgspec.Struct, frozen=True, kw_only=True):
     #: most by which the wait of four in five of them differed, within half a percent
     within_s: float
     later: float  #: share that started more than a minute later than predicted
+
+
+class ReadyDecision(msgspec.Struct, kw_only=True):
+    """File in which a decision lies ready for job_submit, which reads it and does not ask.
+
+    It is for a job whose ``fields`` have these ``values``; None: the field is not set.
+    """
+
+    v: int = msgspec.field(default_factory=_version)
+    until_s: float  #: seconds since the epoch, after which it is not taken
+    user_id: int
+    fields: list[str]
+    values: list[int | str | None]
+    answer: Answer
 
 
 class Row(msgspec.Struct, kw_only=True):

@@ -31,7 +31,13 @@ from slurm_plugin.decision.layout import layouts_of
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.policy import Action, Decision, as_scheduled, decide
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.tickets import PreparedDecision, TicketCache, completed, given_of
+from slurm_plugin.decision.tickets import (
+    PreparedDecision,
+    Publish,
+    TicketCache,
+    completed,
+    given_of,
+)
 from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy
 from slurm_plugin.protocol import ESTIMATE_COMMENT, Advice, Answer, Job, Row
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
@@ -84,6 +90,8 @@ class DecisionService:
     later
         Does the first, which takes long, where no answer waits for it, and then the second where
         answers are made.
+    publish
+        Puts decisions that were prepared where job_submit finds them without asking.
 
     Attributes
     ----------
@@ -97,6 +105,7 @@ class DecisionService:
         *,
         new_id: Callable[[], str],
         later: Callable[[Work, Work], None] | None = None,
+        publish: Publish = lambda _key, _decision: None,
     ) -> None:
         self.config = config
         self._new_id = new_id
@@ -107,7 +116,7 @@ class DecisionService:
         self._terms: KeptTerms = {}
         self._asked: dict[tuple[object, ...], _Asked] = {}
         self._promises: deque[_Reservation] = deque(maxlen=_PROMISES)
-        self._tickets = TicketCache()
+        self._tickets = TicketCache(publish)
         self.tables = PredictionLookup()
         self.waits = WaitAccuracy()
 
@@ -162,18 +171,24 @@ class DecisionService:
         if job.comment == ESTIMATE_COMMENT:
             # Somebody only asks Slurm when the job would start; it will not be there.
             return Answer(reason=Reason.OFF), lambda: None
-        prepared = self._tickets.redeem(job, now_s=now_s) if job.ticket else None
-        if prepared is not None:
-            one, case = prepared, prepared.at(now_s)
-            book = partial(self._book, case, one.decided, one.answer, one.decision_id, "cli_filter")
-            return one.remaining(), book
+        if (taken := self.redeem(job, now_s=now_s)) is not None:
+            return taken
         case = self._case(job, now_s, prompt=True)
         if case.site.mode is Mode.OFF:
             return Answer(reason=Reason.OFF), partial(self._promise, case, None)
         decided, answer, decision_id = self._judge(case)
         return answer, partial(self._book, case, decided, answer, decision_id, via)
 
-    def prepare(self, job: Job, *, now_s: float, private: bool = False) -> Answer:
+    def redeem(self, job: Job, *, now_s: float) -> tuple[Answer, Book] | None:
+        """As :meth:`answer`, from the decision that the job's ticket stands for; None: for none."""
+        one = self._tickets.redeem(job, now_s=now_s) if job.ticket else None
+        if one is None:
+            return None
+        case = one.at(now_s)
+        book = partial(self._book, case, one.decided, one.answer, one.decision_id, "cli_filter")
+        return one.remaining(), book
+
+    def prepare(self, job: Job, *, now_s: float, private: bool = False, ticket: str = "") -> Answer:
         """Decide on a job that a submit command is about to ask for.
 
         Nothing is kept in mind for other jobs and nothing recorded before the job arrives with the
@@ -183,6 +198,8 @@ class DecisionService:
         ----------
         private
             As for :meth:`advise`.
+        ticket
+            Of a command that does not wait for the answer and submits the job as it is.
         """
         full = completed(job, self._config, self._cluster) if self._cluster else None
         if full is None or job.comment == ESTIMATE_COMMENT:
@@ -194,8 +211,10 @@ class DecisionService:
             self._count(full, lambda: None)
             return Answer()
         decided, answer, decision_id = self._judge(case)
-        given = given_of(answer)
-        ticket = self._tickets.issue(PreparedDecision(decision_id, case, decided, answer, given))
+        given = None if ticket else given_of(answer)
+        announced, ticket = bool(ticket), ticket or decision_id
+        made = PreparedDecision(decision_id, case, decided, answer, given, announced)
+        self._tickets.issue(made, ticket)
         return Answer(action="set" if given else "keep", set=given, ticket=ticket)
 
     def _judge(self, case: DecisionContext) -> tuple[Decision, Answer, str]:

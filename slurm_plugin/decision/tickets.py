@@ -1,10 +1,12 @@
 """Decisions that cli_filter asks for before slurmctld sees the job, kept to be made only once.
 
 The submit command gets a ticket with its answer and forwards it; job_submit shows it for the job
-that arrives.  A ticket is worth nothing by itself: it stands for a decision only where the job is
-of the same user and is what the command was told to submit, and for one job.
+that arrives.  A command that does not wait makes the ticket itself and goes on as its user wrote
+it.  A ticket is worth nothing by itself: it stands for a decision only where the job is of the same
+user and is what the command was to submit, and for one job.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -13,7 +15,7 @@ from sacct_ingest.job_script import CommandLine
 from slurm_plugin.config import Config
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.policy import Decision
-from slurm_plugin.protocol import Answer, Change, Command, Job
+from slurm_plugin.protocol import Answer, Change, Command, Job, ReadyDecision
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.job_request import make_job
 
@@ -38,6 +40,13 @@ _SAME = (
     *("user_id", "name", "min_nodes", "max_nodes", "ntasks_per_node", "cpus_per_task"),
     *("time_limit", "time_min", "array_inx", "het_job_offset"),
 )
+#: And these where the command went on as its user wrote it: the answer is about them, too.
+_SAME_TASKS = ("num_tasks", "ntasks_per_socket")
+
+#: User and ticket.
+TicketKey = tuple[int, str]
+#: Puts what lies ready where job_submit finds it, or, without it, takes it away.
+Publish = Callable[[TicketKey, ReadyDecision | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +58,29 @@ class PreparedDecision:
     decided: Decision
     answer: Answer  #: to the job as its user asked for it
     given: Change | None  #: what the command was told to ask for instead
+    announced: bool = False  #: the command did not wait for it
+
+    def expected(self) -> dict[str, int | str | None]:
+        """Fields that the job must have for this to be about it; None: not set."""
+        told = msgspec.structs.asdict(self.given) if self.given else {}
+        names = (*_SAME, *_SAME_TASKS) if self.announced else _SAME
+        own = {name: _field(self.case.job, name) for name in names}
+        return own | {name: told[name] for name in names if told.get(name) is not None}
 
     def is_for(self, job: Job) -> bool:
         """Whether this is the job that the command was to submit."""
-        told = msgspec.structs.asdict(self.given) if self.given else {}
-        own = self.case.job
-        return all(
-            getattr(job, name) == (getattr(own, name) if told.get(name) is None else told[name])
-            for name in _SAME
+        expected = self.expected()
+        return all(_field(job, name) == expected[name] for name in expected)
+
+    def ready(self) -> ReadyDecision:
+        """Give what job_submit needs to carry it out by itself."""
+        expected = self.expected()
+        return ReadyDecision(
+            until_s=self.case.now_s + _VALID_S,
+            user_id=self.case.job.user_id or 0,
+            fields=list(expected),
+            values=list(expected.values()),
+            answer=self.remaining(),
         )
 
     def remaining(self) -> Answer:
@@ -72,25 +96,50 @@ class PreparedDecision:
         return msgspec.structs.replace(self.case, now_s=now_s)
 
 
+def _field(job: Job, name: str) -> int | str | None:
+    """Field of a job; None where it is not set."""
+    value: int | str | None = getattr(job, name)
+    return None if value == "" else value
+
+
 class TicketCache:
-    """Prepared decisions by ticket, for a minute; of too many the oldest go first."""
+    """Prepared decisions by user and ticket, for a minute; of too many the oldest go first.
 
-    def __init__(self) -> None:
-        self._held: dict[str, PreparedDecision] = {}
+    Parameters
+    ----------
+    publish
+        Keeps what job_submit may take without asking.
+    """
 
-    def issue(self, prepared: PreparedDecision) -> str:
-        """Keep a decision; its ticket is its id."""
-        while len(self._held) >= _HELD:
-            del self._held[next(iter(self._held))]
-        self._held[prepared.decision_id] = prepared
-        return prepared.decision_id
+    def __init__(self, publish: Publish) -> None:
+        self._publish = publish
+        self._held: dict[TicketKey, PreparedDecision] = {}
+
+    def issue(self, prepared: PreparedDecision, ticket: str) -> None:
+        """Keep a decision under a ticket; the user's own one of that name goes."""
+        key = (prepared.case.job.user_id or 0, ticket)
+        self._drop(key)
+        while self._held and self._is_over(next(iter(self._held)), prepared.case.now_s):
+            self._drop(next(iter(self._held)))
+        self._held[key] = prepared
+        self._publish(key, prepared.ready())
 
     def redeem(self, job: Job, *, now_s: float) -> PreparedDecision | None:
         """Give the decision that was made for a job, once; None where there is none."""
-        prepared = self._held.pop(job.ticket, None)
+        prepared = self._drop((job.user_id or 0, job.ticket))
         if prepared is None or now_s - prepared.case.now_s > _VALID_S:
             return None
         return prepared if prepared.is_for(job) else None
+
+    def _is_over(self, oldest: TicketKey, now_s: float) -> bool:
+        too_many = len(self._held) >= _HELD
+        return too_many or now_s - self._held[oldest].case.now_s > _VALID_S
+
+    def _drop(self, key: TicketKey) -> PreparedDecision | None:
+        prepared = self._held.pop(key, None)
+        if prepared is not None:
+            self._publish(key, None)
+        return prepared
 
 
 def given_of(answer: Answer) -> Change | None:

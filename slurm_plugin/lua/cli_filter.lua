@@ -30,11 +30,19 @@ local function is_step(options)
   return options.type == "srun" and os.getenv("SLURM_JOB_ID") ~= nil
 end
 
+-- The words of this process's own command line, each ended by a zero byte; "" where unknown.
+local function command_line()
+  local file = io.open("/proc/self/cmdline", "rb")
+  local words = file and file:read("*a") or ""
+  if file then file:close() end
+  return words
+end
+
 -- Whether the command line lists node counts (`-N 2,4,8`, from 23.02 on): options show the ends.
 local function lists_sizes(options)
   if not tostring(options.nodes):find("^%d+%-%d+$") then return false end
   local last = ""
-  for word in require("nimo_shared").command_line():gmatch("[^%z]+") do
+  for word in command_line():gmatch("[^%z]+") do
     local value = word:match("^%-%-nodes=(.*)$") or word:match("^%-%a*N=?(.+)$")
     if last == "--nodes" or last:find("^%-%a*N$") then value = word end
     if value and value:find("^%d[%d:,-]*$") and value:find("[:,]") then return true end
@@ -59,7 +67,9 @@ end
 local function prepare(settings, options, offset, room)
   if not (settings.rewrite_in_cli_filter or settings.ask_ahead) or not room then return {}, nil end
   local ok, writes, ticket = pcall(function()
-    return require("nimo_prepare").prepare(settings, options, offset, epoch)
+    -- The first component cannot be told from a whole job by its offset.
+    if (tonumber(offset) or 0) > 0 or command_line():find("\0:\0", 1, true) then return nil end
+    return require("nimo_prepare").prepare(settings, options, epoch)
   end)
   if not ok or not writes then return {}, nil end
   return writes, ticket

@@ -2,7 +2,7 @@
 --
 -- Lua 5.1 to 5.4, LuaSocket.
 
-local socket, unix = require("socket"), require("socket.unix")
+local gettime, unix = require("socket.core").gettime, require("socket.unix")
 
 local MAX_ANSWER_BYTES = 64 * 1024
 
@@ -107,11 +107,11 @@ end
 -- It never takes longer than `timeout_ms` in all, and after `breaker_failures` time-outs in a row
 -- it does not try for `breaker_s`: submissions are serial, so each would wait for all before it.
 -- A nimod that is not there costs no time and is therefore asked again at the next job.
--- @param clock seconds as a number; socket.gettime where none is given
+-- @param clock seconds as a number; LuaSocket's where none is given
 local function new(settings, clock)
   return setmetatable({
     settings = settings,
-    clock = clock or socket.gettime,
+    clock = clock or gettime,
     stream = type(unix) == "table" and (unix.stream or unix.tcp) or unix,
     quiet = false,
     timeouts = 0,

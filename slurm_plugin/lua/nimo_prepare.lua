@@ -20,11 +20,6 @@ local function range(options)
   if low and low >= 1 and low < high then return low, high end
 end
 
--- The first component cannot be told from a whole job by its offset, but by the command line.
-local function is_component(offset)
-  return (tonumber(offset) or 0) > 0 or shared.command_line():find("\0:\0", 1, true) ~= nil
-end
-
 -- Text of a batch script.  Opened for writing too, although nothing is written: to open a FIFO
 -- for reading only would wait for a writer, and what has no size is not read.
 local function script_text(path, most_bytes)
@@ -63,8 +58,10 @@ local function command(settings, options, epoch)
   return asked
 end
 
--- What is wrong with a change; nil where the user could ask for it with the same words.  Fewer
--- nodes need longer, at most as much longer as they are fewer.
+-- Fewer nodes need longer, at most as much longer as they are fewer; twice that, for nimod's margin.
+local MARGIN = 2
+
+-- What is wrong with a change; nil where the user could ask for it with the same words.
 local function fault(change, options, low, high, settings)
   if type(change) ~= "table" then return "bad set" end
   for _, field in ipairs({ "min_nodes", "max_nodes", "time_limit", "time_min" }) do
@@ -75,7 +72,7 @@ local function fault(change, options, low, high, settings)
     return "nodes are outside the request"
   end
   local least = (own or 0) * settings.least_limit_share
-  if limit and (not own or limit > own * high / nodes or limit < least) then
+  if limit and (not own or limit > MARGIN * own * high / nodes or limit < least) then
     return "bad time_limit"
   end
   local time_min = change.time_min
@@ -136,11 +133,12 @@ end
 --- Have nimod decide on what is about to be submitted.
 -- @param epoch makes seconds of a time as Slurm shows it
 -- @return the writes to the options, and the decision's ticket; nil to leave all to job_submit
-function M.prepare(settings, options, offset, epoch)
+function M.prepare(settings, options, epoch)
   local low, high = range(options)
   local waits = low and settings.rewrite_in_cli_filter
-  if not (waits or settings.ask_ahead) or is_component(offset)
-    or require("nimo_settings").switched_off(settings) then return nil end
+  if not (waits or settings.ask_ahead) or require("nimo_settings").switched_off(settings) then
+    return nil
+  end
   local asked = command(settings, options, epoch)
   if not asked then return nil end
   if waits then return choose(settings, options, asked, low, high) end

@@ -19,14 +19,6 @@ function M.ask(link, request)
   return answer
 end
 
---- The words of this process's own command line, each ended by a zero byte; "" where unknown.
-function M.command_line()
-  local file = io.open("/proc/self/cmdline", "rb")
-  local words = file and file:read("*a") or ""
-  if file then file:close() end
-  return words
-end
-
 --- Whether a value is one that Slurm takes for a count.
 function M.is_count(value)
   return type(value) == "number" and value >= 1 and value < 4294967294 and value % 1 == 0

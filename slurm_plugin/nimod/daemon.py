@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 
 import msgspec
 
@@ -31,13 +32,13 @@ from slurm_plugin.nimod.connection import Connection, Reply
 from slurm_plugin.nimod.counters import AnswerCounts
 from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.periodic import Periodic
+from slurm_plugin.nimod.ready_decisions import ReadyDecisions, is_ticket
 from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.protocol import (
     VERSION,
     Advice,
     Answer,
     Ask,
-    Command,
     Job,
     Status,
     decode_ask,
@@ -82,8 +83,12 @@ class Daemon:
         self._config = config
         self._reread = reread
         self._errands = ThreadPoolExecutor(1, "errands")
+        self._ready = ReadyDecisions(Path(config.socket))
         self._advisor = DecisionService(
-            config, new_id=lambda: secrets.token_hex(6), later=self._later
+            config,
+            new_id=lambda: secrets.token_hex(6),
+            later=self._later,
+            publish=self._ready.publish,
         )
         self._watch = ClusterPoller(time.time, cluster=config.cluster, how=config.snapshot)
         self._link = StoreLink(
@@ -112,10 +117,12 @@ class Daemon:
     def run(self) -> None:
         """Start, answer until told to stop, stop."""
         with Listening(self._config.socket) as channel:
+            self._ready.open()
             loop = self._start(channel)
             try:
                 self._serve(loop)
             finally:
+                self._ready.close()
                 self._errands.shutdown(cancel_futures=True)
                 loop.close()
                 self._stop()
@@ -192,6 +199,10 @@ class Daemon:
         except msgspec.DecodeError as error:
             self._failed += 1
             return Reply(encode(Answer(ok=False, error=str(error))))
+        if ask.op == "prepare" and ask.tell:
+            # At once: slurmctld is about to look for it.
+            self._reply(ask, uid, trusted=trusted)
+            return Reply()
         if ask.tell and trusted:
             return Reply(afterwards=partial(self._hear, ask, uid))
         return self._reply(ask, uid, trusted=trusted)
@@ -225,12 +236,15 @@ class Daemon:
     ) -> tuple[Answer | Advice | Status, Book | None]:
         if ask.v != VERSION:
             return Answer(ok=False, error=f"version {ask.v}; nimod speaks {VERSION}"), None
+        if ask.op == "decide" and trusted and ask.taken:
+            # Of a nimod before this one: nobody knows what was decided but the job's note.
+            return self._advisor.redeem(ask.job, now_s=time.time()) or (Answer(), None)
         if ask.op == "decide" and trusted:
             return self._advisor.answer(ask.job, via=ask.via, now_s=time.time())
         for_all: dict[str, Callable[[], Answer | Advice | Status]] = {
             "status": self._status,
             "advise": lambda: self._advice(ask.job, uid, trusted=trusted),
-            "prepare": lambda: self._prepare(ask.command, uid, trusted=trusted),
+            "prepare": lambda: self._prepare(ask, uid, trusted=trusted),
         }
         if ask.op in for_all:
             return for_all[ask.op](), None
@@ -249,15 +263,20 @@ class Daemon:
         job.user_name, job.user_id = own, uid
         return self._advisor.advise(job, now_s=time.time(), private=self._watch.private)
 
-    def _prepare(self, command: Command, uid: int, *, trusted: bool) -> Answer:
+    def _prepare(self, ask: Ask, uid: int, *, trusted: bool) -> Answer:
         """Decide on what a peer is about to submit, always as itself."""
         user, now_s = self._own_names.get(uid) or self._names.known(uid), time.time()
+        if ask.tell and not is_ticket(ask.ticket):
+            return Answer(ok=False, error=f"no ticket: {ask.ticket!r}")
         try:
-            job = job_of(command, user=user, uid=uid, now_s=now_s) if user else None
+            job = job_of(ask.command, user=user, uid=uid, now_s=now_s) if user else None
         except ScriptError as error:
             return Answer(ok=False, error=str(error))
         private = not trusted and self._watch.private
-        return self._advisor.prepare(job, now_s=now_s, private=private) if job else Answer()
+        ticket = ask.ticket if ask.tell else ""
+        if job is None:
+            return Answer()
+        return self._advisor.prepare(job, now_s=now_s, private=private, ticket=ticket)
 
     def _book(self, book: Book) -> None:
         """Do what could wait until the answer was sent."""

@@ -68,7 +68,7 @@ class _Handler(socketserver.StreamRequestHandler):
             for line in self.rfile:
                 if line.isspace():
                     continue  # a question is about to come
-                self.server.jobs.append(json.loads(line)["job"])
+                self.server.jobs.append(json.loads(line).get("job", {}))
                 self.server.behave(self.connection, line)
         except OSError:
             pass  # the hook hung up, as it should

@@ -41,7 +41,7 @@ local function connection()
   return self
 end
 
-package.preload["socket"] = function() return { gettime = function() return peer.now end } end
+package.preload["socket.core"] = function() return { gettime = function() return peer.now end } end
 package.preload["socket.unix"] = function() return { stream = connection } end
 
 return peer

@@ -1,5 +1,6 @@
 """The hooks inside a real slurmctld and real sbatch, salloc and srun; only nimod is canned."""
 
+import json
 import re
 import socket
 import statistics
@@ -13,6 +14,7 @@ from tests.cluster.nimod import PATIENT_MS, SHIPPED_MS, hooks_for, set_hook_time
 from tests.cluster.slurm import SlurmCluster
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.lua.canned_nimod import CannedNimod, hang, say
+from tests.processes import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.releases]
 
@@ -201,6 +203,45 @@ def test_job_is_described_as_its_user_sent_it(cluster: SlurmCluster, nimod: Cann
     assert job["user_name"] == cluster.run("id", "-un").stdout.strip()
     assert job["work_dir"] == str(cluster.layout.work)
     assert job["script"] == "#!/bin/sh\n"
+
+
+@pytest.fixture
+def rewriting(cluster: SlurmCluster) -> Iterator[None]:
+    settings = cluster.layout.etc / "nimo_hook.conf"
+    text = settings.read_text()
+    settings.write_text(f"{text}rewrite_in_cli_filter = yes\n")
+    yield
+    settings.write_text(text)
+
+
+@pytest.mark.usefixtures("rewriting")
+@pytest.mark.parametrize("name", ["cfd", "other"])
+def test_a_decision_that_lies_ready_is_taken_without_asking(
+    cluster: SlurmCluster, nimod: CannedNimod, folder: Path, name: str
+) -> None:
+    ticket, told = "0123456789ab", []
+    ready = {"v": 1, "until_s": time.time() + 60, "user_id": 0, "fields": ["name"]}
+    ready |= {"values": ["cfd"], "answer": {"v": 1, "admin_comment": "NIMO1:ready"}}
+
+    def answer(connection: socket.socket, line: bytes) -> None:
+        ask = json.loads(line)
+        told.append((ask["op"], ask.get("taken", False)))
+        if ask["op"] == "prepare":
+            (folder / "ready" / f"0-{ticket}").write_text(json.dumps(ready))
+            connection.sendall(json.dumps({"v": 1, "ticket": ticket}).encode() + b"\n")
+        elif not ask.get("taken"):
+            connection.sendall(b'{"v":1,"admin_comment":"NIMO1:asked"}\n')
+
+    (folder / "ready").mkdir(exist_ok=True)
+    cluster.restart("slurmctld")  # it has taken nothing yet
+    nimod.behave = answer
+    script = cluster.layout.work / "ready.sh"
+    script.write_text("#!/bin/sh\n")
+    job = cluster.job(cluster.sbatch("-H", "-N", "1-8", "-J", name, "--comment=mine", script))
+    wait_until(lambda: len(told) == 2, what="the hook's word")
+    assert told == [("prepare", False), ("decide", name == "cfd")]
+    assert job["AdminComment"] == ("NIMO1:ready" if name == "cfd" else "NIMO1:asked")
+    assert job["Comment"] == "mine"
 
 
 FAULTS = {

@@ -72,7 +72,7 @@ WRONG: dict[str, object] = {
     "text": told(min_nodes="4", max_nodes="4"),
     "half a node": told(min_nodes=2.5, max_nodes=2.5),
     "limits alone": told(time_limit=20),
-    "absurd limit": told(min_nodes=4, max_nodes=4, time_limit=61),
+    "absurd limit": told(min_nodes=4, max_nodes=4, time_limit=121),
     "time_min beyond the limit": told(min_nodes=4, max_nodes=4, time_min=31),
     "no ticket": {"v": 1, "action": "set", "set": {"min_nodes": 4, "max_nodes": 4}},
     "odd ticket": {**told(min_nodes=4, max_nodes=4), "ticket": "x,own=9} "},

@@ -147,3 +147,37 @@ def test_without_nimod_everything_is_as_it_was_asked_for(rewriting: Site) -> Non
         rewriting.settled()
     assert done.stdout.strip()
     assert (job["NumNodes"], job["Comment"]) == ("1-8", "mine")
+
+
+AHEAD = (
+    ["-N", "1-8"],
+    ["-N", "1-8", "--ntasks-per-node=2"],
+    ["-N", "1-8", "-c", "2", "--exclusive"],
+    ["-N", "4"],
+    ["-n", "4", "-N", "1-4"],
+)
+
+
+@pytest.mark.parametrize("options", AHEAD, ids=" ".join)
+@pytest.mark.parametrize("program", ["sbatch", "salloc"])
+def test_asked_ahead_it_is_decided_as_ever(site: Site, program: str, options: list[str]) -> None:
+    settings = site.cluster.layout.etc / "nimo_hook.conf"
+    text = settings.read_text()
+    made = []
+    for ahead in ("no", "yes"):
+        settings.write_text(f"{text}ask_ahead = {ahead}\n")
+        try:
+            site.empty_queue()
+            site.settled()
+            since = time.time()
+            found = run(site, program, options)
+            made.append((found[:3], site.decision(since_s=since)))
+        finally:
+            settings.write_text(text)
+    (before, asked), (after, ahead_one) = made
+    # What salloc counts of tasks per node is not what it says first, so it is decided on again.
+    known = program == "sbatch" or "--ntasks-per-node=2" not in options
+    assert (asked.via, ahead_one.via) == ("job_submit", "cli_filter" if known else "job_submit")
+    assert after == before
+    decided = (ahead_one.applied, ahead_one.reason, ahead_one.nodes)
+    assert decided == (asked.applied, asked.reason, asked.nodes)

@@ -158,3 +158,71 @@ def test_salloc_is_called_as_slurm_calls_it():
 def test_values_that_cannot_be_read_are_named():
     with pytest.raises(ScriptError, match="--nodes=x"):
         asked(nodes="x")
+
+
+MINE = "0123456789ab"
+
+
+def published(made, **options):
+    """Announce a job, and give what lies ready after it by user and ticket."""
+    ready = {}
+    made._tickets._publish = lambda key, decision: ready.update({key: decision})
+    made.prepare(asked(**options), now_s=NOW, ticket=MINE)
+    return ready
+
+
+def test_an_announced_job_is_decided_as_it_would_be_by_job_submit():
+    made = advisor()
+    [(key, ready)] = published(made).items()
+    answer, _ = advisor().submit(asked(), via="job_submit", now_s=NOW)
+    assert key == (1001, MINE)
+    assert ready.answer.set == answer.set
+    assert ready.until_s == NOW + 60
+    told = dict(zip(ready.fields, ready.values, strict=True))
+    assert (told["user_id"], told["name"], told["min_nodes"], told["max_nodes"]) == (
+        *(1001, "solve", 1, 16),
+    )
+    assert (told["array_inx"], told["time_limit"]) == (None, 120)
+
+
+def test_it_is_booked_once_when_job_submit_says_that_it_was_taken():
+    made = advisor()
+    ready = published(made)
+    job = msgspec.structs.replace(asked(), ticket=MINE)
+    answer, book = made.redeem(job, now_s=NOW + 1)
+    row = book()
+    assert (row.via, row.decision_id in answer.admin_comment) == ("cli_filter", True)
+    assert ready == {(1001, MINE): None}
+    assert made.redeem(job, now_s=NOW + 1) is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"user_id": 1002}, {"name": "other"}, {"max_nodes": 8}, {"num_tasks": 9}),
+        *({"time_limit": 600}, {"array_inx": "1-9"}, {"ticket": "ffffffffffff"}),
+        {"het_job_offset": 0},
+    ],
+    ids=str,
+)
+def test_what_lies_ready_is_for_no_other_job(changed):
+    made = advisor()
+    published(made)
+    job = msgspec.structs.replace(asked(), **{"ticket": MINE} | changed)
+    assert made.redeem(job, now_s=NOW) is None
+
+
+def test_nothing_lies_ready_for_long():
+    made = advisor()
+    ready = published(made)
+    made.prepare(asked(**{"job-name": "later"}), now_s=NOW + 61, ticket="a" * 12)
+    assert ready[1001, MINE] is None
+    assert ready[1001, "a" * 12] is not None
+
+
+def test_a_second_announcement_under_a_ticket_takes_the_place_of_the_first():
+    made = advisor()
+    ready = published(made)
+    made.prepare(asked(**{"job-name": "other"}), now_s=NOW, ticket=MINE)
+    values = dict(zip(ready[1001, MINE].fields, ready[1001, MINE].values, strict=True))
+    assert values["name"] == "other"

@@ -20,7 +20,7 @@ from sacct_ingest.store import Store
 from slurm_plugin.config import Config, Mode, Snapshot
 from slurm_plugin.config.loader import dump
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol import MAX_LINE_BYTES, Answer, Ask, Command, encode
+from slurm_plugin.protocol import MAX_LINE_BYTES, Answer, Ask, Command, Job, encode
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.node_pool import AT_ONCE
 from slurm_plugin.slurm.sources import line
@@ -393,6 +393,43 @@ def test_users_prepare_their_own_jobs_only_and_nothing_is_recorded(watched):
     assert answer["ticket"] not in watched.decide(**msgspec.structs.asdict(stolen)).admin_comment
     wait_until(watched.decisions, what="the decision in the store")
     assert [row.via for row in watched.decisions()] == ["job_submit"]
+
+
+def tell(nimod, ask):
+    """Say something and wait for no answer, as the hooks do."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(nimod.socket)
+        connection.sendall(encode(ask))
+
+
+def test_what_is_announced_lies_ready_until_it_is_taken(running):
+    options = {"job-name": "solve", "nodes": "1-8", "time": "02:00:00"}
+    ticket, me = "0123456789ab", os.geteuid()
+    folder = running.folder / "ready"
+    command = Command(program="salloc", options=options)
+    for odd in ("", "../x", "0123456789AB", "0" * 13):
+        tell(running, Ask(op="prepare", tell=True, ticket=odd, command=command))
+    tell(running, Ask(op="prepare", tell=True, ticket=ticket, command=command))
+    path = folder / f"{me}-{ticket}"
+    wait_until(path.exists, what="the decision")
+    assert list(folder.iterdir()) == [path]
+    # Nobody else may look around, and whoever knows the name may read.
+    assert (folder.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o711, 0o644)
+    ready = json.loads(path.read_bytes())
+    assert (ready["user_id"], ready["answer"]["v"]) == (me, 1)
+    assert running.decisions() == []
+
+    fields = dict(zip(ready["fields"], ready["values"], strict=True))
+    arrived = Job(**{k: v for k, v in fields.items() if v is not None}, ticket=ticket)
+    for _ in range(2):
+        tell(running, Ask(job=arrived, tell=True, taken=True))
+    wait_until(running.decisions, what="the record")
+    assert not path.exists()
+    running.status()
+    assert [row.via for row in running.decisions()] == ["cli_filter"]
+    running.process.terminate()
+    running.process.wait(PATIENCE_S)
+    assert not folder.exists()
 
 
 @needs_root
