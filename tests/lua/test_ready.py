@@ -178,7 +178,7 @@ def test_where_the_count_is_to_be_rewritten_the_command_waits(runtime: Load) -> 
     both.answer({"v": 1, "ticket": "f" * 12})
     assert "ticket=ffffffffffff" in both.filter(**SALLOC)["comment"]
     assert "tell" not in json.loads(both.peer.sent[1])
-    assert "ticket=f" not in both.filter(**SALLOC | {"nodes": "4"})["comment"]
+    assert "ticket=ffffffffffff" not in both.filter(**SALLOC | {"nodes": "4"})["comment"]
 
 
 def test_no_room_in_the_comment_is_seen_before_anybody_is_told(ahead: Hooks) -> None:
