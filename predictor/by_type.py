@@ -224,9 +224,9 @@ class _Moved:
             how += f"; on {types} node type{plural} left out that was {100 * held:.0f} % off"
         if own.runs:
             plural = "s" if own.runs > 1 else ""
-            text = f"{own.runs} run{plural} on {self.node_type}; the rest is told {how}"
+            text = f"{own.runs} run{plural} on {self.node_type}; the rest is predicted {how}"
             return Problem("few_on_node_type", text)
-        text = f"no run on {self.node_type}: told {how}; one run there would tell most"
+        text = f"no run on {self.node_type}: predicted {how}"
         counts = [point.nodes for point in self.base.observed]
         return Problem("unseen_node_type", text, counts[len(counts) // 2] if counts else None)
 

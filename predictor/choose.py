@@ -163,8 +163,5 @@ def _cut_short(fit: AveragedFit) -> list[Problem]:
 
 
 def _disagreement(own: Prediction, other_s: float) -> Problem:
-    text = (
-        f"on {own.nodes} nodes Downey's model says "
-        f"{other_s:.3g} s instead of {own.time_s:.3g} s; a run there would tell"
-    )
+    text = f"on {own.nodes} nodes Downey's model says {other_s:.3g} s instead of {own.time_s:.3g} s"
     return Problem("disagreement", text, own.nodes)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from predictor import by_type
 from predictor.table import worse
-from predictor.tabulate import TableSettings, mixture, tabulate, telling
+from predictor.tabulate import TableSettings, mixture, tabulate, telling, unfinished
 from predictor.types import Part, PredictionTable, Problem, Verdict
 from sacct_ingest.layout import ANY, Layout, layouts
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
@@ -40,6 +40,7 @@ def tables_of(
     if len(groups) < 2:
         table = tabulate(level, key, rows, now_s=now_s, settings=settings, sums=sums)
         layout = next(iter(groups), ANY)
+        table = table or unfinished(level, key, rows, now_s=now_s)
         return [] if table is None else [replace(table, layout=layout)]
     made = []
     for layout, own in list(groups.items())[:MOST]:
@@ -48,6 +49,7 @@ def tables_of(
         if table is not None:
             made.append(replace(table, layout=layout, label=f"{table.label} ({layout})"))
     whole = mixture(level, key, rows, now_s=now_s, settings=settings)
+    whole = whole or unfinished(level, key, rows, now_s=now_s)
     if whole is None:
         return []
     parts = tuple(Part(table.key, table.layout) for table in made)

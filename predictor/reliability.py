@@ -126,7 +126,7 @@ def uncertain(
     ends = " to ".join(map(str, dict.fromkeys((within[0], within[-1])))) if within else ""
     where = [f"on {ends} node{'s' * (ends != '1')}"] if within else []
     off = f"it may be off by more than {100 * settings.reliable_factor - 100:.0f} %"
-    text = f"{' and '.join(where + beyond)} {off}; a run on {observe} nodes would tell most"
+    text = f"{' and '.join(where + beyond)} {off}"
     return Problem("uncertain", text, observe)
 
 

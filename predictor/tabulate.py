@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from predictor import by_type, choose, drift, reliability
 from predictor.curve import CurveSettings, build
+from predictor.endings import ending_problem, endings_of, work_dirs_of
 from predictor.models import history
 from predictor.node_types import NodeType
 from predictor.table import worse
@@ -119,6 +120,17 @@ def mixture(
     return _described(table, level, key, rows, runs=finished, now_s=now_s)
 
 
+def unfinished(
+    level: KeyLevel, key: str, rows: Sequence[RunRow], *, now_s: float
+) -> PredictionTable | None:
+    """Table without a node count, of a command whose runs all failed or were cut short."""
+    endings = endings_of(rows)
+    if level not in CURVE_LEVELS or not endings or ending_problem(endings) is None:
+        return None
+    empty = replace(_filled([], (Verdict.REFUSED,), 0.0), verdicts=(), model="history")
+    return _described(empty, level, key, rows, runs=0, now_s=now_s)
+
+
 def _described(
     table: PredictionTable,
     level: KeyLevel,
@@ -128,9 +140,14 @@ def _described(
     runs: int,
     now_s: float,
 ) -> PredictionTable:
-    memory = memory_of(rows)
+    memory, endings = memory_of(rows), endings_of(rows)
+    unfinished = ending_problem(endings) if level in CURVE_LEVELS else None
     return replace(
         table,
+        problems=(*table.problems, *([unfinished] if unfinished else [])),
+        endings=endings,
+        work_dirs=work_dirs_of(rows),
+        last_s=max(((row.end_s or 0) - row.elapsed_s for row in telling(rows)), default=0.0),
         level=level.value,
         key=key,
         label=label_of(level, key, rows),

@@ -127,6 +127,15 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """How many of an application's latest runs ended in one state of Slurm's."""
+
+    state: str  #: such as ``TIMEOUT``
+    runs: int
+    longest_s: float = 0.0  #: of these runs
+
+
+@dataclass(frozen=True, slots=True)
 class ByType:
     """What a table says otherwise for jobs on one node type; fields as `PredictionTable` has them.
 
@@ -201,6 +210,11 @@ class PredictionTable:
     node_type: str = ""
     #: largest node count observed on any node type; 0: all that counts is in ``observed``
     widest: int = 0
+    #: how runs ended, most frequent first; see `predictor.endings`
+    endings: tuple[Ending, ...] = ()
+    #: digests of the working directories of the runs, where these are few
+    work_dirs: tuple[str, ...] = ()
+    last_s: float = 0.0  #: start of the newest run that says a run time, seconds since the epoch
     #: the other node types that there are; their node counts may be fewer
     by_type: tuple[ByType, ...] = ()
     #: what all runs have in common; nothing where the identity has ``parts``
@@ -212,6 +226,11 @@ class PredictionTable:
     def is_curve(self) -> bool:
         """Whether run time is known over node counts, not only from runs as they were."""
         return self.model != HISTORY
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether only the user, or user and job name, were recognised: no application at all."""
+        return self.level in ("name", "user") and not self.is_curve
 
     def __hash__(self) -> int:
         # Tables are keys of what is worked out of them: not all their numbers have to be hashed.

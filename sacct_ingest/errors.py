@@ -11,6 +11,7 @@
     ├── ScriptError          a job script that cannot be read
     ├── NoHistory            nothing is known about the application asked for
     ├── SlurmError           a Slurm command that failed or answered with something unknown
+    │   └── JobRefused       Slurm would not take the job: its words and exit status
     ├── DaskError            a Dask cluster that cannot be used for a refit
     ├── ProbeError           a host, disk or benchmark that could not be measured
     └── PlotError            a picture that cannot be drawn or written
@@ -63,6 +64,14 @@ class NoHistory(NimoError):  # noqa: N818 - a noun that a user knows
 
 class SlurmError(NimoError):
     """A Slurm command failed or answered with something unknown."""
+
+
+class JobRefused(SlurmError):  # noqa: N818 - a state that a user knows
+    """Slurm would not take a job; ``exit_status`` is that of its command."""
+
+    def __init__(self, words: str, exit_status: int) -> None:
+        super().__init__(words)
+        self.exit_status = exit_status
 
 
 class DaskError(NimoError):

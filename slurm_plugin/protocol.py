@@ -66,6 +66,8 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     tres_per_socket: str = ""
     tres_per_task: str = ""
     work_dir: str = ""
+    #: when its input files were changed last, seconds since the epoch; only nimo-advise can tell
+    inputs_changed_s: float | None = None
     comment: str = ""  #: the user's own, what cli_filter had put before it taken off
     argv: list[str] = []  #: script and its arguments
     script: str = ""  #: text of the batch script; empty for salloc and srun
@@ -158,8 +160,8 @@ class Row(msgspec.Struct, kw_only=True):
     time_s: float
     low_s: float
     high_s: float
-    speedup: float  #: against the fewest nodes of the table's observations
-    efficiency: float
+    speedup: float | None  #: against the fewest nodes of the table's observations; None: a guess
+    efficiency: float | None
     node_hours: float
     wait_s: float | None = None
     slurm_wait_s: float | None = None  #: what ``sbatch --test-only`` says
@@ -194,7 +196,9 @@ class Advice(msgspec.Struct, kw_only=True):
     application: str = ""
     key_level: str = ""
     verdict: str = ""  #: reliable, doubtful, refused, or unknown
-    verdict_text: str = ""  #: in plain words, with what would mend it
+    verdict_text: str = ""  #: in plain words, with what would improve it
+    largest: int | None = None  #: most nodes that such a job can get; None: not known
+    guess: bool = False  #: made of the user's jobs, whatever they ran
     confidence: float = 0.0
     runs: int = 0
     rows: list[Row] = []

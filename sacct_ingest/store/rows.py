@@ -66,6 +66,7 @@ class RunRow:
     script: str
     line: str
     cpu_s: float | None = None
+    work_dir: str = ""
     node_type: str = ""  #: of all its nodes; only where runs are read by key
 
 

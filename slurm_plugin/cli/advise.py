@@ -22,7 +22,7 @@ from slurm_plugin.cli.context import (
     load_config,
 )
 from slurm_plugin.cli.errors import guarded
-from slurm_plugin.cli.sbatch_request import request
+from slurm_plugin.cli.sbatch_request import needs_slurm, request
 from slurm_plugin.config import Config
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Advice, Ask, Job
@@ -141,6 +141,10 @@ def _advise(arguments: Sequence[str]) -> int:
             parser().error(f"neither nimo-advise nor sbatch has an option {dashes}{name}")
     config, job = load_config(args), request(sbatch, user=args.user)
     advice = _answer(args, config, job)
+    if config.advise.test_only and needs_slurm(job, sbatch, advice.largest):
+        from slurm_plugin.cli import slurm_estimates  # noqa: PLC0415 - most jobs need it not
+
+        slurm_estimates.check(sbatch, job, config.advise)
     if not scripts:
         # At once: Slurm may take its time.
         print(render(advice, now_s=time.time(), every=args.all), flush=True)

@@ -8,10 +8,11 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.job_script import Options, parse_command_line
+from sacct_ingest.job_script import CommandLine, Options, parse_command_line, parse_script
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.job_request import check_times, make_job
 from slurm_plugin.store_access import user_name
@@ -36,6 +37,13 @@ _OPTIONS = (
     "requeue", "reservation", "signal", "spread-job", "threads-per-core", "timelimit",
     "use-min-nodes", "wckey", "clusters", "export", "network",
 )  # fmt: skip
+#: Options of sbatch whose values only Slurm can judge.
+_SLURMS = frozenset({
+    *("account", "clusters", "cluster-constraint", "constraint", "exclude", "gpus"),
+    *("gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "licenses", "mem"),
+    *("mem-per-cpu", "mem-per-gpu", "nodelist", "partition", "qos", "reservation", "segment"),
+    "switches",
+})  # fmt: skip
 _VARIABLES = {f"SBATCH_{name.upper().replace('-', '_')}": name for name in _OPTIONS}
 
 
@@ -65,8 +73,26 @@ def request(words: Sequence[str], *, user: str) -> Job:
         now_s=now_s,
         environment=options_of(os.environ) if user in ("", mine) else {},
     )
+    job.inputs_changed_s = _changed_s(command, job.work_dir)
     check_times(job, now_s=now_s)
     return job
+
+
+def needs_slurm(job: Job, words: Sequence[str], largest: int | None) -> bool:
+    """Whether only Slurm can tell if it would take this job of the process's own user.
+
+    Parameters
+    ----------
+    largest
+        Most nodes that nimod says such a job can get; None: it does not know.
+    """
+    if job.user_name != user_name():
+        return False
+    if largest is None or (job.min_nodes or 1) > largest:
+        return True
+    given = parse_command_line(["sbatch", *words]).options
+    options = {*parse_script(job.script).options, *options_of(os.environ), *given}
+    return not _SLURMS.isdisjoint(options)
 
 
 def options_of(environ: Mapping[str, str]) -> Options:
@@ -80,6 +106,14 @@ def options_of(environ: Mapping[str, str]) -> Options:
         for variable, name in _VARIABLES.items()
         if variable in environ
     }
+
+
+def _changed_s(command: CommandLine, work_dir: str) -> float | None:
+    """When the files that the job's arguments name were changed last; None where there are none."""
+    files = [Path(work_dir, word) for word in command.arguments]
+    with suppress(OSError, ValueError):
+        return max((f.stat().st_mtime for f in files if f.is_file()), default=None)
+    return None
 
 
 def _read(path: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from sacct_ingest.errors import SlurmError
+from sacct_ingest.errors import JobRefused, SlurmError
 from sacct_ingest.job_script import parse_command_line
 from slurm_plugin.config import Advise
 from slurm_plugin.protocol import Advice, Job, Row
@@ -38,6 +38,23 @@ def counts_of(rows: Sequence[Row], most: int) -> list[int]:
         return not row.recommended, (row.wait_s or 0.0) + row.time_s
 
     return [row.nodes for row in sorted(rows, key=rank)[:most]]
+
+
+def check(words: Sequence[str], job: Job, how: Advise) -> None:
+    """Ask Slurm whether it would take the job.
+
+    Raises
+    ------
+    JobRefused
+        It would not.
+    """
+    submission = submission_of(words, job)
+    try:
+        run(submission.argv(), submission.text, environ=os.environ, timeout_s=how.timeout_s)
+    except JobRefused as error:
+        raise JobRefused(f"Slurm would refuse this job: {error}", error.exit_status) from error
+    except SlurmError:
+        return  # Slurm is not here, or has no time: nothing speaks against the job
 
 
 def add(advice: Advice, words: Sequence[str], job: Job, how: Advise, *, now_s: float) -> None:

@@ -5,7 +5,7 @@ from math import inf, log
 
 from msgspec.structs import replace
 
-from predictor.table import at, verdict_at
+from predictor.table import at, verdict_at, worse
 from predictor.types import PredictionTable, Verdict
 from slurm_plugin.decision import messages
 from slurm_plugin.decision.candidates import PolicySettings, Request, limits_on, trusted
@@ -37,14 +37,18 @@ def advice_of(case: DecisionContext, rules: PolicySettings, *, fresh: bool) -> A
     advice = Advice(
         verdict_text=messages.verdict_text(table), deadline_s=request.deadline_s, verdict="unknown"
     )
+    advice.largest = case.partition.largest if fresh and case.partition else None
     if table is None:
-        advice.reason = messages.reason_text(Reason.UNKNOWN_APPLICATION)
         return advice
-    _describe(advice, table)
+    _describe(advice, table, largest=case.partition.largest if case.partition else inf)
+    if not table.nodes:
+        advice.reason = messages.reason_text(Reason.NO_FINISHED_RUN)
+        return advice
     part = case.partition if fresh and case.partition else _idle(table, case.now_s)
     considered = _considered(case, part, rules)
     decided = decide(considered, table, part, rules, now_s=case.now_s)
     _recommend(advice, decided, fresh=fresh)
+    _lower(advice, decided, table, part)
     advice.rows = _rows(case, part, rules, advice.nodes, waits=fresh)
     advice.meets_deadline = decided.deadline_met
     return advice
@@ -93,7 +97,7 @@ def _in_partition(advice: Advice, row: Row | None, *, recommended: bool) -> Part
     )
 
 
-def _describe(advice: Advice, table: PredictionTable) -> None:
+def _describe(advice: Advice, table: PredictionTable, *, largest: float) -> None:
     advice.application = table.label
     advice.key_level = table.level
     advice.verdict = table.verdict.value
@@ -101,7 +105,21 @@ def _describe(advice: Advice, table: PredictionTable) -> None:
     advice.runs = table.runs
     advice.points = list(table.observed)
     advice.knee = table.knee
-    advice.observe = next((p.observe for p in table.problems if p.observe is not None), None)
+    advice.guess = table.is_guess
+    advice.observe = messages.next_run(table, largest)
+    advice.verdict_text = messages.verdict_text(table, largest=largest)
+
+
+def _lower(advice: Advice, decided: Decision, table: PredictionTable, part: Partition) -> None:
+    """Let the verdict be the one that the decision was made by."""
+    nodes = decided.chosen.nodes if decided.chosen else None
+    if decided.reason is Reason.UNRELIABLE_CURVE:
+        verdict = verdict_at(table, nodes) if nodes else Verdict.REFUSED
+        advice.verdict = worse(table.verdict, verdict).value
+        advice.verdict_text = messages.verdict_text(table, nodes=nodes, largest=part.largest)
+    elif decided.reason is Reason.OUT_OF_BAND:
+        advice.verdict = worse(table.verdict, Verdict.DOUBTFUL).value
+        advice.verdict_text = "The prediction is doubtful."
 
 
 def _idle(table: PredictionTable, now_s: float) -> Partition:
@@ -143,10 +161,12 @@ def _rows(
     if table is None:
         return []
     observed = {point.nodes for point in table.observed}
+    guess = table.is_guess
+    low, high = (request.low, request.high) if request.low < request.high else (1, part.largest)
     base = at(table, min(observed)) if observed else at(table, table.nodes[0])
     rows = []
     for n in sorted({*table.nodes, *([recommended] if recommended else [])}):
-        if n > part.largest or verdict_at(table, n) is Verdict.REFUSED:
+        if not low <= n <= min(high, part.largest) or verdict_at(table, n) is Verdict.REFUSED:
             continue
         one = at(table, n)
         start = part.profile.earliest_start(n, request.limit_s or one.high_s, from_s=case.now_s)
@@ -158,8 +178,8 @@ def _rows(
                 time_s=one.time_s,
                 low_s=one.low_s,
                 high_s=one.high_s,
-                speedup=speedup,
-                efficiency=speedup * base.nodes / n,
+                speedup=None if guess else speedup,
+                efficiency=None if guess else speedup * base.nodes / n,
                 node_hours=n * one.time_s / 3600,
                 wait_s=start - case.now_s if waits and start < inf else None,
                 observed=n in observed,

@@ -119,6 +119,8 @@ def standing(
 
 def trusted(table: PredictionTable, nodes: int, policy: config.Policy) -> bool:
     """Whether the prediction on ``nodes`` is good enough to act on."""
+    if table.is_guess:
+        return False
     verdict = verdict_at(table, nodes)
     return verdict is Verdict.RELIABLE or (policy.accept_doubtful and verdict is Verdict.DOUBTFUL)
 

@@ -1,5 +1,8 @@
 """What users read: at submission, and in the plain words of an advice."""
 
+from math import inf
+
+from predictor.table import verdict_at
 from predictor.types import PredictionTable, Verdict
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.policy import Action, Decision, Option
@@ -75,31 +78,62 @@ def _missed(
     return "\n".join(lines)
 
 
-def verdict_text(table: PredictionTable | None) -> str:
-    """Say in plain words how far a prediction can be trusted, and what would mend it."""
+def verdict_text(
+    table: PredictionTable | None, *, nodes: int | None = None, largest: float = inf
+) -> str:
+    """Say in plain words how far a prediction can be trusted, and which run would improve it.
+
+    Parameters
+    ----------
+    nodes
+        Count that the verdict is about, where another one holds there than elsewhere.
+    largest
+        Most nodes that a job can get: a run on more is not proposed.
+    """
     if table is None:
-        return "Nothing is known about this job yet; its finished runs will be learned from."
+        return "NIMO has no finished run of this job yet.  It predicts jobs that ran before."
+    sentences = [_opening(table, nodes), *(_sentence(one.text) for one in table.problems)]
+    if observe := next_run(table, largest):
+        sentences.append(f"A run on {count(observe, 'node')} would improve the prediction most.")
+    return "  ".join(sentences)
+
+
+def next_run(table: PredictionTable, largest: float = inf) -> int | None:
+    """Count on which one more run would help most; None where nothing is missing."""
+    wanted = (one.observe for one in table.problems if one.observe is not None)
+    return next((nodes for nodes in wanted if nodes <= largest), None)
+
+
+def _opening(table: PredictionTable, nodes: int | None) -> str:
+    if table.is_guess:
+        return f"This is only a guess: the run times of all jobs {_GUESSED[table.level]}."
+    if not table.nodes:
+        return "There is no prediction."
     if not table.is_curve:
-        opening = "Run times are known, but not how they depend on nodes."
-    else:
-        opening = _OPENINGS[table.verdict]
-    problems = "; ".join(problem.text for problem in table.problems)
-    told = f" {problems[0].upper()}{problems[1:]}." if problems else ""
-    wanted = next((p for p in table.problems if p.observe is not None), None)
-    nodes = count(wanted.observe, "node") if wanted and wanted.observe else ""
-    # Some problems say so themselves.
-    said = wanted is not None and f"on {nodes}" in wanted.text.rpartition(";")[2]
-    mend = f" One run on {nodes} would help most." if nodes and not said else ""
-    return f"{opening}{told}{mend}"
+        return "There are run times, but no scaling curve yet."
+    if nodes is not None and table.verdict is not verdict_at(table, nodes):
+        return f"{_OPENINGS[verdict_at(table, nodes)]} on {count(nodes, 'node')}."
+    sure = [n for n, one in zip(table.nodes, table.verdicts, strict=False) if one is table.verdict]
+    where = f" on {_span(sure[0], sure[-1])}" if 0 < len(sure) < len(table.nodes) else ""
+    return f"{_OPENINGS[table.verdict]}{where}."
+
+
+def _span(low: int, high: int) -> str:
+    return count(low, "node") if low == high else f"{low} to {high} nodes"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 _OPENINGS = {
-    Verdict.RELIABLE: "The prediction is reliable.",
-    Verdict.DOUBTFUL: "The prediction is doubtful.",
-    Verdict.REFUSED: "Not enough is known for a prediction.",
+    Verdict.RELIABLE: "The prediction is reliable",
+    Verdict.DOUBTFUL: "The prediction is doubtful",
+    Verdict.REFUSED: "There are too few runs for a prediction",
 }
+_GUESSED = {"name": "of this user with this name", "user": "of this user"}
 
 
 def reason_text(reason: Reason) -> str:
     """Sentence of a reason."""
-    return f"{reason.text[0].upper()}{reason.text[1:]}."
+    return _sentence(reason.text)

@@ -16,13 +16,16 @@ class Reason(StrEnum):
         return member
 
     # The count was chosen.
-    CHEAPEST = "cheapest", "the lowest sum of turnaround and delay for the jobs that wait"
-    DEADLINE = "deadline", "the count that makes the deadline at the lowest cost"
+    CHEAPEST = (
+        "cheapest",
+        "it costs least: its own wait and run time, and the delay for jobs that wait",
+    )
+    DEADLINE = "deadline", "the cheapest count that makes the deadline"
     # The request stands.
     BEST_ALREADY = "best_already", "no other count is better"
-    OFF = "off", "switched off for this job"
+    OFF = "off", "NIMO is switched off for this job"
     OPTED_OUT = "opted_out", "the comment says nimo:off"
-    NOT_OPTED_IN = "not_opted_in", "the job does not say that its node count may be chosen"
+    NOT_OPTED_IN = "not_opted_in", "the job does not ask for a range of node counts"
     FIXED_COUNT = "fixed_count", "the job asks for one node count"
     FIXED_TASKS = "fixed_tasks", "the job asks for a number of tasks, which fixes its layout"
     FIXED_CPUS = "fixed_cpus", "the job asks for a number of CPUs or of devices in total"
@@ -34,22 +37,26 @@ class Reason(StrEnum):
     NODE_SIZES = "node_sizes", "the job lists the node counts that it can run on"
     LAYOUT = "layout", "the job asks for contiguous nodes or few switches"
     DEPENDENCY = "dependency", "the job shares or depends on the layout of another one"
-    UNKNOWN_PARTITION = "unknown_partition", "the partition is not known or up, or several differ"
-    NO_SNAPSHOT = "no_snapshot", "the state of the cluster is not known"
-    STALE_SNAPSHOT = "stale_snapshot", "what is known of the cluster is too old"
+    UNKNOWN_PARTITION = (
+        "unknown_partition",
+        "the partition is unknown or down, or the job names several that differ",
+    )
+    NO_SNAPSHOT = "no_snapshot", "NIMO has not seen the state of the cluster yet"
+    STALE_SNAPSHOT = "stale_snapshot", "the state of the cluster that NIMO has is too old"
     NEW_SHAPE = (
         "new_shape",
-        "the nodes that are free for jobs of this shape are being counted",
+        "NIMO is still counting the nodes that fit this kind of job",
     )
-    UNKNOWN_APPLICATION = "unknown_application", "no runs of this application are known"
-    NO_CURVE = "no_curve", "runs on too few node counts are known"
-    UNRELIABLE_CURVE = "unreliable_curve", "the prediction cannot be relied on"
+    UNKNOWN_APPLICATION = "unknown_application", "NIMO has no finished run of this application"
+    NO_FINISHED_RUN = "no_finished_run", "no run of this command has finished"
+    NO_CURVE = "no_curve", "its runs were on too few node counts for a scaling curve"
+    UNRELIABLE_CURVE = "unreliable_curve", "the prediction is not reliable enough"
     OTHER_LAYOUT = "other_layout", "all its runs had other tasks or CPUs on each node"
-    OUT_OF_BAND = "out_of_band", "its runs took far longer or shorter than predicted of late"
-    DISTRUSTED = "distrusted", "the site only observes this application"
-    OUTSIDE_CURVE = "outside_curve", "the request is outside of what can be predicted"
-    BEYOND_LIMITS = "beyond_limits", "partition or QOS do not allow so many nodes"
-    NO_CHOICE = "no_choice", "limits of partition and memory leave one count only"
+    OUT_OF_BAND = "out_of_band", "its latest runs took far longer or shorter than predicted"
+    DISTRUSTED = "distrusted", "the site has set this application to observe only"
+    OUTSIDE_CURVE = "outside_curve", "there is no prediction for this node count"
+    BEYOND_LIMITS = "beyond_limits", "the partition or QOS does not allow that many nodes"
+    NO_CHOICE = "no_choice", "the limits of partition and memory leave one count only"
     OUTSIDE_GUARD = "outside_guard", "other counts would delay the job too much"
     LIMIT_TOO_LONG = "limit_too_long", "fewer nodes need a time limit that is not allowed"
     # Deadlines.

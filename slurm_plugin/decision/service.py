@@ -13,6 +13,7 @@ from operator import attrgetter
 
 import msgspec
 
+from predictor.inputs import for_inputs
 from predictor.types import PredictionTable
 from sacct_ingest.records import DecisionRow, Identity
 from sacct_ingest.signature import identity_of_request
@@ -354,6 +355,8 @@ class DecisionService:
         own = replace(identity, tag="", script="") if private else identity
         known = self._tables.find(own, layouts_of(job, partition))
         off = known is not None and self._tables.is_off(known)
+        if known is not None:
+            known = for_inputs(known, job.work_dir, job.inputs_changed_s)
         request = request_of(
             job,
             self._config.opt_in,
@@ -383,6 +386,8 @@ class DecisionService:
 
     def _decide(self, case: DecisionContext) -> Decision:
         problem = self._blind(case)
+        if case.table is not None and not case.table.nodes:
+            problem = problem or Reason.NO_FINISHED_RUN
         if problem is not None or case.table is None or case.partition is None:
             reason = case.request.fixed or problem or Reason.UNKNOWN_APPLICATION
             return Decision(action=Action.KEEP, reason=reason)

@@ -110,7 +110,7 @@ def start_run(
         cpu_s=round(elapsed_s * nodes * CORES * 0.93),
         node_list=node_names(chosen),
         submit_line=_submit_line(application, nodes),
-        work_dir=f"/scratch/{application.user}",
+        work_dir=f"/scratch/{application.user}/{job_id}",
         comment=application.comment,
     )
     return replace(run, steps=_steps(run, application))

@@ -40,7 +40,7 @@ class DemoSubmission:
             time_limit=self.application.script_min,
             array_inx=self.array,
             deadline=self.deadline,
-            work_dir=f"/scratch/{self.application.user}",
+            work_dir=work_dir_of(self.application),
             comment=self.application.comment,
             argv=self.application.argv,
             script=job_script(self.application),
@@ -91,4 +91,14 @@ def run(
         free_s=[0] * NODES,
         rng=rng,
     )
-    return structs.replace(done, admin_comment=answer.admin_comment, submit_line=submission.line)
+    return structs.replace(
+        done,
+        admin_comment=answer.admin_comment,
+        submit_line=submission.line,
+        work_dir=work_dir_of(submission.application),
+    )
+
+
+def work_dir_of(application: Application) -> str:
+    """Directory that the demo's jobs are submitted from."""
+    return f"/scratch/{application.user}"

@@ -138,7 +138,7 @@ def _cells(row: Row, waits: bool, deadline: bool, now_s: float) -> list[str]:  #
         str(row.nodes),
         duration(row.time_s),
         f"{duration(row.low_s)} to {duration(row.high_s)}",
-        f"{row.speedup:.1f}",
+        "-" if row.speedup is None else f"{row.speedup:.1f}",
         percent(row.efficiency),
         hours(row.node_hours),
     ]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sacct_ingest import atomic_file
-from sacct_ingest.errors import SlurmError
+from sacct_ingest.errors import JobRefused, SlurmError
 from slurm_plugin.protocol import ESTIMATE_COMMENT
 
 _START = re.compile(r"Job \d+ to start at (\d+)\b")
@@ -28,9 +28,10 @@ class EstimateRequest:
     script: tuple[str, ...] = ()  #: and its arguments; empty: from standard input, or ``--wrap``
     text: str = ""  #: what standard input is to hold
 
-    def argv(self, nodes: int) -> list[str]:
-        """Command that asks when this would start on ``nodes``; what comes last holds."""
-        ours = ("--test-only", f"--nodes={nodes}", f"--comment={ESTIMATE_COMMENT}")
+    def argv(self, nodes: int | None = None) -> list[str]:
+        """Command that asks when this would start, on ``nodes`` if given; what comes last holds."""
+        count = () if nodes is None else (f"--nodes={nodes}",)
+        ours = ("--test-only", *count, f"--comment={ESTIMATE_COMMENT}")
         return ["sbatch", *self.options, *ours, *self.script]
 
     def key(self, nodes: int) -> str:
@@ -47,8 +48,10 @@ def run(argv: Sequence[str], text: str, *, environ: Mapping[str, str], timeout_s
 
     Raises
     ------
+    JobRefused
+        It refused the job.
     SlurmError
-        It is missing, refused the job, or took longer than ``timeout_s``.
+        It is missing, or took longer than ``timeout_s``.
     """
     try:
         done = subprocess.run(
@@ -66,8 +69,9 @@ def run(argv: Sequence[str], text: str, *, environ: Mapping[str, str], timeout_s
     except OSError as error:
         raise SlurmError(f"sbatch: {error.strerror or error}") from error
     if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        raise SlurmError(last[0].removeprefix("sbatch: error: "))
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        words = (line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)
+        raise JobRefused("; ".join(words), done.returncode)
     return done.stderr
 
 

@@ -170,7 +170,7 @@ def _declining_problem(nodes: Floats, first: int) -> Problem:
 
 
 def _individual_problem(nodes: int) -> Problem:
-    text = f"the run on {nodes} nodes does not agree with its neighbours; another would tell why"
+    text = f"the run on {nodes} nodes does not agree with its neighbours"
     return Problem("anomaly", text, nodes)
 
 

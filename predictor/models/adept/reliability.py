@@ -83,9 +83,7 @@ def linear_section(nodes: Floats, instance: Instances, others: Instances) -> Pro
     if others.high.all() or others.end.min() <= last:
         return None
     observe = ceil(max(instance.parallelism[0], last + 1))
-    text = (
-        f"all runs lie in the linear part of the speedup; one on {observe} nodes may show its end"
-    )
+    text = "speedup is still linear in all runs, so where it ends is not known"
     return Problem("linear_section", text, observe)
 
 
@@ -102,8 +100,8 @@ def runner_up(
     rival = int(differ.max(axis=1).argmax())
     observe = int(beyond[np.argmax(differ[rival] >= 0.8 * differ[rival].max())])
     text = (
-        f"a parallelism of {others.parallelism[apart][rival]:.0f} explains the runs as well as "
-        f"{own:.0f}; one on {observe} nodes would tell them apart"
+        f"curves with an average parallelism of {own:.0f} and of "
+        f"{others.parallelism[apart][rival]:.0f} fit the runs equally well"
     )
     return Problem("runner_up", text, observe)
 

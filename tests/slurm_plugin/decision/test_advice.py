@@ -1,5 +1,7 @@
 """What nimo-advise gets to show."""
 
+from dataclasses import replace
+
 import pytest
 
 from predictor.types import Problem, Verdict
@@ -61,8 +63,48 @@ def test_counts_that_the_partition_does_not_have_are_not_shown():
 
 
 def test_counts_that_are_refused_are_not_shown():
-    verdicts = tuple(Verdict.RELIABLE if n <= 20 else Verdict.REFUSED for n in range(1, 33))
-    assert max(row.nodes for row in advice(known=table(verdicts=verdicts)).rows) == 20
+    verdicts = tuple(Verdict.RELIABLE if n <= 12 else Verdict.REFUSED for n in range(1, 33))
+    assert max(row.nodes for row in advice(known=table(verdicts=verdicts)).rows) == 12
+
+
+def test_counts_outside_the_range_asked_for_are_not_shown():
+    told = advice(Request(low=2, high=6, limit_s=7200.0))
+    assert [row.nodes for row in told.rows] == [2, 3, 4, 5, 6]
+
+
+def test_no_run_is_proposed_beyond_the_partition():
+    unsure = table(problems=(Problem("uncertain", "from 17 nodes on", 48),))
+    assert advice(known=unsure).observe is None
+    assert "48" not in advice(known=unsure).verdict_text
+    assert (
+        "48 nodes"
+        in advice(known=unsure, part=partition(profile([(NOW, 64)]), nodes=64)).verdict_text
+    )
+
+
+def test_an_answer_is_not_reliable_and_doubtful_at_once():
+    verdicts = tuple(Verdict.RELIABLE if n <= 8 else Verdict.DOUBTFUL for n in range(1, 33))
+    told = advice(known=table(verdicts=verdicts))
+    assert (told.nodes, told.verdict) == (None, "doubtful")
+    assert told.verdict_text.startswith("The prediction is doubtful on 16 nodes.")
+    assert "is reliable" not in told.verdict_text
+    assert "not reliable enough" in told.reason
+
+
+def test_a_guess_is_marked_and_has_no_speedup():
+    told = advice(known=history())
+    assert told.guess
+    assert "only a guess" in told.verdict_text
+    assert {(row.speedup, row.efficiency) for row in told.rows} == {(None, None)}
+    assert not advice().guess
+
+
+def test_runs_that_did_not_finish_are_reported():
+    text = "all 10 runs of this command reached their time limit"
+    empty = replace(history(), level="line", nodes=(), problems=(Problem("unfinished", text),))
+    told = advice(known=empty)
+    assert (told.rows, told.nodes) == ([], None)
+    assert "All 10 runs of this command reached their time limit." in told.verdict_text
 
 
 def test_without_a_view_of_the_cluster_there_are_no_waits_and_it_is_said():
@@ -75,14 +117,14 @@ def test_without_a_view_of_the_cluster_there_are_no_waits_and_it_is_said():
 def test_nothing_known_is_said():
     told = advice(unknown=True)
     assert (told.verdict, told.nodes, told.rows) == ("unknown", None, [])
-    assert "Nothing is known" in told.verdict_text
+    assert "no finished run of this job" in told.verdict_text
 
 
 def test_a_history_is_shown_and_what_would_help():
     told = advice(known=history())
     assert (told.nodes, told.verdict, told.observe) == (None, "doubtful", 8)
     assert [row.nodes for row in told.rows] == [4]
-    assert "One run on 8 nodes would help most." in told.verdict_text
+    assert "A run on 8 nodes would improve the prediction most." in told.verdict_text
 
 
 def test_a_doubtful_curve_recommends_nothing():
@@ -91,7 +133,7 @@ def test_a_doubtful_curve_recommends_nothing():
     assert (told.nodes, told.directive) == (None, "")
     assert "doubtful" in told.verdict_text
     assert "Another model fits as well." in told.verdict_text
-    assert len(told.rows) == 32
+    assert len(told.rows) == 16
 
 
 @pytest.mark.parametrize("fixed", [Reason.FIXED_COUNT, Reason.NOT_OPTED_IN])

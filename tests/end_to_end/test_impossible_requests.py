@@ -1,0 +1,55 @@
+"""What Slurm would not take gets Slurm's words and status from nimo-advise, and no advice."""
+
+import re
+
+import pytest
+
+from tests.end_to_end.site import Site
+
+REFUSED = {
+    "no such partition": ("-p", "nix"),
+    "more nodes than there are": ("-N", "100"),
+    "no such feature": ("-C", "nofeature"),
+    "no such cluster": ("--clusters=other",),
+    "no such account": ("-A", "nobody"),
+    "no such device": ("--gres=gpu:1",),
+}
+
+
+@pytest.mark.parametrize("options", REFUSED.values(), ids=REFUSED)
+def test_slurm_has_the_word(enforcing: Site, options: tuple[str, ...]) -> None:
+    argv = (*options, enforcing.script)
+    said = enforcing.cluster.run("sbatch", "--test-only", *argv, check=False)
+    told = enforcing.advise(*argv, check=False)
+    if said.returncode == 0:  # this release takes it; nothing then speaks against advice
+        assert "refuse" not in told.stderr
+        return
+    assert told.returncode == said.returncode
+    words = re.sub(r"^sbatch: (error: )?", "", said.stderr.strip().splitlines()[-1])
+    assert f"Slurm would refuse this job: {words}" in re.sub(
+        r"refuse this job: .*; ", "refuse this job: ", told.stderr
+    )
+    assert told.stdout == ""
+
+
+def test_what_slurm_takes_gets_advice(enforcing: Site) -> None:
+    for options in (("-p", "small"), ("-N", "8"), ("-N1-8", "--mem=100")):
+        done = enforcing.advise(*options, enforcing.script, check=False)
+        assert done.stdout.startswith("root/moldable"), done.stdout
+
+
+def test_nothing_is_said_beyond_the_range_or_the_partition(enforcing: Site) -> None:
+    told = enforcing.advise("--all", "-p", "small", "-N1-8", enforcing.script, check=False).stdout
+    assert re.findall(r"^(?:=>)? +(\d+) +\d\d:\d\d:\d\d", told, re.MULTILINE) == ["1", "2"]
+    assert all(int(n) <= 2 for n in re.findall(r"run on (\d+) node", told))
+
+
+def test_runs_that_reached_their_limit_are_reported(enforcing: Site) -> None:
+    script = enforcing.write_script("endless.sh", "#!/bin/sh\nsleep 600\n")
+    jobs = [enforcing.submit("-t1", script=script) for _ in range(2)]
+    enforcing.cluster.wait(*jobs, timeout_s=200, accounted=True)
+    enforcing.learn()
+    enforcing.settled()
+    told = enforcing.advise(script, check=False)
+    assert told.returncode == 3
+    assert "All 2 runs of this command reached their time limit." in told.stdout

@@ -1,0 +1,84 @@
+"""How runs ended and where they worked, and what that says of a prediction."""
+
+from dataclasses import replace
+
+import pytest
+
+from predictor.inputs import digest, for_inputs
+from predictor.parts import tables_of
+from predictor.tabulate import TableSettings
+from predictor.types import PredictionTable, Verdict
+from sacct_ingest.records import JobState, KeyLevel
+from tests.predictor.test_tabulate import row
+
+START = 1_790_000_000
+
+
+def table_of(rows, level: KeyLevel = KeyLevel.LINE) -> PredictionTable:
+    made = tables_of(level, "key", rows, now_s=START, settings=TableSettings())
+    return made[0]
+
+
+def ended(state: JobState, number: int, elapsed_s: float = 600.0):
+    return [row(4, elapsed_s + i, state) for i in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (JobState.TIMEOUT, "all 10 runs of this command reached their time limit"),
+        (JobState.FAILED, "all 10 runs of this command failed"),
+        (JobState.OUT_OF_MEMORY, "all 10 runs of this command ran out of memory"),
+    ],
+)
+def test_a_command_that_never_finished_has_a_table_that_says_so(state, words) -> None:
+    table = table_of(ended(state, 10))
+    assert (table.verdict, table.nodes, table.runs) == (Verdict.REFUSED, (), 0)
+    assert [problem.text for problem in table.problems] == [words]
+
+
+def test_what_the_cluster_or_a_person_ended_says_nothing() -> None:
+    rows = ended(JobState.CANCELLED, 5) + ended(JobState.NODE_FAIL, 5)
+    assert tables_of(KeyLevel.LINE, "key", rows, now_s=START, settings=TableSettings()) == []
+
+
+def test_half_of_the_runs_failing_is_reported_beside_the_prediction() -> None:
+    rows = [row(n, 600.0 / n) for n in (1, 2, 4)]
+    mixed = table_of(ended(JobState.FAILED, 2) + ended(JobState.TIMEOUT, 1, 9.0) + rows)
+    assert "unfinished" in {problem.name for problem in mixed.problems}
+    (text,) = (p.text for p in mixed.problems if p.name == "unfinished")
+    assert text == "of the last 6 runs of this command 2 failed, 1 reached its time limit"
+    few = table_of(ended(JobState.FAILED, 2) + rows)
+    assert "unfinished" not in {problem.name for problem in few.problems}
+
+
+def test_a_new_work_dir_lowers_the_verdict() -> None:
+    known = table_of([replace(row(n, 600.0 / n), work_dir="/data/a") for n in (1, 2, 4, 8)])
+    assert known.work_dirs == (digest("/data/a"),)
+    assert for_inputs(known, "/data/a/", None) is known
+    assert for_inputs(known, "", None) is known
+    elsewhere = for_inputs(known, "/data/b", None)
+    assert elsewhere.verdict is not Verdict.RELIABLE
+    assert Verdict.RELIABLE not in elsewhere.verdicts
+    assert elsewhere.problems[0].name == "new_work_dir"
+
+
+def test_where_each_run_has_its_own_work_dir_a_new_one_says_nothing() -> None:
+    rows = [replace(row(n, 600.0 / n), work_dir=f"/data/{n}") for n in (1, 2, 4, 8)]
+    known = table_of(rows)
+    assert for_inputs(known, "/data/b", None) is known
+
+
+def test_a_tag_names_the_problem_wherever_it_runs() -> None:
+    rows = [replace(row(n, 600.0 / n), work_dir="/data/a") for n in (1, 2, 4, 8)]
+    known = table_of(rows, KeyLevel.TAG)
+    assert for_inputs(known, "/data/b", known.last_s + 1) is known
+
+
+def test_an_input_that_changed_since_the_last_run_lowers_the_verdict() -> None:
+    known = table_of([replace(row(n, 600.0 / n), end_s=START) for n in (1, 2, 4, 8)])
+    assert known.last_s == START - 75
+    assert for_inputs(known, "", known.last_s - 1) is known
+    changed = for_inputs(known, "", known.last_s + 1)
+    assert changed.verdict is not Verdict.RELIABLE
+    assert changed.problems[0].name == "new_input"
