@@ -10,29 +10,43 @@ that regression needs of the observations are HᵀH and Hᵀx, whose size does n
 (equations 8 and 9): they can be kept for each application, added to as runs end, and merged across
 hosts.
 
-Two things go beyond the paper.  Squares of *relative* errors are minimised, so that long runs do
-not drown short ones (``relative=False`` is the paper's way).  And terms that the observations do
-not support are left out, by the Bayesian information criterion, which needs the same sums only.
+Some things go beyond the paper.  Squares of *relative* errors are minimised, so that long runs do
+not drown short ones (``relative=False`` is the paper's way).  Terms that the observations do not
+support are left out, by the Bayesian information criterion, which needs the same sums only.  Sums
+are exact enough for runs to be taken out again.  And where the observations do not tell what the
+amounts asked for would do, there is no answer.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import log, prod, sqrt
+from math import inf, log, prod, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from predictor.models.exact_sums import add, gram
 from predictor.types import Prediction
 
 Floats = NDArray[np.float64]
 #: Smallest ratio of eigenvalues at which terms can be told apart.
 _INDEPENDENT = 1e-10
+_TINY, _SHORTEST_S = 1e-300, 1e-100
+#: Part of what is asked that may lie where no observation does.
+_UNSEEN = 1e-3
+#: Standard deviation that a single run has at least, as a share of its time.
+_NOISE = 0.01
+#: Contributions that grow with their amount: the load of the input (section 2.3).
+PROPORTIONAL = frozenset({"load"})
 
 
 class TooFewObservations(ValueError):  # noqa: N818 - a noun, as in sacct_ingest.errors
     """The observations do not determine the profile parameters."""
+
+
+class Unobserved(ValueError):  # noqa: N818 - as above
+    """The observations do not tell what such amounts would do."""
 
 
 def terms(resources: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -51,7 +65,7 @@ def explanatory(resources: Sequence[str], amounts: Mapping[str, float]) -> Float
     Raises
     ------
     ValueError
-        An amount is missing or not above zero.
+        An amount is missing, or not above zero and finite.
     """
     row: Floats = _explanatory(resources, [amounts])[0]
     return row
@@ -60,9 +74,12 @@ def explanatory(resources: Sequence[str], amounts: Mapping[str, float]) -> Float
 def _explanatory(resources: Sequence[str], given: Sequence[Mapping[str, float]]) -> Floats:
     """Matrix H: a row for each run, a column for each term."""
     for name in resources:
-        if wrong := [one for one in given if not one.get(name, 0.0) > 0]:
-            raise ValueError(f"{name} is {wrong[0].get(name)}, an amount above zero is needed")
-    columns = {name: 1 / np.array([one[name] for one in given], float) for name in resources}
+        if wrong := [one for one in given if not 0 < one.get(name, 0.0) < inf]:
+            raise ValueError(
+                f"{name} is {wrong[0].get(name)}, a finite amount above zero is needed"
+            )
+    amounts = {name: np.array([one[name] for one in given], float) for name in resources}
+    columns = {n: one if n in PROPORTIONAL else 1 / one for n, one in amounts.items()}
     one = np.ones(len(given))
     return np.stack([prod((columns[name] for name in c), start=one) for c in terms(resources)], 1)
 
@@ -72,7 +89,8 @@ class Sums:
     """Everything that is kept of an application's runs.
 
     ``hh`` is HᵀH, shape ``(terms, terms)``; ``hx`` Hᵀx, shape ``(terms,)``; ``xx`` xᵀx; ``count``
-    counts the runs.  With ``relative`` each row of H and x was divided by the run time.
+    counts the runs.  With ``relative`` each row of H and x was divided by the run time.  ``rest``
+    is what these numbers cannot hold, by rows of ``[H x]ᵀ[H x]``; empty: nothing.
     """
 
     resources: tuple[str, ...]
@@ -81,6 +99,12 @@ class Sums:
     xx: float = 0.0
     count: int = 0
     relative: bool = True
+    rest: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse resources that are none, or named twice."""
+        if len(set(self.resources)) < len(self.resources) or not self.resources:
+            raise ValueError(f"resources {self.resources}: name at least one, and each once")
 
     @classmethod
     def none(cls, resources: Sequence[str], *, relative: bool = True) -> "Sums":
@@ -105,23 +129,17 @@ class Sums:
         Raises
         ------
         ValueError
-            An amount or a time is not above zero.
+            An amount or a time is not above zero and finite.
         """
         if not runs:
             return self
-        if wrong := [time_s for _, time_s in runs if not time_s > 0]:
-            raise ValueError(f"run time is {wrong[0]}, one above zero is needed")
+        if wrong := [time_s for _, time_s in runs if not _SHORTEST_S < time_s < 1 / _SHORTEST_S]:
+            raise ValueError(f"run time is {wrong[0]}, a finite one above zero is needed")
         time_s = np.array([time_s for _, time_s in runs])
         weights = 1 / time_s if self.relative else np.ones(len(runs))
         rows = _explanatory(self.resources, [amounts for amounts, _ in runs]) * weights[:, None]
-        values = time_s * weights
-        return replace(
-            self,
-            hh=_matrix(np.array(self.hh) + times * rows.T @ rows),
-            hx=tuple((np.array(self.hx) + times * rows.T @ values).tolist()),
-            xx=self.xx + times * float(values @ values),
-            count=self.count + times * len(runs),
-        )
+        high, low = gram(np.column_stack([rows, time_s * weights]))
+        return self._with((times * high, times * low), self.count + times * len(runs))
 
     def merge(self, other: "Sums") -> "Sums":
         """Make the sums of both, such as those of two hosts.
@@ -133,12 +151,23 @@ class Sums:
         """
         if (self.resources, self.relative) != (other.resources, other.relative):
             raise ValueError("sums of other resources or weights cannot be merged")
+        return self._with(other._both(), self.count + other.count)
+
+    def _both(self) -> tuple[Floats, Floats]:
+        """Give [H x]ᵀ[H x], and what its numbers cannot hold."""
+        side = np.array(self.hx)[:, None]
+        high = np.block([[np.array(self.hh), side], [side.T, np.array([[self.xx]])]])
+        return high, np.array(self.rest).reshape(high.shape) if self.rest else np.zeros_like(high)
+
+    def _with(self, more: tuple[Floats, Floats], count: int) -> "Sums":
+        high, low = add(self._both(), more)
         return replace(
             self,
-            hh=_matrix(np.array(self.hh) + np.array(other.hh)),
-            hx=tuple((np.array(self.hx) + np.array(other.hx)).tolist()),
-            xx=self.xx + other.xx,
-            count=self.count + other.count,
+            hh=_matrix(high[:-1, :-1]),
+            hx=tuple(high[:-1, -1].tolist()),
+            xx=float(high[-1, -1]),
+            count=count,
+            rest=tuple(low.ravel().tolist()) if low.any() else (),
         )
 
 
@@ -156,6 +185,10 @@ class ProductFit:
     noise: float  #: standard deviation of one run: relative, or in seconds
     count: int
     relative: bool
+    #: directions in which no observation lies, of the terms with one resource at most
+    unseen: tuple[tuple[float, ...], ...] = ()
+    #: root mean square of each of these terms over the observations
+    sizes: tuple[float, ...] = ()
 
     def predict(self, amounts: Mapping[str, float], level: float = 0.9) -> Prediction:
         """Run time on so much of each resource (equation 10), also of a node type never seen.
@@ -164,11 +197,18 @@ class ProductFit:
 
         Raises
         ------
+        Unobserved
+            No observation tells what these amounts would do: such as another clock where all ran
+            with one.
         ValueError
             An amount is missing, or the model gives no time above zero there.
         """
+        if not 0 < level < 1:
+            raise ValueError(f"level is {level}, one between 0 and 1 is needed")
         place = {one: i for i, one in enumerate(terms(self.resources))}
-        row = explanatory(self.resources, amounts)[[place[one] for one in self.chosen]]
+        whole = explanatory(self.resources, amounts)
+        self._check_observed(whole)
+        row = whole[[place[one] for one in self.chosen]]
         time_s = float(row @ np.array(self.theta))
         if not time_s > 0:
             raise ValueError("the fitted form gives no run time above zero there")
@@ -180,6 +220,13 @@ class ProductFit:
         nodes = int(amounts.get("nodes", 1))
         low, high = time_s * np.exp(-width), time_s * np.exp(width)
         return Prediction(nodes, time_s, float(low), float(high), level, sqrt(known) / time_s)
+
+    def _check_observed(self, row: Floats) -> None:
+        scaled = row[: len(self.sizes)] / np.array(self.sizes)
+        for direction in self.unseen:
+            if abs(float(scaled @ np.array(direction))) > _UNSEEN * float(np.linalg.norm(scaled)):
+                names = ", ".join(self.resources)
+                raise Unobserved(f"runs with other {names} are needed to tell: these do not")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +241,7 @@ class ProductForm:
         Raises
         ------
         TooFewObservations
-            Fewer independent runs than terms.
+            Not more independent runs than terms: nothing would be left to judge the fit by.
         """
         if not self.select:
             return _solved(sums, list(range(len(sums.hx))))
@@ -216,7 +263,7 @@ def _possible(sums: Sums) -> list[int]:
     """Terms, simple ones first, as long as the observations can tell them apart."""
     kept: list[int] = []
     for term in range(len(sums.hx)):
-        if len(kept) + 1 < max(sums.count, 2) and _independent(sums, [*kept, term]):
+        if len(kept) + 1 < sums.count and _independent(sums, [*kept, term]):
             kept.append(term)
     return kept
 
@@ -246,10 +293,13 @@ def _least_squares(sums: Sums, kept: list[int]) -> tuple[Floats, float]:
 
 
 def _solved(sums: Sums, kept: list[int]) -> ProductFit:
-    if sums.count < len(kept) or not _independent(sums, kept):
+    if sums.count <= len(kept) or not _independent(sums, kept):
         raise _too_few(sums, len(kept))
     theta, squares = _least_squares(sums, kept)
-    variance = squares / max(sums.count - len(kept), 1)
+    # Squares of relative errors are of times of one each: xx counts them.
+    least = _NOISE**2 * sums.xx / sums.count
+    variance = max(squares / (sums.count - len(kept)), least)
+    sizes, unseen = _unseen(sums)
     covariance = variance * np.linalg.inv(np.array(sums.hh)[np.ix_(kept, kept)])
     every = terms(sums.resources)
     return ProductFit(
@@ -260,7 +310,23 @@ def _solved(sums: Sums, kept: list[int]) -> ProductFit:
         noise=sqrt(variance),
         count=sums.count,
         relative=sums.relative,
+        unseen=unseen,
+        sizes=sizes,
     )
+
+
+def _unseen(sums: Sums) -> tuple[tuple[float, ...], tuple[tuple[float, ...], ...]]:
+    """Give the size of each term, and the directions of scaled terms without an observation.
+
+    Only of terms with one resource at most: whether two resources work together is what the
+    selection of terms decides.
+    """
+    single = 1 + len(sums.resources)
+    hh = np.array(sums.hh)[:single, :single]
+    scale = np.sqrt(np.maximum(np.diag(hh), _TINY))
+    values, directions = np.linalg.eigh(hh / np.outer(scale, scale))
+    none = directions.T[values <= _INDEPENDENT * values[-1]]
+    return tuple((scale / sqrt(sums.count)).tolist()), _matrix(none)
 
 
 def _too_few(sums: Sums, needed: int) -> TooFewObservations:

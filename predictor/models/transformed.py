@@ -11,7 +11,7 @@ Terms are added one by one, the one first that most reduces the error of predict
 the others (PRESS), for as long as it does so clearly.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations, pairwise
@@ -284,34 +284,56 @@ def _select(
     every: Iterable[Term],
     enough: float,
 ) -> tuple[list[Term], Floats]:
-    """Add terms for as long as each clearly helps; with the leave-one-out predictions."""
-    chosen: list[Term] = []
-    found = _Solution.constant(target, weights)
-    if found.error <= enough:
-        return chosen, found.left_out
+    """Choose terms; with the leave-one-out predictions.
+
+    Products may be the first terms, too, where that makes the error clearly smaller, or does as
+    well with fewer terms.
+    """
+    constant = _Solution.constant(target, weights)
+    if constant.error <= enough:
+        return [], constant.left_out
     alone = list(every)
     simple = [term for term in alone if term.shape in (Shape.LINEAR, Shape.INVERSE)]
-    pairs = [replace(one, times=other) for one, other in combinations(simple, 2)]
-    candidates = [*alone, *_seen(pairs, ratios)]
+    pairs = _seen((replace(a, times=b) for a, b in combinations(simple, 2)), ratios)
+    chosen, found = _added(ratios, constant, weights, alone, simple, enough)
+    if pairs and (found.error > enough or len(chosen) > 1):
+        others, other = _added(ratios, constant, weights, [*alone, *pairs], simple, enough)
+        fewer = len(others) < len(chosen) and other.error <= max(found.error, enough)
+        if fewer or other.error < (1 - _CLEARLY) * max(found.error, enough):
+            chosen, found = others, other
+    return chosen, found.left_out
+
+
+def _added(
+    ratios: Sequence[Mapping[str, float]],
+    constant: "_Solution",
+    weights: Floats,
+    candidates: list[Term],
+    simple: list[Term],
+    enough: float,
+) -> tuple[list[Term], "_Solution"]:
+    """Add terms one by one for as long as each clearly helps."""
+    chosen: list[Term] = []
+    found = constant
     columns = _columns(ratios, candidates) * weights[:, None]
-    while len(target) >= _SAMPLES_A_TERM * (len(chosen) + 1) + 1 and found.error > enough:
+    while len(weights) >= _SAMPLES_A_TERM * (len(chosen) + 1) + 1 and found.error > enough:
         column, better = found.best_with(columns)
         if better is None or better.error > (1 - _CLEARLY) * found.error:
             break
         found = better
         chosen.append(candidates[column])
-        made = _seen(_products(chosen[-1], simple), ratios)
+        made = _seen(_products(chosen[-1], simple, candidates), ratios)
         candidates = [*candidates, *made]
         columns = np.column_stack([columns, _columns(ratios, made) * weights[:, None]])
-    return chosen, found.left_out
+    return chosen, found
 
 
-def _products(term: Term, simple: Iterable[Term]) -> Iterator[Term]:
-    """Products of a bend that was taken with other attributes."""
-    if term.times is None and term not in simple:
-        yield from (
-            replace(term, times=other) for other in simple if other.attribute != term.attribute
-        )
+def _products(term: Term, simple: Iterable[Term], given: Collection[Term]) -> list[Term]:
+    """Products of a term that was taken with other attributes, but those that are given."""
+    if term.times is not None:
+        return []
+    made = ((replace(term, times=other), replace(other, times=term)) for other in simple)
+    return [one for one, turned in made if one not in given and turned not in given]
 
 
 def _seen(products: Iterable[Term], ratios: Sequence[Mapping[str, float]]) -> list[Term]:

@@ -357,9 +357,9 @@ class _Tree:
         """Whether what comes of a board can be better than the best."""
         if self.best is None:
             return True
-        late, node_s, _ = score(self.best, self._target_s)
+        late, node_s, end_s = score(self.best, self._target_s)
         bound = PlanSchedule((), {}, self._earliest_end(board), board.node_s + self._rest(board))
-        return score(bound, self._target_s)[:2] < (late, node_s)
+        return score(bound, self._target_s) < (late, node_s, end_s - _GRAIN_S)
 
     def _rest(self, board: Board) -> float:
         return sum(cost for task, cost in self._least_node_s.items() if task not in board.ends)

@@ -1,16 +1,19 @@
 """aprof: products of contributions, learned from sums alone."""
 
 from itertools import product
+from math import exp, inf, nan, sqrt
 from statistics import fmean
 
 import msgspec
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from predictor.models.product_form import (
     ProductForm,
     Sums,
     TooFewObservations,
+    Unobserved,
     explanatory,
     terms,
 )
@@ -139,3 +142,193 @@ def test_what_is_missing_is_named() -> None:
         ProductForm().fit(Sums.none(RESOURCES))
     with pytest.raises(ValueError, match="cannot be merged"):
         Sums.none(RESOURCES).merge(Sums.none(("nodes",)))
+
+
+def noisy(relative: bool) -> tuple[Sums, np.ndarray, np.ndarray]:
+    """Runs over nodes alone, with H and x as the paper has them."""
+    nodes = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
+    times = (30.0 + 400.0 / nodes) * np.array([1.04, 0.97, 1.05, 0.94, 1.06, 0.95])
+    sums = Sums.none(("nodes",), relative=relative)
+    for n, time_s in zip(nodes.tolist(), times.tolist(), strict=True):
+        sums = sums.add({"nodes": n}, time_s)
+    return sums, np.column_stack([np.ones(6), 1 / nodes]), times
+
+
+def test_sums_are_those_of_equations_8_and_9() -> None:
+    sums, h, x = noisy(relative=False)
+    assert np.allclose(sums.hh, h.T @ h, rtol=1e-14)
+    assert np.allclose(sums.hx, h.T @ x, rtol=1e-14)
+    assert sums.xx == pytest.approx(x @ x, rel=1e-14)
+    relative, _, _ = noisy(relative=True)
+    w = h / x[:, None]
+    assert np.allclose(relative.hh, w.T @ w, rtol=1e-14)
+    assert np.allclose(relative.hx, w.sum(axis=0), rtol=1e-14)
+    assert relative.xx == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_estimates_and_intervals_are_those_of_least_squares(relative: bool, level: float) -> None:
+    sums, h, x = noisy(relative=relative)
+    weights = 1 / x if relative else np.ones(6)
+    theta, rest, *_ = np.linalg.lstsq(h * weights[:, None], x * weights, rcond=None)
+    variance = float(rest[0]) / (6 - 2)
+    fit = ProductForm(select=False).fit(sums)
+    assert fit.theta == pytest.approx(theta, rel=1e-10)
+    assert fit.noise == pytest.approx(sqrt(variance), rel=1e-9)
+    row = np.array([1.0, 1 / 3])
+    time_s = float(row @ theta)
+    known = variance * float(row @ np.linalg.inv((h.T * weights**2) @ h) @ row)
+    spread = sqrt(known + variance * (time_s**2 if relative else 1.0)) / time_s
+    width = float(student.ppf((1 + level) / 2, 4)) * spread
+    found = fit.predict({"nodes": 3.0}, level)
+    assert (found.nodes, found.level) == (3, level)
+    assert found.time_s == pytest.approx(time_s)
+    assert found.low_s == pytest.approx(time_s * exp(-width))
+    assert found.high_s == pytest.approx(time_s * exp(width))
+    assert found.curve_sd == pytest.approx(sqrt(known) / time_s)
+
+
+def test_as_many_runs_as_terms_leave_nothing_to_judge_by() -> None:
+    """Section 3: n + 1 runs determine the parameters, "more than n+1" are reliable."""
+    runs = [({"nodes": float(n)}, 10.0 + 90.0 / n) for n in (1, 2, 4)]
+    full = ProductForm(select=False)
+    with pytest.raises(TooFewObservations, match="1 runs do not determine 1 terms"):
+        ProductForm().fit(Sums.none(("nodes",)).add_all(runs[:1]))
+    with pytest.raises(TooFewObservations, match="2 runs do not determine 2 terms"):
+        full.fit(Sums.none(("nodes",)).add_all(runs[:2]))
+    fit = full.fit(Sums.none(("nodes",)).add_all(runs))
+    assert fit.theta == pytest.approx((10.0, 90.0))
+    two = ProductForm().fit(Sums.none(("nodes",)).add_all(runs[:2]))
+    assert two.chosen == ((),)
+
+
+def test_runs_that_all_fit_exactly_still_have_an_interval() -> None:
+    """A single run differs by 1 % from the next, whatever few of them show."""
+    runs = [({"nodes": float(n)}, 10.0 + 90.0 / n) for n in (1, 2, 4, 8)]
+    for relative in (True, False):
+        fit = ProductForm(select=False).fit(Sums.none(("nodes",), relative=relative).add_all(runs))
+        mean = sqrt(fmean([t**2 for _, t in runs]))
+        assert fit.noise == pytest.approx(0.01 if relative else 0.01 * mean)
+        made = fit.predict({"nodes": 2.0})
+        assert made.high_s / made.low_s > 1.03
+
+
+def test_another_clock_is_not_told_by_runs_on_one() -> None:
+    """Nor is a mixture where nodes and clock only changed together."""
+    one_clock = [({"nodes": float(n), "clock": 3.0}, truth(n, 3.0)) for n in range(1, 8)]
+    fit = ProductForm().fit(sums_of(one_clock))
+    assert fit.predict({"nodes": 40.0, "clock": 3.0}).time_s > 0
+    for other in (0.3, 2.9, 3.1):
+        with pytest.raises(Unobserved, match="runs with other nodes, clock"):
+            fit.predict({"nodes": 4.0, "clock": other})
+    together = [({"nodes": float(n), "clock": float(n)}, truth(n, n)) for n in range(1, 8)]
+    fit = ProductForm().fit(sums_of(together))
+    assert fit.predict({"nodes": 9.0, "clock": 9.0}).time_s > 0
+    with pytest.raises(Unobserved):
+        fit.predict({"nodes": 4.0, "clock": 1.0})
+    both = ProductForm().fit(sums_of(observed(3, 3.0)))
+    assert both.unseen == ()
+    assert both.predict({"nodes": 4.0, "clock": 9.0}).time_s == pytest.approx(truth(4, 9.0))
+
+
+def test_sums_lose_nothing_when_many_short_runs_leave_them() -> None:
+    rng = np.random.default_rng(2)
+    short = [
+        ({"nodes": float(rng.integers(1, 9)), "clock": float(rng.uniform(1, 3))}, float(second))
+        for second in 1 + 0.3 * rng.random(20_000)
+    ]
+    long = [
+        ({"nodes": float(n), "clock": c}, 1e4 * truth(n, c))
+        for n, c in product((1, 2, 4, 8), (1.0, 2.0, 3.0))
+    ]
+    left = sums_of([]).add_all(short).add_all(long)
+    for first in range(0, len(short), 777):
+        left = left.add_all(short[first : first + 777], times=-1)
+    clean = sums_of([]).add_all(long)
+    assert left.count == clean.count
+    assert np.allclose(left.hh, clean.hh, rtol=1e-9, atol=0)
+    assert np.allclose(left.hx, clean.hx, rtol=1e-9, atol=0)
+    fit = ProductForm(select=False).fit(left)
+    assert fit.theta == pytest.approx(ProductForm(select=False).fit(clean).theta, rel=1e-6)
+
+
+def test_what_sums_cannot_hold_travels_and_merges_too() -> None:
+    thirds = [({"nodes": 3.0}, 1.0 + n / 7) for n in range(50)]
+    sums = Sums.none(("nodes",)).add_all(thirds)
+    assert any(sums.rest)
+    assert len(sums.rest) == 9
+    back = msgspec.json.decode(msgspec.json.encode(sums), type=Sums)
+    parts = (
+        Sums.none(("nodes",)).add_all(thirds[:20]).merge(Sums.none(("nodes",)).add_all(thirds[20:]))
+    )
+    for one in (back, parts):
+        empty = one.add_all(thirds, times=-1)
+        assert np.abs(empty.hh).max() < 1e-28
+        assert abs(empty.xx) < 1e-28
+        assert empty.count == 0
+
+
+def test_sums_stored_before_there_was_a_rest_are_read() -> None:
+    old = {"resources": ["nodes"], "hh": [[1, 1], [1, 1]], "hx": [2, 2], "xx": 4.0, "count": 1}
+    sums = msgspec.json.decode(msgspec.json.encode(old), type=Sums)
+    assert sums.add({"nodes": 1.0}, 1.0).hx == (3.0, 3.0)
+
+
+def test_load_takes_part_in_proportion() -> None:
+    """Section 2.3: "higher values representing a greater input load", linear."""
+    runs = [
+        ({"nodes": float(n), "load": load}, (5.0 + 2.0 * load) * (1.0 + 8.0 / n))
+        for n, load in product((1, 2, 4, 8), (1.0, 2.0, 5.0))
+    ]
+    fit = ProductForm().fit(Sums.none(("nodes", "load")).add_all(runs))
+    assert fit.predict({"nodes": 4.0, "load": 10.0}).time_s == pytest.approx(75.0)
+
+
+def test_cache_disk_and_network_are_contributions_like_others() -> None:
+    """Section 2.1: those that matter are found, the others are eliminated."""
+    rng = np.random.default_rng(4)
+    resources = ("cache", "disk", "network")
+    runs = [
+        (
+            {"cache": a, "disk": b, "network": c},
+            (50.0 + 300.0 / b) * (1.0 + 0.5 / a) * rng.lognormal(0, 0.01),
+        )
+        for a, b, c in product((0.25, 0.5, 1.0), (1.0, 2.0, 4.0), (1.0, 10.0))
+    ]
+    fit = ProductForm().fit(Sums.none(resources).add_all(runs))
+    assert {("cache",), ("disk",), ("cache", "disk")} <= {*fit.chosen}
+    asked = {"cache": 0.25, "disk": 4.0}
+    for network in (1.0, 3.0, 10.0):
+        time_s = fit.predict({**asked, "network": network}).time_s
+        assert time_s == pytest.approx(125.0 * 3.0, rel=0.03)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, nan, inf])
+def test_amounts_and_times_that_are_none_are_refused(bad: float) -> None:
+    sums = Sums.none(("nodes",))
+    with pytest.raises(ValueError, match=r"nodes is .*, a finite amount above zero is needed"):
+        sums.add({"nodes": bad}, 5.0)
+    with pytest.raises(ValueError, match=r"run time is .*, a finite one above zero is needed"):
+        sums.add({"nodes": 1.0}, bad)
+    fit = ProductForm(select=False).fit(noisy(relative=True)[0])
+    with pytest.raises(ValueError, match="nodes is"):
+        fit.predict({"nodes": bad})
+    with pytest.raises(ValueError, match="level is"):
+        fit.predict({"nodes": 1.0}, 1.0 if bad == inf else bad)
+
+
+def test_times_out_of_all_bounds_and_resources_that_are_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="run time is 1e-200"):
+        Sums.none(("nodes",)).add({"nodes": 1.0}, 1e-200)
+    for resources in ((), ("nodes", "nodes")):
+        with pytest.raises(ValueError, match="name at least one, and each once"):
+            Sums.none(resources)
+    assert Sums.none(("nodes",)).add_all([]).count == 0
+
+
+def test_no_time_above_zero_is_no_answer() -> None:
+    runs = [({"nodes": 1.0}, 1.0), ({"nodes": 2.0}, 100.0), ({"nodes": 4.0}, 120.0)]
+    fit = ProductForm(select=False).fit(Sums.none(("nodes",), relative=False).add_all(runs))
+    with pytest.raises(ValueError, match="no run time above zero"):
+        fit.predict({"nodes": 0.5})
