@@ -17,6 +17,8 @@ from math import inf, isfinite, nan
 from statistics import fmean
 from typing import Protocol
 
+from predictor.checks import need_finite
+
 #: Gains of exponential smoothing.
 GAINS = tuple(percent / 100 for percent in (5, 10, 15, 20, 30, 40, 50, 75))
 #: Lengths of sliding windows of each statistic.
@@ -257,8 +259,7 @@ class Bank:
         ValueError
             It is not a finite number; the bank is as before.
         """
-        if not isfinite(value):
-            raise ValueError(f"a measurement of {value} is not a finite number")
+        need_finite("measurement", value)
         if self._measured:
             self._own.append(value - self._forecasters[self._best()].forecast())
             for name, one in self._forecasters.items():

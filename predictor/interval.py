@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from predictor.checks import need_nodes, need_positive, need_share
 from predictor.types import Curve, Point, Prediction
 
 Floats = NDArray[np.float64]
@@ -43,6 +44,10 @@ class Prior:
     noise: float = 0.03
     weight: float = 3.0
     end_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        need_positive("standard deviation of a prior", self.inside, self.growth, self.noise)
+        need_positive("weight of a prior", self.weight, self.end_weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,15 @@ def left_out(points: Sequence[Point], medians: Medians, min_points: int) -> list
 def around(
     nodes: Sequence[int], medians: Floats, known: Uncertainty, level: float
 ) -> list[Prediction]:
-    """Predictions with the interval for one new run at ``level``."""
+    """Predictions with the interval for one new run at ``level``.
+
+    Raises
+    ------
+    ValueError
+        ``nodes`` has none, or one that is no node count; ``level`` is not between 0 and 1.
+    """
+    need_nodes(nodes)
+    need_share("level", level)
     clock = known.clock_s / medians
     curve_sd = np.hypot(curve_deviation(nodes, known), clock / math.sqrt(known.runs))
     noise = np.hypot(known.noise, clock)

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
+from predictor.checks import need_finite, need_positive
+
 Floats = NDArray[np.float64]
 
 
@@ -35,6 +37,7 @@ def percentage_errors(predicted: ArrayLike, actual: ArrayLike) -> Floats:
     [10.0, 10.0]
     """
     p, a = _pair(predicted, actual)
+    need_positive("measurement", *a)
     return 100 * np.abs(p - a) / a
 
 
@@ -44,8 +47,11 @@ def mape(predicted: ArrayLike, actual: ArrayLike) -> float:
 
 
 def nmae(predicted: ArrayLike, actual: ArrayLike) -> float:
-    """NMAE: mean absolute error as a share of the mean measured value."""
-    return float(absolute_errors(predicted, actual).mean() / np.mean(np.asarray(actual)))
+    """NMAE: mean absolute error as a share of the mean measured value, which is above zero."""
+    error = absolute_errors(predicted, actual)
+    mean = float(np.asarray(actual, dtype=float).mean())
+    need_positive("mean measurement", mean)
+    return float(error.mean()) / mean
 
 
 def mse(predicted: ArrayLike, actual: ArrayLike) -> float:
@@ -86,4 +92,6 @@ def _pair(predicted: ArrayLike, actual: ArrayLike) -> tuple[Floats, Floats]:
     p, a = np.asarray(predicted, dtype=float), np.asarray(actual, dtype=float)
     if p.shape != a.shape or p.ndim != 1 or p.size == 0:
         raise ValueError(f"{p.shape} predictions for {a.shape} measurements")
+    need_finite("prediction", *p)
+    need_finite("measurement", *a)
     return p, a

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from predictor.checks import need_finite, need_positive
 from predictor.special_counts import belongs
 from predictor.types import Curve, Point, Prediction, Problem, Verdict
 
@@ -33,6 +34,11 @@ class ReliabilitySettings:
     reliable_factor: float = 1.2
     doubtful_factor: float = 2.0
     noise: float = 0.25
+
+    def __post_init__(self) -> None:
+        need_finite("reliable factor", self.reliable_factor, least=1)
+        need_finite("doubtful factor", self.doubtful_factor, least=self.reliable_factor)
+        need_positive("noise", self.noise)
 
 
 def curve_problems(curve: Curve, settings: ReliabilitySettings) -> tuple[Problem, ...]:

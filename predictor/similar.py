@@ -12,7 +12,9 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import ceil
+from math import ceil, inf
+
+from predictor.checks import need_nodes, need_positive, need_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,12 @@ class Request:
     """What a job asks for."""
 
     nodes: int
-    limit_s: float
+    limit_s: float  #: inf: none
+
+    def __post_init__(self) -> None:
+        need_nodes((self.nodes,))
+        if self.limit_s != inf:
+            need_positive("time limit in seconds", self.limit_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,9 @@ class PastRun:
 
     asked: Request
     elapsed_s: float
+
+    def __post_init__(self) -> None:
+        need_positive("run time in seconds", self.elapsed_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,8 @@ class Sample:
 
     def quantile(self, share: float) -> float:
         """Run time in seconds that ``share`` of the weight does not exceed."""
+        if share != 1:
+            need_share("share", share)
         place = bisect_left(list(accumulate(self.weights)), share - 1e-9)
         return self.times_s[min(place, len(self.times_s) - 1)]
 
@@ -127,6 +139,7 @@ class Calibration:
     _ordered: list[float] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
+        need_share("level", self.level)
         self.allowed = 1.0 - self.level
         self._logs = deque(maxlen=self.window)
 

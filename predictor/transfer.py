@@ -8,9 +8,10 @@ is RBW, which is to be doubted; where there are only transfers, the forecaster b
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf
 from statistics import fmean
 
+from predictor.checks import need_finite
 from predictor.forecast import Bank
 from predictor.models.adrm import AdRM, RawBandwidth, Throughput, together
 from predictor.types import Problem, Verdict
@@ -80,8 +81,8 @@ def transfer_time(
     ValueError
         ``size_bytes`` or ``now_s`` is not a finite number.
     """
-    if not (isfinite(size_bytes) and isfinite(now_s)):
-        raise ValueError(f"{size_bytes} bytes at {now_s}: neither may be other than finite")
+    need_finite("size in bytes", size_bytes)
+    need_finite("begin of the transfer", now_s)
     asked = TransferTime(source=source, target=target, size_bytes=size_bytes)
     if size_bytes <= 0 or source == target:
         return _made(asked, Throughput(inf, inf, inf, None, _ENOUGH, 0.0), "nothing to move", ())

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from predictor.checks import need_finite, need_nodes, need_positive, need_rising
 from sacct_ingest.layout import ANY, Layout
 
 #: Model of a table without a curve: see :mod:`predictor.models.history`.
@@ -31,15 +32,31 @@ class Run:
     censored: bool = False
     limit_s: float = 0.0
 
+    def __post_init__(self) -> None:
+        need_finite("run time in seconds", self.elapsed_s)
+        need_finite("end of a run", self.end_s)
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The typical run time at one node count."""
+    """The typical run time at one node count.
+
+    Raises
+    ------
+    ValueError
+        Not a whole number of nodes and repeats, a time above zero, and a spread.
+    """
 
     nodes: int
     time_s: float  #: median of the runs kept
     repeats: int = 1
     spread: float = 0.0  #: standard deviation of log run time among the repeats, 0 for one run
+
+    def __post_init__(self) -> None:
+        need_nodes((self.nodes,))
+        need_positive("run time in seconds", self.time_s)
+        need_finite("repeats", self.repeats, least=1)
+        need_finite("spread", self.spread, least=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +80,11 @@ class Curve:
 
     ``points`` have distinct ``nodes`` in rising order.  ``censored`` are node counts where runs
     were only stopped by their limit, with the longest time survived: a lower bound of T(n).
+
+    Raises
+    ------
+    ValueError
+        Node counts do not rise, or the resolution is no time.
     """
 
     points: tuple[Point, ...]
@@ -73,6 +95,11 @@ class Curve:
     #: log of run time over the median of what was known before on the same node count, of every
     #: run that had an earlier one; infinite where the run was stopped after that median
     surprises: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        need_rising("node counts of a curve", (point.nodes for point in self.points))
+        need_rising("node counts of stopped runs", (point.nodes for point in self.censored))
+        need_finite("resolution in seconds", self.resolution_s, least=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import inf, isfinite
+from math import inf
 from statistics import fmean, linear_regression, median
 from typing import Protocol
+
+from predictor.checks import need_positive
 
 #: Lengths of the running window that are tried: the paper found errors flat from 8 to 20 pairs.
 WINDOWS = (4, 6, 8, 10, 12, 15, 20, 30)
@@ -101,15 +103,8 @@ def together(probes: Sequence[float]) -> float:
     """
     if not probes:
         raise ValueError("no probe to make one of")
-    _need_throughput(*probes)
+    need_positive("throughput", *probes)
     return max(probes)
-
-
-def _need_throughput(*values: float) -> None:
-    """Raise :class:`ValueError` unless all are finite and above zero."""
-    for value in values:
-        if not (isfinite(value) and value > 0):
-            raise ValueError(f"a throughput of {value} is not finite and above zero")
 
 
 class _Errors:
@@ -149,12 +144,12 @@ class RawBandwidth:
 
     def update(self, probe: float, transfer: float) -> None:
         """See :class:`TransferModel`."""
-        _need_throughput(probe, transfer)
+        need_positive("throughput", probe, transfer)
         self._errors.add(probe, transfer)
 
     def predict(self, probe: float) -> Throughput:
         """See :class:`TransferModel`."""
-        _need_throughput(probe)
+        need_positive("throughput", probe)
         return self._errors.around(probe)
 
 
@@ -203,7 +198,7 @@ class AdRM:
 
     def update(self, probe: float, transfer: float) -> None:
         """See :class:`TransferModel`."""
-        _need_throughput(probe, transfer)
+        need_positive("throughput", probe, transfer)
         if self._count >= self._start_up:
             said = {way: self._by(way, probe) for way in self._ways}
             self._errors.add(said[self._best()], transfer)
@@ -214,7 +209,7 @@ class AdRM:
 
     def predict(self, probe: float) -> Throughput:
         """See :class:`TransferModel`."""
-        _need_throughput(probe)
+        need_positive("throughput", probe)
         if self._count < self._start_up:
             raise ValueError(
                 f"{self._count} transfers seen with their probes, {self._start_up} are needed"
@@ -268,7 +263,7 @@ class CdfMatching:
 
     def update(self, probe: float, transfer: float) -> None:
         """See :class:`TransferModel`."""
-        _need_throughput(probe, transfer)
+        need_positive("throughput", probe, transfer)
         if self._probes:
             self._errors.add(self._match(probe), transfer)
         insort(self._probes, probe)
@@ -276,7 +271,7 @@ class CdfMatching:
 
     def predict(self, probe: float) -> Throughput:
         """See :class:`TransferModel`."""
-        _need_throughput(probe)
+        need_positive("throughput", probe)
         if not self._probes:
             raise ValueError("no transfer seen with its probe: nothing to match")
         return self._errors.around(self._match(probe))

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from predictor import shapes
+from predictor.checks import need_nodes, need_share
 from predictor.models.base import need, register
 from predictor.residual import Residuals, residuals
 from predictor.shapes import ShapePrior, Shapes
@@ -69,6 +70,8 @@ class AveragedFit:
 
     def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
         """See :class:`predictor.models.base.Fit`."""
+        need_nodes(nodes)
+        need_share("level", level)
         draws = _posterior(self.curve, self.settings).draws(np.asarray(nodes, dtype=float))
         shares = (0.5, 0.5 - level / 2, 0.5 + level / 2)
         rows = zip(
@@ -81,6 +84,8 @@ class AveragedFit:
 
     def quantiles(self, nodes: Sequence[int], shares: Sequence[float]) -> Floats:
         """Run times in seconds that these shares of new runs stay below: a row for each share."""
+        need_nodes(nodes)
+        need_share("share", *shares)
         draws = _posterior(self.curve, self.settings).draws(np.asarray(nodes, dtype=float))
         return np.asarray(np.exp(_quantiles(draws.one_run(), shares)))
 
@@ -90,6 +95,8 @@ class AveragedFit:
         The variance of log time at the targets that one run is expected to take away, in all: were
         everything normal, that is the sum of cov(target, candidate)² / var(run at candidate).
         """
+        need_nodes(candidates)
+        need_nodes(targets)
         known = _posterior(self.curve, self.settings)
         places = np.array([*candidates, *targets], dtype=float)
         own, rest = np.split(known.covariance(places, places[: len(candidates)]), [len(candidates)])

@@ -28,7 +28,13 @@ class Fit(Protocol):
         """What the model itself holds against its predictions."""
 
     def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
-        """Median and interval for one new run at ``level``, for each of ``nodes``."""
+        """Median and interval for one new run at ``level``, for each of ``nodes``.
+
+        Raises
+        ------
+        ValueError
+            ``nodes`` has none, or one that is no node count; ``level`` is not between 0 and 1.
+        """
 
 
 class Model(Protocol):

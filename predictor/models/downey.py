@@ -22,6 +22,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from predictor.checks import need_finite
+
 Floats = NDArray[np.float64]
 
 
@@ -35,10 +37,21 @@ class Mode(StrEnum):
 def speedup(nodes: ArrayLike, A: float, sigma: float) -> Floats:
     """S(n) of Table 1 for ``A`` ≥ 1 and ``sigma`` ≥ 0.
 
+    Raises
+    ------
+    ValueError
+        A parameter or a node count is out of its range.
+
+    Examples
+    --------
     >>> speedup([1, 8, 1000], 8.0, 0.0).tolist()
     [1.0, 8.0, 8.0]
     """
     n = np.asarray(nodes, dtype=float)
+    need_finite("A", A, least=1)
+    need_finite("sigma", sigma, least=0)
+    if not (np.isfinite(n) & (n >= 1)).all():
+        raise ValueError(f"node counts {n}: each must be a finite number of 1 or more")
     if sigma > 1:
         rising = n * A * (sigma + 1) / (sigma * (n + A - 1) + A)
         return np.where(n <= A + A * sigma - sigma, rising, A)

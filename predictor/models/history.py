@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from predictor.checks import need_share
 from predictor.similar import Calibration, PastRun, Request, Sample, SimilarSettings, sample
 from predictor.types import Prediction, Run
 
@@ -77,6 +78,7 @@ class History:
         limit_s
             Time limit that is asked for; None: the last one at each node count.
         """
+        need_share("level", level)
         latest = {run.nodes: run.limit_s for run in self.runs}
         found = []
         for nodes in self.nodes:
@@ -90,6 +92,7 @@ class History:
 
     def residuals(self, level: float) -> list[Residual]:
         """Replay the last runs, knowing only earlier ones: how far they were from either end."""
+        need_share("level", level)
         similar, found = self._similar, []
         for i in range(max(2, len(self.runs) - self.settings.replayed), len(self.runs)):
             run, past = self.runs[i], self._past[max(0, i - similar.window) : i]

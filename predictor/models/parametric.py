@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from predictor.checks import need_nodes
 from predictor.interval import Uncertainty, around, left_out, measure
 from predictor.models.base import need, register
 from predictor.types import Curve, Point, Prediction, Problem
@@ -80,6 +81,7 @@ class ParametricFit:
 
     def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
         """See :class:`predictor.models.base.Fit`."""
+        need_nodes(nodes)
         medians = evaluate(self.model, self.coefficients, np.asarray(nodes, dtype=float))
         return around(nodes, medians, self.uncertainty, level)
 

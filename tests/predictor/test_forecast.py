@@ -137,7 +137,7 @@ def test_what_is_no_number_is_refused_and_changes_nothing(value: float) -> None:
     for good in (5.0, 6.0, 5.0):
         bank.update(good)
     before = bank.forecast()
-    with pytest.raises(ValueError, match=f"measurement of {value} is not a finite number"):
+    with pytest.raises(ValueError, match=f"measurement is {value}: it must be a finite number"):
         bank.update(value)
     assert bank.forecast() == before
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.interval import Prior
+from predictor.models.adept.envelope import need_observations
 from predictor.models.adept.fluctuation import AnomalySettings, Explanation, Metric, explain
 from predictor.special_counts import FAMILIES, belongs
 from predictor.types import Problem
@@ -58,7 +59,13 @@ def diagnose(
     noise
         Standard deviation of each log time, by its repeats and its clock; None: what is believed of
         single runs.
+
+    Raises
+    ------
+    ValueError
+        As of :func:`predictor.models.adept.envelope.envelope`.
     """
+    need_observations(nodes, times)
     chosen = settings or AnomalySettings()
     sd = np.full(len(nodes), Prior().noise) if noise is None else noise
     problems = []

@@ -14,6 +14,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.checks import need_finite, need_positive, need_rising, need_share
 from predictor.models.downey import Mode
 
 Floats = NDArray[np.float64]
@@ -34,6 +35,10 @@ class Bounds:
 
     parallelism: float = 64.0
     sigma: float = 3000.0
+
+    def __post_init__(self) -> None:
+        need_finite("largest parallelism", self.parallelism, least=1)
+        need_finite("largest sigma", self.sigma, least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +73,28 @@ def envelope(
         Observations in rising order of nodes; times in any unit.
     delta
         Largest relative deviation of an observation from the model, 0 < ``delta`` < 1.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two observations, not in rising order, or without a time above zero.
     """
+    need_observations(nodes, times)
+    need_share("delta", delta)
     limits, found = bounds or Bounds(), []
     for mode in Mode:
         hull = _hulls(mode, *_pairs(mode, nodes, times), delta, limits)
         found += [RangePair(mode, *map(float, row)) for row in _irredundant(hull)]
     return tuple(found)
+
+
+def need_observations(nodes: Floats, times: Floats) -> None:
+    """Raise :class:`ValueError` unless there are two observations of the model or more."""
+    if nodes.shape != times.shape or nodes.ndim != 1 or len(nodes) < 2:
+        raise ValueError(f"{nodes.shape} node counts with {times.shape} times: two are needed")
+    need_finite("node count", *nodes, least=1)
+    need_rising("node counts", nodes)
+    need_positive("run time", *times)
 
 
 def end_of(

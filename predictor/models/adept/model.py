@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.checks import need_finite, need_nodes, need_share
 from predictor.interval import Uncertainty, around, deviations, measure
 from predictor.models.adept.anomalies import Diagnosis, diagnose
 from predictor.models.adept.envelope import Bounds, RangePair, envelope
@@ -63,6 +64,8 @@ class AdeptFit:
 
     def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
         """See :class:`predictor.models.base.Fit`."""
+        need_nodes(nodes)
+        need_share("level", level)
         targets = np.asarray(nodes, dtype=float)
         searched, back = np.unique(_rounded(targets), return_inverse=True)
         medians = self._search(searched).chosen(back).times(targets)
@@ -70,6 +73,7 @@ class AdeptFit:
 
     def roughly(self, nodes: Sequence[int]) -> Floats:
         """Run time in seconds by the instance of the closest observation, without a search."""
+        need_nodes(nodes)
         targets, observed = np.asarray(nodes, dtype=float), np.array(self.nodes)
         closest = np.abs(targets[:, None] - observed).argmin(axis=1)
         every = np.stack([instance.times(targets) for instance in self.instances])
@@ -91,6 +95,7 @@ class AdeptFit:
 
     def instance(self, target: int) -> Instance:
         """Return the instance of Downey's model that predicts ``target``."""
+        need_nodes((target,))
         return _listed(self._search(np.array([float(target)])))[0]
 
     def _search(self, targets: Floats) -> Instances:
@@ -109,6 +114,9 @@ class Adept:
     judgement: JudgementSettings = field(default_factory=JudgementSettings)
     bounds: Bounds = field(default_factory=Bounds)
     min_points: int = 3
+
+    def __post_init__(self) -> None:
+        need_finite("fewest node counts of ADEPT", self.min_points, least=3)
 
     def fit(self, curve: Curve) -> AdeptFit:
         """See :class:`predictor.models.base.Model`."""

@@ -7,6 +7,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.checks import need_finite, need_positive
 from predictor.models.adept.envelope import RangePair
 from predictor.models.adept.search import Instances, best_for
 from predictor.types import Problem
@@ -30,6 +31,10 @@ class JudgementSettings:
     apart: float = 1.5
     noise: float = 0.005
     reach: int = 4
+
+    def __post_init__(self) -> None:
+        need_positive("a threshold of judgement", self.error, self.noise)
+        need_finite("a factor of judgement", self.rival, self.apart, self.reach, least=1)
 
 
 def judge(

@@ -14,7 +14,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.models.adept.envelope import RangePair
+from predictor.checks import need_finite, need_share
+from predictor.models.adept.envelope import RangePair, need_observations
 from predictor.models.downey import Mode, parallelism_of, serial_time_of, sigma_of, terms
 
 Floats = NDArray[np.float64]
@@ -37,6 +38,14 @@ class SearchSettings:
     steps: int = 128
     local: int = 21
     zooms: int = 2
+
+    def __post_init__(self) -> None:
+        # Below 1 the farthest observation would have a negative weight.
+        need_finite("q", self.q, least=1)
+        need_share("v", self.v)
+        need_finite("steps", self.steps, least=2)
+        need_finite("local steps", self.local, least=3)
+        need_finite("zooms", self.zooms, least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +132,16 @@ def search(
         Observations, shape (m,).
     weight
         Shape (targets, m), not negative; observations of weight 0 take no part.
+
+    Raises
+    ------
+    ValueError
+        Observations are not distinct node counts in rising order with times above zero, or the
+        envelope is empty.
     """
+    need_observations(nodes, times)
+    if not envelope:
+        raise ValueError("the envelope has no range pair")
     found = []
     for mode in Mode:
         limits = _Limits.of(mode, envelope)

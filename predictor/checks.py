@@ -1,0 +1,43 @@
+"""What the public functions refuse: one sentence each, that names the value (stdlib only)."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import isfinite
+
+
+def need_positive(what: str, *values: float) -> None:
+    """Raise :class:`ValueError` unless every value is finite and above zero."""
+    for value in values:
+        if not (isfinite(value) and value > 0):
+            raise ValueError(f"{what} is {value}: it must be a finite number above 0")
+
+
+def need_finite(what: str, *values: float, least: float | None = None) -> None:
+    """Raise :class:`ValueError` unless every value is finite, and no smaller than ``least``."""
+    for value in values:
+        if not isfinite(value) or (least is not None and value < least):
+            limit = "" if least is None else f" of {least:g} or more"
+            raise ValueError(f"{what} is {value}: it must be a finite number{limit}")
+
+
+def need_share(what: str, *values: float) -> None:
+    """Raise :class:`ValueError` unless every value lies between 0 and 1, without the two."""
+    for value in values:
+        if not 0 < value < 1:
+            raise ValueError(f"{what} is {value}: it must be above 0 and below 1")
+
+
+def need_nodes(nodes: Sequence[float]) -> None:
+    """Raise :class:`ValueError` unless there are node counts, each a whole number of 1 or more."""
+    if len(nodes) == 0:
+        raise ValueError("no node counts")
+    for count in nodes:
+        if not (isfinite(count) and count >= 1 and count == int(count)):
+            raise ValueError(f"{count} nodes: a node count is a whole number of 1 or more")
+
+
+def need_rising(what: str, values: Iterable[float]) -> None:
+    """Raise :class:`ValueError` unless each value is above the one before it."""
+    for one, other in pairwise(values):
+        if not one < other:
+            raise ValueError(f"{what}: {other} follows {one}; they must rise, each given once")

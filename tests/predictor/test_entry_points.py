@@ -1,0 +1,290 @@
+"""What the public functions refuse, each with one clear error.
+
+The table has a row for each function: a call that works, then values that take the place of its
+first argument, and what the error says.
+"""
+
+from collections.abc import Callable
+from math import inf, nan
+from typing import Any
+
+import numpy as np
+import pytest
+
+from predictor import Curve, Point, Run
+from predictor.choose import choose
+from predictor.interval import Prior, around, measure
+from predictor.metrics import mape, mse, nmae, order_preserving_degree, percentage_errors
+from predictor.models import base
+from predictor.models.adept import Adept
+from predictor.models.adept.anomalies import diagnose
+from predictor.models.adept.envelope import Bounds, envelope
+from predictor.models.adept.fluctuation import AnomalySettings
+from predictor.models.adept.reliability import JudgementSettings
+from predictor.models.adept.search import SearchSettings, search
+from predictor.models.averaged import Averaged
+from predictor.models.downey import speedup
+from predictor.models.history import History
+from predictor.models.parametric import Amdahl, Usl
+from predictor.reliability import ReliabilitySettings
+from predictor.similar import Calibration, PastRun, Request, sample
+from predictor.transfer import transfer_time
+from tests.predictor.curves import curve_of, downey, drawn
+
+NODES = [1, 2, 4, 8, 16]
+CURVE = drawn(NODES, downey(24, 0.5))
+NOT_POSITIVE = (nan, inf, -inf, 0.0, -1.0)
+NOT_A_SHARE = (nan, inf, -inf, 0.0, 1.0, 1.5, -1.0)
+NOT_NODES = ([], [0], [-4], [nan], [inf], [2.5])
+POSITIVE = "must be a finite number above 0"
+COUNT = r"no node counts|a node count is a whole number of 1 or more"
+SHARE = "must be above 0 and below 1"
+
+FITS = [
+    pytest.param(fit, id=name)
+    for name, fit in [
+        ("adept", Adept().fit(CURVE)),
+        ("averaged", Averaged().fit(CURVE)),
+        ("amdahl", Amdahl().fit(CURVE)),
+        ("usl", Usl().fit(CURVE)),
+        ("chosen", choose(CURVE)),
+    ]
+]
+
+
+@pytest.mark.parametrize("time_s", NOT_POSITIVE)
+def test_a_point_has_a_time(time_s: float) -> None:
+    with pytest.raises(ValueError, match=POSITIVE):
+        Point(4, time_s)
+
+
+@pytest.mark.parametrize("nodes", [0, -4, nan, inf, 2.5])
+def test_a_point_has_a_node_count(nodes: Any) -> None:
+    with pytest.raises(ValueError, match=COUNT):
+        Point(nodes, 10.0)
+
+
+@pytest.mark.parametrize(("repeats", "spread"), [(0, 0.0), (1, nan), (1, -0.1), (1, inf)])
+def test_a_point_has_repeats_and_a_spread(repeats: int, spread: float) -> None:
+    with pytest.raises(ValueError, match="must be a finite number of"):
+        Point(4, 10.0, repeats, spread)
+
+
+@pytest.mark.parametrize("time_s", [nan, inf, -inf])
+def test_a_run_has_a_time(time_s: float) -> None:
+    with pytest.raises(ValueError, match="must be a finite number"):
+        Run(4, time_s)
+    with pytest.raises(ValueError, match="must be a finite number"):
+        Run(4, 10.0, time_s)
+
+
+@pytest.mark.parametrize(
+    "nodes", [[1, 2, 2, 4], [8, 1, 4], [4, 4, 4, 4]], ids=["duplicate", "unsorted", "one"]
+)
+def test_node_counts_of_a_curve_rise(nodes: list[int]) -> None:
+    with pytest.raises(ValueError, match="they must rise, each given once"):
+        curve_of(nodes, [100.0 / n for n in nodes])
+    points = CURVE.points
+    with pytest.raises(ValueError, match="they must rise, each given once"):
+        Curve(points, censored=tuple(Point(n, 10.0) for n in nodes))
+
+
+@pytest.mark.parametrize("resolution_s", [nan, inf, -1.0])
+def test_the_resolution_of_a_curve_is_a_time(resolution_s: float) -> None:
+    with pytest.raises(ValueError, match="resolution in seconds"):
+        Curve(CURVE.points, resolution_s=resolution_s)
+
+
+@pytest.mark.parametrize("name", base.names())
+def test_an_empty_curve_is_too_few_points(name: str) -> None:
+    with pytest.raises(base.TooFewPoints, match="0 node counts"):
+        base.create(name).fit(Curve(()))
+    with pytest.raises(base.TooFewPoints, match="0 node counts"):
+        choose(Curve(()))
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("nodes", NOT_NODES, ids=str)
+def test_predictions_are_for_node_counts(fit: Any, nodes: list[Any]) -> None:
+    assert len(fit.predict([3, 40])) == 2
+    with pytest.raises(ValueError, match=COUNT):
+        fit.predict(nodes)
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("level", NOT_A_SHARE)
+def test_the_level_of_an_interval_is_a_share(fit: Any, level: float) -> None:
+    with pytest.raises(ValueError, match=SHARE):
+        fit.predict([4], level)
+
+
+TIMES = downey(24, 0.5)(np.array(NODES, float))
+BAD_OBSERVATIONS = {
+    "nan time": (NODES, [nan, *TIMES[1:]]),
+    "inf time": (NODES, [inf, *TIMES[1:]]),
+    "zero time": (NODES, [0.0, *TIMES[1:]]),
+    "negative time": (NODES, [-1.0, *TIMES[1:]]),
+    "zero nodes": ([0, *NODES[1:]], TIMES),
+    "nan nodes": ([nan, *NODES[1:]], TIMES),
+    "unsorted": (NODES[::-1], TIMES),
+    "duplicate": ([1, 2, 2, 8, 16], TIMES),
+    "empty": ([], []),
+    "one": ([4], [10.0]),
+    "of two lengths": (NODES, TIMES[1:]),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_OBSERVATIONS.values(), ids=BAD_OBSERVATIONS.keys())
+def test_observations_of_adept(bad: tuple[list[float], list[float]]) -> None:
+    nodes, times = (np.array(one, float) for one in bad)
+    good = np.array(NODES, float), TIMES
+    ranges = envelope(*good, 0.05)
+    calls: list[Callable[..., Any]] = [
+        lambda n, t: envelope(n, t, 0.05),
+        diagnose,
+        lambda n, t: search(n, t, np.ones((1, len(n))), np.array([4.0]), ranges, SearchSettings()),
+    ]
+    for call in calls:
+        call(*good)
+        with pytest.raises(ValueError, match=r"must be|they must rise|two are needed"):
+            call(nodes, times)
+
+
+def test_an_empty_envelope_has_nothing_to_search() -> None:
+    with pytest.raises(ValueError, match="no range pair"):
+        search(np.array([1.0, 2.0]), np.array([2.0, 1.0]), np.ones((1, 2)), np.array([4.0]), (),
+               SearchSettings())  # fmt: skip
+
+
+@pytest.mark.parametrize("delta", NOT_A_SHARE)
+def test_delta_is_a_share(delta: float) -> None:
+    with pytest.raises(ValueError, match=SHARE):
+        envelope(np.array(NODES, float), TIMES, delta)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SearchSettings(q=0.99),
+        lambda: SearchSettings(q=nan),
+        lambda: SearchSettings(v=0.0),
+        lambda: SearchSettings(v=1.0),
+        lambda: SearchSettings(steps=1),
+        lambda: SearchSettings(local=2),
+        lambda: SearchSettings(zooms=0),
+        lambda: AnomalySettings(epsilon=0.0),
+        lambda: AnomalySettings(epsilon=nan),
+        lambda: AnomalySettings(theta=0.9),
+        lambda: AnomalySettings(theta=10.1),
+        lambda: Bounds(parallelism=0.5),
+        lambda: Bounds(sigma=0.9),
+        lambda: JudgementSettings(error=0.0),
+        lambda: JudgementSettings(noise=nan),
+        lambda: JudgementSettings(rival=0.9),
+        lambda: JudgementSettings(apart=inf),
+        lambda: JudgementSettings(reach=0),
+        lambda: ReliabilitySettings(reliable_factor=0.9),
+        lambda: ReliabilitySettings(reliable_factor=3.0),
+        lambda: ReliabilitySettings(noise=0.0),
+        lambda: Prior(inside=0.0),
+        lambda: Prior(growth=nan),
+        lambda: Prior(weight=-1.0),
+        lambda: Adept(min_points=2),
+    ],
+)
+def test_settings_out_of_range_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        make()
+
+
+def test_settings_at_the_end_of_their_range_are_taken() -> None:
+    SearchSettings(q=1.0, steps=2, local=3, zooms=1)
+    AnomalySettings(theta=1.0)
+    AnomalySettings(theta=10.0)
+    Bounds(parallelism=1.0, sigma=1.0)
+    JudgementSettings(rival=1.0, apart=1.0, reach=1)
+    ReliabilitySettings(reliable_factor=1.0, doubtful_factor=1.0)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "A", "sigma"),
+    [([0], 8, 0), ([nan], 8, 0), ([4], 0.5, 0), ([4], nan, 0), ([4], 8, -0.1), ([4], 8, inf)],
+)
+def test_parameters_of_downeys_model(nodes: list[float], A: float, sigma: float) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        speedup(nodes, A, sigma)
+
+
+@pytest.mark.parametrize("shares", [[0.0], [1.0], [nan], [0.5, 1.2]])
+def test_quantiles_are_of_shares(shares: list[float]) -> None:
+    with pytest.raises(ValueError, match=SHARE):
+        choose(CURVE).quantiles([4], shares)
+    with pytest.raises(ValueError, match=COUNT):
+        choose(CURVE).quantiles([], [0.5])
+
+
+@pytest.mark.parametrize("nodes", NOT_NODES, ids=str)
+def test_the_next_observation_is_on_a_node_count(nodes: list[Any]) -> None:
+    fit = Averaged().fit(CURVE)
+    for call in ((nodes, [4]), ([4], nodes)):
+        with pytest.raises(ValueError, match=COUNT):
+            fit.most_telling(*call)
+
+
+def test_intervals_without_a_fit() -> None:
+    known = measure(CURVE, [])
+    with pytest.raises(ValueError, match=COUNT):
+        around([], np.array([]), known, 0.9)
+    with pytest.raises(ValueError, match=SHARE):
+        around([4], np.array([10.0]), known, 1.0)
+
+
+@pytest.mark.parametrize("value", [nan, inf, -inf])
+def test_measures_of_accuracy(value: float) -> None:
+    for measured in (mape, nmae, mse, order_preserving_degree, percentage_errors):
+        with pytest.raises(ValueError, match="must be a finite number"):
+            measured([1.0, value], [1.0, 2.0])
+        with pytest.raises(ValueError, match="must be a finite number"):
+            measured([1.0, 2.0], [1.0, value])
+        with pytest.raises(ValueError, match="predictions for"):
+            measured([], [])
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_relative_errors_are_of_times_above_zero(value: float) -> None:
+    for measured in (mape, percentage_errors):
+        with pytest.raises(ValueError, match=POSITIVE):
+            measured([1.0, 2.0], [1.0, value])
+    with pytest.raises(ValueError, match=POSITIVE):
+        nmae([1.0], [value])
+
+
+@pytest.mark.parametrize("value", NOT_POSITIVE)
+def test_past_runs(value: float) -> None:
+    asked = Request(4, inf)
+    with pytest.raises(ValueError, match=POSITIVE):
+        PastRun(asked, value)
+    if value != inf:
+        with pytest.raises(ValueError, match=POSITIVE):
+            Request(4, value)
+    with pytest.raises(ValueError, match=COUNT):
+        Request(0, inf)
+    with pytest.raises(ValueError, match="no earlier run"):
+        sample(asked, [])
+
+
+@pytest.mark.parametrize("level", NOT_A_SHARE)
+def test_levels_of_histories(level: float) -> None:
+    history = History([Run(4, 10.0 + i, float(i)) for i in range(5)])
+    with pytest.raises(ValueError, match=SHARE):
+        history.expected(level)
+    with pytest.raises(ValueError, match=SHARE):
+        Calibration(level)
+
+
+@pytest.mark.parametrize("value", [nan, inf, -inf])
+def test_transfers_have_a_size_and_a_begin(value: float) -> None:
+    with pytest.raises(ValueError, match="must be a finite number"):
+        transfer_time([], value, "a", "b", now_s=0.0)
+    with pytest.raises(ValueError, match="must be a finite number"):
+        transfer_time([], 1e6, "a", "b", now_s=value)
