@@ -62,7 +62,7 @@ class WhatIf:
         order: Order = Order.SUBMITTED,
     ) -> None:
         self.workload = workload
-        self._moldable = moldable
+        self.moldable_jobs = moldable
         self._order = order
         self._own = [
             JobShape(nodes, limit_s, run_s)
@@ -77,16 +77,16 @@ class WhatIf:
     @property
     def moldable(self) -> npt.NDArray[np.bool_]:
         """Which jobs could have run on other node counts, shape ``(jobs,)``."""
-        return np.array([one is not None for one in self._moldable], dtype=bool)
+        return np.array([one is not None for one in self.moldable_jobs], dtype=bool)
 
     def at_load(self, load: float) -> "WhatIf":
         """Replay of the same jobs closer together or farther apart."""
-        return WhatIf(self.workload.at_load(load), self._moldable, self._order)
+        return WhatIf(self.workload.at_load(load), self.moldable_jobs, self._order)
 
     def adopted(self, share: float, *, seed: int = 1) -> "WhatIf":
         """Replay where only a share of the moldable jobs takes part, as when users are advised."""
-        takes_part = np.random.default_rng(seed).random(len(self._moldable)) < share
-        kept = [one if yes else None for one, yes in zip(self._moldable, takes_part, strict=True)]
+        takes_part = np.random.default_rng(seed).random(len(self.moldable_jobs)) < share
+        kept = [one if yes else None for one, yes in zip(self.moldable_jobs, takes_part, strict=True)]
         return WhatIf(self.workload, kept, self._order)
 
     def rigid(self) -> ReplaySchedule:
@@ -100,7 +100,7 @@ class WhatIf:
         reasons: Counter[Reason] = Counter()
 
         def shape_of(job: int, now_s: float) -> JobShape:
-            moldable = self._moldable[job]
+            moldable = self.moldable_jobs[job]
             if moldable is None:
                 return self._own[job]
             own = self._own[job]

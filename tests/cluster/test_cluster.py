@@ -166,6 +166,7 @@ def test_a_killed_guardian_is_cleaned_up_after(slurm_cluster: ClusterFactory) ->
         wait_until(lambda: not cluster.processes.up, what="the guardian to die")
         cluster.down()
         wait_until(lambda: processes_of(directory) == [], what="all to end")
+        assert not cluster.processes.up
 
 
 def test_a_recycled_pid_is_not_taken_for_ours(tmp_path: Path) -> None:

@@ -123,8 +123,9 @@ def test_quoted_values_come_back(options: dict[str, str]) -> None:
 
 @given(st.text())
 def test_no_text_is_too_odd(text: str) -> None:
-    parse_script(text)
-    parse_command_line(split_submit_line(text))
+    assert "\n" not in "".join(parse_script(text).options)
+    command = parse_command_line(split_submit_line(text))
+    assert not set(command.options) - {name for name, _ in OPTIONS["sbatch"].values()}
 
 
 @pytest.mark.parametrize("program", sorted(OPTIONS))

@@ -48,7 +48,7 @@ def test_a_socket_that_was_left_behind_is_no_obstacle(path):
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
     with Listening(path), socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(path))
+        assert client.connect_ex(str(path)) == 0
 
 
 def test_what_is_no_socket_is_not_removed(path):
@@ -66,5 +66,5 @@ def test_a_place_that_does_not_do_is_a_configuration_error(tmp_path, name):
 
 def test_it_can_be_used_again(path):
     for _ in range(2):
-        with Listening(path):
-            pass
+        with Listening(path), socket.socket(socket.AF_UNIX) as client:
+            assert client.connect_ex(str(path)) == 0

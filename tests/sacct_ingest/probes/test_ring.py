@@ -121,6 +121,7 @@ def test_alone_it_goes_on_measuring() -> None:
 
     with running(Others(nobody)) as (_, held):
         wait_until(lambda: len(held) > 2, timeout_s=20, what="three turns")
+        assert {type(one) for one in held} == {type(held[0])}
 
 
 KEY = b"a key that only tests know"

@@ -217,6 +217,7 @@ def test_a_hangup_reads_the_tables_again(running):
     before = running.status().loaded_s
     running.process.send_signal(signal.SIGHUP)
     wait_until(lambda: running.status().loaded_s > before, what="the reload")
+    assert running.decide().action == "set"
 
 
 def hang_up(nimod, text, told):

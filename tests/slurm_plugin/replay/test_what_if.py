@@ -83,7 +83,7 @@ def test_jobs_run_as_long_as_their_curve_says() -> None:
     assert outcome.moved.any()
     took = outcome.schedule.end_s - outcome.schedule.start_s
     for job in np.flatnonzero(outcome.moved):
-        one = what_if._moldable[job]
+        one = what_if.moldable_jobs[job]
         assert took[job] == pytest.approx(work.run_s[job] * one.truth(outcome.schedule.nodes[job]))
     assert (took[~outcome.moved] == work.run_s[~outcome.moved]).all()
 

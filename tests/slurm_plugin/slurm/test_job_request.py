@@ -189,10 +189,9 @@ def test_what_slurm_refuses_is_refused_with_its_words(words: Sequence[str], told
 
 
 def test_a_deadline_ahead_and_a_begin_that_is_over_are_taken() -> None:
-    check_times(
-        job("-b", "2020-01-01", "--deadline=now+1hour", "--time-min=10", "-t", "10", "a.sh"),
-        now_s=NOW_S,
-    )
+    made = job("-b", "2020-01-01", "--deadline=now+1hour", "--time-min=10", "-t", "10", "a.sh")
+    check_times(made, now_s=NOW_S)
+    assert (made.time_limit, made.time_min) == (10, 10)
 
 
 @pytest.mark.parametrize(("text", "listed"), [("2,4,8", True), ("2-8:2", True), ("2-8", False)])

@@ -97,7 +97,10 @@ def test_a_broken_cache_is_no_trouble(tmp_path, text):
 
 def test_a_cache_that_cannot_be_written_is_no_trouble(tmp_path):
     (tmp_path / "c").write_text("a file")
-    cache(tmp_path).put("a", 5.0, now_s=NOW)
+    broken = cache(tmp_path)
+    broken.put("a", 5.0, now_s=NOW)
+    assert broken.get("a", now_s=NOW) is None
+    assert (tmp_path / "c").read_text() == "a file"
 
 
 def test_the_recommended_count_is_asked_first_then_those_that_end_first():
