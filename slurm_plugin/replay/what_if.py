@@ -86,8 +86,8 @@ class WhatIf:
     def adopted(self, share: float, *, seed: int = 1) -> "WhatIf":
         """Replay where only a share of the moldable jobs takes part, as when users are advised."""
         takes_part = np.random.default_rng(seed).random(len(self.moldable_jobs)) < share
-        kept = [one if yes else None for one, yes in zip(self.moldable_jobs, takes_part, strict=True)]
-        return WhatIf(self.workload, kept, self._order)
+        drawn = zip(self.moldable_jobs, takes_part, strict=True)
+        return WhatIf(self.workload, [one if yes else None for one, yes in drawn], self._order)
 
     def rigid(self) -> ReplaySchedule:
         """Schedule every job on the nodes that it had."""
