@@ -16,7 +16,7 @@ FUZZ_SECONDS ?= 30
 # The Python of the system that packages are for.
 PACKAGE_PYTHON ?= /usr/bin/python3
 
-.PHONY: help setup lint types test test-releases demo bench fuzz mutate docs cluster cluster-down deb rpm test-deb test-rpm clean
+.PHONY: help setup lint types test test-releases demo bench papers fuzz mutate docs cluster cluster-down deb rpm test-deb test-rpm clean
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -70,6 +70,9 @@ bench: $(VENV)/.developer ## the quick benchmarks, each beside its peers
 	mkdir -p $(QUICK_JSON)
 	set -e; for b in benchmarks/[a-z]*.py; do \
 	  $(BIN)/python $$b --quick --json $(QUICK_JSON)/$$(basename $$b .py).json; done
+
+papers: $(VENV)/.developer ## the papers' tables and figures that can be made here, in build/papers
+	$(BIN)/python benchmarks/papers.py --directory build/papers --json build/papers/tables.json
 
 fuzz: $(VENV)/.developer ## fuzz the parsers, FUZZ_SECONDS (30) for each of five targets
 	$(PIP_INSTALL) '.[fuzz]'

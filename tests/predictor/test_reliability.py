@@ -1,10 +1,14 @@
+from math import exp
+
 import pytest
 
 from predictor.reliability import (
+    NINE_IN_TEN,
     ReliabilitySettings,
     curve_problems,
     downey_doubts,
     uncertain,
+    verdict_on,
     verdicts,
 )
 from predictor.types import Curve, Point, Prediction, Problem, Verdict
@@ -76,3 +80,50 @@ def test_repeats_that_scatter_are_a_problem() -> None:
     assert names(0.4) == ["noisy_repeats"]
     assert names(0.2) == []
     assert names(0.4, time_s=2.0) == []
+
+
+def test_of_scattered_repeats_the_worst_are_named() -> None:
+    points = (Point(4, 900.0, 3, 0.3), Point(8, 500.0, 3, 0.5), Point(16, 300.0, 3, 0.4))
+    (problem,) = curve_problems(Curve(points), SETTINGS)
+    assert problem.text.startswith("runs on 8 nodes differ by 65% among themselves")
+
+
+def test_a_spread_up_to_the_noise_is_none() -> None:
+    assert curve_problems(Curve((Point(4, 900.0, 3, 0.25),)), SETTINGS) == ()
+    assert curve_problems(Curve((Point(4, 900.0, 3, 0.2500001),)), SETTINGS) != ()
+    # The clock counts in proportion to the time.
+    coarse = Curve((Point(4, 2.0, 3, 0.5), Point(8, 400.0, 3, 0.5)), resolution_s=1.0)
+    (problem,) = curve_problems(coarse, SETTINGS)
+    assert problem.text.startswith("runs on 8 nodes")
+
+
+@pytest.mark.parametrize(("nodes", "inside"), [(1, False), (2, True), (3, True), (16, True)])
+def test_the_observed_range_begins_at_its_first_and_ends_at_its_last(
+    nodes: int, inside: bool
+) -> None:
+    assert (judged(nodes, 0.05, "stepwise") is Verdict.RELIABLE) is inside
+    assert ("runner_up" not in downey_doubts(CURVE.points, nodes)) is inside
+    assert "high_fitting_error" in downey_doubts(CURVE.points, nodes)
+
+
+def test_the_factors_themselves_are_still_good_enough() -> None:
+    def at(sd: float) -> Verdict:
+        settings = ReliabilitySettings(
+            reliable_factor=exp(NINE_IN_TEN * 0.1), doubtful_factor=exp(NINE_IN_TEN * 0.4)
+        )
+        return verdict_on(Prediction(4, 30.0, 25.0, 35.0, 0.9, sd), settings)
+
+    assert [at(sd) for sd in (0.1, 0.1001)] == [Verdict.RELIABLE, Verdict.DOUBTFUL]
+    assert [at(sd) for sd in (0.4, 0.4001)] == [Verdict.DOUBTFUL, Verdict.REFUSED]
+
+
+@pytest.mark.parametrize(
+    ("survived_s", "expected"), [(35.0, Verdict.RELIABLE), (35.1, Verdict.DOUBTFUL)]
+)
+def test_a_run_that_outlasted_the_interval_contradicts(
+    survived_s: float, expected: Verdict
+) -> None:
+    curve = Curve(CURVE.points, censored=(Point(4, survived_s),))
+    prediction = Prediction(4, 30.0, 25.0, 35.0, 0.9, 0.01)
+    other = Prediction(8, 0.4, 0.3, 0.5, 0.9, 0.01)
+    assert verdicts(curve, [prediction, other], [], SETTINGS) == (expected, Verdict.RELIABLE)
