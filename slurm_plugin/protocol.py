@@ -211,6 +211,7 @@ class Advice(msgspec.Struct, kw_only=True):
     knee: int | None = None  #: processor working set, argmax S²/n
     deadline_s: float | None = None
     meets_deadline: bool | None = None
+    deadline_text: str = ""  #: in plain words; empty: there is none, or nothing to say
     waits: WaitShares | None = None  #: how near waits like the recommended one came
     partition: str = ""  #: that all this is about, where nodes differ in type
     node_type: str = ""

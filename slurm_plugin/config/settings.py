@@ -134,6 +134,7 @@ class TimeLimit(_Section, frozen=True, kw_only=True):
     quantile: HighShare = 0.99  #: share of runs that end within the limit ...
     min_quantile: HighShare = 0.9  #: ... and within ``--time-min``
     margin: Ratio = 1.2  #: slack on both
+    lengthen: bool = True  #: a job may get fewer nodes with a longer limit than it asked for
 
 
 class Band(_Section, frozen=True, kw_only=True):

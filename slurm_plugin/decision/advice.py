@@ -6,11 +6,18 @@ from math import inf, log
 from msgspec.structs import replace
 
 from predictor.table import at, verdict_at, worse
-from predictor.types import PredictionTable, Verdict
+from predictor.types import Prediction, PredictionTable, Verdict
 from slurm_plugin.decision import messages
-from slurm_plugin.decision.candidates import PolicySettings, Request, limits_on, trusted
+from slurm_plugin.decision.candidates import PolicySettings, Request, trusted
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.policy import Action, Decision, decide
+from slurm_plugin.decision.policy import (
+    Action,
+    Decision,
+    Option,
+    decide,
+    every_option,
+    limits_to_ask,
+)
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.protocol import Advice, PartitionRow, Row
 from slurm_plugin.slurm.availability import profile
@@ -47,10 +54,16 @@ def advice_of(case: DecisionContext, rules: PolicySettings, *, fresh: bool) -> A
     part = case.partition if fresh and case.partition else _idle(table, case.now_s)
     considered = _considered(case, part, rules)
     decided = decide(considered, table, part, rules, now_s=case.now_s)
-    _recommend(advice, decided, fresh=fresh)
+    _recommend(advice, decided, considered, fresh=fresh)
     _lower(advice, decided, table, part)
-    advice.rows = _rows(case, part, rules, advice.nodes, waits=fresh)
+    low, high = (request.low, request.high) if request.low < request.high else (1, part.largest)
+    advice.rows = [
+        _row(option, table, recommended=option.nodes == advice.nodes, waits=fresh)
+        for option in every_option(considered, table, part, rules, decided, now_s=case.now_s)
+        if low <= option.nodes <= high
+    ]
     advice.meets_deadline = decided.deadline_met
+    advice.deadline_text = messages.deadline_text(decided, considered, now_s=case.now_s)
     return advice
 
 
@@ -139,62 +152,40 @@ def _considered(case: DecisionContext, part: Partition, rules: PolicySettings) -
     return replace(request, low=1, high=part.largest, asked=asked, fixed=None)
 
 
-def _recommend(advice: Advice, decided: Decision, *, fresh: bool) -> None:
+def _recommend(advice: Advice, decided: Decision, request: Request, *, fresh: bool) -> None:
     reason = messages.reason_text(decided.reason)
     advice.reason = reason if fresh else f"{reason} (The queue is not known: as if it were empty.)"
-    if decided.action is not Action.KEEP and decided.chosen is not None:
-        advice.nodes = decided.chosen.nodes
+    chosen = decided.chosen
+    if chosen is None:
+        return
+    if decided.action is not Action.KEEP:
+        advice.nodes = chosen.nodes
         advice.directive = f"#SBATCH --nodes={advice.nodes}"
-    limits = decided.chosen.limits if decided.chosen else None
-    advice.time_directive = f"#SBATCH {messages.time_options(limits)}" if limits else ""
+    options = messages.time_options(limits_to_ask(chosen, request))
+    advice.time_directive = f"#SBATCH {options}" if options else ""
 
 
-def _rows(
-    case: DecisionContext,
-    part: Partition,
-    rules: PolicySettings,
-    recommended: int | None,
-    *,
-    waits: bool,
-) -> list[Row]:
-    table, request = case.table, case.request
-    if table is None:
-        return []
-    observed = {point.nodes for point in table.observed}
-    guess = table.is_guess
-    low, high = (request.low, request.high) if request.low < request.high else (1, part.largest)
-    base = at(table, min(observed)) if observed else at(table, table.nodes[0])
-    rows = []
-    for n in sorted({*table.nodes, *([recommended] if recommended else [])}):
-        if not low <= n <= min(high, part.largest) or verdict_at(table, n) is Verdict.REFUSED:
-            continue
-        one = at(table, n)
-        start = part.profile.earliest_start(n, request.limit_s or one.high_s, from_s=case.now_s)
-        speedup = base.time_s / one.time_s
-        limits = limits_on([n], request, table, rules)
-        rows.append(
-            Row(
-                nodes=n,
-                time_s=one.time_s,
-                low_s=one.low_s,
-                high_s=one.high_s,
-                speedup=None if guess else speedup,
-                efficiency=None if guess else speedup * base.nodes / n,
-                node_hours=n * one.time_s / 3600,
-                wait_s=start - case.now_s if waits and start < inf else None,
-                observed=n in observed,
-                recommended=n == recommended,
-                limit_s=limits.limit_s if limits else None,
-                time_min_s=limits.least_s if limits else None,
-                meets_deadline=_meets(request, start - case.now_s, one.high_s, rules, case.now_s),
-            )
-        )
-    return rows
+def _row(option: Option, table: PredictionTable, *, recommended: bool, waits: bool) -> Row:
+    base = _base(table)
+    one = option.prediction
+    speedup = None if table.is_guess else base.time_s / one.time_s
+    return Row(
+        nodes=option.nodes,
+        time_s=one.time_s,
+        low_s=one.low_s,
+        high_s=one.high_s,
+        speedup=speedup,
+        efficiency=speedup and speedup * base.nodes / option.nodes,
+        node_hours=option.nodes * one.time_s / 3600,
+        wait_s=option.wait_s if waits and option.wait_s < inf else None,
+        observed=any(point.nodes == option.nodes for point in table.observed),
+        recommended=recommended,
+        limit_s=option.limits.limit_s if option.limits else None,
+        time_min_s=option.limits.least_s if option.limits else None,
+        meets_deadline=option.meets_deadline,
+    )
 
 
-def _meets(
-    request: Request, wait_s: float, high_s: float, rules: PolicySettings, now_s: float
-) -> bool | None:
-    if request.deadline_s is None:
-        return None
-    return now_s + rules.deadline.wait_factor * wait_s + high_s <= request.deadline_s
+def _base(table: PredictionTable) -> Prediction:
+    """Prediction that speedup counts from: on the fewest nodes observed."""
+    return at(table, min((point.nodes for point in table.observed), default=table.nodes[0]))

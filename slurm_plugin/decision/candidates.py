@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import accumulate
 from math import exp, hypot, inf
 from operator import attrgetter
+from typing import TypeGuard
 
 import msgspec
 
@@ -98,7 +99,7 @@ def choices(
         The count that Slurm would give, inside the table.
     """
     counts = _candidates(request, table, room, rules, asked)
-    return _side_by_side(counts, request, table, rules, asked)
+    return side_by_side(counts, request, table, rules, asked)
 
 
 @lru_cache(maxsize=_KEPT)
@@ -110,7 +111,7 @@ def standing(
     asked: int,
 ) -> Candidate:
     """Prospect of a request that stays as it is, with a limit for any count that Slurm may give."""
-    (one,) = _side_by_side([at(table, asked)], request, table, rules, asked)
+    (one,) = side_by_side([at(table, asked)], request, table, rules, asked)
     limits = limits_on(_possible(request, table, room), request, table, rules)
     # Of the count that is looked at alone a shorter limit might hold.
     limit_s = _limit(asked, 1.0, limits, request, rules, asked)
@@ -143,7 +144,7 @@ def limits_on(
     )
 
 
-def shortens(limits: TimeLimits | None, request: Request) -> bool:
+def shortens(limits: TimeLimits | None, request: Request) -> TypeGuard[TimeLimits]:
     """Whether a limit from the prediction takes the place of the user's."""
     return limits is not None and request.time_use is config.TimeUse.SET
 
@@ -171,14 +172,14 @@ def _candidates(
     return sorted([*kept, at(table, asked)], key=attrgetter("nodes"))
 
 
-def _side_by_side(
+def side_by_side(
     predictions: Sequence[Prediction],
     request: Request,
     table: PredictionTable,
     rules: PolicySettings,
     asked: int,
 ) -> tuple[Candidate, ...]:
-    """Prospects of rising node counts, the request's among them."""
+    """Candidates for rising node counts, the request's among them."""
     base = next(i for i, p in enumerate(predictions) if p.nodes == asked)
     medians = list(accumulate((p.time_s for p in predictions), min))
     times = [
@@ -217,7 +218,7 @@ def _limit(
 ) -> float | None:
     """Time limit: the user's own, longer where fewer nodes need longer, or a shorter one."""
     own = request.limit_s
-    if shorter is not None and shortens(shorter, request):
+    if shortens(shorter, request):
         return min(shorter.limit_s, own or inf)
     if own is None or nodes >= asked or not request.limit_raisable:
         return own

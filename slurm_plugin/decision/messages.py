@@ -19,11 +19,35 @@ def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: 
     advise
         Also tell which count would be better; otherwise only missed deadlines.
     """
-    if decision.deadline_met is False and decision.chosen and request.deadline_s is not None:
-        return _missed(decision, decision.chosen, request, request.deadline_s, now_s)
-    if not advise or decision.chosen is None:
-        return ""
+    told = _deadline_lines(decision, request, now_s=now_s)
+    if told or not advise or decision.chosen is None:
+        return "\n".join(f"nimo: {line}" for line in told)
     return "\n".join(filter(None, (_better_count(decision), _shorter_limit(decision.chosen))))
+
+
+def longer_limit(decision: Decision, minutes: int | None, own: int | None) -> str:
+    """Line for the user whose time limit is made longer; empty where it is not.
+
+    Parameters
+    ----------
+    minutes, own
+        Limit that the job gets, and the one that it asked for.
+    """
+    if minutes is None or own is None or minutes <= own or decision.chosen is None:
+        return ""
+    nodes, asked = decision.chosen.nodes, decision.request
+    instead = f" instead of {asked.nodes}" if asked and asked.nodes != nodes else ""
+    return (
+        f"nimo: this job runs on {count(nodes, 'node')}{instead}, "
+        f"with --time={duration(60.0 * minutes)} instead of {duration(60.0 * own)}"
+    )
+
+
+def deadline_text(decision: Decision, request: Request, *, now_s: float) -> str:
+    """Say in sentences what stands between a job and its deadline; empty: nothing, or unknown."""
+    return "\n".join(
+        f"{line[0].upper()}{line[1:]}." for line in _deadline_lines(decision, request, now_s=now_s)
+    )
 
 
 def time_options(limits: TimeLimits | None) -> str:
@@ -58,24 +82,60 @@ def _better_count(decision: Decision) -> str:
     )
 
 
-def _missed(
-    decision: Decision, best: Option, request: Request, deadline_s: float, now_s: float
-) -> str:
-    one = best.prediction
-    end_s = now_s + best.wait_s + one.high_s
-    sure = (1 + one.level) / 2
+def _deadline_lines(decision: Decision, request: Request, *, now_s: float) -> list[str]:
+    best, deadline_s = decision.chosen, request.deadline_s
+    if best is None or deadline_s is None or decision.reason not in _DEADLINE:
+        return []
     only = request.fixed is not None or request.low == request.high
-    range_text = f"{request.low} to {request.high}"
-    which = f"on {count(best.nodes, 'node')}" + ("" if only else f", the best of {range_text}")
-    lines = [
-        f"nimo: this job is not expected to make its deadline, {clock(deadline_s)}",
-        f"nimo: {which}, it ends by {clock(end_s)} with {sure:.0%} confidence "
-        f"({duration(best.wait_s)} of wait, {duration(one.time_s)} of run, at most "
-        f"{duration(one.high_s)})",
-    ]
+    which = f"on {count(best.nodes, 'node')}"
+    which += "" if only else f", the best of {request.low} to {request.high}"
+    begin_s = max(now_s, request.begin_s)
+    lines = _DEADLINE[decision.reason](best, deadline_s, begin_s, which)
     if decision.action is Action.REFUSE:
-        lines.append("nimo: this site refuses such jobs; give it a later deadline or more nodes")
-    return "\n".join(lines)
+        lines.append("this site refuses such jobs; give it a later deadline or more nodes")
+    return lines
+
+
+def _too_long(best: Option, deadline_s: float, begin_s: float, which: str) -> list[str]:
+    one = best.prediction
+    return [
+        f"this job is not expected to make its deadline, {clock(deadline_s)}",
+        f"{which}, it runs for {duration(one.time_s)}, at most {duration(one.high_s)}: even if it "
+        f"starts at {clock(begin_s)}, that may last until {clock(begin_s + one.high_s)}",
+    ]
+
+
+def _limit_too_long(best: Option, deadline_s: float, begin_s: float, which: str) -> list[str]:
+    lines = [
+        f"Slurm will end this job before it starts: its time limit of {duration(best.limit_s)} "
+        f"reaches beyond its deadline, {clock(deadline_s)}"
+    ]
+    if best.fitting_limit_s:
+        time = duration(best.fitting_limit_s)
+        lines.append(f"{which}, --time={time} would do if it starts at {clock(begin_s)}")
+    return lines
+
+
+def _start_unsure(best: Option, deadline_s: float, begin_s: float, which: str) -> list[str]:
+    one, limit_s = best.prediction, best.fitting_limit_s or best.limit_s or 0.0
+    latest_s = max(deadline_s - max(limit_s, one.high_s), begin_s)
+    time = f" with --time={duration(limit_s)}" if best.fitting_limit_s else ""
+    start = "its start is not known"
+    if best.wait_s < inf:
+        wait = f"within {duration(best.wait_s)}"
+        start = f"it starts {wait} if the jobs before it take their whole time limits"
+    return [
+        f"this job makes its deadline, {clock(deadline_s)}, only if it starts{time} by "
+        f"{clock(latest_s)}",
+        f"{which}, {start}; it runs for {duration(one.time_s)}, at most {duration(one.high_s)}",
+    ]
+
+
+_DEADLINE = {
+    Reason.DEADLINE_MISSED: _too_long,
+    Reason.DEADLINE_LIMIT: _limit_too_long,
+    Reason.DEADLINE_UNSURE: _start_unsure,
+}
 
 
 def verdict_text(

@@ -16,8 +16,9 @@ from enum import StrEnum
 from math import inf
 
 import msgspec
+from msgspec.structs import replace
 
-from predictor.table import OTHER_LAYOUT, covers, verdict_at
+from predictor.table import OTHER_LAYOUT, at, covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
 from slurm_plugin import config
 from slurm_plugin.decision.candidates import (
@@ -27,11 +28,12 @@ from slurm_plugin.decision.candidates import (
     Request,
     choices,
     shortens,
+    side_by_side,
     standing,
     trusted,
 )
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.time_limits import TimeLimits
+from slurm_plugin.decision.time_limits import TimeLimits, fitting
 from slurm_plugin.slurm.cluster_state import Partition
 
 
@@ -41,6 +43,30 @@ class Action(StrEnum):
     KEEP = "keep"
     SET = "set"
     REFUSE = "refuse"
+
+
+class DeadlineVerdict(StrEnum):
+    """Whether a count makes the deadline: the worst that holds."""
+
+    MADE = "made"
+    WAIT = "wait"  #: that depends on when the job starts
+    LIMIT = "limit"  #: its time limit reaches beyond the deadline: Slurm ends it without a run
+    RUN = "run"  #: it takes too long, even if it starts at once
+
+
+#: What is said of a deadline by its verdict; None: nobody knows.
+_MET = {
+    None: None,
+    DeadlineVerdict.MADE: True,
+    DeadlineVerdict.WAIT: None,
+    DeadlineVerdict.LIMIT: False,
+    DeadlineVerdict.RUN: False,
+}
+_REASONS = {
+    DeadlineVerdict.WAIT: Reason.DEADLINE_UNSURE,
+    DeadlineVerdict.LIMIT: Reason.DEADLINE_LIMIT,
+    DeadlineVerdict.RUN: Reason.DEADLINE_MISSED,
+}
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,11 +86,14 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     in_limit: bool  #: its time limit is allowed
     late_s: float  #: by how much it misses the deadline; zero or less: made
     limits: TimeLimits | None = None  #: what the prediction makes of the time limit
+    deadline: DeadlineVerdict | None = None  #: None: there is none
+    #: time limit that ends by the deadline and holds the run
+    fitting_limit_s: float | None = None
 
     @property
-    def turnaround_s(self) -> float:
-        """Wait and run time."""
-        return self.wait_s + self.time_s
+    def meets_deadline(self) -> bool | None:
+        """Whether it makes the deadline; None: there is none, or that depends on the wait."""
+        return _MET[self.deadline]
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +104,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     chosen: Option | None = None  #: what it gets, or would get
     request: Option | None = None  #: what it would have had
     deadline_met: bool | None = None  #: None: no deadline, or not known
+    options: Sequence[Option] = ()  #: all that were weighed
 
 
 def decide(
@@ -156,7 +186,7 @@ class _Scene:
         policy, part = self.rules.policy, self.partition
         most = policy.guard_ratio * (waits[asked] + prospects[asked].time_s) + policy.guard_s
         price = policy.price * (part.queue + part.queue_mean / 2 + 2) / part.nodes
-        return [
+        made = [
             Option(
                 nodes=one.prediction.nodes,
                 time_s=one.time_s,
@@ -166,11 +196,42 @@ class _Scene:
                 cost_s=wait_s + one.time_s + price * one.work_s,
                 in_guard=wait_s + one.time_s <= most,
                 in_limit=self._allows(one, wait_s),
-                late_s=self._late(one.prediction, wait_s),
+                late_s=-inf,
                 limits=one.limits,
             )
             for one, wait_s in zip(prospects, waits, strict=True)
         ]
+        deadline_s = self.request.deadline_s
+        return made if deadline_s is None else [self._judged(one, deadline_s) for one in made]
+
+    def _judged(self, one: Option, deadline_s: float) -> Option:
+        """Judge a count by its run time alone, by its time limit, and then with its wait."""
+        left_s = deadline_s - max(self.now_s, self.request.begin_s)
+        wait_s = self.now_s + one.wait_s * self.rules.deadline.wait_factor
+        late_s = wait_s + one.prediction.high_s - deadline_s
+        if one.prediction.high_s > left_s:
+            return replace(one, late_s=late_s, deadline=DeadlineVerdict.RUN)
+        limit_s = self._least_limit(one)
+        margin = self.rules.policy.limit_margin
+        fits_s = fitting(one.limits, one.prediction.high_s, margin, left_s)
+        # Slurm starts no job whose limit reaches beyond its deadline: it ends it instead.
+        if limit_s > left_s:
+            if fits_s is None or not self._may_set(one.nodes):
+                verdict = DeadlineVerdict.LIMIT
+                return replace(one, late_s=late_s, deadline=verdict, fitting_limit_s=fits_s)
+            limit_s, one = fits_s, replace(one, limit_s=fits_s, limits=TimeLimits(fits_s))
+        in_time = late_s <= 0 and self.now_s + one.wait_s + limit_s <= deadline_s
+        verdict = DeadlineVerdict.MADE if in_time else DeadlineVerdict.WAIT
+        return replace(one, late_s=late_s, deadline=verdict, fitting_limit_s=fits_s)
+
+    def _least_limit(self, one: Option) -> float:
+        """Shortest limit that the job may run with: its ``--time-min``, where it has one."""
+        least_s = one.limits.least_s if shortens(one.limits, self.request) else None
+        return least_s or one.limit_s or 0.0
+
+    def _may_set(self, nodes: int) -> bool:
+        wanted = self.request.time_use is config.TimeUse.SET and not self.request.distrusted
+        return wanted and trusted(self.table, nodes, self.rules.policy)
 
     def _waits(self, prospects: Sequence[Candidate]) -> list[float]:
         free, begin = self.partition.profile, max(self.now_s, self.request.begin_s)
@@ -192,16 +253,7 @@ class _Scene:
             return True
         if not (self.request.limit_raisable or shortens(one.limits, self.request)):
             return one.prediction.high_s * self.rules.policy.limit_margin <= limit_s
-        # Slurm does not start a job whose limit reaches beyond its deadline.
-        deadline = self.request.deadline_s
-        in_time = deadline is None or self.now_s + wait_s + limit_s <= deadline
-        return in_time and limit_s <= (self.partition.max_time_s or inf)
-
-    def _late(self, one: Prediction, wait_s: float) -> float:
-        if self.request.deadline_s is None:
-            return -inf
-        wait_s = wait_s * self.rules.deadline.wait_factor
-        return self.now_s + wait_s + one.high_s - self.request.deadline_s
+        return limit_s <= (self.partition.max_time_s or inf)
 
 
 def _choose(scene: _Scene, options: Sequence[Option]) -> Decision:
@@ -215,13 +267,15 @@ def _choose(scene: _Scene, options: Sequence[Option]) -> Decision:
         reason=_reason(scene, best, asked, feasible, options),
         chosen=best,
         request=asked,
-        deadline_met=None if scene.request.deadline_s is None else True,
+        deadline_met=best.meets_deadline,
+        options=options,
     )
 
 
 def _feasible(options: Sequence[Option], asked: Option) -> list[Option]:
     """Select the counts that may be taken; the guard yields to a deadline."""
-    allowed = [o for o in options if o.late_s <= 0 and (o.in_limit or o is asked)]
+    in_time = (None, DeadlineVerdict.MADE)
+    allowed = [o for o in options if o.deadline in in_time and (o.in_limit or o is asked)]
     return [o for o in allowed if o.in_guard] or allowed
 
 
@@ -233,7 +287,7 @@ def _reason(
     options: Sequence[Option],
 ) -> Reason:
     due = scene.request.deadline_s is not None
-    if due and (asked.late_s > 0 or len(feasible) == 1):
+    if due and (asked.deadline is not DeadlineVerdict.MADE or len(feasible) == 1):
         return Reason.DEADLINE
     if best is not asked:
         return Reason.CHEAPEST
@@ -244,17 +298,38 @@ def _reason(
 
 
 def _missed(scene: _Scene, options: Sequence[Option], asked: Option) -> Decision:
-    """No count makes the deadline: the one that comes closest, or a refusal."""
+    """No count is sure to make the deadline: the one that comes closest, or a refusal."""
     allowed = [o for o in options if o.in_limit or o is asked]
-    closest = min(allowed, key=lambda o: (o.late_s, o.nodes))
-    refuse = scene.rules.deadline.missed is config.OnMissed.REFUSE
+    closest = min(allowed, key=lambda o: (_distance(o, asked), o.late_s, o.nodes))
+    verdict = closest.deadline or DeadlineVerdict.MADE
+    action = Action.KEEP if verdict is DeadlineVerdict.LIMIT else Action.SET
     return Decision(
-        action=Action.REFUSE if refuse else Action.SET,
-        reason=Reason.DEADLINE_MISSED,
+        action=Action.REFUSE if _refused(scene, allowed) else action,
+        reason=_REASONS[verdict],
         chosen=closest,
         request=asked,
-        deadline_met=False,
+        deadline_met=closest.meets_deadline,
+        options=options,
     )
+
+
+def _distance(option: Option, asked: Option) -> tuple[int, bool]:
+    """Say how far an option is from its deadline; only another limit helps where that is long."""
+    verdict = option.deadline or DeadlineVerdict.MADE
+    worse = verdict is DeadlineVerdict.LIMIT and option is not asked
+    return tuple(DeadlineVerdict).index(verdict), worse
+
+
+def _refused(scene: _Scene, options: Iterable[Option]) -> bool:
+    """Whether the site refuses the job: all counts take too long even if nothing goes wrong.
+
+    Never for a wait: that comes from the limits of other jobs, which end sooner as a rule.
+    """
+    deadline_s = scene.request.deadline_s
+    if deadline_s is None or scene.rules.deadline.missed is not config.OnMissed.REFUSE:
+        return False
+    begin_s = max(scene.now_s, scene.request.begin_s)
+    return all(begin_s + o.prediction.low_s > deadline_s for o in options)
 
 
 def _checked(scene: _Scene, reason: Reason) -> Decision:
@@ -263,20 +338,57 @@ def _checked(scene: _Scene, reason: Reason) -> Decision:
         return Decision(action=Action.KEEP, reason=reason)
     room = PartitionBounds.of(scene.partition)
     one = standing(scene.request, scene.table, room, scene.rules, scene.asked)
-    (only,) = scene.options([one])
-    kept = Decision(action=Action.KEEP, reason=reason, chosen=only, request=only)
-    if scene.request.deadline_s is None or scene.request.distrusted:
+    (only,) = options = scene.options([one])
+    kept = Decision(action=Action.KEEP, reason=reason, chosen=only, request=only, options=options)
+    if only.deadline is None or scene.request.distrusted:
         return kept
-    if only.late_s <= 0:
-        return msgspec.structs.replace(kept, deadline_met=True)
     sure = trusted(scene.table, scene.asked, scene.rules.policy)
-    refuse = sure and scene.rules.deadline.missed is config.OnMissed.REFUSE
-    return msgspec.structs.replace(
+    return replace(
         kept,
-        action=Action.REFUSE if refuse else Action.KEEP,
-        reason=Reason.DEADLINE_MISSED,
-        deadline_met=False,
+        action=Action.REFUSE if sure and _refused(scene, options) else Action.KEEP,
+        reason=_REASONS.get(only.deadline, reason),
+        deadline_met=only.meets_deadline,
     )
+
+
+def every_option(
+    request: Request,
+    table: PredictionTable,
+    partition: Partition,
+    rules: PolicySettings,
+    decision: Decision,
+    *,
+    now_s: float,
+) -> list[Option]:
+    """Options for all counts that the table tells of, those of the decision among them.
+
+    Parameters
+    ----------
+    decision
+        Made of the other parameters.
+    """
+    asked = decision.request.nodes if decision.request else request.low
+    counts = {n for n in table.nodes if n <= partition.largest}
+    counts = {n for n in counts if verdict_at(table, n) is not Verdict.REFUSED}
+    if not counts:
+        return list(decision.options)
+    if asked not in counts and not covers(table, asked):
+        asked = min(counts, key=lambda n: abs(n - asked))
+    scene = _Scene(request, table, partition, rules, now_s, asked)
+    predictions = [at(table, n) for n in sorted(counts | {asked})]
+    options = scene.options(side_by_side(predictions, request, table, rules, asked))
+    own = {option.nodes: option for option in decision.options}
+    return [own.pop(option.nodes, option) for option in options] + list(own.values())
+
+
+def limits_to_ask(option: Option, request: Request) -> TimeLimits | None:
+    """Time limit to ask for on a count: a shorter one, or a longer one that it needs."""
+    if option.deadline in (DeadlineVerdict.LIMIT, DeadlineVerdict.WAIT) and option.fitting_limit_s:
+        return TimeLimits(option.fitting_limit_s)
+    if option.limits is not None:
+        return option.limits
+    own, limit_s = request.asked_limit_s or request.limit_s, option.limit_s
+    return TimeLimits(limit_s) if own and limit_s and limit_s > own else None
 
 
 def _cheapest(options: Iterable[Option]) -> Option:

@@ -61,6 +61,8 @@ class Reason(StrEnum):
     LIMIT_TOO_LONG = "limit_too_long", "fewer nodes need a time limit that is not allowed"
     # Deadlines.
     DEADLINE_MISSED = "deadline_missed", "no allowed node count makes the deadline"
+    DEADLINE_LIMIT = "deadline_limit", "the time limit reaches beyond the deadline"
+    DEADLINE_UNSURE = "deadline_unsure", "the deadline is made only if the job starts in time"
     DEADLINE_UNREADABLE = "deadline_unreadable", "the deadline cannot be read"
 
 

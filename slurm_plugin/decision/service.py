@@ -364,6 +364,7 @@ class DecisionService:
             partition,
             time_use=site.time_limit,
             distrusted=_distrust(site.trust, off=off),
+            lengthen=self._config.time_limit.lengthen,
             now_s=now_s,
         )
         request = msgspec.structs.replace(request, with_least=self._keeps_limit)

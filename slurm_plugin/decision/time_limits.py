@@ -5,7 +5,7 @@ All limits are whole minutes, as slurmctld keeps them, rounded up.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, floor
 
 from predictor.table import quantile
 from predictor.types import PredictionTable
@@ -34,6 +34,23 @@ def whole_minutes(seconds: float) -> float:
 def raised(own_s: float, ratio: float, margin: float) -> float:
     """Limit on fewer nodes, where a run takes ``ratio`` times as long: never below one's own."""
     return max(own_s, whole_minutes(own_s * ratio * margin))
+
+
+def fitting(limits: TimeLimits | None, high_s: float, margin: float, left_s: float) -> float | None:
+    """Limit that holds the run and ends within ``left_s``; None: there is none.
+
+    Half of the time that is left, or more where the run needs it: the rest is for the wait.
+
+    Parameters
+    ----------
+    limits
+        What the prediction makes of the time limit.
+    high_s
+        Upper end of the predicted run time; ``margin`` more is better.
+    """
+    wanted = limits.limit_s if limits else whole_minutes(high_s * margin)
+    longest, half = (MINUTE_S * floor(left_s / part / MINUTE_S) for part in (1, 2))
+    return max(min(wanted, longest), half) if longest >= high_s else None
 
 
 def from_prediction(

@@ -37,7 +37,7 @@ def render(advice: Advice, *, now_s: float, every: bool = False) -> str:
     parts = [_title(advice), _partitions(advice, now_s), _about(advice)]
     if advice.rows:
         parts.append(_table(advice, now_s=now_s, every=every))
-    parts += [advice.verdict_text, _held(advice), _deadline(advice, now_s), _recommendation(advice)]
+    parts += [advice.verdict_text, _held(advice), _deadline(advice), _recommendation(advice)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -161,29 +161,21 @@ def _held(advice: Advice) -> str:
     )
 
 
-def _deadline(advice: Advice, now_s: float) -> str:
+def _deadline(advice: Advice) -> str:
     if advice.deadline_s is None:
         return ""
+    if advice.deadline_text:
+        return advice.deadline_text
     when = clock(advice.deadline_s)
-    if advice.meets_deadline is None:
-        return f"Whether the deadline {when} can be made is not known."
     if advice.meets_deadline:
         return f"The deadline {when} can be made."
-    best = next((row for row in advice.rows if row.recommended), None)
-    if best is None:
-        return f"The deadline {when} cannot be made."
-    end_s = now_s + (best.wait_s or 0.0) + best.high_s
-    sure = percent((1 + advice.confidence) / 2)
-    return (
-        f"The deadline {when} cannot be made on any node count this job may use: on "
-        f"{count(best.nodes, 'node')} it ends by {clock(end_s)} ({sure} sure)."
-    )
+    return f"Whether the deadline {when} can be made is not known."
 
 
 def _recommendation(advice: Advice) -> str:
     reason = advice.reason
     if not advice.directive:
         reason = reason and f"No recommendation: {reason}"
-    elif advice.meets_deadline is False:  # told with its numbers already
+    elif advice.deadline_text:  # told with its numbers already
         reason = ""
     return "\n".join(filter(None, (reason, advice.directive, advice.time_directive)))

@@ -32,6 +32,33 @@ def test_a_deadline_within_reach_is_given_a_count_that_makes_it(enforcing: Site)
     assert rows == [{"State": "COMPLETED"}]
 
 
+HOUR = ("-t", "60", "--deadline=now+10minutes")
+
+
+def test_a_limit_beyond_the_deadline_is_told_with_one_that_would_do(enforcing: Site) -> None:
+    """Slurm 22.05 takes such a job, and ends it a second later."""
+    advice = enforcing.advise("-N", "1-4", *HOUR, enforcing.script, check=False).stdout
+    assert "#SBATCH --time=00:0" in advice
+    assert "before it starts" in advice
+    for nodes in ("1-4", "1"):
+        since = time.time()
+        submit_refused(enforcing, "-N", nodes, *HOUR)  # later releases refuse it
+        decision = enforcing.decision(since_s=since)
+        assert decision.reason == "deadline_limit"
+        assert "--time=00:0" in decision.message
+
+
+def test_the_limit_that_would_do_is_set_where_that_is_opted_in(enforcing: Site) -> None:
+    job, decision = enforcing.decided("-N", "1-4", *HOUR, "--comment=nimo:time=set")
+    assert decision.applied, decision
+    assert job["TimeLimit"] < "00:10:00"
+    enforcing.cluster.wait(int(job["JobId"]), accounted=True)
+    rows = enforcing.cluster.sacct("-X", "-j", job["JobId"], fields=("State",))
+    assert rows == [{"State": "COMPLETED"}]
+    assert decision.given_limit_s is not None
+    assert decision.given_limit_s <= 600
+
+
 @contextmanager
 def full_cluster(site: Site) -> Iterator[None]:
     """Keep all nodes busy for an hour, so that a deadline within it is out of reach.
@@ -56,22 +83,21 @@ def full_cluster(site: Site) -> Iterator[None]:
 LATE = ("-N", "1", "-t", "1", "--deadline=now+10minutes")
 
 
-def test_a_deadline_out_of_reach_is_warned_of_with_the_numbers(enforcing: Site) -> None:
+def test_a_deadline_behind_a_full_cluster_is_warned_of_with_the_numbers(enforcing: Site) -> None:
     with full_cluster(enforcing):
         job, decision = enforcing.decided(*LATE)
-    assert decision.reason == "deadline_missed"
-    assert decision.message
+    assert decision.reason == "deadline_unsure"
+    assert "only if it starts" in decision.message
     assert job["NumNodes"] in ("1", "1-1")
 
 
-def test_a_site_may_refuse_it(site: Site) -> None:
+def test_a_site_may_refuse_what_takes_too_long_but_nothing_for_its_wait(site: Site) -> None:
     site.run_nimod("enforce", deadline={"missed": "refuse"})
     try:
-        with full_cluster(site):
-            said = submit_refused(site, *LATE)
+        said = submit_refused(site, "-N", "1", "-t", "1", "--deadline=now+15seconds")
         assert "deadline" in said.lower()
-        assert "on 1 node," in said
-        assert not submit_refused(site, *LATE)
+        with full_cluster(site):
+            assert not submit_refused(site, *LATE)
     finally:
         site.empty_queue()
         site.run_nimod("enforce")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from predictor.types import Problem, Verdict
 from sacct_ingest.records import Identity
@@ -157,7 +158,30 @@ def test_a_layout_that_is_fixed_is_not_second_guessed():
 def test_deadlines_are_told_for_each_count():
     told = advice(Request(low=1, high=16, limit_s=400.0, deadline_s=NOW + 600))
     meets = {row.nodes: row.meets_deadline for row in told.rows}
-    # 1.1·(100 + 3600/n) <= 600 from n = 9 on.
-    assert (meets[8], meets[9]) == (False, True)
+    # 1.1·(100 + 3600/n) <= 600 from n = 9 on; a limit raised from 400 s fits from n = 12 on.
+    assert (meets[8], meets[11], meets[12]) == (False, False, True)
     assert told.meets_deadline is True
     assert advice(Request(low=1, high=4, deadline_s=NOW + 60)).meets_deadline is False
+
+
+def test_waits_and_limits_are_those_of_the_decision():
+    """A reservation two hours ahead delays a job whose limit has to be longer on fewer nodes."""
+    part = partition(profile([(NOW, 32), (NOW + 7200, -32), (NOW + 20000, 32)]))
+    rows = {
+        row.nodes: row for row in advice(Request(low=1, high=16, limit_s=3600.0), part=part).rows
+    }
+    assert (rows[16].wait_s, rows[1].wait_s) == (0.0, 20000.0)
+
+
+def test_a_longer_limit_that_fewer_nodes_need_is_told():
+    request = Request(low=1, high=16, limit_s=400.0, asked_limit_s=400.0)
+    told = advice(request, part=partition(queue=50))
+    assert told.nodes < 16
+    assert told.time_directive.startswith("#SBATCH --time=00:")
+    assert advice(replace(request, limit_s=None, asked_limit_s=None)).time_directive == ""
+
+
+def test_a_deadline_that_the_limit_spoils_is_told_with_one_that_would_do():
+    told = advice(Request(low=16, high=16, limit_s=3600.0, deadline_s=NOW + 600))
+    assert told.time_directive == "#SBATCH --time=00:08:00"
+    assert "--time=00:08:00 would do" in told.deadline_text

@@ -14,7 +14,13 @@ from predictor.table import quantile
 from predictor.types import Memory, Tail, Verdict
 from slurm_plugin.config import Config, Deadline, OnMissed, TimeUse
 from slurm_plugin.decision.candidates import Request, choices, standing
-from slurm_plugin.decision.policy import Action, as_scheduled, decide
+from slurm_plugin.decision.policy import (
+    Action,
+    as_scheduled,
+    decide,
+    every_option,
+    limits_to_ask,
+)
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.slurm.availability import profile
@@ -32,6 +38,13 @@ def policy(**fields):
 
 def choose(request=REQUEST, known=None, part=None, by=RULES):
     return decide(request, known or table(), part or partition(), by, now_s=NOW)
+
+
+MISSED = (Reason.DEADLINE_MISSED, Reason.DEADLINE_LIMIT, Reason.DEADLINE_UNSURE)
+
+
+def turnaround_s(option):
+    return option.wait_s + option.time_s
 
 
 # The choice
@@ -65,8 +78,8 @@ def test_the_average_queue_counts_half():
 
 def test_the_guard_keeps_a_job_from_paying_too_much_for_others():
     decided = choose(part=partition(queue=10_000))
-    allowed = 1.25 * decided.request.turnaround_s + 60
-    assert decided.chosen.turnaround_s <= allowed
+    allowed = 1.25 * turnaround_s(decided.request) + 60
+    assert turnaround_s(decided.chosen) <= allowed
     assert (100 + 3600 / (decided.chosen.nodes - 1)) > allowed
 
 
@@ -265,6 +278,23 @@ def test_what_is_switched_off_is_observed_and_nothing_else(reason):
     assert decided.chosen.limits is None
 
 
+# Every count
+
+
+def test_every_count_is_told_as_it_was_decided():
+    # A reservation two hours ahead: where a raised limit reaches into it, the job waits beyond.
+    ahead = [(NOW, 32), (NOW + 7200, -32), (NOW + 20000, 32)]
+    part = partition(profile(ahead), queue=50)
+    asked = replace(REQUEST, limit_s=3600.0)
+    decided = choose(asked, part=part, by=policy(guard_ratio=100.0))
+    options = every_option(asked, table(), part, RULES, decided, now_s=NOW)
+    assert [o.nodes for o in options] == list(range(1, 33))
+    by_nodes = {option.nodes: option for option in options}
+    assert all(by_nodes[option.nodes] is option for option in decided.options)
+    assert (by_nodes[16].wait_s, by_nodes[1].wait_s) == (0.0, 20000.0)
+    assert by_nodes[1].limit_s > 7200.0
+
+
 # Keeping the request
 
 
@@ -332,15 +362,16 @@ def test_the_only_count_that_makes_the_deadline_is_kept_for_its_sake():
 def test_the_wait_counts_more_than_once_before_a_deadline():
     later = partition(profile([(NOW, 0), (NOW + 100, 32)]))
     wanted = 1.45 * 100 + 1.1 * (100 + 3600 / 16)
-    assert choose(due(wanted + 1), part=later).deadline_met is True
-    assert choose(due(wanted - 1), part=later).deadline_met is False
+    assert choose(due(wanted + 1, limit_s=360.0), part=later).deadline_met is True
+    unsure = choose(due(wanted - 1, limit_s=360.0), part=later)
+    assert (unsure.deadline_met, unsure.reason) == (None, Reason.DEADLINE_UNSURE)
 
 
 def test_a_deadline_goes_before_the_guard():
     # One node is free now; 16 nodes, free later, are out of the guard and the only way.
     steep = table(amdahl(0.0, 3600.0), spread=1.01)
     part = partition(profile([(NOW, 1), (NOW + 3000, 31)]), queue=500)
-    decided = choose(due(4610.0), steep, part)
+    decided = choose(due(4610.0, limit_s=300.0), steep, part)
     assert decided.deadline_met is True
     assert decided.chosen.late_s <= 0
 
@@ -355,7 +386,42 @@ def test_no_count_makes_it_the_closest_is_taken():
 def test_no_count_makes_it_and_the_site_refuses():
     strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
     assert choose(due(100.0), by=strict).action is Action.REFUSE
-    assert choose(due(5000.0), by=strict).action is Action.SET
+    assert choose(due(8000.0), by=strict).action is Action.SET
+
+
+def test_nobody_is_refused_for_a_wait():
+    strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
+    full = partition(profile([(NOW, 0), (NOW + 3600, 32)]))
+    for fixed in (None, Reason.FIXED_COUNT):
+        decided = choose(due(1200.0, limit_s=360.0, fixed=fixed), part=full, by=strict)
+        assert decided.action is not Action.REFUSE
+        assert (decided.deadline_met, decided.reason) == (None, Reason.DEADLINE_UNSURE)
+
+
+@pytest.mark.parametrize("fixed", [None, Reason.FIXED_COUNT])
+def test_a_limit_beyond_the_deadline_is_looked_at_for_every_count(fixed):
+    # On 16 nodes at most 357.5 s, but Slurm ends at once what asks for an hour.
+    decided = choose(due(600.0, limit_s=3600.0, fixed=fixed))
+    assert (decided.reason, decided.deadline_met) == (Reason.DEADLINE_LIMIT, False)
+    assert (decided.action, decided.chosen.nodes) == (Action.KEEP, 16)
+    assert decided.chosen.fitting_limit_s == 480.0
+    assert limits_to_ask(decided.chosen, REQUEST) == TimeLimits(480.0)
+
+
+@pytest.mark.parametrize("fixed", [None, Reason.FIXED_COUNT])
+def test_the_limit_that_would_do_is_set_where_that_is_opted_in(fixed):
+    asked = due(600.0, limit_s=3600.0, asked_limit_s=3600.0, time_use=TimeUse.SET, fixed=fixed)
+    decided = choose(asked)
+    assert decided.deadline_met is True
+    chosen = decided.chosen
+    assert chosen.limits.limit_s == chosen.limit_s
+    assert chosen.prediction.high_s <= chosen.limit_s <= 600.0
+
+
+def test_no_limit_that_ends_by_the_deadline_is_shorter_than_the_run():
+    decided = choose(due(400.0, limit_s=3600.0, low=16))
+    assert decided.chosen.fitting_limit_s == 360.0
+    assert choose(due(358.0, limit_s=3600.0, low=16)).chosen.fitting_limit_s is None
 
 
 def test_a_fixed_count_is_checked_too():
@@ -364,7 +430,7 @@ def test_a_fixed_count_is_checked_too():
     assert (decided.action, decided.reason) == (Action.KEEP, Reason.DEADLINE_MISSED)
     strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
     assert choose(fixed, by=strict).action is Action.REFUSE
-    assert choose(replace(fixed, deadline_s=NOW + 2000), by=strict).reason is Reason.FIXED_COUNT
+    assert choose(replace(fixed, deadline_s=NOW + 7201), by=strict).reason is Reason.FIXED_COUNT
 
 
 def test_nobody_is_refused_on_a_doubtful_prediction():
@@ -451,11 +517,31 @@ def test_a_fuller_queue_never_means_more_nodes(request, known, free, queue, more
 @given(requests, tables, profiles, st.integers(0, 500))
 def test_no_job_pays_more_than_the_guard_unless_for_its_deadline(request, known, free, queue):
     decided = choose(request, known, partition(free, queue=queue))
-    if decided.action is not Action.SET or decided.reason is Reason.DEADLINE_MISSED:
+    if decided.action is not Action.SET or decided.reason in MISSED:
         return
-    allowed = 1.25 * decided.request.turnaround_s + 60
-    in_guard = decided.chosen.turnaround_s <= allowed
+    allowed = 1.25 * turnaround_s(decided.request) + 60
+    in_guard = turnaround_s(decided.chosen) <= allowed
     assert in_guard or decided.reason is Reason.DEADLINE
+
+
+@given(requests, tables, profiles)
+def test_a_deadline_that_is_said_to_be_made_is_not_in_the_way_of_the_limit(request, known, free):
+    decided = choose(request, known, partition(free))
+    if decided.deadline_met is True:
+        one = decided.chosen
+        least = one.limits.least_s if one.limits and request.time_use is TimeUse.SET else None
+        limit_s = least or one.limit_s or one.prediction.high_s
+        assert NOW + one.wait_s + limit_s <= request.deadline_s
+
+
+@given(requests, tables, profiles)
+def test_nobody_is_refused_who_could_make_it_with_the_cluster_to_himself(request, known, free):
+    strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
+    decided = choose(request, known, partition(free), by=strict)
+    if decided.action is Action.REFUSE:
+        begin_s = max(NOW, request.begin_s)
+        allowed = [o for o in decided.options if o.in_limit or o is decided.request]
+        assert all(begin_s + o.prediction.low_s > request.deadline_s for o in allowed)
 
 
 @given(requests, tables, profiles, st.integers(0, 500))

@@ -71,8 +71,27 @@ def test_advise_tells_and_changes_nothing():
     assert admin_comment.parse(answer.admin_comment).mode == "advise"
 
 
-def test_enforce_is_silent():
-    assert submit(advisor())[0].message == ""
+def test_enforce_is_silent_unless_the_limit_becomes_longer():
+    calm = cluster(partition(queue=0))
+    assert submit(advisor(seen=calm), job(time_limit=600, max_nodes=1))[0].message == ""
+    answer, row = submit(advisor())
+    assert answer.set.time_limit > 120
+    longer = duration(60.0 * answer.set.time_limit)
+    assert answer.message == (
+        f"nimo: this job runs on {row.nodes} nodes instead of 16, with --time={longer} "
+        "instead of 02:00:00"
+    )
+
+
+def test_a_site_may_forbid_longer_limits():
+    answer, row = submit(advisor(time_limit=TimeLimit(lengthen=False)))
+    assert answer.set.time_limit is None
+    assert (row.nodes, answer.message) == (1, "") or row.nodes < 16
+    tight = job(time_limit=7)
+    assert submit(advisor())[0].set is not None
+    kept = submit(advisor(time_limit=TimeLimit(lengthen=False)), tight)[1]
+    assert kept.nodes == 16
+    assert submit(advisor(), tight)[1].nodes < 16
 
 
 def test_off_leaves_no_trace():
@@ -333,9 +352,18 @@ def test_a_missed_deadline_in_each_mode(mode, missed, action, told):
 
 def test_the_message_has_the_numbers():
     answer, _ = submit(advisor(), job(deadline="now+2minutes"))
-    # 16 nodes, 325 s predicted, at most 357.5 s with 95 % confidence.
-    for part in ("on 16 nodes, the best of 1 to 16", "95%", "00:05:25", "00:05:58"):
+    # 16 nodes, 325 s predicted, at most 357.5 s.
+    for part in ("on 16 nodes, the best of 1 to 16", "00:05:25", "00:05:58"):
         assert part in answer.message
+
+
+def test_a_wait_is_told_without_a_confidence_and_refuses_nobody():
+    full = cluster(partition(profile([(NOW, 0), (NOW + 3600, 32)])))
+    made = advisor(seen=full, deadline=Deadline(missed=OnMissed.REFUSE))
+    answer, row = submit(made, job(deadline="now+20minutes", time_limit=10))
+    assert (answer.action == "refuse", row.reason) == (False, "deadline_unsure")
+    assert "only if it starts" in answer.message
+    assert "%" not in answer.message
 
 
 # Bursts
