@@ -66,7 +66,6 @@ def request_of(
     time_use: TimeUse,
     now_s: float,
     distrusted: Reason | None = None,
-    lengthen: bool = True,
 ) -> Request:
     """Put into a request what a job asks for, its deadline and time limit in seconds.
 
@@ -80,8 +79,6 @@ def request_of(
         Time that relative deadlines count from, seconds since the epoch.
     distrusted
         Why the prediction is only observed.
-    lengthen
-        Whether the site lets a limit be made longer.
     """
     span = span_of(job, opt_in, application)
     deadline_s, fixed = None, span.fixed
@@ -98,7 +95,7 @@ def request_of(
         limit_s=least_s or limit_s,  # backfill may shorten a job down to time_min
         asked_limit_s=limit_s,
         least_s=least_s,
-        limit_raisable=lengthen and job.time_min is None and job.time_limit is not None,
+        limit_raisable=job.time_min is None and job.time_limit is not None,
         deadline_s=deadline_s,
         begin_s=job.begin_time if job.begin_time else -inf,
         mem_node_bytes=memory_bytes(job, partition),

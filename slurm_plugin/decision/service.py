@@ -364,10 +364,13 @@ class DecisionService:
             partition,
             time_use=site.time_limit,
             distrusted=_distrust(site.trust, off=off),
-            lengthen=self._config.time_limit.lengthen,
             now_s=now_s,
         )
-        request = msgspec.structs.replace(request, with_least=self._keeps_limit)
+        request = msgspec.structs.replace(
+            request,
+            with_least=self._keeps_limit,
+            limit_raisable=request.limit_raisable and self._config.time_limit.lengthen,
+        )
         return identity, site, request, known
 
     def _type(self, job: Job, partition: Partition | None) -> str:

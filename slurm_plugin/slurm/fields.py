@@ -209,6 +209,16 @@ def is_exclusive(value: Any) -> bool:
     return str(value).upper().startswith("EXCLUSIVE")
 
 
+def is_alone(value: Any) -> bool:
+    """Whether a job has its nodes to itself: ``OverSubscribe=NO``, ``shared: none``.
+
+    >>> is_alone("NO"), is_alone(["none"]), is_alone(["true"]), is_alone("OK"), is_alone(["mcs"])
+    (True, True, True, False, False)
+    """
+    found = words(value) if isinstance(value, (list, tuple)) else (str(value),)
+    return not {"NO", "NONE", "TRUE"}.isdisjoint(word.upper() for word in found)
+
+
 def least(value: Any) -> int:
     """Read a smallest count, which is one at least."""
     return max(count(value), 1)
@@ -243,6 +253,8 @@ JOB = (
     SlurmField("licences", "Licenses", ("licenses",), licences, "licenses"),
     SlurmField("reservation", "Reservation", ("resv_name",), text, "reservation"),
     SlurmField("node_names", "NodeList", ("nodes",), hosts, "allocated_nodes"),
+    SlurmField("alone", "OverSubscribe", ("exclusive", "shared"), is_alone, "resource_sharing"),
+    SlurmField("admin_comment", "AdminComment", ("admin_comment",), text, "admin_comment"),
 )
 #: Partitions, reservations and licences are few: their text is the same in all releases, where
 #: JSON has them from 23.02 on only, and without the default partition before 25.05.

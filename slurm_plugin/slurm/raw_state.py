@@ -42,6 +42,8 @@ class RawJob:
     tres: Mapping[str, float] = field(default_factory=dict)  #: in total, memory in MiB
     licences: Mapping[str, int] = field(default_factory=dict)
     reservation: str = ""
+    alone: bool = False  #: nothing else may run on its nodes
+    admin_comment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """What Slurm told, made into a view of the cluster: pure.
 
 A node is free for a job as soon as what the job wants of it is: until then its jobs hold what they
-have up to their limits.  Pending jobs to which backfill gave a start take their nodes from then on,
-and reservations take theirs.
+have up to their limits, or to the end that a reliable prediction lets expect.  Pending jobs to
+which backfill gave a start take their nodes from then on, or earlier; reservations take theirs.
 """
 
 from collections import defaultdict
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
 
+from slurm_plugin.slurm import expected
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
 from slurm_plugin.slurm.limits import LimitTables
@@ -77,7 +78,8 @@ def build(
             for name in node.partitions:
                 members[name].append(node.name)
     waiting = [job for job in seen.jobs if job.state in _WAITS and _waits_for_nodes(job.reason)]
-    scene = _Scene(settings, taken_s, previous, nodes, members, waiting)
+    ends_known = any(expected.run_time_s(job) is not None for job in seen.jobs)
+    scene = _Scene(settings, taken_s, previous, nodes, members, waiting, ends_known)
     made = [scene.partition(one) for one in seen.partitions]
     return Cluster(
         name=cluster,
@@ -100,6 +102,7 @@ class _Scene:
     nodes: Mapping[str, NodeGroup]
     members: Mapping[str, Sequence[str]]
     waiting: Sequence[RawJob]
+    ends_known: bool  #: of some jobs, by predictions
 
     def partition(self, one: RawPartition) -> Partition:
         own = self.members.get(one.name, ())
@@ -107,19 +110,17 @@ class _Scene:
         waiting = self._rivals(one.name, frozenset(own))
         depth = sum(job.jobs for job, _ in waiting)
         cpus = min((g.cpus for g in groups), default=1)
+        memory = min((g.mem_mib for g in groups), default=0)
         pool = NodePool(
             now_s=self.taken_s,
             groups=grouped((name, _capped(self.nodes[name], one)) for name in own),
-            taken=tuple(
-                self._planned(job, nodes, cpus) for job, nodes in waiting if job.start_s < inf
-            ),
         )
+        pool = replace(pool, taken=self._planned(waiting, pool, (cpus, memory)), memo={})
         before = self.previous.partitions.get(one.name) if self.previous else None
         if before is not None and before.pool is not None:
             pool.warm(before.pool)
         free, count = pool.fitting(NodeShare())
         mem_cpu_mib, mem_node_mib = self._default_memory(one)
-        memory = min((g.mem_mib for g in groups), default=0)
         return Partition(
             name=one.name,
             nodes=count,
@@ -158,10 +159,14 @@ class _Scene:
                 found.append((job, planned if job.planned_names else job.nodes))
         return found
 
-    def _planned(self, job: RawJob, nodes: int, node_cpus: int) -> tuple[float, float, int]:
-        start_s = max(job.start_s, self.taken_s)
-        each = job.tres.get("cpu", inf) / max(job.nodes, 1)
-        return start_s, job.end_s, ceil(nodes * min(each / max(node_cpus, 1), 1.0))
+    def _planned(
+        self, waiting: Sequence[tuple[RawJob, int]], pool: NodePool, node: tuple[int, int]
+    ) -> tuple[expected.Taken, ...]:
+        """Nodes that jobs will take for which backfill planned a start."""
+        jobs = [(job, nodes) for job, nodes in waiting if job.start_s < inf]
+        free = pool.fitting(NodeShare())[0] if self.ends_known else None
+        counted = node if self.settings.counts_memory else (node[0], 0)
+        return expected.planned(jobs, free, counted, now_s=self.taken_s)
 
     def _default_memory(self, one: RawPartition) -> tuple[int | None, int | None]:
         """Memory for each CPU or each node of a job that asks for none; none counts: 0."""
@@ -176,7 +181,7 @@ def _groups(seen: RawState, settings: SlurmConf, taken_s: float) -> dict[str, No
     use: dict[str, _Use] = defaultdict(_Use)
     for job in seen.jobs:
         if job.node_names and job.state not in _WAITS:
-            end = taken_s if job.state in _DONE else max(job.end_s, taken_s)
+            end = taken_s if job.state in _DONE else max(expected.end_s(job, taken_s), taken_s)
             share = (end, *_each(job))
             for name in job.node_names:
                 use[name].ends.append(share)

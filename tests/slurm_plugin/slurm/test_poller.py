@@ -161,7 +161,7 @@ JOB = {
     "state": "RUNNING", "array_tasks_waiting": None, "partition": "batch", "num_nodes": 1,
     "start_time": 10**9, "end_time": 10**9 + 600, "state_reason": "None",
     "scheduled_nodes": None, "licenses": None, "reservation": None, "allocated_nodes": "n1",
-    "cpus": 3, "memory": None, "gres": {}, "id": 7,
+    "cpus": 3, "memory": None, "gres": {}, "id": 7, "resource_sharing": "OK", "admin_comment": None,
 }  # fmt: skip
 
 
