@@ -25,7 +25,6 @@ from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.evaluation.wait_accuracy import judge
 from slurm_plugin.formatting import duration
 from slurm_plugin.protocol import ESTIMATE_COMMENT, Answer, Change
-from sacct_ingest import admin_comment
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
 from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table

@@ -2,8 +2,8 @@
 
 from math import inf
 
-from slurm_plugin.slurm import expected
 from sacct_ingest.admin_comment import Note, build
+from slurm_plugin.slurm import expected
 from slurm_plugin.slurm.node_pool import NodeShare
 from tests.slurm_plugin.slurm.test_snapshot import HOUR, NOW, node, pending, running, view
 
