@@ -6,7 +6,7 @@ itself.  Python's own decoder finds where a job ends; it is C, and can go on aft
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TextIO
 
 from sacct_ingest.columns import names
@@ -79,24 +79,38 @@ def _records(job: Any, cluster: str) -> Iterator[list[str]]:
     if not isinstance(job, dict):
         raise TypeError("not a job")
     accounted = "job_state" not in job
-    first = _row(job, DB_JOB if accounted else LIVE_JOB, {})
-    first["Cluster"] = first["Cluster"] or cluster
-    if not first["JobIDRaw"] or not first["Cluster"]:
-        raise ValueError("no job_id" if not first["JobIDRaw"] else "no cluster; say it with -M")
-    yield [first.get(name, "") for name in _HEADER]
+    first = _row(job, _DB_JOB if accounted else _LIVE_JOB)
+    first[_CLUSTER] = first[_CLUSTER] or cluster
+    if not first[_RAW_ID] or not first[_CLUSTER]:
+        raise ValueError("no job_id" if not first[_RAW_ID] else "no cluster; say it with -M")
+    yield first
     steps = job.get("steps") if accounted else None
     for step in steps if isinstance(steps, list) else ():
-        row = _row(step, DB_STEP, {})
-        row["JobID"] = f"{first['JobID']}.{row['JobID']}"
-        yield [row.get(name, "") for name in _HEADER]
+        row = _row(step, _DB_STEP)
+        row[_ID] = f"{first[_ID]}.{row[_ID]}"
+        yield row
 
 
-def _row(record: Any, rows: Rows, row: dict[str, str]) -> dict[str, str]:
-    for name, read in rows.items():
-        try:
-            row[name] = read(record)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
+#: A column's place in the row, and what reads it.
+_Plan = list[tuple[int, Callable[[Any], str]]]
+
+
+def _plan(rows: Rows) -> _Plan:
+    return [(_HEADER.index(name), read) for name, read in rows.items()]
+
+
+_DB_JOB, _DB_STEP, _LIVE_JOB = map(_plan, (DB_JOB, DB_STEP, LIVE_JOB))
+_CLUSTER, _RAW_ID, _ID = map(_HEADER.index, ("Cluster", "JobIDRaw", "JobID"))
+_EMPTY: Final = [""] * len(_HEADER)
+
+
+def _row(record: Any, plan: _Plan) -> list[str]:
+    row, at = _EMPTY.copy(), 0
+    try:
+        for at, read in plan:
+            row[at] = read(record)
+    except ValueError as error:
+        raise ValueError(f"{_HEADER[at]}: {error}") from error
     return row
 
 

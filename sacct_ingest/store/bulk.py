@@ -4,11 +4,11 @@ SQLAlchemy's own executemany handles each of forty values of each row in Python,
 than SQLite takes to write them: here the driver gets the rows as they are.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Dialect, Table, insert
+from sqlalchemy import Connection, Dialect, Table
 
 #: Values of the columns of a table by their names, those of a column in the order of the rows.
 Columns = dict[str, Sequence[Any]]
@@ -28,18 +28,17 @@ def _says_anything(values: Sequence[Any]) -> bool:
 
 
 def _execute_many(connection: Connection, table: Table, columns: Columns) -> None:
-    sql, positional = _compiled(table, tuple(columns), connection.dialect)
-    rows: Iterable[Any] = zip(*columns.values(), strict=True)
-    if not positional:
-        rows = (dict(zip(columns, row, strict=True)) for row in rows)
-    connection.exec_driver_sql(sql, list(rows))
+    sql = _insert_sql(connection.dialect, table.name, tuple(columns))
+    connection.exec_driver_sql(sql, list(zip(*columns.values(), strict=True)))
 
 
 @lru_cache(maxsize=256)
-def _compiled(table: Table, names: tuple[str, ...], dialect: Dialect) -> tuple[str, bool]:
-    """Give the SQL of an insert, and whether its parameters go by position."""
-    compiled = insert(table).compile(dialect=dialect, column_keys=list(names))
-    return str(compiled), bool(compiled.positional)
+def _insert_sql(dialect: Dialect, table: str, names: tuple[str, ...]) -> str:
+    """Give the SQL of an insert; SQLAlchemy takes 2 ms to compile one of forty columns."""
+    quote = dialect.identifier_preparer.quote
+    mark = "?" if dialect.paramstyle == "qmark" else "%s"
+    marks = ", ".join([mark] * len(names))
+    return f"INSERT INTO {quote(table)} ({', '.join(map(quote, names))}) VALUES ({marks})"  # noqa: S608
 
 
 def _copy(connection: Connection, table: Table, columns: Columns) -> None:

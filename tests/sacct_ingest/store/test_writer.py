@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -24,15 +25,10 @@ BATCHES = [
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_ALONE", 0)
     monkeypatch.setattr(module, "BATCH", 5)
-    is_ready = module._Process.is_ready
-
-    def wait(process: module._Process) -> bool:
-        wait_until(lambda: is_ready(process), what="the start of the writer")
-        return True
-
-    monkeypatch.setattr(module._Process, "is_ready", wait)
+    # pytest's plug-ins have threads of their own, which sleep.
+    count, asleep = threading.active_count, threading.active_count() - 1
+    monkeypatch.setattr(module.threading, "active_count", lambda: count() - asleep)
 
 
 def test_a_process_writes_what_the_store_itself_would(store: Store, at_once: None) -> None:
@@ -56,16 +52,47 @@ def test_few_batches_need_no_process(store: Store) -> None:
     assert writer.stored == Stored(new=5)
 
 
-def test_nothing_waits_for_the_process_to_start(
+def test_beside_another_thread_it_writes_itself(store: Store, at_once: None) -> None:
+    """A fork would take along a lock that the other thread may hold, and nobody gives back."""
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    thread.start()
+    try:
+        with store.writer() as writer:
+            writer.add(BATCHES[0])
+            assert writer._process is None
+            assert writer.stored == Stored(new=5)
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_an_open_file_is_not_taken_along(tmp_path: Path, at_once: None) -> None:
+    """SQLite's locks belong to a process: a fork that has the file open would undo them."""
+    path = str(tmp_path / "nimo.db")
+    with Store.open(path) as store, Store.open(path) as other:
+        assert other.runs.count() == 0
+        with store.writer() as writer:
+            writer.add(BATCHES[0])
+            assert writer._process is None
+        other.close()
+        with store.writer() as writer:
+            writer.add(BATCHES[1])
+            assert writer._process is not None
+        assert store.runs.count() == 10
+
+
+def test_what_the_process_did_not_expect_reaches_the_caller(
     store: Store, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module._Process, "is_ready", lambda _: False)
+    def broken(*_: object) -> Stored:
+        raise ZeroDivisionError("odd")
+
+    monkeypatch.setattr(module, "add_batch", broken)
     with store.writer() as writer:
-        for number, batch in enumerate(BATCHES, 1):
-            writer.add(batch)
-            assert writer.stored == Stored(new=5 * number)
-        child = _process_of(writer)
-    assert not child.exists()
+        writer.add(BATCHES[0])
+        with pytest.raises(StoreError, match="odd"):
+            writer.wait()
 
 
 def test_of_a_run_given_twice_the_last_counts(store: Store) -> None:
@@ -109,7 +136,7 @@ HOLDER = """
 import sys, time
 from sacct_ingest.store import Store, writer as module
 from tests.sacct_ingest.store.test_writer import BATCHES
-module._ALONE, module.BATCH = 0, 5
+module.BATCH = 5
 with Store.open(sys.argv[1]) as store, store.writer() as writer:
     writer.add(BATCHES[0])
     print(writer._process.pid, flush=True)
