@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 PACKAGES := sacct_ingest predictor slurm_plugin
 # Other releases of Slurm than this machine's run in root directories that the tests make as root.
 FOREIGN_SLURM ?= 26.05/slurm
-EVERY_SLURM ?= 22.05/munge 24.11/munge 24.11/slurm 26.05/munge 26.05/slurm
+# Every release with every authentication that there is, those that were built here too.
+EVERY_SLURM ?= $$($(BIN)/python -m tests.cluster roots)
 # Real servers on a busy machine: what fails is run once more with new ones, and listed either way.
 PYTEST := sh scripts/pytest-once-more $(BIN)/pytest
 # Tests with servers mostly wait for them: two at a time, however many cores there are.
@@ -16,7 +17,7 @@ FUZZ_SECONDS ?= 30
 # The Python of the system that packages are for.
 PACKAGE_PYTHON ?= /usr/bin/python3
 
-.PHONY: help setup lint types test test-releases demo bench papers fuzz mutate docs cluster cluster-down deb rpm test-deb test-rpm clean
+.PHONY: help setup lint types test test-releases slurm-root demo bench papers fuzz mutate docs cluster cluster-down deb rpm test-deb test-rpm clean
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -56,7 +57,10 @@ test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL,
 	$(PYTEST) -m '$(REAL)' -n 2 --dist loadfile
 	$(PYTEST) -m releases --slurm $(FOREIGN_SLURM)
 
-test-releases: ## all tests with a cluster on three releases of Slurm, as root; half an hour
+slurm-root: $(VENV)/.developer ## build Slurm RELEASE (25.11) from the tree SOURCE for test-releases, as root
+	$(BIN)/python -m tests.cluster build --source $(SOURCE) --release $(RELEASE)
+
+test-releases: ## all tests with a cluster on every release of Slurm that there is, as root; an hour
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
 	failed=; for slurm in $(EVERY_SLURM); do \

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.cluster.configuration import AUTHENTICATION
 from tests.cluster.host import missing_programs
 from tests.cluster.nimod import SHIPPED_MS, Nimod, hooks_for
-from tests.cluster.releases import SUITES
+from tests.cluster import releases
 from tests.cluster.slurm import SlurmCluster
 from tests.processes import ProcessError, Processes
 
@@ -88,6 +88,18 @@ def status(options: argparse.Namespace) -> None:
         say(f"{name:10} {state}")
 
 
+def roots(options: argparse.Namespace) -> None:
+    """List what pytest's --slurm takes here."""
+    del options
+    say("\n".join(releases.combinations()))
+
+
+def build(options: argparse.Namespace) -> None:
+    """Build a release of Slurm from its source, in a root directory for the tests."""
+    made = releases.build(options.release, options.source)
+    say(f"Slurm {options.release} is in {made.path}")
+
+
 def _parser() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument(
@@ -95,13 +107,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (up, down, status):
+    for command in (up, down, status, roots, build):
         text = (command.__doc__ or "").splitlines()[0]
-        added = commands.add_parser(command.__name__, help=text, parents=[shared])
+        parents = [shared] if command in (up, down, status) else []
+        added = commands.add_parser(command.__name__, help=text, parents=parents)
         added.set_defaults(command=command)
+        if command is build:
+            added.add_argument("--release", required=True, help="such as 25.11")
+            added.add_argument("--source", type=Path, required=True, help="its source tree")
         if command is up:
             added.add_argument("--nodes", type=int, default=8, help="default: %(default)s")
-            added.add_argument("--release", choices=SUITES, help="of Slurm; default: installed")
+            added.add_argument("--release", help="of Slurm, such as 25.11; default: installed")
             added.add_argument("--auth", choices=AUTHENTICATION, default="munge")
             hooks = added.add_mutually_exclusive_group()
             hooks.add_argument("--lua", type=Path, metavar="DIR", help="switch on the hooks there")

@@ -1,8 +1,11 @@
-"""The releases of Slurm to test with: this machine's own, and Debian's others in root directories.
+"""The releases of Slurm to test with: this machine's own, and others in root directories.
 
 A root directory is made by ``scripts/make-slurm-root`` when somebody first asks for it, which takes
 about a minute and a Debian mirror, and kept in a cache: ``$XDG_CACHE_HOME/nimo/slurm-roots``, for
 root by default ``/var/cache/nimo/slurm-roots`` (200 MB each; to be rid of one, delete it).
+
+Debian has some releases.  Others are built from a tree of Slurm's source:
+``make slurm-root SOURCE=~/slurm-25.11.7 RELEASE=25.11``, once.
 """
 
 from __future__ import annotations
@@ -23,11 +26,17 @@ from tests.processes import Account, ProcessError, search_path
 
 #: Release of Slurm to the Debian suite that has it.
 SUITES = {"22.05": "bookworm", "24.11": "trixie", "26.05": "forky"}
+#: In which the others are built.
+BUILD_SUITE = "bookworm"
+#: First release that needs no munge.
+_AUTH_SLURM = (23, 11)
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 MAKE, ENTER = SCRIPTS / "make-slurm-root", SCRIPTS / "enter-slurm-root"
 ADD, MAKE_PYTHON = SCRIPTS / "add-to-slurm-root", SCRIPTS / "make-root-python"
 COMPAT = Path(__file__).parent / "pyslurm-compat"
 CANNOT = 3  # exit status of MAKE
+_MARK = Path("etc") / "made-by-make-slurm-root"
+_PLACES = ("opt/slurm-*/*bin", "usr/*bin")  #: of programs in a root directory
 
 
 class ReleaseError(ProcessError):
@@ -60,7 +69,7 @@ class Root:
     def program(self, name: str) -> str:
         """Give the path in there of one of Slurm's programs."""
         # Not left to PATH, where the cluster's wrappers come first.
-        found = next(self.path.glob(f"usr/*bin/{name}"))
+        found = next(one for where in _PLACES for one in self.path.glob(f"{where}/{name}"))
         return f"/{found.relative_to(self.path)}"
 
     def prepare(self, directory: Path) -> None:
@@ -120,7 +129,7 @@ class Root:
 
     def version(self) -> Version:
         """Give the release in there."""
-        return version_of(["chroot", str(self.path), "slurmctld"])
+        return version_of(["chroot", str(self.path), self.program("slurmctld")])
 
 
 def version_of(slurmctld: Sequence[str]) -> Version:
@@ -138,14 +147,59 @@ def root(release: str) -> Root | None:
     ReleaseError
         When it cannot be had here.
     """
-    if release not in SUITES:
-        raise ReleaseError(f"no Slurm {release}: choose one of {', '.join(SUITES)}")
     if release == native():
         return None
+    if (path := cache() / release) in built():
+        return Root(path)
+    if release not in SUITES:
+        raise ReleaseError(
+            f"no Slurm {release}: choose one of {', '.join(releases())}, or build it: "
+            f"make slurm-root SOURCE=... RELEASE={release}"
+        )
     found = _made(SUITES[release])
     if isinstance(found, ReleaseError):
         raise found
     return found
+
+
+def releases() -> list[str]:
+    """List the releases to test with: Debian's, and those that were built here."""
+    return sorted({*SUITES, *(path.name for path in built())})
+
+
+def combinations() -> list[str]:
+    """List what ``pytest --slurm`` takes: each release with each way to tell users apart."""
+    return [
+        f"{release}/{auth}"
+        for release in releases()
+        for auth in ("munge", "slurm")
+        if auth == "munge" or tuple(map(int, release.split("."))) >= _AUTH_SLURM
+    ]
+
+
+def built() -> list[Path]:
+    """List the root directories of releases that were built."""
+    return [path for path in cache().glob("[0-9][0-9].[0-9][0-9]") if (path / _MARK).exists()]
+
+
+def build(release: str, source: Path) -> Root:
+    """Build a release from a tree of its source, in a root directory.
+
+    Raises
+    ------
+    ReleaseError
+        It cannot be built here.
+    """
+    path = cache() / release
+    if not re.fullmatch(r"\d\d\.\d\d", release):
+        raise ReleaseError(f"{release!r} is no release, such as 25.11")
+    if os.geteuid() != 0:
+        raise ReleaseError(f"only root can make {path}")
+    _run([MAKE, BUILD_SUITE, path, source.resolve(), release], path, lambda: path in built())
+    root = Root(path)
+    if "{}.{:02}".format(*root.version()) != release:
+        raise ReleaseError(f"{source} is not Slurm {release}; delete {path}")
+    return root
 
 
 @functools.cache
@@ -176,7 +230,7 @@ def _made(suite: str) -> Root | ReleaseError:
 
 def _current(path: Path) -> bool:
     """Tell whether a root directory is there and was made by the script as it is now."""
-    made_by = path / "etc" / "made-by-make-slurm-root"
+    made_by = path / _MARK
     script = hashlib.sha256(MAKE.read_bytes()).hexdigest()
     return made_by.exists() and made_by.read_text().strip() == script
 
