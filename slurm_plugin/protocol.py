@@ -57,6 +57,7 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     features: str = ""
     licenses: str = ""
     contiguous: int | None = None
+    segment_size: int | None = None  #: node counts are multiples of it (``--segment``, 25.11)
     shared: int | None = None
     req_switch: int | None = None
     min_mem_per_node: int | None = None  #: MiB

@@ -60,7 +60,7 @@ def advice_of(case: DecisionContext, rules: PolicySettings, *, fresh: bool) -> A
     advice.rows = [
         _row(option, table, recommended=option.nodes == advice.nodes, waits=fresh)
         for option in every_option(considered, table, part, rules, decided, now_s=case.now_s)
-        if low <= option.nodes <= high
+        if low <= option.nodes <= high and option.nodes % request.segment == 0
     ]
     advice.meets_deadline = decided.deadline_met
     advice.deadline_text = messages.deadline_text(decided, considered, now_s=case.now_s)
@@ -147,7 +147,8 @@ def _considered(case: DecisionContext, part: Partition, rules: PolicySettings) -
     fixed = None if request.fixed in _OPEN_QUESTION else request.fixed
     if request.fixed is None or fixed is not None or table is None:
         return request
-    counts = [n for n in table.nodes if n <= part.largest and trusted(table, n, rules.policy)]
+    whole = [n for n in table.nodes if n <= part.largest and n % request.segment == 0]
+    counts = [n for n in whole if trusted(table, n, rules.policy)]
     asked = min(counts, key=lambda n: abs(log(n / request.low)), default=request.low)
     return replace(request, low=1, high=part.largest, asked=asked, fixed=None)
 

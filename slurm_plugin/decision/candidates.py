@@ -31,6 +31,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     low: int  #: fewest nodes it may get
     high: int  #: most nodes
+    segment: int = 1  #: node counts are multiples of it
     asked: int | None = None  #: what to compare with; None: what Slurm would give
     limit_s: float | None = None  #: the least that it may be cut down to; None: no limit
     asked_limit_s: float | None = None  #: its time limit before that
@@ -165,7 +166,8 @@ def _candidates(
     high = min(request.high, room.most, int(reach))
     counts = {n for n in table.nodes if low < n < high}
     counts |= {n for n in (low, high) if low <= high and covers(table, n)}
-    useful = [at(table, n) for n in sorted(counts) if trusted(table, n, policy)]
+    whole = sorted(n for n in counts if n % request.segment == 0)
+    useful = [at(table, n) for n in whole if trusted(table, n, policy)]
     best = min((p.time_s for p in useful), default=0.0)
     last = next((i for i, p in enumerate(useful) if p.time_s <= best), 0)
     kept = [p for p in useful[: last + 1] if p.nodes != asked]

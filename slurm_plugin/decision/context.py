@@ -92,6 +92,7 @@ def request_of(
     return Request(
         low=span.low,
         high=span.high,
+        segment=job.segment_size or 1,
         limit_s=least_s or limit_s,  # backfill may shorten a job down to time_min
         asked_limit_s=limit_s,
         least_s=least_s,

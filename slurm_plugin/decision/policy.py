@@ -165,7 +165,8 @@ def as_scheduled(request: Request, partition: Partition, *, now_s: float) -> int
     begin = max(now_s, request.begin_s)
     duration = request.limit_s or partition.max_time_s or inf
     start = partition.profile.earliest_start(request.low, duration, from_s=begin)
-    return min(high, partition.profile.least(start, start + duration)) if start < inf else high
+    free = min(high, partition.profile.least(start, start + duration)) if start < inf else high
+    return max(free - free % request.segment, request.low)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ CHECKS = (
     Check("configuration", nimo_checks.configuration),
     Check("munge", slurm_checks.munge),
     Check("slurmctld", slurm_checks.slurmctld),
+    Check("security", slurm_checks.security, Need.SLURMCTLD),
     Check("clock", slurm_checks.clock, Need.SLURMCTLD),
     Check("job_submit", slurm_checks.job_submit, Need.SLURMCTLD),
     Check("cli_filter", slurm_checks.cli_filter, Need.SLURMCTLD),

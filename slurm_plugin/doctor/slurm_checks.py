@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
 from sacct_ingest.errors import SlurmError
@@ -11,6 +12,8 @@ from slurm_plugin.doctor.slurm_conf_lines import line
 
 #: Releases of Slurm with which the tests run.
 FIRST, LAST = (22, 5), (26, 5)
+#: First release of each line without the eight CVEs of September 2026; earlier lines have no such.
+SOUND = {(25, 5): 9, (25, 11): 8, (26, 5): 4}
 _SKEW_S = 5.0
 _DAY_S = 86400
 #: Units of slurmdbd.conf(5), in days.
@@ -52,6 +55,24 @@ def slurmctld(patient: Installation) -> Iterator[Finding]:
         yield warning(f"Slurm {told} is newer than those tested", "upgrade NIMO, or try it first")
     else:
         yield fine(f"slurmctld answers, Slurm {told}")
+
+
+def security(patient: Installation) -> Iterator[Finding]:
+    """Ask whether the release has security holes that are known here."""
+    told = patient.slurm.get("SLURM_VERSION", "")
+    numbers = [int(number) for number in re.findall(r"\d+", told)[:3]]
+    if len(numbers) < 3:
+        yield skipped("slurmctld does not say which release it is")
+        return
+    line_, patch = (numbers[0], numbers[1]), numbers[2]
+    if line_ > max(SOUND) or patch >= SOUND.get(line_, inf):
+        yield fine(f"no security holes of Slurm {told} are known here")
+        return
+    sound = ", ".join(f"{year}.{month:02}.{least}" for (year, month), least in SOUND.items())
+    yield warning(
+        f"Slurm {told} is older than those that mend the eight CVEs of September 2026",
+        f"upgrade to {sound} or newer, unless your distribution has mended {told}",
+    )
 
 
 def job_submit(patient: Installation) -> Iterator[Finding]:

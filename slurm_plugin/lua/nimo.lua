@@ -29,7 +29,7 @@ local NUMBERS = {
   cpus_per_task = NO_VAL16_OR_0, min_cpus = NO_VAL_OR_0, max_cpus = NO_VAL_OR_0,
   time_limit = NO_VAL, time_min = NO_VAL_OR_0, begin_time = NO_VAL_OR_0, het_job_offset = NO_VAL,
   contiguous = NO_VAL16_OR_0, shared = NO_VAL16, req_switch = NO_VAL_OR_0,
-  min_mem_per_node = NO_VAL64, min_mem_per_cpu = NO_VAL64,
+  segment_size = NO_VAL16_OR_0, min_mem_per_node = NO_VAL64, min_mem_per_cpu = NO_VAL64,
 }
 local STRINGS = {
   "user_name", "name", "account", "partition", "qos", "array_inx", "dependency", "reservation",
@@ -122,6 +122,9 @@ local function check_nodes(change, job, partitions)
   )
   if nodes < (job.min_nodes or 1) or nodes > most then
     return nodes .. " nodes are outside the request"
+  end
+  if nodes % (job.segment_size or 1) ~= 0 then
+    return nodes .. " nodes are no segments of " .. job.segment_size
   end
 end
 

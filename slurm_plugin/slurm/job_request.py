@@ -197,6 +197,7 @@ _READERS: dict[str, _Reader] = {
     "partition": _text("partition"),
     "qos": _text("qos"),
     "reservation": _text("reservation"),
+    "segment": _number("segment_size"),
     "switches": lambda value: {"req_switch": _counted(value.partition("@")[0])},
     "time": _minutes("time_limit"),
     "time-min": _minutes("time_min"),

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.cluster import releases
 from tests.cluster.configuration import AUTHENTICATION
 from tests.cluster.host import missing_programs
 from tests.cluster.nimod import SHIPPED_MS, Nimod, hooks_for
-from tests.cluster import releases
 from tests.cluster.slurm import SlurmCluster
 from tests.processes import ProcessError, Processes
 

@@ -36,7 +36,8 @@ def foreign() -> str:
 
 def test_an_unknown_release_is_answered_with_those_there_are() -> None:
     with pytest.raises(
-        ReleaseError, match=r"no Slurm 20\.11: choose one of 22\.05, .*24\.11, .*26\.05, or build it: make"
+        ReleaseError,
+        match=r"no Slurm 20\.11: choose one of 22\.05, .*24\.11, .*26\.05, or build it: make",
     ):
         releases.root("20.11")
 

@@ -218,6 +218,20 @@ def test_without_a_limit_the_partitions_default_is_the_bound(
     assert len(outcome.log) == (not written)
 
 
+@pytest.mark.parametrize(("segment", "nodes"), [(0, 3), (65534, 3), (3, 3), (3, 6), (3, 4), (5, 3)])
+def test_nodes_are_whole_segments(hooks: Hooks, segment: int, nodes: int) -> None:
+    hooks.answer(change(nodes))
+    fields = {**MOLDABLE, "segment_size": segment, "script": None}
+    outcome = hooks.submit(
+        partitions=PARTITIONS, **{k: v for k, v in fields.items() if v is not None}
+    )
+    whole = segment in (0, 65534) or nodes % segment == 0
+    assert bool(outcome.writes) is whole
+    assert hooks.asked()[-1]["job"].get("segment_size") == (
+        None if segment in (0, 65534) else segment
+    )
+
+
 @pytest.mark.parametrize(
     ("answer", "written"),
     [

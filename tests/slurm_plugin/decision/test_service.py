@@ -567,3 +567,14 @@ def test_a_request_gets_the_table_of_its_own_layout():
     keys = {n: submit(made, job(ntasks_per_node=n))[1].key for n in (1, 2, 4)}
     assert keys == {1: "one", 2: whole.key, 4: "four"}
     assert submit(made, job(ntasks_per_node=2))[1].verdict == "refused"
+
+
+@pytest.mark.parametrize("segment", [3, 5, 16])
+def test_node_counts_are_whole_segments(segment):
+    made = advisor()
+    answer, row = submit(made, job(segment_size=segment, min_nodes=segment, max_nodes=32))
+    assert row.nodes % segment == 0
+    assert answer.set is None or answer.set.min_nodes in (None, row.nodes)
+    advice = made.advise(job(segment_size=segment, min_nodes=1, max_nodes=32), now_s=NOW)
+    assert advice.rows
+    assert all(one.nodes % segment == 0 for one in advice.rows)

@@ -33,3 +33,21 @@ def test_no_folder_of_plugins_is_skipped(patient: Installation) -> None:
         FindingState.ERROR,
         FindingState.SKIPPED,
     ]
+
+
+@pytest.mark.parametrize(
+    ("release", "state"),
+    [
+        *(("22.05.8", "WARNING"), ("24.11.5", "WARNING"), ("25.02.1", "WARNING")),
+        *(("25.05.8", "WARNING"), ("25.05.9", "OK"), ("25.11.7", "WARNING")),
+        *(("25.11.8", "OK"), ("26.05.3", "WARNING"), ("26.05.4", "OK"), ("26.11.0", "OK")),
+        ("", "SKIPPED"),
+    ],
+)
+def test_releases_with_known_holes_are_named(
+    patient: Installation, tmp_path: Path, release: str, state: str
+) -> None:
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho 'SLURM_VERSION = {release}'\n")
+    (found,) = slurm_checks.security(patient)
+    assert found.state is FindingState[state]
+    assert (f"Slurm {release} is older" in found.told) is (state == "WARNING")

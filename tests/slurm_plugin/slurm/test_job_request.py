@@ -67,6 +67,7 @@ def test_the_command_line_goes_before_the_script() -> None:
         (["-G", "8"], "tres_per_job", "gres/gpu:8"),
         (["-D", "/tmp"], "work_dir", "/tmp"),
         (["--time-min=10:30"], "time_min", 11),
+        (["--segment=4"], "segment_size", 4),
         (["-A", "physics"], "account", "physics"),
         (["-p", "long"], "partition", "long"),
         (["-q", "high"], "qos", "high"),
