@@ -6,7 +6,7 @@ Histories without a curve get their interval last, from the residuals that all o
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,6 +26,7 @@ from predictor.table import encode
 from predictor.tabulate import TableSettings, runs_of, with_interval
 from predictor.types import HISTORY, PredictionTable, Verdict
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
+from sacct_ingest.sharing import SharedTag
 from sacct_ingest.store import FitRow, RunRow, Store
 
 #: Identities, and runs, handed to a process at a time: enough to outweigh the passing on.
@@ -65,6 +66,7 @@ def refit(
     *,
     now_s: float,
     settings: TableSettings | None = None,
+    shared: Sequence[SharedTag] = (),
     workers: int = 1,
     pool: Executor | None = None,
     progress: Callable[[int], None] | None = None,
@@ -75,6 +77,8 @@ def refit(
     ----------
     now_s
         Time of the refit, seconds since the epoch; goes into every table.
+    shared
+        Tags that have tables of several users' runs, besides those of each user's own.
     workers
         Processes that fit; the tables are the same whatever their number.
     pool
@@ -91,7 +95,7 @@ def refit(
     types = summing.node_types(store)
     summing.add_runs(store, types)
     made = fits_of(
-        store.runs.by_key,
+        partial(_by_key, store, shared),
         now_s=now_s,
         settings=replace(settings or TableSettings(), node_types=types.types),
         workers=workers,
@@ -101,6 +105,15 @@ def refit(
     )
     store.fits.replace(made)
     return _summary(made, perf_counter() - started)
+
+
+def _by_key(
+    store: Store, shared: Sequence[SharedTag], level: KeyLevel
+) -> Iterator[tuple[str, list[RunRow]]]:
+    """Give the runs of each user's own keys, then those of shared tags."""
+    yield from store.runs.by_key(level)
+    if level is KeyLevel.TAG:
+        yield from chain.from_iterable(map(store.runs.shared, shared))
 
 
 #: Gives the runs of each key of a level; the keys in order, the newest run last.

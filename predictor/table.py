@@ -131,6 +131,14 @@ def quantile(table: PredictionTable, nodes: int, share: float) -> float | None:
     return _log_mix(tail.time_s[low], tail.time_s[high], part)
 
 
+def longest(table: PredictionTable, nodes: int) -> float:
+    """Longest run in seconds that was seen on as many nodes or more; 0: there was none.
+
+    Fewer nodes take no less time.
+    """
+    return max((one.time_s for one in table.longest if one.nodes >= nodes), default=0.0)
+
+
 def verdict_at(table: PredictionTable, nodes: int) -> Verdict:
     """Verdict on ``nodes``: the worse of its neighbouring entries, refused outside the table."""
     if not covers(table, nodes):

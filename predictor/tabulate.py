@@ -19,6 +19,7 @@ from predictor.types import (
     HISTORY,
     AtLimit,
     Curve,
+    Longest,
     Memory,
     Point,
     Prediction,
@@ -155,6 +156,8 @@ def _described(
         mem_node_bytes=max((one.mem_bytes for one in memory), default=None),
         memory=memory,
         fitted_s=now_s,
+        owner=owner_of(rows),
+        longest=longest_of(rows),
     )
 
 
@@ -208,6 +211,20 @@ def memory_of(rows: Iterable[RunRow]) -> tuple[Memory, ...]:
             need = row.mem_bytes * ceil((row.tasks or row.nodes) / row.nodes)
             needs[row.nodes] = max(need, needs.get(row.nodes, 0))
     return tuple(Memory(nodes, need) for nodes, need in sorted(needs.items()))
+
+
+def owner_of(rows: Iterable[RunRow]) -> str:
+    """User whose runs these all are; empty where there are several."""
+    users = {row.user for row in rows}
+    return users.pop() if len(users) == 1 else ""
+
+
+def longest_of(rows: Iterable[RunRow]) -> tuple[Longest, ...]:
+    """Longest run on each count, of those that tell a run time."""
+    times: dict[int, float] = {}
+    for row in telling(rows):
+        times[row.nodes] = max(float(row.elapsed_s), times.get(row.nodes, 0.0))
+    return tuple(Longest(nodes, time_s) for nodes, time_s in sorted(times.items()))
 
 
 def _of_types(

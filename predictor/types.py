@@ -163,6 +163,14 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
+class Longest:
+    """Longest run that was seen on ``nodes`` nodes, or that was stopped after that time."""
+
+    nodes: int
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ByType:
     """What a table says otherwise for jobs on one node type; fields as `PredictionTable` has them.
 
@@ -248,6 +256,10 @@ class PredictionTable:
     layout: Layout = ANY
     #: where runs are not one curve, the tables that are; this one is for what is none of them
     parts: tuple[Part, ...] = ()
+    #: whose runs these are; empty: several users'
+    owner: str = ""
+    #: rising in nodes
+    longest: tuple[Longest, ...] = ()
 
     @property
     def is_curve(self) -> bool:

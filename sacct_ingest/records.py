@@ -109,8 +109,8 @@ ENDED_CODES: Final = tuple(
 class KeyLevel(StrEnum):
     """How an application was recognised, the most specific first."""
 
-    TAG = "tag"  #: ``nimo:app=NAME,problem=…`` in the job's comment
-    SCRIPT = "script"  #: digest of the normalised job script and its arguments
+    TAG = "tag"  #: user and ``nimo:app=NAME,problem=…`` in the job's comment
+    SCRIPT = "script"  #: digest of user, normalised job script and its arguments
     LINE = "line"  #: user, job name and what was submitted
     NAME = "name"  #: user and job name
     USER = "user"  #: user alone
@@ -124,7 +124,8 @@ CURVE_LEVELS = (KeyLevel.TAG, KeyLevel.SCRIPT, KeyLevel.LINE)
 class Identity:
     """The identity keys of a run or a request; an empty key means "cannot be told".
 
-    ``tag`` is readable text (``APP`` or ``APP/PROBLEM``); ``script`` and ``line`` are hex digests.
+    ``tag`` is readable text (``USER/APP`` or ``USER/APP/PROBLEM``); ``script`` and ``line`` are hex
+    digests.  The user is part of each.
     """
 
     user: str
@@ -132,6 +133,11 @@ class Identity:
     tag: str = ""
     script: str = ""
     line: str = ""
+
+    @property
+    def application(self) -> str:
+        """The tag as its user wrote it: ``APP`` or ``APP/PROBLEM``; empty without one."""
+        return self.tag.partition("/")[2]
 
     def key(self, level: KeyLevel) -> str:
         """Text of the key at ``level``, empty where it cannot be told."""

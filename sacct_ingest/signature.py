@@ -1,7 +1,7 @@
 """Which runs are "the same application on the same problem".
 
 What a job asks for (nodes, tasks, time, partition) never takes part, so that its runs on different
-node counts share their keys.
+node counts share their keys.  Its user takes part in every key: nobody's runs count for another's.
 """
 
 from collections.abc import Sequence
@@ -59,8 +59,38 @@ def _identity(user: str, name: str, comment: str, script: str, words: Sequence[s
     tag = parse_tag(comment) if comment else None
     # A user's scripts from standard input have nothing in common but that.
     told = words or name not in _NAMELESS
-    line = _digest(user, name, *words) if user and told else ""
-    return Identity(user, name, tag.key if tag else "", script, line)
+    if not user:
+        return Identity(user, name)
+    return Identity(
+        user,
+        name,
+        tag=owned_tag(user, tag.key) if tag else "",
+        script=owned_script(user, script) if script else "",
+        line=_digest(user, name, *words) if told else "",
+    )
+
+
+def owned_tag(user: str, tag: str) -> str:
+    """Key of a user's runs with a tag; empty without one.
+
+    >>> owned_tag("ada", "wrf/d02")
+    'ada/wrf/d02'
+    """
+    return f"{user}/{tag}"[:_NAME_LENGTH] if tag else ""
+
+
+def owned_script(user: str, digest: str) -> str:
+    """Key of a user's runs of a script with this digest."""
+    return _digest(user, digest)
+
+
+def names_of(label: str) -> tuple[str, str, str]:
+    """Names by which an application is asked for: its label with and without user, its last part.
+
+    >>> names_of("ada/wrf/d02")
+    ('ada/wrf/d02', 'wrf/d02', 'd02')
+    """
+    return label, label.partition("/")[2], label.rpartition("/")[2]
 
 
 def _words_of_line(line: str, *values: str) -> tuple[str, ...]:

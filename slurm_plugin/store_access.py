@@ -14,6 +14,7 @@ from predictor.table import decode
 from predictor.types import PredictionTable
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import CURVE_LEVELS
+from sacct_ingest.signature import names_of
 from slurm_plugin.config import Config
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.privacy import PrivateDataRules, sight
@@ -54,14 +55,21 @@ def matching_tables(tables: Sequence[PredictionTable], wanted: str) -> list[Pred
     NoHistory
         There is none; the message proposes names that look alike.
     """
-    found = [table for table in tables if wanted in (*_names(table), table.key)]
+    found = [table for table in tables if wanted in (*names_of(table.label), table.key)]
     if not found and len(wanted) >= _SHORTEST_KEY:
         found = [table for table in tables if table.key.startswith(wanted)]
     if found:
         return [table for table in found if table.level in CURVE_LEVELS] or found
-    near = difflib.get_close_matches(wanted, {name for table in tables for name in _names(table)})
+    names = {name for table in tables for name in names_of(table.label)}
+    near = difflib.get_close_matches(wanted, names)
     mend = f"did you mean {' or '.join(near)}?" if near else "'nimo predict --all' lists what is"
     raise NoHistory(f"nothing is known about {wanted!r}; {mend}")
+
+
+def own_tables(tables: Sequence[PredictionTable]) -> Sequence[PredictionTable]:
+    """Choose those of the user's own runs; all where there are none."""
+    own = user_name()
+    return [table for table in tables if table.owner == own] or tables
 
 
 def user_name() -> str:
@@ -101,8 +109,3 @@ def _owner(url: str) -> int | None:
     with suppress(OSError):
         return Path(path).stat().st_uid if scheme == "sqlite" else None
     return None
-
-
-def _names(table: PredictionTable) -> tuple[str, str]:
-    """Label of a table, ``user/name`` or ``application/problem``, and its last part."""
-    return table.label, table.label.rpartition("/")[2]

@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sacct_ingest.records import JobState
 from sacct_ingest.store import counters
 from sacct_ingest.store.bulk import Columns, insert_columns
-from sacct_ingest.store.outcomes import LISTED, restore_keys
+from sacct_ingest.store.outcomes import LISTED
 from sacct_ingest.store.packed import Key, PackedRuns, unpacked
 from sacct_ingest.store.rows import Stored
 from sacct_ingest.store.run_values import RunColumns
@@ -28,8 +28,9 @@ from sacct_ingest.store.schema import runs, steps
 
 #: Runs in one transaction: small enough to stop at, large enough to be fast.
 BATCH = 2000
-#: Keys that a decision may have given: an ingest that does not know them leaves them.
-_KEPT = ("tag", "script", "line")
+#: What a run is recognised by stays as it was first read, or as its decision has it: whoever
+#: changes the comment of a job afterwards does not make it a run of another application.
+_FIRST = ("tag", "script", "line")
 _COLUMNS = [column.name for column in runs.columns if column.name != "id"]
 
 
@@ -132,7 +133,6 @@ def _change(connection: Connection, changed: RunColumns, ids: Sequence[int]) -> 
     connection.execute(_UPDATE, _parameters(run_columns))
     connection.execute(delete(steps).where(steps.c.run_id.in_(ids)))
     insert_columns(connection, steps, step_columns)
-    restore_keys(connection, ids)
 
 
 def _mark(connection: Connection, resized: Sequence[Key]) -> None:
@@ -147,9 +147,8 @@ def _parameters(columns: Columns) -> list[dict[str, Any]]:
 
 def _update() -> Any:
     values: dict[str, Any] = {name: bindparam(f"{name}_") for name in _COLUMNS}
-    for name in _KEPT:
-        given = bindparam(f"{name}_", type_=runs.c[name].type)
-        values[name] = case((given != "", given), else_=runs.c[name])
+    for name in _FIRST:
+        del values[name]
     values["state"] = case((_RESIZED, runs.c.state), else_=values["state"])
     return update(runs).where(runs.c.id == bindparam("id_")).values(values)
 

@@ -1,7 +1,7 @@
 """The join of decisions and the runs of their jobs."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, case, func, select, update
@@ -29,18 +29,6 @@ def join(connection: Connection) -> int:
     )
 
 
-def restore_keys(connection: Connection, run_ids: Sequence[int]) -> None:
-    """Give runs that were written anew the keys of the decisions that they belong to."""
-    query = select(decisions.c.decision_id, decisions.c.run_id).where(
-        decisions.c.run_id.in_(run_ids)
-    )
-    linked = [
-        {"decision_": row.decision_id, "run_": row.run_id} for row in connection.execute(query)
-    ]
-    if linked:
-        connection.execute(_copy_keys(), linked)
-
-
 def _link(connection: Connection, pairs: Iterator[_Pair]) -> int:
     found = [{"decision_": decision, "run_": run} for decision, run in pairs]
     if not found:
@@ -54,12 +42,15 @@ def _link(connection: Connection, pairs: Iterator[_Pair]) -> int:
 
 
 def _copy_keys() -> Any:
-    """Keys of the request go first: it knows its script, and its words with their quotes."""
+    """Keys of the request go first: it knows its script, and its words with their quotes.
+
+    Its tag counts even where it had none: the job's comment may have been changed since.
+    """
     decided = decisions.c.decision_id == bindparam("decision_")
-    values = {}
+    values: dict[str, Any] = {}
     for name in ("tag", "script", "line"):
         key = select(decisions.c[name]).where(decided).scalar_subquery()
-        values[name] = case((key != "", key), else_=runs.c[name])
+        values[name] = key if name == "tag" else case((key != "", key), else_=runs.c[name])
     return update(runs).where(runs.c.id == bindparam("run_")).values(values)
 
 

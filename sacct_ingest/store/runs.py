@@ -6,9 +6,10 @@ from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
-from sqlalchemy import Column, ColumnElement, Engine, and_, func, select
+from sqlalchemy import Column, ColumnElement, Engine, and_, func, or_, select
 
 from sacct_ingest.records import Identity, JobRun, JobState, KeyLevel, StepRun
+from sacct_ingest.sharing import SharedTag
 from sacct_ingest.store.add_runs import BATCH, add_batch
 from sacct_ingest.store.engine import reading, writing
 from sacct_ingest.store.outcomes import LISTED
@@ -68,14 +69,22 @@ class Runs:
                 members = list(group)
                 yield _key(members[0], level), members
 
-    def keys_of(self, user: str, levels: Iterable[KeyLevel]) -> Iterator[tuple[KeyLevel, str]]:
-        """Give the keys that runs of a user have, at these levels (not that of names)."""
+    def shared(self, tags: SharedTag) -> Iterator[tuple[str, list[RunRow]]]:
+        """Group the runs of those who share tags by their key, as `by_key` does."""
+        takes_part = or_(runs.c.user.in_(tags.users), runs.c.account.in_(tags.accounts))
+        query = (
+            select(*ROW_COLUMNS, _NODE_TYPE)
+            .select_from(runs.outerjoin(contributions, _SAME_RUN))
+            .where(runs.c.tag > "", takes_part)
+            .order_by(*_CHRONOLOGICAL)
+        )
+        groups: dict[str, list[RunRow]] = {}
         with reading(self._engine) as connection:
-            for level in levels:
-                column = runs.c[level.value]
-                query = select(column).where(runs.c.user == user, column > "").distinct()
-                for key in connection.execute(query).scalars():
-                    yield level, str(key)
+            for row in map(run_row, connection.execute(query).mappings()):
+                application = _identity(row).application
+                if tags.covers(application):
+                    groups.setdefault(tags.key(application), []).append(row)
+        yield from sorted(groups.items())
 
     def started(
         self,
@@ -131,4 +140,8 @@ def _key_columns(level: KeyLevel) -> list[Column[Any]]:
 
 
 def _key(row: RunRow, level: KeyLevel) -> str:
-    return Identity(row.user, row.name, row.tag, row.script, row.line).key(level)
+    return _identity(row).key(level)
+
+
+def _identity(row: RunRow) -> Identity:
+    return Identity(row.user, row.name, row.tag, row.script, row.line)

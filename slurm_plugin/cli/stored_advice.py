@@ -7,7 +7,7 @@ from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.signature import identity_of_request
 from sacct_ingest.store import FitRow
 from slurm_plugin.config import Config
-from slurm_plugin.decision.context import PartitionContext
+from slurm_plugin.decision.context import PartitionContext, shared_by
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol import Advice, Job
@@ -39,12 +39,14 @@ def _read(
     job: Job, config: Config, identity: Identity
 ) -> tuple[PredictionLookup, list[PartitionContext]]:
     """Give the tables about one job, and the places that it may run at."""
+    shared = tuple(shared_by(config.sharing.tags, identity, job.account))
     keys = [(level, key) for level in KeyLevel if (key := identity.key(level))]
+    keys += [(KeyLevel.TAG, key) for key in shared]
     with open_store(config) as store:
         rows = list(store.fits.find(keys))
         rows += store.fits.find(_lookup(rows).parts())
         tables = _lookup(rows)
-        found = tables.find(identity)
+        found = tables.find(identity, shared=shared)
         if found is None or not found.node_type:
             return tables, []
         ran = store.sums.partition_types()

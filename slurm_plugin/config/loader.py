@@ -62,6 +62,7 @@ def parse(text: str, *, name: str) -> Config:
     config = convert({} if data is None else data, Config, name=name)
     _check_ranges(config, name)
     _check_rules(config, name)
+    _check_sharing(config, name)
     return config
 
 
@@ -103,3 +104,13 @@ def _check_rules(config: Config, name: str) -> None:
     for index, rule in enumerate(config.rules):
         if rule.mode is None and rule.time_limit is None and rule.trust is None:
             raise ConfigError(f"{name}: rules[{index}]: give it mode, time_limit or trust")
+
+
+def _check_sharing(config: Config, name: str) -> None:
+    names = [tags.name for tags in config.sharing.tags]
+    for index, tags in enumerate(config.sharing.tags):
+        place = f"{name}: sharing.tags[{index}]"
+        if not tags.users and not tags.accounts:
+            raise ConfigError(f"{place}: give it users or accounts")
+        if tags.name in names[:index]:
+            raise ConfigError(f"{place}.name: {tags.name} is there already; choose another one")

@@ -12,6 +12,8 @@ from typing import Annotated
 
 import msgspec
 
+from sacct_ingest.sharing import SharedTag
+
 SOCKET = "/run/nimo/nimod.sock"
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -135,6 +137,17 @@ class TimeLimit(_Section, frozen=True, kw_only=True):
     min_quantile: HighShare = 0.9  #: ... and within ``--time-min``
     margin: Ratio = 1.2  #: slack on both
     lengthen: bool = True  #: a job may get fewer nodes with a longer limit than it asked for
+    #: A limit is never shortened below this share of what was asked for ...
+    least_share: Share = 0.05
+    #: ... and of the longest run seen on as many nodes or more.
+    longest_share: Share = 0.5
+
+
+class Sharing(_Section, frozen=True, kw_only=True):
+    """Whose runs may change a job: its user's own, and those that the site says are shared."""
+
+    own_runs: Count = 5  #: fewer finished ones change nothing
+    tags: tuple[SharedTag, ...] = ()
 
 
 class Band(_Section, frozen=True, kw_only=True):
@@ -293,6 +306,7 @@ class Config(_Section, frozen=True, kw_only=True):
     deadline: Deadline = Deadline()
     policy: Policy = Policy()
     time_limit: TimeLimit = TimeLimit()
+    sharing: Sharing = Sharing()
     band: Band = Band()
     snapshot: Snapshot = Snapshot()
     access: Access = Access()

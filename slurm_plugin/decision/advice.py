@@ -26,6 +26,9 @@ from slurm_plugin.slurm.cluster_state import Partition
 #: Reasons that bind a submission but not somebody who still considers what to ask for.
 _OPEN_QUESTION = frozenset({Reason.FIXED_COUNT, Reason.NOT_OPTED_IN})
 
+#: Reasons why a prediction changes no job, and is advice all the same.
+_FOR_ADVICE = frozenset({Reason.OTHERS_RUNS, Reason.FEW_OWN_RUNS})
+
 
 def advice_of(case: DecisionContext, rules: PolicySettings, *, fresh: bool) -> Advice:
     """Make the advice for a job.
@@ -40,6 +43,8 @@ def advice_of(case: DecisionContext, rules: PolicySettings, *, fresh: bool) -> A
         Whether the view of the job's partition can be believed; otherwise the advice is that for
         an idle cluster, without waits.
     """
+    if case.request.distrusted in _FOR_ADVICE:
+        case = replace(case, request=replace(case.request, distrusted=None))
     table, request = case.table, case.request
     advice = Advice(
         verdict_text=messages.verdict_text(table), deadline_s=request.deadline_s, verdict="unknown"

@@ -1,5 +1,6 @@
 """One job request with all that is known about it at that moment."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
@@ -11,9 +12,10 @@ from predictor.table import for_limit, for_type
 from predictor.types import PredictionTable
 from sacct_ingest.job_script import parse_script
 from sacct_ingest.records import Identity
+from sacct_ingest.sharing import SharedTag
 from sacct_ingest.tag import parse_tag
 from sacct_ingest.time_spec import parse_time
-from slurm_plugin.config import JobSettings, OptIn, TimeUse
+from slurm_plugin.config import JobSettings, OptIn, TimeUse, Trust
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.eligibility import span_of
 from slurm_plugin.decision.reasons import Reason
@@ -52,9 +54,59 @@ class DecisionContext(msgspec.Struct, frozen=True):
         return replace(self, table=table, node_type=node_type)
 
 
+def shared_by(tags: Sequence[SharedTag], identity: Identity, account: str) -> dict[str, SharedTag]:
+    """Tags that the user of a job shares with others, by their key.
+
+    Parameters
+    ----------
+    account
+        The job's, as the accounting has it.
+    """
+    application = identity.application
+    if not application:
+        return {}
+    return {
+        one.key(application): one
+        for one in tags
+        if one.covers(application) and one.admits(identity.user, account)
+    }
+
+
+def distrust(
+    table: PredictionTable | None,
+    site: JobSettings,
+    *,
+    user: str,
+    shared: Mapping[str, SharedTag],
+    own_runs: int,
+    off: bool,
+) -> Reason | None:
+    """Say why a prediction is only observed: not the user's own, of few runs, or often wrong.
+
+    Parameters
+    ----------
+    shared
+        What `shared_by` gives for the job.
+    own_runs
+        Fewer finished runs change nothing.
+    off
+        Whether what came of it switched it off.
+    """
+    if site.trust is Trust.OFF:
+        return Reason.DISTRUSTED
+    if table is None:
+        return None
+    decides = table.key in shared and shared[table.key].decide
+    if not (decides or (user and table.owner == user)):
+        return Reason.OTHERS_RUNS
+    if table.runs < own_runs:
+        return Reason.FEW_OWN_RUNS
+    return Reason.OUT_OF_BAND if off and site.trust is Trust.AUTO else None
+
+
 def application_of(job: Job, identity: Identity) -> str:
     """Name of the application for the site's rules: its tag, else the job's name."""
-    return identity.tag or job.name
+    return identity.application or job.name
 
 
 def request_of(

@@ -7,7 +7,7 @@ and the garbage collector does not walk through text.
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 
 import msgspec
@@ -78,7 +78,11 @@ class PredictionLookup:
         ]
 
     def find(
-        self, identity: Identity, layouts: tuple[Layout, ...] | None = None
+        self,
+        identity: Identity,
+        layouts: tuple[Layout, ...] | None = None,
+        *,
+        shared: Sequence[str] = (),
     ) -> PredictionTable | None:
         """Find the table that says most about an application.
 
@@ -91,6 +95,9 @@ class PredictionLookup:
         layouts
             How the job spreads over its nodes (:func:`slurm_plugin.decision.layout.layouts_of`);
             None: that is left open.
+        shared
+            Keys of tags that the user shares with others: looked at where the user's own runs
+            make no curve.
         """
         found = [
             table
@@ -99,7 +106,10 @@ class PredictionLookup:
             and (table := self._for_layout(level.value, key, layouts)) is not None
         ]
         curves = [t for t in found if t.is_curve and t.verdict is not Verdict.REFUSED]
-        return reduce(_better_known, curves) if curves else next(iter(found), None)
+        if curves:
+            return reduce(_better_known, curves)
+        others = (self._for_layout(KeyLevel.TAG.value, key, layouts) for key in shared)
+        return next((t for t in others if t is not None and t.is_curve), next(iter(found), None))
 
     def _for_layout(
         self, level: str, key: str, layouts: tuple[Layout, ...] | None

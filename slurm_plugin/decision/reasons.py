@@ -53,6 +53,8 @@ class Reason(StrEnum):
     UNRELIABLE_CURVE = "unreliable_curve", "the prediction is not reliable enough"
     OTHER_LAYOUT = "other_layout", "all its runs had other tasks or CPUs on each node"
     OUT_OF_BAND = "out_of_band", "its latest runs took far longer or shorter than predicted"
+    OTHERS_RUNS = "others_runs", "the prediction is from other users' runs, which are advice only"
+    FEW_OWN_RUNS = "few_own_runs", "its user has finished too few runs of it"
     DISTRUSTED = "distrusted", "the site has set this application to observe only"
     OUTSIDE_CURVE = "outside_curve", "there is no prediction for this node count"
     BEYOND_LIMITS = "beyond_limits", "the partition or QOS does not allow that many nodes"

@@ -17,7 +17,7 @@ from predictor.inputs import for_inputs
 from predictor.types import PredictionTable
 from sacct_ingest.records import DecisionRow, Identity
 from sacct_ingest.signature import identity_of_request
-from slurm_plugin.config import Config, JobSettings, Mode, Trust
+from slurm_plugin.config import Config, JobSettings, Mode
 from slurm_plugin.decision.advice import advice_of, side_by_side
 from slurm_plugin.decision.answer import permitted
 from slurm_plugin.decision.audit import note_of, row_of
@@ -26,7 +26,9 @@ from slurm_plugin.decision.context import (
     DecisionContext,
     PartitionContext,
     application_of,
+    distrust,
     request_of,
+    shared_by,
 )
 from slurm_plugin.decision.layout import layouts_of
 from slurm_plugin.decision.lookup import PredictionLookup
@@ -242,7 +244,7 @@ class DecisionService:
         Parameters
         ----------
         private
-            Only from the runs of this user: not by tag or script, which others may have run too.
+            Only from the runs of this user, whatever the site lets users share.
         """
         case = self._case(job, now_s, private=private)
         choices = self._choices(case, private=private)
@@ -352,8 +354,9 @@ class DecisionService:
             user=job.user_name,
             application=name,
         )
-        own = replace(identity, tag="", script="") if private else identity
-        known = self._tables.find(own, layouts_of(job, partition))
+        tags = () if private else self._config.sharing.tags
+        shared = shared_by(tags, identity, self._account_of(job))
+        known = self._tables.find(identity, layouts_of(job, partition), shared=tuple(shared))
         off = known is not None and self._tables.is_off(known)
         if known is not None:
             known = for_inputs(known, job.work_dir, job.inputs_changed_s)
@@ -363,7 +366,14 @@ class DecisionService:
             name,
             partition,
             time_use=site.time_limit,
-            distrusted=_distrust(site.trust, off=off),
+            distrusted=distrust(
+                known,
+                site,
+                user=job.user_name,
+                shared=shared,
+                own_runs=self._config.sharing.own_runs,
+                off=off,
+            ),
             now_s=now_s,
         )
         request = msgspec.structs.replace(
@@ -372,6 +382,10 @@ class DecisionService:
             limit_raisable=request.limit_raisable and self._config.time_limit.lengthen,
         )
         return identity, site, request, known
+
+    def _account_of(self, job: Job) -> str:
+        seen = self._cluster
+        return seen.limits.account_of(job.user_name, job.account) if seen else job.account
 
     def _type(self, job: Job, partition: Partition | None) -> str:
         """Type of all nodes that a job may get; empty where it is not known, or they differ."""
@@ -434,9 +448,3 @@ class DecisionService:
             times = promise.start_s, promise.end_s
             left = part.queued() if promise.waits else part.promise(promise.nodes, *times)
             self._cluster = seen.with_partition(left)
-
-
-def _distrust(trust: Trust, *, off: bool) -> Reason | None:
-    if trust is Trust.OFF:
-        return Reason.DISTRUSTED
-    return Reason.OUT_OF_BAND if off and trust is Trust.AUTO else None

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil, floor
 
-from predictor.table import quantile
+from predictor.table import longest, quantile
 from predictor.types import PredictionTable
 from slurm_plugin import config
 
@@ -67,7 +67,8 @@ def from_prediction(
     Parameters
     ----------
     own_s
-        What the user asked for, or gets by default; None: no limit.
+        What the user asked for, or gets by default; None: no limit.  No limit is shorter than a
+        share of it, nor than a share of the longest run seen on as many nodes or more.
     own_least_s
         The user's own ``--time-min``: the limit stays above it, and it stays as it is.
     with_least
@@ -83,11 +84,19 @@ def from_prediction(
     low = _longest(table, asked, settings.min_quantile, settings.margin)
     if high is None or low is None:
         return None
-    limit = max(high, own_least_s or 0.0)
+    floor = _floor(table, asked, settings, own_s or 0.0)
+    low, limit = max(low, floor), max(high, floor, own_least_s or 0.0)
     if own_s is not None and limit >= own_s:
         return None
     least = low if with_least and own_least_s is None and low < limit else None
     return TimeLimits(limit, least)
+
+
+def _floor(
+    table: PredictionTable, counts: Iterable[int], settings: config.TimeLimit, own_s: float
+) -> float:
+    longest_s = max(longest(table, nodes) for nodes in counts)
+    return whole_minutes(max(settings.least_share * own_s, settings.longest_share * longest_s))
 
 
 def _longest(

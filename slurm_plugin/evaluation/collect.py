@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from predictor.table import decode
 from sacct_ingest.records import KeyLevel
+from sacct_ingest.sharing import is_shared
 from sacct_ingest.store import Selection
 from slurm_plugin.evaluation.diagnoses import drifting, problems
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, select
@@ -14,8 +15,6 @@ from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, select
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
 
-#: Identities that no other user's runs take part in.
-OWN_LEVELS = (KeyLevel.LINE, KeyLevel.NAME, KeyLevel.USER)
 _BATCH = 200
 _STEP = 2000  #: decisions between two words on the progress
 
@@ -50,7 +49,7 @@ def collect(
     keys = [
         (KeyLevel(level), key)
         for level, key in tally.asked
-        if chosen.only_user is None or level in OWN_LEVELS
+        if chosen.only_user is None or not is_shared(key)
     ]
     tables = {}
     for start in range(0, len(keys), _BATCH):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sacct_ingest.records import DecisionRow, StandingRow
+from sacct_ingest.signature import names_of
 from sacct_ingest.store import RunRow
 from slurm_plugin.evaluation.accuracy import Accuracy, AccuracyTally
 from slurm_plugin.evaluation.comparison import compare
@@ -103,7 +104,7 @@ def select(pairs: Iterable[Pair], application: str = "") -> Iterator[Pair]:
     """Keep the decisions about this application (empty: all)."""
     for pair in pairs:
         name = application_of(pair[0])
-        if not application or application in (name, name.rpartition("/")[2]):
+        if not application or application in names_of(name):
             yield pair
 
 

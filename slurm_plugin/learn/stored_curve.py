@@ -41,7 +41,7 @@ def joined(
     table = _most_specific(tables)
     runs = tuple(Run(point.nodes, point.time_s) for point in table.observed)
     if table.level == KeyLevel.TAG:
-        app, _, problem = table.key.partition("/")
+        app, _, problem = table.key.partition("/")[2].partition("/")
         return StoredCurve(replace(given, application=app, problem=problem), runs)
     if table.level == KeyLevel.SCRIPT:
         if set(scripts) != {table.key}:

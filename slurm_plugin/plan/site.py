@@ -32,7 +32,7 @@ from slurm_plugin.slurm.job_request import make_job
 from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.raw_state import RawJob, RawState
-from slurm_plugin.store_access import load_tables, matching_tables, open_store
+from slurm_plugin.store_access import load_tables, matching_tables, open_store, own_tables
 
 _MONTH_S = 30 * 86400.0
 #: Of a place and its own storage, for occupancy models that depend on the way to the data.
@@ -135,7 +135,7 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
 def _table(known: Sequence[PredictionTable], task: str, label: str) -> PredictionTable:
     """Find the prediction table of a task by its application."""
     try:
-        return matching_tables(known, label)[0]
+        return own_tables(matching_tables(known, label))[0]
     except NoHistory as error:
         raise NoHistory(f"tasks.{task}: {error}; or give its run_time, or samples") from error
 

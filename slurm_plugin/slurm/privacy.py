@@ -16,7 +16,6 @@ class PrivateDataRules:
     only_user: str | None = None
     accounts: tuple[str, ...] = ()  #: that the user coordinates
     why: str = ""  #: in words, where not all are seen
-    shared: bool = False  #: what others ran may be seen where the user ran it, too
 
 
 def sight(
@@ -53,7 +52,7 @@ def sight(
     if level in _ABOVE:
         return PrivateDataRules()
     why = "PrivateData hides others' jobs" if settings.private else "others' jobs are not shown"
-    return PrivateDataRules(only_user=name, accounts=accounts, why=why, shared=not settings.private)
+    return PrivateDataRules(only_user=name, accounts=accounts, why=why)
 
 
 def _user(name: str) -> tuple[str, ...]:

@@ -163,22 +163,19 @@ class Catalogue:
         return self._ordered[order]
 
 
-def may_see(sight: PrivateDataRules, shared: frozenset[Identity]) -> Callable[[Entry], bool]:
-    """Tell which applications a user sees: of others' runs only what ``shared`` has.
+def may_see(sight: PrivateDataRules) -> Callable[[Entry], bool]:
+    """Tell which applications a user sees: those of the user's own runs.
 
-    A curve by user, job name and command line is its user's alone, and its label begins with that
-    user.  What others ran as well, by tag or script, is the user's where the user ran it too.
+    Where the key does not begin with the user, the label does.
     """
     if sight.only_user is None:
         return lambda _: True
     user, begin = sight.only_user, f"{sight.only_user}/"
     own: dict[str, Callable[[Entry], bool]] = {
+        KeyLevel.TAG: lambda entry: entry.key.startswith(begin),
+        KeyLevel.SCRIPT: lambda entry: entry.label.startswith(begin),
         KeyLevel.LINE: lambda entry: entry.label.startswith(begin),
         KeyLevel.NAME: lambda entry: entry.key.startswith(begin),
         KeyLevel.USER: lambda entry: entry.key == user,
     }
-
-    def seen(entry: Entry) -> bool:
-        return own[entry.level](entry) if entry.level in own else entry.identity in shared
-
-    return seen
+    return lambda entry: own[entry.level](entry)

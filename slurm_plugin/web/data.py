@@ -9,14 +9,13 @@ from dataclasses import replace
 
 import msgspec
 
-from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Selection, Store
 from slurm_plugin.config import Config, Shown
 from slurm_plugin.evaluation.collect import collect
 from slurm_plugin.evaluation.outcomes import OutcomeReport, Pair
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.web.cache import RefreshingCache
-from slurm_plugin.web.catalogue import Catalogue, Entry, Identity, entry_of, may_see
+from slurm_plugin.web.catalogue import Catalogue, Entry, entry_of, may_see
 from slurm_plugin.web.viewer import User, Viewer, with_admins
 
 _log = logging.getLogger(__name__)
@@ -26,7 +25,6 @@ _CATALOGUE_S = 5.0  #: between looks whether a refit has written
 _OLDEST_CATALOGUE_S = 3600.0
 _REPORT_S, _OLDEST_REPORT_S = 60.0, 3600.0
 _SIGHT_S = 120.0
-_SHARED_S = 300.0
 
 
 class PageData:
@@ -56,7 +54,6 @@ class PageData:
         self._version: tuple[int, int] | None = None
         self._catalogue = Catalogue(())
         self._sights = RefreshingCache(sight, keep_s=_SIGHT_S, most=1000)
-        self._shared = RefreshingCache(self._run_by, keep_s=_SHARED_S)
         self._catalogues: RefreshingCache[None, Catalogue] = RefreshingCache(
             lambda _: self._read(), keep_s=_CATALOGUE_S, serve_s=_OLDEST_CATALOGUE_S
         )
@@ -102,10 +99,7 @@ class PageData:
 
     def may_see(self, viewer: Viewer) -> Callable[[Entry], bool]:
         """Tell which of them a user sees."""
-        shared: frozenset[Identity] = frozenset()
-        if viewer.sight.shared and viewer.sight.only_user is not None:
-            shared = self._shared.get(viewer.sight.only_user)
-        return may_see(viewer.sight, shared)
+        return may_see(viewer.sight)
 
     def decisions(
         self,
@@ -139,10 +133,6 @@ class PageData:
             self._version = version
             _log.info("%d applications", len(self._catalogue))
         return self._catalogue
-
-    def _run_by(self, user: str) -> frozenset[Identity]:
-        keys = self.store.runs.keys_of(user, (KeyLevel.TAG, KeyLevel.SCRIPT))
-        return frozenset((level.value, key) for level, key in keys)
 
 
 def own_only(config: Config) -> bool:

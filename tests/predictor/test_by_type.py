@@ -66,7 +66,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def table_of(store: Store, runs: Iterator[JobRun]) -> PredictionTable:
     store.runs.add(runs)
     refit(store, now_s=1.8e9)
-    (row,) = store.fits.find([(KeyLevel.TAG, "wrf")])
+    (row,) = store.fits.find([(KeyLevel.TAG, "ann/wrf")])
     return decode(row.payload)
 
 

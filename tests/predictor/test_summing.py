@@ -87,7 +87,7 @@ def test_each_run_is_in_the_sums_once(store: Store) -> None:
     before = all_sums(store)
     # A known node type without its memory's figure has no form with memory.
     assert {key[3] for key in before} == {"nodes", "cpu", "cpu_tasks"}
-    assert before["tag", "wrf", "old", "cpu"].count == 4
+    assert before["tag", "ann/wrf", "old", "cpu"].count == 4
     store.runs.add(runs())
     assert add(store) == 0
     assert all_sums(store) == before
@@ -173,7 +173,7 @@ def test_a_new_measurement_of_a_node_type_counts_for_all_its_runs(store: Store) 
     faster = {"old": 1000.0, "new": 3000.0}
     store.profiles.add(profiles(faster))
     assert add(store) == 4
-    sums = all_sums(store)["tag", "wrf", "new", "cpu"]
+    sums = all_sums(store)["tag", "ann/wrf", "new", "cpu"]
     assert sums.count == 4
     assert sums.hh[0][2] == pytest.approx(sums.hh[0][0] / 3000)
 
@@ -181,8 +181,8 @@ def test_a_new_measurement_of_a_node_type_counts_for_all_its_runs(store: Store) 
 def test_an_unseen_node_type_is_predicted_from_its_profile(store: Store) -> None:
     store.runs.add(runs())
     add(store)
-    merged = all_sums(store)["tag", "wrf", "old", "cpu"].merge(
-        all_sums(store)["tag", "wrf", "new", "cpu"]
+    merged = all_sums(store)["tag", "ann/wrf", "old", "cpu"].merge(
+        all_sums(store)["tag", "ann/wrf", "new", "cpu"]
     )
     fit = ProductForm().fit(merged)
     assert FORMS["cpu"] == ("nodes", "cpu")

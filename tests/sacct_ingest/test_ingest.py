@@ -63,7 +63,7 @@ def test_a_real_file_goes_in_twice_and_is_there_once(store: Store) -> None:
     again = ingest(store, source, now_s=SUBMIT_S)
     assert (first.read, first.new, first.unfinished, first.refused) == (56, 24, 1, 0)
     assert (again.new, again.changed, again.same) == (0, 0, 24)
-    curve = runs_with(store, KeyLevel.TAG, "solver/small")
+    curve = runs_with(store, KeyLevel.TAG, "root/solver/small")
     assert [row.nodes for row in curve] == [1, 2, 4]
     assert len({row.line for row in curve}) == 1
 

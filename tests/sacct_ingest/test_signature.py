@@ -84,8 +84,16 @@ def test_without_a_script_there_is_no_script_key() -> None:
 
 def test_tags_are_read_on_both_sides() -> None:
     comment = "mine nimo:app=wrf,problem=d02"
-    assert identity_of_run(run(comment=comment)).tag == "wrf/d02"
-    assert request(comment=comment).key(KeyLevel.TAG) == "wrf/d02"
+    assert identity_of_run(run(comment=comment)).tag == "ada/wrf/d02"
+    assert request(comment=comment).key(KeyLevel.TAG) == "ada/wrf/d02"
+    assert request(comment=comment).application == "wrf/d02"
+
+
+def test_every_key_is_its_users_own() -> None:
+    ada, bob = (request("a.sh", user=user, comment="nimo:app=wrf") for user in ("ada", "bob"))
+    assert all(ada.key(level) not in ("", bob.key(level)) for level in KeyLevel)
+    nobody = request("a.sh", user="", comment="nimo:app=wrf")
+    assert not any(nobody.key(level) for level in KeyLevel)
 
 
 def test_keys_by_level() -> None:

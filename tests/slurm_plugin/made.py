@@ -52,6 +52,7 @@ def table(
         "runs": 10,
         "mem_node_bytes": None,
         "fitted_s": NOW - 3600,
+        "owner": "alice",
     }
     return PredictionTable(**given | fields)
 

@@ -67,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
                 confidence=config.fit.confidence,
                 tails=(config.time_limit.min_quantile, config.time_limit.quantile),
             ),
+            shared=config.sharing.tags,
             workers=workers,
             pool=pool,
             progress=lambda identities: report(identities, "applications"),

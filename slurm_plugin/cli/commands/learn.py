@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from predictor.table import decode
 from sacct_ingest.errors import ConfigError, StoreError
 from sacct_ingest.records import KeyLevel
+from sacct_ingest.signature import owned_tag
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.numbers import positive
-from slurm_plugin.store_access import open_store
+from slurm_plugin.store_access import open_store, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,17 +152,21 @@ def _joined(
 ) -> "StoredCurve":
     """Find the curve that the runs are to join; without --application that of the file's tag."""
     from slurm_plugin.learn.stored_curve import StoredCurve, joined  # noqa: PLC0415
-    from slurm_plugin.store_access import load_tables, matching_tables  # noqa: PLC0415
+    from slurm_plugin.store_access import (  # noqa: PLC0415
+        load_tables,
+        matching_tables,
+        own_tables,
+    )
 
     if args.application:
         with open_store(config) as store:
-            tables = matching_tables(load_tables(store), args.application)
+            tables = own_tables(matching_tables(load_tables(store), args.application))
         every = (one for place in chosen.places.values() for one in place)
         return joined(given, tables, map(_script_key, every))
     key = f"{given.application}/{given.problem}" if given.problem else given.application
     try:
         with open_store(config) as store:
-            rows = store.fits.find([(KeyLevel.TAG, key)])
+            rows = store.fits.find([(KeyLevel.TAG, owned_tag(user_name(), key))])
     except StoreError:
         return StoredCurve(given)
     return joined(given, [decode(row.payload) for row in rows], ()) if rows else StoredCurve(given)

@@ -95,7 +95,7 @@ def _print(
 
 def _only(found: Sequence[PredictionTable]) -> PredictionTable:
     if len(found) > 1:
-        keys = ", ".join(f"{table.key[:12]} ({table.level})" for table in found)
+        keys = ", ".join(f"{table.key} ({table.level})" for table in found)
         raise PlotError(f"a file holds one curve; choose one by its key: {keys}")
     return found[0]
 

@@ -219,7 +219,7 @@ def test_runs_on_all_node_counts_share_their_keys(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ingest_now(slurm, sqlite_store, monkeypatch)
-    rows = runs_with(sqlite_store, KeyLevel.TAG, "solve")
+    rows = runs_with(sqlite_store, KeyLevel.TAG, "root/solve")
     assert sorted(row.nodes for row in rows) == [1, 2, 4]
     assert len({row.line for row in rows}) == 1
     assert rows[0].line

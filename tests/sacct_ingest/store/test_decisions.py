@@ -146,13 +146,13 @@ def test_the_last_run_of_a_requeued_job_is_its_outcome(store: Store) -> None:
 
 
 def test_a_run_gets_the_keys_of_the_request_and_keeps_them(store: Store) -> None:
-    store.decisions.add([decision(script="5c41", line="11e0")])
-    store.runs.add([run(admin_comment=NOTE, comment="nimo:app=wrf")])
+    store.decisions.add([decision(tag="ada/wrf", script="5c41", line="11e0")])
+    store.runs.add([run(admin_comment=NOTE, comment="nimo:app=melt")])
     store.decisions.join_outcomes()
     # The accounting says more about the same run later.
-    store.runs.add([run(admin_comment=NOTE, comment="nimo:app=wrf", steps=(step(),))])
+    store.runs.add([run(admin_comment=NOTE, comment="nimo:app=melt", steps=(step(),))])
     row = runs_with(store, KeyLevel.USER, "ada")[0]
-    assert (row.tag, row.script, row.line) == ("wrf", "5c41", "11e0")
+    assert (row.tag, row.script, row.line) == ("ada/wrf", "5c41", "11e0")
     assert [key for key, _ in store.runs.by_key(KeyLevel.SCRIPT)] == ["5c41"]
 
 

@@ -29,7 +29,6 @@ QUERIES: dict[str, Callable[[Store], Any]] = {
     "newest decisions": lambda store: store.decisions.newest(
         Selection(only_user="ada"), most=5, before=(float(LATE_S), "f" * 12)
     ),
-    "keys of a user": lambda store: list(store.runs.keys_of("u1", [KeyLevel.TAG])),
     "last outcomes": lambda store: store.decisions.last_outcomes(KeyLevel.NAME, "u1/n1", 5),
     "runs that started": lambda store: list(store.runs.started(cluster="pine", since_s=LATE_S)),
     "watermark": lambda store: store.watermarks.get("sacct:"),

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from sqlalchemy import create_engine, text
 
 from sacct_ingest.admin_comment import decision_id_in
-from sacct_ingest.records import JobRun, JobState, KeyLevel
+from sacct_ingest.records import CURVE_LEVELS, JobRun, JobState, KeyLevel
+from sacct_ingest.sharing import SharedTag
 from sacct_ingest.store import RunRow, Store, Stored, packed
 from tests.sacct_ingest.records import SUBMIT_S, run, runs_with, step
 
@@ -66,7 +67,7 @@ def test_all_facts_are_kept(store: Store, store_url: str) -> None:
         submit_line="sbatch " + "x" * 100_000,
     )
     store.runs.add([given])
-    row = runs_with(store, KeyLevel.TAG, "wrf/d01")[0]
+    row = runs_with(store, KeyLevel.TAG, "ada/wrf/d01")[0]
     for name in set(RunRow.__slots__) - {"run_id", "tag", "script", "line", "node_type"}:
         assert getattr(row, name) == getattr(given, name), name
     stored = everything(store_url, "runs")[0]
@@ -192,16 +193,38 @@ def test_no_text_is_too_odd_for_any_database(store: Store, runs: list[JobRun]) -
         assert len(set(keys)) == len(keys)
 
 
-def test_keys_that_a_user_ran_are_found(store: Store) -> None:
-    tagged = {"comment": "nimo:app=wrf"}
+def test_a_run_stays_what_it_was_first_taken_for(store: Store) -> None:
+    """Whoever changes a job's comment, name or command line later does not move its run."""
+    plain = run(comment="nimo:app=wrf")
+    store.runs.add([plain])
+    before = [[key for key, _ in store.runs.by_key(level)] for level in CURVE_LEVELS]
+    changes = {"comment": "nimo:app=melt", "submit_line": "sbatch other.sh"}
+    assert store.runs.add([replace(plain, **changes)]).changed == 1
+    assert [[key for key, _ in store.runs.by_key(level)] for level in CURVE_LEVELS] == before
+    assert before[0] == ["ada/wrf"]
+
+
+def test_a_tag_is_each_users_own(store: Store) -> None:
     store.runs.add(
-        [
-            run(job_id=1, user="ada", **tagged),
-            run(job_id=2, user="ada", **tagged),
-            run(job_id=3, user="ada", comment=""),
-            run(job_id=4, user="bob", comment="nimo:app=melt"),
-        ]
+        run(job_id=number, user=user, comment="nimo:app=wrf")
+        for number, user in enumerate(("ada", "bob", "ada"))
     )
-    assert list(store.runs.keys_of("ada", [KeyLevel.TAG])) == [(KeyLevel.TAG, "wrf")]
-    assert len(set(store.runs.keys_of("ada", [KeyLevel.TAG, KeyLevel.LINE]))) >= 2
-    assert list(store.runs.keys_of("eve", list(KeyLevel)[:3])) == []
+    found = {key: [row.job_id for row in rows] for key, rows in store.runs.by_key(KeyLevel.TAG)}
+    assert found == {"ada/wrf": [0, 2], "bob/wrf": [1]}
+
+
+def test_shared_tags_have_the_runs_of_those_named(store: Store) -> None:
+    of = [
+        ("ada", "bio", "wrf"),
+        ("bob", "hpc", "wrf"),
+        ("eve", "bio", "wrf"),
+        ("bob", "hpc", "cfd"),
+        ("mal", "other", "wrf"),
+        ("eve", "bio", "melt"),
+    ]
+    for number, (user, account, app) in enumerate(of):
+        fields = {"user": user, "account": account, "comment": f"nimo:app={app}"}
+        store.runs.add([run(job_id=number, end_s=SUBMIT_S - number, **fields)])
+    tags = SharedTag(name="lab", application=("wrf", "c*"), users=("bob",), accounts=("bio",))
+    found = [(key, [row.job_id for row in rows]) for key, rows in store.runs.shared(tags)]
+    assert found == [("@lab/cfd", [3]), ("@lab/wrf", [2, 1, 0])]

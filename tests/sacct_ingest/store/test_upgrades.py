@@ -24,6 +24,7 @@ from sqlalchemy.dialects.mysql import TINYINT
 
 import sacct_ingest.store
 from sacct_ingest.records import KeyLevel
+from sacct_ingest.signature import owned_script, owned_tag
 from sacct_ingest.store import Store
 from sacct_ingest.store.engine import writing
 from sacct_ingest.store.schema import counters
@@ -92,6 +93,57 @@ def test_a_store_of_an_earlier_schema_keeps_all_its_rows(new_url: str, revision:
         new = contents(connection, before)
     engine.dispose()
     assert all(len(rows) == _ROWS for rows in old.values())
+    if revision < "0007":
+        old = {name: owned(name, rows, before) for name, rows in old.items()}
     for name, rows in old.items():
         # One was added above.
         assert set(rows) <= set(new[name]), name
+
+
+def owned(name: str, rows: list[tuple[Any, ...]], before: list[Table]) -> list[tuple[Any, ...]]:
+    """Rows as of revision 0007: the user is part of keys of tags and scripts."""
+    columns = next(list(table.columns.keys()) for table in before if table.name == name)
+    if name not in ("runs", "decisions"):
+        return rows
+    named = [dict(zip(columns, row, strict=True)) for row in rows]
+    for row in named:
+        row["tag"] = owned_tag(row["user"], row["tag"])
+        row["script"] = owned_script(row["user"], row["script"])
+    return [tuple(row.values()) for row in named]
+
+
+def test_what_several_users_shared_by_tag_or_script_becomes_each_users_own(new_url: str) -> None:
+    engine = create_engine(new_url)
+    with writing(engine) as connection:
+        make(connection, "0006")
+        made = {table.name: table for table in tables(connection)}
+        for number, (user, tag) in enumerate(
+            [("ada", "wrf"), ("bob", "wrf"), ("ada", "ada/wrf"), ("", "wrf"), ("eve", "")]
+        ):
+            fields = {"user": user, "tag": tag, "script": "5c41", "key_level": "tag", "key": tag}
+            fields["job_id"] = number
+            for name in ("runs", "decisions"):
+                row = {c.name: value(made[name], c, number) for c in made[name].columns}
+                known = {field: of for field, of in fields.items() if field in row}
+                connection.execute(insert(made[name]), row | known)
+        for name in ("fits", "standings"):
+            for level in ("tag", "script", "line"):
+                row = {c.name: value(made[name], c, 1) for c in made[name].columns}
+                connection.execute(insert(made[name]), row | {"level": level})
+        marks = made["watermarks"]
+        connection.execute(insert(marks), [{"source": s, "epoch_s": 5} for s in ("a", "standings")])
+    with Store.open(new_url, create=False) as store:
+        found = {key: [row.job_id for row in rows] for key, rows in store.runs.by_key(KeyLevel.TAG)}
+        assert found == {"ada/wrf": [0], "bob/wrf": [1], "ada/ada/wrf": [2]}
+        scripts = [len(rows) for _, rows in store.runs.by_key(KeyLevel.SCRIPT)]
+        assert sorted(scripts) == [1, 1, 2]
+        kept = [(one.tag, one.key, one.label) for one, _ in store.decisions.with_outcomes()]
+        assert kept == [
+            *((key, key, key) for key in ("ada/wrf", "bob/wrf", "ada/ada/wrf")),
+            ("", "", ""),
+            ("", "", ""),
+        ]
+        assert [row.level for row in store.fits.all()] == [KeyLevel.LINE]
+        assert [row.level for row in store.standings.all()] == [KeyLevel.LINE]
+        assert (store.watermarks.get("standings"), store.watermarks.get("a")) == (None, 5)
+    engine.dispose()

@@ -40,7 +40,7 @@ def test_the_list_has_every_curve(use: DemoSite, capsys: pytest.CaptureFixture[s
     assert main(["predict"]) == 0
     lines = capsys.readouterr().out.splitlines()
     listed = [line.split()[0] for line in lines[1:]]
-    assert {"ada/wrf-d02", "ada/membrane", "lammps/melt", "sofia/ocean"} <= set(listed)
+    assert {"ada/wrf-d02", "ada/membrane", "ravi/lammps/melt", "sofia/ocean"} <= set(listed)
     assert lines[-1].split()[-1] == "history"  # the reliable curves come first
     assert main(["predict", "-P"]) == 0
     header, *rows = capsys.readouterr().out.splitlines()

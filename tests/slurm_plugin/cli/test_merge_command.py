@@ -61,8 +61,8 @@ def test_a_run_of_ones_own_stays_as_it_is_known_here(clusters: list[Path], capsy
     assert before["merged"][0]["new"] == 0
     with Store.open(str(oak)) as store:
         sums = all_sums(store)
-        assert sums["tag", "wrf", "old", "cpu"].hh[0][2] == pytest.approx(
-            sums["tag", "wrf", "old", "cpu"].hh[0][0] / 1000
+        assert sums["tag", "ann/wrf", "old", "cpu"].hh[0][2] == pytest.approx(
+            sums["tag", "ann/wrf", "old", "cpu"].hh[0][0] / 1000
         )
 
 

@@ -46,7 +46,7 @@ def test_a_file_holds_one_curve(
     assert main(["predict", "melt", "--plot", str(tmp_path / "melt.svg")]) == 73
     told = capsys.readouterr().err
     assert "choose one by its key: " in told
-    assert "lammps/melt (tag)" in told
+    assert "ravi/lammps/melt (tag)" in told
     assert main(["predict", "lammps/melt", "--plot", str(tmp_path / "melt.svg")]) == 0
 
 

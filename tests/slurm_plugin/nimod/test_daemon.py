@@ -16,8 +16,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from sacct_ingest.sharing import SharedTag
 from sacct_ingest.store import Store
-from slurm_plugin.config import Config, Mode, Snapshot
+from slurm_plugin.config import Config, Mode, Sharing, Snapshot
 from slurm_plugin.config.loader import dump
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import MAX_LINE_BYTES, Answer, Ask, Command, Job, encode
@@ -67,8 +68,9 @@ class Nimod:
         (self.folder / "nodes").write_text("".join(map(idle_node, range(1, 9))))
         (self.folder / "partitions").write_text(PARTITIONS.splitlines()[0] + "\n")
 
-    def start(self, ready=True, **environ):
+    def start(self, ready=True, sharing=Sharing(), **environ):  # noqa: B008 - it is frozen
         config = Config(
+            sharing=sharing,
             store=self.url,
             socket=self.socket,
             mode=Mode.ENFORCE,
@@ -208,7 +210,7 @@ def test_many_clients_at_once(running):
 
 def test_new_tables_are_seen_by_themselves(running):
     assert running.decide(user_name="bob").reason == "unknown_application"
-    running.fit(table(), table(key="bob/solve"))
+    running.fit(table(), table(key="bob/solve", owner="bob"))
     wait_until(lambda: running.status().identities == 2, what="the new tables")
     assert running.decide(user_name="bob").action == "set"
 
@@ -437,10 +439,11 @@ def test_what_is_announced_lies_ready_until_it_is_taken(running):
 @pytest.mark.parametrize(("private", "known"), [("none", True), ("accounts,jobs", False)])
 def test_private_data_hides_what_others_ran(in_the_open, private, known):
     in_the_open.set_slurm(SLURM.replace('pine"', f'pine\nPrivateData = {private}"'))
-    in_the_open.fit(table(level="tag", key="cfd"))
-    in_the_open.start()
+    in_the_open.fit(table(level="tag", key="@lab/cfd", owner=""))
+    shared = SharedTag(name="lab", application="cfd", users=("nobody",))
+    in_the_open.start(sharing=Sharing(tags=(shared,)))
     in_the_open.see_cluster()
-    ask = Ask(op="advise", job=job(user_name="", user_id=None, comment="nimo:app=cfd"))
+    ask = Ask(op="advise", job=job(user_name="nobody", user_id=None, comment="nimo:app=cfd"))
     (answer,) = ask_as_nobody(in_the_open, ask)
     assert bool(answer["points"]) is known
     assert client.advise(in_the_open.socket, ask, timeout_s=PATIENCE_S).points

@@ -34,10 +34,8 @@ PROXY = Peer(uid=33)
 ALL = PrivateDataRules()
 
 
-def own(name: str, *accounts: str, shared: bool = False) -> PrivateDataRules:
-    return PrivateDataRules(
-        only_user=name, accounts=accounts, why="others' jobs are not shown", shared=shared
-    )
+def own(name: str, *accounts: str) -> PrivateDataRules:
+    return PrivateDataRules(only_user=name, accounts=accounts, why="others' jobs are not shown")
 
 
 def of_type(name: str) -> ByType:
@@ -55,8 +53,8 @@ def tables() -> list[PredictionTable]:
         table(level="line", key="b2", label=f"bob/{EVIL}", problems=(problem,)),
         table(
             level="tag",
-            key="ocean/d01",
-            label="ocean/d01",
+            key="bob/ocean/d01",
+            label="bob/ocean/d01",
             runs=12,
             node_type="rome",
             by_type=(of_type("ice<lake>"),),

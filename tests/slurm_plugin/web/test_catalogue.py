@@ -9,8 +9,6 @@ from slurm_plugin.web.catalogue import ORDERS, Catalogue, CatalogueQuery, Entry,
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.web.conftest import ALL, own, tables
 
-NOTHING: frozenset[tuple[str, str]] = frozenset()
-
 
 def everything(entry: Entry) -> bool:
     return True
@@ -26,11 +24,11 @@ def found(catalogue: Catalogue, **wanted: object) -> list[str]:
 
 
 def test_curves_come_first_the_best_known_first(catalogue: Catalogue) -> None:
-    assert found(catalogue) == ["a1", "ocean/d01", "b2", "b1"]
+    assert found(catalogue) == ["a1", "bob/ocean/d01", "b2", "b1"]
 
 
 def test_words_are_found_in_any_case_and_order(catalogue: Catalogue) -> None:
-    assert found(catalogue, text="D01 oce") == ["ocean/d01"]
+    assert found(catalogue, text="D01 oce") == ["bob/ocean/d01"]
     assert found(catalogue, text="wrf", group="all") == ["a1", "ada/wrf"]
     assert found(catalogue, text="wrf nowhere") == []
 
@@ -42,9 +40,9 @@ def test_words_are_found_in_any_case_and_order(catalogue: Catalogue) -> None:
         ({"verdict": "doubtful"}, ["b1"]),
         ({"verdict": "off"}, ["b1"]),
         ({"verdict": "refused"}, []),
-        ({"order": "runs"}, ["a1", "ocean/d01", "b2", "b1"]),
-        ({"order": "runs", "reverse": True}, ["b1", "b2", "ocean/d01", "a1"]),
-        ({"order": "application"}, ["a1", "b2", "b1", "ocean/d01"]),
+        ({"order": "runs"}, ["a1", "bob/ocean/d01", "b2", "b1"]),
+        ({"order": "runs", "reverse": True}, ["b1", "b2", "bob/ocean/d01", "a1"]),
+        ({"order": "application"}, ["a1", "b2", "b1", "bob/ocean/d01"]),
     ],
 )
 def test_choices_and_orders(
@@ -60,29 +58,22 @@ def test_every_order_can_be_turned_round(catalogue: Catalogue, order: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("sight", "shared", "keys"),
+    ("sight", "keys"),
     [
-        (ALL, NOTHING, {"a1", "b1", "b2", "ocean/d01", "ada/wrf", "bob"}),
-        (own("ada"), NOTHING, {"a1", "ada/wrf"}),
-        (own("bob"), NOTHING, {"b1", "b2", "bob"}),
-        (own("bo"), NOTHING, set()),
-        (own("ada"), frozenset({("tag", "ocean/d01")}), {"a1", "ada/wrf", "ocean/d01"}),
+        (ALL, {"a1", "b1", "b2", "bob/ocean/d01", "ada/wrf", "bob"}),
+        (own("ada"), {"a1", "ada/wrf"}),
+        (own("bob"), {"b1", "b2", "bob", "bob/ocean/d01"}),
+        (own("bo"), set()),
     ],
 )
-def test_users_see_their_own(
-    catalogue: Catalogue,
-    sight: PrivateDataRules,
-    shared: frozenset[tuple[str, str]],
-    keys: set[str],
-) -> None:
-    seen = catalogue.select(CatalogueQuery(group="all"), may_see(sight, shared))
+def test_users_see_their_own(catalogue: Catalogue, sight: PrivateDataRules, keys: set[str]) -> None:
+    seen = catalogue.select(CatalogueQuery(group="all"), may_see(sight))
     assert {one.key for one in seen} == keys
 
 
-def test_a_script_that_others_named_after_somebody_is_not_theirs() -> None:
-    shared_script = table(level="script", key="s1", label="ada/wrf")
-    one = entry_of(row_of(shared_script), off=False)
-    assert not may_see(own("ada"), NOTHING)(one)
+def test_what_users_share_is_not_shown_as_anybodys_own() -> None:
+    one = entry_of(row_of(table(level="tag", key="@ada/wrf", label="@ada/wrf")), off=False)
+    assert not may_see(own("ada"))(one)
 
 
 def test_an_application_without_observations_has_no_range() -> None:

@@ -12,7 +12,6 @@ from predictor.refit import row_of
 from predictor.types import Verdict
 from sacct_ingest.store import Store
 from slurm_plugin.web.app import PAGES
-from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports import test_html as html
 from tests.slurm_plugin.web.conftest import EVIL, Ask, own
@@ -21,7 +20,7 @@ APPLICATION = "/application?level=line&key="
 #: One address of every page.
 ADDRESSES = [
     "/", "/applications", "/applications?q=wrf&group=all&verdict=reliable&order=runs&reverse=yes",
-    f"{APPLICATION}a1", f"{APPLICATION}b2&counts=all", "/application?level=tag&key=ocean/d01",
+    f"{APPLICATION}a1", f"{APPLICATION}b2&counts=all", "/application?level=tag&key=bob/ocean/d01",
     "/decisions", "/decisions?user=bob&partition=long&mode=observe&reason=array&level=line&key=b1",
     "/decision?id=bbbbbbbbbbbb", "/report", "/replay",
 ]  # fmt: skip
@@ -169,24 +168,12 @@ def test_users_see_their_own_applications(ask: Ask) -> None:
     sight = own("ada")
     assert listed(ask("/applications?group=all", "ada", sight).text) == ["ada/wrf", "ada/wrf"]
     assert ask(f"{APPLICATION}a1", "ada", sight).status_code == 200
-    for hidden in (f"{APPLICATION}b1", "/application?level=tag&key=ocean/d01", "/replay"):
+    for hidden in (f"{APPLICATION}b1", "/application?level=tag&key=bob/ocean/d01", "/replay"):
         got = ask(hidden, "ada", sight)
         assert got.status_code == 404
         assert "bob" not in got.text
     for address in ADDRESSES:
         assert "bob/" not in ask(address, "ada", sight).text
-
-
-def test_what_others_ran_as_well_is_seen_where_slurm_hides_nothing(
-    ask: Ask, store_path: Path
-) -> None:
-    with Store.open(str(store_path)) as store:
-        tagged = run(user="ada", comment="nimo:app=ocean,problem=d01")
-        store.runs.add([tagged, run(job_id=99, user="bob", comment="nimo:app=secret")])
-    address = "/application?level=tag&key=ocean/d01"
-    assert ask(address, "ada", own("ada", shared=True)).status_code == 200
-    assert ask(address, "ada", own("ada", shared=False)).status_code == 404
-    assert ask(address, "bob", own("bob", shared=True)).status_code == 404
 
 
 def test_the_site_names_admins(ask: Ask) -> None:
@@ -208,7 +195,7 @@ def test_an_application_has_its_curve_its_table_and_what_is_wrong(ask: Ask) -> N
 
 
 def test_an_application_has_a_curve_for_each_node_type(ask: Ask) -> None:
-    text = ask("/application?level=tag&key=ocean/d01").text
+    text = ask("/application?level=tag&key=bob/ocean/d01").text
     assert text.count("<svg") == 2
     assert "nodes of the type ice<lake>" in Tags(text).text
 

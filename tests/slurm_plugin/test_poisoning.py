@@ -1,0 +1,281 @@
+"""Other users' runs move nobody's job: their node count, limit and fate are as without them."""
+
+from collections.abc import Callable, Iterable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from predictor.refit import refit
+from sacct_ingest.records import JobRun, JobState, KeyLevel
+from sacct_ingest.sharing import SharedTag
+from sacct_ingest.store import Store
+from slurm_plugin.config import (
+    Config,
+    Deadline,
+    Mode,
+    OnMissed,
+    Sharing,
+    TimeLimit,
+    TimeUse,
+)
+from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.evaluation import standing
+from slurm_plugin.protocol import Answer, Job
+from tests.sacct_ingest.records import run
+from tests.slurm_plugin.made import NOW, cluster, job
+
+TAG = "nimo:app=cfd"
+SCRIPT = "#!/bin/sh\nsrun ./solve\n"
+BINDING = Config(
+    mode=Mode.ENFORCE,
+    time_limit=TimeLimit(use=TimeUse.SET),
+    deadline=Deadline(missed=OnMissed.REFUSE),
+)
+
+
+class Site:
+    """A store, and what nimod would answer from it."""
+
+    def __init__(self, store: Store, config: Config = BINDING) -> None:
+        self.store, self.config = store, config
+        self._ids = count(1)
+
+    def service(self) -> DecisionService:
+        made = DecisionService(self.config, new_id=lambda: f"{next(self._ids):012x}")
+        off = self.store.standings.off()
+        made.tables = PredictionLookup(self.store.fits.payloads(), off=off)
+        made.cluster = cluster()
+        return made
+
+    def answer(self, **fields: Any) -> Answer:
+        refit(self.store, now_s=NOW, shared=self.config.sharing.tags)
+        answer, _ = self.service().submit(asked(**fields), via="job_submit", now_s=NOW)
+        return replace(answer, admin_comment="")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterable[Site]:
+    with Store.open(f"sqlite:///{tmp_path}/nimo.db", create=True) as store:
+        made = Site(store)
+        store.runs.add(runs_of("alice", 3600.0))
+        yield made
+
+
+def asked(**fields: Any) -> Job:
+    given = {"comment": TAG, "script": SCRIPT, "time_limit": 600, "work_dir": "/home/alice"}
+    return job(**given | fields)
+
+
+def runs_of(
+    user: str, work_s: float, *, first: int = 1, repeats: int = 12, **given: Any
+) -> list[JobRun]:
+    """Runs on 1 to 8 nodes with a tag, from the month before."""
+    made = []
+    for number in range(4 * repeats):
+        nodes = 2 ** (number % 4)
+        elapsed_s = round(work_s * (0.03 + 0.97 / nodes) * (1 + 0.02 * (number % 3 - 1)), 0)
+        submit_s = int(NOW) - 30 * 86_400 + 3600 * number + first
+        fields = {
+            "job_id": first + number, "submit_s": submit_s, "start_s": submit_s + 10,
+            "end_s": submit_s + 10 + int(elapsed_s), "elapsed_s": max(elapsed_s, 1.0),
+            "nodes": nodes, "cpus": nodes, "user": user, "uid": None, "name": "solve",
+            "comment": TAG, "submit_line": "sbatch solve.sh", "work_dir": f"/home/{user}",
+        }  # fmt: skip
+        made.append(run(**fields | given))
+    return made
+
+
+def tagged_short_tasks(site: Site) -> None:
+    site.store.runs.add(runs_of("bob", 1.0, first=10_000, repeats=34))
+
+
+def slow_runs(site: Site) -> None:
+    site.store.runs.add(runs_of("bob", 90_000.0, first=20_000))
+
+
+def runs_retagged_afterwards(site: Site) -> None:
+    plain = runs_of("bob", 1.0, first=30_000, comment="")
+    site.store.runs.add(plain)
+    site.store.runs.add([replace(one, comment=TAG) for one in plain])
+
+
+def runs_named_after_her(site: Site) -> None:
+    site.store.runs.add(
+        runs_of("bob", 1.0, first=40_000, comment="nimo:app=alice/cfd", name="alice/solve")
+    )
+
+
+def the_same_script_elsewhere(site: Site) -> None:
+    """Bob's script has the same text: nimod decides on his jobs, too."""
+    service = site.service()
+    rows = []
+    for number, one in enumerate(runs_of("bob", 1.0, first=50_000, comment="")):
+        request = asked(user_name="bob", comment="", work_dir="/home/bob")
+        row = service.submit(request, via="job_submit", now_s=float(one.submit_s))[1]
+        assert row is not None
+        rows.append(row)
+        note = f"NIMO1:{row.decision_id}:n=1"
+        site.store.runs.add([replace(one, job_id=50_000 + number, admin_comment=note)])
+    site.store.decisions.add(rows)
+    assert site.store.decisions.join_outcomes() == len(rows)
+
+
+ATTACKS: tuple[Callable[[Site], None], ...] = (
+    tagged_short_tasks,
+    slow_runs,
+    runs_retagged_afterwards,
+    runs_named_after_her,
+    the_same_script_elsewhere,
+)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"comment": ""},
+        {"min_nodes": 4, "max_nodes": 4},
+        {"deadline": f"uts{int(NOW) + 2 * 3600}"},
+        {"comment": f"{TAG},time=set", "deadline": f"uts{int(NOW) + 3 * 3600}"},
+    ],
+    ids=["range", "untagged", "fixed", "deadline", "limit and deadline"],
+)
+def test_runs_of_another_user_move_no_job(
+    site: Site, attack: Callable[[Site], None], fields: dict[str, Any]
+) -> None:
+    before = site.answer(**fields)
+    attack(site)
+    assert site.answer(**fields) == before
+
+
+def test_the_attacks_are_about_jobs_that_are_decided_on(site: Site) -> None:
+    answer = site.answer()
+    assert answer.action == "set"
+    assert answer.set is not None
+    assert answer.set.time_limit is not None
+    missed = site.answer(deadline=f"uts{int(NOW) + 60}")
+    assert missed.action == "refuse"
+
+
+def outcomes(site: Site, user: str, elapsed_s: float, first: int) -> None:
+    """Jobs of a user are decided on, and take so long."""
+    service, rows = site.service(), []
+    for number, one in enumerate(runs_of(user, 1.0, first=first, repeats=2)):
+        request = asked(user_name=user, min_nodes=one.nodes, max_nodes=one.nodes)
+        at_s = int(NOW) + number
+        row = service.submit(request, via="job_submit", now_s=float(at_s))[1]
+        assert row is not None
+        rows.append(row)
+        ended = replace(
+            one,
+            submit_s=at_s,
+            start_s=at_s,
+            end_s=at_s + int(elapsed_s),
+            elapsed_s=elapsed_s,
+            admin_comment=f"NIMO1:{row.decision_id}:n=1",
+        )
+        site.store.runs.add([ended])
+    site.store.decisions.add(rows)
+    site.store.decisions.join_outcomes()
+    standing.update(site.store, site.config.band, now_s=NOW)
+
+
+def test_runs_of_another_user_switch_nothing_off_or_on(site: Site) -> None:
+    refit(site.store, now_s=NOW)
+    outcomes(site, "bob", 1.0, 60_000)
+    assert site.store.standings.off() == []
+    assert site.answer().reason not in (Reason.OUT_OF_BAND, Reason.OTHERS_RUNS)
+    outcomes(site, "alice", 1.0, 70_000)
+    assert site.store.standings.off() == [(KeyLevel.TAG.value, "alice/cfd")]
+    outcomes(site, "bob", 2000.0, 80_000)
+    assert (KeyLevel.TAG.value, "alice/cfd") in site.store.standings.off()
+
+
+def test_a_comment_that_changed_after_the_submission_is_no_tag(site: Site) -> None:
+    """`scontrol update comment=` while the job waits: nimod has recorded what it came with."""
+    site.answer()
+    service = site.service()
+    one = runs_of("alice", 1.0, first=90_000, repeats=1)[0]
+    request = asked(comment="")
+    row = service.submit(request, via="job_submit", now_s=float(one.submit_s))[1]
+    assert row is not None
+    site.store.decisions.add([row])
+    site.store.runs.add([replace(one, admin_comment=f"NIMO1:{row.decision_id}:n=1")])
+    site.store.decisions.join_outcomes()
+    tagged = dict(site.store.runs.by_key(KeyLevel.TAG))["alice/cfd"]
+    assert one.job_id not in [each.job_id for each in tagged]
+
+
+SHARED = SharedTag(name="lab", application="cf*", users=("bob",), accounts=("lab",))
+
+
+def shared_site(site: Site, **given: Any) -> Site:
+    """Bob ran it, and shares it with an account; Carol never did."""
+    tags = (replace(SHARED, **given),)
+    site.store.runs.add(runs_of("bob", 3600.0, first=10_000))
+    return Site(site.store, replace(BINDING, sharing=Sharing(tags=tags)))
+
+
+def test_shared_runs_are_advice_and_change_nothing(site: Site) -> None:
+    shared = shared_site(site)
+    answer = shared.answer(user_name="carol", account="lab")
+    assert (answer.action, answer.reason) == ("keep", Reason.OTHERS_RUNS)
+    missed = shared.answer(user_name="carol", account="lab", deadline=f"uts{int(NOW) + 60}")
+    assert missed.action == "keep"
+    advice = shared.service().advise(asked(user_name="carol", account="lab"), now_s=NOW)
+    assert advice.application == "@lab/cfd"
+    assert advice.nodes is not None
+
+
+def test_shared_runs_are_for_those_named_alone(site: Site) -> None:
+    shared = shared_site(site)
+    shared.answer()
+    service = shared.service()
+    assert service.advise(asked(user_name="carol"), now_s=NOW).verdict == "unknown"
+    member = asked(user_name="carol", account="lab")
+    assert service.advise(member, now_s=NOW, private=True).verdict == "unknown"
+    # Alice is no member: her runs are not in it.
+    table = next(iter(shared.store.fits.find([(KeyLevel.TAG, "@lab/cfd")])))
+    assert b'"owner":"bob"' in table.payload.encode()
+
+
+def test_the_site_may_let_shared_runs_decide(site: Site) -> None:
+    shared = shared_site(site, decide=True)
+    assert shared.answer(user_name="carol", account="lab").action == "set"
+    assert shared.answer(user_name="carol").action == "keep"
+
+
+def test_own_runs_go_before_shared_ones(site: Site) -> None:
+    before = site.answer(account="lab")
+    shared = shared_site(site)
+    slow_runs(shared)
+    assert shared.answer(account="lab") == before
+
+
+def test_few_own_runs_change_nothing(site: Site) -> None:
+    site.store.runs.add(runs_of("dora", 3600.0, first=10_000, repeats=1))
+    answer = site.answer(user_name="dora")
+    assert (answer.action, answer.reason) == ("keep", Reason.FEW_OWN_RUNS)
+    enough = Site(site.store, replace(BINDING, sharing=Sharing(own_runs=4)))
+    assert enough.answer(user_name="dora").reason is not Reason.FEW_OWN_RUNS
+
+
+def test_limits_have_a_floor(site: Site) -> None:
+    """A share of what was asked for, and of the longest run on as many nodes or more."""
+    shortest = site.answer().set
+    assert shortest is not None
+    assert shortest.time_limit is not None
+    week = 7 * 24 * 60
+    long = site.answer(time_limit=week).set
+    assert long is not None
+    assert long.time_limit == round(week * 0.05)
+    hung = runs_of("alice", 1.0, first=99_000, repeats=1)[3]
+    site.store.runs.add([replace(hung, elapsed_s=36_000.0, state=JobState.TIMEOUT)])
+    after = site.answer(min_nodes=8, max_nodes=8).set
+    assert after is None or after.time_limit is None or after.time_limit >= 300
