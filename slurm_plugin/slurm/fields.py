@@ -254,7 +254,8 @@ JOB = (
     SlurmField("reservation", "Reservation", ("resv_name",), text, "reservation"),
     SlurmField("node_names", "NodeList", ("nodes",), hosts, "allocated_nodes"),
     SlurmField("alone", "OverSubscribe", ("exclusive", "shared"), is_alone, "resource_sharing"),
-    SlurmField("admin_comment", "AdminComment", ("admin_comment",), text, "admin_comment"),
+    # squeue(1) says AdminComment, which prints nothing on any release.
+    SlurmField("admin_comment", "admin_comment", ("admin_comment",), text, "admin_comment"),
 )
 #: Partitions, reservations and licences are few: their text is the same in all releases, where
 #: JSON has them from 23.02 on only, and without the default partition before 25.05.

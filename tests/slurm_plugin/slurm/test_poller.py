@@ -294,6 +294,7 @@ def test_json_and_text_of_the_real_cluster_say_the_same(real, request):
 
     request.addfinalizer(clean)
     wait_until(lambda: real.job(busy)["JobState"] == "RUNNING", what="the job")
+    real.run("scontrol", "update", f"JobId={busy}", "AdminComment=JS1:abc NIMO1:def")
 
     def run(argv):
         return commands.run(argv, timeout_s=10)
