@@ -3,8 +3,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from predictor.interval import Prior, around, curve_deviation, left_out, measure
+from predictor.interval import (
+    Prior,
+    around,
+    curve_deviation,
+    deviations,
+    left_out,
+    measure,
+)
 from predictor.types import Curve, Point
 from tests.predictor.curves import Floats, curve_of
 
@@ -74,3 +82,73 @@ def test_nine_in_ten_new_runs_lie_within_the_ninety_percent_interval(noise: floa
         inside += int(((new >= p.low_s) & (new <= p.high_s)).sum())
         total += 20
     assert 0.84 <= inside / total <= 0.95
+
+
+def test_the_prior_is_what_it_was_measured_to_be() -> None:
+    known = measure(CURVE, [])
+    assert (known.inside, known.growth, known.noise) == pytest.approx((0.06, 0.16, 0.03))
+    assert known.freedom == 3.0
+    assert known.runs == 4
+    ends = measure(CURVE, [0.3, 0.0, 0.0, -0.1])
+    assert ends.growth == pytest.approx(math.sqrt((0.16**2 + 0.3**2 + 0.1**2) / 3))
+    assert ends.inside == pytest.approx(math.sqrt(3 * 0.06**2 / 5))
+
+
+def test_ends_close_to_their_neighbours_count_as_half_a_doubling() -> None:
+    close = curve_of([4, 5, 8, 9], [80, 70, 45, 40])
+    known = measure(close, [0.1, 0, 0, 0.2], Prior(growth=1e-6))
+    assert known.growth == pytest.approx(math.sqrt((0.2**2 + 0.4**2) / 3))
+    # The gaps of the two ends differ.
+    uneven = curve_of([4, 8, 16, 128], [80, 45, 25, 10])
+    known = measure(uneven, [0.1, 0, 0, 0.3], Prior(growth=1e-6))
+    assert known.growth == pytest.approx(math.sqrt((0.1**2 + 0.1**2) / 3))
+
+
+POINTS = (Point(2, 8.0, 1, 0.0), Point(4, 5.0, 2, 0.1), Point(8, 3.0, 5, 0.2))
+POOLED = math.sqrt((3 * 0.03**2 + 0.1**2 + 4 * 0.2**2) / (3 + 1 + 4))
+
+
+def test_repeats_are_pooled() -> None:
+    assert measure(Curve(POINTS), []).noise == pytest.approx(POOLED)
+    assert measure(Curve(POINTS), []).runs == 8
+    assert measure(Curve(POINTS, resolution_s=2.0), []).clock_s == pytest.approx(2 / math.sqrt(6))
+
+
+def test_deviations_of_points() -> None:
+    clock = 2 / math.sqrt(6)
+    expected = [
+        math.hypot(POOLED, clock / 8),
+        math.hypot(POOLED, clock / 5) / math.sqrt(2),
+        math.hypot(POOLED * math.sqrt(math.pi / 2), clock / 3) / math.sqrt(5),
+    ]
+    assert deviations(Curve(POINTS, resolution_s=2.0)) == pytest.approx(expected)
+    single = deviations(curve_of([1, 2], [2, 1]))
+    assert single == pytest.approx([0.03, 0.03])
+    # Of three runs the median is the middle one already.
+    three = deviations(Curve((Point(2, 8.0, 3, 0.03),)))
+    assert three == pytest.approx([0.03 * math.sqrt(math.pi / 2 / 3)])
+
+
+def test_the_interval_is_that_of_students_t() -> None:
+    known = measure(Curve(POINTS, resolution_s=2.0), [0.1, 0.05, 0.1])
+    (found,) = around([16], np.array([4.0]), known, 0.8)
+    clock = known.clock_s / 4.0
+    curve_sd = math.hypot(known.inside, known.growth, clock / math.sqrt(8))
+    reach = stats.t.ppf(0.9, known.freedom) * math.hypot(curve_sd, known.noise, clock)
+    assert found.curve_sd == pytest.approx(curve_sd)
+    assert (found.low_s, found.high_s) == pytest.approx((4 * math.exp(-reach), 4 * math.exp(reach)))
+    assert (found.nodes, found.time_s, found.level) == (16, 4.0, 0.8)
+
+
+def test_the_widest_interval_is_a_factor() -> None:
+    known = measure(CURVE, [], Prior(growth=50.0))
+    (found,) = around([1024], np.array([2.0]), known, 0.9)
+    assert (found.low_s, found.high_s) == pytest.approx((2 * math.exp(-20), 2 * math.exp(20)))
+
+
+def test_two_points_are_left_out_in_turn_only_where_one_is_enough() -> None:
+    def same(_: Sequence[Point], nodes: Floats) -> Floats:
+        return np.full(len(nodes), 40.0)
+
+    assert len(left_out(CURVE.points[:2], same, 1)) == 2
+    assert left_out(CURVE.points[:2], same, 2) == []
