@@ -130,19 +130,20 @@ def _scale(values: Floats, *, logarithmic: bool) -> Scale:
 def beyond(value: float, low: float, high: float) -> float:
     """Distance of a value from a sampled range, as a share of the range; 0 within it.
 
-    Functions go with an attribute or with its reciprocal: the shorter of the two distances counts.
-    Where the range is a single value, twice or half of it is as far as half a range.
+    Above the range by ratios: from 1 to 8 nodes, 64 are a range away.  Below it by twice the
+    difference: latencies may be near zero.  Where the range is a single value, twice or half of it
+    is as far as half a range.
 
-    >>> round(beyond(4.0, 1.0, 2.0), 6), round(beyond(4.0, 2.0, 2.0), 6)
-    (0.5, 0.5)
+    >>> beyond(64.0, 1.0, 8.0), beyond(0.5, 1.0, 2.0), beyond(4.0, 2.0, 2.0)
+    (1.0, 1.0, 0.5)
     """
     if low <= value <= high:
         return 0.0
     if high <= low * (1 + _SAME):
         return abs(log(value / low)) / log(2.0) / 2
-    straight = max(low - value, value - high) / (high - low)
-    reciprocal = max(1 / value - 1 / low, 1 / high - 1 / value) / (1 / low - 1 / high)
-    return min(straight, reciprocal)
+    if value > high:
+        return log(value / high) / log(high / low)
+    return 2 * (low - value) / (high - low)
 
 
 def check_amount(name: str, value: float) -> None:

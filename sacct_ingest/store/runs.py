@@ -69,6 +69,17 @@ class Runs:
                 members = list(group)
                 yield _key(members[0], level), members
 
+    def of_key(self, level: KeyLevel, key: str) -> list[RunRow]:
+        """Give the runs with a key (not that of names), the newest last."""
+        query = (
+            select(*ROW_COLUMNS, _NODE_TYPE)
+            .select_from(runs.outerjoin(contributions, _SAME_RUN))
+            .where(runs.c[level.value] == key)
+            .order_by(*_CHRONOLOGICAL)
+        )
+        with reading(self._engine) as connection:
+            return [run_row(row) for row in connection.execute(query).mappings()]
+
     def shared(self, tags: SharedTag) -> Iterator[tuple[str, list[RunRow]]]:
         """Group the runs of those who share tags by their key, as `by_key` does."""
         takes_part = or_(runs.c.user.in_(tags.users), runs.c.account.in_(tags.accounts))

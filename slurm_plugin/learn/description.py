@@ -100,7 +100,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     slower: tuple[str, ...] = ()  #: attributes of which more makes runs slower
     profile: tuple[str, ...] = ()  #: figures of the nodes' profiles that are attributes
     data_flow: bool = True  #: whether the accounting's bytes mean something
-    network_share: Share = 0.0  #: of the time for each I/O
+    network_share: Share | None = None  #: of the time for each I/O; None: as the nodes count it
     account: str = ""
     qos: str = ""
     nice: Annotated[int, msgspec.Meta(ge=0)] = 10_000

@@ -1,10 +1,13 @@
 """One run as a Slurm job: submitted on hold, found again by its name, and what came of it."""
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+from sacct_ingest import io_times
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.base import Tally
@@ -49,6 +52,9 @@ class Jobs(Protocol):
     def ended(self, trial: Trial) -> JobRun | None:
         """Give what the accounting says of a run that has ended; None while it says nothing."""
 
+    def network_share(self, trial: Trial) -> float | None:
+        """Share of a run's time for I/O that was the network's; None where nothing was counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class SlurmJobs:
@@ -57,6 +63,7 @@ class SlurmJobs:
     given: Description
     clock: Callable[[], float]
     tagged: bool = False  #: whether the runs are part of the curve that the tag names
+    counters: Path | None = None  #: folder for what a run's node counted; None: nothing is counted
 
     def submit(self, assignment: Assignment, trial: Trial) -> int:
         """Submit a run on hold.
@@ -84,8 +91,33 @@ class SlurmJobs:
             f"--time={given.limit}",
             *(f"{option}={value}" for option, value in also.items() if value),
             *assignment.options,
-            *assignment.command,
+            *self._command(assignment, trial),
         ]
+
+    def network_share(self, trial: Trial) -> float | None:
+        """Share of a run's time for I/O that was the network's; None where nothing was counted."""
+        if self.counters is None:
+            return None
+        try:
+            before, after = (path.read_text(errors="replace") for path in self._files(trial))
+        except OSError:
+            return None
+        return io_times.network_share(io_times.parse(before), io_times.parse(after))
+
+    def _command(self, assignment: Assignment, trial: Trial) -> tuple[str, ...]:
+        """Command of a run, between two looks at the counters; a job script is left as it is."""
+        wrapped = assignment.command[0].removeprefix("--wrap=")
+        if self.counters is None or wrapped == assignment.command[0]:
+            return assignment.command
+        before, after = (shlex.quote(str(path)) for path in self._files(trial))
+        return (
+            f"--wrap=nimo_io() {io_times.CAPTURE}\nnimo_io > {before}\n(\n{wrapped}\n)\n"
+            f"nimo_status=$?\nnimo_io > {after}\nexit $nimo_status",
+        )
+
+    def _files(self, trial: Trial) -> tuple[Path, Path]:
+        folder = self.counters or Path()
+        return folder / f"{trial.job_name}.before", folder / f"{trial.job_name}.after"
 
     def find(self, trial: Trial) -> int | None:
         """Look for a run's job by its name, in the queue and in the accounting."""

@@ -171,7 +171,8 @@ class Workbench:
         if not in_time:
             late = f"did not start within {self.given.patience}"
             return self._keep(trial, stage=Stage.FAILED, reason=late, elapsed_s=run.elapsed_s)
-        return self._keep(trial, **_outcome(run))
+        share = self.site.jobs.network_share(trial)
+        return self._keep(trial, **_outcome(run), network_share=share)
 
     def _wait(self, job_id: int) -> bool:
         """Wait until a job is over; False where it did not start in time and was cancelled."""

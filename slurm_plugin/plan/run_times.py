@@ -11,7 +11,7 @@ from predictor import table as tables
 from predictor.models.occupancy import OccupancyFit, OccupancyModel, Sample, occupancies
 from predictor.transfer import LEVEL, TransferTime
 from predictor.types import PredictionTable, Verdict
-from sacct_ingest.errors import ConfigError
+from sacct_ingest.errors import ConfigError, NoHistory
 from slurm_plugin.learn import data_flow
 from slurm_plugin.learn.journal import Stage, Trial
 from slurm_plugin.plan import estimates
@@ -21,6 +21,7 @@ from slurm_plugin.plan.workflow import PlanSite, Task, Workflow
 #: Attributes that a path adds to those of a place, and what they are where all data is near.
 LATENCY, BANDWIDTH = "net_latency_s", "net_bandwidth_bytes_per_s"
 NODES = "nodes"
+HISTORY = "history"  #: instead of a file of samples: the ingested runs of the application
 _MOST = 64  #: times the fewest nodes, for tasks that name no most
 
 
@@ -164,7 +165,24 @@ def fit_samples(flow: Workflow, folder: FilePath) -> dict[str, OccupancyFit]:
     ConfigError
         A file cannot be read or holds no samples.
     """
-    return {task.name: _fit(folder / task.samples) for task in flow.tasks.values() if task.samples}
+    return {
+        task.name: _fit(folder / task.samples)
+        for task in flow.tasks.values()
+        if task.samples and task.samples != HISTORY
+    }
+
+
+def fit_history(task: str, samples: Sequence[Sample]) -> OccupancyFit:
+    """Learn the occupancy model of a task from ingested runs of its application.
+
+    Raises
+    ------
+    NoHistory
+        No run completed.
+    """
+    if not samples:
+        raise NoHistory(f"tasks.{task}: samples: no run of its application completed")
+    return OccupancyModel().fit(samples)
 
 
 def _fit(path: FilePath) -> OccupancyFit:

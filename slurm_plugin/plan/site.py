@@ -11,16 +11,27 @@ from statistics import median
 
 import msgspec
 
+from predictor.history_samples import history_samples
+from predictor.models.occupancy import OccupancyFit, Sample
 from predictor.transfer import transfer_time
 from predictor.types import PredictionTable
 from sacct_ingest.errors import ConfigError, NoHistory, ScriptError, StoreError
 from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.probes.agreement import MEASURES
-from sacct_ingest.records import NodeProfile, Probe
+from sacct_ingest.records import KeyLevel, NodeProfile, Probe
+from sacct_ingest.store import Store
 from slurm_plugin.config import Config, Snapshot, Source
 from slurm_plugin.plan.bounds import TaskBounds, room_for
 from slurm_plugin.plan.replan import steps_begun
-from slurm_plugin.plan.run_times import BANDWIDTH, LATENCY, Copies, LearnedRunTimes, fit_samples
+from slurm_plugin.plan.run_times import (
+    BANDWIDTH,
+    HISTORY,
+    LATENCY,
+    Copies,
+    LearnedRunTimes,
+    fit_history,
+    fit_samples,
+)
 from slurm_plugin.plan.schedule import PlanningProblem
 from slurm_plugin.plan.state_file import Submitted
 from slurm_plugin.plan.workflow import PlanSite, Task, Workflow
@@ -57,6 +68,7 @@ class _Store:
     tables: Mapping[str, PredictionTable]
     series: Sequence[Probe]
     profiles: Sequence[NodeProfile]
+    fits: Mapping[str, OccupancyFit] = field(default_factory=dict)
 
 
 def problem(
@@ -94,7 +106,7 @@ def problem(
     flow = _with_figures(flow, slurm, known.profiles)
     runs = LearnedRunTimes(
         tables=known.tables,
-        fits=fit_samples(flow, folder),
+        fits={**fit_samples(flow, folder), **known.fits},
         near=_NEAR,
         speeds=_speeds(flow),
         types=_types(slurm, known.profiles),
@@ -114,7 +126,7 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
     wanted = {
         task.name: task.application or f"{flow.name}/{task.name}"
         for task in flow.tasks.values()
-        if not (task.run_times_s or task.samples)
+        if task.samples == HISTORY or not (task.run_times_s or task.samples)
     }
     measured = any(link.bandwidth_bytes_per_s is None for link in flow.links.values())
     try:
@@ -125,11 +137,27 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
         return _Store(tables={}, series=(), profiles=())
     with opened as store:
         known = load_tables(store)
+        tables = {task: _table(known, task, label) for task, label in wanted.items()}
+        profiles = store.profiles.latest()
         return _Store(
-            tables={task: _table(known, task, label) for task, label in wanted.items()},
+            tables=tables,
             series=list(store.probes.since(now_s - _MONTH_S)) if measured else (),
-            profiles=store.profiles.latest(),
+            profiles=profiles,
+            fits={
+                name: fit_history(name, _runs_of(store, table, profiles))
+                for name, table in tables.items()
+                if flow.tasks[name].samples == HISTORY
+            },
         )
+
+
+def _runs_of(
+    store: Store, table: PredictionTable, profiles: Sequence[NodeProfile]
+) -> Sequence[Sample]:
+    """Give the ingested runs that a table was made of, as samples."""
+    rows = store.runs.of_key(KeyLevel(table.level), table.key)
+    steps = store.runs.steps_of(row.run_id for row in rows)
+    return history_samples(rows, steps, profiles)
 
 
 def _table(known: Sequence[PredictionTable], task: str, label: str) -> PredictionTable:

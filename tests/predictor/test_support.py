@@ -1,6 +1,6 @@
 """What samples support: ranges, and attributes that only changed together."""
 
-from math import inf, log1p, nan
+from math import inf, log, log1p, nan, sqrt
 
 import pytest
 
@@ -22,8 +22,8 @@ from predictor.types import Verdict
         (2.0, 1.0, 4.0, 0.0),
         (1.0, 1.0, 4.0, 0.0),
         (4.0, 1.0, 4.0, 0.0),
-        (5.0, 1.0, 4.0, (1 / 4 - 1 / 5) / (1 - 1 / 4)),  # reciprocals are nearer above ...
-        (0.5, 1.0, 4.0, 0.5 / 3),  # ... and the values themselves below
+        (5.0, 1.0, 4.0, log(5 / 4) / log(4)),  # above by ratios ...
+        (0.5, 1.0, 4.0, 1 / 3),  # ... and below by twice the difference
         (6.0, 3.0, 3.0, 0.5),
         (1.5, 3.0, 3.0, 0.5),
         (12.0, 3.0, 3.0, 1.0),
@@ -47,15 +47,15 @@ def test_within_the_range_there_is_no_doubt() -> None:
 
 def test_up_to_half_a_range_beyond_it_is_doubtful_and_refused_farther_away() -> None:
     """The issue's case: samples at 400 to 900 MHz say nothing of 3,000."""
-    (near,) = grid().doubts({"cpu": 4.0, "lat": 3.0})
+    (near,) = grid().doubts({"cpu": 2 * sqrt(2), "lat": 3.0})
     assert near.verdict is Verdict.DOUBTFUL
-    assert near.text == "cpu 4 is outside what was run, from 1 to 2"
+    assert near.text == "cpu 2.82843 is outside what was run, from 1 to 2"
     assert near.off == pytest.approx(log1p(0.5))
-    (far,) = grid().doubts({"cpu": 4.1, "lat": 3.0})
+    (far,) = grid().doubts({"cpu": 2.9, "lat": 3.0})
     assert far.verdict is Verdict.REFUSED
-    both = grid().doubts({"cpu": 4.0, "lat": 20.0})
+    both = grid().doubts({"cpu": 0.75, "lat": 11.0})
     assert [one.verdict for one in both] == [Verdict.DOUBTFUL, Verdict.DOUBTFUL]
-    assert both[1].off == pytest.approx(log1p((1 / 5 - 1 / 20) / (1 - 1 / 5)))
+    assert both[1].off == pytest.approx(log1p(log(11 / 5) / log(5)))
     clocks = supported([{"mhz": 400.0}, {"mhz": 650.0}, {"mhz": 900.0}], ["mhz"])
     assert judged(clocks.doubts({"mhz": 3000.0})) is Verdict.REFUSED
 

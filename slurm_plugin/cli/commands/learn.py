@@ -104,8 +104,9 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     is_curve = chosen.space.attributes == (NODES,)
     found = _joined(args, given, chosen, config) if is_curve else _apart(args, given)
     given = found.given
+    counters = _counters(state) if given.network_share is None and not is_curve else None
     site = LearningSite(
-        jobs=jobs.SlurmJobs(given, time.time, is_curve and found.tagged),
+        jobs=jobs.SlurmJobs(given, time.time, is_curve and found.tagged, counters),
         clock=time.time,
         sleep=time.sleep,
         tell=lambda trial: print(words.told(trial), file=sys.stderr, flush=True),
@@ -113,6 +114,16 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     )
     proposer = _by_curve(chosen, found.runs) if is_curve else _by_occupancies(given, chosen)
     return Workbench(given, chosen, proposer, Journal(state, given.application), site)
+
+
+def _counters(state: Path) -> Path | None:
+    """Make the folder for what the runs' nodes count; without it nothing is counted."""
+    folder = state.absolute().with_suffix(".io")
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError:
+        return None
+    return folder
 
 
 def _by_occupancies(given: "Description", chosen: "Choices") -> "Proposer":
@@ -123,7 +134,7 @@ def _by_occupancies(given: "Description", chosen: "Choices") -> "Proposer":
             chosen.space,
             given.learning.settings(),
             data_flow=given.data_flow,
-            network_share=given.network_share,
+            network_share=given.network_share or 0.0,
         )
     except ValueError as error:
         raise ConfigError(f"{given.application}: learning: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from predictor.table import encode
 from sacct_ingest.records import KeyLevel, Probe, Resource
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.cli.nimo import main
+from tests.sacct_ingest.records import SUBMIT_S, run, step
 from tests.slurm_plugin.made import AMDAHL, table
 
 FLOW = """
@@ -170,3 +172,36 @@ def test_mistakes_are_one_line(
     assert error.startswith("nimo: ")
     assert error.count("\n") == 1
     assert told in error
+
+
+def test_ingested_runs_of_an_application_are_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``samples: history``: occupancies of the runs that users made; other counts are no choice."""
+    url = f"sqlite:///{tmp_path / 'nimo.db'}"
+    (tmp_path / "nimo.yaml").write_text(f"store: {url}\n")
+    monkeypatch.setenv("NIMO_CONFIG", str(tmp_path / "nimo.yaml"))
+    with Store.open(url) as store:
+        store.runs.add(
+            run(
+                job_id=n, submit_s=SUBMIT_S + n, nodes=n, cpus=4 * n, elapsed_s=20 + 400.0 / n,
+                comment="nimo:app=solve",
+                steps=(step(nodes=n, tasks=4 * n, cpu_s=1600.0, disk_read_bytes=10**6),),
+            )
+            for n in (1, 2, 3, 4, 6, 8)
+        )  # fmt: skip
+        row = FitRow(
+            level=KeyLevel.TAG, key="solve", label="solve", verdict="reliable", model="amdahl",
+            fitted_s=1.0, payload=encode(replace(table(AMDAHL), level="tag", key="solve")),
+        )  # fmt: skip
+        store.fits.replace([row])
+    text = KNOWN.replace("nodes: 2, speed: 1", "nodes: 1-64, speed: 1").replace(
+        "nodes: 2, application: solve", "nodes: 1-64, application: solve, samples: history"
+    ).replace("remote: false", "remote: false, bandwidth: 100M")  # fmt: skip
+    (tmp_path / "flow.yaml").write_text(text)
+    assert main(["plan", "--empty", "--json", str(tmp_path / "flow.yaml")]) == 0
+    plan = json.loads(capsys.readouterr().out)["plans"][0]
+    (sort,) = (one for one in plan["steps"] if one["name"] == "sort")
+    assert 8 < sort["nodes"] <= 22  # half of the range beyond it, and no more
+    assert "is outside what was run, from 1 to 8" in plan["doubts"]["sort"]
+    assert sort["end_s"] - sort["start_s"] == pytest.approx(20 + 400.0 / sort["nodes"], rel=0.15)

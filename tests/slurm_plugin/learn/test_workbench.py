@@ -112,6 +112,9 @@ class FakeSlurm:
             elapsed_s=elapsed_s, cpus=1, end_s=1, partition="batch", steps=(step,), exit_code=3,
         )  # fmt: skip
 
+    def network_share(self, trial: Trial) -> float | None:
+        return 0.25
+
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
 
