@@ -8,6 +8,7 @@ those of 30 assignments that are never learned from.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ PUBLISHED = {
     "5: function to refine": "round-robin beats improvement; dynamic converges last",
     "6: order of attributes": "relevance learns quickly; the static order slowly, not smoothly",
     "7: assignments": "Lmax-I1 converges quickly; L2-I2 fails to converge",
-    "8: error (dynamic)": "cross-validation starts earlier, is not smooth and slow; test sets robust",
+    "8: error (dynamic)": "cross-validation starts earlier, not smooth, slow; test sets robust",
 }
 Application = Callable[[Assignment], Sample]
 
@@ -152,4 +153,4 @@ def _reached(curve: list[tuple[float, float]]) -> float | None:
 
 def _rises(curve: list[tuple[float, float]]) -> int:
     """How often the error rises by more than a tenth: what the paper calls not smooth."""
-    return sum(b > 1.1 * a for (_, a), (_, b) in zip(curve, curve[1:], strict=False))
+    return sum(b > 1.1 * a for (_, a), (_, b) in pairwise(curve))

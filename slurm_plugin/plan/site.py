@@ -19,6 +19,7 @@ from sacct_ingest.errors import ConfigError, NoHistory, ScriptError, StoreError
 from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.probes.agreement import MEASURES
 from sacct_ingest.records import KeyLevel, NodeProfile, Probe
+from sacct_ingest.sharing import SharedTag
 from sacct_ingest.store import Store
 from slurm_plugin.config import Config, Snapshot, Source
 from slurm_plugin.plan.bounds import TaskBounds, room_for
@@ -144,7 +145,7 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
             series=list(store.probes.since(now_s - _MONTH_S)) if measured else (),
             profiles=profiles,
             fits={
-                name: fit_history(name, _runs_of(store, table, profiles))
+                name: fit_history(name, _runs_of(store, table, config.sharing.tags, profiles))
                 for name, table in tables.items()
                 if flow.tasks[name].samples == HISTORY
             },
@@ -152,10 +153,15 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
 
 
 def _runs_of(
-    store: Store, table: PredictionTable, profiles: Sequence[NodeProfile]
+    store: Store,
+    table: PredictionTable,
+    shared: Sequence[SharedTag],
+    profiles: Sequence[NodeProfile],
 ) -> Sequence[Sample]:
     """Give the ingested runs that a table was made of, as samples."""
     rows = store.runs.of_key(KeyLevel(table.level), table.key)
+    for tags in () if rows else shared:
+        rows = rows or dict(store.runs.shared(tags)).get(table.key, [])
     steps = store.runs.steps_of(row.run_id for row in rows)
     return history_samples(rows, steps, profiles)
 

@@ -97,7 +97,7 @@ def test_history_on_a_real_store_is_learned(tmp_path: Path) -> None:
             )
             for n in (1, 2, 3, 4, 6, 8)
         )  # fmt: skip
-        rows = store.runs.of_key(KeyLevel.TAG, "solve")
+        rows = store.runs.of_key(KeyLevel.TAG, "ada/solve")
         assert [one.nodes for one in rows] == [1, 2, 3, 4, 6, 8]
         assert store.runs.of_key(KeyLevel.TAG, "other") == []
         made = history_samples(rows, store.runs.steps_of(one.run_id for one in rows))

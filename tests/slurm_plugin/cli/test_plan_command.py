@@ -191,8 +191,8 @@ def test_ingested_runs_of_an_application_are_samples(
             for n in (1, 2, 3, 4, 6, 8)
         )  # fmt: skip
         row = FitRow(
-            level=KeyLevel.TAG, key="solve", label="solve", verdict="reliable", model="amdahl",
-            fitted_s=1.0, payload=encode(replace(table(AMDAHL), level="tag", key="solve")),
+            level=KeyLevel.TAG, key="ada/solve", label="solve", verdict="reliable", model="amdahl",
+            fitted_s=1.0, payload=encode(replace(table(AMDAHL), level="tag", key="ada/solve")),
         )  # fmt: skip
         store.fits.replace([row])
     text = KNOWN.replace("nodes: 2, speed: 1", "nodes: 1-64, speed: 1").replace(
