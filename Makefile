@@ -16,8 +16,10 @@ QUICK_JSON := build/bench
 FUZZ_SECONDS ?= 30
 # The Python of the system that packages are for.
 PACKAGE_PYTHON ?= /usr/bin/python3
+PIN := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header \
+  --no-annotate
 
-.PHONY: help setup lint types test test-releases slurm-root demo bench papers fuzz mutate docs cluster cluster-down deb rpm test-deb test-rpm clean
+.PHONY: requirements audit help setup lint types test test-releases slurm-root demo bench papers fuzz mutate docs cluster cluster-down deb rpm test-deb test-rpm clean
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -84,6 +86,15 @@ fuzz: $(VENV)/.developer ## fuzz the parsers, FUZZ_SECONDS (30) for each of five
 
 mutate: $(VENV)/.developer ## small faults in the numbers and the policy that the tests notice; MUTATE="GROUP --sample 80"
 	$(BIN)/python scripts/mutate.py $(MUTATE)
+
+requirements: $(VENV)/.developer ## pin what the packages hold, with hashes, in packages/*requirements.txt
+	$(BIN)/python -m pip install --quiet uv
+	$(PIN) --extra packages pyproject.toml -o packages/requirements.txt
+	echo 'hatchling>=1.25' | $(PIN) - -o packages/build-requirements.txt
+
+audit: $(VENV)/.developer ## ask the databases of known holes about what is pinned
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/pip-audit --disable-pip --require-hashes -r packages/requirements.txt
 
 docs: $(VENV)/.developer ## the HTML documentation, in build/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from packages import pages
 PROJECT = Path(__file__).resolve().parents[1]
 HOME = Path("/usr/lib/nimo-slurm")  #: the private environment
 COMMANDS = ("nimo", "nimo-advise")
-EXTRAS = "postgresql,mariadb,metrics,web,zstd"
+REQUIREMENTS = PROJECT / "packages" / "requirements.txt"  #: of the extra "packages", with hashes
+BUILD_REQUIREMENTS = PROJECT / "packages" / "build-requirements.txt"
+BILL = Path("usr/share/doc/nimo-slurm/sbom.cdx.json")
 
 #: Puts the project and what it needs into the environment of this interpreter.
 Fill = Callable[[Path], None]
@@ -37,10 +40,30 @@ def main() -> None:
 
 
 def with_pip(python: Path) -> None:
-    """Install the project with the drivers of all databases."""
-    target = f"{PROJECT}[{EXTRAS}]"
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
-    subprocess.run([*pip, "--no-compile", target], check=True)
+    """Install what is pinned, and the project; pip refuses a file with another hash."""
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile"]
+    subprocess.run([*pip, "--require-hashes", "-r", REQUIREMENTS], check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([*pip, "--no-deps", "--no-index", _wheel(Path(folder))], check=True)
+
+
+def _wheel(folder: Path) -> Path:
+    """Build the project with a build system that is pinned, too."""
+    tools = folder / "tools"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", tools]
+    subprocess.run([*pip, "--require-hashes", "-r", BUILD_REQUIREMENTS], check=True)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
+    environment = {**os.environ, "PYTHONPATH": str(tools)}
+    subprocess.run(
+        build,
+        check=True,
+        cwd=PROJECT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    [made] = folder.glob("*.whl")
+    return made
 
 
 def stage(root: Path, *, python: Path, zsh: str, fill: Fill = with_pip) -> None:
@@ -56,6 +79,7 @@ def stage(root: Path, *, python: Path, zsh: str, fill: Fill = with_pip) -> None:
         Fills the environment.
     """
     _environment(root, python, fill)
+    bill_of_materials(root / HOME.relative_to("/") / "bin" / "python3", root / BILL)
     for name in COMMANDS:
         link = root / "usr" / "bin" / name
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -69,6 +93,13 @@ def stage(root: Path, *, python: Path, zsh: str, fill: Fill = with_pip) -> None:
             root / "usr/share/bash-completion/completions" / name, pages.completion(parser, "bash")
         )
         _text(root / zsh / f"_{name}", pages.completion(parser, "zsh"))
+
+
+def bill_of_materials(python: Path, path: Path) -> None:
+    """Write which packages an environment holds, as CycloneDX."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tool = [sys.executable, "-m", "cyclonedx_py", "environment", "--output-format", "JSON"]
+    subprocess.run([*tool, "--output-reproducible", "-o", path, python], check=True)
 
 
 def _environment(root: Path, python: Path, fill: Fill) -> None:
