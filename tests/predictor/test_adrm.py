@@ -7,7 +7,19 @@ import numpy as np
 import pytest
 
 from predictor.metrics import nmae
-from predictor.models.adrm import AdRM, CdfMatching, RawBandwidth, TransferModel, together
+from predictor.models.adrm import (
+    AdRM,
+    CdfMatching,
+    RawBandwidth,
+    Throughput,
+    TransferModel,
+    _fading_line,
+    _line,
+    _mean,
+    _plain_line,
+    _proportion,
+    together,
+)
 
 
 def series(slope: float, offset: float, noise: float = 0.05, count: int = 200):
@@ -236,3 +248,98 @@ def test_seconds_of_a_transfer() -> None:
     expected, shortest, longest = made.seconds(16e6)
     assert expected == 16e6 / made.value
     assert shortest <= expected <= longest
+
+
+def learned(model: TransferModel, pairs: list[tuple[float, float]]) -> TransferModel:
+    for pair in pairs:
+        model.update(*pair)
+    return model
+
+
+def test_the_ways_that_are_chosen_among() -> None:
+    ways = [(way.read.__name__, way.window) for way in AdRM()._ways]
+    windows = (4, 6, 8, 10, 12, 15, 20, 30)
+    lines = [
+        (f"_{kind}", w) for kind in ("plain_line", "fading_line", "proportion") for w in windows
+    ]
+    assert ways == [*lines, *(("_mean", w) for w in (1, 2, 4, 8, 15, 30))]
+
+
+def test_the_bounds_of_few_and_of_many_ratios() -> None:
+    few = learned(RawBandwidth(), [(1.0, 1.5)] * 9).predict(1.0)
+    assert (few.low, few.high, few.tried) == (0.5, 2.0, 9)
+    wild = learned(RawBandwidth(), [(1.0, 1.5), (1.0, 0.2)]).predict(1.0)
+    assert (wild.low, wild.high) == (pytest.approx(0.2), pytest.approx(5.0))
+    # Of forty the second on either side; of nineteen the first.
+    many = learned(RawBandwidth(), [(1.0, 0.5 + n / 39) for n in range(40)]).predict(1.0)
+    assert (many.low, many.high) == (pytest.approx(0.5 + 1 / 39), pytest.approx(0.5 + 38 / 39))
+    some = learned(RawBandwidth(), [(1.0, 0.5 + n / 18) for n in range(19)]).predict(1.0)
+    assert (some.low, some.high) == (0.5, 1.5)
+    # The prediction itself is between them.
+    above = learned(RawBandwidth(), [(1.0, 2.0 + n / 10) for n in range(10)]).predict(1.0)
+    assert (above.low, above.high) == (1.0, pytest.approx(2.9))
+    assert above.error == pytest.approx(fmean(1 - 1 / (2.0 + n / 10) for n in range(10)))
+
+
+def test_the_last_hundred_errors_count() -> None:
+    model = learned(RawBandwidth(), [(1.0, 9.0)] * 20 + [(1.0, 1.0)] * 100)
+    made = model.predict(3.0)
+    assert (made.low, made.value, made.high) == (3.0, 3.0, 3.0)
+    assert (made.tried, made.error) == (100, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("read", "probe", "expected"),
+    [
+        (_line, 5.0, 2 * 5.0 + 1),
+        (_plain_line, 3.0, 7.0),
+        # Beyond the probes in proportion: 9 at 4, 3 at 1.
+        (_plain_line, 8.0, 18.0),
+        (_plain_line, 0.5, 1.5),
+        (_proportion, 2.0, 2.0 * (7 / 3 + 5 / 2) / 2),
+        (_mean, 2.0, 6.0),
+    ],
+)
+def test_the_ways_by_hand(read, probe: float, expected: float) -> None:
+    pairs = [(1.0, 3.0), (2.0, 5.0), (3.0, 7.0), (4.0, 9.0)]
+    assert read(pairs, probe) == pytest.approx(expected)
+
+
+def test_a_fading_line_weighs_the_newest_most() -> None:
+    pairs = [(1.0, 9.0), (2.0, 5.0), (4.0, 7.0), (3.0, 8.0)]
+    x, y = (np.array(column) for column in zip(*pairs, strict=True))
+    weights = 0.8 ** np.arange(3, -1, -1)
+    slope, intercept = np.polyfit(x, y, 1, w=np.sqrt(weights))
+    for probe in (1.0, 2.5, 4.0):
+        assert _fading_line(pairs, probe) == pytest.approx(slope * probe + intercept)
+    assert _fading_line(pairs, 8.0) == pytest.approx(2 * (slope * 4 + intercept))
+    alike = [(2.0, 4.0), (2.0, 8.0)]
+    assert _fading_line(alike, 2.0) == pytest.approx((0.8 * 4 + 8) / 1.8)
+
+
+def test_old_errors_of_a_way_weigh_less() -> None:
+    model = AdRM(start_up=1)
+    line = next(way for way in model._ways if way.read.__name__ == "_mean" and way.window == 1)
+    for transfer in (1.0, 3.0, 3.0, 4.0):
+        model.update(1.0, transfer)
+    # Off by 2, 0 and 1.
+    assert model._misses[line] == pytest.approx(0.9 * 0.9 * 2 + 1)
+
+
+def test_of_ways_alike_the_longest_window_is_taken() -> None:
+    model = learned(AdRM(), [(float(n), 2.0 * n) for n in range(1, 40)])
+    assert model.predict(7.0).window == 30
+    assert model.predict(7.0).value == pytest.approx(14.0)
+
+
+def test_cdf_matching_by_hand() -> None:
+    model = learned(CdfMatching(), [(1.0, 10.0), (2.0, 20.0), (3.0, 30.0)])
+    places = [0.1, 1.0, 1.5, 2.0, 2.5, 3.0, 99.0]
+    assert [model.predict(p).value for p in places] == [10, 10, 15, 20, 25, 30, 30]
+    ties = learned(CdfMatching(), [(1.0, 10.0), (1.0, 20.0), (1.0, 30.0), (2.0, 40.0)])
+    assert (ties.predict(1.0).value, ties.predict(2.0).value) == (20.0, 40.0)
+
+
+def test_no_throughput_takes_for_ever() -> None:
+    assert Throughput(0.0, 0.0, 2.0).seconds(4.0) == (inf, 2.0, inf)
+    assert Throughput(2.0, 1.0, 4.0).seconds(4.0) == (2.0, 1.0, 4.0)

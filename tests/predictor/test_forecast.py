@@ -245,3 +245,46 @@ def test_its_own_error_is_that_of_what_it_said() -> None:
         own.update(value)
     said = [abs(f.value - v) for f, v in zip(forecasts(values), values[1:], strict=True)]
     assert own.own_error() == pytest.approx(fmean(said))
+
+
+def test_ten_errors_are_enough_for_nine_of_ten() -> None:
+    assert nine_of_ten([float(n) for n in range(1, 10)]) == (-18.0, 18.0)
+    assert nine_of_ten([float(-n) for n in range(1, 11)]) == (-10.0, 10.0)
+    # The 18th of 19: nine tenths of twenty.
+    assert nine_of_ten([float(n) for n in range(1, 20)]) == (-18.0, 18.0)
+
+
+def test_the_last_two_hundred_errors_make_the_interval() -> None:
+    bank = Bank()
+    for value in [1000.0, 0.0] * 20 + [5.0] * 210:
+        bank.update(value)
+    made = bank.forecast()
+    assert made.high - made.low < 1e-6
+    assert bank.own_error() < 5
+
+
+def test_a_single_measurement_has_no_error_yet() -> None:
+    bank = Bank()
+    bank.update(7.0)
+    made = bank.forecast()
+    assert (made.value, made.low, made.high, made.by, made.error) == (
+        7.0, -inf, inf, "last value", 0.0,
+    )  # fmt: skip
+    bank.update(9.0)
+    assert bank.forecast().error == 2.0
+    assert bank.own_error() == 2.0
+
+
+def test_the_forecasts_of_a_series_begin_with_its_second_value() -> None:
+    assert len(list(forecasts([1.0, 2.0, 3.0]))) == 2
+    by_squares = list(forecasts([10.0, 10.0, 10.0, 10.0, 500.0] * 30, Criterion.MSE))
+    assert by_squares[-1].value > 50
+
+
+def test_windows_forget_the_oldest_value_first() -> None:
+    sliding = Sliding(median_of_sorted, 3)
+    assert after(sliding, [5.0, 5.0, 1.0]) == 5.0
+    assert after(sliding, [2.0]) == 2.0
+    assert after(sliding, [9.0]) == 2.0
+    assert median_of_sorted([1.0, 2.0, 4.0, 9.0]) == 3.0
+    assert trimmed_mean([1.0, 2.0, 9.0]) == 4.0

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from scipy import stats
 
 from predictor.interval import (
     Prior,
+    Uncertainty,
     around,
     curve_deviation,
     deviations,
@@ -152,3 +154,12 @@ def test_two_points_are_left_out_in_turn_only_where_one_is_enough() -> None:
 
     assert len(left_out(CURVE.points[:2], same, 1)) == 2
     assert left_out(CURVE.points[:2], same, 2) == []
+
+
+def test_an_exact_clock_and_one_run_are_what_is_assumed() -> None:
+    known = Uncertainty(2, 16, 0.06, 0.16, 0.03, 3.0)
+    (exact,) = around([8], np.array([4.0]), known, 0.9)
+    assert exact.curve_sd == 0.06
+    coarse = replace(known, clock_s=0.4)
+    (single,) = around([8], np.array([4.0]), coarse, 0.9)
+    assert single.curve_sd == pytest.approx(math.hypot(0.06, 0.1))

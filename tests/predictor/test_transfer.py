@@ -119,3 +119,72 @@ def test_more_bytes_never_take_less_time_and_order_does_not_matter(
     small, large = (predict([*series, now], size) for size in sorted((first, second)))
     assert small.time_s <= large.time_s * (1 + 1e-9)
     assert small == predict([*history(12), now], min(first, second))
+
+
+@pytest.mark.parametrize(("size_mb", "alike"), [(4.0, True), (3.9, False), (64.0, True)])
+def test_sizes_up_to_a_factor_of_four_are_alike(size_mb: float, alike: bool) -> None:
+    made = predict([transfer(NOW - 300, 4.0 * MB)], size_mb * MB)
+    assert ("other_sizes" not in names(made)) is alike
+    assert made.transfers == 1
+
+
+def test_foreign_sizes_near_the_nearest_count_together() -> None:
+    sizes = (1 * MB, 4 * MB, 5 * MB)
+    series = [transfer(NOW - 300 * n, n * MB, size) for n, size in enumerate(sizes, 1)]
+    assert predict(series, 100 * MB).transfers == 2
+
+
+@pytest.mark.parametrize(("age_s", "method"), [(3600.0, "RBW"), (3601.0, "")])
+def test_a_probe_is_stale_after_an_hour(age_s: float, method: str) -> None:
+    assert predict([probe(NOW - age_s, 2.0 * MB)]).method == method
+
+
+@pytest.mark.parametrize(("apart_s", "seen"), [(59.0, 9.0), (60.0, 2.0), (61.0, 2.0)])
+def test_probes_within_a_minute_of_the_newest_are_together(apart_s: float, seen: float) -> None:
+    series = [probe(NOW - 5 - apart_s, 9.0 * MB), probe(NOW - 5, 2.0 * MB)]
+    assert predict(series).probe_bytes_per_s == seen * MB
+
+
+def test_a_probe_counts_for_the_transfer_at_the_same_moment() -> None:
+    made = predict(
+        [probe(NOW - 300, 2.0 * MB), transfer(NOW - 300, 6.0 * MB), probe(NOW, 2.0 * MB)]
+    )
+    assert (made.method, made.transfers, made.time_s) == ("AdRM", 1, pytest.approx(16 / 6))
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(10, Verdict.DOUBTFUL), (11, Verdict.RELIABLE)])
+def test_ten_predicted_transfers_are_enough(count: int, verdict: Verdict) -> None:
+    # The first one is predicted by none.
+    series = [one for n in range(1, count + 1) for one in (
+        probe(NOW - 300 * n, 2.0 * MB), transfer(NOW - 300 * n + 1, 6.0 * MB))]  # fmt: skip
+    assert predict([*series, probe(NOW - 5, 2.0 * MB)]).verdict is verdict
+
+
+def test_the_bounds_of_transfers_alone_are_near_what_was_seen() -> None:
+    series = [transfer(NOW - 300 * n, (1.0 if n == 2 else 4.0) * MB) for n in (1, 2, 3)]
+    made = predict(series)
+    # Twice the largest error would be wider: half the slowest, twice the fastest.
+    assert made.high_s == pytest.approx(16 / 0.5)
+    assert made.low_s == pytest.approx(16 / 8)
+    single = predict(series[:1])
+    assert (single.low_s, single.time_s, single.high_s) == (2.0, 4.0, 8.0)
+    assert single.error == inf
+    assert names(single) == ["no_probe", "few_transfers"]
+    assert made.error < 1
+
+
+def test_what_is_no_throughput_is_left_out() -> None:
+    series = [probe(NOW - 9, value) for value in (0.0, -1.0, float("nan"), inf)]
+    assert predict(series).verdict is Verdict.REFUSED
+    assert predict([*series, probe(NOW - 9, 2.0 * MB)]).time_s == 8.0
+
+
+@pytest.mark.parametrize(("off", "found"), [(1.24, []), (1.35, ["erratic"])])
+def test_past_predictions_off_by_a_quarter_are_erratic(off: float, found: list[str]) -> None:
+    series = []
+    for n in range(1, 60):
+        speed = 4.0 * MB * (off if n % 2 else 1 / off)
+        series += [probe(NOW - 300 * n, 2.0 * MB), transfer(NOW - 300 * n + 1, speed)]
+    made = predict([*series, probe(NOW - 5, 2.0 * MB)])
+    assert (made.error > 0.25) is bool(found)
+    assert names(made) == found
