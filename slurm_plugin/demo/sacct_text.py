@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from sacct_ingest.records import JobRun, StepRun
+from slurm_plugin.formatting import duration
 
 DELIMITER = "\x1f"
 
@@ -31,14 +32,6 @@ def _state(run: JobRun) -> str:
     return f"CANCELLED by {run.cancelled_by}" if run.cancelled_by else run.state.value
 
 
-def _duration(seconds: float | None) -> str:
-    """``D-HH:MM:SS`` as in TotalCPU."""
-    minutes, sec = divmod(round(seconds or 0), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    return f"{f'{days}-' if days else ''}{hour:02}:{minute:02}:{sec:02}"
-
-
 #: Column of sacct -> its text for a job, its text for a step of it.
 _Columns = dict[str, tuple[Callable[[JobRun], object], Callable[[JobRun, StepRun], object]]]
 _COLUMNS: _Columns = {
@@ -63,7 +56,7 @@ _COLUMNS: _Columns = {
     "NCPUS": (lambda j: j.cpus, lambda _, s: s.cpus),
     "NTasks": (lambda _: "", lambda _, s: s.tasks),
     "NodeList": (lambda j: j.node_list, lambda j, _: j.node_list),
-    "TotalCPU": (lambda j: _duration(j.cpu_s), lambda _, s: _duration(s.cpu_s)),
+    "TotalCPU": (lambda j: duration(j.cpu_s or 0), lambda _, s: duration(s.cpu_s or 0)),
     "MaxRSS": (lambda _: "", lambda _, s: f"{(s.mem_bytes or 0) // 1024}K"),
     "WorkDir": (lambda j: j.work_dir, lambda *_: ""),
     "SubmitLine": (lambda j: j.submit_line, lambda *_: ""),

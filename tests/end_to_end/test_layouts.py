@@ -1,0 +1,57 @@
+"""Runs with other tasks on each node say nothing about a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site
+
+#: Sixteen seconds of work, dealt out to the tasks that Slurm gives it.
+WIDE = f"""\
+#!/bin/bash
+#SBATCH --job-name=wide
+{BEGAN}
+{SLEEP_UNTIL}
+sleep_until $((16000 / (SLURM_JOB_NUM_NODES * SLURM_NTASKS_PER_NODE)))
+"""
+
+
+@pytest.fixture(scope="module")
+def wide(site: Site) -> tuple[Site, Path]:
+    """The site with a history of four tasks on each of 1, 2 and 4 nodes."""
+    script = site.write_script("wide.sh", WIDE)
+    jobs = [
+        site.submit(f"-N{n}", "--ntasks-per-node=4", "-t", "5", script=script)
+        for n in (1, 2, 4)
+        for _ in range(4)
+    ]
+    site.cluster.wait(*jobs, timeout_s=240, accounted=True)
+    site.learn()
+    site.run_nimod("enforce")
+    return site, script
+
+
+def test_runs_with_other_tasks_on_each_node_set_no_limit(wide: tuple[Site, Path]) -> None:
+    site, script = wide
+    advice = site.advise("-N1-8", "--ntasks-per-node=1", "-t5", script, check=False).stdout
+    assert "#SBATCH" not in advice
+    options = ("-N1-8", "-t", "5", "--comment=nimo:time=set", "--hold")
+    job, decision = site.decided(*options, "--ntasks-per-node=1", script=script)
+    assert decision.reason == "other_layout"
+    assert job["TimeLimit"] == "00:05:00"
+    job, decision = site.decided(*options, "--ntasks-per-node=4", script=script)
+    assert decision.reason != "other_layout"
+    assert decision.verdict != "refused"
+    site.empty_queue()
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_advice_says_what_differs(wide: tuple[Site, Path], tasks: int) -> None:
+    site, script = wide
+    advice = site.advise("-N1", f"-n{tasks}", script, check=False).stdout
+    assert "4 CPUs on each node" in advice
+    assert f"this job has {tasks} task" in advice
+    own = site.advise("-N1", "-n4", script, check=False).stdout
+    assert "this job has" not in own

@@ -1,0 +1,151 @@
+"""Three hundred random jobs with NIMO and without: none that finishes without it fails with it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+from msgspec.structs import replace
+
+from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.sacct import LiveSacct
+from sacct_ingest.store import Store
+from slurm_plugin.slurm.fields import tres
+from tests.cluster.nimod import hooks_for
+from tests.conftest import ClusterFactory, scratch_directory
+from tests.end_to_end.site import Site
+from tests.harm.jobs import DEFAULT_MIB, Job, random_jobs
+
+JOBS, SEED = 300, 20260921
+WEEK_S, COUNTS = 7 * 86400, (1, 2, 4, 8)
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of one job, by Slurm's account and its application's formula."""
+
+    job: Job
+    run: JobRun
+    mem_mib: float  #: that each of its nodes gave it
+
+    @property
+    def cpus(self) -> int:
+        """CPUs of each node."""
+        return self.run.cpus // max(self.run.nodes, 1)
+
+    @property
+    def time_s(self) -> float:
+        """How long it takes on what it got."""
+        return self.job.time_s(max(self.run.nodes, 1), self.cpus)
+
+    @property
+    def need_mib(self) -> float:
+        """Memory that it needs on each node."""
+        return self.job.formula.mem_mib / max(self.run.nodes, 1)
+
+    @property
+    def failure(self) -> str:
+        """Why it fails; empty where it finishes."""
+        if self.run.state is not JobState.COMPLETED:
+            return str(self.run.state)
+        if self.run.limit_s is not None and self.time_s > self.run.limit_s:
+            return f"TIMEOUT: takes {self.time_s:.0f} s, limit {self.run.limit_s} s"
+        if self.need_mib > self.mem_mib:
+            return f"OUT_OF_MEMORY: needs {self.need_mib:.0f} MiB, has {self.mem_mib:.0f}"
+        return ""
+
+    def history(self) -> Iterator[JobRun]:
+        """Runs of the weeks before as accounting has them: this one, and others on more nodes."""
+        for week, nodes in enumerate((max(self.run.nodes, 1), *COUNTS), start=1):
+            yield self._at_a_site(week, nodes)
+
+    def _at_a_site(self, week: int, nodes: int) -> JobRun:
+        run, before_s = self.run, week * WEEK_S
+        lasted_s, state = round(self.job.time_s(nodes, self.cpus)), JobState.COMPLETED
+        if run.limit_s is not None and lasted_s > run.limit_s:
+            lasted_s, state = run.limit_s, JobState.TIMEOUT
+        need = self.job.formula.mem_mib / nodes
+        start_s = (run.start_s or 0) - before_s
+        return replace(
+            run,
+            state=state,
+            nodes=nodes,
+            cpus=nodes * self.cpus,
+            submit_s=run.submit_s - before_s,
+            eligible_s=run.submit_s - before_s,
+            start_s=start_s,
+            end_s=start_s + lasted_s,
+            elapsed_s=float(lasted_s),
+            mem_bytes=round(need * MIB) if need else None,
+            steps=(),
+        )
+
+
+@pytest.fixture(scope="module")
+def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+    """Memory that is given out with the CPUs, and a script for each kind of job."""
+    conf = ("SelectTypeParameters=CR_Core_Memory", f"DefMemPerCPU={DEFAULT_MIB}")
+    with (
+        scratch_directory("nimo-harm-") as directory,
+        slurm_cluster(lua=hooks_for(directory), conf=conf) as cluster,
+    ):
+        yield Site(directory, cluster)
+
+
+def run_all(site: Site, jobs: Sequence[Job]) -> list[Ended]:
+    """Submit all jobs, wait for them, and give what became of each, in their order."""
+    folder = site.cluster.layout.work / "scripts"
+    folder.mkdir(exist_ok=True)
+    for name in {job.name for job in jobs}:
+        (folder / f"{name}.sh").write_text(f"#!/bin/sh\n#SBATCH -J {name} -o /dev/null\nexit 0\n")
+
+    def submit(job: Job) -> int:
+        return site.cluster.sbatch(*job.options, folder / f"{job.name}.sh", user=job.user)
+
+    with ThreadPoolExecutor(4) as pool:
+        ids = list(pool.map(submit, jobs))
+    site.cluster.wait(*ids, timeout_s=240, accounted=True)
+    begin_s = int(time.time()) - 3600
+    source = LiveSacct(command=(str(site.cluster.bin / "sacct"),))
+    ended = source.read(begin_s, begin_s + 7200, Tally())
+    runs = {run.array_job_id or run.job_id: run for run in ended}
+    rows = site.cluster.sacct("-X", fields=("JobID", "AllocTRES"))
+    given = {int(row["JobID"].partition("_")[0]): tres(row["AllocTRES"]) for row in rows}
+    return [
+        Ended(job, runs[job_id], given[job_id].get("mem", 0.0) / max(runs[job_id].nodes, 1))
+        for job, job_id in zip(jobs, ids, strict=True)
+    ]
+
+
+def test_no_job_that_finishes_without_nimo_fails_with_it(site: Site) -> None:
+    jobs = random_jobs(JOBS, SEED)
+    site.nimod.kill_switch.touch()
+    without = run_all(site, jobs)
+    site.nimod.kill_switch.unlink()
+    with Store.open(site.nimod.store) as store:
+        store.runs.add(run for one in without for run in one.history())
+    site.nimod.run("fit")
+    site.run_nimod("enforce", time_limit={"use": "set"}, deadline={"missed": "refuse"})
+    since = time.time()
+    with_nimo = run_all(site, jobs)
+    decisions = site.made(since)
+    applied = Counter(decision.name for decision in decisions if decision.applied)
+    limited = [d for d in decisions if d.applied and d.given_limit_s is not None]
+
+    pairs = list(zip(without, with_nimo, strict=True))
+    finished = [pair for pair in pairs if not pair[0].failure]
+    worse = [
+        f"{after.job} {after.run.nodes} nodes: {after.failure}"
+        for before, after in finished
+        if after.failure
+    ]
+    assert worse == []
+    assert len(finished) > 0.8 * JOBS
+    assert sum(applied.values()) > 0.2 * JOBS, Counter(d.reason for d in decisions)
+    assert len(limited) > 0.1 * JOBS
