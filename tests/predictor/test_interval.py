@@ -104,6 +104,9 @@ def test_ends_close_to_their_neighbours_count_as_half_a_doubling() -> None:
     uneven = curve_of([4, 8, 16, 128], [80, 45, 25, 10])
     known = measure(uneven, [0.1, 0, 0, 0.3], Prior(growth=1e-6))
     assert known.growth == pytest.approx(math.sqrt((0.1**2 + 0.1**2) / 3))
+    longer = curve_of([4, 8, 16, 32, 256], [80, 45, 25, 15, 10])
+    known = measure(longer, [0.1, 0, 0, 0, 0.3], Prior(growth=1e-6))
+    assert known.growth == pytest.approx(math.sqrt((0.1**2 + 0.1**2) / 3))
 
 
 POINTS = (Point(2, 8.0, 1, 0.0), Point(4, 5.0, 2, 0.1), Point(8, 3.0, 5, 0.2))

@@ -1,0 +1,281 @@
+"""The policy's borders: what holds up to a value holds at it, and not beyond."""
+
+from math import inf
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from predictor.types import Problem, Verdict
+from slurm_plugin.config import Config, Deadline, OnMissed
+from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.policy import (
+    Action,
+    DeadlineVerdict,
+    Option,
+    as_scheduled,
+    decide,
+    every_option,
+    limits_to_ask,
+)
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.time_limits import TimeLimits
+from slurm_plugin.slurm.availability import profile
+from tests.slurm_plugin.made import NOW, amdahl, history, idle, partition, rules, table
+
+REQUEST = Request(low=1, high=16, limit_s=7200.0, with_least=True)
+STRICT = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
+
+
+def policy(**fields):
+    config = Config()
+    return rules(msgspec.structs.replace(config, policy=replace(config.policy, **fields)))
+
+
+def choose(request=REQUEST, known=None, part=None, by=None):
+    return decide(request, known or table(), part or partition(), by or rules(), now_s=NOW)
+
+
+# What Slurm would give
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"asked": 4}, 4),
+        ({"asked": 32}, 32),
+        ({"asked": 33}, None),
+        ({"low": 32, "high": 32}, 32),
+        ({"low": 33, "high": 40}, None),
+        ({"low": 8, "high": 64}, 32),
+        ({"low": 1, "high": 15, "segment": 4}, 12),
+        ({"low": 2, "high": 3, "segment": 4}, 2),
+    ],
+)
+def test_the_count_that_slurm_would_give(fields, expected):
+    assert as_scheduled(replace(REQUEST, **fields), partition(), now_s=NOW) == expected
+
+
+def test_the_count_is_that_of_the_first_moment_with_enough_nodes_for_the_whole_run():
+    # Six are free now, of which two are taken after an hour, and twelve after two.
+    free = profile([(NOW, 6), (NOW + 3600, -2), (NOW + 7200, 8)])
+
+    def given(**fields):
+        return as_scheduled(replace(REQUEST, **fields), partition(free), now_s=NOW)
+
+    assert given(low=1, limit_s=3600.0) == 6
+    assert given(low=1, limit_s=3601.0) == 4
+    assert given(low=5, limit_s=3601.0) == 12
+    assert given(low=1, limit_s=600.0, begin_s=NOW + 4000) == 4
+    assert given(low=1, limit_s=600.0, begin_s=NOW - 4000) == 6
+    # Without a limit it is the partition's, or none at all.
+    assert given(low=1, limit_s=None) == 4
+    longest = partition(free, max_time_s=3000.0)
+    assert as_scheduled(replace(REQUEST, limit_s=None), longest, now_s=NOW) == 6
+    # Never free: what the range allows.
+    assert given(low=13, high=16, limit_s=60.0) == 16
+
+
+# The price
+
+
+def test_the_price_of_those_who_wait():
+    # q = 8·(3 + 4/2 + 2) over 32 nodes, for 16·325 s; nothing waits for free nodes.
+    (option,) = choose(
+        replace(REQUEST, low=16), part=partition(queue=3, queue_mean=4.0), by=policy(price=8.0)
+    ).options
+    assert option.cost_s == pytest.approx(325 + 8 * 7 / 32 * 16 * 325)
+
+
+def test_the_guard_holds_at_its_border():
+    # 325 s on 16 nodes; 400 s on 12.
+    def guarded(most_s):
+        decided = choose(part=partition(queue=10_000), by=policy(guard_ratio=1.0, guard_s=most_s))
+        return {option.nodes for option in decided.options if option.in_guard}
+
+    assert 12 in guarded(75.0)
+    assert 12 not in guarded(74.9)
+    decided = choose(part=partition(queue=10_000), by=policy(guard_ratio=400 / 325, guard_s=0.0))
+    assert decided.chosen.nodes == 12
+
+
+def test_of_equal_costs_the_fewest_nodes_are_taken():
+    flat = table(lambda n: 600.0)
+    decided = choose(known=flat, by=policy(price=0.0, pessimism=0.0))
+    assert len({option.cost_s for option in decided.options}) == 1
+    assert decided.chosen.nodes == min(option.nodes for option in decided.options)
+
+
+# Limits and deadlines
+
+
+def test_a_default_limit_has_to_hold_the_run_with_its_margin():
+    # On 8 nodes at most 605 s, 726 with the margin of 1.2.
+    def allowed(limit_s):
+        request = replace(REQUEST, low=8, limit_s=limit_s, limit_raisable=False)
+        return {one.nodes: one.in_limit for one in choose(request).options}
+
+    assert allowed(726.1)[8] is True
+    assert allowed(725.9)[8] is False
+    assert allowed(725.9)[16] is True
+
+
+def test_a_limit_may_be_as_long_as_the_partitions():
+    request = replace(REQUEST, low=8, limit_s=600.0)
+    by_nodes = {one.nodes: one for one in choose(request).options}
+    needed = by_nodes[8].limit_s
+    for most_s, expected in ((needed, True), (needed - 1, False)):
+        found = {
+            one.nodes: one for one in choose(request, part=partition(max_time_s=most_s)).options
+        }
+        assert found[8].in_limit is expected
+
+
+def deadline(left_s, limit_s=None, by=None, **fields):
+    """Decide for exactly 16 nodes: 325 s, at most 357.5 s."""
+    request = Request(low=16, high=16, limit_s=limit_s, deadline_s=NOW + left_s, **fields)
+    return choose(request, by=by)
+
+
+HIGH_S = (100 + 3600 / 16) * 1.1
+
+
+def test_a_run_that_ends_with_its_deadline_makes_it():
+    assert deadline(HIGH_S + 1e-3).chosen.deadline is DeadlineVerdict.MADE
+    assert deadline(HIGH_S - 1e-3).chosen.deadline is DeadlineVerdict.RUN
+    assert deadline(HIGH_S + 1e-3).chosen.late_s == pytest.approx(0, abs=2e-3)
+
+
+def test_a_limit_that_ends_with_the_deadline_is_short_enough():
+    assert deadline(600.0, 600.0).chosen.deadline is DeadlineVerdict.MADE
+    assert deadline(600.0, 601.0).chosen.deadline is DeadlineVerdict.LIMIT
+
+
+def test_the_time_before_the_begin_is_lost():
+    late = deadline(600.0, begin_s=NOW + 300)
+    assert late.chosen.deadline is DeadlineVerdict.RUN
+    assert deadline(900.0, begin_s=NOW + 300).chosen.deadline is not DeadlineVerdict.RUN
+
+
+@pytest.mark.parametrize(("left_s", "refused"), [(295.0, True), (296.0, False)])
+def test_a_site_refuses_what_takes_too_long_at_best(left_s, refused):
+    # At best 325/1.1 = 295.5 s.
+    assert (deadline(left_s, by=STRICT).action is Action.REFUSE) is refused
+    assert deadline(left_s).action is not Action.REFUSE
+    later = deadline(left_s + 300, by=STRICT, begin_s=NOW + 300)
+    assert (later.action is Action.REFUSE) is refused
+
+
+def test_without_a_deadline_nothing_is_judged():
+    decided = choose(by=STRICT)
+    assert decided.deadline_met is None
+    assert {option.deadline for option in decided.options} == {None}
+    assert {option.late_s for option in decided.options} == {-inf}
+
+
+# Why a request stands
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        (history(), Reason.OUTSIDE_CURVE),
+        (table(verdict=Verdict.DOUBTFUL), Reason.UNRELIABLE_CURVE),
+        (
+            table(verdict=Verdict.DOUBTFUL, problems=(Problem("other_layout", ""),)),
+            Reason.OTHER_LAYOUT,
+        ),
+    ],
+)
+def test_why_a_prediction_is_not_acted_on(known, reason):
+    decided = choose(known=known)
+    assert (decided.action, decided.reason) == (Action.KEEP, reason)
+
+
+def test_a_refused_prediction_leaves_no_option():
+    decided = choose(known=table(verdict=Verdict.REFUSED))
+    assert (decided.action, decided.options, decided.chosen) == (Action.KEEP, (), None)
+
+
+def test_the_guard_and_the_limit_are_told_apart():
+    steep = table(amdahl(0.0, 36000.0))
+    tight = policy(guard_ratio=1.0, guard_s=0.0)
+    assert choose(known=steep, by=tight).reason is Reason.OUTSIDE_GUARD
+    held = replace(REQUEST, limit_s=2500.0, limit_raisable=False)
+    assert choose(held, known=steep, by=tight).reason is Reason.LIMIT_TOO_LONG
+
+
+# What is told of every count
+
+
+def test_every_count_of_the_partition_is_told():
+    known = table(nodes=[1, 2, 4, 8, 16, 32], observed=(1, 2, 4, 8, 16))
+    for nodes, expected in ((32, [1, 2, 4, 8, 16, 32]), (16, [1, 2, 4, 8, 16])):
+        part = partition(idle(nodes), nodes=nodes, max_nodes=nodes)
+        decided = choose(known=known, part=part)
+        told = every_option(REQUEST, known, part, rules(), decided, now_s=NOW)
+        assert [option.nodes for option in told if option.nodes in known.nodes] == expected
+
+
+def test_where_nothing_can_be_told_the_decision_is_what_there_is():
+    refused = table(verdict=Verdict.REFUSED)
+    decided = choose(known=refused)
+    assert every_option(REQUEST, refused, partition(), rules(), decided, now_s=NOW) == []
+
+
+def test_a_request_outside_the_table_is_compared_with_the_nearest_count():
+    known = table(nodes=[4, 8, 16], observed=(4, 8, 16))
+    request = replace(REQUEST, low=1, high=2)
+    decided = choose(request, known=known)
+    told = every_option(request, known, partition(), rules(), decided, now_s=NOW)
+    assert [option.nodes for option in told] == [4, 8, 16]
+    between = replace(REQUEST, low=6, high=6)
+    decided = choose(between, known=known)
+    told = every_option(between, known, partition(), rules(), decided, now_s=NOW)
+    assert [option.nodes for option in told] == [4, 6, 8, 16]
+
+
+# The limit to ask for
+
+
+def option(**fields):
+    (one,) = choose(replace(REQUEST, low=16)).options
+    return replace(one, **{"limits": None, **fields})
+
+
+def test_the_limit_to_ask_for():
+    late = {"deadline": DeadlineVerdict.LIMIT, "fitting_limit_s": 480.0}
+    own = TimeLimits(900.0)
+    assert limits_to_ask(option(**late, limits=own), REQUEST) == TimeLimits(480.0)
+    wait = late | {"deadline": DeadlineVerdict.WAIT}
+    assert limits_to_ask(option(**wait), REQUEST) == TimeLimits(480.0)
+    made = late | {"deadline": DeadlineVerdict.MADE}
+    assert limits_to_ask(option(**made, limits=own), REQUEST) == own
+    none = late | {"fitting_limit_s": None}
+    assert limits_to_ask(option(**none, limits=own), REQUEST) == own
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "asked_s", "expected"),
+    [
+        (7201.0, None, TimeLimits(7201.0)),
+        (7200.0, None, None),
+        (8000.0, 9000.0, None),
+        (9001.0, 9000.0, TimeLimits(9001.0)),
+        (None, None, None),
+    ],
+)
+def test_only_a_longer_limit_is_asked_for(limit_s, asked_s, expected):
+    request = replace(REQUEST, asked_limit_s=asked_s)
+    assert limits_to_ask(option(limit_s=limit_s), request) == expected
+    assert limits_to_ask(option(limit_s=9999.0), replace(request, limit_s=None)) == (
+        None if asked_s is None else TimeLimits(9999.0)
+    )
+
+
+def test_an_option_says_whether_it_meets_the_deadline():
+    def met(verdict):
+        return option(deadline=verdict).meets_deadline
+
+    assert [met(one) for one in (None, *DeadlineVerdict)] == [None, True, None, False, False]
+    assert isinstance(option(), Option)
