@@ -126,6 +126,16 @@ class Engine:
         return [self._shapes[job] for job in self._queue.jobs()]
 
     @property
+    def waiting_jobs(self) -> list[int]:
+        """Numbers of the jobs in the queue, the first to come first."""
+        return self._queue.jobs()
+
+    @property
+    def running_jobs(self) -> list[tuple[int, float]]:
+        """Numbers and start times of the jobs that run, those with the earliest limit first."""
+        return [(job, self._starts[job]) for _, job in self._planned]
+
+    @property
     def depth(self) -> int:
         """Length of the queue."""
         return len(self._queue)

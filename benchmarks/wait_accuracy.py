@@ -1,0 +1,371 @@
+"""How near predicted queue waits come, each predicted from the past only.
+
+``--data`` is one of two things:
+
+- a table of pending jobs (CSV, compressed or not) in the columns of mila-iqia's
+  slurm-queue-time-pred: moments of polling, what was asked, queue and running jobs ahead, and
+  ``poll_wait_sec``.  The first 60 % of the days are learned from, the rest is asked.
+- a log in the Standard Workload Format: its jobs go through EASY backfilling with the users'
+  limits, and each is asked at its submission.  The first 60 % of the jobs are learned from.
+
+Beside NIMO: the median of the partition, gradient boosting as it comes, NIMO without the
+core-hours by run time (actual ones in a log, predicted ones at submission), and for replayed logs
+the profile of the users' limits.  Errors are of ``log10`` of the wait in seconds, plus a minute for
+replayed logs, whose jobs often wait for nothing.  "Waited": of jobs that waited longer than a
+minute.
+"""
+
+import bz2
+import csv
+import gzip
+import io
+import lzma
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import nan
+from pathlib import Path
+from statistics import fmean
+from typing import Any, TextIO
+
+import _bench
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.queue_wait import LEAST_S, QueueWaitFit, QueueWaitModel, ratios
+from slurm_plugin.replay.cluster_view import planned
+from slurm_plugin.replay.engine import Engine, JobShape
+from slurm_plugin.replay.workload import Workload
+
+Floats = NDArray[np.float64]
+LEARNED = 0.6
+ALLOWANCE_S = 60.0
+_TIMES = ("poll_time", "submit_time", "eligible_time")
+_TARGET = "poll_wait_sec"
+_IDENTITIES = ("partition", "account")
+_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Jobs that were asked about, in any order."""
+
+    names: list[str]
+    rows: Floats  #: shape (jobs, features)
+    waits_s: Floats
+    asked_s: Floats
+    groups: Sequence[str]  #: partition
+    allowance_s: float = 0.0
+    profile_s: Floats | None = None  #: wait by the profile of the users' limits
+    estimate: str | None = None  #: feature that estimates the wait by itself
+
+    @property
+    def logs(self) -> Floats:
+        """Logarithms of the waits."""
+        return self.log(self.waits_s)
+
+    def log(self, waits_s: Floats) -> Floats:
+        """Logarithm of waits."""
+        return np.log10(np.maximum(waits_s + self.allowance_s, LEAST_S))
+
+    def without(self, part: str) -> "Asked":
+        """Leave out features whose name has ``part``."""
+        kept = [i for i, name in enumerate(self.names) if part not in name]
+        return Asked(
+            names=[self.names[i] for i in kept],
+            rows=self.rows[:, kept],
+            waits_s=self.waits_s,
+            asked_s=self.asked_s,
+            groups=self.groups,
+            allowance_s=self.allowance_s,
+            profile_s=self.profile_s,
+            estimate=self.estimate,
+        )
+
+
+def opened(path: Path) -> TextIO:
+    """Open a text, compressed or not."""
+    text: TextIO = _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8", errors="replace")
+    return text
+
+
+def polled(text: TextIO) -> Asked:
+    """Read a table of pending jobs."""
+    table = csv.DictReader(text)
+    heads = [h for h in table.fieldnames or () if h not in (*_TIMES, _TARGET, *_IDENTITIES)]
+    records = list(table)
+    times = {t: np.array([_seconds(r[t]) for r in records]) for t in _TIMES if t in records[0]}
+    rows = np.array([[_number(r[h]) for h in heads] for r in records])
+    ages = [times["poll_time"] - times[t] for t in _TIMES[1:] if t in times]
+    names = [*heads, *(f"age_{t}" for t in _TIMES[1:] if t in times)]
+    extra_names, extra = ratios(names, np.column_stack([rows, *ages]))
+    return Asked(
+        names=[*names, *extra_names],
+        rows=np.column_stack([rows, *ages, extra]),
+        waits_s=np.array([float(r[_TARGET]) for r in records]),
+        asked_s=times["poll_time"],
+        groups=[r.get("partition", "") for r in records],
+    )
+
+
+def generated(days: int, a_day: int) -> Asked:
+    """Make a table: waits that grow with the core-hours ahead, days that differ, noise."""
+    rng = np.random.default_rng(1)
+    jobs = days * a_day
+    day = np.repeat(np.arange(days), a_day)
+    crowd = np.exp(rng.normal(0, 0.7, days))[day]
+    ahead = rng.lognormal(9.0, 1.5, jobs) * crowd
+    names = ["req_cpus", "time_limit_sec", "q_core_hours_above", "r_cores_above"]
+    cores = rng.integers(1_000, 10_000, days)[day].astype(float)
+    rows = np.column_stack(
+        [rng.integers(1, 64, jobs), rng.lognormal(9, 1, jobs), ahead, cores]
+    ).astype(float)
+    extra_names, extra = ratios(names, rows)
+    return Asked(
+        names=[*names, *extra_names],
+        rows=np.column_stack([rows, extra]),
+        waits_s=3600 * ahead / cores * rng.lognormal(0, 0.5, jobs),
+        asked_s=86_400.0 * day,
+        groups=["all"] * jobs,
+    )
+
+
+def replayed(text: TextIO, most: int) -> Asked:
+    """Run a log through EASY backfilling; what each job meets at its submission is its row."""
+    work = _workload(text, most)
+    engine = Engine(work.cluster_nodes)
+    rows: list[list[float]] = []
+
+    guess, alive = Recent(work), set[int]()
+
+    def ask(job: int, now_s: float) -> JobShape:
+        shape = JobShape(int(work.nodes[job]), float(work.limit_s[job]), float(work.run_s[job]))
+        running = {number for number, _ in engine.running_jobs} | set(engine.waiting_jobs)
+        for ended in [number for number in alive if number not in running]:
+            guess.end(ended)
+            alive.discard(ended)
+        guess.submit(job)
+        alive.add(job)
+        rows.append(_met(engine, guess, job, shape, now_s))
+        return shape
+
+    schedule = engine.run(work.submit_s.tolist(), ask)
+    table = np.array(rows)
+    extra_names, extra = ratios(_MET, table)
+    return Asked(
+        names=[*_MET, *extra_names],
+        rows=np.column_stack([table, extra]),
+        waits_s=schedule.start_s - work.submit_s,
+        asked_s=work.submit_s,
+        groups=["all"] * len(work),
+        allowance_s=ALLOWANCE_S,
+        profile_s=table[:, _MET.index("profile_wait_s")],
+        estimate="expected_wait_s",
+    )
+
+
+class Recent:
+    """Run times as expected at submission: the mean of the user's last two, at most the limit.
+
+    Tsafrir, Etsion, Feitelson, *Backfilling Using System-Generated Predictions Rather Than User
+    Runtime Estimates*, 2007; stands for the predictions of a site whose log names applications.
+    """
+
+    def __init__(self, work: Workload) -> None:
+        self._work = work
+        self._last: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=2))
+        self.expected_s: list[float] = []
+
+    def submit(self, job: int) -> None:
+        """Note what is expected of a job that is submitted now."""
+        last, limit_s = self._last[self._work.users[job]], float(self._work.limit_s[job])
+        self.expected_s.append(min(fmean(last), limit_s) if last else limit_s)
+
+    def end(self, job: int) -> None:
+        """Note a run time that is known now."""
+        self._last[self._work.users[job]].append(float(self._work.run_s[job]))
+
+
+_MET = [
+    *(
+        "nodes",
+        "time_limit_sec",
+        "profile_wait_s",
+        "expected_wait_s",
+        "expected_s",
+        "free",
+        "q_jobs_above",
+        "q_cores_above",
+    ),
+    *("q_core_hours_above", "r_jobs_above", "r_cores_above", "r_core_hours_above"),
+]
+
+
+def _met(engine: Engine, guess: Recent, job: int, shape: JobShape, now_s: float) -> list[float]:
+    waiting, releases = engine.waiting, engine.releases()
+    limits = planned(engine.free, releases, waiting, now_s)
+    expected = planned(
+        engine.free,
+        sorted(_expected_ends(engine, guess, now_s)),
+        [
+            JobShape(one.nodes, guess.expected_s[number], one.run_s)
+            for number, one in zip(engine.waiting_jobs, waiting, strict=True)
+        ],
+        now_s,
+    )
+    return [
+        float(shape.nodes),
+        shape.limit_s,
+        limits.earliest_start(shape.nodes, shape.limit_s, from_s=now_s) - now_s,
+        expected.earliest_start(shape.nodes, guess.expected_s[job], from_s=now_s) - now_s,
+        guess.expected_s[job],
+        float(engine.free),
+        float(len(waiting)),
+        float(sum(one.nodes for one in waiting)),
+        sum(one.nodes * one.limit_s for one in waiting) / 3600,
+        float(len(releases)),
+        float(engine.nodes - engine.free),
+        sum(nodes * max(end_s - now_s, 0.0) for end_s, nodes in releases) / 3600,
+    ]
+
+
+def _expected_ends(engine: Engine, guess: Recent, now_s: float) -> Iterator[tuple[float, int]]:
+    """When running jobs are expected to end: one that is overdue after as long again."""
+    for (job, start_s), (limit_s, nodes) in zip(
+        engine.running_jobs, engine.releases(), strict=True
+    ):
+        expected_s, ran_s = guess.expected_s[job], now_s - start_s
+        while expected_s <= ran_s:
+            expected_s = 2 * max(expected_s, 1.0)
+        yield min(start_s + expected_s, limit_s), nodes
+
+
+def _workload(text: TextIO, most: int) -> Workload:
+    lines = text.readlines()
+    head = "".join(line for line in lines if line.startswith(";"))
+    rows = np.loadtxt([line for line in lines if not line.startswith(";")])[:most]
+    nodes = np.where(rows[:, 7] > 0, rows[:, 7], rows[:, 4]).astype(int)
+    usable = (nodes > 0) & (rows[:, 3] > 0)
+    size = next(
+        (int(line.split(":")[1]) for line in head.splitlines() if "MaxProcs:" in line),
+        int(nodes.max()),
+    )
+    rows, nodes = rows[usable], np.minimum(nodes[usable], size)
+    limits = np.where(rows[:, 8] > 0, rows[:, 8], 1.5 * rows[:, 3])
+    order = np.argsort(rows[:, 1], kind="stable")
+    return Workload(
+        submit_s=rows[order, 1],
+        nodes=nodes[order],
+        run_s=np.minimum(rows[order, 3], limits[order]),
+        limit_s=limits[order],
+        wait_s=np.zeros(len(order)),
+        users=tuple(str(user) for user in rows[order, 11].astype(int)),
+        cluster_nodes=size,
+    )
+
+
+def methods(asked: Asked) -> Iterator[dict[str, Any]]:
+    """Score each method on what comes after the part that is learned from."""
+    moments = np.unique(asked.asked_s)
+    learned = asked.asked_s < moments[int(len(moments) * LEARNED)]
+    yield _score("nimo", asked, learned, *_nimo(asked, learned))
+    limits_only = asked.without("run_hours")
+    if limits_only.names != asked.names:
+        yield _score(
+            "nimo, core-hours by limits only", asked, learned, *_nimo(limits_only, learned)
+        )
+    yield _score("partition median", asked, learned, _medians(asked, learned))
+    if asked.profile_s is not None:
+        profile = np.where(np.isnan(asked.profile_s), 0.0, asked.profile_s)
+        yield _score("profile of the limits", asked, learned, asked.log(profile)[~learned])
+    yield _score("gradient boosting", asked, learned, _boosted(asked, learned))
+
+
+def _nimo(asked: Asked, learned: NDArray[np.bool_]) -> tuple[Floats, tuple[Floats, Floats]]:
+    model = QueueWaitModel(estimate=asked.estimate, allowance_s=asked.allowance_s)
+    fit: QueueWaitFit = model.fit(
+        asked.names, asked.rows[learned], asked.waits_s[learned], asked.asked_s[learned]
+    )
+    told = [fit.predict(row) for row in asked.rows[~learned].tolist()]
+    median, low, high = (
+        asked.log(np.array([getattr(one, name) for one in told]))
+        for name in ("median_s", "low_s", "high_s")
+    )
+    return median, (low, high)
+
+
+def _medians(asked: Asked, learned: NDArray[np.bool_]) -> Floats:
+    groups, logs = np.array(asked.groups), asked.logs
+    whole = float(np.median(logs[learned]))
+    by_group = {
+        one: float(np.median(logs[learned & (groups == one)])) for one in set(groups[learned])
+    }
+    return np.array([by_group.get(one, whole) for one in groups[~learned]])
+
+
+def _boosted(asked: Asked, learned: NDArray[np.bool_]) -> Floats:
+    from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415 - heavy
+
+    model = HistGradientBoostingRegressor(random_state=0)
+    model.fit(asked.rows[learned], asked.logs[learned])
+    predicted: Floats = model.predict(asked.rows[~learned])
+    return predicted
+
+
+def _score(
+    method: str,
+    asked: Asked,
+    learned: NDArray[np.bool_],
+    predicted: Floats,
+    interval: tuple[Floats, Floats] | None = None,
+) -> dict[str, Any]:
+    actual = asked.logs[~learned]
+    errors, waited = np.abs(predicted - actual), asked.waits_s[~learned] > ALLOWANCE_S
+    inside = None
+    if interval is not None:
+        inside = 100.0 * float(np.mean((interval[0] <= actual) & (actual <= interval[1])))
+    return {
+        "method": method,
+        "asked": len(actual),
+        "median abs log10": float(np.median(errors)),
+        "median, waited": float(np.median(errors[waited])) if waited.any() else None,
+        "mse log10": float(np.mean(errors**2)),
+        "inside 90 %": inside,
+    }
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp() if text else nan
+
+
+def _number(text: str) -> float:
+    return float(text) if text else nan
+
+
+def main() -> None:
+    """Measure, print, write."""
+    args = _bench.options(
+        __doc__ or "", data="a table of pending jobs, or a log (.swf)"
+    ).parse_args()
+    if args.data is None:
+        asked = generated(20 if args.quick else 60, 100 if args.quick else 500)
+    else:
+        with opened(args.data) as text:
+            if ".swf" in args.data.suffixes:
+                asked = replayed(text, 3_000 if args.quick else 30_000)
+            else:
+                asked = polled(_head(text, 20_000) if args.quick else text)
+    rows = list(methods(asked))
+    _bench.table(rows, title=f"Waits of {len(asked.waits_s)} jobs")
+    _bench.write(args.json, waits=rows)
+
+
+def _head(text: TextIO, lines: int) -> TextIO:
+    """Every so many lines of a text, so that all days stay."""
+    first, *rest = text.readlines()
+    return io.StringIO(first + "".join(rest[:: max(len(rest) // lines, 1)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,328 @@
+"""Queue wait from the state of the queue: boosted trees for the median, conformal intervals.
+
+A job's wait follows from what stands before it and what runs, but limits overstate run times, jobs
+to come are unknown and priorities change.  So the wait is regressed on the state of the queue at
+the moment of asking (jobs, cores and core-hours ahead and running: of the whole cluster, of the
+partition, of the account) with histogram gradient boosting on ``log10(wait)``.  Identities such as
+the partition's name take no part: what was learned at one time then holds at a later one.
+
+Where an estimate by physics is among the features (the queue run forward with limits or predicted
+run times), the regression learns by what factor that is off: jobs to come, limits that are not used
+up, backfilling.
+
+Intervals are conformalised quantile regressions (Romano, Patterson, Candès, *Conformalized Quantile
+Regression*, 2019, equation 8).  The residuals that widen them come from forward validation: each
+block of the log in time is predicted by trees that were grown on the blocks before it.
+
+Fitting needs scikit-learn; a fit is evaluated without it and without numpy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan, log10
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from predictor.checks import need_share
+from sacct_ingest.errors import NimoError, NoHistory
+
+Floats = NDArray[np.float64]
+
+#: Waits below this are the scheduler's own latency, seconds.
+LEAST_S = 1.0
+_FEWEST = 200  #: jobs to fit trees on
+#: Features that are quotients or products of others: work ahead over what works it off.
+_QUOTIENTS = (
+    ("q_core_hours_above", "r_cores_above"),
+    ("q_p_core_hours_above", "r_p_cores_above"),
+    ("q_core_run_hours", "r_cores_above"),
+    ("q_p_core_run_hours", "r_p_cores_above"),
+    ("q_p_cores_above", "r_p_cores_above"),
+    ("q_p_gpus_above", "r_p_gpus_above"),
+    ("req_mem_total", "req_cpus"),
+)
+_LEAF = -1
+#: Stands for "any wait" where nothing could be validated: JSON has no infinity.
+_WIDEST = 12.0
+
+
+class Tree(msgspec.Struct, frozen=True, array_like=True):
+    """One regression tree: nodes in preorder, the root first.
+
+    ``feature`` is -1 at leaves; ``value`` is a leaf's output, and the threshold of a split
+    elsewhere.  A value at most the threshold, or a missing one where ``missing_left``, goes left.
+    """
+
+    feature: list[int]
+    value: list[float]
+    left: list[int]
+    right: list[int]
+    missing_left: list[bool]
+
+    def __call__(self, row: Sequence[float]) -> float:
+        """Return the output of the leaf that a row of features reaches."""
+        node = 0
+        while (feature := self.feature[node]) != _LEAF:
+            x = row[feature]
+            goes_left = self.missing_left[node] if isnan(x) else x <= self.value[node]
+            node = self.left[node] if goes_left else self.right[node]
+        return self.value[node]
+
+
+class Ensemble(msgspec.Struct, frozen=True, array_like=True):
+    """Boosted trees: their sum above a base value."""
+
+    base: float
+    trees: list[Tree]
+
+    def __call__(self, row: Sequence[float]) -> float:
+        """Return the prediction for one row of features."""
+        return self.base + sum(tree(row) for tree in self.trees)
+
+
+class QueueWait(msgspec.Struct, frozen=True, kw_only=True):
+    """A predicted wait: the median and an interval for one job, seconds."""
+
+    median_s: float
+    low_s: float
+    high_s: float
+
+
+class QueueWaitFit(msgspec.Struct, frozen=True, kw_only=True):
+    """What was learned; round-trips through JSON (:func:`encode`, :func:`decode`)."""
+
+    features: list[str]  #: their names, in the order of a row
+    level: float  #: nominal coverage of the intervals
+    jobs: int  #: that it was learned from
+    median: Ensemble
+    low: Ensemble
+    high: Ensemble
+    margin: float  #: widens each interval on both sides, log10
+    estimate: int | None = None  #: place of the feature that is corrected
+    allowance_s: float = 0.0  #: is added to waits before logarithms are taken
+
+    def predict(self, row: Sequence[float]) -> QueueWait:
+        """Predict one wait.
+
+        Parameters
+        ----------
+        row
+            Features in the order of :attr:`features`; NaN where one is missing.
+
+        Raises
+        ------
+        ValueError
+            The row has another length.
+        """
+        if len(row) != len(self.features):
+            raise ValueError(f"{len(self.features)} features are needed, not {len(row)}")
+        base = 0.0
+        if self.estimate is not None:
+            base = log10(max(row[self.estimate] + self.allowance_s, LEAST_S))
+        median = base + self.median(row)
+        low = min(base + self.low(row) - self.margin, median)
+        high = max(base + self.high(row) + self.margin, median)
+        return QueueWait(
+            **{
+                name: max(10.0 ** min(value, _WIDEST) - self.allowance_s, 0.0)
+                for name, value in (("median_s", median), ("low_s", low), ("high_s", high))
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueWaitModel:
+    """Hyper-parameters of the regression.
+
+    Parameters
+    ----------
+    level
+        Coverage that intervals are made for.
+    trees, leaves, learning_rate, leaf_jobs
+        Size of each ensemble: trees, leaves of a tree, shrinkage, fewest jobs in a leaf.
+    blocks
+        Blocks in time of the forward validation; the first is only learned from.
+    estimate
+        Name of a feature that estimates the wait by itself, seconds, and that is to be corrected;
+        None: there is none.
+    allowance_s
+        Waits that differ by less hardly differ: it is added before logarithms are taken.
+    """
+
+    level: float = 0.9
+    trees: int = 100
+    leaves: int = 15
+    learning_rate: float = 0.06
+    leaf_jobs: int = 20
+    blocks: int = 4
+    estimate: str | None = None
+    allowance_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        need_share("level of the intervals", self.level)
+
+    def fit(
+        self, names: Sequence[str], rows: ArrayLike, waits_s: ArrayLike, asked_s: ArrayLike
+    ) -> QueueWaitFit:
+        """Learn from jobs whose wait is over.
+
+        Parameters
+        ----------
+        names
+            Names of the features.
+        rows
+            Shape (jobs, features); NaN where a value is missing.
+        waits_s
+            Shape (jobs,): from the moment of asking to the start, seconds.
+        asked_s
+            Shape (jobs,): moments of asking, seconds since the epoch.
+
+        Raises
+        ------
+        ValueError
+            Shapes differ, or waits are no times.
+        NoHistory
+            Jobs are too few.
+        NimoError
+            scikit-learn is missing.
+        """
+        x, wait, asked = _checked(names, rows, waits_s, asked_s)
+        place = None if self.estimate is None else list(names).index(self.estimate)
+        y = self._log(wait) - (0.0 if place is None else self._log(x[:, place]))
+        order = np.argsort(asked, kind="stable")
+        tails = ((1 - self.level) / 2, (1 + self.level) / 2)
+        low, high = (self._grown(x, y, quantile) for quantile in tails)
+        return QueueWaitFit(
+            features=list(names),
+            level=self.level,
+            jobs=len(y),
+            median=self._grown(x, y, None),
+            low=low,
+            high=high,
+            margin=self._margin(x[order], y[order], asked[order], tails),
+            estimate=place,
+            allowance_s=self.allowance_s,
+        )
+
+    def _log(self, seconds: Floats) -> Floats:
+        logs: Floats = np.log10(np.maximum(seconds + self.allowance_s, LEAST_S))
+        return logs
+
+    def _margin(self, x: Floats, y: Floats, asked: Floats, tails: tuple[float, float]) -> float:
+        """Conformal correction of the quantiles: positive where they were too narrow."""
+        edges = np.searchsorted(asked, np.quantile(asked, np.linspace(0, 1, self.blocks + 1)[1:-1]))
+        scores = [
+            np.maximum(
+                self._regressor(tails[0]).fit(x[:begin], y[:begin]).predict(x[begin:end])
+                - y[begin:end],
+                y[begin:end]
+                - self._regressor(tails[1]).fit(x[:begin], y[:begin]).predict(x[begin:end]),
+            )
+            for begin, end in zip(edges, [*edges[1:], len(y)], strict=True)
+            if begin >= _FEWEST // 2 and end > begin
+        ]
+        return float(np.quantile(np.concatenate(scores), self.level)) if scores else _WIDEST
+
+    def _grown(self, x: Floats, y: Floats, quantile: float | None) -> Ensemble:
+        return _exported(self._regressor(quantile).fit(x, y))
+
+    def _regressor(self, quantile: float | None) -> Any:
+        try:
+            from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415 - heavy
+        except ImportError as error:
+            raise NimoError(
+                "waits are learned with scikit-learn; pip install 'nimo-slurm[waits]'"
+            ) from error
+        return HistGradientBoostingRegressor(
+            loss="absolute_error" if quantile is None else "quantile",
+            quantile=quantile,
+            max_iter=self.trees,
+            max_leaf_nodes=self.leaves,
+            learning_rate=self.learning_rate,
+            min_samples_leaf=self.leaf_jobs,
+            early_stopping=False,
+            random_state=0,
+        )
+
+
+def ratios(names: Sequence[str], rows: ArrayLike) -> tuple[list[str], Floats]:
+    """Derive what trees find hard: the work ahead over the cores that work it off.
+
+    Parameters
+    ----------
+    names
+        Names of the features; those that are missing are left out.
+    rows
+        Shape (jobs, features).
+
+    Returns
+    -------
+    tuple
+        Names of the new features, and their values of shape (jobs, new features).
+
+    Examples
+    --------
+    >>> ratios(["q_core_hours_above", "r_cores_above"], [[640.0, 32.0]])
+    (['q_core_hours_above/r_cores_above'], array([[20.]]))
+    """
+    x = np.asarray(rows, dtype=float)
+    place = {name: i for i, name in enumerate(names)}
+    pairs = [(a, b) for a, b in _QUOTIENTS if a in place and b in place]
+    values = [x[:, place[a]] / np.maximum(x[:, place[b]], 1.0) for a, b in pairs]
+    return [f"{a}/{b}" for a, b in pairs], np.column_stack(values) if values else x[:, :0]
+
+
+def encode(fit: QueueWaitFit) -> bytes:
+    """Give a fit as JSON."""
+    return msgspec.json.encode(fit)
+
+
+def decode(data: bytes) -> QueueWaitFit:
+    """Read a fit that :func:`encode` wrote.
+
+    Raises
+    ------
+    ValueError
+        It is damaged or of another release.
+    """
+    try:
+        return msgspec.json.decode(data, type=QueueWaitFit)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"the fit of waits cannot be read: {error}; run 'nimo fit'") from error
+
+
+def _exported(regressor: Any) -> Ensemble:
+    """Copy the trees; scikit-learn has no public view of them (tests compare the outputs)."""
+    trees = []
+    for (predictor,) in regressor._predictors:
+        nodes = predictor.nodes
+        leaf = nodes["is_leaf"].astype(bool)
+        trees.append(
+            Tree(
+                feature=np.where(leaf, _LEAF, nodes["feature_idx"]).tolist(),
+                value=np.where(leaf, nodes["value"], nodes["num_threshold"]).tolist(),
+                left=nodes["left"].tolist(),
+                right=nodes["right"].tolist(),
+                missing_left=nodes["missing_go_to_left"].astype(bool).tolist(),
+            )
+        )
+    return Ensemble(float(np.ravel(regressor._baseline_prediction)[0]), trees)
+
+
+def _checked(
+    names: Sequence[str], rows: ArrayLike, waits_s: ArrayLike, asked_s: ArrayLike
+) -> tuple[Floats, Floats, Floats]:
+    x, wait, asked = (np.asarray(given, dtype=float) for given in (rows, waits_s, asked_s))
+    if x.ndim != 2 or x.shape != (len(wait), len(names)) or asked.shape != wait.shape:
+        raise ValueError(
+            f"rows of shape {x.shape} do not go with {len(wait)} waits, {len(asked)} times and "
+            f"{len(names)} names"
+        )
+    if not (np.isfinite(wait).all() and (wait >= 0).all() and np.isfinite(asked).all()):
+        raise ValueError("waits and times must be numbers, and no wait below zero")
+    if len(wait) < _FEWEST:
+        raise NoHistory(f"{len(wait)} jobs are too few to learn waits from: {_FEWEST}")
+    return np.where(np.isfinite(x), x, np.nan), wait, asked
