@@ -89,7 +89,7 @@ def sight_of(config: Config) -> PrivateDataRules:
 def sight_for(config: Config, uid: int, name: str, *, own_only: bool = False) -> PrivateDataRules:
     """Tell whose jobs a user may see in the configured store, by what Slurm says."""
     run = partial(commands.run, timeout_s=config.snapshot.timeout_s)
-    return sight(uid, name, owner_uid=_owner(config.store_url), run=run, own_only=own_only)
+    return sight(uid, name, owner_uid=store_owner(config), run=run, own_only=own_only)
 
 
 @contextmanager
@@ -103,9 +103,9 @@ def _importing() -> Iterator[None]:
         gc.enable()
 
 
-def _owner(url: str) -> int | None:
+def store_owner(config: Config) -> int | None:
     """Find the owner of an SQLite file; None for a server, and for a file that is not there."""
-    scheme, _, path = url.partition(":///")
+    scheme, _, path = config.store_url.partition(":///")
     with suppress(OSError):
         return Path(path).stat().st_uid if scheme == "sqlite" else None
     return None

@@ -119,6 +119,27 @@ class Decisions:
         with reading(self._engine) as connection:
             return [_pair(row) for row in connection.execute(query)]
 
+    def of_job(
+        self, job_id: int, *, decision_id: str = "", user: str = ""
+    ) -> tuple[DecisionRow, RunRow | None] | None:
+        """Give the last decision about a job, with its run where that is there already.
+
+        Parameters
+        ----------
+        decision_id
+            From the job's admin_comment, where its run is not there yet.
+        user
+            Whose job it is, where that is known: without it all decisions are looked through.
+        """
+        query = select(*_PAIR).select_from(
+            decisions.outerjoin(runs, runs.c.id == decisions.c.run_id)
+        )
+        about = decisions.c.decision_id == decision_id if decision_id else runs.c.job_id == job_id
+        query = query.where(about, *([decisions.c.user == user] if user else []))
+        with reading(self._engine) as connection:
+            found = connection.execute(query.order_by(decisions.c.at_s.desc()).limit(1)).first()
+        return None if found is None else _pair(found)
+
     def waits(self, since_s: float, most: int) -> list[tuple[float, float]]:
         """Predicted and actual waits in seconds, newest first, of jobs as they were predicted.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import Engine, and_, delete, func, insert, or_, select
+from sqlalchemy import ColumnElement, Engine, and_, delete, func, insert, or_, select
 
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import counters
@@ -12,6 +12,7 @@ from sacct_ingest.store.schema import fits
 
 _COLUMNS = [column.name for column in fits.columns]
 _BATCH = 500
+_SHORTEST_KEY = 6  #: a key may be cut short, but not to where it says nothing
 
 
 class Fits:
@@ -76,6 +77,33 @@ class Fits:
         with reading(self._engine) as connection:
             found = connection.execute(select(fits).where(wanted))
             return [_row(row._mapping) for row in found]
+
+    def named(self, name: str) -> list[FitRow]:
+        """Rows whose label is this name, or ends in it after a slash, or whose key begins so."""
+        end = f"/{name}"
+        tail = func.substr(fits.c.label, func.length(fits.c.label) - len(end) + 1)
+        wanted = [fits.c.label == name, and_(func.length(fits.c.label) > len(end), tail == end)]
+        if len(name) >= _SHORTEST_KEY:
+            wanted.append(func.substr(fits.c.key, 1, len(name)) == name)
+        return self._select(or_(*wanted))
+
+    def of_user(self, user: str) -> list[FitRow]:
+        """Rows that only runs of this user are in."""
+        begin = f"{user}/"
+        label = func.substr(fits.c.label, 1, len(begin)) == begin
+        key = func.substr(fits.c.key, 1, len(begin)) == begin
+        return self._select(
+            or_(
+                and_(fits.c.level.in_((KeyLevel.LINE, KeyLevel.SCRIPT)), label),
+                and_(fits.c.level.in_((KeyLevel.TAG, KeyLevel.NAME)), key),
+                and_(fits.c.level == KeyLevel.USER, fits.c.key == user),
+            )
+        )
+
+    def _select(self, wanted: ColumnElement[bool]) -> list[FitRow]:
+        query = select(fits).where(wanted).order_by(fits.c.level, fits.c.key)
+        with reading(self._engine) as connection:
+            return [_row(row._mapping) for row in connection.execute(query)]
 
     def newest_s(self) -> float | None:
         """When the newest row was fitted; None: there are none."""

@@ -139,7 +139,7 @@ def _advise(arguments: Sequence[str]) -> int:
         if lookup("sbatch", name) is None:
             dashes = "-" if len(name) == 1 else "--"
             parser().error(f"neither nimo-advise nor sbatch has an option {dashes}{name}")
-    config, job = load_config(args), request(sbatch, user=args.user)
+    config, job = load_config(args, for_user=True), request(sbatch, user=args.user)
     advice = _answer(args, config, job)
     if config.advise.test_only and needs_slurm(job, sbatch, advice.largest):
         from slurm_plugin.cli import slurm_estimates  # noqa: PLC0415 - most jobs need it not

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sacct_ingest.time_spec import parse_time
 from slurm_plugin.config import Config
-from slurm_plugin.config.loader import load
+from slurm_plugin.config.loader import load, load_for_user
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -71,15 +71,20 @@ def add_since(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_config(args: argparse.Namespace) -> Config:
+def load_config(args: argparse.Namespace, *, for_user: bool = False) -> Config:
     """Read the configuration in force, with the store that the command line names.
+
+    Parameters
+    ----------
+    for_user
+        The command can ask nimod, so that its user need not be able to read the site's file.
 
     Raises
     ------
     ConfigError
         The file cannot be read or holds a wrong value.
     """
-    config = load(args.config)
+    config = load_for_user(args.config) if for_user else load(args.config)
     store = getattr(args, "store", "")
     return replace(config, store=store_url(store)) if store else config
 

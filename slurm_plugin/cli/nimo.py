@@ -21,6 +21,7 @@ COMMANDS = {
     "serve": "run nimod, which answers the hooks and nimo-advise",
     "status": "ask nimod how it is",
     "predict": "show what is known about an application",
+    "why": "explain the decision about a job, for its owner too",
     "report": "compare what was predicted and decided with what happened",
     "web": "serve pages of applications, decisions and replays to browsers; read only",
     "metrics": "give figures on nimod, store and accuracy to Prometheus",

@@ -1,6 +1,7 @@
 """``nimo.yaml`` into :class:`slurm_plugin.config.Config`; errors name file, place and mend."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,36 @@ def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> C
     """
     chosen = find(path, environ)
     return Config() if chosen is None else parse(read_text(chosen), name=str(chosen))
+
+
+def load_for_user(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Config:
+    """Read the configuration for a command that asks nimod: a user may not be able to read it.
+
+    It may hold a password.  What such a command needs is the socket, and the hooks' settings,
+    which every user can read, name it too.
+
+    Raises
+    ------
+    ConfigError
+        As :func:`load`, but for a file of the site's that the user must not read.
+    """
+    try:
+        return load(path, environ)
+    except ConfigError as error:
+        if path is not None or not isinstance(error.__cause__, PermissionError):
+            raise
+    return Config(socket=_hook_socket(environ) or Config().socket)
+
+
+def _hook_socket(environ: Mapping[str, str]) -> str:
+    """Socket that the hooks' settings name; empty where they do not."""
+    slurm_conf = Path(environ.get("SLURM_CONF", "/etc/slurm/slurm.conf"))
+    try:
+        text = slurm_conf.with_name("nimo_hook.conf").read_text(errors="replace")
+    except OSError:
+        return ""
+    found = re.search(r"(?m)^\s*socket\s*=\s*(\S+)", text)
+    return found[1] if found else ""
 
 
 def find(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path | None:

@@ -11,11 +11,11 @@ from typing import TypeVar
 import msgspec
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.protocol import Advice, Answer, Ask, Status, encode
+from slurm_plugin.protocol import Advice, Answer, Applications, Ask, Explanation, Status, encode
 
 _MAX_ANSWER_BYTES = 16 * 2**20
 
-Message = TypeVar("Message", Answer, Advice, Status)
+Message = TypeVar("Message", Answer, Advice, Status, Applications, Explanation)
 
 
 class Unreachable(NimoError):  # noqa: N818 - a state that a user knows
@@ -44,6 +44,33 @@ def decide(path: str | Path, ask: Ask, *, timeout_s: float) -> Answer:
         There is no answer.
     """
     return _exchange(path, ask, Answer, timeout_s)
+
+
+def applications(
+    path: str | Path, name: str = "", *, every: bool, timeout_s: float
+) -> Applications:
+    """Ask for prediction tables: one application's, or all that the user ran.
+
+    Raises
+    ------
+    Unreachable
+        There is no answer.
+    """
+    return _exchange(path, Ask(op="applications", name=name, every=every), Applications, timeout_s)
+
+
+def explain(path: str | Path, job_id: int, decision_id: str, *, timeout_s: float) -> Explanation:
+    """Ask for the decision about a job.
+
+    Raises
+    ------
+    NoDecision
+        There is none that the user may see.
+    Unreachable
+        There is no answer.
+    """
+    ask = Ask(op="explain", job_id=job_id, decision_id=decision_id)
+    return _exchange(path, ask, Explanation, timeout_s)
 
 
 def status(path: str | Path, *, reload: bool = False, timeout_s: float) -> Status:

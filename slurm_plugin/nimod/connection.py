@@ -23,6 +23,7 @@ class Reply(msgspec.Struct, frozen=True):
     last: bool = False  #: hang up after it
     quiet: bool = False  #: the peer is told not to wait for answers from now on
     roused: bool = False  #: another request is about to come
+    query: Callable[[], bytes] | None = None  #: makes the answer, elsewhere: it takes long
 
 
 Respond = Callable[[bytes, int], Reply]
@@ -56,11 +57,13 @@ class Connection:
         Whether it was told not to wait for answers.
     roused
         Whether it said that a request is about to come.
+    query
+        Makes the answer that it waits for; None: it waits for none.
     """
 
     __slots__ = (
         *("_channel", "_received", "_respond", "_undone", "_unsent"),
-        *("first", "quiet", "roused", "served_s", "since_s", "turn", "uid"),
+        *("first", "query", "quiet", "roused", "served_s", "since_s", "turn", "uid"),
     )
 
     def __init__(
@@ -73,6 +76,7 @@ class Connection:
         self.served_s = 0.0
         self.since_s: float | None = None
         self.quiet = self.roused = False
+        self.query: Callable[[], bytes] | None = None
         self._channel = channel
         self._respond = respond
         self._received = bytearray()
@@ -107,12 +111,24 @@ class Connection:
                 self.since_s = None
         elif line := self._line():
             self._answer(line)
-        return not self._unsent and b"\n" in self._received
+        return self.query is None and not self._unsent and b"\n" in self._received
 
     def undone(self) -> list[Callable[[], None]]:
         """Give away the work that could wait, in its order."""
         undone, self._undone = self._undone, []
         return undone
+
+    def deliver(self, answer: bytes) -> bool:
+        """Send the answer of a query; tell whether another request is here already.
+
+        Raises
+        ------
+        PeerClosed
+            This connection is over.
+        """
+        self.query = None
+        self._send(answer)
+        return not self._unsent and b"\n" in self._received
 
     def fail(self, error: Exception) -> None:
         """Say that an unexpected error ends this connection, as far as the peer listens."""
@@ -132,6 +148,7 @@ class Connection:
         self.quiet, self.roused = self.quiet or reply.quiet, reply.roused
         if reply.afterwards is not None:
             self._undone.append(reply.afterwards)
+        self.query = reply.query
         if reply.data:
             self._send(reply.data)
         if reply.last:

@@ -32,6 +32,7 @@ from slurm_plugin.nimod.connection import Connection, Reply
 from slurm_plugin.nimod.counters import AnswerCounts
 from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.periodic import Periodic
+from slurm_plugin.nimod.queries import StoreQueries
 from slurm_plugin.nimod.ready_decisions import ReadyDecisions, is_ticket
 from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.protocol import (
@@ -98,6 +99,7 @@ class Daemon:
             clock=time.time,
             cluster=self._cluster_name,
         )
+        self._queries = StoreQueries(config.store_url)
         self._background = (
             Periodic("store", self._link.visit, pause_s=lambda: _STORE_S),
             Periodic("slurm", self._look, pause_s=self._watch.pause_s),
@@ -124,6 +126,7 @@ class Daemon:
             finally:
                 self._ready.close()
                 self._errands.shutdown(cancel_futures=True)
+                self._queries.close()
                 loop.close()
                 self._stop()
 
@@ -135,7 +138,7 @@ class Daemon:
             names=self._names,
             later=self._adopt,
         )
-        loop = self._loop = Loop(channel, door, clock=time.monotonic)
+        loop = self._loop = Loop(channel, door, clock=time.monotonic, queries=self._queries.submit)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.call_soon(loop.stop))
         signal.signal(signal.SIGHUP, lambda *_: loop.call_soon(self._hang_up))
@@ -207,6 +210,15 @@ class Daemon:
             return Reply(afterwards=partial(self._hear, ask, uid))
         return self._reply(ask, uid, trusted=trusted)
 
+    def _query(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
+        """Have a question about the store answered: about everybody's jobs, or one's own."""
+        user = None if trusted else self._names.known(uid)
+        if user == "":
+            return Reply(encode(Answer(ok=False, error=f"user {uid} has no name")))
+        self._answered += 1
+        private = self._watch.private
+        return Reply(query=partial(self._queries.answer, ask, user, private=private))
+
     def _hear(self, ask: Ask, uid: int) -> None:
         """Decide of a job that slurmctld told of, and waits for no answer to."""
         reply = self._reply(ask, uid, trusted=True)
@@ -214,6 +226,8 @@ class Daemon:
             reply.afterwards()
 
     def _reply(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
+        if ask.op in ("applications", "explain") and ask.v == VERSION:
+            return self._query(ask, uid, trusted=trusted)
         began, book = time.perf_counter(), None
         message: Answer | Advice | Status
         try:

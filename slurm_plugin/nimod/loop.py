@@ -10,6 +10,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from traceback import extract_tb
 from typing import Protocol
@@ -25,6 +26,14 @@ AWAKE_S = 0.0005
 #: the job, which takes a third longer beside a core at work.
 REST_S = 0.002
 _REPORTED = 100  #: most places whose errors are logged
+
+
+#: Makes an answer.
+Query = Callable[[], bytes]
+
+
+def _at_once(query: Query, done: Callable[[bytes], None]) -> None:
+    done(query())
 
 
 class Admission(Protocol):
@@ -52,15 +61,24 @@ class Loop:
         Makes connections of channels.
     clock
         Seconds, rising.
+    queries
+        Has a query answered elsewhere; its second argument is called with the answer, in any
+        thread.
     """
 
     def __init__(
-        self, listener: socket.socket, doorman: Admission, *, clock: Callable[[], float]
+        self,
+        listener: socket.socket,
+        doorman: Admission,
+        *,
+        clock: Callable[[], float],
+        queries: Callable[[Query, Callable[[bytes], None]], None] = _at_once,
     ) -> None:
         listener.settimeout(0)
         self._listener = listener
         self._doorman = doorman
         self._clock = clock
+        self._queries = queries
         self._selector = selectors.DefaultSelector()
         self._calls: deque[Callable[[], None]] = deque()
         self._woken, self._waker = socket.socketpair()
@@ -202,6 +220,11 @@ class Loop:
             peer.fail(error)
             self._drop(peer)
             return
+        if peer.query is not None:
+            self._more.discard(peer)
+            self._selector.unregister(peer)
+            self._queries(peer.query, lambda data: self.call_soon(partial(self._end, peer, data)))
+            return
         if peer.halfway and peer.since_s is None:
             peer.since_s = self._clock()
         if peer.first:
@@ -216,6 +239,20 @@ class Loop:
             self._more.add(peer)
         else:
             self._more.discard(peer)
+
+    def _end(self, peer: Connection, answer: bytes) -> None:
+        """Give a peer the answer to its query, and serve it again."""
+        self.adopt(peer)
+        try:
+            more = peer.deliver(answer)
+        except PeerClosed:
+            self._drop(peer)
+            return
+        if peer.writing:
+            peer.since_s = self._clock()
+            self._selector.modify(peer, selectors.EVENT_WRITE, peer)
+        if more:
+            self._more.add(peer)
 
     def _one_of(self, peer: Connection) -> bool:
         self._catch_up()

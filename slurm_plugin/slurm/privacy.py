@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sacct_ingest.errors import SlurmError
+from sacct_ingest.records import KeyLevel
 from slurm_plugin.slurm.slurm_conf import CONFIG, read_settings
 
 _ABOVE = ("Operator", "Administrator")
@@ -53,6 +54,19 @@ def sight(
         return PrivateDataRules()
     why = "PrivateData hides others' jobs" if settings.private else "others' jobs are not shown"
     return PrivateDataRules(only_user=name, accounts=accounts, why=why)
+
+
+def is_own(level: KeyLevel, key: str, label: str, user: str) -> bool:
+    """Whether an identity is made of runs of this user: key or label begins with the name."""
+    begin = f"{user}/"
+    own = {
+        KeyLevel.TAG: key.startswith(begin),
+        KeyLevel.SCRIPT: label.startswith(begin),
+        KeyLevel.LINE: label.startswith(begin),
+        KeyLevel.NAME: key.startswith(begin),
+        KeyLevel.USER: key == user,
+    }
+    return own[level]
 
 
 def _user(name: str) -> tuple[str, ...]:

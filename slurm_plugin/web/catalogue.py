@@ -10,7 +10,7 @@ import msgspec
 from predictor.types import Verdict
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store import FitRow
-from slurm_plugin.slurm.privacy import PrivateDataRules
+from slurm_plugin.slurm.privacy import PrivateDataRules, is_own
 
 Identity = tuple[str, str]  #: level and key
 
@@ -170,12 +170,5 @@ def may_see(sight: PrivateDataRules) -> Callable[[Entry], bool]:
     """
     if sight.only_user is None:
         return lambda _: True
-    user, begin = sight.only_user, f"{sight.only_user}/"
-    own: dict[str, Callable[[Entry], bool]] = {
-        KeyLevel.TAG: lambda entry: entry.key.startswith(begin),
-        KeyLevel.SCRIPT: lambda entry: entry.label.startswith(begin),
-        KeyLevel.LINE: lambda entry: entry.label.startswith(begin),
-        KeyLevel.NAME: lambda entry: entry.key.startswith(begin),
-        KeyLevel.USER: lambda entry: entry.key == user,
-    }
-    return lambda entry: own[entry.level](entry)
+    user = sight.only_user
+    return lambda entry: is_own(KeyLevel(entry.level), entry.key, entry.label, user)

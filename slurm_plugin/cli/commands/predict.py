@@ -1,11 +1,13 @@
-"""Show what is known about an application: run time over node counts, and how sure that is.
+"""Show the predicted run time of an application over node counts, and how sure that is.
 
-Without APPLICATION it lists all that have a scaling curve.
+Without APPLICATION it lists those that have a scaling curve: for root and the owner of the store
+all of them, for other users those that they ran.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 
 from predictor.types import PredictionTable
@@ -19,6 +21,10 @@ from slurm_plugin.cli.context import (
     add_store,
     load_config,
 )
+from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
+from slurm_plugin.config import Config
+from slurm_plugin.nimod import client
+from slurm_plugin.protocol import Applications
 from slurm_plugin.reports import curve_text
 from slurm_plugin.reports.picture import of_table
 from slurm_plugin.store_access import load_tables, matching_tables, open_store
@@ -52,9 +58,18 @@ def run(args: argparse.Namespace) -> int:
         args.application, args.plot = args.plot, plot.TERMINAL
     if args.application is None and args.plot:
         raise PlotError("which application? 'nimo predict' lists them")
-    with open_store(load_config(args)) as store:
-        tables = load_tables(store)
-        standings = {(row.level.value, row.key): row for row in store.standings.all()}
+    config = load_config(args, for_user=True)
+    name, every = args.application or "", bool(args.all)
+    answer = nimod_or_store(
+        config,
+        lambda: client.applications(config.socket, name, every=every, timeout_s=TIMEOUT_S),
+        lambda: _stored(config),
+        store_named=bool(args.store),
+    )
+    tables = answer.tables
+    standings = {(row.level.value, row.key): row for row in answer.standings}
+    if answer.left_off:
+        print(f"nimo: {answer.left_off} more are not shown", file=sys.stderr)
     if args.application is None:
         _list([t for t in tables if args.all or t.level in CURVE_LEVELS], args)
         return 0
@@ -63,6 +78,11 @@ def run(args: argparse.Namespace) -> int:
         plot.show(of_table(_only(found)), args.plot)
     _print(found, args, standings)
     return 0
+
+
+def _stored(config: Config) -> Applications:
+    with open_store(config) as store:
+        return Applications(tables=load_tables(store), standings=store.standings.all())
 
 
 def _list(tables: Sequence[PredictionTable], args: argparse.Namespace) -> None:

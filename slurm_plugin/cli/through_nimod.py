@@ -1,0 +1,50 @@
+"""What users ask of nimod because they cannot read the store; root and its owner read it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+from sacct_ingest.errors import StoreError
+from slurm_plugin.config import Config
+from slurm_plugin.nimod.client import Unreachable
+from slurm_plugin.store_access import store_owner
+
+TIMEOUT_S = 10.0
+_Found = TypeVar("_Found")
+
+
+def nimod_or_store(
+    config: Config,
+    ask_nimod: Callable[[], _Found],
+    read_store: Callable[[], _Found],
+    *,
+    store_named: bool,
+) -> _Found:
+    """Have a question answered by nimod where the user is an ordinary one, else by the store.
+
+    Parameters
+    ----------
+    store_named
+        The command line names a store, so that nimod's is not meant.
+
+    Raises
+    ------
+    Unreachable
+        Nimod does not answer, and the user must not read the store.
+    StoreError
+        The store cannot be read.
+    """
+    if store_named or os.geteuid() in (0, store_owner(config)):
+        return read_store()
+    try:
+        return ask_nimod()
+    except Unreachable as error:
+        try:
+            found = read_store()
+        except StoreError as unreadable:
+            raise Unreachable(f"{error}; nor can you read the store: {unreadable}") from error
+        print(f"nimo: {error}; read the store instead", file=sys.stderr)
+        return found

@@ -1,0 +1,107 @@
+"""What users ask of the store, which only nimod can read: their applications and decisions.
+
+Answers are made in a thread of their own, with a connection of their own.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from predictor.table import decode
+from predictor.types import PredictionTable
+from sacct_ingest.errors import NimoError
+from sacct_ingest.records import CURVE_LEVELS, KeyLevel
+from sacct_ingest.store import FitRow, Store
+from slurm_plugin.protocol import Answer, Applications, Ask, Explanation, encode, explanation_of
+from slurm_plugin.slurm.privacy import is_own
+
+_log = logging.getLogger(__name__)
+#: Tables in one answer, at most; questions that wait, of all users.
+_TABLES, _WAITING = 1000, 64
+
+
+class StoreQueries:
+    """Answers questions about the store, one after the other.
+
+    Parameters
+    ----------
+    url
+        SQLAlchemy URL of the store.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._store: Store | None = None
+        self._pool = ThreadPoolExecutor(1, "queries")
+        self._waiting = 0
+
+    def submit(self, query: Callable[[], bytes], done: Callable[[bytes], None]) -> None:
+        """Have a query answered, and ``done`` called with the answer in another thread."""
+        if self._waiting >= _WAITING:
+            done(encode(Answer(ok=False, error="too many questions wait; try again in a moment")))
+            return
+        self._waiting += 1
+
+        def finished(future: Future[bytes]) -> None:
+            self._waiting -= 1
+            if not future.cancelled():
+                done(future.result())
+
+        self._pool.submit(query).add_done_callback(finished)
+
+    def close(self) -> None:
+        """Begin no more queries."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def answer(self, ask: Ask, user: str | None, *, private: bool) -> bytes:
+        """Answer a question; never raises.
+
+        Parameters
+        ----------
+        user
+            Who asks; None: somebody who may see everything.
+        private
+            Whether users must not see each other's jobs.
+        """
+        try:
+            store = self._store = self._store or Store.open(self._url, create=False)
+            if ask.op == "explain":
+                return encode(_explain(store, ask, user))
+            return encode(_applications(store, ask, user, private=private))
+        except NimoError as error:
+            return encode(Answer(ok=False, error=str(error)))
+        except Exception as error:
+            _log.exception("a question about the store could not be answered")
+            return encode(Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log"))
+
+
+def _applications(store: Store, ask: Ask, user: str | None, *, private: bool) -> Applications:
+    if ask.name:
+        rows = [
+            row
+            for row in store.fits.named(ask.name)
+            if user is None or not private or is_own(row.level, row.key, row.label, user)
+        ]
+    elif user is None:
+        rows = store.fits.all()
+    else:
+        rows = store.fits.of_user(user)
+    wanted = tuple(KeyLevel) if ask.every or ask.name else CURVE_LEVELS
+    tables = _tables([row for row in rows if row.level in wanted][:_TABLES])
+    keys = {(table.level, table.key) for table in tables}
+    return Applications(
+        tables=tables,
+        standings=[row for row in store.standings.all() if (row.level.value, row.key) in keys],
+        left_off=max(len(rows) - _TABLES, 0),
+        own_only=user is not None and (private or not ask.name),
+    )
+
+
+def _tables(rows: list[FitRow]) -> list[PredictionTable]:
+    return [decode(row.payload) for row in rows]
+
+
+def _explain(store: Store, ask: Ask, user: str | None) -> Explanation:
+    """Find the decision about a job of the user, or of anybody for those who may see all."""
+    found = store.decisions.of_job(ask.job_id or 0, decision_id=ask.decision_id, user=user or "")
+    return explanation_of(*found) if found else Explanation()

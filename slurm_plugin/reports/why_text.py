@@ -1,0 +1,136 @@
+"""A decision in sentences: what the job asked for, what was predicted, what was done, what came."""
+
+from collections.abc import Iterator
+
+from sacct_ingest.records import DecisionRow
+from slurm_plugin.decision.reasons import WORDS
+from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent, printable
+from slurm_plugin.protocol import Explanation, Outcome
+
+_STATES = {
+    "COMPLETED": "completed",
+    "TIMEOUT": "reached its time limit",
+    "DEADLINE": "was ended by its deadline",
+    "FAILED": "failed",
+    "CANCELLED": "was cancelled",
+    "OUT_OF_MEMORY": "ran out of memory",
+}
+
+
+def explain(told: Explanation, job_id: int) -> str:
+    """Write the explanation of a decision, one sentence a line.
+
+    Raises
+    ------
+    ValueError
+        There is no decision to explain.
+    """
+    one = told.decision
+    if one is None:
+        raise ValueError("no decision")
+    lines = [
+        _asked(one, job_id),
+        _recognised(one),
+        *_expected(one),
+        _decided(one),
+        _done(one),
+        _came(one, told.outcome),
+    ]
+    return "\n".join(line for line in lines if line)
+
+
+def _asked(one: DecisionRow, job_id: int) -> str:
+    low, high = one.min_nodes, one.max_nodes
+    nodes = "no node count" if low is None else count(low, "node")
+    if low is not None and high is not None and high != low:
+        nodes = f"{low} to {high} nodes"
+    limit = f", a time limit of {duration(one.limit_s)}" if one.limit_s else ""
+    deadline = f" and to end by {clock(one.deadline_s)}" if one.deadline_s else ""
+    where = f" in partition {printable(one.partition)}" if one.partition else ""
+    name = printable(f"{one.user}/{one.name}")
+    return f"Job {job_id} ({name}) asked for {nodes}{where}{limit}{deadline}, at {clock(one.at_s)}."
+
+
+def _recognised(one: DecisionRow) -> str:
+    if not one.key_level:
+        return "NIMO had no finished run of this application."
+    by = RECOGNISED.get(one.key_level, one.key_level)
+    return (
+        f"NIMO recognised it as {printable(one.label)} by {by}; its prediction was {one.verdict}."
+    )
+
+
+def _expected(one: DecisionRow) -> Iterator[str]:
+    """Say what was predicted on the count that the job would have had, and on the chosen one."""
+    if one.request_predicted_s is not None and one.requested_nodes is not None:
+        times = (one.request_predicted_s, one.request_low_s, one.request_high_s)
+        yield _on(one.requested_nodes, "as asked", times, one.request_wait_s, one.confidence)
+    if one.predicted_s is not None and one.nodes not in (None, one.requested_nodes):
+        times = (one.predicted_s, one.low_s, one.high_s)
+        yield _on(one.nodes or 0, "as chosen", times, one.wait_s, one.confidence)
+
+
+def _on(
+    nodes: int,
+    which: str,
+    times: tuple[float, float | None, float | None],
+    wait_s: float | None,
+    confidence: float | None,
+) -> str:
+    time_s, low_s, high_s = times
+    share = f"{percent(confidence)} of runs: " if confidence else ""
+    range_text = "" if low_s is None else f" ({share}{duration(low_s)} to {duration(high_s)})"
+    wait = "" if wait_s is None else f", after a wait of {duration(wait_s)}"
+    return (
+        f"On {count(nodes, 'node')}, {which}, a run time of {duration(time_s)}{range_text} "
+        f"was expected{wait}."
+    )
+
+
+def _decided(one: DecisionRow) -> str:
+    why = WORDS.get(one.reason, one.reason)
+    if one.action == "refuse":
+        return f"NIMO decided to refuse the job: {why}."
+    if one.action == "set" and one.nodes is not None:
+        return f"NIMO chose {count(one.nodes, 'node')}: {why}."
+    return f"NIMO left the node count as it was: {why}."
+
+
+def _done(one: DecisionRow) -> str:
+    if not one.applied:
+        forbidden = WORDS.get(one.mode, "") if one.action != "keep" else ""
+        return f"Nothing was changed: {forbidden}." if forbidden else "Nothing was changed."
+    if one.action == "refuse":
+        return "The job was refused."
+    given = []
+    if one.action == "set" and one.nodes is not None:
+        given.append(count(one.nodes, "node"))
+    if one.given_limit_s is not None:
+        given.append(f"a time limit of {duration(one.given_limit_s)}")
+    if one.given_min_s is not None:
+        given.append(f"a least time limit of {duration(one.given_min_s)}")
+    return f"The job was given {' and '.join(given)}." if given else ""
+
+
+def _came(one: DecisionRow, came: Outcome | None) -> str:
+    if came is None:
+        return "How it ended is not known yet: accounting is read with 'nimo ingest'."
+    state = _STATES.get(came.state, f"ended as {came.state}")
+    waited = came.start_s - came.submit_s if came.start_s and came.submit_s else None
+    wait = "" if waited is None else f" after a wait of {duration(waited)}"
+    text = (
+        f"It ran on {count(came.nodes, 'node')} for {duration(came.elapsed_s)}{wait}, and {state}"
+    )
+    predicted_s = predicted_on(one, came.nodes)
+    if came.state != "COMPLETED" or not predicted_s:
+        return f"{text}."
+    off = came.elapsed_s / predicted_s - 1
+    how = "longer" if off > 0 else "shorter"
+    return f"{text}: {percent(abs(off))} {how} than predicted."
+
+
+def predicted_on(one: DecisionRow, nodes: int) -> float | None:
+    """Predicted run time on the count that a job really had; None where there was none."""
+    if nodes == one.nodes:
+        return one.predicted_s
+    return one.request_predicted_s if nodes == one.requested_nodes else None

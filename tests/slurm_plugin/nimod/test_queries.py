@@ -1,0 +1,111 @@
+"""What users ask nimod about the store: their own applications and decisions, and no others'."""
+
+import socket
+
+import pytest
+
+from sacct_ingest.store import Store
+from slurm_plugin.nimod import client
+from slurm_plugin.protocol import Ask, encode
+from tests.predictor.rows import job as made_run
+from tests.processes import PATIENCE_S, wait_until
+from tests.slurm_plugin.made import table
+from tests.slurm_plugin.nimod.test_daemon import (  # noqa: F401 - fixtures
+    SLURM,
+    ask_as_nobody,
+    in_the_open,
+    needs_root,
+    nimod,
+    running,
+)
+from tests.slurm_plugin.reports.rows import decision
+
+PRIVATE = SLURM.replace('"ClusterName = pine"', '"ClusterName = pine\nPrivateData = jobs"')
+MINE = {"level": "line", "key": "a1", "label": "nobody/solve"}
+THEIRS = {"level": "line", "key": "b2", "label": "alice/solve"}
+SHARED = {"level": "tag", "key": "cfd", "label": "cfd"}
+
+
+@pytest.fixture(params=[SLURM, PRIVATE], ids=["open", "private"])
+def asked(request, in_the_open):  # noqa: F811
+    """Curves of nobody's, of alice's, and of both by a tag; a decision about a job of each."""
+    in_the_open.set_slurm(request.param)
+    in_the_open.fit(*(table(**one) for one in (MINE, THEIRS, SHARED)))
+    with Store.open(in_the_open.url) as store:
+        for number, user in enumerate(("nobody", "alice")):
+            note = f"NIMO1:{number:012x}:n=4,req=1-8,t=9,lo=8,hi=10,v=reliable,m=enforce,r=cheapest"
+            tagged = {"user": user, "comment": "nimo:app=cfd", "admin_comment": note}
+            store.runs.add([made_run(17 + number, 4, 900, **tagged)])
+            store.decisions.add([
+                decision(decision_id=f"{number:012x}", user=user, name="solve", tag="cfd",
+                         at_s=1_790_000_000.0 + 100 * (17 + number), uid=None, line="",
+                         account="", work_dir="")
+            ])  # fmt: skip
+        store.decisions.join_outcomes()
+    in_the_open.start()
+    in_the_open.see_cluster()
+    in_the_open.private = request.param is PRIVATE
+    return in_the_open
+
+
+@needs_root
+def test_users_list_what_they_ran(asked):
+    (answer,) = ask_as_nobody(asked, Ask(op="applications"))
+    labels = {one["label"] for one in answer["tables"]}
+    # Others ran under the tag, too.
+    assert labels == ({"nobody/solve"} if asked.private else {"nobody/solve", "cfd"})
+
+
+@needs_root
+def test_others_applications_are_shown_by_name_unless_jobs_are_private(asked):
+    mine, theirs = ask_as_nobody(
+        asked,
+        Ask(op="applications", name="nobody/solve"),
+        Ask(op="applications", name="alice/solve"),
+    )
+    assert [one["label"] for one in mine["tables"]] == ["nobody/solve"]
+    assert len(theirs["tables"]) == (0 if asked.private else 1)
+
+
+@needs_root
+def test_a_decision_is_for_its_owner(asked):
+    mine, theirs, by_id = ask_as_nobody(
+        asked,
+        Ask(op="explain", job_id=17),
+        Ask(op="explain", job_id=18),
+        Ask(op="explain", job_id=18, decision_id=f"{1:012x}"),
+    )
+    assert (mine["decision"]["user"], mine["outcome"]["job_id"]) == ("nobody", 17)
+    assert (theirs["decision"], by_id["decision"]) == (None, None)
+
+
+def test_root_sees_everything(running):  # noqa: F811
+    found = client.applications(running.socket, every=True, timeout_s=PATIENCE_S)
+    assert [one.label for one in found.tables] == ["solve"]
+    assert not found.own_only
+
+
+def test_answers_come_in_order_while_others_are_served(running):  # noqa: F811
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.settimeout(PATIENCE_S)
+        channel.connect(running.socket)
+        channel.sendall((encode(Ask(op="applications")) + encode(Ask(op="status"))) * 5)
+        lines = channel.makefile("rb")
+        answers = [lines.readline() for _ in range(10)]
+    assert [b'"tables"' in line for line in answers] == [True, False] * 5
+
+
+def test_a_peer_that_leaves_before_its_answer_harms_nobody(running):  # noqa: F811
+    for _ in range(5):
+        with socket.socket(socket.AF_UNIX) as channel:
+            channel.connect(running.socket)
+            channel.sendall(encode(Ask(op="applications")))
+    wait_until(lambda: running.status().ok, what="an answer")
+
+
+def test_no_store_is_an_error_in_words(nimod):  # noqa: F811
+    nimod.url = "sqlite:////dev/null/nimo.db"
+    nimod.start(ready=False)
+    nimod.notify.recv(100)
+    with pytest.raises(client.Unreachable, match="/dev/null"):
+        client.applications(nimod.socket, every=True, timeout_s=PATIENCE_S)
