@@ -1,11 +1,16 @@
 """One prediction beside the run that it was about: pure."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from math import log
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 from sacct_ingest.records import DecisionRow
-from sacct_ingest.store import RunRow
+
+if TYPE_CHECKING:  # the database is heavy, and 'nimo why' needs none
+    from sacct_ingest.store import RunRow
 
 _NORMAL = NormalDist()
 

@@ -26,12 +26,18 @@ from slurm_plugin.evaluation.effects import (
     observed_of,
     waits_of,
 )
+from slurm_plugin.evaluation.job_outcomes import (
+    JobOutcome,
+    JobOutcomeTally,
+    is_guess,
+    outcome_of,
+)
 from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy, WaitTally
 
 Pair = tuple[DecisionRow, RunRow | None]
 
 #: Raised when a field of the JSON report changes its meaning or goes.
-VERSION = 2
+VERSION = 3
 _WEEK_S = 7 * 86_400
 _MONDAY_S = 4 * 86_400  #: the first one of the epoch
 
@@ -83,7 +89,8 @@ class OutcomeReport:
     unchanged: dict[str, int]  #: why jobs passed unchanged: reason, or mode -> jobs
     reasons: tuple[ReasonCount, ...]  #: most first
     confidence: float  #: nominal share of runs inside their interval
-    accuracy: Accuracy | None
+    accuracy: Accuracy | None  #: of predictions that could be acted on
+    guesses: Accuracy | None = None  #: of all others
     by_verdict: dict[str, Accuracy]
     by_level: dict[str, Accuracy]  #: by how the application was recognised
     weeks: tuple[Week, ...]
@@ -97,6 +104,9 @@ class OutcomeReport:
         Diagnosis, ...
     ] = ()  #: why predictions are not to be relied on, and what mends it
     drift: tuple[Diagnosis, ...] = ()  #: applications whose problem changed
+    #: that a limit or deadline stopped after NIMO had changed them, by job id
+    stopped: tuple[JobOutcome, ...] = ()
+    jobs: tuple[JobOutcome, ...] = ()  #: the newest ones that ended
     waste: tuple[Waste, ...] = ()  #: nodes beyond the knee, most node-hours first
 
 
@@ -155,7 +165,8 @@ class OutcomeTally:
         self._finished = 0
         self._unchanged: Counter[str] = Counter()
         self._reasons: Counter[tuple[str, str, str, bool]] = Counter()
-        self._all = AccuracyTally()
+        self._all, self._guesses = AccuracyTally(), AccuracyTally()
+        self._jobs = JobOutcomeTally()
         self._verdicts: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
         self._levels: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
         self._weeks: defaultdict[int, _Week] = defaultdict(_Week)
@@ -180,7 +191,9 @@ class OutcomeTally:
             self._deadlines.add(decision, run)
         if run is None:
             return
-        self._compare(decision, run, (self._all, own.accuracy, week.accuracy))
+        self._jobs.add(outcome_of(name, decision, run))
+        headline = self._guesses if is_guess(decision) else self._all
+        self._compare(decision, run, (headline, own.accuracy, week.accuracy))
         if waits := waits_of(decision, run):
             self._waits.add(*waits)
         if applied_to(decision, run):
@@ -207,6 +220,9 @@ class OutcomeTally:
             reasons=self._reason_counts(),
             confidence=self._confidence,
             accuracy=self._all.result(),
+            guesses=self._guesses.result(),
+            stopped=self._jobs.stopped(),
+            jobs=self._jobs.newest(),
             by_verdict=_results(self._verdicts),
             by_level=_results(self._levels),
             weeks=tuple(

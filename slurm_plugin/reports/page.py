@@ -16,11 +16,13 @@ from slurm_plugin.reports.sheets import derived_note, sheets_of, title_of
 
 #: Headings and the tables below them.
 _SECTIONS = (
+    ("Stopped after a change", ("stopped",)),
     ("How near predictions came", ("accuracy", "weeks")),
     ("What was decided", ("reasons", "deadlines")),
     ("What came of it", ("effects", "waits")),
     ("Applications", ("applications", "switched_off", "drift", "problems")),
     ("Nodes beyond the knee", ("waste",)),
+    ("Job by job", ("jobs",)),
 )
 _MOST_ROWS = 200  #: of one table; CSV has all
 _MOST_BARS = 12

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from slurm_plugin.evaluation.job_outcomes import JobOutcome
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 
 _Row = TypeVar("_Row")
@@ -39,6 +40,9 @@ def anonymous(report: OutcomeReport) -> OutcomeReport:
         named = names.of("application", row.application)  # type: ignore[attr-defined]
         return replace(row, application=named)  # type: ignore[type-var]
 
+    def job(row: JobOutcome) -> JobOutcome:
+        return replace(application(row), user=names.of("user", row.user))
+
     def each(rows: tuple[_Row, ...], change: Callable[[_Row], _Row]) -> tuple[_Row, ...]:
         return tuple(map(change, rows))
 
@@ -48,6 +52,8 @@ def anonymous(report: OutcomeReport) -> OutcomeReport:
         applications=each(report.applications, application),
         problems=each(report.problems, application),
         drift=each(report.drift, application),
+        stopped=each(report.stopped, job),
+        jobs=each(report.jobs, job),
         waste=each(
             report.waste, lambda row: replace(application(row), user=names.of("user", row.user))
         ),

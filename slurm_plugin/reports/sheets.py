@@ -10,6 +10,7 @@ from typing import Any
 
 from slurm_plugin.evaluation.accuracy import LEVELS, Accuracy
 from slurm_plugin.evaluation.effects import Deadlines
+from slurm_plugin.evaluation.job_outcomes import JobOutcome
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.wait_accuracy import SHARE
 from slurm_plugin.formatting import clock, count, duration, hours, percent
@@ -28,6 +29,7 @@ def title_of(report: OutcomeReport) -> str:
 def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet, ...]:
     """All tables of a report; ``reasons`` are plain words for the names of reasons."""
     return (
+        _jobs("stopped", "Jobs that NIMO changed and a limit or deadline stopped", report.stopped),
         _applications(report),
         _accuracies(report),
         _weeks(report),
@@ -39,6 +41,7 @@ def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet,
         _known("problems", "Why predictions are not to be relied on", report.problems),
         _known("drift", "Applications whose problem changed", report.drift),
         _waste(report),
+        _jobs("jobs", "Jobs, the newest first", report.jobs),
     )
 
 
@@ -291,6 +294,37 @@ def _known(name: str, caption: str, rows: Sequence[Any]) -> Sheet:
         ),
         rows=rows,
     )
+
+
+def _jobs(name: str, caption: str, rows: Sequence[JobOutcome]) -> Sheet:
+    return Sheet(
+        name=name,
+        caption=caption,
+        fields=(
+            SheetField("job_id", "job", attrgetter("job_id")),
+            SheetField("application", "application", attrgetter("application"), left=True),
+            SheetField("nodes", "nodes", attrgetter("nodes")),
+            SheetField("predicted_s", "predicted", attrgetter("predicted_s"), duration),
+            SheetField("took_s", "took", attrgetter("took_s"), duration),
+            SheetField("limit_s", "limit", attrgetter("limit_s"), duration),
+            SheetField("state", "state", attrgetter("state"), left=True),
+            SheetField("decision", "decision", decision_of, left=True),
+            SheetField("user", "user", attrgetter("user"), left=True),
+            SheetField("verdict", "verdict", attrgetter("verdict"), left=True),
+            SheetField("decision_id", "decision id", attrgetter("decision_id"), left=True),
+        ),
+        rows=rows,
+        note="'nimo why JOBID' explains one in sentences.",
+    )
+
+
+def decision_of(job: JobOutcome) -> str:
+    """Say in few words what NIMO did with a job, and why."""
+    if not job.applied:
+        return f"unchanged ({job.reason if job.action == 'keep' else job.mode})"
+    nodes = f"{job.given_nodes} nodes" if job.given_nodes else ""
+    limit = f"limit {duration(job.given_limit_s)}" if job.given_limit_s else ""
+    return f"{', '.join(filter(None, (nodes, limit))) or job.action} ({job.reason})"
 
 
 def _waste(report: OutcomeReport) -> Sheet:

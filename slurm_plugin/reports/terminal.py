@@ -17,6 +17,7 @@ from slurm_plugin.evaluation.wait_accuracy import SHARE
 from slurm_plugin.formatting import count, duration, hours, percent, printable
 from slurm_plugin.protocol import WaitShares
 from slurm_plugin.reports.curve_text import standing_line
+from slurm_plugin.reports.sheets import decision_of
 from slurm_plugin.streams import safe_console
 
 _MOST = 10  #: rows of a list that is only a summary
@@ -39,7 +40,7 @@ def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
     reasons
         Plain words for the names of reasons; a name that is not in it stands for itself.
     """
-    parts: list[RenderableType] = [_summary(report)]
+    parts: list[RenderableType] = [*_stopped(report), _summary(report)]
     if report.unchanged:
         parts += [_head("Passed unchanged because"), _unchanged(report.unchanged, reasons)]
     parts += [_head("Applications"), _applications(report)]
@@ -52,6 +53,20 @@ def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
     if report.waste:
         parts += [_head("Beyond the knee"), *map(_waste, report.waste[:_MOST])]
     return Group(*parts)
+
+
+def _stopped(report: OutcomeReport) -> Iterator[Text]:
+    """Name the jobs that NIMO may have harmed: they come first."""
+    if not report.stopped:
+        return
+    yield _head("NIMO changed these jobs, and a limit or deadline stopped them")
+    for job in report.stopped[:_MOST]:
+        yield Text(
+            f"  {job.job_id}  {printable(job.application)}: {job.state} after "
+            f"{duration(job.took_s)} on {count(job.nodes, 'node')}, given {decision_of(job)}"
+        )
+    if len(report.stopped) > _MOST:
+        yield Text(f"  and {len(report.stopped) - _MOST} more: nimo report -P --table stopped")
 
 
 def _head(text: str) -> Text:
@@ -89,6 +104,9 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
     yield "modes", _listed(report.modes)
     yield "actions", _listed(report.actions)
     yield "accuracy", _accuracy(report.accuracy, report.confidence)
+    if report.guesses:
+        guesses = _accuracy(report.guesses, report.confidence)
+        yield "guesses", f"{guesses}; never acted on"
     if report.accuracy and report.accuracy.coverage:
         yield "intervals", _coverage(report.accuracy)
     for groups in (report.by_verdict, report.by_level):

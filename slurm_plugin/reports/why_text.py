@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from sacct_ingest.records import DecisionRow
 from slurm_plugin.decision.reasons import WORDS
+from slurm_plugin.evaluation.comparison import predicted_for
 from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent, printable
 from slurm_plugin.protocol import Explanation, Outcome
 
@@ -121,16 +122,9 @@ def _came(one: DecisionRow, came: Outcome | None) -> str:
     text = (
         f"It ran on {count(came.nodes, 'node')} for {duration(came.elapsed_s)}{wait}, and {state}"
     )
-    predicted_s = predicted_on(one, came.nodes)
-    if came.state != "COMPLETED" or not predicted_s:
+    predicted = predicted_for(one, came.nodes)
+    if came.state != "COMPLETED" or predicted is None:
         return f"{text}."
-    off = came.elapsed_s / predicted_s - 1
+    off = came.elapsed_s / predicted[0] - 1
     how = "longer" if off > 0 else "shorter"
     return f"{text}: {percent(abs(off))} {how} than predicted."
-
-
-def predicted_on(one: DecisionRow, nodes: int) -> float | None:
-    """Predicted run time on the count that a job really had; None where there was none."""
-    if nodes == one.nodes:
-        return one.predicted_s
-    return one.request_predicted_s if nodes == one.requested_nodes else None

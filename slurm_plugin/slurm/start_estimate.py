@@ -17,6 +17,11 @@ from sacct_ingest import atomic_file
 from sacct_ingest.errors import JobRefused, SlurmError
 from slurm_plugin.protocol import ESTIMATE_COMMENT
 
+#: What sbatch says where slurmctld did not look at the job.
+_NO_WORD = re.compile(
+    "Could not establish a config|Unable to contact|Connection|timed out|[Aa]uthentication|[Mm]unge"
+    "|Zero Bytes|temporarily unable|Communication|missing socket"
+)
 _START = re.compile(r"Job \d+ to start at (\d+)\b")
 
 
@@ -51,7 +56,7 @@ def run(argv: Sequence[str], text: str, *, environ: Mapping[str, str], timeout_s
     JobRefused
         It refused the job.
     SlurmError
-        It is missing, or took longer than ``timeout_s``.
+        It is missing, reached no slurmctld, or took longer than ``timeout_s``.
     """
     try:
         done = subprocess.run(
@@ -71,7 +76,8 @@ def run(argv: Sequence[str], text: str, *, environ: Mapping[str, str], timeout_s
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         words = (line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)
-        raise JobRefused("; ".join(words), done.returncode)
+        told = "; ".join(words)
+        raise SlurmError(told) if _NO_WORD.search(told) else JobRefused(told, done.returncode)
     return done.stderr
 
 

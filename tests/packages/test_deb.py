@@ -18,8 +18,10 @@ from packages import stage
 from packages.deb.build import build
 from slurm_plugin.cli.nimo import COMMANDS
 from tests.conftest import scratch_directory
+from tests.docs.pages import blocks
 from tests.environments import fill
 from tests.packages.system import NoSystemError, System, system_copy
+from tests.processes import wait_until
 
 _DEMO = "/var/lib/nimo/demo"
 WHOLE = os.environ.get("NIMO_DEB", "")
@@ -177,3 +179,70 @@ def test_changelog_and_licence_go_with_it(deb: Path, folder: Path) -> None:
     documents = root / "usr/share/doc/nimo-slurm"
     assert "Permission is hereby granted" in (documents / "copyright").read_text()
     assert b"# Changelog" in gzip.decompress((documents / "changelog.gz").read_bytes())
+
+
+#: What the package's user does once: a history for ada, nimod with a made-up Slurm beside it.
+_SITE = """\
+import sys, time
+from pathlib import Path
+from random import Random
+from slurm_plugin.demo.sandbox import DemoSite, prepare
+folder = Path("/var/lib/nimo/demo")
+prepare(DemoSite(folder, folder / "unused.sock"), user="ada", now_s=time.time(), rng=Random(1))
+"""
+
+
+@pytest.fixture
+def site(deb: Path, system: System) -> Iterator[System]:
+    """Give a site as the package makes it: store and configuration are nimo's alone."""
+    install(system, deb)
+    system.run("useradd", "--create-home", "ada")
+    python = stage.HOME / "bin" / "python3"
+    if not WHOLE:  # the interpreter that the tests borrow may be in somebody's home
+        for folder in Path(sys._base_executable).resolve().parents:
+            system.run("chmod", "o+rx", folder)
+    as_nimo = ("runuser", "-u", "nimo", "--")
+    system.run(*as_nimo, python, "-I", "-c", _SITE)
+    system.run("chown", "root:nimo", "/etc/nimo/nimo.yaml")
+    system.run("chmod", "0640", "/etc/nimo/nimo.yaml")
+    system.run(*as_nimo, "sh", "-c", "nimo ingest /var/lib/nimo/demo/*sacct*")
+    system.run(*as_nimo, "nimo", "fit", "--workers", "1")
+    system.run("install", "-d", "-o", "nimo", "/run/nimo")
+    serve = "PATH=/var/lib/nimo/demo/bin:$PATH nimo serve >/dev/null 2>&1 & echo $!"
+    pid = system.run(*as_nimo, "sh", "-c", serve).stdout.strip()
+    try:
+        wait_until(lambda: "seen" in system.run("nimo", "status", check=False).stdout, what="nimod")
+        system.run("cp", "-r", "/var/lib/nimo/demo", "/home/ada/demo")
+        system.run("rm", "-rf", "/home/ada/demo/bin", "/home/ada/demo/nimo.yaml")
+        system.run("chown", "-R", "ada", "/home/ada/demo")
+        yield system
+    finally:
+        system.run("kill", pid)
+
+
+def test_a_user_follows_the_tutorial_without_reading_store_or_settings(site: System) -> None:
+    as_ada = ("runuser", "-u", "ada", "--", "sh", "-c")
+    for hidden in ("/etc/nimo/nimo.yaml", "/var/lib/nimo/nimo.db"):
+        assert site.run(*as_ada, f"cat {hidden}", check=False).returncode != 0
+    lines = [
+        line.removeprefix("$ ")
+        for shown in blocks("console")
+        if shown.page == "tutorial-user.md"
+        for line in shown.text.splitlines()
+    ][2:]  # the demo's own
+    assert any(line.startswith("nimo predict") for line in lines)
+    for line in lines:
+        done = site.run(*as_ada, f"cd && {line}", check=False)
+        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+        assert done.stderr == "", line
+    assert "wrf-d02" in site.run(*as_ada, "nimo predict").stdout
+    assert "<svg" in site.run("cat", "/home/ada/curve.svg").stdout
+
+
+def test_without_nimod_a_user_reads_what_is_wrong(site: System) -> None:
+    site.run("sh", "-c", "mv /run/nimo/nimod.sock /run/nimo/away")
+    done = site.run("runuser", "-u", "ada", "--", "nimo", "predict", check=False)
+    site.run("sh", "-c", "mv /run/nimo/away /run/nimo/nimod.sock")
+    assert done.returncode == 69
+    assert "nimod at /run/nimo/nimod.sock" in done.stderr
+    assert "nor can you read the store" in done.stderr

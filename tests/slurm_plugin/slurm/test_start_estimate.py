@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from sacct_ingest.errors import SlurmError
+from sacct_ingest.errors import JobRefused, SlurmError
 from slurm_plugin.cli.slurm_estimates import add, counts_of, submission_of
 from slurm_plugin.config import Advise
 from slurm_plugin.protocol import ESTIMATE_COMMENT, Advice, Job, Row
@@ -118,6 +118,26 @@ def test_the_recommended_count_is_asked_first_then_those_that_end_first():
 def test_where_slurm_is_not_to_be_asked(job, how, why):
     with pytest.raises(SlurmError, match=why):
         add(Advice(rows=[row(1)]), ["job.sh"], job, how, now_s=NOW)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("sbatch: error: invalid partition specified: nix", JobRefused),
+        ("allocation failure: Requested node configuration is not available", JobRefused),
+        ("sbatch: fatal: Could not establish a configuration source", SlurmError),
+        ("allocation failure: Unable to contact slurm controller (connect failure)", SlurmError),
+    ],
+)
+def test_a_refusal_has_slurms_words_and_status(tmp_path, said, kind):
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 7\n")
+    sbatch.chmod(0o755)
+    with pytest.raises(SlurmError) as caught:
+        run([str(sbatch)], "", environ={}, timeout_s=5)
+    assert type(caught.value) is kind
+    assert said.removeprefix("sbatch: ").removeprefix("error: ") in str(caught.value)
+    assert kind is SlurmError or caught.value.exit_status == 7
 
 
 def test_sbatch_that_hangs_or_is_missing(tmp_path):

@@ -1,0 +1,57 @@
+"""A decision in sentences."""
+
+import pytest
+
+from sacct_ingest.records import JobState
+from slurm_plugin.protocol import explanation_of
+from slurm_plugin.reports.why_text import explain
+from tests.slurm_plugin.reports.rows import decision, run
+
+
+def told(found, came=None) -> str:
+    return explain(explanation_of(found, came), 17)
+
+
+def test_a_changed_job() -> None:
+    text = told(decision(given_limit_s=1200, confidence=0.9, request_wait_s=60.0), run())
+    assert "Job 17 (ada/wrf) asked for 1 to 8 nodes in partition batch" in text
+    assert (
+        "recognised it as wrf by user, job name and command line; its prediction was reliable"
+        in text
+    )
+    assert (
+        "On 2 nodes, as asked, a run time of 00:30:00 was expected, after a wait of 00:01:00."
+        in text
+    )
+    assert (
+        "On 4 nodes, as chosen, a run time of 00:16:40 (90 % of runs: 00:15:00 to 00:18:20)" in text
+    )
+    assert "NIMO chose 4 nodes: " in text
+    assert "The job was given 4 nodes and a time limit of 00:20:00." in text
+    assert "It ran on 4 nodes for 00:16:40 after a wait of 00:00:10, and completed: 0 %" in text
+
+
+def test_a_job_that_stayed_as_it_was() -> None:
+    kept = decision(action="keep", reason="unreliable_curve", applied=False, verdict="doubtful")
+    text = told(kept)
+    assert "NIMO left the node count as it was: the prediction is not reliable enough." in text
+    assert "Nothing was changed." in text
+    assert "How it ended is not known yet" in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"mode": "observe", "applied": False}, "Nothing was changed: in observe mode"),
+        ({"action": "refuse", "reason": "deadline_missed"}, "The job was refused."),
+        ({"key_level": "", "label": ""}, "NIMO had no finished run of this application."),
+        ({"deadline_s": 1_790_009_000.0}, " and to end by "),
+    ],
+)
+def test_what_else_can_be(fields, words) -> None:
+    assert words in told(decision(**fields))
+
+
+def test_a_job_that_its_limit_stopped() -> None:
+    text = told(decision(given_limit_s=1200), run(state=JobState.TIMEOUT, elapsed_s=1200.0))
+    assert text.endswith("and reached its time limit.")
