@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PathDistribution, distribution
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def make_wheel(folder: Path) -> Path:
     return made
 
 
-def fill(python: Path, wheel: Path) -> None:
+def fill(python: Path, wheel: Path, extras: Sequence[str] = ()) -> None:
     """Put the wheel into an environment, and links to what it asks for.
 
     Installing all of that anew takes half a minute.
@@ -29,19 +30,23 @@ def fill(python: Path, wheel: Path) -> None:
     subprocess.run([*pip, wheel], check=True)
     (site_packages,) = python.parents[1].glob("lib/python*/site-packages")
     (metadata,) = site_packages.glob("nimo_slurm-*.dist-info")
-    for name in sorted(_needed(PathDistribution(metadata).requires or [])):
+    for name in sorted(_needed(PathDistribution(metadata).requires or [], extras)):
         _lend(name, site_packages)
 
 
-def _needed(requirements: list[str]) -> set[str]:
-    """Names of the distributions that these requirements lead to, without any extras."""
+def _needed(requirements: list[str], extras: Sequence[str] = ()) -> set[str]:
+    """Names of the distributions that these requirements lead to, with those of some extras."""
     found: set[str] = set()
-    waiting = [Requirement(text) for text in requirements]
+    waiting = [(Requirement(text), extras) for text in requirements]
     while waiting:
-        one = waiting.pop()
-        if one.name not in found and (not one.marker or one.marker.evaluate({"extra": ""})):
+        one, chosen = waiting.pop()
+        names = ("", *chosen)
+        if one.marker and not any(one.marker.evaluate({"extra": name}) for name in names):
+            continue
+        if one.name not in found:
             found.add(one.name)
-            waiting += map(Requirement, distribution(one.name).requires or [])
+            more = distribution(one.name).requires or []
+            waiting += [(Requirement(text), tuple(one.extras)) for text in more]
     return found
 
 

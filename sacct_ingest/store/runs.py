@@ -17,7 +17,7 @@ from sacct_ingest.store.packed import pack_runs
 from sacct_ingest.store.rows import RunRow, Stored
 from sacct_ingest.store.schema import contributions, runs, steps
 
-_JOINED = ("run_id", "node_type")
+_JOINED = ("run_id", "node_type", "node_list")
 ROW_COLUMNS = [
     runs.c.id.label("run_id"),
     *(runs.c[n] for n in RunRow.__slots__ if n not in _JOINED),
@@ -119,7 +119,11 @@ class Runs:
         wanted += [runs.c.partition == partition] if partition else []
         wanted += [runs.c.submit_s >= since_s] if since_s is not None else []
         wanted += [runs.c.submit_s < until_s] if until_s is not None else []
-        query = select(*ROW_COLUMNS).where(*wanted).order_by(runs.c.submit_s, runs.c.job_id)
+        query = (
+            select(*ROW_COLUMNS, runs.c.node_list)
+            .where(*wanted)
+            .order_by(runs.c.submit_s, runs.c.job_id)
+        )
         with reading(self._engine) as connection:
             for row in connection.execute(query).mappings():
                 yield run_row(row)

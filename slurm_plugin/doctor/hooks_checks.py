@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from shutil import which
 
@@ -9,10 +10,10 @@ from sacct_ingest.errors import SlurmError
 from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.doctor.slurm_conf_lines import line
-from slurm_plugin.shipped_files import HOOKS, place
+from slurm_plugin.shipped_files import ETC, HOOKS, place
 
 _LUA = re.compile(rb"liblua-?(5\.\d)\.so")  #: in the plugin: what it was built for
-_PAIR = re.compile(r"^\s*(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
+_PAIR = re.compile(r"^\s*([\w-]+)\s*=\s*(.*?)\s*$", re.MULTILINE)
 _COPY = "nimo hook-path --install"
 #: Module -> package of it.
 _MODULES = {"socket.unix": "lua-socket"}
@@ -124,6 +125,11 @@ def hook_settings(patient: Installation) -> Iterator[Finding]:
         )
     else:
         yield fine(f"the hooks ask {socket}")
+    known = dict(_PAIR.findall((ETC / "nimo_hook.conf").read_text()))
+    for name in sorted(said.keys() - known.keys()):
+        near = get_close_matches(name, known, n=1)
+        fix = f"did you mean {near[0]!r}?" if near else f"remove it; there are: {', '.join(known)}"
+        yield warning(f"{path}: the hooks have no setting {name!r} and ignore it", fix)
     switch = Path(said.get("kill_switch", "/etc/nimo/off"))
     if switch.exists():
         yield warning(f"{switch} is there: all jobs pass unasked", f"rm {switch}")

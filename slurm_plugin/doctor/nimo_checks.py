@@ -1,8 +1,11 @@
 """Checks of NIMO's own parts: settings, store, what was learned, nimod."""
 
+import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.span import reached
@@ -12,6 +15,8 @@ from slurm_plugin.formatting import clock
 from slurm_plugin.nimod import client
 
 _TIMEOUT_S = 2.0
+#: What begins a command that writes into the store.
+_AS_NIMO = "sudo -u nimo nimo"
 _OLD_S = 2 * 86400  #: a nightly ingest that was missed once is no news, twice is
 
 
@@ -37,15 +42,40 @@ def store(patient: Installation) -> Iterator[Finding]:
     try:
         found = revision(url)
     except NimoError as error:
-        yield wrong(str(error), "nimo ingest makes it; a server's must be reachable from here")
+        yield wrong(str(error), f"{_AS_NIMO} ingest; a database server must be reachable from here")
+        return
+    if broken := _damage(url):
+        path = url.removeprefix("sqlite:///")
+        yield wrong(
+            f"{path} is damaged ({broken})",
+            f"systemctl stop nimod; mv {path} {path}.damaged; {_AS_NIMO} ingest; {_AS_NIMO} fit; "
+            "systemctl start nimod",
+        )
         return
     if found is None or found < HEAD:
-        yield warning(f"the store's tables are those of {found or 'no'} release", "nimo ingest")
+        yield warning(
+            f"the store's tables are those of {found or 'no'} release", f"{_AS_NIMO} ingest"
+        )
     elif found > HEAD:
         yield wrong("a newer release made the store", "upgrade NIMO here, too")
     else:
         yield fine("the store is there and of this release")
     yield from _store_file(url)
+
+
+def _damage(url: str) -> str:
+    """Say what is wrong with the file of an SQLite store; empty: nothing, or it is a server."""
+    path = Path(url.removeprefix("sqlite:///"))
+    if not url.startswith("sqlite:///") or not path.exists():
+        return ""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as store:
+            (told,) = store.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError:
+        return ""  # locked, or not ours to read: opening it says so
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return "" if told == "ok" else str(told)
 
 
 def _store_file(url: str) -> Iterator[Finding]:
@@ -85,7 +115,7 @@ def learned(patient: Installation) -> Iterator[Finding]:
 
 
 def _age(command: str, at_s: float | None, now_s: float) -> Finding:
-    mend = f"nimo {command} now; systemctl enable --now nimo-ingest.timer for ever"
+    mend = f"{_AS_NIMO} {command}; each hour: systemctl enable --now nimo-ingest.timer"
     if at_s is None:
         return warning(f"no nimo {command} yet: nothing is known", mend)
     if now_s - at_s > _OLD_S:
@@ -100,6 +130,9 @@ def nimod(patient: Installation) -> Iterator[Finding]:
     socket = patient.settings.socket
     try:
         status = client.status(socket, timeout_s=_TIMEOUT_S)
+    except client.Unanswered as error:
+        yield wrong(f"{error}: it hangs", "systemctl restart nimod; its log: journalctl -u nimod")
+        return
     except client.Unreachable as error:
         yield wrong(str(error), "systemctl start nimod; its log: journalctl -u nimod")
         return

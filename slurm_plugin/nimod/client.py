@@ -24,6 +24,10 @@ class Unreachable(NimoError):  # noqa: N818 - a state that a user knows
     exit_status = 69  # sysexits.h EX_UNAVAILABLE
 
 
+class Unanswered(Unreachable):
+    """Nimod runs and does not answer in time."""
+
+
 def advise(path: str | Path, ask: Ask, *, timeout_s: float) -> Advice:
     """Ask for an advice.
 
@@ -89,7 +93,7 @@ def _exchange(path: str | Path, ask: Ask, kind: type[Message], timeout_s: float)
         line = _line(str(path), encode(ask), timeout_s)
         answer = msgspec.json.decode(line, type=kind)
     except TimeoutError as error:
-        raise Unreachable(f"nimod at {path} does not answer within {timeout_s:g} s") from error
+        raise Unanswered(f"nimod at {path} does not answer within {timeout_s:g} s") from error
     except OSError as error:
         raise Unreachable(f"nimod at {path}: {error.strerror or error}") from error
     except msgspec.DecodeError as error:

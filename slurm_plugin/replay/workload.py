@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sacct_ingest.errors import NimoError
+from sacct_ingest.hostlist import expand
 from sacct_ingest.records import JobRun
 from sacct_ingest.store import RunRow
 
@@ -48,7 +49,8 @@ class Workload:
         runs
             In any order; of one cluster, and of partitions that share their nodes.
         cluster_nodes
-            Nodes of the cluster; None: as many as were in use at the busiest moment.
+            Nodes of the cluster; None: those that the runs name, or where they name none as many as
+        were in use at the busiest moment.
 
         Raises
         ------
@@ -58,7 +60,7 @@ class Workload:
         usable = sorted((run for run in runs if _usable(run)), key=_submitted)
         nodes = np.array([run.nodes for run in usable], dtype=np.int64)
         if cluster_nodes is None:
-            cluster_nodes = most_at_once(usable)
+            cluster_nodes = nodes_used(usable) or most_at_once(usable)
         else:
             usable = [run for run in usable if run.nodes <= cluster_nodes]
             nodes = nodes[nodes <= cluster_nodes]
@@ -87,6 +89,23 @@ class Workload:
         first = self.submit_s[0]
         stretch = self.load / load
         return replace(self, submit_s=first + (self.submit_s - first) * stretch)
+
+
+def nodes_used(runs: Iterable[Ran]) -> int:
+    """Count the different nodes that runs name; zero where one names none.
+
+    Jobs that share a node name the same one.
+    """
+    names: set[str] = set()
+    for text in {run.node_list for run in runs}:
+        try:
+            found = expand(text)
+        except ValueError:
+            return 0
+        if not found:
+            return 0
+        names.update(found)
+    return len(names)
 
 
 def most_at_once(runs: Iterable[Ran]) -> int:

@@ -36,6 +36,7 @@ class ReplayReport:
     source: str
     days: float
     nodes: int
+    load: float  #: of the history as it was, a share of these nodes
     assumptions: tuple[str, ...]
     results: tuple[Result, ...]
     present: Policy
@@ -55,8 +56,8 @@ def title_of(report: ReplayReport) -> str:
     """Say in one line what was replayed."""
     first = report.results[0]
     return (
-        f"{count(first.jobs, 'job')} over {report.days:.0f} days on {count(report.nodes, 'node')}, "
-        f"{first.moldable_jobs} of them moldable ({report.source})"
+        f"{count(first.jobs, 'job')} over {report.days:.0f} days on {count(report.nodes, 'node')} "
+        f"at load {report.load:.2f}, {first.moldable_jobs} of them moldable ({report.source})"
     )
 
 

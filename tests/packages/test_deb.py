@@ -41,7 +41,7 @@ def deb(wheel: Path, folder: Path) -> Path:
     return build(
         folder,
         python=Path(sys._base_executable),
-        fill=lambda python: fill(python, wheel),
+        fill=lambda python: fill(python, wheel, ["packages"]),
         compression=("-Znone",),
     )
 

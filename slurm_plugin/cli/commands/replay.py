@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack
 from multiprocessing import get_context
@@ -26,12 +27,14 @@ from slurm_plugin.cli.context import (
 from slurm_plugin.cli.numbers import positive, share, whole
 from slurm_plugin.cli.progress import ProgressReport, progress
 from slurm_plugin.config import Config
+from slurm_plugin.formatting import count
 from slurm_plugin.store_access import open_store
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow, Store
     from slurm_plugin.replay.policy_search import Setting
     from slurm_plugin.replay.what_if import WhatIf
+    from slurm_plugin.replay.workload import Workload
     from slurm_plugin.reports.replay_text import ReplayReport
 
 EXAMPLE = """\
@@ -142,11 +145,22 @@ def _replay(
         source=source,
         days=float(work.submit_s[-1] - work.submit_s[0]) / _DAY_S,
         nodes=work.cluster_nodes,
-        assumptions=assumptions,
+        load=work.load,
+        assumptions=(*assumptions, *_load_in_words(work)),
         results=tuple(results),
         present=config.policy,
         suggested=suggest(results, config.policy),
     )
+
+
+def _load_in_words(work: "Workload") -> Iterator[str]:
+    """Say which load is assumed, and what of jobs that share nodes."""
+    from slurm_plugin.replay.workload import most_at_once  # noqa: PLC0415
+
+    nodes = count(work.cluster_nodes, "node")
+    yield f"the load is {work.load:.2f}: node time of these jobs over that of {nodes}"
+    if work.runs and most_at_once(work.runs) > work.cluster_nodes:
+        yield "jobs shared nodes; the replay gives each job whole nodes, so its load is too high"
 
 
 def _prepared(

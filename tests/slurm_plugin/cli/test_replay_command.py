@@ -40,7 +40,9 @@ def test_the_later_half_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert made["verdict"].startswith("Switching on would")
     assert main(argv) == 0
     shown = capsys.readouterr().out
-    assert "100 jobs over 1 days on 40 nodes, 100 of them moldable (the store)" in shown
+    assert "100 jobs over 1 days on 40 nodes at load " in shown
+    assert "100 of them moldable (the store)" in shown
+    assert f"the load is {made['load']:.2f}" in shown
     assert made["verdict"][:40] in shown
 
 

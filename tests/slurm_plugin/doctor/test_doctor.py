@@ -7,7 +7,7 @@ import sqlite3
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -168,6 +168,33 @@ function slurm_job_submit() return slurm.SUCCESS end
 function slurm_job_modify() return slurm.SUCCESS end
 return slurm.SUCCESS
 """
+
+
+@contextmanager
+def damaged(nimod: Nimod) -> Iterator[None]:
+    """Overwrite pages in the middle of the store's file for a while."""
+    path = Path(nimod.store.removeprefix("sqlite:///"))
+    with closing(sqlite3.connect(path)) as store:
+        store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    before = path.read_bytes()
+    middle = len(before) // 8192 * 4096
+    path.write_bytes(before[:middle] + b"x" * 20_000 + before[middle + 20_000 :])
+    try:
+        yield
+    finally:
+        path.write_bytes(before)
+
+
+@contextmanager
+def frozen(nimod: Nimod) -> Iterator[None]:
+    """Keep nimod from answering for a while."""
+    nimod.freeze()
+    try:
+        yield
+    finally:
+        nimod.thaw()
+
+
 #: Fault, how it is made, and for each check that has to name it: state, words told, words of mend.
 Expected = dict[str, tuple[FindingState, str, str]]
 FAULTS: dict[str, tuple[Fault, Expected]] = {
@@ -241,6 +268,23 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
             "forwarding": (FindingState.WARNING, "is not seen", "forward_deadline = yes"),
             "hooks loaded": (FindingState.WARNING, "not loaded the new nimo_hook.conf", "touch "),
         },
+    ),
+    "misspelt setting of the hooks": (
+        lambda n: reloaded(
+            n, written(etc(n, "nimo_hook.conf"), lambda text: text + "timeout-ms = 50\n")
+        ),
+        {
+            "hook settings": (FindingState.WARNING, "'timeout-ms'", "did you mean 'timeout_ms'?"),
+            "hooks loaded": (FindingState.WARNING, "not loaded the new nimo_hook.conf", "touch "),
+        },
+    ),
+    "damaged store": (
+        damaged,
+        {"store": (FindingState.ERROR, "is damaged", "sudo -u nimo nimo ingest")},
+    ),
+    "hung nimod": (
+        frozen,
+        {"nimod": (FindingState.ERROR, "it hangs", "systemctl restart nimod")},
     ),
     "store for all to read": (
         lambda n: mode(Path(n.store.removeprefix("sqlite:///")), 0o644),

@@ -51,3 +51,18 @@ def test_load_can_be_chosen() -> None:
 def test_nothing_to_replay_is_an_error() -> None:
     with pytest.raises(NimoError, match="nothing to replay"):
         Workload.of([])
+
+
+def test_nodes_that_jobs_share_count_once() -> None:
+    """Twenty-five jobs of one node on eight nodes, several at once on each."""
+    runs = [
+        run(job_id=n, nodes=1, node_list=f"pine{1 + n % 8}", start_s=SUBMIT_S, elapsed_s=100.0)
+        for n in range(25)
+    ]
+    assert most_at_once(runs) == 25
+    assert Workload.of(runs).cluster_nodes == 8
+
+
+def test_where_a_run_names_no_nodes_the_busiest_moment_counts() -> None:
+    runs = [run(job_id=1, nodes=3), run(job_id=2, nodes=2, node_list="pine[1-2]")]
+    assert Workload.of(runs).cluster_nodes == 5
