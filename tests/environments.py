@@ -47,7 +47,7 @@ def _needed(requirements: list[str], extras: Sequence[str] = ()) -> set[str]:
             found.add(one.name)
             more = distribution(one.name).requires or []
             waiting += [(Requirement(text), tuple(one.extras)) for text in more]
-    return found
+    return found - {"nimo-slurm"}  # an extra that is made of others names it
 
 
 def _lend(name: str, site_packages: Path) -> None:
