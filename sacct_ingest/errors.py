@@ -3,7 +3,7 @@
 ::
 
     NimoError                one line for the user, exit status in one place (cli.errors)
-    ├── ConfigError          a configuration file: names file, path and mend
+    ├── ConfigError          a configuration file: names file, path and fix
     ├── SacctError           sacct could not run, died, or broke off mid-stream
     │   └── SacctOverload    slurmdbd took too long, or refused so large a question
     ├── FormatError          a saved file that is not what it should be: names file and line
@@ -19,7 +19,7 @@
 
 
 class NimoError(Exception):
-    """Root of all errors that a user may see; its text is one line that names the mend."""
+    """Root of all errors that a user may see; its text is one line that names the fix."""
 
     exit_status = 1
 

@@ -1,19 +1,26 @@
-"""One pass from a source into the store: resumable, and the same when repeated."""
+"""Ingests from a source into the store: resumable, the same when repeated, once or for ever."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from sacct_ingest.errors import SacctOverload
-from sacct_ingest.pace import NARROWEST_S, Pace, PaceSettings
+from sacct_ingest.errors import SacctError, SacctOverload, StoreError
 from sacct_ingest.resized import to_store
 from sacct_ingest.sources.base import Source, Tally
-from sacct_ingest.span import Span, SpanSettings, asked_span, new_spans
 from sacct_ingest.store import RejectRow, Stored
+from sacct_ingest.windows import (
+    NARROWEST_S,
+    Pace,
+    PaceSettings,
+    Span,
+    SpanSettings,
+    asked_span,
+    new_spans,
+)
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
@@ -33,7 +40,7 @@ class IngestSettings:
 
 
 class Progress(Protocol):
-    """Is told how an ingest gets on."""
+    """Receives the progress of an ingest."""
 
     def __call__(self, rows: int, where: str, share: float | None = None, /) -> None:
         """Take the rows read since the last call, where the ingest is, and the share done."""
@@ -114,13 +121,51 @@ def ingest(  # noqa: PLR0913 - each by its name
     return loader.summary(spans, joined=store.decisions.join_outcomes())
 
 
+@dataclass(frozen=True, slots=True)
+class FollowSettings:
+    """Seconds between ingests; after a failure ``first_retry_s``, doubled up to ``longest_s``."""
+
+    every_s: float = 600.0
+    first_retry_s: float = 30.0
+    longest_s: float = 3600.0
+
+
+def follow(
+    once: Callable[[], object],
+    settings: FollowSettings,
+    *,
+    pause: Callable[[float], object],
+    rounds: int | None = None,
+) -> None:
+    """Call ``once`` again and again; errors of slurmdbd and the database are logged and outlived.
+
+    Parameters
+    ----------
+    once
+        One ingest.
+    pause
+        Waits for some seconds.
+    rounds
+        Calls after which to return; None: never.
+    """
+    retry_s = settings.first_retry_s
+    while rounds is None or (rounds := rounds - 1) >= 0:
+        try:
+            once()
+            retry_s, delay_s = settings.first_retry_s, settings.every_s
+        except (SacctError, StoreError) as error:
+            _log.error("%s; next attempt in %.0f s", error, retry_s)
+            delay_s, retry_s = retry_s, min(2 * retry_s, settings.longest_s)
+        pause(delay_s)
+
+
 class _Loader:
     """Puts runs into the store, batch by batch."""
 
     def __init__(self, store: Store, source: Source, progress: Progress | None, now_s: int) -> None:
         self._store, self._source, self._now_s = store, source, now_s
         self._tally, self._stored = Tally(), Stored()
-        self._progress, self._told = progress, 0
+        self._progress, self._reported = progress, 0
         self._unfinished = self._windows = 0
         self._left_s = self._total_s = 0
 
@@ -214,8 +259,8 @@ class _Loader:
 
     def _report(self, share: float | None = None) -> None:
         if self._progress:
-            self._progress(self._tally.rows - self._told, self._source.name, share)
-            self._told = self._tally.rows
+            self._progress(self._tally.rows - self._reported, self._source.name, share)
+            self._reported = self._tally.rows
 
     def _say_waiting(self) -> None:
         _log.warning("another ingest is asking the accounting; waiting for it")

@@ -263,7 +263,7 @@ class DecisionRow:
     request_predicted_s: float | None = None
     wait_s: float | None = None
     message: str = ""
-    given_limit_s: int | None = None  #: time limit that the hook was told to write
+    given_limit_s: int | None = None  #: time limit that the hook was to write
     given_min_s: int | None = None  #: and ``--time-min``
     request_low_s: float | None = None  #: interval on the count asked for
     request_high_s: float | None = None

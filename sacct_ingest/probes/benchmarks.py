@@ -18,7 +18,7 @@ PARTS: Final = ("cpu", "memory", "disk", "network")
 _MARK: Final = "@@nimo"
 _MIB: Final = 1 << 20
 #: How to get a tool that a node lacks.
-_MENDS: Final = "install it there (apt-get install {0}, dnf install {0})"
+_INSTALL: Final = "install it there (apt-get install {0}, dnf install {0})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +180,7 @@ def _sections(output: str) -> tuple[dict[str, str], list[tuple[str, str]], list[
         if kind == "fact":
             facts[name] = value.strip()
         elif kind == "missing":
-            errors.append(f"{value} is missing: {_MENDS.format(value)}")
+            errors.append(f"{value} is missing: {_INSTALL.format(value)}")
         elif kind == "end" and value == "0":
             texts.append((name, "\n".join(lines)))
         elif kind == "end":
@@ -261,5 +261,7 @@ def _number(text: str) -> int | None:
 def _gist(text: str) -> str:
     """Give the line that most likely says what went wrong."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if re.search("error|fatal|fail|denied", line, re.IGNORECASE)]
-    return (told or lines or ["no output"])[0][:200]
+    complaints = [
+        line for line in lines if re.search("error|fatal|fail|denied", line, re.IGNORECASE)
+    ]
+    return (complaints or lines or ["no output"])[0][:200]

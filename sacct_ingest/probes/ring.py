@@ -114,7 +114,7 @@ class Ring:
     # --- the thread ---------------------------------------------------------------------------
 
     def run(self, stopped: threading.Event) -> None:
-        """Wait for the token, use it, pass it on, until told to stop."""
+        """Wait for the token, use it, pass it on, until it is stopped."""
         while not stopped.is_set():
             generation = self._await_token()
             if generation is None:

@@ -1,4 +1,4 @@
-"""What the sensors are told, and what that costs."""
+"""Settings of the sensors, and what their probes cost."""
 
 import re
 from collections.abc import Sequence

@@ -209,15 +209,15 @@ def _fill_ids(columns: _Columns) -> None:
     if "" not in raw_ids and "".join(names).isdecimal():
         columns["job_id"] = list(map(_number, raw_ids))
         return
-    told = list(map(_told_by_id, names, raw_ids))
-    for field, values in zip(_ID_FIELDS, zip(*told, strict=True), strict=True):
+    ids = list(map(_ids_of, names, raw_ids))
+    for field, values in zip(_ID_FIELDS, zip(*ids, strict=True), strict=True):
         columns[field] = values
 
 
 _ID_FIELDS = ("job_id", "array_job_id", "array_task_id", "het_job_id", "het_offset")
 
 
-def _told_by_id(name: str, raw_id: str) -> tuple[int | None, ...]:
+def _ids_of(name: str, raw_id: str) -> tuple[int | None, ...]:
     if raw_id and name.isdecimal():
         return _number(raw_id), None, None, None, None
     parsed = parse_job_id(name)

@@ -1,4 +1,4 @@
-"""Files as they were saved: compressed or not is told by their first bytes, not by their names."""
+"""Files as they were saved, compressed or not: their first bytes tell which, not their names."""
 
 import bz2
 import codecs

@@ -57,7 +57,9 @@ def output_of(
             # What it broke off for is in its status, if that comes now.
             if _status_soon(process):
                 raise _failure(argv, process.returncode, complaints) from error
-            raise SacctError(f"{_name(argv)} broke off: {error}; {_told(complaints)}") from error
+            raise SacctError(
+                f"{_name(argv)} broke off: {error}; {_first_line(complaints)}"
+            ) from error
         except (TimeoutError, subprocess.TimeoutExpired) as error:
             raise SacctOverload(
                 f"{_name(argv)} said nothing for {timeout_s:g} s and was ended: slurmdbd is too "
@@ -128,16 +130,16 @@ def _status_soon(process: subprocess.Popen[bytes]) -> int | None:
 
 
 def _failure(argv: Sequence[str], status: int, complaints: IO[bytes]) -> SacctError:
-    told = _told(complaints)
-    kind = SacctOverload if _TOO_MUCH.search(told) else SacctError
-    return kind(f"{_name(argv)} exited with status {status}: {told}")
+    said = _first_line(complaints)
+    kind = SacctOverload if _TOO_MUCH.search(said) else SacctError
+    return kind(f"{_name(argv)} exited with status {status}: {said}")
 
 
 def _name(argv: Sequence[str]) -> str:
     return os.path.basename(argv[0])  # noqa: PTH119 - a command, not a file of ours
 
 
-def _told(complaints: IO[bytes]) -> str:
+def _first_line(complaints: IO[bytes]) -> str:
     complaints.seek(0)
     lines = complaints.read(4096).decode(errors="replace").strip().splitlines()
     return lines[0] if lines else "it gave no reason"

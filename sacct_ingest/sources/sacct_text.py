@@ -21,7 +21,7 @@ _BLOCK = 256
 _MAX_RECORD = 2**20
 _MAX_LINES = 2000
 _WINDOWS_END = re.compile(r"\r\n\Z")
-_MEND = (
+_FIX = (
     "write the file with 'sacct -P -a -D --noconvert -o ALL', or say with -o and --delimiter what "
     "stands in it"
 )
@@ -193,7 +193,7 @@ def _first_line(lines: Iterator[str]) -> tuple[int, str]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             return number, line.rstrip("\n")
-    raise FormatError(f"there is nothing in it; {_MEND}")
+    raise FormatError(f"there is nothing in it; {_FIX}")
 
 
 def _check(header: Sequence[str], cluster: str, line: str) -> None:
@@ -201,7 +201,7 @@ def _check(header: Sequence[str], cluster: str, line: str) -> None:
     missing = [name for name in REQUIRED if name not in known]
     if missing:
         where = f"in the first line {line[:60]!r}" if line else "in -o"
-        raise FormatError(f"no column {', '.join(missing)} {where}; {_MEND}")
+        raise FormatError(f"no column {', '.join(missing)} {where}; {_FIX}")
     if "Cluster" not in known and not cluster:
         raise FormatError("no column Cluster; say with -M which cluster this is")
 
@@ -211,5 +211,5 @@ def _delimiter(header: str) -> str:
     spelled = "|".join(sorted(names(), key=len, reverse=True))
     found = re.search(rf"(?:{spelled})([^A-Za-z0-9]+)[A-Za-z]", header, re.IGNORECASE)
     if found is None or not found[1].strip(" "):
-        raise FormatError(f"the first line does not name sacct's columns: {header[:60]!r}; {_MEND}")
+        raise FormatError(f"the first line does not name sacct's columns: {header[:60]!r}; {_FIX}")
     return found[1]

@@ -15,7 +15,7 @@ from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.slurm_json import read_json
 from sacct_ingest.sources.swf import looks_like_swf, read_swf
 
-#: Bytes by which a format is told.
+#: Bytes by which a format is recognised.
 _SAMPLE: Final = 4096
 
 
@@ -36,7 +36,7 @@ class SavedSacct:
     delimiter
         What stands between the fields of a text; empty: found out from the header.
     format
-        One of `FORMATS`; empty: told by the content.
+        One of `FORMATS`; empty: recognised by the content.
     """
 
     path: Path

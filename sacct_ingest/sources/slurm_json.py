@@ -20,7 +20,7 @@ _CHUNK: Final = 2**20  #: characters read at a time
 _MAX_JOB: Final = 16 * 2**20  #: characters; what is longer has lost its end
 _SPACE = re.compile(r"[ \t\r\n]*")
 _OBJECT = re.compile(r'\{\s*"')
-#: The end of a list of jobs, told by what stands behind it.
+#: The end of a list of jobs, recognised by what follows it.
 _LIST_END = re.compile(r'\]\s*(?:\}\s*\Z|,\s*"(?:meta|errors|warnings|last_\w+)"\s*:)')
 #: A mistake nearer to the end of what was read so far may be none once more is read.
 _MARGIN: Final = 64
@@ -274,5 +274,5 @@ class _BrokenError(FormatError):
 def _check(errors: Any) -> None:
     """Raise where Slurm says that the list is not whole."""
     for error in errors if isinstance(errors, list) else ():
-        told = error.get("description") or error.get("error") if isinstance(error, dict) else error
-        raise FormatError(f"Slurm noted an error: {told}")
+        said = error.get("description") or error.get("error") if isinstance(error, dict) else error
+        raise FormatError(f"Slurm noted an error: {said}")

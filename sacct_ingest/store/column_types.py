@@ -3,6 +3,7 @@
 Migrations use them too, so they never change: a new kind of column is a new function.
 """
 
+from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, Integer, String, Text
@@ -46,3 +47,17 @@ OPTIONS: Final[dict[str, Any]] = {
     "mariadb_charset": "utf8mb4",
     "mariadb_collate": "utf8mb4_bin",
 }
+
+
+@lru_cache(maxsize=4096)
+def indexed(text: str, length: int = NAME_LENGTH) -> str:
+    """Text for a short, indexed column.
+
+    PostgreSQL takes no NUL, and MariaDB holds ``a`` and ``a␠`` for equal.
+    """
+    return text.replace("\0", "").strip()[:length].rstrip()
+
+
+def prose(text: str) -> str:
+    """Text for a column of any length: PostgreSQL takes no NUL."""
+    return text.replace("\0", "") if "\0" in text else text

@@ -54,8 +54,8 @@ def make_engine(url: str, *, create: bool) -> Engine:
         ) from error
     except ImportError as error:
         begins, extra = _DRIVERS.get(parsed.get_backend_name(), ("", ""))
-        mend = f": have {begins}… in the URL, and install nimo-slurm[{extra}]" if extra else ""
-        raise StoreError(f"{error}{mend}") from error
+        fix = f": have {begins}… in the URL, and install nimo-slurm[{extra}]" if extra else ""
+        raise StoreError(f"{error}{fix}") from error
 
 
 @contextmanager
@@ -83,10 +83,10 @@ def translated(engine: Engine) -> Iterator[None]:
     except (SQLAlchemyError, engine.dialect.loaded_dbapi.Error) as error:
         cause = str(getattr(error, "orig", None) or error).splitlines()[0]
         name = engine.url.render_as_string(hide_password=True)
-        raise StoreError(f"store {name}: {cause}{_mend(engine.url, cause)}") from error
+        raise StoreError(f"store {name}: {cause}{_fix(engine.url, cause)}") from error
 
 
-def _mend(url: URL, cause: str) -> str:
+def _fix(url: URL, cause: str) -> str:
     if _DENIED.search(cause):
         return "; docs/ingest.md lists the rights it needs"
     return _room(url) if _FULL.search(cause) else ""

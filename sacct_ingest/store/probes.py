@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import Engine, Select, and_, delete, func, insert, or_, select
 
 from sacct_ingest.records import Probe, Resource
+from sacct_ingest.store.column_types import indexed, prose
 from sacct_ingest.store.engine import reading, writing
 from sacct_ingest.store.schema import probes
-from sacct_ingest.store.text import indexed, prose
 
 _NAMES = [field.name for field in fields(Probe)]
 _COLUMNS = [probes.c[name] for name in _NAMES]

@@ -8,9 +8,9 @@ from sqlalchemy import Connection, Engine, and_, delete, func, insert, select
 from sqlalchemy.sql import Subquery
 
 from sacct_ingest.records import NodeProfile
+from sacct_ingest.store.column_types import indexed, prose
 from sacct_ingest.store.engine import reading, writing
 from sacct_ingest.store.schema import profiles
-from sacct_ingest.store.text import indexed, prose
 
 _NAMES = [field.name for field in fields(NodeProfile)]
 _COLUMNS = [profiles.c[name] for name in _NAMES]

@@ -5,10 +5,10 @@ from hashlib import blake2b
 
 from sqlalchemy import Connection, Engine, delete, func, insert, select
 
+from sacct_ingest.store.column_types import prose
 from sacct_ingest.store.engine import reading, writing
 from sacct_ingest.store.rows import RejectRow
 from sacct_ingest.store.schema import rejects
-from sacct_ingest.store.text import prose
 
 KEPT = 1000  #: rows; the oldest go first
 _TEXT_LENGTH = 4000

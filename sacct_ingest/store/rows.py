@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.records import Identity, JobState, KeyLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,11 @@ class RunRow:
     work_dir: str = ""
     node_list: str = ""  #: only of those that `Runs.started` gives
     node_type: str = ""  #: of all its nodes; only where runs are read by key
+
+    @property
+    def identity(self) -> Identity:
+        """Its identity keys."""
+        return Identity(self.user, self.name, self.tag, self.script, self.line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,12 @@ from typing import Any
 from msgspec.structs import replace
 from sqlalchemy import Column, ColumnElement, Engine, and_, func, or_, select
 
-from sacct_ingest.records import Identity, JobRun, JobState, KeyLevel, StepRun
+from sacct_ingest.records import JobRun, JobState, KeyLevel, StepRun
 from sacct_ingest.sharing import SharedTag
 from sacct_ingest.store.add_runs import BATCH, add_batch
 from sacct_ingest.store.engine import reading, writing
 from sacct_ingest.store.outcomes import LISTED
-from sacct_ingest.store.packed import pack_runs
+from sacct_ingest.store.packed_runs import pack_runs
 from sacct_ingest.store.rows import RunRow, Stored
 from sacct_ingest.store.schema import contributions, runs, steps
 
@@ -92,7 +92,7 @@ class Runs:
         groups: dict[str, list[RunRow]] = {}
         with reading(self._engine) as connection:
             for row in map(run_row, connection.execute(query).mappings()):
-                application = _identity(row).application
+                application = row.identity.application
                 if tags.covers(application):
                     groups.setdefault(tags.key(application), []).append(row)
         yield from sorted(groups.items())
@@ -155,8 +155,4 @@ def _key_columns(level: KeyLevel) -> list[Column[Any]]:
 
 
 def _key(row: RunRow, level: KeyLevel) -> str:
-    return _identity(row).key(level)
-
-
-def _identity(row: RunRow) -> Identity:
-    return Identity(row.user, row.name, row.tag, row.script, row.line)
+    return row.identity.key(level)

@@ -26,7 +26,7 @@ from sacct_ingest.errors import StoreError
 from sacct_ingest.records import JobRun
 from sacct_ingest.store.add_runs import add_batch
 from sacct_ingest.store.engine import make_engine, path_of, writing
-from sacct_ingest.store.packed import PackedRuns, encode, pack_runs
+from sacct_ingest.store.packed_runs import PackedRuns, encode, pack_runs
 from sacct_ingest.store.rows import Stored
 
 #: Runs of one transaction: so few that little is left to write once all is read.

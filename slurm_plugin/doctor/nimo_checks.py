@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from sacct_ingest.errors import NimoError
-from sacct_ingest.span import reached
+from sacct_ingest.windows import reached
 from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.formatting import clock

@@ -20,8 +20,8 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from sacct_ingest.errors import NimoError
-from sacct_ingest.span import reached
 from sacct_ingest.store import Selection, Store
+from sacct_ingest.windows import reached
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally
 from slurm_plugin.protocol import Counts, Status
 

@@ -17,7 +17,7 @@ from predictor.refit import fits_of
 from predictor.table import at, covers
 from predictor.tabulate import TableSettings
 from predictor.types import PredictionTable
-from sacct_ingest.records import Identity, KeyLevel
+from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import RunRow
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.replay.what_if import Moldable
@@ -68,11 +68,6 @@ def in_words(learned: int, reach: float, adopted: float) -> tuple[str, ...]:
     )
 
 
-def identity_of(row: RunRow) -> Identity:
-    """Identity keys of a stored run."""
-    return Identity(row.user, row.name, row.tag, row.script, row.line)
-
-
 @dataclass(frozen=True, slots=True)
 class _Truth:
     """Run time on other nodes over that on the job's own, by a table that is off by ``off``."""
@@ -94,7 +89,7 @@ def _moldable(
     reach: float,
     off: defaultdict[str, float],
 ) -> Moldable | None:
-    identity = identity_of(row)
+    identity = row.identity
     before, now = known.before.find(identity), known.now.find(identity)
     if before is None or now is None or not before.is_curve or not now.is_curve:
         return None
@@ -120,7 +115,7 @@ def _tables(rows: Sequence[RunRow], settings: TableSettings) -> PredictionLookup
 def _grouped(rows: Iterable[RunRow], level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:
     groups: defaultdict[str, list[RunRow]] = defaultdict(list)
     for row in rows:
-        if key := identity_of(row).key(level):
+        if key := row.identity.key(level):
             groups[key].append(row)
     for key in sorted(groups):
         yield key, sorted(groups[key], key=attrgetter("end_s", "submit_s", "job_id"))

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from sacct_ingest.errors import ConfigError, SacctError, StoreError
-from sacct_ingest.follow import FollowSettings, follow
+from sacct_ingest.ingest import FollowSettings, follow
 
 SETTINGS = FollowSettings(every_s=600, first_retry_s=30, longest_s=100)
 

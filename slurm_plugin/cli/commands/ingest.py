@@ -17,14 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from sacct_ingest.errors import ConfigError, FormatError
-from sacct_ingest.follow import FollowSettings, follow
-from sacct_ingest.ingest import IngestSettings, IngestSummary, ingest
-from sacct_ingest.pace import PaceSettings
+from sacct_ingest.ingest import FollowSettings, IngestSettings, IngestSummary, follow, ingest
 from sacct_ingest.sources.base import Source
 from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
-from sacct_ingest.span import SpanSettings
+from sacct_ingest.windows import PaceSettings, SpanSettings
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.progress import ProgressReport, progress

@@ -11,7 +11,7 @@ from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.saved import SavedSacct
-from sacct_ingest.store.packed import pack_runs
+from sacct_ingest.store.packed_runs import pack_runs
 
 JOB = {
     "JobID": "7",

@@ -16,8 +16,8 @@ from sacct_ingest.records import JobRun, JobState, KeyLevel
 from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import SavedSacct
-from sacct_ingest.span import SpanSettings
 from sacct_ingest.store import Store
+from sacct_ingest.windows import SpanSettings
 from tests.cluster import SlurmCluster
 from tests.processes import wait_until
 from tests.requests.rest import jobs, slurmrestd

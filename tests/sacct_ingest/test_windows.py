@@ -8,11 +8,10 @@ import pytest
 
 from sacct_ingest.errors import SacctOverload
 from sacct_ingest.ingest import IngestSettings, ingest
-from sacct_ingest.pace import NARROWEST_S, Pace, PaceSettings
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.base import Tally
-from sacct_ingest.span import SpanSettings
 from sacct_ingest.store import Store
+from sacct_ingest.windows import NARROWEST_S, Pace, PaceSettings, SpanSettings
 
 DAY_S = 86_400
 SETTINGS = PaceSettings(window_s=DAY_S, slow_s=20, share=0.25)

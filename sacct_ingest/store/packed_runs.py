@@ -1,25 +1,31 @@
-"""Runs as columns of the tables ``runs`` and ``steps``.
+"""Runs on their way into the store: packed where they are read, unpacked where they are new.
 
-A column at a time, as accounting text is read: nearly all of it happens in C.
+A run is recognised by its key and a digest of all that is known of it: what the store has already
+is never unpacked.  What is packed are the columns of the tables ``runs`` and ``steps``, made a
+column at a time, as accounting text is read: nearly all of it happens in C, and the process that
+writes has little else to do.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, compress
+from hashlib import blake2b
+from itertools import chain, compress, islice
 from operator import attrgetter
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
 from sqlalchemy import Table, Text
 
 from sacct_ingest.admin_comment import decision_id_in
-from sacct_ingest.records import JobRun, StepRun
+from sacct_ingest.records import JobRun, JobState, StepRun
 from sacct_ingest.signature import identity_of_line
-from sacct_ingest.store.bulk import Columns
+from sacct_ingest.store.column_types import indexed, prose
 from sacct_ingest.store.schema import runs, steps
-from sacct_ingest.store.text import indexed, prose
 
+#: Values of the columns of a table by their names, those of a column in the order of the rows.
+Columns = dict[str, Sequence[Any]]
 _IDENTITY: Final = ("user", "name", "comment", "submit_line")
 _keys = attrgetter("tag", "script", "line")
 
@@ -100,3 +106,40 @@ def _cleaners(table: Table, kind: type[JobRun | StepRun]) -> dict[str, Callable[
 
 _RUN_TEXTS: Final = _cleaners(runs, JobRun)
 _STEP_TEXTS: Final = _cleaners(steps, StepRun)
+
+
+#: Runs packed together: few enough to be still in the processor's cache.
+_TOGETHER: Final = 100
+#: Cluster, submit time and job id of a run.
+Key = tuple[str, int, int]
+
+
+class PackedRuns(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Some runs with their steps; ``body`` has their columns, as MessagePack."""
+
+    keys: list[Key]
+    digests: list[str]
+    resized: list[bool]  #: the rest of a resized job, of which only the key is known
+    body: msgspec.Raw
+
+    def __len__(self) -> int:
+        """Count the runs."""
+        return len(self.keys)
+
+
+def pack_runs(given: Iterable[JobRun]) -> Iterator[PackedRuns]:
+    """Pack runs, some at a time."""
+    source = iter(given)
+    while some := list(islice(source, _TOGETHER)):
+        # Of the records, not of their columns: another column leaves the digests as they are.
+        digests = [blake2b(encode(run), digest_size=16).hexdigest() for run in some]
+        yield PackedRuns(
+            [(indexed(run.cluster, 64), run.submit_s, run.job_id) for run in some],
+            digests,
+            [run.state is JobState.RESIZING for run in some],
+            msgspec.Raw(encode(columns_of(some, digests))),
+        )
+
+
+encode = msgspec.msgpack.Encoder().encode
+unpacked = msgspec.msgpack.Decoder(RunColumns).decode
