@@ -168,6 +168,10 @@ class SlurmCluster:
         self._launch(daemon)
         self._await(daemon)
 
+    def program(self, name: str, *arguments: str) -> list[str]:
+        """Give the command line of one of Slurm's programs, to be run as oneself."""
+        return self._slurm(name, Account.mine(), *arguments)
+
     def start_program(self, program: str, argv: Sequence[str], *, account: Account) -> None:
         """Start another of Slurm's daemons, such as slurmrestd, and do not wait for it."""
         line = self._slurm(program, account, *argv)
