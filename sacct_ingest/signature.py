@@ -5,10 +5,10 @@ node counts share their keys.  Its user takes part in every key: nobody's runs c
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from hashlib import blake2b
 from pathlib import PurePosixPath
 
+from sacct_ingest.bounded_cache import bounded_cache
 from sacct_ingest.job_script import (
     Script,
     parse_command_line,
@@ -44,7 +44,7 @@ def identity_of_request(
     return _identity(user, name, comment, digest, words)
 
 
-@lru_cache(maxsize=4096)
+@bounded_cache(entries=4096, characters=2048)
 def identity_of_line(user: str, name: str, comment: str, submit_line: str) -> Identity:
     """Identity of a run as far as these four of the accounting tell it.
 
@@ -117,7 +117,7 @@ def _words_of_command(command: str, arguments: Sequence[str]) -> tuple[str, ...]
     return (PurePosixPath(command).name, *" ".join(arguments).split())
 
 
-@lru_cache(maxsize=1024)
+@bounded_cache(entries=256, characters=16_384)
 def _parsed(script: str) -> Script:
     return parse_script(script)
 

@@ -7,7 +7,8 @@ that the time limit may be.
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+
+from sacct_ingest.bounded_cache import bounded_cache
 
 _TAG = re.compile(r"(?:^|[\s;|])nimo:(\S*)")
 _NODES = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})")
@@ -36,7 +37,7 @@ class Tag:
         return key[:_LENGTH]
 
 
-@lru_cache(maxsize=1024)
+@bounded_cache(entries=1024, characters=2048)
 def parse_tag(comment: str) -> Tag | None:
     """Tag in a comment, the last where there are several; None where there is none.
 

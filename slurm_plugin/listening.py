@@ -1,10 +1,11 @@
-"""Unix sockets: one server on each at a time, no leftovers in the way, and who connected."""
+"""Unix sockets: one server on each at a time, who connected, and how often somebody may ask."""
 
 import os
 import socket
 import stat
 import struct
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from sacct_ingest.atomic_file import Busy, locked
@@ -12,6 +13,7 @@ from sacct_ingest.errors import ConfigError
 
 #: Everybody may ask for advice; what only slurmctld may ask is decided by the peer's uid.
 _MODE = 0o666
+_REMEMBERED = 10_000  #: users whose requests are counted
 _PEERCRED = struct.Struct("3i")  # pid, uid, gid: unix(7)
 
 
@@ -81,8 +83,8 @@ class Listening:
             raise
         finally:
             os.umask(before)
-        # slurmctld's submissions come one by one; many users may ask for advice at once.
-        channel.listen(128)
+        # All who wait are let in or refused at once; whoever comes meanwhile finds room.
+        channel.listen(1024)
         return channel
 
 
@@ -91,3 +93,38 @@ def peer_uid(channel: socket.socket) -> int:
     credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size)
     uid: int = _PEERCRED.unpack(credentials)[1]
     return uid
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Requests that a user may send at once, refilled as time goes by."""
+
+    left: float
+    at_s: float
+
+
+class Rates:
+    """Token buckets, one for each uid.
+
+    Parameters
+    ----------
+    per_s
+        Requests a second that a user may send for ever; twice as many at once.
+    """
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s = per_s
+        self._burst = max(2 * per_s, 1.0)
+        self._buckets: dict[int, _Bucket] = {}
+
+    def allow(self, uid: int, now_s: float) -> bool:
+        """Take one request of a user off; False where there is none left."""
+        if len(self._buckets) >= _REMEMBERED:
+            self._buckets.clear()
+        bucket = self._buckets.setdefault(uid, _Bucket(self._burst, now_s))
+        bucket.left = min(self._burst, bucket.left + (now_s - bucket.at_s) * self._per_s)
+        bucket.at_s = now_s
+        if bucket.left < 1.0:
+            return False
+        bucket.left -= 1.0
+        return True

@@ -280,7 +280,7 @@ class Shown(StrEnum):
 class Web(_Section, frozen=True, kw_only=True):
     """The pages of ``nimo web``."""
 
-    listen: str = "127.0.0.1:8737"  #: HOST:PORT, or the path of a Unix socket
+    listen: str = "/run/nimo-web/web.sock"  #: path of a Unix socket, or HOST:PORT
     hosts: tuple[str, ...] = ()  #: names of the site's server, besides localhost
     prefix: Annotated[str, msgspec.Meta(pattern=r"^(/[A-Za-z0-9._~-]+)*$")] = ""
     #: who may say in a header which user asks: local accounts, addresses of other hosts

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf
 
 import msgspec
@@ -10,6 +9,7 @@ from msgspec.structs import replace
 
 from predictor.table import for_limit, for_type
 from predictor.types import PredictionTable
+from sacct_ingest.bounded_cache import bounded_cache
 from sacct_ingest.job_script import parse_script
 from sacct_ingest.records import Identity
 from sacct_ingest.sharing import SharedTag
@@ -187,6 +187,6 @@ def deadline_of(job: Job, *, now_s: float) -> float | None:
     return parse_time(text, now_s=now_s) if text else None
 
 
-@lru_cache(maxsize=256)
+@bounded_cache(entries=256, characters=16_384)
 def _script_deadline(script: str) -> str:
     return parse_script(script).options.get("deadline") or ""

@@ -7,7 +7,7 @@ SQL, no fit and no Slurm command happens on the way.
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from math import inf
 from operator import attrgetter
 
@@ -34,12 +34,14 @@ from slurm_plugin.decision.layout import layouts_of
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.policy import Action, Decision, as_scheduled, decide
 from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.sized_cache import SizedCache
 from slurm_plugin.decision.tickets import (
     PreparedDecision,
     Publish,
     TicketCache,
     completed,
     given_of,
+    without_texts,
 )
 from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy
 from slurm_plugin.protocol import ESTIMATE_COMMENT, Advice, Answer, Job, Row
@@ -53,8 +55,9 @@ Work = Callable[[], None]
 
 #: A job is decided on this long before squeue can show it.
 _UNSEEN_S = 0.5
-_PROMISES = 10_000
-_ASKED = 1_000  #: most requests that are known by heart
+_PROMISES = 1_000  #: most bookings of one user
+_ASKED = 8 << 20  #: characters of the requests that are known by heart, at most
+_ASKED_LEAST = 4096  #: what one counts at least: with what follows from it
 _ALL_BUT_ARGV = attrgetter(*(name for name in Job.__struct_fields__ if name != "argv"))
 #: Fields of a partition that a request depends on.
 _OF_PARTITION = attrgetter(
@@ -67,6 +70,16 @@ _NOT_COUNTED = frozenset({Reason.ARRAY, Reason.HET, Reason.RESERVATION, Reason.F
 
 #: What follows from a request as long as settings and tables hold.
 _Asked = tuple[Identity, JobSettings, Request, PredictionTable | None]
+
+
+def _requests() -> SizedCache[tuple[object, ...], _Asked]:
+    return SizedCache(_ASKED)
+
+
+def _size(key: tuple[object, ...]) -> int:
+    job, *others = key
+    texts = (one for one in (*job, *others) if isinstance(one, str))  # type: ignore[misc]
+    return _ASKED_LEAST + sum(map(len, texts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +130,9 @@ class DecisionService:
         self._keeps_limit = False
         self._types: dict[tuple[str, NodeShare], str] = {}
         self._terms: KeptTerms = {}
-        self._asked: dict[tuple[object, ...], _Asked] = {}
-        self._promises: deque[_Reservation] = deque(maxlen=_PROMISES)
+        self._asked = _requests()
+        self._promises: dict[str, deque[_Reservation]] = {}
+        self._views: dict[str, Cluster] = {}
         self._tickets = TicketCache(publish)
         self.tables = PredictionLookup()
         self.waits = WaitAccuracy()
@@ -130,7 +144,7 @@ class DecisionService:
 
     @config.setter
     def config(self, config: Config) -> None:
-        self._config, self._rules, self._asked = config, PolicySettings.of(config), {}
+        self._config, self._rules, self._asked = config, PolicySettings.of(config), _requests()
 
     @property
     def tables(self) -> PredictionLookup:
@@ -139,23 +153,36 @@ class DecisionService:
 
     @tables.setter
     def tables(self, tables: PredictionLookup) -> None:
-        self._tables, self._types, self._asked = tables, {}, {}
+        self._tables, self._types, self._asked = tables, {}, _requests()
 
     @property
     def cluster(self) -> Cluster | None:
-        """Latest view of the cluster, less what was promised since."""
+        """Latest view of the cluster.  Nodes booked since count for their own user's jobs only.
+
+        Whether a job is there is known from the next view on: ``--test-only`` brings none.
+        """
         return self._cluster
 
     @cluster.setter
     def cluster(self, seen: Cluster) -> None:
-        while self._promises and self._promises[0].made_s < seen.taken_s - _UNSEEN_S:
-            self._promises.popleft()
+        for user, made in list(self._promises.items()):
+            while made and made[0].made_s < seen.taken_s - _UNSEEN_S:
+                made.popleft()
+            if not made:
+                del self._promises[user]
         if seen.keeps_limit is not self._keeps_limit:  # slurmctld was upgraded, or is seen at last
-            self._keeps_limit, self._asked = seen.keeps_limit, {}
+            self._keeps_limit, self._asked = seen.keeps_limit, _requests()
         self._cluster = seen
-        self._types, self._terms = {}, {}
-        for promise in self._promises:
-            self._take(promise)
+        self._types, self._terms, self._views = {}, {}, {}
+
+    def view(self, user: str) -> Cluster | None:
+        """View of the cluster, less what was booked for the jobs of this user since."""
+        seen = self._cluster
+        if seen is None or user not in self._promises:
+            return seen
+        if user not in self._views:
+            self._views[user] = reduce(_booked, self._promises[user], seen)
+        return self._views[user]
 
     def submit(self, job: Job, *, via: str, now_s: float) -> tuple[Answer, DecisionRow | None]:
         """Answer for a job that is being submitted, and the record of the decision.
@@ -188,10 +215,20 @@ class DecisionService:
         if one is None:
             return None
         case = one.at(now_s)
+        if not one.comes:
+            return one.remaining(), lambda: None
         book = partial(self._book, case, one.decided, one.answer, one.decision_id, "cli_filter")
         return one.remaining(), book
 
-    def prepare(self, job: Job, *, now_s: float, private: bool = False, ticket: str = "") -> Answer:
+    def prepare(
+        self,
+        job: Job,
+        *,
+        now_s: float,
+        private: bool = False,
+        ticket: str = "",
+        comes: bool = True,
+    ) -> Answer:
         """Decide on a job that a submit command is about to ask for.
 
         Nothing is kept in mind for other jobs and nothing recorded before the job arrives with the
@@ -203,6 +240,8 @@ class DecisionService:
             As for :meth:`advise`.
         ticket
             Of a command that does not wait for the answer and submits the job as it is.
+        comes
+            Whether the job will be there afterwards; not so with ``--test-only``.
         """
         full = completed(job, self._config, self._cluster) if self._cluster else None
         if full is None or job.comment == ESTIMATE_COMMENT:
@@ -213,10 +252,14 @@ class DecisionService:
         if case.unready:
             self._count(full, lambda: None)
             return Answer()
+        if (waiting := without_texts(case)) is None:
+            return Answer()
         decided, answer, decision_id = self._judge(case)
         given = None if ticket else given_of(answer)
         announced, ticket = bool(ticket), ticket or decision_id
-        made = PreparedDecision(decision_id, case, decided, answer, given, announced)
+        made = PreparedDecision(
+            decision_id, waiting, decided, answer, given, announced, comes=comes
+        )
         self._tickets.issue(made, ticket)
         return Answer(action="set" if given else "keep", set=given, ticket=ticket)
 
@@ -318,7 +361,7 @@ class DecisionService:
         self, job: Job, now_s: float, *, private: bool = False, prompt: bool = False
     ) -> DecisionContext:
         """Put together what is known about a job; ``prompt``: without counting many nodes."""
-        seen = self._cluster
+        seen = self.view(job.user_name)
         wait = prompt and self._later and seen and bool(unready(seen, job, self._terms))
         partition = partition_for(seen, job, self._terms) if seen and not wait else None
         terms = _OF_PARTITION(partition) if partition else None
@@ -327,9 +370,7 @@ class DecisionService:
         if (asked := kept.get(key)) is None:
             asked = self._what_is_asked(job, partition, now_s, private=private)
             if asked[2].deadline_s is None:  # which may depend on the moment
-                if len(kept) >= _ASKED:
-                    kept.clear()
-                kept[key] = asked
+                kept.put(key, asked, _size(key))
         identity, site, request, known = asked
         made = DecisionContext(
             job, identity, site, request, known, partition, now_s, unready=bool(wait)
@@ -438,13 +479,18 @@ class DecisionService:
         if start < inf:
             waits, end = start > begin, start + limit_s
             made = _Reservation(case.now_s, part.name, nodes, start, end, waits)
-            self._promises.append(made)
-            self._take(made)
+            user = case.job.user_name
+            seen = self.view(user)
+            self._promises.setdefault(user, deque(maxlen=_PROMISES)).append(made)
+            if seen is not None:
+                self._views[user] = _booked(seen, made)
 
-    def _take(self, promise: _Reservation) -> None:
-        seen = self._cluster
-        part = seen.partitions.get(promise.partition) if seen else None
-        if seen and part:
-            times = promise.start_s, promise.end_s
-            left = part.queued() if promise.waits else part.promise(promise.nodes, *times)
-            self._cluster = seen.with_partition(left)
+
+def _booked(seen: Cluster, made: _Reservation) -> Cluster:
+    """View of the cluster without the nodes of a booking."""
+    part = seen.partitions.get(made.partition)
+    if part is None:
+        return seen
+    times = made.start_s, made.end_s
+    left = part.queued() if made.waits else part.promise(made.nodes, *times)
+    return seen.with_partition(left)

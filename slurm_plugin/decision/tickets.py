@@ -6,6 +6,7 @@ it.  A ticket is worth nothing by itself: it stands for a decision only where th
 user and is what the command was to submit, and for one job.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,7 +22,9 @@ from slurm_plugin.slurm.job_request import make_job
 
 #: A command that was stopped at a prompt of another filter takes that long.
 _VALID_S = 60.0
-_HELD = 10_000
+_HELD, _HELD_EACH = 4_000, 200  #: in all, and of one user
+#: Characters of the fields that are kept of a job.
+_LONGEST = 4_096
 
 #: Options by which a command does something else than ask for one job of its user, or lays its
 #: tasks out in a way that the request as nimod knows it does not show.
@@ -59,6 +62,7 @@ class PreparedDecision:
     answer: Answer  #: to the job as its user asked for it
     given: Change | None  #: what the command was told to ask for instead
     announced: bool = False  #: the command did not wait for it
+    comes: bool = True  #: the job will be there; not so with ``--test-only``
 
     def expected(self) -> dict[str, int | str | None]:
         """Fields that the job must have for this to be about it; None: not set."""
@@ -114,6 +118,7 @@ class TicketCache:
     def __init__(self, publish: Publish) -> None:
         self._publish = publish
         self._held: dict[TicketKey, PreparedDecision] = {}
+        self._each: Counter[int] = Counter()
 
     def issue(self, prepared: PreparedDecision, ticket: str) -> None:
         """Keep a decision under a ticket; the user's own one of that name goes."""
@@ -121,7 +126,10 @@ class TicketCache:
         self._drop(key)
         while self._held and self._is_over(next(iter(self._held)), prepared.case.now_s):
             self._drop(next(iter(self._held)))
+        if self._each[key[0]] >= _HELD_EACH:
+            self._drop(next(one for one in self._held if one[0] == key[0]))
         self._held[key] = prepared
+        self._each[key[0]] += 1
         self._publish(key, prepared.ready())
 
     def redeem(self, job: Job, *, now_s: float) -> PreparedDecision | None:
@@ -138,8 +146,18 @@ class TicketCache:
     def _drop(self, key: TicketKey) -> PreparedDecision | None:
         prepared = self._held.pop(key, None)
         if prepared is not None:
+            self._each[key[0]] -= 1
+            self._each += Counter()  # without those that have none
             self._publish(key, None)
         return prepared
+
+
+def without_texts(case: DecisionContext) -> DecisionContext | None:
+    """Leave out what only the decision needed, so that little waits; None: what is left is long."""
+    job = msgspec.structs.replace(case.job, script="", argv=[], comment="")
+    texts = (one for one in msgspec.structs.astuple(job) if isinstance(one, str))
+    short = sum(map(len, texts)) <= _LONGEST
+    return msgspec.structs.replace(case, job=job) if short else None
 
 
 def given_of(answer: Answer) -> Change | None:

@@ -8,50 +8,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from slurm_plugin.config import Access
-from slurm_plugin.listening import peer_uid
+from slurm_plugin.listening import Rates, peer_uid
 from slurm_plugin.nimod.connection import Connection, Respond
 
 _log = logging.getLogger(__name__)
 _CONNECTIONS = 400  #: of all users together; slurmctld's are not counted
 _REMEMBERED = 10_000
-
-
-@dataclass(slots=True)
-class _Bucket:
-    """Requests that a user may send at once, refilled as time goes by."""
-
-    left: float
-    at_s: float
-
-
-class Rates:
-    """Token buckets, one for each uid.
-
-    Parameters
-    ----------
-    per_s
-        Requests a second that a user may send for ever; twice as many at once.
-    """
-
-    def __init__(self, per_s: float) -> None:
-        self._per_s = per_s
-        self._burst = max(2 * per_s, 1.0)
-        self._buckets: dict[int, _Bucket] = {}
-
-    def allow(self, uid: int, now_s: float) -> bool:
-        """Take one request of a user off; False where there is none left."""
-        if len(self._buckets) >= _REMEMBERED:
-            self._buckets.clear()
-        bucket = self._buckets.setdefault(uid, _Bucket(self._burst, now_s))
-        bucket.left = min(self._burst, bucket.left + (now_s - bucket.at_s) * self._per_s)
-        bucket.at_s = now_s
-        if bucket.left < 1.0:
-            return False
-        bucket.left -= 1.0
-        return True
+#: A user may have this share of the places that are left, so that no crowd takes the last ones.
+_SHARE_LEFT = 0.25
+_NAMELESS_S = 60.0  #: after which a uid without a name is looked up again
 
 
 class UserNames:
@@ -60,15 +27,25 @@ class UserNames:
     They may come over the network (LDAP), so a thread of its own asks for them.
     """
 
-    def __init__(self, look_up: Callable[[int], str] = lambda uid: pwd.getpwuid(uid).pw_name):
+    def __init__(
+        self,
+        look_up: Callable[[int], str] = lambda uid: pwd.getpwuid(uid).pw_name,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._look_up = look_up
+        self._clock = clock
         self._known: dict[int, str] = {}
+        self._failed_s: dict[int, float] = {}
         self._wanted: queue.SimpleQueue[tuple[int, Callable[[], None]]] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="names", daemon=True).start()
 
     def known(self, uid: int) -> str | None:
-        """Name of a user; empty for one without a name, None where nobody has asked yet."""
-        return self._known.get(uid)
+        """Name of a user; empty for one without a name, None where nobody has asked of late."""
+        if (name := self._known.get(uid)) is not None:
+            return name
+        failed_s = self._failed_s.get(uid)
+        return None if failed_s is None or self._clock() > failed_s + _NAMELESS_S else ""
 
     def ask(self, uid: int, then: Callable[[], None]) -> None:
         """Find a name out and call ``then``, in the thread that finds it."""
@@ -77,18 +54,19 @@ class UserNames:
     def _run(self) -> None:
         while True:
             uid, then = self._wanted.get()
-            if uid not in self._known:
-                if len(self._known) >= _REMEMBERED:
-                    self._known.clear()
-                self._known[uid] = self._name(uid)
+            if self.known(uid) is None:
+                self._find(uid)
             then()
 
-    def _name(self, uid: int) -> str:
+    def _find(self, uid: int) -> None:
+        for kept in (self._known, self._failed_s):
+            if len(kept) >= _REMEMBERED:
+                kept.clear()
         try:
-            return self._look_up(uid)
+            self._known[uid] = self._look_up(uid)
         except Exception as error:  # whatever a name service does, the next name is looked up
+            self._failed_s[uid] = self._clock()
             _log.warning("uid %d has no name: %s", uid, error)
-            return ""
 
 
 class ConnectionLimiter:
@@ -129,18 +107,24 @@ class ConnectionLimiter:
         """Make a connection of a channel; None where it is refused, or its user not known yet."""
         uid = peer_uid(channel)
         first = self._trusted(uid)
-        if not first and self._full(uid):
+        if not first and not self.take(uid):
             self._complain(uid)
             channel.close()
             return None
         made = Connection(channel, self._respond, uid=uid, first=first)
         if first:
             return made
-        self._inside[uid] += 1
         if self._names.known(uid) is not None:
             return made
         self._names.ask(uid, lambda: self._later(made))
         return None
+
+    def take(self, uid: int) -> bool:
+        """Take a place for a connection of a user; False where there is none for that user."""
+        left = _CONNECTIONS - self._inside.total()
+        free = self._inside[uid] < min(self._limits.connections, left * _SHARE_LEFT)
+        self._inside[uid] += free
+        return free
 
     def leave(self, connection: Connection) -> None:
         """Note that a connection is over."""
@@ -151,7 +135,3 @@ class ConnectionLimiter:
     def _complain(self, uid: int) -> None:
         if self._told.allow(uid, time.monotonic()):
             _log.warning("uid %d has too many connections: refused", uid)
-
-    def _full(self, uid: int) -> bool:
-        mine = self._inside[uid]
-        return mine >= self._limits.connections or self._inside.total() >= _CONNECTIONS

@@ -26,8 +26,8 @@ from slurm_plugin.config import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import Book, DecisionService
 from slurm_plugin.decision.tickets import job_of
-from slurm_plugin.listening import Listening
-from slurm_plugin.nimod.access import ConnectionLimiter, Rates, UserNames
+from slurm_plugin.listening import Listening, Rates
+from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
 from slurm_plugin.nimod.connection import Connection, Reply
 from slurm_plugin.nimod.counters import AnswerCounts
 from slurm_plugin.nimod.loop import Loop
@@ -290,7 +290,8 @@ class Daemon:
         ticket = ask.ticket if ask.tell else ""
         if job is None:
             return Answer()
-        return self._advisor.prepare(job, now_s=now_s, private=private, ticket=ticket)
+        comes = "test-only" not in ask.command.options
+        return self._advisor.prepare(job, now_s=now_s, private=private, ticket=ticket, comes=comes)
 
     def _book(self, book: Book) -> None:
         """Do what could wait until the answer was sent."""
@@ -335,6 +336,7 @@ class Daemon:
 
     def _reload(self) -> None:
         self._link.forget()
+        self._watch.forget()
         for periodic in self._background:
             periodic.wake()
 

@@ -25,6 +25,7 @@ AWAKE_S = 0.0005
 #: Work that can wait does so for this long, or until somebody else comes: slurmctld goes on with
 #: the job, which takes a third longer beside a core at work.
 REST_S = 0.002
+_ACCEPTED = 64  #: most that are let in or refused before others have their turn
 _REPORTED = 100  #: most places whose errors are logged
 
 
@@ -192,11 +193,16 @@ class Loop:
             _log.error("unexpected error; logged this once", exc_info=error)
 
     def _accept(self) -> None:
-        try:
-            channel, _ = self._listener.accept()
-        except OSError as error:  # gone again, or no descriptor left
-            _log.debug("accept: %s", error)
-            return
+        """Let in, or refuse, who waits: slurmctld may be the last of a crowd."""
+        for _ in range(_ACCEPTED):
+            try:
+                channel, _address = self._listener.accept()
+            except OSError as error:  # nobody is left, or no descriptor
+                _log.debug("accept: %s", error)
+                return
+            self._admit(channel)
+
+    def _admit(self, channel: socket.socket) -> None:
         try:
             connection = self._doorman.enter(channel)
             if connection is not None:

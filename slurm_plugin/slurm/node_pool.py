@@ -60,10 +60,7 @@ class NodePool:
     now_s: float
     groups: Mapping[NodeGroup, tuple[str, ...]] = field(default_factory=dict)
     taken: tuple[tuple[float, float, int], ...] = ()
-    #: Answers given, each with how many promises are taken off in it.
-    memo: dict[NodeShare, tuple[int, NodeAvailability, int]] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    memo: dict[NodeShare, "Counted"] = field(default_factory=dict, compare=False, repr=False)
 
     def fitting(self, share: NodeShare) -> tuple[NodeAvailability, int]:
         """Nodes over time that can take a job's share, and how many there are of such nodes."""
@@ -104,20 +101,32 @@ class NodePool:
 
     def less(self, share: NodeShare, promised: Sequence[Promise]) -> tuple[NodeAvailability, int]:
         """As :meth:`fitting`, less what was promised; jobs alike do the work once."""
-        done, free, nodes = self.memo.get(share) or (0, *self.fitting(share))
-        if done > len(promised):
-            done, free = 0, self.fitting(share)[0]
-        for promise in promised[done:]:
+        known = self.memo.get(share) or Counted(*self.fitting(share))
+        done, free = known.promised, known.left or known.free
+        if tuple(promised[: len(done)]) != done:  # they are another user's
+            done, free = (), known.free
+        for promise in promised[len(done) :]:
             free = free.reserve(*promise)
-        if share not in self.memo and len(self.memo) >= _MEMO:
-            self.memo.pop(list(self.memo)[0], None)  # noqa: RUF015 - another thread may add one
-        self.memo[share] = len(promised), free, nodes
-        return free, nodes
+        if len(share.constraint) + len(share.excluded) <= _LONGEST:
+            if share not in self.memo and len(self.memo) >= _MEMO:
+                self.memo.pop(list(self.memo)[0], None)  # noqa: RUF015 - another thread may add one
+            self.memo[share] = Counted(known.free, known.nodes, tuple(promised), free)
+        return free, known.nodes
 
     def warm(self, before: "NodePool") -> None:
         """Answer now what the pool before was asked."""
         for share in list(before.memo):
             self.less(share, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Nodes that can take a share over time, and what promises leave of them."""
+
+    free: NodeAvailability
+    nodes: int  #: how many there are
+    promised: tuple[Promise, ...] = ()
+    left: NodeAvailability | None = None
 
 
 def alternatives(constraint: str) -> Sequence[frozenset[str]] | None:

@@ -15,7 +15,8 @@ from slurm_plugin.slurm.footprint import footprint
 from slurm_plugin.slurm.limits import NodeBounds, ResourceNeed, limits_of, node_range
 from slurm_plugin.slurm.node_pool import NodeShare
 
-_MOST_TERMS = 10_000
+_MOST_TERMS = 4_000
+_LONGEST_KIND = 1_024  #: characters; the terms of a longer one are found each time
 #: Fields of a partition that say how much memory a job has on a node.
 _MEMORY = ("mem_cpu_mib", "mem_node_mib", "max_mem_cpu_mib", "node_cpus", "threads_core")
 
@@ -96,9 +97,10 @@ def share_of(job: Job, partition: Partition) -> NodeShare:
 
 def terms_of(cluster: Cluster, job: Job, part: Partition, kept: KeptTerms | None = None) -> Terms:
     """Find the terms of a job in one partition; see :func:`partition_for`."""
-    if kept is None:
+    kind = _KIND(job)
+    if kept is None or sum(len(one) for one in kind if isinstance(one, str)) > _LONGEST_KIND:
         return _terms(cluster, job, part)
-    key = part.name, _KIND(job)
+    key = part.name, kind
     if (found := kept.get(key)) is None:
         if len(kept) >= _MOST_TERMS:
             kept.clear()

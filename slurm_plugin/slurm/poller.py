@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, Protocol
 
 from sacct_ingest.errors import SlurmError
@@ -18,7 +19,8 @@ from slurm_plugin.slurm.snapshot import build
 _log = logging.getLogger(__name__)
 
 _DEFAULT = config.Snapshot()
-_SETTINGS_S = 600.0  #: between looks at slurm.conf: slurmctld may be another one by then
+#: Between looks at slurm.conf: slurmctld may be another one by then, and hide jobs.
+_SETTINGS_S = 40.0
 
 
 class Runner(Protocol):
@@ -89,6 +91,10 @@ class ClusterPoller:
     def pause_s(self) -> float:
         """Seconds to wait until the next look."""
         return max(self._how.interval_s, self._took_s * (1.0 / self._how.share - 1.0))
+
+    def forget(self) -> None:
+        """Make the next look read slurm.conf, too."""
+        self._settings_s = -inf
 
     def look(self) -> Cluster:
         """Ask Slurm; takes as long as its answers.

@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 _HOST = re.compile(r"(\[[0-9a-f:]+\]|[^:\[\]]+)(?::\d{1,5})?")
 _LONGEST_QUERY = 4096
+LONGEST_HEAD = 32 << 10  #: bytes of all headers
 #: What an answer lets a browser do: show it, send its own forms back, nothing else.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; "
@@ -106,6 +107,8 @@ class Guard:
             return self._told(405, "These pages are read only", Allow="GET, HEAD")
         if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
             return self._told(413, "Nothing may be sent along", Connection="close")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > LONGEST_HEAD:
+            return self._told(431, f"Headers have at most {LONGEST_HEAD} bytes", Connection="close")
         if len(scope["query_string"]) > _LONGEST_QUERY:
             return self._told(414, f"A query has at most {_LONGEST_QUERY} characters")
         return None

@@ -24,6 +24,11 @@ class Peer:
     address: str = ""
 
 
+def is_looked_up(channel: socket.socket) -> bool:
+    """Whether it takes the kernel's table to tell who is at the other end."""
+    return channel.family != socket.AF_UNIX and _end(channel.getpeername())[0].is_loopback
+
+
 def peer_of(channel: socket.socket) -> Peer:
     """Tell who is at the other end of a connected socket."""
     if channel.family == socket.AF_UNIX:

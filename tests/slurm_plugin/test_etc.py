@@ -31,7 +31,7 @@ def test_systemd_understands_every_line_of_the_units(unit):
 
 
 @pytest.mark.skipif(which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-@pytest.mark.parametrize("name", ["nimod.service", "nimo-ingest.service", "nimo-web.service"])
+@pytest.mark.parametrize("name", [path.name for path in UNITS if path.suffix == ".service"])
 def test_services_may_do_little_more_than_they_must(name):
     unit = ROOT / "etc" / "systemd" / name
     argv = ["systemd-analyze", "security", "--offline=yes", unit]
@@ -42,3 +42,14 @@ def test_services_may_do_little_more_than_they_must(name):
     assert exposure is not None, done.stderr
     assert float(exposure[1]) <= 2.0
     assert re.search(r"^User=(?!root)\w", unit.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_no_service_outlives_others_where_memory_is_short(unit):
+    assert not re.search(r"^OOMScoreAdjust=-", unit.read_text(), re.MULTILINE)
+
+
+def test_nimod_has_bounds_of_its_own():
+    text = (ROOT / "etc" / "systemd" / "nimod.service").read_text()
+    assert re.search(r"^MemoryMax=\d+[MG]$", text, re.MULTILINE)
+    assert re.search(r"^TasksMax=\d+$", text, re.MULTILINE)

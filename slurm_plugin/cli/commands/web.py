@@ -17,8 +17,8 @@ from slurm_plugin.config import Config
 from slurm_plugin.store_access import open_store, sight_for
 
 EXAMPLE = """\
-  nimo web                                  # http://127.0.0.1:8737/
-  nimo web --listen /run/nimo-web/web.sock  # for a proxy, or: ssh -L 8737:/run/nimo-web/web.sock
+  nimo web                          # for a proxy, or: ssh -L 8737:/run/nimo-web/web.sock
+  nimo web --listen 127.0.0.1:8737  # http://127.0.0.1:8737/
   curl --unix-socket /run/nimo-web/web.sock http://localhost/applications"""
 
 

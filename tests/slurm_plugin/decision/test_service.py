@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import tracemalloc
 from math import ceil
 
 import pytest
@@ -26,7 +27,7 @@ from slurm_plugin.evaluation.wait_accuracy import judge
 from slurm_plugin.formatting import duration
 from slurm_plugin.protocol import ESTIMATE_COMMENT, Answer, Change
 from slurm_plugin.slurm.availability import profile
-from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
+from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare
 from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table
 
 
@@ -393,10 +394,10 @@ def test_nodes_are_counted_for_a_new_shape_after_the_answer(large):
     work, then = later.pop()
     work()
     assert submit(made)[0].action == "set"
-    (second,) = made.cluster.partition("").promised
+    (second,) = made.view("alice").partition("").promised
     then()
     # The first job passed as it was, and has all nodes that are left for it.
-    assert made.cluster.partition("").promised[1:] == ((8 - second[0], NOW, NOW + 7200),)
+    assert made.view("alice").partition("").promised[1:] == ((8 - second[0], NOW, NOW + 7200),)
 
 
 def test_a_command_is_not_decided_on_before_nodes_are_counted(large):
@@ -433,7 +434,7 @@ def test_jobs_that_have_to_wait_make_the_queue_longer():
     submit(made, job(min_nodes=2, max_nodes=2, min_cpus=2), now_s=NOW + 5)
     for _ in range(3):
         submit(made, job(min_nodes=2, max_nodes=2, min_cpus=2), now_s=NOW + 6)
-    part = made.cluster.partitions["batch"]
+    part = made.view("alice").partitions["batch"]
     assert part.queue == 3
     assert part.profile.free_at(NOW + 6) == 0
     # Nothing is planned for them, as for most jobs that squeue shows as pending.
@@ -578,3 +579,41 @@ def test_node_counts_are_whole_segments(segment):
     advice = made.advise(job(segment_size=segment, min_nodes=1, max_nodes=32), now_s=NOW)
     assert advice.rows
     assert all(one.nodes % segment == 0 for one in advice.rows)
+
+
+def test_what_one_user_books_takes_nothing_from_another():
+    """`sbatch --test-only` looks like a job, and none comes: thirty of them of mallory's."""
+    alone = submit(advisor())[1].nodes
+    made = advisor()
+    for number in range(30):
+        mallory = job(user_name="mallory", user_id=1002, min_nodes=16, max_nodes=16, min_cpus=16)
+        submit(made, mallory, now_s=NOW + 0.01 * number)
+    assert made.view("mallory").partitions["batch"].profile.free_at(NOW + 1) == 0
+    assert submit(made)[1].nodes == alone
+    assert made.view("bob").partitions["batch"].profile.free_at(NOW + 1) == 32
+
+
+def test_users_views_do_not_mix_where_nodes_are_counted_one_by_one():
+    one = NodeGroup(cpus=4, mem_mib=1000, steps=((NOW, 4, 1000, ()),), empty_s=NOW)
+    groups = {one: tuple("abcdefgh")}
+    pool = NodePool(now_s=NOW, groups=groups)
+    made = advisor(seen=cluster(partition(nodes=8, pool=pool)))
+    small = {"min_nodes": 2, "max_nodes": 2, "min_cpus": 2}
+    for _ in range(2):
+        submit(made, job(**small))
+        submit(made, job(user_name="bob", **small))
+    for user, booked in (("alice", 4), ("bob", 4), ("eve", 0)):
+        part = made.view(user).partitions["batch"]
+        assert part.fitting(NodeShare()).profile.free_at(NOW) == 8 - booked
+
+
+def test_requests_that_are_known_by_heart_take_little_memory():
+    made = advisor()
+    tracemalloc.start()
+    for number in range(300):
+        text = f"#!/bin/sh\n# {number}\n" + "\U0001f600" * 60_000
+        made.advise(job(script=text, comment=text, argv=[text]), now_s=NOW)
+        made.prepare(job(script=text, comment=text), now_s=NOW)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 64 << 20

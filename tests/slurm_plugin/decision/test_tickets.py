@@ -71,11 +71,35 @@ def test_the_decision_is_that_of_job_submit():
 
 def test_nothing_is_booked_before_the_job_arrives():
     made = advisor()
-    before = made.cluster.partitions["batch"].profile
+    before = made.view("alice").partitions["batch"].profile
     prepared = made.prepare(asked(), now_s=NOW)
-    assert made.cluster.partitions["batch"].profile == before
+    assert made.view("alice").partitions["batch"].profile == before
     made.submit(arriving(prepared), via="job_submit", now_s=NOW)
-    assert made.cluster.partitions["batch"].profile != before
+    assert made.view("alice").partitions["batch"].profile != before
+
+
+def test_a_command_that_only_tests_books_and_records_nothing():
+    made = advisor()
+    before = made.view("alice").partitions["batch"].profile
+    prepared = made.prepare(asked(), now_s=NOW, comes=False)
+    answer, row = made.submit(arriving(prepared), via="job_submit", now_s=NOW)
+    assert (answer.action, row) == ("set", None)
+    assert made.view("alice").partitions["batch"].profile == before
+
+
+def test_a_user_has_so_many_tickets():
+    made = advisor()
+    of_bob = msgspec.structs.replace(asked(), user_name="bob", user_id=1002)
+    first = made.prepare(asked(), now_s=NOW)
+    for _ in range(500):
+        made.prepare(of_bob, now_s=NOW)
+    assert len(made._tickets._held) <= 201
+    assert made.submit(arriving(first), via="job_submit", now_s=NOW)[1].decision_id == first.ticket
+
+
+def test_a_job_of_long_texts_gets_no_ticket():
+    long = msgspec.structs.replace(asked(), work_dir="/" + "x" * 100_000)
+    assert advisor().prepare(long, now_s=NOW).ticket == ""
 
 
 def test_a_ticket_is_for_one_job():

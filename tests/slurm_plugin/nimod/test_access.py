@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from slurm_plugin.config import Access
-from slurm_plugin.nimod.access import ConnectionLimiter, Rates, UserNames
+from slurm_plugin.listening import Rates
+from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
 from slurm_plugin.nimod.connection import Reply
 from tests.processes import PATIENCE_S
 
@@ -87,3 +88,40 @@ def test_connections_are_counted_until_they_are_over(channels):
 def test_slurmctld_is_not_counted(channels):
     at_door = door(UserNames(lambda uid: ""), trusted=True)
     assert all(at_door.enter(channel) for channel in channels)
+
+
+def test_a_uid_without_a_name_is_looked_up_again_after_a_while():
+    now, found = [0.0], []
+
+    def look_up(uid):
+        if not found:
+            raise OSError("LDAP is away")
+        return found[0]
+
+    names = UserNames(look_up, clock=lambda: now[0])
+    asked(names)
+    assert names.known(ME) == ""
+    found.append("alice")
+    asked(names)
+    assert names.known(ME) == ""
+    now[0] = 61.0
+    assert names.known(ME) is None
+    asked(names)
+    assert names.known(ME) == "alice"
+
+
+def asked(names):
+    done = threading.Event()
+    names.ask(ME, done.set)
+    assert done.wait(PATIENCE_S)
+
+
+def test_a_crowd_of_users_leaves_places_for_the_next_one():
+    """25 users take all that they may have, 16 each; the next ones are still let in."""
+    limiter = ConnectionLimiter(
+        Access(), trusted=lambda uid: False, respond=lambda line, uid: Reply(b""),
+        names=UserNames(str), later=lambda _: None,
+    )  # fmt: skip
+    places = [limiter.take(uid) for uid in range(25) for _ in range(16)]
+    assert places.count(True) < 400
+    assert [limiter.take(uid) for uid in range(100, 105)] == [True] * 5

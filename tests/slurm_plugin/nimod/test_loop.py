@@ -369,3 +369,23 @@ def test_turns_are_taken(running):
     go_on.set()
     wait_until(lambda: len(running.door.served) == 21, what="all answers")
     assert running.door.served.index(b"other\n") <= 2
+
+
+def test_a_crowd_that_waits_to_be_let_in_is_let_in_at_once(running):
+    """Whoever comes after a hundred others is let in with them, not after a hundred turns."""
+    pause, go_on, entered = threading.Event(), threading.Event(), []
+
+    def hold():
+        pause.set()
+        assert go_on.wait(PATIENCE_S)
+
+    enter = running.door.enter
+    running.door.enter = lambda channel: entered.append(len(running.door.served)) or enter(channel)
+    running.loop.call_soon(hold)
+    assert pause.wait(PATIENCE_S)
+    crowd = [running.connect() for _ in range(40)]
+    for channel in crowd:
+        channel.sendall(b"hello\n")
+    go_on.set()
+    assert all(channel.recv(10) == b"hello\n" for channel in crowd)
+    assert max(entered) <= 1

@@ -130,6 +130,22 @@ def test_slurm_tells_its_name_its_user_and_what_is_private():
     assert hiding.private
 
 
+def test_private_data_counts_within_a_minute_and_at_once_when_told():
+    now, slurm = [1e9], Slurm()
+    seen = watch(slurm, lambda: now[0])
+    seen.look()
+    slurm.config = f"{CONFIG}PrivateData = jobs\n"
+    seen.look()
+    assert not seen.private
+    seen.forget()
+    seen.look()
+    assert seen.private
+    slurm.config = CONFIG
+    now[0] += 60.0
+    seen.look()
+    assert not seen.private
+
+
 def test_a_configuration_without_a_name_is_an_error():
     with pytest.raises(SlurmError, match="no ClusterName"):
         watch(Slurm("SLURM_VERSION = 22.05.8\n")).look()

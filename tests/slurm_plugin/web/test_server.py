@@ -20,6 +20,7 @@ from sacct_ingest.errors import ConfigError
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config import Web
 from slurm_plugin.web import serve
+from slurm_plugin.web.peer import Peer
 from slurm_plugin.web.viewer import Proxies
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -211,3 +212,43 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["web", "--store", str(store_path)]) == 1
     assert "pip install nimo-slurm[web]" in capsys.readouterr().err
+
+
+def test_headers_that_come_at_once_are_limited_too(store_path: Path) -> None:
+    listen = str(store_path.with_name("web.sock"))
+    with serving(store_path, listen), socket.socket(socket.AF_UNIX) as channel:
+        channel.settimeout(WAIT_S)
+        channel.connect(listen)
+        channel.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 40_000 + b"\r\n\r\n")
+        assert channel.recv(100).startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+
+
+def test_who_connects_over_tcp_is_looked_up_so_often_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up = []
+    monkeypatch.setattr(serve, "peer_of", lambda channel: looked_up.append(1) or Peer(uid=1))
+    monkeypatch.setattr(serve, "_LOOK_UPS_PER_S", 1.0)
+    made = serve.server(_nothing, NOBODY)
+    with serve.listening(Web(listen="127.0.0.1:0"), NOBODY) as (channel, _):
+        thread = threading.Thread(target=made.run, kwargs={"sockets": [channel]})
+        thread.start()
+        crowd = [socket.create_connection(channel.getsockname()) for _ in range(40)]
+        refused = sum(_refused(one) for one in crowd)
+        made.should_exit = True
+        thread.join(WAIT_S)
+    assert len(looked_up) < 40
+    assert refused >= 40 - len(looked_up) - 1
+
+
+async def _nothing(scope: Any, receive: object, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _refused(channel: socket.socket) -> bool:
+    channel.settimeout(WAIT_S)
+    with channel:
+        try:
+            channel.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            return channel.recv(100) == b""
+        except OSError:
+            return True
