@@ -10,7 +10,6 @@ from slurm_plugin.evaluation.comparison import predicted_for
 
 #: The newest jobs that a report lists, and the stopped ones.
 MOST = 1000
-_STOPPED = (JobState.TIMEOUT, JobState.DEADLINE)
 _GUESSES = (KeyLevel.NAME.value, KeyLevel.USER.value)
 
 
@@ -82,7 +81,7 @@ class JobOutcomeTally:
         """Take a job that ended."""
         self._newest.append(one)
         changed = one.given_limit_s is not None or one.given_nodes is not None
-        if changed and one.state in _STOPPED:
+        if changed and JobState(one.state).cut_short:
             self._stopped.append(one)
 
     def newest(self) -> tuple[JobOutcome, ...]:

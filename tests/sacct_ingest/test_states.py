@@ -51,6 +51,8 @@ def test_a_run_is_stored_once_its_row_changes_no_more(state: JobState):
 def test_no_other_module_lists_states(package: str):
     """Two or more states in one list are a second table."""
     for path in sorted((_PROJECT / package).rglob("*.py")):
+        if "demo" in path.parts:  # what goes wrong in a made-up history
+            continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Tuple | ast.Set | ast.List):
                 names = [ast.unparse(item) for item in node.elts]
