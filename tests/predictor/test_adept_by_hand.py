@@ -416,3 +416,21 @@ def test_points_of_repeats_weigh_as_one() -> None:
     fit = Adept().fit(replace(curve_of([2, 4, 16], [500, 260, 90]), points=points))
     same = Adept().fit(curve_of([2, 4, 16], [500, 260, 90]))
     assert fit.predict([8])[0].time_s == same.predict([8])[0].time_s
+
+
+def test_settings_of_the_judgement_are_used() -> None:
+    curve = curve_of([1, 2, 4, 8, 16], [100, 80, 30, 26, 9])
+    assert "high_fitting_error" in {p.name for p in Adept().fit(curve).problems}
+    lenient = Adept(judgement=JudgementSettings(error=0.9)).fit(curve)
+    assert "high_fitting_error" not in {p.name for p in lenient.problems}
+
+
+@pytest.mark.parametrize("unit", [1e-160, 1e-9, 1e9, 1e290])
+def test_the_unit_of_time_does_not_matter(unit: float) -> None:
+    times = downey(24, 0.5)(np.array([1.0, 2, 4, 8, 40])) * np.array([1, 1.01, 0.98, 1.02, 1])
+    one, other = (Adept().fit(curve_of([1, 2, 4, 8, 40], times * u)) for u in (1.0, unit))
+    asked = [1, 3, 20, 100]
+    expected = [unit * p.time_s for p in one.predict(asked)]
+    assert [p.time_s for p in other.predict(asked)] == pytest.approx(expected, rel=1e-6, abs=0)
+    assert [p.name for p in other.problems] == [p.name for p in one.problems]
+    assert other.roughly(asked) == pytest.approx(unit * one.roughly(asked), rel=1e-6, abs=0)

@@ -9,7 +9,7 @@ searched at once.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,14 +142,17 @@ def search(
     need_observations(nodes, times)
     if not envelope:
         raise ValueError("the envelope has no range pair")
+    # Squares of very short or long times are beyond what numbers hold.
+    scale = float(np.exp(np.log(times).mean()))
     found = []
     for mode in Mode:
         limits = _Limits.of(mode, envelope)
         if limits is not None:
-            task = _Task(mode, nodes, times, weight, limits)
+            task = _Task(mode, nodes, times / scale, weight, limits)
             start = _through_closest(task, targets, settings)
             found.append(_around(task, *start, settings))
-    return _better(found, TIE * weight.sum(axis=1))
+    best = _better(found, TIE * weight.sum(axis=1))
+    return replace(best, a=best.a * scale)
 
 
 def best_for(
@@ -166,9 +169,10 @@ def best_for(
     if limits is None:
         raise ValueError(f"no {mode} instance in the envelope")
     ends = limits.steps(steps)
-    task = _Task(mode, nodes, times, np.ones((1, len(nodes))), limits)
+    scale = float(np.exp(np.log(times).mean()))
+    task = _Task(mode, nodes, times / scale, np.ones((1, len(nodes))), limits)
     x, a, error = _fit_amplitudes(task, ends[None, :])
-    return Instances(np.full(len(ends), mode is Mode.HIGH), ends, x[0], a[0], error[0])
+    return Instances(np.full(len(ends), mode is Mode.HIGH), ends, x[0], scale * a[0], error[0])
 
 
 #: Least and most x at each end.
