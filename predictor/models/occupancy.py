@@ -47,7 +47,7 @@ PARTS = ("compute_s", "network_s", "disk_s", "data_bytes")
 _PRIOR, _PRIOR_WEIGHT = 0.2, 2.0
 #: A form decides alone where its median left-out error is so many times smaller than any other's,
 #: beyond what two runs of the same may differ by; others of its kind are heard where it is not.
-_CLEARLY, _SAME = 3.0, 0.005
+_CLEARLY, _SAME = 3.0, 0.01
 #: Share of the whole time below which errors of a stall need no further terms.
 _MATTERS = 0.005
 #: Shortest run time that is predicted, seconds.
@@ -267,7 +267,9 @@ class OccupancyModel:
         straight = self._linear(samples, base, faster)
         if not self.latency_hiding:
             return [free, straight]
-        return [free, self._limited(free, samples, base), straight]
+        # Of its own compute function, so that one error does not speak for two of three.
+        own = replace(free, compute=straight.compute)
+        return [free, self._limited(own, samples, base), straight]
 
     def _chosen(self, samples: Sequence[Sample], base: Mapping[str, float]) -> Form:
         """Learn each function by itself, of the terms that the samples ask for."""

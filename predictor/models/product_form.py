@@ -214,7 +214,7 @@ class ProductFit:
             raise ValueError("the fitted form gives no run time above zero there")
         known = float(row @ np.array(self.covariance) @ row)
         new_run = known + (self.noise * (time_s if self.relative else 1.0)) ** 2
-        free = max(self.count - len(self.theta), 1)
+        free = self.count - len(self.theta)
         # As a factor, so that no bound reaches zero.
         width = float(student.ppf((1 + level) / 2, free)) * sqrt(new_run) / time_s
         nodes = int(amounts.get("nodes", 1))

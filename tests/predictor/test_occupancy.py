@@ -194,7 +194,7 @@ def test_whatever_takes_longest_decides() -> None:
     assert fit.bottleneck is not None
     for mhz, latency in ((450, 1), (450, 16), (1400, 1), (1400, 16)):
         actual = run(mhz, latency)
-        assert fit.predict(actual.attributes).time_s == pytest.approx(actual.found.time_s, rel=0.03)
+        assert fit.predict(actual.attributes).time_s == pytest.approx(actual.found.time_s, rel=0.05)
 
 
 @pytest.mark.parametrize("shape", ["constant", "latency"])

@@ -272,7 +272,7 @@ def test_what_sums_cannot_hold_travels_and_merges_too() -> None:
 def test_sums_stored_before_there_was_a_rest_are_read() -> None:
     old = {"resources": ["nodes"], "hh": [[1, 1], [1, 1]], "hx": [2, 2], "xx": 4.0, "count": 1}
     sums = msgspec.json.decode(msgspec.json.encode(old), type=Sums)
-    assert sums.add({"nodes": 1.0}, 1.0).hx == (3.0, 3.0)
+    assert sums.add({"nodes": 1.0}, 2.0).hx == (2.5, 2.5)  # relative, as they were
 
 
 def test_load_takes_part_in_proportion() -> None:
@@ -332,3 +332,35 @@ def test_no_time_above_zero_is_no_answer() -> None:
     fit = ProductForm(select=False).fit(Sums.none(("nodes",), relative=False).add_all(runs))
     with pytest.raises(ValueError, match="no run time above zero"):
         fit.predict({"nodes": 0.5})
+
+
+def test_amounts_of_any_size_are_told_apart() -> None:
+    """Benchmarks count bytes a second: the inverse of 10^10 is small, and no less independent."""
+    runs = [
+        ({"nodes": float(n), "memory": m}, (1.0 + 8.0 / n) * (2.0 + 3e10 / m))
+        for n, m in product((1, 2, 4), (5e9, 1e10, 2e10))
+    ]
+    fit = ProductForm(select=False).fit(Sums.none(("nodes", "memory")).add_all(runs))
+    assert fit.predict({"nodes": 4.0, "memory": 1.5e10}).time_s == pytest.approx(12.0)
+
+
+def test_runs_of_less_than_a_second_are_predicted() -> None:
+    runs = [({"nodes": float(n)}, 0.01 + 0.09 / n) for n in (1, 2, 4, 8)]
+    fit = ProductForm().fit(Sums.none(("nodes",)).add_all(runs))
+    assert fit.predict({"nodes": 3.0}).time_s == pytest.approx(0.04)
+
+
+def test_whether_resources_work_together_may_stay_open() -> None:
+    """Both varied, if not both at once: there is an answer, without the term for both."""
+    runs = [({"nodes": float(n), "clock": 3.0}, 10.0 + 60.0 / n) for n in (1, 2, 4, 8)]
+    runs += [({"nodes": 2.0, "clock": c}, 10.0 + 60.0 / 2 + 30 / c - 10) for c in (1.0, 1.5)]
+    fit = ProductForm().fit(sums_of(runs))
+    assert fit.unseen == ()
+    assert fit.predict({"nodes": 8.0, "clock": 1.0}).time_s > 0
+
+
+def test_sums_that_cannot_be_are_too_few() -> None:
+    """What an earlier release left after taking runs out may be below zero."""
+    for hh in (((-1e-9, 0.0), (0.0, 1.0)), ((1.0, 0.0), (0.0, 0.0))):
+        with pytest.raises(TooFewObservations):
+            ProductForm(select=False).fit(Sums(("nodes",), hh, (1.0, 1.0), 5.0, 5))

@@ -1,0 +1,225 @@
+"""How the forms of an application profile are weighed, and what a prediction says of itself."""
+
+from dataclasses import replace
+from math import exp, log, sqrt
+
+import pytest
+from scipy.stats import t as student
+
+from predictor.models.bottleneck import Bottleneck, Demand
+from predictor.models.linear_occupancy import LinearOccupancyModel, part_errors, percentage_error
+from predictor.models.occupancy import (
+    Form,
+    Occupancies,
+    OccupancyFit,
+    OccupancyModel,
+    Sample,
+    judged_by,
+    transformation,
+)
+from predictor.models.support import Support
+from predictor.models.transformed import Function, Shape, Term
+from predictor.types import Verdict
+
+
+def constant(value: float, press: float = 0.0) -> Function:
+    return Function({}, 1.0, value, press=press)
+
+
+def form(compute: float = 1.0, network: float = 0.5, disk: float = 0.5, data: float = 10.0) -> Form:
+    return Form(constant(compute), constant(network), constant(disk), constant(data))
+
+
+def fit(*forms: Form, heard: int = 1, error: float = 0.1, samples: int = 8) -> OccupancyFit:
+    return OccupancyFit(forms, heard, error, samples)
+
+
+def test_run_time_is_equation_1() -> None:
+    made = fit(form(1.0, 0.25, 0.5, 40.0)).predict({})
+    assert made.time_s == pytest.approx(40 * 1.75)
+    assert made.made_of == Occupancies(1.0, 0.25, 0.5, 40.0)
+    assert (made.verdict, made.doubts) == (Verdict.RELIABLE, ())
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_the_interval_is_student_s_t_of_log_time(level: float) -> None:
+    made = fit(form(), error=0.2, samples=6).predict({}, level)
+    width = float(student.ppf((1 + level) / 2, 6 + 2 - 1)) * 0.2
+    assert made.level == level
+    assert made.low_s == pytest.approx(20 * exp(-width))
+    assert made.high_s == pytest.approx(20 * exp(width))
+
+
+@pytest.mark.parametrize("bad", [0.0, 1.0, -1.0, float("nan")])
+def test_a_level_is_between_nothing_and_all(bad: float) -> None:
+    with pytest.raises(ValueError, match="level is"):
+        fit(form()).predict({}, bad)
+
+
+def test_of_three_forms_the_middle_one_is_told_and_of_two_the_better() -> None:
+    fast, slow, middle = form(1.0), form(9.0), form(3.0)
+    for order in ((fast, slow, middle), (middle, fast, slow), (slow, middle, fast)):
+        assert fit(*order, heard=3).predict({}).made_of.compute_s == 3.0
+    assert fit(slow, fast, heard=2).predict({}).made_of.compute_s == 9.0
+
+
+def test_the_interval_holds_what_each_form_that_is_heard_says() -> None:
+    made = fit(form(3.0), form(1.0), form(9.0), heard=3, error=1e-9).predict({})
+    assert (made.low_s, made.high_s) == (pytest.approx(20.0), pytest.approx(100.0))
+    made = fit(form(3.0), form(1.0), form(9.0), heard=1, error=1e-9).predict({})
+    assert (made.low_s, made.high_s) == (pytest.approx(40.0), pytest.approx(40.0))
+    made = fit(form(1.0), form(3.0), form(9.0), heard=1, error=1e-9).predict({})
+    assert (made.time_s, made.low_s, made.high_s) == (
+        pytest.approx(40.0), pytest.approx(20.0), pytest.approx(40.0),
+    )  # fmt: skip
+
+
+def test_a_bottleneck_sets_the_stall_and_how_long_it_may_be() -> None:
+    demand = Demand(constant(4.0), 0.5, 1.0, (4.0,), (6.0,))
+    limited = replace(form(1.0, 0.3, 0.1), bottleneck=Bottleneck((demand,)))
+    made, low, high = limited.occupancies({})
+    assert (made.network_s, made.disk_s) == (pytest.approx(0.75 * 3.5), pytest.approx(0.25 * 3.5))
+    assert low.network_s + low.disk_s == pytest.approx(3.5)
+    assert high.network_s + high.disk_s == pytest.approx(5.5)
+    alone = replace(form(1.0, 0.0, 0.0), bottleneck=Bottleneck((demand,)))
+    made, *_ = alone.occupancies({})
+    assert made.network_s == made.disk_s == pytest.approx(1.75)
+    assert fit(limited).bottleneck is limited.bottleneck
+    assert fit(form(), limited).bottleneck is None
+
+
+def test_less_than_a_byte_is_a_byte() -> None:
+    made, *_ = form(data=0.25).occupancies({})
+    assert made.data_bytes == 1.0
+
+
+def falling(press: float = 0.0) -> Function:
+    return Function({"x": 1.0}, 1.0, 3.0, (Term("x", Shape.LINEAR),), (-1.0,), press)
+
+
+def test_functions_below_zero_are_refused() -> None:
+    own = replace(form(), compute=falling())
+    assert fit(own).predict({"x": 2.0}).verdict is Verdict.RELIABLE
+    made = fit(own).predict({"x": 4.0})
+    assert made.verdict is Verdict.REFUSED
+    assert made.doubts == ("the learned compute occupancy falls below zero there",)
+    flow = replace(form(), data=falling())
+    assert fit(flow).predict({"x": 4.0}).doubts == ("the learned data flow falls below zero there",)
+    # Within what its errors are, a function near zero is just near zero.
+    near = replace(form(), compute=falling(press=0.6))
+    assert fit(near).predict({"x": 4.0}).verdict is Verdict.RELIABLE
+    assert fit(near).predict({"x": 4.3}).verdict is Verdict.REFUSED
+
+
+def test_no_time_at_all_is_refused() -> None:
+    made = fit(form(0.0, 0.0, 0.0)).predict({})
+    assert made.doubts == ("the learned run time falls to zero there",)
+    assert made.verdict is Verdict.REFUSED
+    assert 0 < made.low_s <= made.time_s <= made.high_s < 1e-8
+
+
+def test_what_is_beyond_the_samples_widens_the_interval() -> None:
+    own = replace(fit(form(), error=0.1), support=Support({"x": (1.0, 4.0)}, ("x",)))
+    inside, beyond = own.predict({"x": 2.0}), own.predict({"x": 8.0})
+    assert beyond.verdict is Verdict.DOUBTFUL
+    assert "x 8 is outside what was run" in beyond.doubts[0]
+    factor = 1 + log(2) / log(4)
+    assert beyond.high_s == pytest.approx(inside.high_s * factor)
+    assert beyond.low_s == pytest.approx(inside.low_s / factor)
+
+
+def test_the_error_has_a_prior_of_a_fifth_that_counts_as_two_samples() -> None:
+    samples = [Sample({"x": float(n)}, Occupancies(1.0, 0.0, 0.0, 10.0)) for n in (1, 2, 3, 4)]
+    off = (0.1, -0.2, 0.0, 0.3)
+    predicted = [Occupancies(exp(one), 0.0, 0.0, 10.0) for one in off]
+    made = judged_by(fit(form()), samples, predicted)
+    squares = sum(one**2 for one in off)
+    assert made.error == pytest.approx(sqrt((squares + 2 * 0.2**2) / (4 - 1 + 2)))
+    assert made.left_out == pytest.approx(off)
+    assert made.predicted == tuple(predicted)
+    assert made.support.bounds == {"x": (1.0, 4.0)}
+    single = judged_by(fit(form()), samples[:1], [samples[0].found])
+    assert single.error == pytest.approx(0.2)
+    # A prediction of nothing counts as a thousandth.
+    none = judged_by(fit(form()), samples[:1], [Occupancies(0.0, 0.0, 0.0, 1.0)])
+    assert none.left_out == pytest.approx((log(1e-3),))
+
+
+def runs(of, xs=(1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0)) -> list[Sample]:
+    return [Sample({"x": x}, Occupancies(of(x), 0.0, 0.1, 10.0)) for x in xs]
+
+
+def test_attributes_with_which_run_time_falls_take_part_as_reciprocals() -> None:
+    made = OccupancyModel().fit(runs(lambda x: 0.5 + 6 / x))
+    assert all(str(t) == "1/x" for one in made.forms for t in one.compute.terms)
+    assert made.predict({"x": 5.0}).time_s == pytest.approx(10 * (0.6 + 6 / 5))
+    rising = OccupancyModel().fit(runs(lambda x: 0.5 + 6 * x))
+    assert rising.predict({"x": 5.0}).time_s == pytest.approx(10 * (0.6 + 30))
+    told = LinearOccupancyModel(faster=frozenset({"x"})).fit(runs(lambda x: 0.5 + 6 / x))
+    assert [str(term) for term in told.compute.terms] == ["1/x"]
+    assert transformation("x", frozenset({"x"})) == Term("x", Shape.INVERSE)
+    assert transformation("x", frozenset()) == Term("x", Shape.LINEAR)
+
+
+def test_a_form_that_predicts_left_out_runs_far_better_decides_alone() -> None:
+    """A product is no sum.  Where all are as good, all of them are heard."""
+    straight = OccupancyModel().fit(runs(lambda x: 1 + 2 * x))
+    assert len(straight.forms) == straight.heard == 3
+    rng = [1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99, 1.0]
+    both = [
+        Sample({"x": x, "y": y}, Occupancies(5.0 / x / y * e, 0.0, 0.001, 10.0))
+        for (x, y), e in zip(
+            ((1.0, 1.0), (2.0, 1.0), (4.0, 1.0), (1.0, 3.0), (2.0, 3.0), (4.0, 3.0), (4.0, 2.0),
+             (1.0, 2.0)),
+            rng, strict=True,
+        )
+    ]  # fmt: skip
+    product = OccupancyModel().fit(both)
+    assert len(product.forms) == product.heard == 1
+    assert product.compute.terms[0].times is not None
+    assert product.predict({"x": 2.0, "y": 2.0}).time_s == pytest.approx(12.5, rel=0.05)
+
+
+def test_without_latency_hiding_there_are_two_forms() -> None:
+    made = OccupancyModel(latency_hiding=False).fit(runs(lambda x: 1 + 2 * x))
+    assert len(made.forms) == 2
+    assert all(one.bottleneck is None for one in made.forms)
+
+
+def test_each_function_has_the_attributes_that_are_told() -> None:
+    samples = [
+        Sample({"x": x, "y": y}, Occupancies(1 + x + y, x + y, x + 2 * y, 10 * (x + y)))
+        for x, y in ((1.0, 1.0), (2.0, 3.0), (3.0, 1.0), (4.0, 2.0), (5.0, 5.0), (6.0, 1.0))
+    ]
+    for model in (
+        OccupancyModel(("x",), ("y",), (), ("x",)),
+        LinearOccupancyModel(("x",), ("y",), (), ("x",)),
+    ):
+        for one in model.fit(samples).forms:
+            named = [{*part.reference} for part in (one.compute, one.network, one.disk, one.data)]
+            assert [own - {"compute"} for own in named] == [{"x"}, {"y"}, set(), {"x"}]
+
+
+@pytest.mark.parametrize(
+    ("predicted", "actual", "whole", "error"),
+    [
+        (3.0, 2.0, 10.0, 50.0),
+        (1.0, 2.0, 10.0, 50.0),
+        (0.0, 0.0, 10.0, 0.0),
+        (1e-6, 0.0, 10.0, 0.0),
+        (2e-5, 0.0, 10.0, 100.0),
+        (2e-5, 1.9e-5, 10.0, 100 * 0.1 / 1.9),
+    ],
+)
+def test_percentage_errors_of_occupancies(
+    predicted: float, actual: float, whole: float, error: float
+) -> None:
+    assert percentage_error(predicted, actual, whole) == pytest.approx(error)
+
+
+def test_errors_of_the_four_functions() -> None:
+    actual = [Occupancies(1.0, 2.0, 0.0, 10.0), Occupancies(2.0, 2.0, 0.0, 10.0)]
+    predicted = [Occupancies(1.5, 2.0, 0.0, 9.0), Occupancies(2.0, 1.0, 1.0, 10.0)]
+    assert part_errors(predicted, actual) == pytest.approx(
+        {"compute_s": 25.0, "network_s": 25.0, "disk_s": 50.0, "data_bytes": 5.0}
+    )
