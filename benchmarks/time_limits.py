@@ -2,7 +2,7 @@
 
 Causal: the limits of a job come from the runs of its application that had ended by the midnight
 before it was submitted, as if ``nimo fit`` ran each night.  ``--data`` is a log as
-``trace_accuracy.py`` reads it; runs of one user and job name count as runs of one application on
+``_logs.py`` reads it; runs of one user and job name count as runs of one application on
 one problem there, which NIMO itself does not believe: it is the worst case of what a script tells.
 Where a log has no names, the limit that the user asked for stands for one.  Without ``--data`` logs
 are generated: runs that scatter, runs of which one in fifty is slowed down, problems that change.
@@ -25,8 +25,7 @@ from typing import Any
 import _bench
 import _generated
 import numpy as np
-import trace_accuracy
-from trace_accuracy import Job
+from _logs import Job, in_order, load
 
 from predictor.similar import Request
 from predictor.table import covers, quantile, verdict_at
@@ -117,7 +116,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         logs = (
-            {arguments.data.name: trace_accuracy.load(arguments.data)}
+            {arguments.data.name: load(arguments.data)}
             if arguments.data
             else {name: _generate(name, 1_500 if arguments.quick else 12_000) for name in ODDITIES}
         )
@@ -218,7 +217,7 @@ def _generate(name: str, count: int, seed: int = 0) -> list[Job]:
         asked = Request(kind.nodes[place], limit_s)
         end_s = submit_s + rng.expovariate(1 / 1800) + ran_s
         jobs.append(Job(submit_s, end_s, ran_s, f"user{which % 20}", f"app{which}", asked))
-    return trace_accuracy.in_order(job for job in jobs if job.elapsed_s >= 1)
+    return in_order(job for job in jobs if job.elapsed_s >= 1)
 
 
 if __name__ == "__main__":

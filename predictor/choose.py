@@ -5,7 +5,7 @@ all forms that the other models stand for by what the observations say of each, 
 range as well as beyond it.  ADEPT reads the same observations independently: what it finds about
 them (node counts that the application is made for, steps, anomalies, an open end) is told with
 where to observe next, and where it has nothing against its own prediction that one is a second
-opinion.  With fewer than three node counts there is no curve: see :mod:`predictor.models.history`.
+opinion.  With fewer than three node counts there is no curve: see :mod:`predictor.experts`.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,8 @@
 
 Each identity is independent of all others, so they are spread over processes, or over whatever
 ``concurrent.futures.Executor`` is given; the result does not depend on how many there are.
-Histories without a curve get their interval last, from the residuals that all of them left behind.
+What became of earlier predictions is read from the store, goes on with the runs that ended since,
+and is written back: of each identity, and pooled for the site.
 """
 
 from collections import Counter, deque
@@ -19,21 +20,24 @@ from threadpoolctl import threadpool_limits
 
 from predictor import summing
 from predictor.by_type import SumsByType
-from predictor.models import history
 from predictor.node_sums import decode as decode_sums
-from predictor.parts import tables_of
-from predictor.table import encode
-from predictor.tabulate import TableSettings, runs_of, with_interval
+from predictor.parts import tables_of, whole_key
+from predictor.record import Entry, decode, decode_pool, encode, pooled, site_of
+from predictor.table import encode as encode_table
+from predictor.tabulate import TableSettings, record_of
 from predictor.types import HISTORY, PredictionTable, Verdict
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.sharing import SharedTag
-from sacct_ingest.store import FitRow, RunRow, Store
+from sacct_ingest.store import FitRow, RecordRow, RunRow, Store
+from sacct_ingest.store.records import SITE
 
 #: Identities, and runs, handed to a process at a time: enough to outweigh the passing on.
 BATCH, BATCH_RUNS = 64, 10_000
 
-#: With the texts of aprof's sums by node type and form.
-Work = tuple[KeyLevel, str, list[RunRow], dict[str, dict[str, str]]]
+#: With the texts of aprof's sums by node type and form, and of records by key.
+Work = tuple[KeyLevel, str, list[RunRow], dict[str, dict[str, str]], dict[str, str]]
+#: Where a site has no record yet, so many identities of each level make a first one.
+FIRST = 100
 # Passing a row on takes a fifth of the time that pickling it does.
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[Work]).decode
@@ -52,12 +56,19 @@ class RefitSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
-    """What one batch came to; curves as text already, which is a tenth of their size."""
+class Refitted:
+    """What a refit writes."""
 
-    curves: list[FitRow] = field(default_factory=list)
-    histories: list[PredictionTable] = field(default_factory=list)
-    residuals: dict[KeyLevel, list[history.Residual]] = field(default_factory=dict)
+    fits: list[FitRow] = field(default_factory=list)
+    records: list[RecordRow] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What one batch came to; tables as text already, which is a tenth of their size."""
+
+    made: Refitted = field(default_factory=Refitted)
+    entries: list[Entry] = field(default_factory=list)
     identities: int = 0
 
 
@@ -94,17 +105,18 @@ def refit(
     started = perf_counter()
     types = summing.node_types(store)
     summing.add_runs(store, types)
+    sums_of = partial(summing.texts, store) if len(types.types) > 1 else None
     made = fits_of(
-        partial(_by_key, store, shared),
+        Source(partial(_by_key, store, shared), sums_of, store.records.of_level),
         now_s=now_s,
         settings=replace(settings or TableSettings(), node_types=types.types),
         workers=workers,
         pool=pool,
         progress=progress,
-        sums_of=partial(summing.texts, store) if len(types.types) > 1 else None,
     )
-    store.fits.replace(made)
-    return _summary(made, perf_counter() - started)
+    store.fits.replace(made.fits)
+    store.records.replace(made.records)
+    return _summary(made.fits, perf_counter() - started)
 
 
 def _by_key(
@@ -120,56 +132,79 @@ def _by_key(
 ByKey = Callable[[KeyLevel], Iterable[tuple[str, list[RunRow]]]]
 #: Gives the texts of the sums of each key of a level, by node type and form.
 SumsOf = Callable[[KeyLevel], dict[str, dict[str, dict[str, str]]]]
+#: Gives the texts of the records of each key of a level; level ``site`` has one.
+RecordsOf = Callable[[str], dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a refit reads: runs, what became of predictions, and where node types differ sums."""
+
+    by_key: ByKey
+    sums_of: SumsOf | None = None
+    records_of: RecordsOf = lambda _: {}
 
 
 def fits_of(
-    by_key: ByKey,
+    source: Source,
     *,
     now_s: float,
     settings: TableSettings | None = None,
     workers: int = 1,
     pool: Executor | None = None,
     progress: Callable[[int], None] | None = None,
-    sums_of: SumsOf | None = None,
-) -> list[FitRow]:
-    """Make the prediction tables of all identities; parameters as :func:`refit` has them.
-
-    Parameters
-    ----------
-    sums_of
-        Where there are several node types, aprof's sums of the runs on each.
-    """
+) -> Refitted:
+    """Make the prediction tables of all identities; parameters as :func:`refit` has them."""
     chosen = settings or TableSettings()
-    curves: list[FitRow] = []
-    histories: list[PredictionTable] = []
-    residuals: dict[KeyLevel, list[history.Residual]] = {level: [] for level in KeyLevel}
-    for done in _fit_all(_batches(by_key, sums_of, chosen), now_s, chosen, workers, pool):
-        curves += done.curves
-        histories += done.histories
-        for level, found in done.residuals.items():
-            residuals[level] = _latest(residuals[level] + found, chosen)
+    entries = decode_pool(source.records_of(SITE[0]).get(SITE[1]))
+    chosen = replace(chosen, site=site_of(entries or _first_entries(source.by_key, chosen)))
+    batches = _batches(source, chosen)
+    result, new = Refitted(), list[Entry]()
+    for done in _fit_all(batches, now_s, chosen, workers, pool):
+        result.fits.extend(done.made.fits)
+        result.records.extend(done.made.records)
+        new = pooled(new, done.entries)
         if progress:
             progress(done.identities)
-    return [*curves, *map(row_of, _calibrated(histories, residuals, chosen))]
+    level, key = SITE
+    result.records.append(RecordRow(level=level, key=key, payload=encode(pooled(entries, new))))
+    return result
 
 
-def _batches(
-    by_key: ByKey, sums_of: SumsOf | None, settings: TableSettings
-) -> Iterator[list[Work]]:
+def _first_entries(by_key: ByKey, settings: TableSettings) -> list[Entry]:
+    """Walk through some identities, so that a site's first tables know how predictions do there."""
+    found: list[Entry] = []
+    for level in KeyLevel:
+        for _, rows in islice(by_key(level), FIRST):
+            recent = rows[-settings.recent :]
+            found += record_of(level, recent, settings).entries
+    return pooled((), found)
+
+
+def _batches(source: Source, settings: TableSettings) -> Iterator[list[Work]]:
     """Identities in batches of even work; of histories the recent runs are enough."""
     batch: list[Work] = []
     held = 0
     for level in KeyLevel:
-        sums = sums_of(level) if sums_of and level in CURVE_LEVELS else {}
-        for key, rows in by_key(level):
-            kept = rows if level in CURVE_LEVELS else rows[-settings.history.recent :]
-            batch.append((level, key, kept, sums.get(key, {})))
+        sums = source.sums_of(level) if source.sums_of and level in CURVE_LEVELS else {}
+        records = _by_identity(source.records_of(level.value))
+        for key, rows in source.by_key(level):
+            kept = rows if level in CURVE_LEVELS else rows[-settings.recent :]
+            batch.append((level, key, kept, sums.get(key, {}), records.get(key, {})))
             held += len(kept)
             if len(batch) >= BATCH or held >= BATCH_RUNS:
                 yield batch
                 batch, held = [], 0
     if batch:
         yield batch
+
+
+def _by_identity(records: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Put the records of an identity's parts to its own."""
+    found: dict[str, dict[str, str]] = {}
+    for key, text in records.items():
+        found.setdefault(whole_key(key), {})[key] = text
+    return found
 
 
 def _fit_all(
@@ -226,15 +261,22 @@ def _fit_batch(batch: list[Work], now_s: float, settings: TableSettings) -> _Don
 
 def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
     done = _Done(identities=len(batch))
-    residuals = done.residuals
-    for level, key, rows, texts in batch:
-        tables = tables_of(level, key, rows, now_s=now_s, settings=settings, sums=_sums(texts))
-        done.histories.extend(table for table in tables if not table.is_curve)
-        done.curves.extend(row_of(table) for table in tables if table.is_curve)
-        found = residuals.get(level, []) + history.History(
-            runs_of(rows), settings.history, same_problem=level in CURVE_LEVELS
-        ).residuals(settings.confidence)
-        residuals[level] = _latest(found, settings)
+    for level, key, rows, texts, records in batch:
+        for one in tables_of(
+            level,
+            key,
+            rows,
+            now_s=now_s,
+            settings=settings,
+            sums=_sums(texts),
+            records={name: decode(text) for name, text in records.items()},
+        ):
+            if one.table is not None:
+                done.made.fits.append(row_of(one.table))
+            if one.record.entries:
+                payload = encode(one.record)
+                done.made.records.append(RecordRow(level=level.value, key=one.key, payload=payload))
+            done.entries.extend(one.record.entries[-one.new :] if one.new else ())
     return done
 
 
@@ -243,23 +285,6 @@ def _sums(texts: dict[str, dict[str, str]]) -> SumsByType:
         kind: {form: decode_sums(text) for form, text in forms.items()}
         for kind, forms in texts.items()
     }
-
-
-def _latest(residuals: list[history.Residual], settings: TableSettings) -> list[history.Residual]:
-    return sorted(residuals)[-settings.history.residuals :]
-
-
-def _calibrated(
-    histories: list[PredictionTable],
-    residuals: dict[KeyLevel, list[history.Residual]],
-    settings: TableSettings,
-) -> list[PredictionTable]:
-    """Histories with the interval that their level earned."""
-    factors = {
-        level.value: history.multipliers(found, settings.confidence)
-        for level, found in residuals.items()
-    }
-    return [with_interval(table, factors[table.level]) for table in histories]
 
 
 def row_of(table: PredictionTable) -> FitRow:
@@ -271,7 +296,7 @@ def row_of(table: PredictionTable) -> FitRow:
         verdict=table.verdict.value,
         model=table.model,
         fitted_s=table.fitted_s,
-        payload=encode(table),
+        payload=encode_table(table),
     )
 
 

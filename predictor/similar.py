@@ -8,11 +8,11 @@ others speak.
 """
 
 from bisect import bisect_left
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
-from math import ceil, inf
+from math import inf
 
 from predictor.checks import need_nodes, need_positive, need_share
 
@@ -112,60 +112,3 @@ def _weighed(
             factor *= settings.limit
         alike[factor] += 1
         yield min(run.elapsed_s, request.limit_s), factor / alike[factor] ** settings.fading
-
-
-@dataclass(slots=True)
-class Calibration:
-    """How far raw quantiles must be moved to keep their promise on this site.
-
-    Split conformal prediction on the log ratios of actual run times to raw quantiles (Vovk et al.,
-    *Algorithmic Learning in a Random World*, 2005, section 4.1), over the last ``window`` jobs,
-    whose level follows the misses seen (adaptive conformal inference: Gibbs and Candès, NeurIPS
-    2021, equation 2), since a site's jobs are not exchangeable.
-
-    Parameters
-    ----------
-    level
-        Share of jobs that shall not run longer than predicted, e.g. 0.95.
-    step
-        How fast the level follows, as a share of the misses allowed.
-    """
-
-    level: float
-    window: int = 2000
-    step: float = 0.01
-    allowed: float = field(init=False)
-    _logs: deque[float] = field(init=False)
-    _ordered: list[float] = field(init=False, default_factory=list)
-
-    def __post_init__(self) -> None:
-        need_share("level", self.level)
-        self.allowed = 1.0 - self.level
-        self._logs = deque(maxlen=self.window)
-
-    @property
-    def shift(self) -> float | None:
-        """Logarithm of the factor on a raw quantile; None where too few jobs are known."""
-        known = len(self._ordered)
-        if known * (1.0 - self.level) < 1.0 - 1e-9:
-            return None
-        return self._ordered[min(ceil((known + 1) * (1.0 - self.allowed)), known) - 1]
-
-    def update(self, ratio: float, promised: float | None) -> None:
-        """Learn from a job that ended.
-
-        Parameters
-        ----------
-        ratio
-            Log of its run time over the raw quantile.
-        promised
-            Shift with which it was predicted, if it was.
-        """
-        if len(self._logs) == self.window:
-            del self._ordered[bisect_left(self._ordered, self._logs[0])]
-        self._logs.append(ratio)
-        self._ordered.insert(bisect_left(self._ordered, ratio), ratio)
-        if promised is not None:
-            target = 1.0 - self.level
-            moved = self.allowed + self.step * target * (target - (ratio > promised))
-            self.allowed = min(max(moved, target / 3.0), target * 3.0)

@@ -9,11 +9,12 @@ from itertools import chain
 from math import ceil, exp, inf, isfinite
 from typing import TYPE_CHECKING
 
-from predictor import by_type, choose, drift, reliability
+from predictor import by_type, choose, drift, reliability, walk
 from predictor.curve import CurveSettings, build
+from predictor.earned import REPEATS, earn, recall, told_as
 from predictor.endings import ending_problem, endings_of, work_dirs_of
-from predictor.models import history
 from predictor.node_types import NodeType
+from predictor.record import Record, Site
 from predictor.table import worse
 from predictor.types import (
     HISTORY,
@@ -40,7 +41,9 @@ class TableSettings:
     """How tables are made; ``reach`` is how far beyond the largest observed count they go.
 
     ``tails`` are the shares of runs whose quantiles a curve's table holds, rising.  ``node_types``
-    are those that the site's profiles tell of.
+    are those that the site's profiles tell of.  The last ``limits`` time limits that were asked for
+    are told apart in histories, of which ``recent`` runs are looked at.  ``site`` is the record of
+    all applications.
     """
 
     confidence: float = 0.9
@@ -52,7 +55,10 @@ class TableSettings:
     reliability: reliability.ReliabilitySettings = field(
         default_factory=reliability.ReliabilitySettings
     )
-    history: history.HistorySettings = field(default_factory=history.HistorySettings)
+    limits: int = 8
+    recent: int = 1000
+    walk: walk.WalkSettings = field(default_factory=walk.WalkSettings)
+    site: Site = field(default_factory=Site)
     node_types: Mapping[str, NodeType] = field(default_factory=dict)
 
 
@@ -70,6 +76,7 @@ def runs_of(rows: Iterable[RunRow]) -> list[Run]:
             end_s=float(row.end_s or 0),
             censored=row.state.cut_short,
             limit_s=float(row.limit_s or 0),
+            submit_s=float(row.submit_s),
         )
         for row in telling(rows)
     ]
@@ -83,41 +90,67 @@ def tabulate(
     now_s: float,
     settings: TableSettings,
     sums: by_type.SumsByType | None = None,
+    record: Record | None = None,
 ) -> PredictionTable | None:
     """Table of one identity, or None where nothing can be said.
-
-    The interval of a history without a curve is raw: see :func:`with_interval`.
 
     Parameters
     ----------
     sums
         aprof's sums over the identity's runs, by node type.
+    record
+        What became of earlier predictions; None: it is made of ``rows``.
     """
     curve = level in CURVE_LEVELS
     groups = by_type.split(rows, settings.node_types) if curve else {"": rows}
-    table = _of_types(groups, sums or {}, settings) if len(settings.node_types) > 1 else None
     # A table of one node type counts the runs on that type.
-    counted = rows if table is None else next(iter(groups.values()))
+    first = next(iter(groups.values()))
+    earned = record_of(level, rows, settings) if record is None else record
+    table = (
+        _of_types(groups, sums or {}, settings, earned) if len(settings.node_types) > 1 else None
+    )
+    counted = rows if table is None else first
     finished = sum(not run.censored for run in runs_of(counted))
     drawn = build(runs_of(rows), settings.curve) if curve and table is None else Curve(())
     if table is None and len(drawn.points) >= choose.MIN_POINTS:
-        table = _of_curve(drawn, settings)
+        table = _of_curve(drawn, runs_of(rows), settings, earned)
     elif table is None and finished >= (1 if curve else 2):
-        table = _of_history(runs_of(rows), level, settings)
+        table = _of_history(runs_of(rows), level, settings, earned)
     if table is None:
         return None
+    table = replace(table, record=walk.recorded(earned))
     return _described(table, level, key, rows, runs=finished, now_s=now_s)
 
 
+def record_of(
+    level: KeyLevel, rows: Sequence[RunRow], settings: TableSettings, old: Record | None = None
+) -> Record:
+    """Record of an identity with the runs that ended since it was made.
+
+    Of several node types that of the one with most runs.
+    """
+    same = level in CURVE_LEVELS
+    if same:
+        rows = next(iter(by_type.split(rows, settings.node_types).values()))
+    return walk.replay(runs_of(rows), old or Record(), settings.site, settings.walk, same=same)
+
+
 def mixture(
-    level: KeyLevel, key: str, rows: Sequence[RunRow], *, now_s: float, settings: TableSettings
+    level: KeyLevel,
+    key: str,
+    rows: Sequence[RunRow],
+    *,
+    now_s: float,
+    settings: TableSettings,
+    record: Record | None = None,
 ) -> PredictionTable | None:
-    """Table of runs that are not one curve: a history, with a raw interval."""
+    """Table of runs that are not one curve: a history."""
     runs = runs_of(rows)
     finished = sum(not run.censored for run in runs)
     if finished < 2:
         return None
-    table = _of_history(runs, level, settings)
+    earned = record_of(level, rows, settings) if record is None else record
+    table = replace(_of_history(runs, level, settings, earned), record=walk.recorded(earned))
     return _described(table, level, key, rows, runs=finished, now_s=now_s)
 
 
@@ -159,13 +192,6 @@ def _described(
         owner=owner_of(rows),
         longest=longest_of(rows),
     )
-
-
-def with_interval(table: PredictionTable, factors: tuple[float, float]) -> PredictionTable:
-    """Table of a history with its interval: the ends that it has times ``factors``."""
-    at_limits = tuple(_widened(one, factors) for one in table.at_limits)
-    own = _widened(AtLimit(0.0, table.median_s, table.low_s, table.high_s), factors)
-    return replace(table, low_s=own.low_s, high_s=own.high_s, at_limits=at_limits)
 
 
 def grid(observed: Sequence[int], settings: TableSettings) -> list[int]:
@@ -228,7 +254,10 @@ def longest_of(rows: Iterable[RunRow]) -> tuple[Longest, ...]:
 
 
 def _of_types(
-    groups: Mapping[str, Sequence[RunRow]], sums: by_type.SumsByType, settings: TableSettings
+    groups: Mapping[str, Sequence[RunRow]],
+    sums: by_type.SumsByType,
+    settings: TableSettings,
+    record: Record,
 ) -> PredictionTable | None:
     """Table of the reference type with those of the others; None where it has no curve."""
     (reference, rows), *others = groups.items()
@@ -239,12 +268,13 @@ def _of_types(
     if len(drawn.points) < choose.MIN_POINTS:
         # Too few there: runs on the other types stand in, as if they had been on it.
         moved = [by_type.as_on(known, name, runs_of(theirs)) for name, theirs in others]
-        drawn = build([*runs_of(rows), *chain.from_iterable(moved)], settings.curve)
+        runs = [*runs_of(rows), *chain.from_iterable(moved)]
+        drawn = build(runs, settings.curve)
         if len(drawn.points) < choose.MIN_POINTS:
             return None
-        base = by_type.doubted(_of_curve(drawn, settings), reference)
+        base = by_type.doubted(_of_curve(drawn, runs, settings, record), reference)
     else:
-        base = _of_curve(drawn, settings)
+        base = _of_curve(drawn, runs_of(rows), settings, record)
     own = {name: _own(theirs, settings) for name, theirs in others}
     told = by_type.tell_types(base, own, known, settings.reliability)
     seen = [*base.observed, *chain.from_iterable(one.curve.points for one in own.values())]
@@ -256,26 +286,30 @@ def _own(rows: Sequence[RunRow], settings: TableSettings) -> by_type.OwnCurve:
     """Observations on one node type, with the table that they make where they are many."""
     runs = runs_of(rows)
     curve = build(runs, settings.curve)
-    table = _of_curve(curve, settings) if len(curve.points) >= by_type.OWN_POINTS else None
+    many = len(curve.points) >= by_type.OWN_POINTS
+    table = _of_curve(curve, runs, settings, Record()) if many else None
     return by_type.OwnCurve(curve, table, sum(not run.censored for run in runs))
 
 
-def _of_curve(drawn: Curve, settings: TableSettings) -> PredictionTable:
+def _of_curve(
+    drawn: Curve, runs: Sequence[Run], settings: TableSettings, record: Record
+) -> PredictionTable:
     choice = choose.choose(drawn)
     nodes = grid([p.nodes for p in drawn.points], settings)
-    predictions = choice.predict(nodes, settings.confidence)
-    drifted = (drift.problem(drawn.drift),) if drawn.drift else ()
-    judged = choice.judge(predictions, settings.reliability)
+    fitted = choice.predict(nodes, settings.confidence)
+    judged = choice.judge(fitted, settings.reliability)
     verdicts = judged.verdicts
     if drawn.drift and drawn.drift.stale:
         verdicts = tuple(worse(verdict, Verdict.DOUBTFUL) for verdict in verdicts)
-    times = [p.time_s for p in predictions]
+    columns = earn(choice, fitted, verdicts, runs, record, settings)
+    drifted = (drift.problem(drawn.drift),) if drawn.drift else ()
+    times = [p.time_s for p in columns.predictions]
     return replace(
-        _filled(predictions, verdicts, settings.confidence),
+        _filled(columns.predictions, columns.verdicts, settings.confidence),
         model=choice.model,
-        problems=(*drifted, *judged.problems),
+        problems=(*drifted, *columns.problems, *judged.problems),
         observed=drawn.points,
-        tails=_tails(choice, predictions, settings.tails),
+        tails=_tails(choice, columns.predictions, settings.tails),
         knee=knee_of(nodes, times),
         max_useful=max_useful_of(nodes, times),
     )
@@ -295,7 +329,10 @@ def _tails(
     return tuple(
         Tail(
             share,
-            tuple(_short(max(t, factor * p.time_s)) for t, p in zip(row, predictions, strict=True)),
+            tuple(
+                _short(max(t, factor * p.time_s, p.high_s * (share > 0.5 + p.level / 2)))
+                for t, p in zip(row, predictions, strict=True)
+            ),
         )
         for share, row in zip(ordered, rows.tolist(), strict=True)
         if isfinite(factor := surprise_factor(surprises, share, least=ordered[0]))
@@ -319,42 +356,67 @@ def surprise_factor(surprises: Sequence[float], share: float, *, least: float) -
     return exp(sorted(surprises)[min(ceil((known + 1) * share), known) - 1])
 
 
-def _of_history(runs: Sequence[Run], level: KeyLevel, settings: TableSettings) -> PredictionTable:
-    known = history.History(runs, settings.history, same_problem=level in CURVE_LEVELS)
-    predictions = known.expected(settings.confidence)
-    nodes = [p.nodes for p in predictions]
-    counts = Counter(run.nodes for run in runs if not run.censored)
-    verdicts = tuple(Verdict.DOUBTFUL if counts[n] > 1 else Verdict.REFUSED for n in nodes)
-    problem = _no_curve(nodes) if level in CURVE_LEVELS else _not_one_problem(level)
+def _of_history(
+    runs: Sequence[Run], level: KeyLevel, settings: TableSettings, record: Record
+) -> PredictionTable:
+    same = level in CURVE_LEVELS
+    recent = walk.in_order(runs)[-settings.recent :]
+    now = walk.Now(
+        recent, record, settings.site, settings.walk, same=same, level=settings.confidence
+    )
+    counts = Counter(run.nodes for run in recent if not run.censored)
+    seen = sorted(counts)
+    nodes = _around(seen, settings) if same else seen
+    judged = [now.judge(n) for n in nodes]
+    problem = _no_curve(seen) if same else _not_one_problem(level)
+    told = recall(record) if same else ()
+    rows = list(zip(judged, nodes, strict=True))
     return replace(
-        _filled(predictions, verdicts, settings.confidence),
+        _filled(
+            [told_as(one, n, settings.confidence) for one, n in rows],
+            tuple(_of_count(now, one, counts[n], same=same) for one, n in rows),
+            settings.confidence,
+        ),
         model=HISTORY,
-        problems=(problem,),
-        observed=tuple(Point(p.nodes, p.time_s, counts[p.nodes]) for p in predictions),
+        problems=(problem, *told),
+        observed=tuple(Point(n, _short(exp(one.log_s)), counts[n]) for one, n in rows if counts[n]),
         at_limits=tuple(
-            _at_limit(limit_s, known.expected(settings.confidence, limit_s))
-            for limit_s in known.limits
+            _at_limit(limit_s, [now.judge(n, limit_s) for n in nodes])
+            for limit_s in _limits(recent, settings)
         ),
     )
 
 
-def _at_limit(limit_s: float, predictions: Sequence[Prediction]) -> AtLimit:
+def _around(seen: Sequence[int], settings: TableSettings) -> list[int]:
+    """Node counts of one application without a curve: those that were run, and doublings around."""
+    counts, low, high = set(seen), seen[0] / settings.reach, seen[-1] * settings.reach
+    counts |= {round(n * 2.0**k) for n in seen for k in range(-4, 5)}
+    return sorted(n for n in counts if n >= 1 and low <= n <= high)
+
+
+def _of_count(now: walk.Now, judged: walk.Judged, repeats: int, *, same: bool) -> Verdict:
+    """Verdict on a count of a history: runs there and the record have to speak for it."""
+    if repeats < 2:
+        return Verdict.REFUSED
+    if same and repeats >= REPEATS and now.voice.evident(judged) and now.voice.reliable(judged):
+        return Verdict.RELIABLE
+    return Verdict.DOUBTFUL
+
+
+def _limits(runs: Sequence[Run], settings: TableSettings) -> list[float]:
+    """Time limits told apart, the last one asked for first; a single one needs no telling."""
+    asked = dict.fromkeys(
+        run.limit_s for run in reversed(runs) if run.limit_s > 0 and not run.censored
+    )
+    return list(asked)[: settings.limits] if len(asked) > 1 else []
+
+
+def _at_limit(limit_s: float, judged: Sequence[walk.Judged]) -> AtLimit:
     return AtLimit(
         limit_s,
-        tuple(_short(p.time_s) for p in predictions),
-        tuple(_short(p.low_s) for p in predictions),
-        tuple(_short(p.high_s) for p in predictions),
-    )
-
-
-def _widened(columns: AtLimit, factors: tuple[float, float]) -> AtLimit:
-    low, high = factors
-    lows = zip(columns.low_s, columns.median_s, strict=True)
-    highs = zip(columns.high_s, columns.median_s, strict=True)
-    return replace(
-        columns,
-        low_s=tuple(_short(min(end * low, t)) for end, t in lows),
-        high_s=tuple(_short(max(end * high, t)) for end, t in highs),
+        tuple(_short(exp(one.log_s)) for one in judged),
+        tuple(_short(exp(one.low)) for one in judged),
+        tuple(_short(exp(one.high)) for one in judged),
     )
 
 

@@ -31,6 +31,12 @@ class Run:
     end_s: float = 0.0
     censored: bool = False
     limit_s: float = 0.0
+    submit_s: float = 0.0  #: 0: not known
+
+    @property
+    def submitted_s(self) -> float:
+        """When it was submitted; its start where that is not known."""
+        return self.submit_s or self.end_s - self.elapsed_s
 
     def __post_init__(self) -> None:
         need_finite("run time in seconds", self.elapsed_s)
@@ -195,6 +201,19 @@ class ByType:
 
 
 @dataclass(frozen=True, slots=True)
+class Recorded:
+    """What became of an identity's last predictions: the record that verdicts are earned by.
+
+    ``seen`` says whether they were for node counts that had been run before.
+    """
+
+    seen: bool
+    predictions: int
+    median_error: float  #: of the predicted time, as a share of the actual one
+    inside: int  #: how many ended inside their interval
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """Runs of an identity that have something in common, and a table of their own.
 
@@ -260,6 +279,7 @@ class PredictionTable:
     owner: str = ""
     #: rising in nodes
     longest: tuple[Longest, ...] = ()
+    record: tuple[Recorded, ...] = ()
 
     @property
     def is_curve(self) -> bool:

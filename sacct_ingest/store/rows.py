@@ -101,6 +101,18 @@ class FitRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRow:
+    """What became of the predictions of an identity; ``payload`` is JSON (``predictor.record``).
+
+    ``level`` is that of the identity, or ``site`` with an empty key.
+    """
+
+    level: str
+    key: str
+    payload: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RejectRow:
     """A row of accounting text that could not be read, kept for the admin to look at."""
 

@@ -140,6 +140,15 @@ fits = Table(
     _prose("payload"),
 )
 
+#: What became of the predictions of an identity; level ``site`` is pooled over all.
+records = Table(
+    "records",
+    metadata,
+    Column("level", short(16), primary_key=True),
+    Column("key", short(KEY_LENGTH), primary_key=True),
+    _prose("payload"),
+)
+
 decisions = Table(
     "decisions",
     metadata,

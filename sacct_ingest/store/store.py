@@ -17,6 +17,7 @@ from sacct_ingest.store.identity import change_since, identify
 from sacct_ingest.store.migrate import migrate
 from sacct_ingest.store.probes import Probes
 from sacct_ingest.store.profiles import Profiles
+from sacct_ingest.store.records import Records
 from sacct_ingest.store.rejects import Rejects
 from sacct_ingest.store.rows import Pruned, Retention
 from sacct_ingest.store.runs import Runs
@@ -44,6 +45,7 @@ class Store:
         self._opened = identify(engine)
         self.runs = Runs(engine)
         self.fits = Fits(engine)
+        self.records = Records(engine)
         self.decisions = Decisions(engine)
         self.standings = Standings(engine)
         self.watermarks = Watermarks(engine)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from predictor.models.history import History
 
 from predictor import Curve, Point, Run
 from predictor.choose import choose
@@ -24,7 +25,6 @@ from predictor.models.adept.reliability import JudgementSettings
 from predictor.models.adept.search import SearchSettings, search
 from predictor.models.averaged import Averaged
 from predictor.models.downey import speedup
-from predictor.models.history import History
 from predictor.models.parametric import Amdahl, Usl
 from predictor.reliability import ReliabilitySettings
 from predictor.similar import Calibration, PastRun, Request, sample

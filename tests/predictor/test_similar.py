@@ -1,11 +1,8 @@
-import random
-from math import exp, log
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.similar import Calibration, PastRun, Request, Sample, sample
+from predictor.similar import PastRun, Request, Sample, sample
 
 ASKED = Request(4, 3600)
 
@@ -43,35 +40,3 @@ def test_typical_has_the_highest_expected_accuracy(pairs: list[tuple[float, floa
     lowest, highest = pairs[0][0], pairs[-1][0]
     tries = [lowest * (highest / lowest) ** (i / 50) for i in range(51)]
     assert best >= max(map(accuracy, tries)) - 1e-9
-
-
-def test_a_calibrated_quantile_keeps_its_promise_where_the_raw_one_does_not() -> None:
-    calibration, missed = Calibration(0.9), 0
-    for i in range(3000):
-        elapsed, shift = 100.0 * (1 + (i * 0.618034) % 1.0), calibration.shift
-        missed += shift is not None and elapsed > 50.0 * exp(shift)
-        calibration.update(log(elapsed / 50.0), shift)
-    assert 0.09 <= missed / 3000 <= 0.11
-    assert calibration.shift is not None
-    assert 50.0 * exp(calibration.shift) < 200
-
-
-def test_the_level_follows_where_jobs_become_longer_all_the_time() -> None:
-    def missed(step: float) -> float:
-        rng, calibration, count = random.Random(0), Calibration(0.9, step=step), 0
-        for i in range(6000):
-            ratio, shift = rng.gauss(i / 4000, 1.0), calibration.shift
-            count += shift is not None and ratio > shift
-            calibration.update(ratio, shift)
-        return count / 6000
-
-    assert abs(missed(0.01) - 0.1) < 0.5 * abs(missed(0.0) - 0.1)
-
-
-def test_with_too_little_experience_nothing_is_promised() -> None:
-    calibration = Calibration(0.9)
-    for _ in range(9):
-        assert calibration.shift is None
-        calibration.update(0.5, None)
-    calibration.update(0.5, None)
-    assert calibration.shift == 0.5

@@ -12,7 +12,6 @@ from predictor.tabulate import (
     max_useful_of,
     memory_of,
     tabulate,
-    with_interval,
 )
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import JobState, KeyLevel
@@ -93,8 +92,11 @@ def test_too_few_node_counts_are_a_history_that_asks_for_another(
 ) -> None:
     table = table_of(rows_of(*seen, *seen))
     assert table is not None
-    assert (table.model, table.nodes) == ("history", seen)
+    assert table.model == "history"
+    assert tuple(p.nodes for p in table.observed) == seen
     assert table.verdict is Verdict.DOUBTFUL
+    counts = zip(table.nodes, table.verdicts, strict=True)
+    assert all(verdict is Verdict.REFUSED for n, verdict in counts if n not in seen)
     assert (table.problems[0].name, table.problems[0].observe) == ("no_curve", ask)
     assert (table.knee, table.max_useful) == (None, None)
 
@@ -118,25 +120,16 @@ def test_runs_that_never_finished_make_no_table() -> None:
     assert table_of([]) is None
 
 
-def test_the_interval_of_a_history_is_the_raw_one_times_the_factors() -> None:
-    table = table_of(rows_of(4, 4))
-    assert table is not None
-    wide = with_interval(table, (0.5, 3.0))
-    assert (wide.low_s, wide.high_s) == ((85.0,), (510.0,))
-    assert replace(wide, low_s=table.low_s, high_s=table.high_s) == table
-
-
 def test_a_history_has_columns_for_each_limit_asked_for() -> None:
     short = [replace(row(4, 60.0), limit_s=600, end_s=i) for i in range(12)]
     long = [replace(row(4, 900.0), limit_s=3600, end_s=20)]
     table = table_of([*short, *long], KeyLevel.USER)
     assert table is not None
-    wide = with_interval(table, (0.5, 2.0))
-    assert at(wide, 4).time_s == at(for_limit(wide, 3600), 4).time_s == 900
-    told = at(for_limit(wide, 600), 4)
-    assert (told.low_s, told.time_s, told.high_s) == (30, 60, 120)
-    assert for_limit(wide, 77.0) is for_limit(wide, None) is wide
-    assert decode(encode(wide)) == wide
+    assert at(table, 4).time_s == at(for_limit(table, 3600), 4).time_s == 900
+    told = at(for_limit(table, 600), 4)
+    assert told.low_s < told.time_s == 60 < told.high_s
+    assert for_limit(table, 77.0) is for_limit(table, None) is table
+    assert decode(encode(table)) == table
 
 
 def test_the_grid_grows_in_equal_ratios_and_holds_what_was_observed() -> None:

@@ -42,6 +42,7 @@ def fit(key: str = "a", **given: object) -> FitRow:
 def test_what_is_public() -> None:
     assert sacct_ingest.store.__all__ == [
         "FitRow",
+        "RecordRow",
         "RejectRow",
         "RunRow",
         "Selection",

@@ -1,0 +1,70 @@
+"""Jobs of batch logs for benchmarks of run time: SWF, ``sacct -P`` text, XDMoD's rows."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from predictor.similar import Request
+from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.opened import decoded, open_file
+from sacct_ingest.sources.saved import SavedSacct
+
+#: Columns of rows without a header, in the order of XDMoD's shredder.
+XDMOD = (
+    *("JobID", "JobIDRaw", "Cluster", "Partition", "QOS", "Account", "Group", "GID", "User", "UID"),
+    *("Submit", "Eligible", "Start", "End", "Elapsed", "ExitCode", "State", "NNodes", "NCPUS"),
+    *("ReqCPUS", "ReqMem", "ReqTRES", "AllocTRES", "Timelimit", "NodeList", "JobName"),
+)
+
+
+def saved(path: Path) -> SavedSacct:
+    """Open a log, with XDMoD's columns where it has no header."""
+    with open_file(path) as binary:
+        head = decoded(binary).readline()
+    bare = "|" in head and "JobID" not in head
+    return SavedSacct(path, cluster="any", fields=XDMOD if bare else ())
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job of a log; times in seconds."""
+
+    submit_s: float
+    end_s: float
+    elapsed_s: float
+    user: str
+    name: str
+    asked: Request
+    number: int = 0  #: place in the log: two jobs may be alike in everything else
+
+
+def load(path: Path) -> list[Job]:
+    """Jobs of a log that ran and had a limit, in the order of their submission."""
+    jobs = _swf(path) if ".swf" in path.suffixes else _sacct(path)
+    return in_order(job for job in jobs if job.elapsed_s > 0 and job.asked.limit_s > 0)
+
+
+def in_order(jobs: Iterable[Job]) -> list[Job]:
+    """Jobs in the order of their submission, numbered."""
+    ordered = sorted(jobs, key=lambda job: job.submit_s)
+    return [replace(job, number=number) for number, job in enumerate(ordered)]
+
+
+def _swf(path: Path) -> Iterator[Job]:
+    """Jobs of a log in the Standard Workload Format; node counts are those asked for."""
+    for run in saved(path).read(0, 2**40, Tally()):
+        nodes = run.req_nodes or run.nodes
+        if nodes < 1 or run.start_s is None:
+            continue
+        asked = Request(nodes, float(-1 if run.limit_s is None else run.limit_s))
+        end = float(run.start_s) + run.elapsed_s
+        yield Job(float(run.submit_s), end, run.elapsed_s, run.user, run.name, asked)
+
+
+def _sacct(path: Path) -> Iterator[Job]:
+    for run in saved(path).read(0, 2**40, Tally()):
+        if run.start_s is None or run.end_s is None or run.limit_s is None:
+            continue
+        asked = Request(run.nodes, float(run.limit_s))
+        elapsed = float(run.end_s - run.start_s)
+        yield Job(float(run.submit_s), float(run.end_s), elapsed, run.user, run.name, asked)

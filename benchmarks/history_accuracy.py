@@ -1,0 +1,399 @@
+"""How well run time is predicted, and how far that can be trusted, on the history of a site.
+
+Walks a log (SWF, ``sacct -P`` text, sacct JSON; compressed or not) in time through the product
+itself: its ingest, store, identities, fits and tables.  Each job that completed is predicted from
+what had ended when it was submitted.  The tables of a job's identities are fitted anew as a site
+would: once ``--every`` of its runs ended since the last fit, or a day passed; the site's own record
+is pooled each night.  Without ``--data`` the log is generated, see ``_generated.py``.
+
+Beside it stand the last run of the same kind, the mean of the last two, the median of the last five
+on the same node count, the user's limit, and gradient boosting on what is known at submission
+(scikit-learn, trained every thousandth job on the past only).  Accuracy is min(p, a) / max(p, a).
+"""
+
+import heapq
+import math
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import _bench
+import _generated
+from _logs import saved
+
+from predictor.parts import tables_of
+from predictor.record import Entry, Record, pooled, site_of
+from predictor.table import at, covers, encode, for_limit, verdict_at
+from predictor.tabulate import TableSettings
+from predictor.types import PredictionTable
+from sacct_ingest.errors import FormatError
+from sacct_ingest.layout import Layout
+from sacct_ingest.records import Identity, JobRun, JobState, KeyLevel
+from sacct_ingest.sources.base import Tally
+from sacct_ingest.store import RunRow, Store
+from slurm_plugin.decision.lookup import PredictionLookup
+
+LEVELS = (0.5, 0.9, 0.95)
+DAY_S = 86_400.0
+#: Jobs between two trainings of gradient boosting, and those that it is trained on at most.
+TRAINED_EVERY, TRAINED_ON = 1000, 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One job with what was said of it; times in seconds."""
+
+    actual_s: float
+    predicted_s: float
+    intervals: tuple[tuple[float, float], ...]  #: at `LEVELS`
+    verdict: str
+    level: str  #: how it was recognised
+    seen: bool  #: its node count had been run
+    curve: bool
+    simple: Mapping[str, float]
+    row: RunRow
+    number: int
+
+
+@dataclass(slots=True)
+class Fits:
+    """The tables that a site would have: fitted when their identity has runs enough."""
+
+    history: Mapping[tuple[KeyLevel, str], list[RunRow]]
+    every: int
+    ends: dict[tuple[KeyLevel, str], list[float]] = field(init=False)
+    made: dict[tuple[KeyLevel, str], tuple[int, float, list[PredictionTable]]] = field(
+        default_factory=dict
+    )
+    records: dict[tuple[KeyLevel, str], dict[str, Record]] = field(default_factory=dict)
+    pool: list[Entry] = field(default_factory=list)
+    new: list[Entry] = field(default_factory=list)
+    settings: TableSettings = field(default_factory=TableSettings)
+    night_s: float = -math.inf
+
+    def __post_init__(self) -> None:
+        self.ends = {
+            key: [float(row.end_s or 0) for row in rows] for key, rows in self.history.items()
+        }
+
+    def lookup(self, identity: Identity, now_s: float) -> PredictionLookup:
+        """Give the tables that nimod would have of an application."""
+        self._night(now_s)
+        found = []
+        for level in KeyLevel:
+            if key := identity.key(level):
+                found += self._tables(level, key, now_s)
+        return PredictionLookup((t.level, t.key, encode(t)) for t in found)
+
+    def _night(self, now_s: float) -> None:
+        """Pool what became of predictions, once a day."""
+        if now_s >= self.night_s + DAY_S:
+            self.pool, self.new, self.night_s = pooled(self.pool, self.new), [], now_s
+            self.settings = replace(self.settings, site=site_of(self.pool))
+
+    def _tables(self, level: KeyLevel, key: str, now_s: float) -> list[PredictionTable]:
+        name = (level, key)
+        known = bisect_right(self.ends[name], now_s)
+        count, fitted_s, tables = self.made.get(name, (0, -math.inf, []))
+        if known == count or (known < count + self.every and now_s < fitted_s + DAY_S):
+            return tables
+        rows = self.history[name][:known]
+        recent = rows[-self.settings.recent :]
+        old = self.records.get(name, {})
+        fitted = tables_of(level, key, recent, now_s=now_s, settings=self.settings, records=old)
+        self.records[name] = {one.key: one.record for one in fitted}
+        self.new += [entry for one in fitted if one.new for entry in one.record.entries[-one.new :]]
+        tables = [one.table for one in fitted if one.table is not None]
+        self.made[name] = known, now_s, tables
+        return tables
+
+
+def main() -> None:
+    """Walk the log and print how far predictions could be trusted."""
+    parser = _bench.options(str(__doc__), data="log of a site (SWF, sacct text or JSON)")
+    parser.add_argument("--jobs", type=int, help="only so many jobs, from the beginning")
+    parser.add_argument("--every", type=int, default=1, help="refit after so many runs (1)")
+    parser.add_argument("--no-boosting", action="store_true", help="without gradient boosting")
+    arguments = parser.parse_args()
+    try:
+        rows = stored(arguments.data)
+    except FormatError as error:
+        parser.error(str(error))
+    rows = rows[: arguments.jobs or (3000 if arguments.quick else None)]
+    scored = walk(rows, every=arguments.every)
+    if not arguments.no_boosting:
+        scored = with_boosting(scored)
+    figures = summary(scored)
+    log = arguments.data.name if arguments.data else "generated log"
+    _bench.table(figures, title=f"{log}: {len(rows)} jobs")
+    told = misses(scored)
+    _bench.table(told, title="Quantiles of a table: share of jobs beyond")
+    _bench.table(gap(scored), title="The gap between memorising and the noise of repeats")
+    _bench.write(arguments.json, history=figures, quantiles=told, gap=gap(scored))
+
+
+def stored(path: Path | None) -> list[RunRow]:
+    """Ingest a log and give its runs in the order of their submission."""
+    runs = saved(path).read(0, 2**40, Tally()) if path else _made(5_000)
+    with Store.open("sqlite://") as store:
+        store.runs.add(runs)
+        return list(store.runs.started())
+
+
+def _made(count: int) -> Iterator[JobRun]:
+    for number, one in enumerate(_generated.jobs(count)):
+        yield JobRun(
+            cluster="made",
+            job_id=number,
+            submit_s=round(one.submit_s),
+            start_s=round(one.end_s - one.elapsed_s),
+            end_s=round(one.end_s),
+            elapsed_s=one.elapsed_s,
+            state=JobState.COMPLETED,
+            user=one.user,
+            name=one.name,
+            submit_line=f"sbatch {one.name}.sh",
+            nodes=one.nodes,
+            cpus=one.nodes,
+            limit_s=round(one.limit_s),
+        )
+
+
+def walk(rows: Sequence[RunRow], *, every: int) -> list[Scored]:
+    """Predict each job from what had ended when it was submitted."""
+    fits = Fits(_histories(rows), every)
+    past = _Past()
+    scored = []
+    for number, row in enumerate(sorted(rows, key=lambda one: (one.submit_s, one.job_id))):
+        past.until(float(row.submit_s))
+        if row.state is JobState.COMPLETED and row.elapsed_s > 0 and row.nodes > 0:
+            one = _scored(row, fits, past.simple(row), number)
+            scored += [one] if one is not None else []
+        past.submitted(row)
+    return scored
+
+
+def _histories(rows: Sequence[RunRow]) -> dict[tuple[KeyLevel, str], list[RunRow]]:
+    found: dict[tuple[KeyLevel, str], list[RunRow]] = defaultdict(list)
+    for row in sorted(rows, key=lambda one: (one.end_s or 0, one.submit_s, one.job_id)):
+        for level in KeyLevel:
+            if key := _identity(row).key(level):
+                found[level, key].append(row)
+    return found
+
+
+def _identity(row: RunRow) -> Identity:
+    return Identity(row.user, row.name, row.tag, row.script, row.line)
+
+
+def _scored(row: RunRow, fits: Fits, simple: Mapping[str, float], number: int) -> Scored | None:
+    identity, nodes = _identity(row), row.nodes
+    each, tasks = -(-row.cpus // nodes), row.tasks or 0
+    layouts = (Layout(-(-tasks // nodes), each), Layout(tasks, row.cpus, in_all=True))
+    table = fits.lookup(identity, float(row.submit_s)).find(identity, layouts)
+    if table is None or not simple:
+        return None
+    table = for_limit(table, float(row.limit_s) if row.limit_s else None)
+    if not covers(table, nodes):
+        return None
+    told = at(table, nodes)
+    limit = float(row.limit_s or math.inf)
+    return Scored(
+        actual_s=row.elapsed_s,
+        predicted_s=min(told.time_s, limit),
+        intervals=tuple(_interval(table, nodes, level) for level in LEVELS),
+        verdict=verdict_at(table, nodes).value,
+        level=table.level + (" part" if "#" in table.key else ""),
+        seen=any(point.nodes == nodes for point in table.observed),
+        curve=table.model != "history",
+        simple=simple,
+        row=row,
+        number=number,
+    )
+
+
+def _interval(table: PredictionTable, nodes: int, level: float) -> tuple[float, float]:
+    """Interval of a table at another level than its own: as of a normal distribution."""
+    told = at(table, nodes)
+    ratio = {0.5: 0.41, 0.9: 1.0, 0.95: 1.19}[level]
+    low = told.time_s * (told.low_s / told.time_s) ** ratio
+    return low, told.time_s * (told.high_s / told.time_s) ** ratio
+
+
+class _Past:
+    """What simple rules know: runs that ended, by user, name and line."""
+
+    def __init__(self) -> None:
+        self._running: list[tuple[float, int, RunRow]] = []
+        self._ended: dict[tuple[str, ...], list[RunRow]] = defaultdict(list)
+
+    def submitted(self, row: RunRow) -> None:
+        if row.state is JobState.COMPLETED and row.elapsed_s > 0 and row.end_s:
+            heapq.heappush(self._running, (float(row.end_s), row.run_id, row))
+
+    def until(self, now_s: float) -> None:
+        while self._running and self._running[0][0] <= now_s:
+            row = heapq.heappop(self._running)[2]
+            for key in _kinds(row):
+                self._ended[key].append(row)
+
+    def simple(self, row: RunRow) -> dict[str, float]:
+        """Ask each rule; empty where there was no run of any kind."""
+        own = next((self._ended[key] for key in _kinds(row) if self._ended[key]), [])
+        if not own:
+            return {}
+        last = own[-200:]
+        same = [one.elapsed_s for one in last if one.nodes == row.nodes]
+        like = [one.elapsed_s for one in last if _asked(one) == _asked(row)]
+        limit = float(row.limit_s or math.inf)
+        said = {
+            "last alike": (like or same or [last[-1].elapsed_s])[-1],
+            "last two": mean(one.elapsed_s for one in last[-2:]),
+            "last five": median((same or [last[-1].elapsed_s])[-5:]),
+        }
+        rules = {name: min(value, limit) for name, value in said.items()}
+        return rules | ({"limit": limit} if limit < math.inf else {})
+
+
+def _kinds(row: RunRow) -> list[tuple[str, ...]]:
+    """Give the most specific first, as the product recognises applications."""
+    identity = _identity(row)
+    return [(level.value, key) for level in KeyLevel if (key := identity.key(level))]
+
+
+def _asked(row: RunRow) -> tuple[object, ...]:
+    return row.nodes, row.limit_s
+
+
+def with_boosting(scored: Sequence[Scored]) -> list[Scored]:
+    """Add what gradient boosting says, trained on jobs that had ended."""
+    from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415
+
+    ended = sorted(scored, key=lambda one: one.row.end_s or 0)
+    features = {one.number: _features(one) for one in scored}
+    made: list[Scored] = []
+    for first in range(0, len(scored), TRAINED_EVERY):
+        part = scored[first : first + TRAINED_EVERY]
+        begin = part[0].row.submit_s
+        past = [one for one in ended if (one.row.end_s or 0) <= begin][-TRAINED_ON:]
+        if len(past) < TRAINED_EVERY // 10:
+            made += part
+            continue
+        model = HistGradientBoostingRegressor(loss="absolute_error", max_iter=200, random_state=0)
+        model.fit([features[o.number] for o in past], [math.log(o.actual_s) for o in past])
+        said = model.predict([features[one.number] for one in part])
+        for one, log_s in zip(part, said.tolist(), strict=True):
+            time_s = min(math.exp(log_s), float(one.row.limit_s or math.inf))
+            made.append(replace(one, simple={**one.simple, "boosting": time_s}))
+    return made
+
+
+def _features(one: Scored) -> list[float]:
+    """Give what is known at submission; users and names as numbers that mean nothing."""
+    row = one.row
+    logs = [
+        math.log(max(one.simple[name], 1.0)) for name in ("last alike", "last two", "last five")
+    ]
+    codes = [float(hash(text) % 9973) for text in (row.user, row.name, row.line, row.partition)]
+    limit = math.log(row.limit_s) if row.limit_s else -1.0
+    return [
+        math.log(row.nodes),
+        math.log(max(row.cpus, 1)),
+        limit,
+        *logs,
+        *codes,
+        row.submit_s / 3600 % 24,
+        row.submit_s / DAY_S % 7,
+    ]
+
+
+#: Simple rules that a prediction has to beat.
+RULES = ("last alike", "last two", "last five", "limit")
+
+
+def summary(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    """Sum up all jobs, and groups of them."""
+    groups: dict[str, list[Scored]] = {"all": list(scored)}
+    for one in scored:
+        groups.setdefault(one.verdict, []).append(one)
+    for one in scored:
+        groups.setdefault(f"by {one.level}", []).append(one)
+        groups.setdefault("seen count" if one.seen else "new count", []).append(one)
+        groups.setdefault("curve" if one.curve else "history", []).append(one)
+    return [_row(name, members, len(scored)) for name, members in groups.items()]
+
+
+def _row(name: str, scored: Sequence[Scored], total: int) -> dict[str, Any]:
+    errors = sorted(abs(one.predicted_s / one.actual_s - 1) for one in scored)
+    simple = {
+        rule: mean(
+            _accuracy(one.simple.get(rule, one.simple["last alike"]), one.actual_s)
+            for one in scored
+        )
+        for rule in (*RULES, "boosting")
+    }
+    inside = {
+        f"inside {100 * level:.0f} %": 100
+        * mean(one.intervals[i][0] <= one.actual_s <= one.intervals[i][1] for one in scored)
+        for i, level in enumerate(LEVELS)
+    }
+    return {
+        "group": name,
+        "jobs": len(scored),
+        "share %": 100 * len(scored) / total,
+        "median %": 100 * median(errors),
+        "p90 %": 100 * errors[min(int(0.9 * len(errors)), len(errors) - 1)],
+        **inside,
+        "accuracy": mean(_accuracy(one.predicted_s, one.actual_s) for one in scored),
+        "best simple accuracy": max(simple[rule] for rule in RULES),
+        **simple,
+    }
+
+
+def misses(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    """Share of jobs beyond each end of the intervals."""
+    return [
+        {
+            "interval %": 100 * level,
+            "below %": 100 * mean(one.actual_s < one.intervals[i][0] for one in scored),
+            "above %": 100 * mean(one.actual_s > one.intervals[i][1] for one in scored),
+            "may each %": 50 * (1 - level),
+        }
+        for i, level in enumerate(LEVELS)
+    ]
+
+
+def gap(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    """How much of the way from the last run alike to the noise of repeats is done.
+
+    The floor of noise is what the median of all other runs of the same kind, earlier and later,
+    would have reached; jobs without another one do not count.
+    """
+    kinds: dict[tuple[object, ...], list[Scored]] = defaultdict(list)
+    for one in scored:
+        kinds[(*_kinds(one.row)[0], *_asked(one.row))].append(one)
+    rows = []
+    for members in kinds.values():
+        times = [one.actual_s for one in members]
+        for i, one in enumerate(members if len(members) > 1 else ()):
+            others = times[max(0, i - 100) : i] + times[i + 1 : i + 100]
+            floor = _accuracy(median(others), one.actual_s)
+            said = one.predicted_s, one.simple["last alike"]
+            rows.append((floor, *(_accuracy(p, one.actual_s) for p in said)))
+    if not rows:
+        return []
+    floor, own, last = map(mean, zip(*rows, strict=True))
+    share = 100 * (own - last) / (floor - last) if floor > last else None
+    return [{"jobs": len(rows), "last alike": last, "nimo": own, "noise": floor, "closed %": share}]
+
+
+def _accuracy(predicted: float, actual: float) -> float:
+    return min(predicted, actual) / max(predicted, actual)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""What a table says of a curve's node counts, by what became of its predictions.
+
+Inside and beyond the observed range the curve speaks; on node counts that were run, whoever has the
+better record.  Intervals are as wide as the record asks for, and a verdict is what the last
+predictions earned: a smooth curve alone is believed only as long as nothing is known of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from predictor import walk
+from predictor.record import OWN, Record
+from predictor.table import worse
+from predictor.types import Prediction, Problem, Run, Verdict
+from predictor.walk import Judged, Now
+
+if TYPE_CHECKING:
+    from predictor.choose import Choice
+    from predictor.tabulate import TableSettings
+
+#: Runs on a node count from which on its history alone may be reliable.
+REPEATS = 3
+#: Entries of its own from which on an identity's record may raise a verdict.
+_ENOUGH = 5
+#: Distance of node counts between which intervals are interpolated.
+_STEP = 2**0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Predictions with their verdicts, and what the record says against them."""
+
+    predictions: list[Prediction]
+    verdicts: tuple[Verdict, ...]
+    problems: tuple[Problem, ...]
+
+
+def earn(
+    choice: Choice,
+    fitted: Sequence[Prediction],
+    verdicts: Sequence[Verdict],
+    runs: Sequence[Run],
+    record: Record,
+    settings: TableSettings,
+) -> Columns:
+    """Predictions, intervals and verdicts that the record of an identity allows.
+
+    Parameters
+    ----------
+    fitted, verdicts
+        What the fit says by itself, of rising node counts.
+    runs
+        All that finished or were cut short.
+    """
+    curve = {p.nodes: _log(p) for p in fitted}
+    drift = choice.fit.curve.drift
+    # Where times are those of another level the curve has moved them, and history has not.
+    runs = [run for run in runs if drift is None or run.nodes not in drift.stale]
+    others = sorted({run.nodes for run in runs} - set(curve))
+    curve |= {p.nodes: _log(p) for p in choice.predict(others)} if others else {}
+    now = Now(
+        runs,
+        record,
+        settings.site,
+        settings.walk,
+        same=True,
+        curve=curve.__getitem__,
+        level=settings.confidence,
+    )
+    repeats = Counter(run.nodes for run in runs if not run.censored)
+    judged = _judged(now, [p.nodes for p in fitted], repeats)
+    rows = list(zip(fitted, judged, verdicts, strict=True))
+    # Runs that drift left out, or moved, cannot make anything surer.
+    steady = drift is None
+    earned = tuple(_verdict(now, one, verdict, raising=steady) for _, one, verdict in rows)
+    lowered = any(
+        verdict is Verdict.RELIABLE and own is not verdict
+        for own, verdict in zip(earned, verdicts, strict=True)
+    )
+    return Columns(
+        [_predicted(p, one, settings.confidence) for p, one, _ in rows],
+        earned,
+        recall(record) if lowered else (),
+    )
+
+
+def told_as(judged: Judged, nodes: int, level: float) -> Prediction:
+    """Prediction of the times that were judged."""
+    middle, low, high = map(math.exp, (judged.log_s, judged.low, judged.high))
+    return Prediction(nodes, middle, low, high, level, judged.scale)
+
+
+def recall(record: Record) -> tuple[Problem, ...]:
+    """Say what became of the last predictions, where that is not good."""
+    held = walk.recorded(record)
+    return tuple(
+        Problem(
+            "record",
+            f"the last {one.predictions} predictions on node counts that "
+            f"{'had been run' if one.seen else 'were new'} were off by "
+            f"{100 * one.median_error:.0f} % in the middle, {one.inside} inside their interval",
+        )
+        for one in held
+        if one.predictions >= _ENOUGH
+    )
+
+
+def _judged(now: Now, nodes: Sequence[int], repeats: Mapping[int, int]) -> list[Judged]:
+    """Judge each node count; those between counts that were run by interpolation."""
+    new = [n for n in nodes if not repeats[n]]
+    some: list[int] = []
+    for n in new:
+        if not some or n >= some[-1] * _STEP or n == new[-1]:
+            some.append(n)
+    exact = {n: now.judge(n) for n in (*some, *(n for n in nodes if repeats[n]))}
+    if len(some) < len(new):
+        exact |= _between(now, some, [n for n in new if n not in exact], exact)
+    return [exact[n] for n in nodes]
+
+
+def _between(
+    now: Now, known: Sequence[int], nodes: Sequence[int], exact: Mapping[int, Judged]
+) -> dict[int, Judged]:
+    logs = np.log(known)
+    rows = [exact[n] for n in known]
+    reach = np.array([(r.low - r.log_s, r.high - r.log_s, r.half, r.width, r.scale) for r in rows])
+    found = {}
+    for n in nodes:
+        low, high, half, width, scale = (np.interp(math.log(n), logs, one) for one in reach.T)
+        guesses = now.ask(n)
+        log_s = guesses.logs[rows[0].expert]
+        assert log_s is not None
+        found[n] = replace(
+            rows[0],
+            log_s=log_s,
+            low=log_s + float(low),
+            high=log_s + float(high),
+            half=float(half),
+            width=float(width),
+            scale=float(scale),
+            guesses=guesses,
+        )
+    return found
+
+
+def _verdict(now: Now, judged: Judged, fitted: Verdict, *, raising: bool) -> Verdict:
+    """Verdict of the fit, as far as the record bears it out."""
+    if fitted is Verdict.REFUSED or not now.voice.evident(judged):
+        return fitted
+    if not now.voice.reliable(judged):
+        return worse(fitted, Verdict.DOUBTFUL)
+    earned = judged.guesses.repeats >= REPEATS and judged.size >= _ENOUGH
+    return Verdict.RELIABLE if earned and raising else fitted
+
+
+def _predicted(fitted: Prediction, judged: Judged, level: float) -> Prediction:
+    own = told_as(judged, fitted.nodes, level)
+    # The median is what is chosen by: it is no surer than the runs behind it make it.
+    runs = min(judged.guesses.repeats, OWN)
+    sd = judged.scale / math.sqrt(runs) if runs and judged.size else 0.0
+    return replace(own, curve_sd=max(fitted.curve_sd, sd))
+
+
+def _log(p: Prediction) -> tuple[float, float]:
+    return math.log(p.time_s), math.log(p.high_s / p.low_s) / 2

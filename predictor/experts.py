@@ -1,0 +1,123 @@
+"""Run time of the next run, as several simple rules and the curve would tell it.
+
+Which of them is believed is decided by what became of their predictions (:mod:`predictor.record`).
+All times here are logs of seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from predictor.similar import PastRun, Request, SimilarSettings, sample
+
+#: What the experts are called, in the order of their guesses.
+EXPERTS = (
+    "runs alike",
+    "recent runs alike",
+    "last run",
+    "last five",
+    "curve",
+    "curve at the latest level",
+    "curve and runs alike",
+)
+ALIKE, LATELY, LAST, FIVE, CURVE, LEVEL, BOTH = range(len(EXPERTS))
+#: Runs that tell the latest level of a curve.
+_LEVEL = 3
+#: How run time falls with the nodes where nothing tells: T ~ nodes to this power.
+SLOPE = -0.6
+
+#: Log time on a node count, and the half-width of its interval; of a fit to earlier runs.
+CurveAt = Callable[[int], tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertSettings:
+    """How runs are alike: for those of one problem node counts matter most.
+
+    ``lately`` is the power with which memory fades for those who look at recent runs.
+    """
+
+    many: SimilarSettings = field(default_factory=SimilarSettings)
+    same: SimilarSettings = field(default_factory=lambda: SimilarSettings(nodes=1000.0))
+    lately: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """What each expert says; None: nothing."""
+
+    logs: tuple[float | None, ...]
+    repeats: int  #: earlier runs on the node count
+    curve: tuple[float, float] | None  #: what the curve says
+
+
+class Experts:
+    """All experts, with what they know of one identity at one moment.
+
+    Parameters
+    ----------
+    past
+        Runs that had ended, the newest last; at least one.
+    curve
+        The curve through them; None: there is none.
+    same
+        They are taken to be one application on one problem.
+    """
+
+    def __init__(
+        self,
+        past: Sequence[PastRun],
+        curve: CurveAt | None,
+        settings: ExpertSettings,
+        *,
+        same: bool,
+    ) -> None:
+        self._past, self._curve, self._same = past, curve, same
+        self._alike = settings.same if same else settings.many
+        window = self._alike.window
+        self._lately = SimilarSettings(
+            self._alike.nodes, self._alike.limit, settings.lately, window
+        )
+        last = past[-_LEVEL:]
+        self._level = (
+            median(math.log(run.elapsed_s) - curve(run.asked.nodes)[0] for run in last)
+            if curve is not None
+            else 0.0
+        )
+
+    def ask(self, asked: Request) -> Guesses:
+        """Ask all of them; on a count that was not run there is only the curve, if any."""
+        here = [run.elapsed_s for run in self._past if run.asked.nodes == asked.nodes]
+        curve = self._curve(asked.nodes) if self._curve is not None else None
+        simple: tuple[float, ...] = ()
+        if here or curve is None:
+            simple = self._simple(asked, here)
+        logs: list[float | None] = [*simple] or [None] * CURVE
+        logs += [None] * 3
+        if curve is not None:
+            both = (curve[0] + simple[ALIKE]) / 2 if simple else None
+            logs[CURVE:] = [curve[0], curve[0] + self._level, both]
+        longest = math.log(asked.limit_s)
+        capped = tuple(None if log is None else min(log, longest) for log in logs)
+        return Guesses(capped, len(here), curve)
+
+    def _simple(self, asked: Request, here: Sequence[float]) -> tuple[float, ...]:
+        past = self._past
+        if self._same and not here:
+            past = [_scaled(run, asked.nodes) for run in past]
+        recent = here[-5:] or [past[-1].elapsed_s]
+        like = (run.elapsed_s for run in reversed(past) if run.asked == asked)
+        times = (
+            sample(asked, past, self._alike).typical(),
+            sample(asked, past, self._lately).typical(),
+            next(like, recent[-1]),
+            median(recent),
+        )
+        return tuple(map(math.log, times))
+
+
+def _scaled(run: PastRun, nodes: int) -> PastRun:
+    return PastRun(run.asked, run.elapsed_s * (nodes / run.asked.nodes) ** SLOPE)

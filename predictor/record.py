@@ -1,0 +1,235 @@
+"""What became of predictions: the record of an identity, and that of a site, pooled by class.
+
+An entry is one finished run: what each expert (:mod:`predictor.experts`) would have said of it from
+the runs that had ended when it was submitted, and how far that was off.  An identity's own entries
+say most about its next prediction.  While they are few the site's say the rest: those of the same
+class, which is how the application was recognised, whether its node count had been run, and how
+often.
+
+Intervals are conformal (Vovk et al., *Algorithmic Learning in a Random World*, 2005, section 4.1):
+quantiles of earlier errors, measured in units of what they were expected to be (normalised
+conformal prediction, Papadopoulos et al., JAIR 40, 2011), recent ones weighing more (Barber et al.,
+Annals of Statistics 51, 2023).  A last factor moves both ends by what they missed in the site's
+record.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from statistics import NormalDist
+
+import msgspec
+
+#: Entries that an identity and a class of the site hold.
+OWN, POOLED = 40, 400
+#: Sizes of a record, and numbers of repeats on a node count, from which a class begins.
+SIZES, REPEATS = (1, 3, 6, 12, 25), (1, 2, 4, 8)
+#: A prediction is good where it is within a fifth; of reliable ones so many shall be.
+GOOD, SHARE_GOOD = math.log(1.2), 0.95
+#: Fewer entries of a class are not asked; the same number as a prior has its say in factors.
+FEW = 20
+#: Points of a distribution.
+_POINTS = 40
+#: Errors in units of the expected one, where a site has no record.
+_NORMAL = tuple(NormalDist().inv_cdf((i + 0.5) / _POINTS) for i in range(_POINTS))
+_HEAVY = tuple(2.0 * unit for unit in _NORMAL)
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What became of one prediction; errors are logs of actual over predicted run time."""
+
+    end_s: float
+    same: bool  #: recognised as one application on one problem
+    repeats: int  #: earlier runs on the same node count
+    curve: bool  #: a curve was there
+    size: float  #: entries that the record had, those on other counts in part
+    errors: tuple[float | None, ...]  #: of each expert
+    chosen: int
+    scale: float  #: expected size of the error
+    excess: float  #: error over the reach of its side of the interval; negative below the median
+    width: float  #: error that nine in ten were expected to stay below
+
+    @property
+    def seen(self) -> bool:
+        """Whether the node count had been run."""
+        return self.repeats > 0
+
+    @property
+    def error(self) -> float:
+        """Error of the expert that was believed."""
+        return self.errors[self.chosen] or 0.0
+
+    def error_of(self, expert: int) -> float:
+        """Error of an expert; where it said nothing, of the one that was believed."""
+        own = self.errors[expert]
+        return self.error if own is None else own
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """Entries of one identity, by the ends of their runs."""
+
+    entries: tuple[Entry, ...] = ()
+    until_s: float = 0.0  #: runs that ended until then are judged, or too old
+
+    def with_new(self, entries: Sequence[Entry], until_s: float) -> Record:
+        """Record with entries added; the oldest go."""
+        return Record((*self.entries, *entries)[-OWN:], max(until_s, self.until_s))
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Record)
+_pool_decoder = msgspec.json.Decoder(list[Entry])
+
+
+def encode(record: Record | Sequence[Entry]) -> str:
+    """Text of a record, or of pooled entries, as the store has it (JSON)."""
+    return _encoder.encode(record).decode()
+
+
+def decode(payload: str | None) -> Record:
+    """Record of a text that :func:`encode` made; empty where it is of another release."""
+    try:
+        return _decoder.decode(payload) if payload else Record()
+    except msgspec.DecodeError:
+        return Record()
+
+
+def decode_pool(payload: str | None) -> list[Entry]:
+    """Pooled entries of a text; none where it is of another release."""
+    try:
+        return _pool_decoder.decode(payload) if payload else []
+    except msgspec.DecodeError:
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the records of a site say of each class, as far as it has any."""
+
+    accuracies: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    scales: Mapping[str, float] = field(default_factory=dict)
+    units: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    reaches: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    reliable: float = GOOD  #: expected error up to which predictions were reliable
+
+    def knows(self, side: str) -> bool:
+        """Whether there is a record of this part of all classes."""
+        return side in self.reaches
+
+    def units_of(self, side: str, size: float, *, curve: bool) -> tuple[float, ...]:
+        """Errors in units of what was expected, as evenly weighing points.
+
+        Without a record a curve is believed to know how far off it is, and nothing else is.
+        """
+        unknown = _NORMAL if curve else _HEAVY
+        return self.units.get(f"{side} {bisect_right(SIZES, size)}", unknown)
+
+
+def class_of(*, same: bool, repeats: int, curve: bool) -> str:
+    """Name the class of a prediction."""
+    often = f"{bisect_right(REPEATS, repeats)}" if repeats else "curve" if curve else "none"
+    return f"{side_of(same=same, seen=repeats > 0)} {often}"
+
+
+def side_of(*, same: bool, seen: bool) -> str:
+    """Name the part of all classes that shares intervals."""
+    return f"{'same' if same else 'many'} {'seen' if seen else 'new'}"
+
+
+def pooled(old: Iterable[Entry], new: Iterable[Entry]) -> list[Entry]:
+    """Merge entries of all identities: the last ones of each class, by their ends."""
+    classes: dict[str, list[Entry]] = defaultdict(list)
+    for entry in sorted([*old, *new], key=lambda one: one.end_s):
+        classes[_class(entry)].append(entry)
+    return [entry for entries in classes.values() for entry in entries[-POOLED:]]
+
+
+def site_of(entries: Sequence[Entry]) -> Site:
+    """Sum up the pooled entries of a site."""
+    classes, sides, units = _grouped(entries)
+    return Site(
+        accuracies={name: _accuracies(group) for name, group in classes.items()},
+        scales={name: _scale([entry.error for entry in group]) for name, group in classes.items()},
+        units={
+            name: points([entry.error / entry.scale for entry in group])
+            for name, group in units.items()
+        },
+        reaches={name: _reach([entry.excess for entry in group]) for name, group in sides.items()},
+        reliable=_reliable([entry for entry in entries if entry.same]),
+    )
+
+
+def points(values: Sequence[float]) -> tuple[float, ...]:
+    """Values spread evenly over a sample, both extremes among them."""
+    ordered, last = sorted(values), len(values) - 1
+    return tuple(ordered[round(i / (_POINTS - 1) * last)] for i in range(_POINTS))
+
+
+def quantile(values: Sequence[tuple[float, float]], share: float) -> float:
+    """Value that ``share`` of the weight does not exceed; pairs of value and weight, rising."""
+    sums = list(accumulate(weight for _, weight in values))
+    return values[min(bisect_left(sums, share * sums[-1] - 1e-12), len(values) - 1)][0]
+
+
+def _class(entry: Entry) -> str:
+    return class_of(same=entry.same, repeats=entry.repeats, curve=entry.curve)
+
+
+_Groups = dict[str, list[Entry]]
+
+
+def _grouped(entries: Sequence[Entry]) -> tuple[_Groups, _Groups, _Groups]:
+    """Group by class, by side, and by side and size of the record; without small groups."""
+    groups: tuple[_Groups, ...] = defaultdict(list), defaultdict(list), defaultdict(list)
+    for entry in entries:
+        side = side_of(same=entry.same, seen=entry.seen)
+        for group, name in zip(
+            groups, (_class(entry), side, f"{side} {bisect_right(SIZES, entry.size)}"), strict=True
+        ):
+            group[name].append(entry)
+    classes, sides, units = (
+        {name: held for name, held in group.items() if len(held) >= FEW} for group in groups
+    )
+    return classes, sides, units
+
+
+def _accuracies(entries: Sequence[Entry]) -> tuple[float | None, ...]:
+    """Mean of min(p, a) / max(p, a) of each expert."""
+    columns = zip(*(entry.errors for entry in entries), strict=True)
+    given = ([math.exp(-abs(e)) for e in column if e is not None] for column in columns)
+    return tuple(sum(one) / len(one) if len(one) >= FEW else None for one in given)
+
+
+def _scale(errors: Sequence[float]) -> float:
+    """Typical size of errors: their geometric mean, which a few large ones do not move."""
+    return math.exp(sum(math.log(abs(error) + 0.01) for error in errors) / len(errors))
+
+
+def _reach(excess: Sequence[float]) -> tuple[float, float]:
+    """Factors on the two sides of intervals with which they would have held nine in ten."""
+    ordered, known = sorted(excess), len(excess)
+    place = min(max(math.ceil(0.95 * (known + 1)) - 1, 0), known - 1)
+    sides = (-ordered[known - 1 - place], ordered[place])
+    weight = known / (known + FEW)
+    low, high = (math.exp(weight * math.log(min(max(one, 1.0), 10.0))) for one in sides)
+    return low, high
+
+
+def _reliable(entries: Sequence[Entry]) -> float:
+    """Widest expected error such that, of predictions no wider, enough were good.
+
+    A site without a record is believed to keep what its intervals promise.
+    """
+    good, known, widest = FEW * SHARE_GOOD, FEW, 0.3 * GOOD
+    narrow = sorted((one.width, abs(one.error)) for one in entries if one.width <= GOOD)
+    for i, (_, error) in enumerate(narrow):
+        known += 1
+        good += error <= GOOD
+        if good >= (SHARE_GOOD - 0.02) * known:
+            widest = narrow[i + 1][0] if i + 1 < len(narrow) else GOOD
+    return widest if narrow else GOOD

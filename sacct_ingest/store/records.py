@@ -1,0 +1,38 @@
+"""What became of predictions: written by refits, of each identity and pooled for the site."""
+
+from collections.abc import Iterable
+
+from sqlalchemy import Engine, delete, insert, select
+
+from sacct_ingest.store.engine import reading, writing
+from sacct_ingest.store.rows import RecordRow
+from sacct_ingest.store.schema import records
+
+_BATCH = 500
+#: Level and key of what is pooled over all identities.
+SITE = ("site", "")
+
+
+class Records:
+    """The table ``records``."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def replace(self, rows: Iterable[RecordRow]) -> None:
+        """Write ``rows`` in place of all that are there, in one transaction."""
+        values = [{"level": r.level, "key": r.key, "payload": r.payload} for r in rows]
+        with writing(self._engine) as connection:
+            connection.execute(delete(records))
+            for start in range(0, len(values), _BATCH):
+                connection.execute(insert(records), values[start : start + _BATCH])
+
+    def of_level(self, level: str) -> dict[str, str]:
+        """Give the payloads of a level by key."""
+        query = select(records.c.key, records.c.payload).where(records.c.level == level)
+        with reading(self._engine) as connection:
+            return {str(row.key): str(row.payload) for row in connection.execute(query)}
+
+    def site(self) -> str | None:
+        """Give the payload of what is pooled; None where there is none yet."""
+        return self.of_level(SITE[0]).get(SITE[1])
