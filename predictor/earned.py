@@ -8,6 +8,7 @@ predictions earned: a smooth curve alone is believed only as long as nothing is 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,8 +30,11 @@ if TYPE_CHECKING:
 REPEATS = 3
 #: Entries of its own from which on an identity's record may raise a verdict.
 _ENOUGH = 5
+_NO_NAME = re.compile(r"[^\w.+-]+")
+#: Median error on counts that had been run, beyond which runs are not of one problem.
+_ONE_PROBLEM = 0.2
 #: Distance of node counts between which intervals are interpolated.
-_STEP = 2**0.25
+_STEP = 2**0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +102,7 @@ def told_as(judged: Judged, nodes: int, level: float) -> Prediction:
 
 
 def recall(record: Record) -> tuple[Problem, ...]:
-    """Say what became of the last predictions, where that is not good."""
-    held = walk.recorded(record)
+    """Say what became of the last predictions."""
     return tuple(
         Problem(
             "record",
@@ -107,9 +110,31 @@ def recall(record: Record) -> tuple[Problem, ...]:
             f"{'had been run' if one.seen else 'were new'} were off by "
             f"{100 * one.median_error:.0f} % in the middle, {one.inside} inside their interval",
         )
-        for one in held
+        for one in walk.recorded(record)
         if one.predictions >= _ENOUGH
     )
+
+
+def mixed(record: Record, name: str) -> tuple[Problem, ...]:
+    """Say so where runs on one node count differ too much for one problem, and what would help.
+
+    Parameters
+    ----------
+    name
+        What the job is called.
+    """
+    if not any(
+        one.seen and one.predictions >= _ENOUGH and one.median_error > _ONE_PROBLEM
+        for one in walk.recorded(record)
+    ):
+        return ()
+    app = _NO_NAME.sub("-", name) or "NAME"
+    text = (
+        "not one problem: runs on the same node count differ too much; "
+        f"'#SBATCH --comment=nimo:app={app},problem=INPUT' in the script, with another word for "
+        "each input, would tell them apart"
+    )
+    return (Problem("not_one_problem", text),)
 
 
 def _judged(now: Now, nodes: Sequence[int], repeats: Mapping[int, int]) -> list[Judged]:

@@ -51,8 +51,12 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     errors: tuple[float | None, ...]  #: of each expert
     chosen: int
     scale: float  #: expected size of the error
-    excess: float  #: error over the reach of its side of the interval; negative below the median
+    excess: (
+        float  #: error over the raw reach of its side of the interval; negative below the median
+    )
     width: float  #: error that nine in ten were expected to stay below
+    inside: bool  #: its run ended inside the interval
+    informed: bool  #: the site had a record by then
 
     @property
     def seen(self) -> bool:
@@ -115,11 +119,12 @@ class Site:
     scales: Mapping[str, float] = field(default_factory=dict)
     units: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     reaches: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    sides: frozenset[str] = frozenset()
     reliable: float = GOOD  #: expected error up to which predictions were reliable
 
     def knows(self, side: str) -> bool:
         """Whether there is a record of this part of all classes."""
-        return side in self.reaches
+        return side in self.sides
 
     def units_of(self, side: str, size: float, *, curve: bool) -> tuple[float, ...]:
         """Errors in units of what was expected, as evenly weighing points.
@@ -127,7 +132,8 @@ class Site:
         Without a record a curve is believed to know how far off it is, and nothing else is.
         """
         unknown = _NORMAL if curve else _HEAVY
-        return self.units.get(f"{side} {bisect_right(SIZES, size)}", unknown)
+        like = self.units.get(f"{side} {bisect_right(SIZES, size)}")
+        return like or self.units.get(side, unknown)
 
 
 def class_of(*, same: bool, repeats: int, curve: bool) -> str:
@@ -157,10 +163,15 @@ def site_of(entries: Sequence[Entry]) -> Site:
         scales={name: _scale([entry.error for entry in group]) for name, group in classes.items()},
         units={
             name: points([entry.error / entry.scale for entry in group])
-            for name, group in units.items()
+            for name, group in (sides | units).items()
         },
-        reaches={name: _reach([entry.excess for entry in group]) for name, group in sides.items()},
-        reliable=_reliable([entry for entry in entries if entry.same]),
+        reaches={
+            name: _reach(told)
+            for name, group in sides.items()
+            if len(told := [entry.excess for entry in group if entry.informed]) >= FEW
+        },
+        sides=frozenset(sides),
+        reliable=_reliable([entry for entry in entries if entry.same and entry.informed]),
     )
 
 

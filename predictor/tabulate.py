@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from predictor import by_type, choose, drift, reliability, walk
 from predictor.curve import CurveSettings, build
-from predictor.earned import REPEATS, earn, recall, told_as
+from predictor.earned import REPEATS, earn, mixed, recall, told_as
 from predictor.endings import ending_problem, endings_of, work_dirs_of
 from predictor.node_types import NodeType
 from predictor.record import Record, Site
@@ -118,8 +118,17 @@ def tabulate(
         table = _of_history(runs_of(rows), level, settings, earned)
     if table is None:
         return None
-    table = replace(table, record=walk.recorded(earned))
+    table = _recorded(table, earned, rows, same=curve)
     return _described(table, level, key, rows, runs=finished, now_s=now_s)
+
+
+def _recorded(
+    table: PredictionTable, record: Record, rows: Sequence[RunRow], *, same: bool
+) -> PredictionTable:
+    """Table with what became of its predictions."""
+    several = mixed(record, rows[-1].name) if same else ()
+    held = walk.recorded(record)
+    return replace(table, record=held, problems=(*several, *table.problems))
 
 
 def record_of(
@@ -150,7 +159,7 @@ def mixture(
     if finished < 2:
         return None
     earned = record_of(level, rows, settings) if record is None else record
-    table = replace(_of_history(runs, level, settings, earned), record=walk.recorded(earned))
+    table = _recorded(_of_history(runs, level, settings, earned), earned, rows, same=True)
     return _described(table, level, key, rows, runs=finished, now_s=now_s)
 
 

@@ -21,6 +21,10 @@ from predictor.types import Recorded, Run
 
 #: Half of reliable predictions are within this.
 HALF_GOOD = math.log(1.05)
+#: Entries of its own from which on an identity's record speaks for itself.
+_ENOUGH = 5
+#: Size of a record at which the site's weighs half.
+_POOLED_SIZE = 8.0
 #: Share of runs that the intervals of a record hold.
 LEVEL = 0.9
 #: Two-sided 90 % of a normal distribution, in standard deviations.
@@ -47,7 +51,7 @@ class WalkSettings:
     fade: float = 0.97
     other: float = 0.3
     replayed: int = 24
-    fits: int = 3
+    fits: int = 2
     scale: float = 0.3
     scale_many: float = 0.6
     experts: ExpertSettings = field(default_factory=ExpertSettings)
@@ -58,12 +62,15 @@ class WalkSettings:
 class Judged:
     """One prediction with its interval; logs of seconds.
 
-    ``half`` and ``width`` are the errors that half and nine in ten of such predictions stay below.
+    ``below`` and ``above`` are the reaches of the interval before the site's factors; ``half`` and
+    ``width`` are the errors that half and nine in ten of such predictions stay below.
     """
 
     log_s: float
     low: float
     high: float
+    below: float
+    above: float
     half: float
     width: float
     scale: float
@@ -108,20 +115,29 @@ class Voice:
         assert log_s is not None
         size, (total, weight, errors) = self._size(seen=seen), self._spread(expert, seen=seen)
         expected = self._expected(named, guesses)
-        own = self._settings.expected
-        scale = math.exp((own * math.log(expected) + total) / (own + weight))
+        prior = self._settings.expected
+        scale = math.exp((prior * math.log(expected) + total) / (prior + weight))
         side = side_of(same=self._same, seen=seen)
         units = self._site.units_of(side, size, curve=guesses.curve is not None)
-        share = self._settings.pooled / len(units)
+        # The more is known of an application, the less others have to say about it.
+        share = self._settings.pooled / (1 + size / _POOLED_SIZE) / len(units)
         spread = sorted([(e / scale, w) for e, w in errors] + [(u, share) for u in units])
-        far = sorted((abs(unit), w) for unit, w in spread)
+        below = -scale * min(quantile(spread, self._outside), 0.0)
+        above = scale * max(quantile(spread, 1 - self._outside), 0.0)
         low, high = self._site.reaches.get(side, (1.0, 1.0))
+        half, width = _far(spread, scale)
+        if size >= _ENOUGH:
+            # A site's good record does not make up for the bad one of an application.
+            own = _far(sorted((e / scale, w) for e, w in errors), scale)
+            half, width = max(half, own[0]), max(width, own[1])
         return Judged(
             log_s=log_s,
-            low=log_s + scale * low * min(quantile(spread, self._outside), 0.0),
-            high=log_s + scale * high * max(quantile(spread, 1 - self._outside), 0.0),
-            half=scale * quantile(far, 0.5),
-            width=scale * quantile(far, 0.9),
+            low=log_s - low * below,
+            high=log_s + high * above,
+            below=below,
+            above=above,
+            half=half,
+            width=width,
             scale=scale,
             size=size,
             expert=expert,
@@ -241,7 +257,7 @@ def recorded(record: Record) -> tuple[Recorded, ...]:
         entries = [entry for entry in record.entries if entry.seen is seen]
         if entries:
             errors = [abs(math.expm1(-entry.error)) for entry in entries]
-            inside = sum(abs(entry.excess) <= 1.0 for entry in entries)
+            inside = sum(entry.inside for entry in entries)
             made.append(Recorded(seen, len(entries), round(median(errors), 4), inside))
     return tuple(made)
 
@@ -312,12 +328,20 @@ class _Walk:
         actual = math.log(run.elapsed_s)
         if run.censored and actual <= judged.log_s:
             return  # it may have been right
-        self.entries.append(_entry(run, judged, actual, same=self._same))
+        informed = bool(self._site.sides)
+        entry = _entry(run, judged, actual, same=self._same, informed=informed)
+        self.entries.append(entry)
 
 
-def _entry(run: Run, judged: Judged, actual: float, *, same: bool) -> Entry:
+def _far(spread: Sequence[tuple[float, float]], scale: float) -> tuple[float, float]:
+    """Give the errors that half, and nine in ten, stay below; of errors in units of ``scale``."""
+    far = sorted((abs(unit), weight) for unit, weight in spread)
+    return scale * quantile(far, 0.5), scale * quantile(far, 0.9)
+
+
+def _entry(run: Run, judged: Judged, actual: float, *, same: bool, informed: bool) -> Entry:
     error = actual - judged.log_s
-    reach = judged.high - judged.log_s if error > 0 else judged.log_s - judged.low
+    reach = judged.above if error > 0 else judged.below
     return Entry(
         end_s=run.end_s,
         same=same,
@@ -331,6 +355,8 @@ def _entry(run: Run, judged: Judged, actual: float, *, same: bool) -> Entry:
         scale=round(judged.scale, 5),
         excess=round(error / max(reach, 1e-3), 4),
         width=round(judged.width, 4),
+        inside=judged.low <= actual <= judged.high,
+        informed=informed,
     )
 
 

@@ -1,0 +1,210 @@
+"""Records, intervals and verdicts on generated sites: good applications and bad ones."""
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import pytest
+
+from predictor import walk
+from predictor.experts import CurveAt
+from predictor.record import Entry, Record, Site, decode, encode, pooled, site_of
+from predictor.types import Run
+from predictor.walk import Judged, Now, WalkSettings, replay
+
+SETTINGS = WalkSettings()
+COUNTS = (1, 2, 4, 8)
+SEEDS = range(12)
+RUNS = 48
+Times = Callable[[random.Random, int, int], float]
+
+
+def steady(rng: random.Random, nodes: int, _: int) -> float:
+    """One problem with 2 % of noise."""
+    return (600 / nodes + 40) * rng.lognormvariate(0, 0.02)
+
+
+def hung(rng: random.Random, nodes: int, number: int) -> float:
+    """The same, but one run in a hundred hangs."""
+    return steady(rng, nodes, number) * (20 if rng.random() < 0.01 else 1)
+
+
+def inputs(rng: random.Random, nodes: int, number: int) -> float:
+    """Two users with one script, whose inputs differ."""
+    return steady(rng, nodes, number) * (1 if rng.random() < 0.6 else 5)
+
+
+def alternating(rng: random.Random, nodes: int, number: int) -> float:
+    """One input after the other, a few runs each."""
+    return steady(rng, nodes, number) * (1 if number // 3 % 2 else 3)
+
+
+def changing(rng: random.Random, nodes: int, number: int) -> float:
+    """The problem changes every nine runs."""
+    return steady(rng, nodes, number) * 1.6 ** (number // 9 % 3)
+
+
+def heavy(rng: random.Random, nodes: int, number: int) -> float:
+    """Heavy tails."""
+    return steady(rng, nodes, number) * math.exp(0.4 * rng.gauss(0, 1) / rng.uniform(0.2, 1))
+
+
+GOOD: tuple[Times, ...] = (steady, hung)
+BAD: tuple[Times, ...] = (inputs, alternating, changing, heavy)
+
+
+def history(times: Times, seed: int, runs: int = RUNS) -> list[Run]:
+    """Runs one after the other, so that each knows all that came before."""
+    rng, at_s, made = random.Random(f"{times.__name__} {seed}"), 1e9, []
+    for number in range(runs):
+        nodes = rng.choice(COUNTS)
+        elapsed = times(rng, nodes, number)
+        made.append(Run(nodes, elapsed, at_s + elapsed, submit_s=at_s, limit_s=1e6))
+        at_s += elapsed + 60
+    return made
+
+
+def of(runs: list[Run], site: Site = Site()) -> Record:  # noqa: B008 - frozen
+    return replay(runs, Record(), site, SETTINGS, same=True)
+
+
+@cache
+def site() -> Site:
+    """Record of a site with applications of all kinds."""
+    known = Site()
+    for first in (1000, 2000):
+        entries: list[Entry] = []
+        for times in (*GOOD, *BAD):
+            for seed in SEEDS:
+                entries += of(history(times, first + seed), known).entries
+        known = site_of(pooled((), entries))
+    return known
+
+
+def next_of(times: Times, seed: int, known: Site) -> tuple[Now, Judged, float]:
+    """What is said of the last run, from those before, and what came."""
+    *past, last = history(times, seed)
+    now = Now(past, of(past, known), known, SETTINGS, same=True, curve=curve(past))
+    return now, now.judge(last.nodes), math.log(last.elapsed_s)
+
+
+def curve(runs: list[Run]) -> CurveAt | None:
+    return walk.curve_of(runs, COUNTS, SETTINGS)
+
+
+@pytest.mark.parametrize("times", GOOD)
+def test_a_good_application_is_reliable(times: Times) -> None:
+    said = [next_of(times, seed, site()) for seed in SEEDS]
+    assert sum(now.voice.reliable(judged) for now, judged, _ in said) >= 0.8 * len(SEEDS)
+
+
+@pytest.mark.parametrize("times", BAD)
+@pytest.mark.parametrize("known", ["a site", "nothing"])
+def test_a_bad_application_never_is(times: Times, known: str) -> None:
+    for seed in SEEDS:
+        now, judged, _ = next_of(times, seed, site() if known == "a site" else Site())
+        assert not now.voice.reliable(judged)
+
+
+def test_intervals_hold_nine_in_ten_of_all_and_of_each_kind() -> None:
+    held: dict[str, list[bool]] = {}
+    for times in (*GOOD, *BAD):
+        for seed in SEEDS:
+            entries = of(history(times, seed), site()).entries
+            held.setdefault(times.__name__, []).extend(e.inside for e in entries)
+    shares = {name: sum(one) / len(one) for name, one in held.items()}
+    every = [one for some in held.values() for one in some]
+    assert 0.85 <= sum(every) / len(every) <= 0.97
+    assert min(shares.values()) >= 0.75, shares
+
+
+def test_the_first_prediction_at_a_site_of_bad_applications_is_as_careful() -> None:
+    """What the others did is known before an application has a record of its own."""
+    entries = [e for seed in SEEDS for e in of(history(inputs, 500 + seed)).entries]
+    bad = site_of(pooled((), entries))
+    first = history(steady, 1, runs=9)
+    fresh, known = (
+        Now(first, Record(), one, SETTINGS, same=True, curve=curve(first)) for one in (Site(), bad)
+    )
+    for nodes in {run.nodes for run in first}:
+        wide, narrow = known.judge(nodes), fresh.judge(nodes)
+        assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
+
+
+def test_a_record_goes_on_where_it_was_left() -> None:
+    runs = history(steady, 3)
+    early = of(runs[:40])
+    later = replay(runs, early, Site(), SETTINGS, same=True)
+    assert later.entries[: len(early.entries)] == early.entries
+    assert [e.end_s for e in later.entries[len(early.entries) :]] == [r.end_s for r in runs[40:]]
+    assert replay(runs, later, Site(), SETTINGS, same=True) is later
+
+
+def test_nothing_is_told_by_runs_that_had_not_ended() -> None:
+    """Tasks of an array are submitted together: each is predicted from what came before all."""
+    before = [Run(1, 100.0, 1000.0 * i + 100, submit_s=1000.0 * i) for i in range(1, 9)]
+    together = [Run(1, 500.0, 10_500.0 + i, submit_s=10_000.0) for i in range(6)]
+    last = of([*before, *together]).entries[-6:]
+    assert all(entry.error == pytest.approx(math.log(5), abs=0.01) for entry in last)
+
+
+def test_a_run_that_was_cut_short_counts_only_where_it_was_too_long_already() -> None:
+    before = [Run(1, 100.0, 1000.0 * i + 100, submit_s=1000.0 * i) for i in range(1, 9)]
+    early = Run(1, 50.0, 9050.0, censored=True, submit_s=9000.0)
+    late = Run(1, 400.0, 9400.0, censored=True, submit_s=9000.0)
+    assert of([*before, early]).entries == of(before).entries
+    assert of([*before, late]).entries[-1].error == pytest.approx(math.log(4), abs=0.01)
+
+
+def test_who_has_the_better_record_is_believed() -> None:
+    """Of two inputs in long turns the last run says most, though the curve is smooth."""
+
+    def turns(rng: random.Random, nodes: int, number: int) -> float:
+        return steady(rng, nodes, number) * (1 if number // 12 % 2 else 4)
+
+    errors: list[tuple[float, float]] = []
+    for seed in SEEDS:
+        for entry in of(history(turns, seed)).entries[8:]:
+            assert entry.errors[0] is not None
+            errors.append((abs(entry.error), abs(entry.errors[0])))
+    own, usual = (sum(math.exp(-e) for e in one) for one in zip(*errors, strict=True))
+    assert own > usual
+
+
+def test_records_round_trip() -> None:
+    record = of(history(steady, 1))
+    assert decode(encode(record)) == record
+    assert decode("[[[1]]]") == decode(None) == Record()
+
+
+def entries_with(error: float, count: int) -> Iterator[Entry]:
+    for number in range(count):
+        yield Entry(
+            end_s=float(number),
+            same=True,
+            repeats=3,
+            curve=True,
+            size=5.0,
+            errors=(error,) * 7,
+            chosen=0,
+            scale=0.02,
+            excess=error / 0.05,
+            width=0.05,
+            inside=error < 0.05,
+            informed=True,
+        )
+
+
+def test_a_site_where_narrow_intervals_failed_asks_for_narrower_ones() -> None:
+    assert site_of(list(entries_with(0.01, 60))).reliable == Site().reliable
+    failed = [*entries_with(0.01, 30), *entries_with(1.0, 30)]
+    assert site_of(failed).reliable < 0.06 < Site().reliable
+    assert site_of(failed).reaches["same seen"][1] > 5
+
+
+def test_the_pool_keeps_the_newest_of_each_class() -> None:
+    old, new = list(entries_with(0.5, 300)), list(entries_with(0.1, 300))
+    kept = pooled(old, new)
+    assert len(kept) == 400
+    assert min(e.end_s for e in kept) == 100.0
