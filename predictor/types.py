@@ -6,7 +6,7 @@ from enum import StrEnum
 from predictor.checks import need_finite, need_nodes, need_positive, need_rising
 from sacct_ingest.layout import ANY, Layout
 
-#: Model of a table without a curve: see :mod:`predictor.models.history`.
+#: Model of a table without a curve: see :mod:`predictor.experts`.
 HISTORY = "history"
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from predictor import experts
+from predictor.checks import need_share
 from predictor.curve import CurveSettings, build
 from predictor.experts import CurveAt, Experts, ExpertSettings, Guesses
 from predictor.models.averaged import Averaged
@@ -101,6 +102,7 @@ class Voice:
         same: bool,
         level: float = LEVEL,
     ) -> None:
+        need_share("level", level)
         self._outside = 0.5 - level / 2
         self._entries, self._site, self._settings, self._same = entries, site, settings, same
         self._chosen: dict[tuple[str, tuple[bool, ...]], int] = {}

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from predictor.models.history import History
 
 from predictor import Curve, Point, Run
 from predictor.choose import choose
@@ -26,9 +25,11 @@ from predictor.models.adept.search import SearchSettings, search
 from predictor.models.averaged import Averaged
 from predictor.models.downey import speedup
 from predictor.models.parametric import Amdahl, Usl
+from predictor.record import Site
 from predictor.reliability import ReliabilitySettings
-from predictor.similar import Calibration, PastRun, Request, sample
+from predictor.similar import PastRun, Request, sample
 from predictor.transfer import transfer_time
+from predictor.walk import Voice, WalkSettings
 from tests.predictor.curves import curve_of, downey, drawn
 
 NODES = [1, 2, 4, 8, 16]
@@ -274,12 +275,9 @@ def test_past_runs(value: float) -> None:
 
 
 @pytest.mark.parametrize("level", NOT_A_SHARE)
-def test_levels_of_histories(level: float) -> None:
-    history = History([Run(4, 10.0 + i, float(i)) for i in range(5)])
+def test_levels_of_records(level: float) -> None:
     with pytest.raises(ValueError, match=SHARE):
-        history.expected(level)
-    with pytest.raises(ValueError, match=SHARE):
-        Calibration(level)
+        Voice((), Site(), WalkSettings(), same=True, level=level)
 
 
 @pytest.mark.parametrize("value", [nan, inf, -inf])

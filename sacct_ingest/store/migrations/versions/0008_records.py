@@ -1,7 +1,7 @@
 """What became of predictions.
 
-Revision ID: 0007
-Revises: 0006
+Revision ID: 0008
+Revises: 0007
 """
 
 from alembic import op
@@ -9,8 +9,8 @@ from sqlalchemy import Column
 
 from sacct_ingest.store.column_types import KEY_LENGTH, OPTIONS, long, short
 
-revision = "0007"
-down_revision = "0006"
+revision = "0008"
+down_revision = "0007"
 branch_labels = None
 depends_on = None
 
