@@ -7,6 +7,7 @@ node counts share their keys.  Its user takes part in every key: nobody's runs c
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import PurePosixPath
+from posixpath import normpath
 
 from sacct_ingest.bounded_cache import bounded_cache
 from sacct_ingest.job_script import (
@@ -24,7 +25,7 @@ _NAME_LENGTH = 255  # slurmdbd's tinytext
 
 
 def identity_of_request(
-    *, user: str, name: str, comment: str, script: str, argv: Sequence[str]
+    *, user: str, name: str, comment: str, script: str, argv: Sequence[str], work_dir: str = ""
 ) -> Identity:
     """Identity of a job that is being submitted.
 
@@ -34,24 +35,30 @@ def identity_of_request(
         Text of the batch script, empty for salloc and srun.
     argv
         Script (or command) and its arguments.
+    work_dir
+        Folder that paths among the arguments start from; empty: unknown.
     """
     parsed = _parsed(script) if script else None
     if parsed is not None and parsed.wrapped:
         words = ("--wrap", *parsed.body.split())
     else:
-        words = _words_of_command(argv[0], argv[1:]) if argv else ()
-    digest = _digest(parsed.body, *argv[1:]) if parsed is not None and parsed.body else ""
+        words = _words_of_command(argv[0], argv[1:], work_dir) if argv else ()
+    arguments = [_argument(word, work_dir) for word in argv[1:]]
+    digest = _digest(parsed.body, *arguments) if parsed is not None and parsed.body else ""
     return _identity(user, name, comment, digest, words)
 
 
 @bounded_cache(entries=4096, characters=2048)
-def identity_of_line(user: str, name: str, comment: str, submit_line: str) -> Identity:
-    """Identity of a run as far as these four of the accounting tell it.
+def identity_of_line(
+    user: str, name: str, comment: str, submit_line: str, work_dir: str = ""
+) -> Identity:
+    """Identity of a run as far as these five of the accounting tell it.
 
     The script's text is not in the accounting, so ``script`` is empty: the decision made at the
     job's submission knows it.
     """
-    return _identity(user, name, comment, "", _words_of_line(submit_line, comment, name))
+    words = _words_of_line(submit_line, work_dir, comment, name)
+    return _identity(user, name, comment, "", words)
 
 
 def _identity(user: str, name: str, comment: str, script: str, words: Sequence[str]) -> Identity:
@@ -93,7 +100,7 @@ def names_of(label: str) -> tuple[str, str, str]:
     return label, label.partition("/")[2], label.rpartition("/")[2]
 
 
-def _words_of_line(line: str, *values: str) -> tuple[str, ...]:
+def _words_of_line(line: str, work_dir: str, *values: str) -> tuple[str, ...]:
     """Words to compare of a submit line.
 
     ``values`` are those of its options that sacct shows elsewhere too: the quotes around them are
@@ -106,15 +113,31 @@ def _words_of_line(line: str, *values: str) -> tuple[str, ...]:
     wrap = parsed.options.get("wrap")
     if wrap is not None:
         return ("--wrap", *wrap.split())
-    return _words_of_command(parsed.script, parsed.arguments) if parsed.script else ()
+    return _words_of_command(parsed.script, parsed.arguments, work_dir) if parsed.script else ()
 
 
-def _words_of_command(command: str, arguments: Sequence[str]) -> tuple[str, ...]:
+def _words_of_command(command: str, arguments: Sequence[str], work_dir: str) -> tuple[str, ...]:
     """Words to compare: sbatch gives its plugins the script's whole path, sacct what was typed.
 
     Quotes are lost in sacct's SubmitLine, so arguments are taken apart at spaces here too.
     """
-    return (PurePosixPath(command).name, *" ".join(arguments).split())
+    words = (_argument(word, work_dir) for word in " ".join(arguments).split())
+    return (PurePosixPath(command).name, *words)
+
+
+def _argument(word: str, work_dir: str) -> str:
+    """Spell a path in one way: from the working directory on, without ``.`` and double slashes.
+
+    >>> _argument("./in.dat", "/home/ada"), _argument("--input=/home/ada/in.dat", "/home/ada")
+    ('in.dat', '--input=in.dat')
+    """
+    if "/" not in word:
+        return word
+    option, equals, path = word.rpartition("=")
+    path = normpath(path) if path else path
+    if work_dir and path.startswith("/"):
+        path = path.removeprefix(normpath(work_dir).rstrip("/") + "/")
+    return f"{option}{equals}{path}"
 
 
 @bounded_cache(entries=256, characters=16_384)

@@ -59,7 +59,8 @@ def columns_of(given: Sequence[JobRun], digests: Sequence[str]) -> RunColumns:
     """Give the columns of some runs, which have these digests."""
     columns = _by_field(JobRun, given)
     owned = columns.pop("steps")
-    identities = map(identity_of_line, *(columns[name] for name in _IDENTITY))
+    folders = map(_named_folder, columns["work_dir"], columns["submit_line"])
+    identities = map(identity_of_line, *(columns[name] for name in _IDENTITY), folders)
     tags, scripts, lines = zip(*map(_keys, identities), strict=True)
     columns["decision_id"] = list(map(decision_id_in, columns["admin_comment"]))
     columns |= {"digest": digests, "tag": tags, "script": scripts, "line": lines}
@@ -69,6 +70,11 @@ def columns_of(given: Sequence[JobRun], digests: Sequence[str]) -> RunColumns:
     counts = list(map(len, owned))
     of_steps["position"] = list(chain.from_iterable(map(range, counts)))
     return RunColumns(columns, of_steps, counts)
+
+
+def _named_folder(work_dir: str, submit_line: str) -> str:
+    """Working directory where the line names it: lines that do not are remembered without it."""
+    return work_dir if work_dir and work_dir in submit_line else ""
 
 
 def _per_step(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:

@@ -28,6 +28,7 @@ def advise(job: Job, config: Config, *, now_s: float) -> Advice:
         comment=job.comment,
         script=job.script,
         argv=job.argv,
+        work_dir=job.work_dir,
     )
     tables, places = _read(job, config, identity)
     advisor = DecisionService(config, new_id=str)

@@ -386,6 +386,7 @@ class DecisionService:
             comment=job.comment,
             script=job.script,
             argv=job.argv,
+            work_dir=job.work_dir,
         )
         name = application_of(job, identity)
         site = self._config.for_job(

@@ -103,7 +103,7 @@ class StoreLink:
         for _ in _in_slices(self._retired.dismantle(), self._pause):
             pass
         try:
-            store = self._store = self._store or Store.open(self._url, create=True)
+            store = self._store = self._current() or Store.open(self._url, create=True)
             self._write(store)
             self._read(store)
             self._judge_waits(store)
@@ -111,6 +111,19 @@ class StoreLink:
             self._complain(str(error))
         else:
             self._complaint = ""
+
+    def _current(self) -> Store | None:
+        """Give the store that is open, if it is still the one at its place.
+
+        What is written to a file that was deleted or replaced is lost.  Its decisions come back
+        from the notes of their jobs.
+        """
+        if self._store is None or not (change := self._store.change()):
+            return self._store
+        _log.error("store %s %s; opened anew, %d decisions wait", self._url, change, self.pending)
+        self._store.close()
+        self._store, self._version, self._standings = None, None, -1
+        return None
 
     def close(self) -> None:
         """Give back the connections."""

@@ -121,3 +121,44 @@ WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min
 def test_both_sides_agree_on_any_words(script: str, arguments: list[str]) -> None:
     words = " ".join([script, *arguments])
     assert line(f"sbatch -N 4 {words}") == request(f"/home/ada/{script}", *arguments).line
+
+
+@pytest.mark.parametrize(
+    "typed", ["in.dat", "./in.dat", ".//in.dat", "/home/ada/run/in.dat", "/home/ada/run/./in.dat"]
+)
+@pytest.mark.parametrize("option", ["", "--input="])
+def test_a_path_is_the_same_however_it_is_typed(typed: str, option: str) -> None:
+    folder = "/home/ada/run"
+    asked = identity_of_request(
+        user="ada",
+        name="wrf",
+        comment="",
+        script="#!/bin/sh\nsrun wrf $1\n",
+        argv=["wrf.sh", f"{option}in.dat"],
+        work_dir=folder,
+    )
+    other = identity_of_request(
+        user="ada",
+        name="wrf",
+        comment="",
+        script="#!/bin/sh\nsrun wrf $1\n",
+        argv=["wrf.sh", option + typed],
+        work_dir=folder,
+    )
+    assert other == asked
+    stored = identity_of_line("ada", "wrf", "", f"sbatch wrf.sh {option}{typed}", folder)
+    assert stored.line == asked.line
+
+
+def test_a_path_elsewhere_is_another_problem() -> None:
+    given = [
+        identity_of_line("ada", "wrf", "", f"sbatch wrf.sh {path}", "/home/ada/run").line
+        for path in (
+            "in.dat",
+            "/home/ada/in.dat",
+            "../in.dat",
+            "/home/ada/run2/in.dat",
+            "run/in.dat",
+        )
+    ]
+    assert len(set(given)) == len(given)

@@ -189,8 +189,14 @@ def _script_key(one: "Assignment") -> str:
     from slurm_plugin.cli.sbatch_request import request  # noqa: PLC0415
 
     job = request([*one.options, *one.command], user="")
-    told = {"user": job.user_name, "name": job.name, "comment": ""}
-    return identity_of_request(**told, script=job.script, argv=job.argv).script
+    return identity_of_request(
+        user=job.user_name,
+        name=job.name,
+        comment="",
+        script=job.script,
+        argv=job.argv,
+        work_dir=job.work_dir,
+    ).script
 
 
 def _profiles(config: "Config") -> "Callable[[AssignmentGroup], Sequence[NodeProfile]]":

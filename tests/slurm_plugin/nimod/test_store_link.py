@@ -209,3 +209,37 @@ def test_waits_are_judged_now_and_then(url):
         link.visit()
     link.close()
     assert judged == [WaitAccuracy(), WaitAccuracy()]
+
+
+def test_a_store_that_is_deleted_is_made_anew_and_no_waiting_decision_lost(
+    link, url, tmp_path, published, caplog
+):
+    with Store.open(url) as store:
+        store.fits.replace([fit()])
+    link.record(decision(1))
+    link.visit()
+    for path in tmp_path.glob("nimo.db*"):
+        path.unlink()
+    link.record(decision(2))
+    with caplog.at_level(logging.ERROR):
+        link.visit()
+        link.visit()
+    assert [row.decision_id for row in written(url)] == [f"{2:012x}"]
+    assert len([record for record in caplog.records if "was deleted" in record.message]) == 1
+    assert len(published) == 2
+    assert len(published[-1]) == 0
+
+
+def test_a_store_in_the_place_of_another_is_read(link, url, tmp_path, published):
+    link.visit()
+    other = f"sqlite:///{tmp_path}/other.db"
+    with Store.open(other) as store:
+        store.fits.replace([fit()])
+    # SQLite takes a log that was left there for one of the new file.
+    for path in tmp_path.glob("nimo.db-*"):
+        path.unlink()
+    (tmp_path / "other.db").replace(tmp_path / "nimo.db")
+    link.record(decision(3))
+    link.visit()
+    assert [len(tables) for tables in published] == [0, 1]
+    assert [row.decision_id for row in written(url)] == [f"{3:012x}"]
