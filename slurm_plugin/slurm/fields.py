@@ -210,13 +210,20 @@ def is_exclusive(value: Any) -> bool:
 
 
 def is_alone(value: Any) -> bool:
-    """Whether a job has its nodes to itself: ``OverSubscribe=NO``, ``shared: none``.
+    """Whether a job has its nodes to itself.
 
-    >>> is_alone("NO"), is_alone(["none"]), is_alone(["true"]), is_alone("OK"), is_alone(["mcs"])
-    (True, True, True, False, False)
+    ``OverSubscribe=NO`` and ``shared: none`` say so; from 26.05 on see :func:`takes_nodes`.
+
+    >>> is_alone("NO"), is_alone(["none"]), is_alone("OK"), is_alone(["mcs"])
+    (True, True, False, False)
     """
     found = words(value) if isinstance(value, (list, tuple)) else (str(value),)
-    return not {"NO", "NONE", "TRUE"}.isdisjoint(word.upper() for word in found)
+    return not {"NO", "NONE"}.isdisjoint(word.upper() for word in found)
+
+
+def takes_nodes(value: Any) -> bool:
+    """As :func:`is_alone`, of Slurm 26.05 and later: ``Exclusive=NODE``, not ``NO`` or ``USER``."""
+    return str(value).upper() == "NODE"
 
 
 def least(value: Any) -> int:
@@ -253,7 +260,7 @@ JOB = (
     SlurmField("licences", "Licenses", ("licenses",), licences, "licenses"),
     SlurmField("reservation", "Reservation", ("resv_name",), text, "reservation"),
     SlurmField("node_names", "NodeList", ("nodes",), hosts, "allocated_nodes"),
-    SlurmField("alone", "OverSubscribe", ("exclusive", "shared"), is_alone, "resource_sharing"),
+    SlurmField("alone", "OverSubscribe", ("shared",), is_alone, "resource_sharing"),
     # squeue(1) says AdminComment, which prints nothing on any release.
     SlurmField("admin_comment", "admin_comment", ("admin_comment",), text, "admin_comment"),
 )

@@ -142,7 +142,7 @@ class ClusterPoller:
             except SlurmError as error:
                 self._source = Source.TEXT
                 _log.warning("%s; asking for text from now on", error)
-        return sources.ask_text(self._run)
+        return sources.ask_text(self._run, settings.release)
 
     def _choose(self, settings: SlurmConf) -> None:
         """Settle on the best source; at the first look."""

@@ -27,7 +27,8 @@ ACTIVE = frozenset({
     "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "PENDING", "SIGNALING", "STAGE_OUT",
     "STOPPED",
 })  # fmt: skip
-SQUEUE = ("squeue", "-h", "-a", "-t", _STATES, "-O", _format(fields.JOB))
+#: From then on ``OverSubscribe`` says nothing of whole nodes, nor does JSON.
+_EXCLUSIVE: Release = (26, 5)
 SINFO = ("sinfo", "-h", "-a", "-N", "-O", _format(fields.NODE))
 SQUEUE_JSON = ("squeue", "-a", "-t", _STATES, "--json")
 #: Release from which on nodes are told as JSON, newest first; sinfo lumps them together from 23.02.
@@ -40,12 +41,25 @@ RESERVATIONS = ("scontrol", "show", "reservation", "-o")
 LICENCES = ("scontrol", "show", "licenses", "-o")
 
 
+def job_fields(release: Release) -> Sequence[fields.SlurmField]:
+    """Fields of a job in text of this release."""
+    if release < _EXCLUSIVE:
+        return fields.JOB
+    alone = fields.SlurmField("alone", "Exclusive", (), fields.takes_nodes)
+    return [alone if one.name == "alone" else one for one in fields.JOB]
+
+
+def squeue_command(release: Release) -> tuple[str, ...]:
+    """Command that tells jobs as text."""
+    return ("squeue", "-h", "-a", "-t", _STATES, "-O", _format(job_fields(release)))
+
+
 def has_json(release: Release) -> bool:
     """Whether a release tells nodes and jobs as JSON."""
     return release >= NODES_JSON[-1][0]
 
 
-def ask_text(run: Run) -> RawState:
+def ask_text(run: Run, release: Release = NODES_JSON[0][0]) -> RawState:
     """Ask for everything as text.
 
     Raises
@@ -53,7 +67,9 @@ def ask_text(run: Run) -> RawState:
     SlurmError
         A command failed or wrote something unknown.
     """
-    return read_text(run(SQUEUE), run(SINFO), *ask_few(run))
+    return read_text(
+        run(squeue_command(release)), run(SINFO), *ask_few(run), job=job_fields(release)
+    )
 
 
 def ask_json(run: Run, release: Release) -> RawState:
@@ -65,7 +81,10 @@ def ask_json(run: Run, release: Release) -> RawState:
         A command failed or wrote something unknown.
     """
     argv = next(argv for since, argv in NODES_JSON if release >= since)
-    return read_json(run(SQUEUE_JSON), run(argv), *ask_few(run))
+    if release < _EXCLUSIVE:
+        return read_json(run(SQUEUE_JSON), run(argv), *ask_few(run))
+    told = read_json('{"jobs": []}', run(argv), *ask_few(run))
+    return replace(told, jobs=_jobs(run(squeue_command(release)), job_fields(release)))
 
 
 def ask_few(run: Run) -> tuple[str, str, str]:
@@ -74,7 +93,13 @@ def ask_few(run: Run) -> tuple[str, str, str]:
 
 
 def read_text(
-    squeue: str, sinfo: str, partitions: str, reservations: str = "", licences: str = ""
+    squeue: str,
+    sinfo: str,
+    partitions: str,
+    reservations: str = "",
+    licences: str = "",
+    *,
+    job: Sequence[fields.SlurmField] = fields.JOB,
 ) -> RawState:
     """Read text of the commands above.
 
@@ -88,10 +113,17 @@ def read_text(
         return replace(
             with_few,
             nodes=_joined(_rows(fields.NODE, sinfo)),
-            jobs=[RawJob(**row) for row in _rows(fields.JOB, squeue)],
+            jobs=_jobs(squeue, job),
         )
     except (ValueError, TypeError) as error:
         raise SlurmError(f"squeue or sinfo wrote something unknown: {error}") from error
+
+
+def _jobs(squeue: str, job: Sequence[fields.SlurmField]) -> list[RawJob]:
+    try:
+        return [RawJob(**row) for row in _rows(job, squeue)]
+    except (ValueError, TypeError) as error:
+        raise SlurmError(f"squeue wrote something unknown: {error}") from error
 
 
 def read_json(

@@ -25,6 +25,7 @@ class Formula:
     mem_mib: float = 0.0  #: in all, dealt out evenly
     threads: int = 4  #: CPUs of a node that it can use
     noise: float = 0.03
+    learned_cpus: int = 0  #: earlier runs had so many CPUs of each node; 0: any number
 
     def time_s(self, nodes: int, cpus: int, problem: float, luck: float) -> float:
         """Run time of one job."""
@@ -90,7 +91,7 @@ def _own_memory(chance: random.Random, formula: Formula) -> tuple[str, ...]:
 
 
 def _default_memory(chance: random.Random, formula: Formula) -> tuple[str, ...]:
-    return ("-N4-8", limit(chance, formula, 4))
+    return ("-N1-8", limit(chance, formula, 1))
 
 
 def _deadline(chance: random.Random, formula: Formula) -> tuple[str, ...]:
@@ -105,9 +106,9 @@ def _array(chance: random.Random, formula: Formula) -> tuple[str, ...]:
 #: Name, what it takes, problems that go by its name, and how it is asked for.
 KINDS: tuple[tuple[str, Formula, tuple[float, ...], Options], ...] = (
     ("range", Formula(120, 7200), (1.0,), _range),
-    ("tasks-on-each", Formula(60, 9600), (1.0,), _tasks_on_each),
+    ("tasks-on-each", Formula(60, 9600, learned_cpus=4), (1.0,), _tasks_on_each),
     ("one-count", Formula(200, 5400), (1.0,), _one_count),
-    ("tasks", Formula(30, 6000), (1.0,), _tasks),
+    ("tasks", Formula(30, 6000, learned_cpus=4), (1.0,), _tasks),
     ("whole-nodes", Formula(300, 14400), (1.0,), _whole_nodes),
     ("own-memory", Formula(60, 3600, mem_mib=1700), (1.0,), _own_memory),
     ("default-memory", Formula(60, 7200, mem_mib=1000), (1.0,), _default_memory),

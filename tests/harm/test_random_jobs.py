@@ -61,7 +61,12 @@ class Ended:
         return ""
 
     def history(self) -> Iterator[JobRun]:
-        """Runs of the weeks before as accounting has them: this one, and others on more nodes."""
+        """Runs of the weeks before as accounting has them: this one, and others on more nodes.
+
+        Some applications never ran with as many CPUs on each node as this job asks for.
+        """
+        if self.job.formula.learned_cpus not in (0, self.cpus):
+            return
         for week, nodes in enumerate((max(self.run.nodes, 1), *COUNTS), start=1):
             yield self._at_a_site(week, nodes)
 
@@ -71,6 +76,8 @@ class Ended:
         if run.limit_s is not None and lasted_s > run.limit_s:
             lasted_s, state = run.limit_s, JobState.TIMEOUT
         need = self.job.formula.mem_mib / nodes
+        if need > self.mem_mib:
+            lasted_s, state = 1, JobState.OUT_OF_MEMORY
         start_s = (run.start_s or 0) - before_s
         return replace(
             run,
@@ -82,7 +89,7 @@ class Ended:
             start_s=start_s,
             end_s=start_s + lasted_s,
             elapsed_s=float(lasted_s),
-            mem_bytes=round(need * MIB) if need else None,
+            mem_bytes=round(min(need, self.mem_mib) * MIB) if need else None,
             steps=(),
         )
 

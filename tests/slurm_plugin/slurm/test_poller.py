@@ -320,7 +320,7 @@ def test_json_and_text_of_the_real_cluster_say_the_same(real, request):
         return sorted((replace(job, planned_names=()) for job in seen.jobs), key=str)
 
     def same():
-        text, told = ask_text(run), ask_json(run, real.settings.version)
+        text, told = (ask(run, real.settings.version) for ask in (ask_text, ask_json))
         return (
             sorted(text.nodes, key=str) == sorted(told.nodes, key=str)
             and told_jobs(text) == told_jobs(told)
@@ -329,7 +329,7 @@ def test_json_and_text_of_the_real_cluster_say_the_same(real, request):
 
     # Between the two questions the scheduler may have planned anew.
     wait_until(same, what="text and JSON to say the same")
-    seen = ask_text(run)
+    seen = ask_text(run, real.settings.version)
     states = {node.name: node.state for node in seen.nodes}
     assert "DRAIN" in states["n8"]
     assert [(job.state, job.jobs) for job in seen.jobs if job.state == "PENDING"] == [

@@ -5,7 +5,13 @@ import pytest
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.raw_state import RawPartition, RawReservation
-from slurm_plugin.slurm.sources import read_json, read_text
+from slurm_plugin.slurm.sources import (
+    job_fields,
+    line,
+    read_json,
+    read_text,
+    squeue_command,
+)
 from tests.slurm_plugin.slurm import slurm_text as told
 
 FEW = (told.PARTITIONS, told.RESERVATIONS, told.LICENCES)
@@ -34,6 +40,21 @@ def test_nodes():
     assert (one.gres, one.gres_used, one.features) == ({"gpu": 2}, {"gpu": 1}, {"ib", "a100"})
     assert two.state == {"MIXED", "DRAIN"}
     assert four.partitions == ("batch", "debug")
+
+
+def test_whole_nodes_have_a_field_of_their_own_since_26_05():
+    def squeue(release, word):
+        rows = job_fields(release)
+        values = {row.text: "" for row in rows} | {"JobID": 7, "State": "PENDING"}
+        return line(rows, values | {"OverSubscribe": "NO", "Exclusive": word})
+
+    told_by = {
+        release: read_text(squeue(release, word), "", *FEW, job=job_fields(release)).jobs[0].alone
+        for release, word in (((24, 11), ""), ((26, 5), "NODE"), ((26, 11), "NO"))
+    }
+    assert told_by == {(24, 11): True, (26, 5): True, (26, 11): False}
+    assert "Exclusive" not in squeue_command((25, 11))[-1]
+    assert "OverSubscribe" not in squeue_command((26, 5))[-1]
 
 
 def test_partitions_reservations_and_licences():
