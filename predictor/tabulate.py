@@ -18,6 +18,7 @@ from predictor.record import Record, Site
 from predictor.table import worse
 from predictor.types import (
     HISTORY,
+    UNBOUNDED,
     AtLimit,
     Curve,
     Longest,
@@ -30,7 +31,7 @@ from predictor.types import (
     Tail,
     Verdict,
 )
-from sacct_ingest.records import CURVE_LEVELS, KeyLevel
+from sacct_ingest.records import CURVE_LEVELS, JobState, KeyLevel
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
@@ -195,7 +196,7 @@ def _described(
         key=key,
         label=label_of(level, key, rows),
         runs=runs,
-        mem_node_bytes=max((one.mem_bytes for one in memory), default=None),
+        mem_node_bytes=max((m.mem_bytes for m in memory if m.mem_bytes < UNBOUNDED), default=None),
         memory=memory,
         fitted_s=now_s,
         owner=owner_of(rows),
@@ -239,12 +240,18 @@ def label_of(level: KeyLevel, key: str, rows: Sequence[RunRow]) -> str:
 
 
 def memory_of(rows: Iterable[RunRow]) -> tuple[Memory, ...]:
-    """Highest memory of a node on each count: the largest task times tasks on a node."""
+    """Highest memory of a node on each count: the largest task times tasks on a node.
+
+    A run that ended for lack of memory tells no need: that is above all that was measured there.
+    """
     needs: dict[int, int] = {}
+    short: dict[int, int] = {}
     for row in rows:
-        if row.mem_bytes and row.nodes > 0:
-            need = row.mem_bytes * ceil((row.tasks or row.nodes) / row.nodes)
-            needs[row.nodes] = max(need, needs.get(row.nodes, 0))
+        if row.nodes > 0 and (row.mem_bytes or row.state is JobState.OUT_OF_MEMORY):
+            need = (row.mem_bytes or 0) * ceil((row.tasks or row.nodes) / row.nodes)
+            told = short if row.state is JobState.OUT_OF_MEMORY else needs
+            told[row.nodes] = max(need, told.get(row.nodes, 0))
+    needs |= {n: UNBOUNDED for n, least in short.items() if least >= needs.get(n, 0)}
     return tuple(Memory(nodes, need) for nodes, need in sorted(needs.items()))
 
 

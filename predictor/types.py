@@ -151,6 +151,10 @@ class Tail:
     time_s: tuple[float, ...]
 
 
+#: More memory than any node has: no run on a count had enough.
+UNBOUNDED = 2**62
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Highest memory that one node was seen to need where the application had ``nodes`` of them."""

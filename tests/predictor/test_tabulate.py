@@ -13,7 +13,7 @@ from predictor.tabulate import (
     memory_of,
     tabulate,
 )
-from predictor.types import PredictionTable, Verdict
+from predictor.types import UNBOUNDED, Memory, PredictionTable, Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import RunRow
 
@@ -167,6 +167,15 @@ def test_memory_of_a_node_is_that_of_its_tasks() -> None:
     ]
     assert max(one.mem_bytes for one in memory_of(rows)) == 300
     assert memory_of(rows[2:]) == ()
+
+
+def test_a_run_that_ended_for_lack_of_memory_needs_more_than_it_had() -> None:
+    ended = replace(row(2, 10, JobState.OUT_OF_MEMORY), mem_bytes=300)
+    fitted = replace(row(4, 10), mem_bytes=250)
+    assert memory_of([ended, fitted]) == (Memory(2, UNBOUNDED), Memory(4, 250))
+    assert memory_of([replace(ended, mem_bytes=None)]) == (Memory(2, UNBOUNDED),)
+    # Later it had more, and that was enough.
+    assert memory_of([ended, replace(row(2, 10), mem_bytes=400)]) == (Memory(2, 400),)
 
 
 def test_an_application_of_several_users_is_called_by_its_name() -> None:
