@@ -5,7 +5,7 @@ queue and the free nodes are other ones.  What follows from the former alone is 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
 from math import exp, hypot, inf
@@ -82,6 +82,7 @@ class Candidate:
     limit_s: float | None
     work_s: float  #: node time, made non-decreasing in nodes
     limits: TimeLimits | None  #: what the prediction makes of the time limit
+    fits: bool = True  #: its nodes have the memory that the job is known to need
 
 
 @lru_cache(maxsize=_KEPT)
@@ -99,8 +100,11 @@ def choices(
     asked
         The count that Slurm would give, inside the table.
     """
-    counts = _candidates(request, table, room, rules, asked)
-    return side_by_side(counts, request, table, rules, asked)
+    share = _least(request.mem_node_bytes, room.node_mem_bytes)
+    floor = memory_floor(table, share, margin=rules.policy.memory_margin)
+    counts = _candidates(request, table, room, rules, asked, floor)
+    made = side_by_side(counts, request, table, rules, asked)
+    return tuple(replace(one, fits=one.prediction.nodes >= floor) for one in made)
 
 
 @lru_cache(maxsize=_KEPT)
@@ -156,11 +160,10 @@ def _candidates(
     room: PartitionBounds,
     rules: PolicySettings,
     asked: int,
+    floor: int,
 ) -> list[Prediction]:
     policy = rules.policy
-    share = _least(request.mem_node_bytes, room.node_mem_bytes)
-    memory = memory_floor(table, share, margin=policy.memory_margin)
-    low = max(request.low, room.fewest, memory)
+    low = max(request.low, room.fewest, floor)
     widest = max((p.nodes for p in table.observed), default=0)
     reach = policy.observed_reach * max(widest, table.widest)
     high = min(request.high, room.most, int(reach))

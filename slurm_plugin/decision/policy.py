@@ -84,6 +84,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     cost_s: float
     in_guard: bool  #: its turnaround is near that of the request
     in_limit: bool  #: its time limit is allowed
+    fits: bool = True  #: its nodes have the memory that the job is known to need
     late_s: float  #: by how much it misses the deadline; zero or less: made
     limits: TimeLimits | None = None  #: what the prediction makes of the time limit
     deadline: DeadlineVerdict | None = None  #: None: there is none
@@ -197,6 +198,7 @@ class _Scene:
                 cost_s=wait_s + one.time_s + price * one.work_s,
                 in_guard=wait_s + one.time_s <= most,
                 in_limit=self._allows(one, wait_s),
+                fits=one.fits,
                 late_s=-inf,
                 limits=one.limits,
             )
@@ -274,9 +276,10 @@ def _choose(scene: _Scene, options: Sequence[Option]) -> Decision:
 
 
 def _feasible(options: Sequence[Option], asked: Option) -> list[Option]:
-    """Select the counts that may be taken; the guard yields to a deadline."""
+    """Select the counts that may be taken; the guard yields to memory and to a deadline."""
     in_time = (None, DeadlineVerdict.MADE)
     allowed = [o for o in options if o.deadline in in_time and (o.in_limit or o is asked)]
+    allowed = [o for o in allowed if o.fits] or allowed
     return [o for o in allowed if o.in_guard] or allowed
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from predictor.table import quantile
-from predictor.types import Memory, Tail, Verdict
+from predictor.types import UNBOUNDED, Memory, Tail, Verdict
 from slurm_plugin.config import Config, Deadline, OnMissed, TimeUse
 from slurm_plugin.decision.candidates import Request, choices, standing
 from slurm_plugin.decision.policy import (
@@ -157,6 +157,16 @@ def test_partition_and_memory_bound_the_counts():
     small = partition(queue=1000, node_mem_bytes=128 * 2**30)
     assert choose(known=heavy, part=small, by=free).chosen.nodes == 2
     assert choose(replace(REQUEST, mem_node_bytes=80 * 2**30), heavy, small, free).chosen.nodes == 3
+
+
+def test_a_job_is_not_set_to_what_slurm_would_give_where_its_memory_does_not_fit():
+    # One node is free now, and Slurm would start the job there.
+    heavy = table(memory=(Memory(1, UNBOUNDED), Memory(4, 50 * 2**30)))
+    soon = partition(profile([(NOW, 1), (NOW + 900, 31)]), node_mem_bytes=64 * 2**30)
+    decided = choose(known=heavy, part=soon)
+    assert decided.request.nodes == 1
+    assert decided.chosen.nodes >= 4
+    assert choose(part=partition(profile([(NOW, 1), (NOW + 90000, 31)]))).chosen.nodes == 1
 
 
 def test_slurm_gives_all_that_are_free_when_the_fewest_are():
