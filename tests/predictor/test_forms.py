@@ -41,6 +41,12 @@ def test_run_time_is_equation_1() -> None:
     assert (made.verdict, made.doubts) == (Verdict.RELIABLE, ())
 
 
+def test_the_functions_are_those_of_the_best_form() -> None:
+    made = fit(form(1.0, 2.0, 3.0, 4.0), form(5.0, 6.0, 7.0, 8.0))
+    functions = (made.compute, made.network, made.disk, made.data)
+    assert [one.constant for one in functions] == [1.0, 2.0, 3.0, 4.0]
+
+
 @pytest.mark.parametrize("level", [0.5, 0.9])
 def test_the_interval_is_student_s_t_of_log_time(level: float) -> None:
     made = fit(form(), error=0.2, samples=6).predict({}, level)
@@ -154,6 +160,7 @@ def test_attributes_with_which_run_time_falls_take_part_as_reciprocals() -> None
     assert all(str(t) == "1/x" for one in made.forms for t in one.compute.terms)
     assert made.predict({"x": 5.0}).time_s == pytest.approx(10 * (0.6 + 6 / 5))
     rising = OccupancyModel().fit(runs(lambda x: 0.5 + 6 * x))
+    assert all(str(t) == "x" for one in rising.forms for t in one.compute.terms)
     assert rising.predict({"x": 5.0}).time_s == pytest.approx(10 * (0.6 + 30))
     told = LinearOccupancyModel(faster=frozenset({"x"})).fit(runs(lambda x: 0.5 + 6 / x))
     assert [str(term) for term in told.compute.terms] == ["1/x"]

@@ -146,6 +146,18 @@ def test_products_need_runs_that_vary_both() -> None:
     assert all(term.times is None for term in function.terms)
 
 
+def test_a_bend_that_was_taken_is_multiplied_by_another_attribute() -> None:
+    taken = terms_of(4 + 2 * np.maximum(X - 1.5, 0) * Y)
+    assert any("+ y" in one for one in taken)
+
+
+def test_a_product_is_of_different_attributes() -> None:
+    """x² is none: it is told by a line and bends."""
+    function, _ = learn(GRID, list(1 + X**2), reference=REFERENCE, attributes=("x", "y"))
+    factors = [(one.attribute, one.times.attribute) for one in function.terms if one.times]
+    assert all(one != other for one, other in factors)
+
+
 def test_linear_is_least_squares_of_the_given_terms() -> None:
     rng = np.random.default_rng(5)
     values = rng.uniform(1, 9, len(X))
@@ -200,7 +212,7 @@ def test_terms_and_their_products() -> None:
         ({"values": [inf] * len(GRID)}, "not finite"),
         ({"sizes": [1.0]}, "one above zero is needed for each sample"),
         ({"sizes": [0.0] * len(GRID)}, "one above zero is needed for each sample"),
-        ({"sizes": [inf] * len(GRID)}, "one above zero is needed for each sample"),
+        ({"sizes": [1.0] * (len(GRID) - 1) + [inf]}, "one above zero is needed for each sample"),
         ({"samples": [{"x": 0.0, "y": 1.0}] * len(GRID)}, "attribute x is 0.0"),
         ({"samples": [{"x": inf, "y": 1.0}] * len(GRID)}, "attribute x is inf"),
         ({"samples": [{"y": 1.0}] * len(GRID)}, "attribute x is None"),
