@@ -209,12 +209,49 @@ def _values() -> Callable[[bytes], None]:
     return target
 
 
+def _requests() -> Callable[[bytes], None]:
+    """Read what users write into requests: a ValueError is an answer, and lists stay short."""
+    from sacct_ingest.admin_comment import decision_id_in, parse  # noqa: PLC0415
+    from sacct_ingest.hostlist import (  # noqa: PLC0415
+        MOST_NAMES,
+        count_indexes,
+        expand,
+        named_nodes,
+    )
+    from sacct_ingest.job_script import (  # noqa: PLC0415
+        parse_command_line,
+        parse_script,
+        split_submit_line,
+    )
+    from sacct_ingest.signature import identity_of_line, identity_of_request  # noqa: PLC0415
+    from sacct_ingest.tag import parse_tag  # noqa: PLC0415
+    from sacct_ingest.time_spec import parse_time  # noqa: PLC0415
+
+    def target(data: bytes) -> None:
+        text = data.decode(errors="replace")
+        for read in (expand, count_indexes, lambda t: parse_time(t, now_s=0)):
+            with contextlib.suppress(ValueError):
+                found = read(text)
+                assert not isinstance(found, tuple) or len(found) <= MOST_NAMES
+        assert named_nodes(text, ["n1", "n02"]) <= {"n1", "n02"}
+        parse_script(text)
+        parse_command_line(split_submit_line(text))
+        parse_tag(text)
+        assert parse(text) is None or parse(text).decision_id == decision_id_in(text)  # type: ignore[union-attr]
+        identity_of_line("ada", "wrf", text, text, "/home")
+        argv = text.split()
+        identity_of_request(user="ada", name="wrf", comment=text, script=text, argv=argv)
+
+    return target
+
+
 TARGETS: dict[str, Callable[[], Callable[[bytes], None]]] = {
     "text": _text,
     "json": _json,
     "swf": _swf,
     "saved": _saved,
     "values": _values,
+    "requests": _requests,
 }
 SEEDS: dict[str, list[bytes]] = {
     "text": [
@@ -237,6 +274,13 @@ SEEDS: dict[str, list[bytes]] = {
         *(b"1-02:03:04", b"12:34.567", b"UNLIMITED", b"2147486648Mn", b"4Gc", b"56.06M", b"1:0"),
         *(b"6_[0-3%2].batch", b"2025-09-12T14:06:12", b"cpu=1,fs/disk=5", b"CANCELLED by 5"),
         b"\xd9\xa3",
+    ],
+    "requests": [
+        *(b"n[08-10,12],gpu1", b"r[1-2]n[1-2]", b"1-9:2,20%2", b"now + 2 days", b"01/02-15:00"),
+        b"#!/bin/sh\n#SBATCH -N 2-8:2 -J 'big run' # four\n#SBATCH hetjob\nsrun ./solve\n",
+        b"sbatch --nodes=2 -t 5 --wrap hostname",
+        b"nimo:app=wrf,nodes=2-8",
+        b"NIMO1:3f9a0c12b7de:n=4,req=1-8,t=312,lo=290,hi=340,v=reliable,m=enforce,r=cheapest,tl=20",
     ],
 }
 
