@@ -5,6 +5,7 @@ Starts fast: what is heavy (database, numpy, rich) is not imported on the way th
 """
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from slurm_plugin.cli.sbatch_request import needs_slurm, request
 from slurm_plugin.config import Config
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Advice, Ask, Job
-from slurm_plugin.reports.advice_text import parsable, render, render_starts
+from slurm_plugin.reports.advice_text import WIDTH, parsable, render, render_starts
 from slurm_plugin.streams import json_text
 
 ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
@@ -54,7 +55,20 @@ examples:
 """
 
 #: Our own options; all others are sbatch's.
-_FLAGS = ("-h", "--help", "-V", "--version", "--usage", "--all", "--json", "-P", "--parsable2")
+_FLAGS = (
+    "-h",
+    "--help",
+    "-V",
+    "--version",
+    "--usage",
+    "--all",
+    "--json",
+    "-P",
+    "--parsable2",
+    "-v",
+    "--verbose",
+    "--noheader",
+)
 _VALUED = ("--config", "--store", "--user")
 _PLOT = "--plot"  #: its value may be left out
 
@@ -77,6 +91,10 @@ def parser() -> argparse.ArgumentParser:
     )
     add_manners(made)
     made.add_argument("--all", action="store_true", help="show all node counts")
+    made.add_argument(
+        "-v", "--verbose", action="store_true", help="say all: how it was recognised, all problems"
+    )
+    made.add_argument("--noheader", action="store_true", help="no titles above the columns")
     made.add_argument("--user", metavar="NAME", default="", help="whose job it is (default: yours)")
     plot.add_plot(made)
     add_parsable(made)
@@ -147,7 +165,7 @@ def _advise(arguments: Sequence[str]) -> int:
         slurm_estimates.check(sbatch, job, config.advise)
     if not scripts:
         # At once: Slurm may take its time.
-        print(render(advice, now_s=time.time(), every=args.all), flush=True)
+        _print(advice, args)
     if "test-only" in command.options:
         _ask_slurm(advice, sbatch, job, config, text=not scripts)
     if args.json:
@@ -157,6 +175,23 @@ def _advise(arguments: Sequence[str]) -> int:
     if args.plot:
         _draw(advice, args.plot)
     return exit_status(advice)
+
+
+def _print(advice: Advice, args: argparse.Namespace) -> None:
+    """Print the advice for people, as wide as their terminal."""
+    try:
+        width = os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):  # no terminal
+        width = WIDTH
+    told = render(
+        advice,
+        now_s=time.time(),
+        every=args.all,
+        verbose=args.verbose,
+        width=width,
+        header=not args.noheader,
+    )
+    print(told, flush=True)
 
 
 def _draw(advice: Advice, target: str) -> None:

@@ -301,6 +301,7 @@ class Config(_Section, frozen=True, kw_only=True):
     store: str = ""  #: SQLAlchemy URL; empty: an SQLite file of the user's own
     socket: str = SOCKET
     mode: Mode = Mode.OBSERVE
+    tell_changes: bool = True  #: one line to the user whose job is changed
     rules: tuple[ModeRule, ...] = ()
     opt_in: OptIn = OptIn()
     deadline: Deadline = Deadline()
@@ -333,6 +334,7 @@ class Config(_Section, frozen=True, kw_only=True):
             mode=next((r.mode for r in rules if r.mode), self.mode),
             time_limit=next((r.time_limit for r in rules if r.time_limit), self.time_limit.use),
             trust=next((r.trust for r in rules if r.trust), Trust.AUTO),
+            tell_changes=self.tell_changes,
         )
 
     @property
@@ -352,6 +354,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     time_limit: TimeUse
     trust: Trust
+    tell_changes: bool = True
 
 
 def _matches(text: str, patterns: Patterns) -> bool:

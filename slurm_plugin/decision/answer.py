@@ -21,7 +21,8 @@ def permitted(case: DecisionContext, decided: Decision) -> Answer:
         change = _change(case, decided.action, decided.chosen)
         if change != Change():
             answer.action, answer.set = "set", change
-            line = messages.longer_limit(decided, change.time_limit, case.job.time_limit)
+            every = case.site.tell_changes
+            line = messages.changed(decided, change, case.job.time_limit, every=every)
             answer.message = "\n".join(filter(None, (answer.message, line)))
     return answer
 

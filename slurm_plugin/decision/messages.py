@@ -9,6 +9,7 @@ from slurm_plugin.decision.policy import Action, Decision, Option
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.formatting import clock, count, duration
+from slurm_plugin.protocol import Change
 
 
 def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: float) -> str:
@@ -25,22 +26,30 @@ def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: 
     return "\n".join(filter(None, (_better_count(decision), _shorter_limit(decision.chosen))))
 
 
-def longer_limit(decision: Decision, minutes: int | None, own: int | None) -> str:
-    """Line for the user whose time limit is made longer; empty where it is not.
+def changed(decision: Decision, change: Change, own: int | None, *, every: bool) -> str:
+    """Line for the user whose job is changed; empty where there is nothing to say.
 
     Parameters
     ----------
-    minutes, own
-        Limit that the job gets, and the one that it asked for.
+    change
+        What is written into the job.
+    own
+        Time limit that it asked for, minutes.
+    every
+        Tell every change; otherwise only a limit that is made longer.
     """
-    if minutes is None or own is None or minutes <= own or decision.chosen is None:
+    minutes, chosen, asked = change.time_limit, decision.chosen, decision.request
+    longer = minutes is not None and own is not None and minutes > own
+    if chosen is None or not (every or longer):
         return ""
-    nodes, asked = decision.chosen.nodes, decision.request
-    instead = f" instead of {asked.nodes}" if asked and asked.nodes != nodes else ""
-    return (
-        f"nimo: this job runs on {count(nodes, 'node')}{instead}, "
-        f"with --time={duration(60.0 * minutes)} instead of {duration(60.0 * own)}"
-    )
+    instead = f" instead of {asked.nodes}" if asked and asked.nodes != chosen.nodes else ""
+    nodes = f"runs on {count(chosen.nodes, 'node')}{instead}" if instead or longer else ""
+    limit = ""
+    if minutes is not None and minutes != own:
+        before = "" if own is None else f" instead of {duration(60.0 * own)}"
+        limit = f"{'with' if nodes else 'has'} --time={duration(60.0 * minutes)}{before}"
+    told = ", ".join(filter(None, (nodes, limit)))
+    return told and f"nimo: this job {told}"
 
 
 def deadline_text(decision: Decision, request: Request, *, now_s: float) -> str:

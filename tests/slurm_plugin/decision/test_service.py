@@ -72,7 +72,7 @@ def test_advise_tells_and_changes_nothing():
     assert admin_comment.parse(answer.admin_comment).mode == "advise"
 
 
-def test_enforce_is_silent_unless_the_limit_becomes_longer():
+def test_enforce_tells_in_one_line_what_it_changed():
     calm = cluster(partition(queue=0))
     assert submit(advisor(seen=calm), job(time_limit=600, max_nodes=1))[0].message == ""
     answer, row = submit(advisor())
@@ -84,10 +84,19 @@ def test_enforce_is_silent_unless_the_limit_becomes_longer():
     )
 
 
+def test_a_site_may_have_only_longer_limits_told():
+    count_alone = TimeLimit(lengthen=False)
+    told = submit(advisor(time_limit=count_alone))[0]
+    assert "instead of 16" in told.message
+    assert "--time" not in told.message
+    assert submit(advisor(tell_changes=False, time_limit=count_alone))[0].message == ""
+    assert "--time=" in submit(advisor(tell_changes=False))[0].message
+
+
 def test_a_site_may_forbid_longer_limits():
     answer, row = submit(advisor(time_limit=TimeLimit(lengthen=False)))
     assert answer.set.time_limit is None
-    assert (row.nodes, answer.message) == (1, "") or row.nodes < 16
+    assert row.nodes < 16
     tight = job(time_limit=7)
     assert submit(advisor())[0].set is not None
     kept = submit(advisor(time_limit=TimeLimit(lengthen=False)), tight)[1]

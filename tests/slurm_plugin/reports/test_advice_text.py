@@ -38,7 +38,7 @@ def advice(**more: object) -> Advice:
 
 def body(rendered: str) -> list[list[str]]:
     """Fields of the table's lines."""
-    block = rendered.split("\n\n")[1].splitlines()[1:]
+    block = rendered.split("\n\n", maxsplit=1)[0].splitlines()[1:]
     return [line.split() for line in block]
 
 
@@ -61,7 +61,7 @@ def test_every_shows_all_counts() -> None:
 
 
 def test_figures_of_a_row() -> None:
-    lines = body(text.render(advice(), now_s=0))
+    lines = body(text.render(advice(), now_s=0, width=200))
     assert lines[0] == [
         "1",
         "01:01:00",
@@ -83,7 +83,7 @@ def test_the_last_line_can_be_pasted() -> None:
 def test_wait_and_end_are_shown_where_the_wait_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row(2, wait_s=120.0)]
     rendered = text.render(advice(rows=rows), now_s=1_000_000.0)
-    header, line = rendered.split("\n\n")[1].splitlines()
+    header, line = rendered.split("\n\n")[0].splitlines()
     assert header.split()[-2:] == ["wait", "ends"]
     assert "00:02:00" in line
     assert line.endswith(short_clock(1_000_000 + 120 + 1860))
@@ -114,16 +114,17 @@ def test_what_stands_in_the_way_of_a_deadline_is_told() -> None:
 
 def test_unknown_application_gives_no_table_and_no_directive() -> None:
     unknown = Advice(verdict="unknown", verdict_text="Not enough is known.", reason="unknown")
-    rendered = text.render(unknown, now_s=0)
+    rendered = text.render(unknown, now_s=0, verbose=True)
     assert rendered.startswith("this job: no run of it is known")
     assert "#SBATCH" not in rendered
 
 
 def test_how_waits_came_true_is_said_where_it_is_known() -> None:
     held = WaitShares(jobs=40, within_s=120.0, later=0.1)
-    told = text.render(advice(waits=held), now_s=0.0)
+    told = text.render(advice(waits=held), now_s=0.0, verbose=True)
     assert "Waits like this one came true within 00:02:00 for 80 % of 40 jobs." in told
-    assert "came true" not in text.render(advice(), now_s=0.0)
+    assert "came true" not in text.render(advice(), now_s=0.0, verbose=True)
+    assert "came true" not in text.render(advice(waits=held), now_s=0.0)
 
 
 def test_slurms_starts_are_shown_as_wait_and_run() -> None:
@@ -134,3 +135,46 @@ def test_slurms_starts_are_shown_as_wait_and_run() -> None:
     assert "00:05:00" in told
     assert short_clock(300.0 + known.rows[0].time_s) in told
     assert len(told.splitlines()) == 4
+
+
+def test_it_is_short_unless_more_is_asked_for() -> None:
+    long = advice(verdict_text="The prediction is reliable.  More on it.  A run would help.")
+    short = text.render(long, now_s=0)
+    assert "wrf, 12 runs: The prediction is reliable.\n" in short
+    assert "More on it" not in short
+    assert "recognised by" not in short
+    told = text.render(long, now_s=0, verbose=True)
+    assert told.startswith("wrf: 12 runs known, recognised by")
+    assert "A run would help." in told
+
+
+def test_a_doubt_is_told_with_its_reason() -> None:
+    doubtful = advice(verdict="doubtful", verdict_text="It is doubtful.  A new place.  And more.")
+    short = text.render(doubtful, now_s=0)
+    assert "It is doubtful.  A new place.\n" in short
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 130])
+def test_lines_fit_into_the_terminal(width: int) -> None:
+    long = "word " * 40
+    rows = [row(n, wait_s=9.0, observed=True, recommended=n == 6) for n in range(1, 12)]
+    known = advice(rows=rows, reason=long, deadline_s=1_800_000_000.0, meets_deadline=True)
+    told = text.render(known, now_s=0, width=width)
+    assert max(map(len, told.splitlines())) <= width
+    assert "nodes  run time" in told
+
+
+def test_the_least_important_columns_go_first() -> None:
+    rows = [row(n, wait_s=9.0) for n in range(1, 12)]
+    titles = text.render(advice(rows=rows), now_s=0).splitlines()[0].split()
+    assert "efficiency" not in titles
+    assert {"nodes", "speedup", "wait", "ends"} <= set(titles)
+
+
+def test_titles_can_be_left_out() -> None:
+    told = text.render(advice(), now_s=0, header=False)
+    assert "run time" not in told
+
+
+def test_a_guess_has_no_columns_of_scaling() -> None:
+    assert "speedup" not in text.render(advice(guess=True), now_s=0, width=200)
