@@ -1,10 +1,11 @@
 """What is known about one application, as text."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from predictor.table import for_type
 from predictor.types import PredictionTable, Verdict
-from sacct_ingest.records import StandingRow
+from sacct_ingest.records import KeyLevel, StandingRow
 from slurm_plugin import formatting
 from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent, printable, table
 
@@ -76,10 +77,84 @@ def parsable(known: PredictionTable) -> list[str]:
     return ["Nodes|MedianS|LowS|HighS|Verdict|Observed", *body]
 
 
-def summary(tables: Iterable[PredictionTable]) -> str:
-    """List applications, one a line: the best known first."""
-    header = ["application", "by", "runs", "nodes observed", "verdict", "model"]
-    return table(header, [_listed(t) for t in _ranked(tables)], left=frozenset({0, 1, 4, 5}))
+#: Columns of the list of applications, and whether they are aligned to the left.
+LISTED = {
+    "application": True,
+    "by": True,
+    "runs": False,
+    "nodes": False,
+    "verdict": True,
+    "model": True,
+    "key": True,
+}
+_SHORT_KEY = 8
+
+
+def summary(
+    tables: Iterable[PredictionTable],
+    *,
+    columns: Sequence[str] = (),
+    order: str = "",
+    header: bool = True,
+) -> str:
+    """List applications, each once: the best known first.
+
+    An application that is recognised by its script and by its command line has two tables of the
+    same runs; the one with more runs is listed.  Where several applications have one name, their
+    keys tell them apart.
+
+    Parameters
+    ----------
+    columns
+        Names of `LISTED`; none: all that tell something.
+    order
+        Column to sort by; a minus before it sorts the other way round.
+    """
+    shown = _once(_ranked(tables))
+    names = Counter(one.label for one in shown)
+    same = any(number > 1 for number in names.values())
+    chosen = list(columns) or [name for name in LISTED if name != "key" or same]
+    rows = [dict(zip(LISTED, _listed(one), strict=True)) for one in _sorted(shown, order)]
+    lines = [[row[name] for name in chosen] for row in rows]
+    left = frozenset(i for i, name in enumerate(chosen) if LISTED[name])
+    made = table(chosen, lines, left=left)
+    return made if header else made.partition("\n")[2]
+
+
+def _once(tables: Sequence[PredictionTable]) -> list[PredictionTable]:
+    """Leave out tables of runs that another table of the same name has as well, with more."""
+    by_script = {KeyLevel.SCRIPT.value, KeyLevel.LINE.value}
+    most: dict[str, PredictionTable] = {}
+    for one in tables:
+        before = most.get(one.label)
+        if one.level in by_script and (before is None or one.runs > before.runs):
+            most[one.label] = one
+
+    def again(one: PredictionTable) -> bool:
+        other = most.get(one.label, one)
+        # Each run has one script and one command line: what fewer runs have, the other has too.
+        return one.level in by_script and one.level != other.level and _within(one, other)
+
+    return [one for one in tables if not again(one)]
+
+
+def _within(one: PredictionTable, other: PredictionTable) -> bool:
+    seen = {point.nodes for point in other.observed}
+    return one.runs <= other.runs and all(point.nodes in seen for point in one.observed)
+
+
+def _sorted(tables: Sequence[PredictionTable], order: str) -> list[PredictionTable]:
+    by = {
+        "application": lambda t: t.label,
+        "by": lambda t: t.level,
+        "runs": lambda t: t.runs,
+        "nodes": lambda t: max((p.nodes for p in t.observed), default=0),
+        "verdict": lambda t: list(Verdict).index(t.verdict),
+        "model": lambda t: t.model,
+        "key": lambda t: t.key,
+    }
+    name = order.lstrip("+-")
+    return sorted(tables, key=by[name], reverse=order.startswith("-")) if name else list(tables)
 
 
 def shown_counts(known: PredictionTable, *, every: bool) -> list[int]:
@@ -101,7 +176,7 @@ def verdict_at_entry(known: PredictionTable, index: int) -> str:
 def parsable_summary(tables: Iterable[PredictionTable]) -> Iterator[str]:
     """Write the same list with ``|`` between the fields, and the keys."""
     names = ("application", "by", "runs", "nodes_observed", "verdict", "model", "key")
-    return formatting.parsable(names, ([*_listed(t), t.key] for t in _ranked(tables)))
+    return formatting.parsable(names, ([*_listed(t)[:-1], t.key] for t in _ranked(tables)))
 
 
 def _ranked(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
@@ -113,7 +188,15 @@ def _listed(known: PredictionTable) -> list[str]:
     name = printable(known.label)
     seen = [point.nodes for point in known.observed]
     span = f"{min(seen)}-{max(seen)}" if seen else "-"
-    return [name, known.level, str(known.runs), span, known.verdict.value, known.model]
+    return [
+        name,
+        known.level,
+        str(known.runs),
+        span,
+        known.verdict.value,
+        known.model,
+        known.key[:_SHORT_KEY],
+    ]
 
 
 def _table(known: PredictionTable, *, every: bool) -> str:

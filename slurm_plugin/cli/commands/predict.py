@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from predictor.types import PredictionTable
 from sacct_ingest.errors import PlotError
-from sacct_ingest.records import CURVE_LEVELS, StandingRow
+from sacct_ingest.records import CURVE_LEVELS, KeyLevel, StandingRow
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.context import (
     add_config,
@@ -27,15 +27,35 @@ from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Applications
 from slurm_plugin.reports import curve_text
 from slurm_plugin.reports.picture import of_table
+from slurm_plugin.slurm.privacy import is_own
 from slurm_plugin.store_access import load_tables, matching_tables, open_store
 from slurm_plugin.streams import json_text
 
 EXAMPLE = """\
   nimo predict
   nimo predict wrf-d02
+  nimo predict -u ada --sort=-runs -o application,runs,verdict
   nimo predict wrf-d02 --plot
   nimo predict wrf-d02 --plot wrf.svg
   nimo predict wrf-d02 -P | cut -d'|' -f1,2"""
+
+
+_NAMES = ", ".join(curve_text.LISTED)
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    names = tuple(text.lower().replace(" ", "").split(","))
+    return tuple(map(_column, names))
+
+
+def _order(text: str) -> str:
+    return text[: len(text) - len(text.lstrip("+-"))] + _column(text.lstrip("+-").lower())
+
+
+def _column(name: str) -> str:
+    if name not in curve_text.LISTED:
+        raise argparse.ArgumentTypeError(f"there is no column {name!r}; there are: {_NAMES}")
+    return name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +64,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "application", metavar="APPLICATION", nargs="?", help="its name, or the start of its key"
     )
     parser.add_argument("--all", action="store_true", help="all node counts; without a name: all")
+    parser.add_argument(
+        "-o",
+        "--format",
+        metavar="COLUMNS",
+        type=_columns,
+        default=(),
+        help=f"of the list: {_NAMES}",
+    )
+    parser.add_argument("--noheader", action="store_true", help="no titles above the list")
+    parser.add_argument("--sort", metavar="[-]COLUMN", type=_order, help="order of the list")
+    parser.add_argument("-u", "--user", default="", help="list the applications of this user")
     plot.add_plot(parser)
     add_parsable(parser)
     add_json(parser)
@@ -70,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
     standings = {(row.level.value, row.key): row for row in answer.standings}
     if answer.left_off:
         print(f"nimo: {answer.left_off} more are not shown", file=sys.stderr)
+    if args.user:
+        tables = [t for t in tables if is_own(KeyLevel(t.level), t.key, t.label, args.user)]
     if args.application is None:
         _list([t for t in tables if args.all or t.level in CURVE_LEVELS], args)
         return 0
@@ -91,7 +124,10 @@ def _list(tables: Sequence[PredictionTable], args: argparse.Namespace) -> None:
     elif args.parsable2:
         print("\n".join(curve_text.parsable_summary(tables)))
     else:
-        print(curve_text.summary(tables))
+        text = curve_text.summary(
+            tables, columns=args.format, order=args.sort or "", header=not args.noheader
+        )
+        print(text)
 
 
 def _print(

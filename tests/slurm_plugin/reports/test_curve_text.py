@@ -79,3 +79,29 @@ def test_summary_puts_the_best_known_first(observed: tuple[Point, ...]) -> None:
     lines = curve_text.summary(tables).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["many", "few", "refused"]
     assert ("2-16" if observed else "-") in lines[2].split()
+
+
+def test_an_application_is_listed_once() -> None:
+    """By its script and by its command line: the same runs."""
+    line = known(label="ada/wrf", level="line", key="aaaaaaaaaa", runs=20)
+    script = known(label="ada/wrf", level="script", key="bbbbbbbbbb", runs=12)
+    assert len(curve_text.summary([line, script]).splitlines()) == 2
+    elsewhere = known(
+        label="ada/wrf", level="script", key="cc", runs=3, observed=(Point(64, 1.0), Point(99, 1.0))
+    )
+    assert len(curve_text.summary([line, elsewhere]).splitlines()) == 3
+
+
+def test_keys_tell_applications_of_one_name_apart() -> None:
+    one = known(label="ada/wrf", level="line", key="aaaaaaaaaa")
+    other = known(label="ada/wrf", level="line", key="bbbbbbbbbb")
+    assert "aaaaaaaa" in curve_text.summary([one, other])
+    assert "aaaaaaaa" not in curve_text.summary([one])
+
+
+def test_columns_order_and_titles_can_be_chosen() -> None:
+    tables = [known(label="few", runs=3), known(label="many", runs=50)]
+    told = curve_text.summary(tables, columns=("runs", "application"), order="runs", header=False)
+    assert [line.split() for line in told.splitlines()] == [["3", "few"], ["50", "many"]]
+    told = curve_text.summary(tables, columns=("runs",), order="-runs")
+    assert told.split() == ["runs", "50", "3"]
