@@ -135,7 +135,7 @@ def _title(advice: Advice) -> str:
     name = printable(advice.application) or "this job"
     if not advice.runs:
         where = " on this type of node" if advice.node_type else ""
-        return f"{name}: no run of it{where} is known"
+        return f"{name}: no finished run{where} yet"
     known_by = RECOGNISED.get(advice.key_level, advice.key_level)
     how = f", recognised by {known_by}" if known_by else ""
     return f"{name}: {count(advice.runs, 'run')} known{how}"
@@ -236,8 +236,8 @@ def _held(advice: Advice) -> str:
     if held is None:
         return ""
     return (
-        f"Waits like this one came true within {duration(held.within_s)} "
-        f"for {percent(SHARE)} of {count(held.jobs, 'job')}."
+        f"Of {count(held.jobs, 'job')} with a wait like this one, {percent(SHARE)} started within "
+        f"{duration(held.within_s)} of the predicted time."
     )
 
 

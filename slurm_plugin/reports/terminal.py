@@ -49,7 +49,7 @@ def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
     # Text, not markup: labels are the users' own.
     parts += [Text(standing_line(row)) for row in report.switched_off]
     if report.problems:
-        parts += [_head("What would help to know them better"), *_problems(report)]
+        parts += [_head("What would improve predictions"), *_problems(report)]
     if report.waste:
         parts += [_head("Beyond the knee"), *map(_waste, report.waste[:_MOST])]
     return Group(*parts)
@@ -163,8 +163,8 @@ def _deadlines(deadlines: Deadlines) -> str:
 
 def _held(held: WaitShares) -> str:
     return (
-        f"as predicted within {duration(held.within_s)} for {percent(SHARE)} of "
-        f"{count(held.jobs, 'job')}, {percent(held.later)} over a minute later"
+        f"{percent(SHARE)} of {count(held.jobs, 'job')} started within {duration(held.within_s)} "
+        f"of the predicted time, {percent(held.later)} more than a minute later"
     )
 
 

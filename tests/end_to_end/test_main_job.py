@@ -59,7 +59,18 @@ def test_a_node_range_starts_on_the_count_that_the_policy_names(enforcing: Site)
 
 
 def test_tasks_follow_the_nodes(enforcing: Site) -> None:
-    job, decision = enforcing.decided("-N", "1-8", "-t", "5", "--ntasks-per-node=2")
+    text = enforcing.script.read_text().replace("moldable", "paired")
+    script = enforcing.write_script("paired.sh", text)
+    layout = "--ntasks-per-node=2"  # runs with one task on each node say nothing of it
+    learned = [
+        enforcing.submit("-N", str(n), "-t", "5", layout, script=script)
+        for n in (1, 2, 4)
+        for _ in range(2)
+    ]
+    enforcing.cluster.wait(*learned, timeout_s=240, accounted=True)
+    enforcing.learn()
+    enforcing.settled()
+    job, decision = enforcing.decided("-N", "1-4", "-t", "5", layout, script=script)
     nodes = enforcing.node_count(int(job["JobId"]))
     assert nodes == decision.nodes
     enforcing.cluster.wait(int(job["JobId"]), accounted=True)

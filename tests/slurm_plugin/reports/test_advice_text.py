@@ -115,16 +115,16 @@ def test_what_stands_in_the_way_of_a_deadline_is_told() -> None:
 def test_unknown_application_gives_no_table_and_no_directive() -> None:
     unknown = Advice(verdict="unknown", verdict_text="Not enough is known.", reason="unknown")
     rendered = text.render(unknown, now_s=0, verbose=True)
-    assert rendered.startswith("this job: no run of it is known")
+    assert rendered.startswith("this job: no finished run yet")
     assert "#SBATCH" not in rendered
 
 
 def test_how_waits_came_true_is_said_where_it_is_known() -> None:
     held = WaitShares(jobs=40, within_s=120.0, later=0.1)
     told = text.render(advice(waits=held), now_s=0.0, verbose=True)
-    assert "Waits like this one came true within 00:02:00 for 80 % of 40 jobs." in told
-    assert "came true" not in text.render(advice(), now_s=0.0, verbose=True)
-    assert "came true" not in text.render(advice(waits=held), now_s=0.0)
+    assert "Of 40 jobs with a wait like this one, 80 % started within" in told
+    assert "a wait like" not in text.render(advice(), now_s=0.0, verbose=True)
+    assert "a wait like" not in text.render(advice(waits=held), now_s=0.0)
 
 
 def test_slurms_starts_are_shown_as_wait_and_run() -> None:
