@@ -15,8 +15,13 @@ START = 1_790_000_000
 
 
 def table_of(rows, level: KeyLevel = KeyLevel.LINE) -> PredictionTable:
+    (table,) = tables(rows, level)
+    return table
+
+
+def tables(rows, level: KeyLevel = KeyLevel.LINE) -> list[PredictionTable]:
     made = tables_of(level, "key", rows, now_s=START, settings=TableSettings())
-    return made[0]
+    return [one.table for one in made if one.table is not None]
 
 
 def ended(state: JobState, number: int, elapsed_s: float = 600.0):
@@ -39,7 +44,7 @@ def test_a_command_that_never_finished_has_a_table_that_says_so(state, words) ->
 
 def test_what_the_cluster_or_a_person_ended_says_nothing() -> None:
     rows = ended(JobState.CANCELLED, 5) + ended(JobState.NODE_FAIL, 5)
-    assert tables_of(KeyLevel.LINE, "key", rows, now_s=START, settings=TableSettings()) == []
+    assert tables(rows) == []
 
 
 def test_half_of_the_runs_failing_is_reported_beside_the_prediction() -> None:
