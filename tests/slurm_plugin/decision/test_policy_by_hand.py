@@ -116,6 +116,7 @@ def test_a_default_limit_has_to_hold_the_run_with_its_margin():
         return {one.nodes: one.in_limit for one in choose(request).options}
 
     assert allowed(726.1)[8] is True
+    assert allowed(table().high_s[7] * 1.2)[8] is True
     assert allowed(725.9)[8] is False
     assert allowed(725.9)[16] is True
 
@@ -149,6 +150,13 @@ def test_a_run_that_ends_with_its_deadline_makes_it():
 def test_a_limit_that_ends_with_the_deadline_is_short_enough():
     assert deadline(600.0, 600.0).chosen.deadline is DeadlineVerdict.MADE
     assert deadline(600.0, 601.0).chosen.deadline is DeadlineVerdict.LIMIT
+
+
+def test_a_limit_that_a_wait_moves_beyond_the_deadline_depends_on_the_wait():
+    later = partition(profile([(NOW, 0), (NOW + 100, 32)]))
+    request = Request(low=16, high=16, limit_s=600.0, deadline_s=NOW + 690)
+    assert choose(request, part=later).chosen.deadline is DeadlineVerdict.WAIT
+    assert choose(replace(request, deadline_s=NOW + 700), part=later).deadline_met is True
 
 
 def test_the_time_before_the_begin_is_lost():
@@ -233,6 +241,15 @@ def test_a_request_outside_the_table_is_compared_with_the_nearest_count():
     decided = choose(between, known=known)
     told = every_option(between, known, partition(), rules(), decided, now_s=NOW)
     assert [option.nodes for option in told] == [4, 6, 8, 16]
+
+
+def test_beyond_the_table_the_nearest_count_is_the_largest():
+    known = table(nodes=[4, 8, 16], observed=(4, 8, 16))
+    request = replace(REQUEST, low=20, high=24, limit_s=400.0, limit_raisable=False)
+    decided = choose(request, known=known)
+    told = every_option(request, known, partition(), rules(), decided, now_s=NOW)
+    # The limit that holds on 16 nodes does not on 4.
+    assert {option.nodes: option.in_limit for option in told} == {4: False, 8: False, 16: True}
 
 
 # The limit to ask for
