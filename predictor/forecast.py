@@ -311,8 +311,7 @@ def nine_of_ten(errors: Iterable[float]) -> tuple[float, float]:
     if len(sizes) < _FEWEST_ERRORS:
         width = 2 * sizes[-1] if sizes else inf
     else:
-        place = -(-9 * (len(sizes) + 1) // 10) - 1
-        width = sizes[min(place, len(sizes) - 1)]
+        width = sizes[-(-9 * (len(sizes) + 1) // 10) - 1]
     return -width, width
 
 

@@ -66,6 +66,8 @@ def test_node_counts_that_the_application_is_not_made_for_are_refused() -> None:
 def test_the_words_say_where_it_is_uncertain() -> None:
     counts = ([17, 20], [9], [5, 9], [1, 17, 20])
     beyond, one, gap, ends = (uncertain(nodes, 16, 9, SETTINGS).text for nodes in counts)
+    at_the_end = uncertain([16], 16, 9, SETTINGS).text
+    assert at_the_end.startswith("on 16 nodes it")
     assert beyond.startswith("from 17 nodes on it may be off by more than 20 %")
     assert one.startswith("on 9 nodes it")
     assert gap.startswith("on 5 to 9 nodes it")
