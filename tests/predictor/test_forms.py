@@ -230,3 +230,28 @@ def test_errors_of_the_four_functions() -> None:
     assert part_errors(predicted, actual) == pytest.approx(
         {"compute_s": 25.0, "network_s": 25.0, "disk_s": 50.0, "data_bytes": 5.0}
     )
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "forms", "heard"),
+    [
+        (0.0695, 0.5, 1, 1),  # three times 0.02 and 0.01 are 0.07 ...
+        (0.0705, 0.5, 1, 1),
+        (0.0690, 0.5, 3, 2),  # ... up to which a form is heard
+        (0.0690, 0.0650, 3, 3),
+        (0.0100, 0.0100, 3, 3),
+    ],
+)
+def test_a_form_is_heard_up_to_three_times_the_best_error_and_a_hundredth(
+    monkeypatch: pytest.MonkeyPatch, second: float, third: float, forms: int, heard: int
+) -> None:
+    """Forms that are off by fixed shares of log time; runs of the same differ by 0.01."""
+    samples = [Sample({"x": float(n)}, Occupancies(1.0, 0.0, 0.0, 10.0)) for n in (1, 2, 3, 4, 5)]
+    fixed = [form(exp(one), 0.0, 0.0, 10.0) for one in (third, 0.02 - 2e-4, second)]
+    monkeypatch.setattr(OccupancyModel, "_forms", lambda *_: fixed)
+    made = OccupancyModel().fit(samples)
+    assert (len(made.forms), made.heard) == (forms, heard)
+    if second > 0.02:
+        assert made.forms[0] is fixed[1]
+    middle = sorted((0.02 - 2e-4, second, third))[1] if forms == 3 else 0.02 - 2e-4
+    assert made.left_out == pytest.approx([middle] * 5)
