@@ -1,9 +1,13 @@
-"""Manual pages and shell completion of all commands, out of their parsers."""
+"""Manual pages and shell completion of all commands, out of their parsers.
+
+``python -m packages.pages ~/.local/share`` writes them where man and bash look for a user's own.
+"""
 
 import argparse
 import re
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 
 import shtab
 from argparse_manpage.manpage import Manpage
@@ -16,6 +20,27 @@ _PURPOSE = "learn from Slurm's history how run time depends on nodes"
 _ADVICE = "predict run time over node counts for a job script, and recommend a count"
 #: Part of an epilog: its head, and lines that stand under it.
 _PART = re.compile(r"^(?P<head>[a-z][a-z ]*):\n(?P<text>(?:(?: .*)?\n)*)", re.MULTILINE)
+
+
+def main() -> None:
+    """Read the command line and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="such as ~/.local/share or /usr/local/share")
+    write(parser.parse_args().folder)
+
+
+def write(folder: Path) -> None:
+    """Write manual pages and completion for bash and zsh below a folder ``share``."""
+    for name, text in pages():
+        _text(folder / "man" / "man1" / name, text)
+    for name, parser in completions().items():
+        _text(folder / "bash-completion" / "completions" / name, completion(parser, "bash"))
+        _text(folder / "zsh" / "site-functions" / f"_{name}", completion(parser, "zsh"))
+
+
+def _text(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -84,3 +109,7 @@ def _page(parser: argparse.ArgumentParser, name: str, text: str) -> str:
 
 def _roff(text: str) -> str:
     return re.sub(r"^([.'])", r"\\&\1", text.replace("\\", "\\e").replace("-", "\\-"), flags=re.M)
+
+
+if __name__ == "__main__":
+    main()

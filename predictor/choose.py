@@ -29,7 +29,7 @@ REACH, CANDIDATES = 2, 16
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A verdict for each prediction, and the reasons with what would mend them."""
+    """A verdict for each prediction, and the reasons with the run that would improve it."""
 
     verdicts: tuple[Verdict, ...]
     problems: tuple[Problem, ...]

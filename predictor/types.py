@@ -126,7 +126,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One named reason not to trust a prediction, in words, with what would mend it."""
+    """One named reason not to trust a prediction, in words, with the run that would improve it."""
 
     name: str  #: stable name, e.g. ``linear_section``
     text: str  #: plain words for users

@@ -33,7 +33,7 @@ COMMANDS = {
     "profile": "benchmark nodes as Slurm jobs; see whether nodes of one type agree",
     "learn": "learn an application by running it: the runs that teach most, as Slurm jobs",
     "config": "check the configuration and show what is in force",
-    "doctor": "check the installation, from munge to the last fit, and say the mends",
+    "doctor": "check the installation, from munge to the last fit, and say how to fix it",
     "hook-path": "print the folder of the Lua hooks for slurmctld, or install them",
     "demo": "show the main job on a made-up cluster: no Slurm, no root",
 }

@@ -34,7 +34,7 @@ def warning(told: str, mend: str) -> Finding:
 
 
 def wrong(told: str, mend: str) -> Finding:
-    """Say what keeps NIMO from working, and the mend."""
+    """Say what keeps NIMO from working, and how to fix it."""
     return Finding(state=FindingState.ERROR, told=told, mend=mend)
 
 

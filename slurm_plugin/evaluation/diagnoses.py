@@ -11,13 +11,13 @@ from sacct_ingest.store import RunRow
 
 _HOUR_S = 3600.0
 _DRIFT = "drift"
-#: Who wastes less than this is not named, whatever the least size: one run tells little.
+#: A report names no user for fewer runs, or a smaller share, than this.
 _RUNS, _SHARE = 3, 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """One reason not to trust the predictions of an application, and what would mend it."""
+    """One reason not to trust an application's predictions, and the run that would improve them."""
 
     application: str
     verdict: str

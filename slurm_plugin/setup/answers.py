@@ -55,7 +55,7 @@ def check(answers: Answers, known: Sequence[str]) -> None:
     Raises
     ------
     ConfigError
-        With the mend.
+        With how to fix it.
     """
     for name in answers.partitions if known else ():
         if name not in known:

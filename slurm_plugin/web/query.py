@@ -1,4 +1,4 @@
-"""What the query of a URL asks for: few names, short values, one error that names the mend."""
+"""What the query of a URL asks for: few names, short values, one error that says how to fix it."""
 
 from collections.abc import Collection, Mapping
 from urllib.parse import urlencode
@@ -7,7 +7,7 @@ _LONGEST = 600  #: characters of a value; a key has 560
 
 
 class BadQuery(Exception):  # noqa: N818 - it is the query that is bad
-    """A parameter cannot be understood; the text names it and the mend."""
+    """A parameter cannot be understood; the text names it and says how to fix it."""
 
 
 def text(query: Mapping[str, str], name: str) -> str:

@@ -18,7 +18,7 @@ NAMED = -1
 
 
 class Unauthenticated(Exception):  # noqa: N818 - a state, not an error
-    """Nobody knows who asks; the text says why."""
+    """The user behind a request is unknown; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from packages import pages
 from tests.cluster import releases
 from tests.cluster.configuration import AUTHENTICATION
 from tests.cluster.host import missing_programs
@@ -64,12 +65,18 @@ def up(options: argparse.Namespace) -> None:
         try:
             Nimod(directory, cluster, PLAY).start()
             shutil.copy(MOLDABLE, cluster.layout.work)
+            pages.write(directory / "share")
         except BaseException:
             cluster.down()
             raise
     say(f"Slurm is up after {seconds:.1f} s, in {directory}\n")
     status(options)
-    say(f"\nIn your shell:\n  export PATH={cluster.bin}:$PATH\nThen try:")
+    say(f"\nIn your shell:\n  export PATH={cluster.bin}:$PATH")
+    if options.with_nimo:
+        share = directory / "share"
+        say(f"  export MANPATH={share}/man:")
+        say(f"  for f in {share}/bash-completion/completions/*; do . $f; done    # in bash")
+    say("Then try:")
     places = {"work": cluster.layout.work, "log": cluster.layout.log}
     say(TRY_NIMO.format(**places) if options.with_nimo else TRY)
     say(f"To end it:\n  {sys.executable} -m tests.cluster down --directory {options.directory}")

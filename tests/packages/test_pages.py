@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +80,12 @@ def test_bash_completes_commands_options_and_choices(bash: Callable[..., set[str
     assert bash("nimo-advise", "--ntasks-per-n") == {"--ntasks-per-node"}
     assert bash("nimo-advise", "--pl") == {"--plot"}
     assert bash("nimo", "config", "nimo") >= {"nimo", "nimo-advise"}  # files
+
+
+def test_they_can_be_written_for_pip_and_a_throw_away_cluster(tmp_path: Path) -> None:
+    pages.write(tmp_path)
+    assert (tmp_path / "man/man1/nimo-why.1").read_text().startswith(".TH")
+    for name in ("nimo", "nimo-advise"):
+        script = tmp_path / "bash-completion/completions" / name
+        subprocess.run(["bash", "-n", script], check=True)
+        assert (tmp_path / "zsh/site-functions" / f"_{name}").exists()

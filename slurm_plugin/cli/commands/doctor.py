@@ -1,4 +1,4 @@
-"""Check the installation, from munge to the last fit, and say the mend for what is wrong.
+"""Check the installation, from munge to the last fit, and say how to fix what is wrong.
 
 Best run as root where slurmctld runs.  Exit status: 0 nothing is wrong (warnings may be told), 1
 something is.
