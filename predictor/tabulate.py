@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from predictor import by_type, choose, drift, reliability, walk
 from predictor.curve import CurveSettings, build
-from predictor.earned import REPEATS, earn, mixed, recall, told_as
+from predictor.earned import REPEATS, earn, mixed, told_as
 from predictor.endings import ending_problem, endings_of, work_dirs_of
 from predictor.node_types import NodeType
 from predictor.record import Record, Site
@@ -385,7 +385,6 @@ def _of_history(
     nodes = _around(seen, settings) if same else seen
     judged = [now.judge(n) for n in nodes]
     problem = _no_curve(seen) if same else _not_one_problem(level)
-    told = recall(record) if same else ()
     rows = list(zip(judged, nodes, strict=True))
     return replace(
         _filled(
@@ -394,7 +393,7 @@ def _of_history(
             settings.confidence,
         ),
         model=HISTORY,
-        problems=(problem, *told),
+        problems=(problem,),
         observed=tuple(Point(n, _short(exp(one.log_s)), counts[n]) for one, n in rows if counts[n]),
         at_limits=tuple(
             _at_limit(limit_s, [now.judge(n, limit_s) for n in nodes])

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from predictor.table import for_type
-from predictor.types import PredictionTable, Verdict
+from predictor.types import PredictionTable, Recorded, Verdict
 from sacct_ingest.records import KeyLevel, StandingRow
 from slurm_plugin import formatting
 from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent, printable, table
@@ -29,6 +29,7 @@ def render(known: PredictionTable, *, every: bool = False) -> str:
         _table(known, every=every),
         "",
         f"verdict: {_READ[known.verdict]}",
+        *map(_record_line, known.record),
         *(f"  {problem.name}: {problem.text}" for problem in known.problems),
     ]
     if known.knee is not None:
@@ -39,6 +40,15 @@ def render(known: PredictionTable, *, every: bool = False) -> str:
         others = [of_type(known, one.node_type, every=every) for one in known.by_type]
         lines = [f"nodes of the type {printable(known.node_type)}", *lines, *others]
     return "\n".join(lines)
+
+
+def _record_line(record: Recorded) -> str:
+    """Say what became of the last predictions, which the verdict was earned by."""
+    where = "node counts that had been run" if record.seen else "new node counts"
+    return (
+        f"  the last {count(record.predictions, 'prediction')} on {where}: "
+        f"median error {percent(record.median_error)}, {record.inside} inside the interval"
+    )
 
 
 def of_type(known: PredictionTable, node_type: str, *, every: bool = False) -> str:

@@ -1,6 +1,6 @@
 import pytest
 
-from predictor.types import Point, PredictionTable, Problem, Verdict
+from predictor.types import Point, PredictionTable, Problem, Recorded, Verdict
 from slurm_plugin.reports import curve_text
 
 
@@ -105,3 +105,18 @@ def test_columns_order_and_titles_can_be_chosen() -> None:
     assert [line.split() for line in told.splitlines()] == [["3", "few"], ["50", "many"]]
     told = curve_text.summary(tables, columns=("runs",), order="-runs")
     assert told.split() == ["runs", "50", "3"]
+
+
+def test_the_record_that_earned_the_verdict_is_told() -> None:
+    text = curve_text.render(
+        known(
+            record=(
+                Recorded(seen=True, predictions=40, median_error=0.031, inside=36),
+                Recorded(seen=False, predictions=1, median_error=0.2, inside=1),
+            )
+        )
+    )
+    assert (
+        "the last 40 predictions on node counts that had been run: median error 3 %, 36 inside"
+    ) in text
+    assert "the last 1 prediction on new node counts: median error 20 %, 1 inside" in text
