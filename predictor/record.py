@@ -227,7 +227,7 @@ def _reach(excess: Sequence[float]) -> tuple[float, float]:
     place = min(max(math.ceil(0.95 * (known + 1)) - 1, 0), known - 1)
     sides = (-ordered[known - 1 - place], ordered[place])
     weight = known / (known + FEW)
-    low, high = (math.exp(weight * math.log(min(max(one, 1.0), 10.0))) for one in sides)
+    low, high = (math.exp(weight * math.log(min(max(one, 0.7), 10.0))) for one in sides)
     return low, high
 
 

@@ -24,8 +24,8 @@ from predictor.types import Recorded, Run
 HALF_GOOD = math.log(1.05)
 #: Entries of its own from which on an identity's record speaks for itself.
 _ENOUGH = 5
-#: Size of a record at which the site's weighs half.
-_POOLED_SIZE = 8.0
+#: Sizes of a record at which the site's weighs half, for intervals and for verdicts.
+_HALF_TAILS, _HALF_VERDICT = 60.0, 8.0
 #: Share of runs that the intervals of a record hold.
 LEVEL = 0.9
 #: Two-sided 90 % of a normal distribution, in standard deviations.
@@ -121,16 +121,15 @@ class Voice:
         scale = math.exp((prior * math.log(expected) + total) / (prior + weight))
         side = side_of(same=self._same, seen=seen)
         units = self._site.units_of(side, size, curve=guesses.curve is not None)
-        # The more is known of an application, the less others have to say about it.
-        share = self._settings.pooled / (1 + size / _POOLED_SIZE) / len(units)
-        spread = sorted([(e / scale, w) for e, w in errors] + [(u, share) for u in units])
+        # Tails are the site's for long; whether an application is good is soon its own affair.
+        spread = self._with_site(errors, scale, units, size, half=_HALF_TAILS)
         below = -scale * min(quantile(spread, self._outside), 0.0)
         above = scale * max(quantile(spread, 1 - self._outside), 0.0)
         low, high = self._site.reaches.get(side, (1.0, 1.0))
-        half, width = _far(spread, scale)
+        half, width = _far(self._with_site(errors, scale, units, size, half=_HALF_VERDICT), scale)
         if size >= _ENOUGH:
             # A site's good record does not make up for the bad one of an application.
-            own = _far(sorted((e / scale, w) for e, w in errors), scale)
+            own = _far([(e / scale, w) for e, w in errors], scale)
             half, width = max(half, own[0]), max(width, own[1])
         return Judged(
             log_s=log_s,
@@ -153,6 +152,25 @@ class Voice:
     def reliable(self, judged: Judged) -> bool:
         """Whether such predictions were within 20 % nine times in ten, and within 5 % half."""
         return judged.width <= min(self._site.reliable, GOOD) and judged.half <= HALF_GOOD
+
+    def _with_site(
+        self,
+        errors: Sequence[tuple[float, float]],
+        scale: float,
+        units: Sequence[float],
+        size: float,
+        *,
+        half: float,
+    ) -> list[tuple[float, float]]:
+        """Own errors and the site's in units of ``scale``, with weights; the site's fade.
+
+        Parameters
+        ----------
+        half
+            Size of the record at which the site's weigh half.
+        """
+        share = self._settings.pooled / (1 + size / half) / len(units)
+        return sorted([(e / scale, w) for e, w in errors] + [(unit, share) for unit in units])
 
     def _side(self, judged: Judged) -> str:
         return side_of(same=self._same, seen=judged.guesses.repeats > 0)
