@@ -3,8 +3,8 @@
 Walks a log (SWF, ``sacct -P`` text, sacct JSON; compressed or not) in time through the product
 itself: its ingest, store, identities, fits and tables.  Each job that completed is predicted from
 what had ended when it was submitted.  The tables of a job's identities are fitted anew as a site
-would: once ``--every`` of its runs ended since the last fit, or a day passed; the site's own record
-is pooled each night.  Without ``--data`` the log is generated, see ``_generated.py``.
+would: once ``--every`` of its runs ended since the last fit, or an hour passed; the site's own
+record is pooled each hour.  Without ``--data`` the log is generated, see ``_generated.py``.
 
 Beside it stand the last run of the same kind, the mean of the last two, the median of the last five
 on the same node count, the user's limit, and gradient boosting on what is known at submission
@@ -38,7 +38,7 @@ from sacct_ingest.store import RunRow, Store
 from slurm_plugin.decision.lookup import PredictionLookup
 
 LEVELS = (0.5, 0.9, 0.95)
-DAY_S = 86_400.0
+DAY_S, HOUR_S = 86_400.0, 3_600.0
 #: Jobs between two trainings of gradient boosting, and those that it is trained on at most.
 TRAINED_EVERY, TRAINED_ON = 1000, 20_000
 
@@ -73,7 +73,7 @@ class Fits:
     pool: list[Entry] = field(default_factory=list)
     new: list[Entry] = field(default_factory=list)
     settings: TableSettings = field(default_factory=TableSettings)
-    night_s: float = -math.inf
+    pooled_s: float = -math.inf
 
     def __post_init__(self) -> None:
         self.ends = {
@@ -82,24 +82,24 @@ class Fits:
 
     def lookup(self, identity: Identity, now_s: float) -> PredictionLookup:
         """Give the tables that nimod would have of an application."""
-        self._night(now_s)
+        self._pool(now_s)
         found = []
         for level in KeyLevel:
             if key := identity.key(level):
                 found += self._tables(level, key, now_s)
         return PredictionLookup((t.level, t.key, encode(t)) for t in found)
 
-    def _night(self, now_s: float) -> None:
-        """Pool what became of predictions, once a day."""
-        if now_s >= self.night_s + DAY_S:
-            self.pool, self.new, self.night_s = pooled(self.pool, self.new), [], now_s
+    def _pool(self, now_s: float) -> None:
+        """Pool what became of predictions, once an hour."""
+        if now_s >= self.pooled_s + HOUR_S:
+            self.pool, self.new, self.pooled_s = pooled(self.pool, self.new), [], now_s
             self.settings = replace(self.settings, site=site_of(self.pool))
 
     def _tables(self, level: KeyLevel, key: str, now_s: float) -> list[PredictionTable]:
         name = (level, key)
         known = bisect_right(self.ends[name], now_s)
         count, fitted_s, tables = self.made.get(name, (0, -math.inf, []))
-        if known == count or (known < count + self.every and now_s < fitted_s + DAY_S):
+        if known == count or (known < count + self.every and now_s < fitted_s + HOUR_S):
             return tables
         rows = self.history[name][:known]
         recent = rows[-self.settings.recent :]
