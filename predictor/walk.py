@@ -26,6 +26,8 @@ HALF_GOOD = math.log(1.05)
 _ENOUGH = 5
 #: Sizes of a record at which the site's weighs half, for intervals and for verdicts.
 _HALF_TAILS, _HALF_VERDICT = 60.0, 8.0
+#: Log of the widest factor between a prediction and an end of its interval.
+_WIDEST = 8.0
 #: Share of runs that the intervals of a record hold.
 LEVEL = 0.9
 #: Two-sided 90 % of a normal distribution, in standard deviations.
@@ -123,8 +125,8 @@ class Voice:
         units = self._site.units_of(side, size, curve=guesses.curve is not None)
         # Tails are the site's for long; whether an application is good is soon its own affair.
         spread = self._with_site(errors, scale, units, size, half=_HALF_TAILS)
-        below = -scale * min(quantile(spread, self._outside), 0.0)
-        above = scale * max(quantile(spread, 1 - self._outside), 0.0)
+        below = min(-scale * min(quantile(spread, self._outside), 0.0), _WIDEST)
+        above = min(scale * max(quantile(spread, 1 - self._outside), 0.0), _WIDEST)
         low, high = self._site.reaches.get(side, (1.0, 1.0))
         half, width = _far(self._with_site(errors, scale, units, size, half=_HALF_VERDICT), scale)
         if size >= _ENOUGH:
@@ -133,8 +135,8 @@ class Voice:
             half, width = max(half, own[0]), max(width, own[1])
         return Judged(
             log_s=log_s,
-            low=log_s - low * below,
-            high=log_s + high * above,
+            low=log_s - min(low * below, _WIDEST),
+            high=log_s + min(high * above, _WIDEST),
             below=below,
             above=above,
             half=half,

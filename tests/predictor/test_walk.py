@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Iterator
 from functools import cache
 
+import msgspec
 import pytest
 
 from predictor import walk
@@ -170,6 +171,17 @@ def test_who_has_the_better_record_is_believed() -> None:
             errors.append((abs(entry.error), abs(entry.errors[0])))
     own, usual = (sum(math.exp(-e) for e in one) for one in zip(*errors, strict=True))
     assert own > usual
+
+
+def test_no_interval_is_wider_than_numbers_are() -> None:
+    """A site whose narrow predictions were off by orders of magnitude says nothing absurd."""
+    wild = site_of([msgspec.structs.replace(e, scale=1e-3) for e in entries_with(9.0, 60)])
+    runs = history(inputs, 1)
+    now = Now(runs, of(runs, wild), wild, SETTINGS, same=True)
+    for nodes in COUNTS:
+        judged = now.judge(nodes)
+        assert judged.log_s - 8.0 <= judged.low <= judged.log_s <= judged.high
+        assert judged.high <= judged.log_s + 8.0
 
 
 def test_records_round_trip() -> None:

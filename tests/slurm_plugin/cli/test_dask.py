@@ -148,6 +148,7 @@ def test_without_sbatch_no_worker_is_waited_for() -> None:
 
 def test_workers_are_jobs_of_slurm(slurm: SlurmCluster, tmp_path: Path, store: Store) -> None:
     need_in_jobs(slurm, sys.executable)
+    refit(store, now_s=5.0)  # makes the record that both go by
     before = (refit(store, now_s=5.0), store.fits.all())[1]
     settings = {"interface": "lo", "job-directives-skip": ["--mem"], "death-timeout": 240}
     path = f"{slurm.layout.bin}{os.pathsep}{os.environ['PATH']}"
