@@ -1,11 +1,12 @@
 """What is believed about a curve, by which evidence, and how far.
 
-The average over shapes (:mod:`predictor.models.averaged`) is believed for every target: it weighs
-all forms that the other models stand for by what the observations say of each, inside the observed
-range as well as beyond it.  ADEPT reads the same observations independently: what it finds about
-them (node counts that the application is made for, steps, anomalies, an open end) is told with
-where to observe next, and where it has nothing against its own prediction that one is a second
-opinion.  With fewer than three node counts there is no curve: see :mod:`predictor.experts`.
+One registered model is believed for every target.  By default that is the average over shapes
+(:mod:`predictor.models.averaged`): it weighs all forms that the other models stand for by what the
+observations say of each, inside the observed range as well as beyond it.  ADEPT reads the same
+observations independently: what it finds about them (node counts that the application is made for,
+steps, anomalies, an open end) is told with where to observe next, and where it has nothing against
+its own prediction that one is a second opinion.  With fewer than three node counts there is no
+curve: see :mod:`predictor.experts`.
 """
 
 from collections.abc import Sequence
@@ -17,12 +18,13 @@ from numpy.typing import NDArray
 from predictor import reliability
 from predictor.models import base
 from predictor.models.adept import Adept, AdeptFit
-from predictor.models.averaged import Averaged, AveragedFit
 from predictor.reliability import ReliabilitySettings
 from predictor.special_counts import belongs
 from predictor.types import Curve, Prediction, Problem, Verdict
 
 MIN_POINTS = 3
+#: Model that is believed unless another one is named.
+MODEL = "averaged"
 #: Next observations are looked for up to so many times the largest one, among so many counts.
 REACH, CANDIDATES = 2, 16
 
@@ -39,8 +41,9 @@ class Judged:
 class Choice:
     """The fit that is believed, and ADEPT's as a second opinion on the same observations."""
 
-    fit: AveragedFit
+    fit: base.Fit
     second: AdeptFit
+    curve: Curve
     problems: tuple[Problem, ...] = ()
     special: str = ""  #: family of node counts, see :mod:`predictor.special_counts`
 
@@ -55,13 +58,13 @@ class Choice:
 
     def quantiles(self, nodes: Sequence[int], shares: Sequence[float]) -> NDArray[np.float64]:
         """Run times in seconds that these shares of new runs stay below: a row for each share."""
-        return self.fit.quantiles(nodes, shares)
+        return base.quantiles(self.fit, nodes, shares)
 
     def judge(
         self, predictions: Sequence[Prediction], settings: ReliabilitySettings | None = None
     ) -> Judged:
         """Verdicts on ``predictions`` of this choice, and all problems, the gravest first."""
-        chosen, curve = settings or ReliabilitySettings(), self.fit.curve
+        chosen, curve = settings or ReliabilitySettings(), self.curve
         own = reliability.curve_problems(curve, chosen)
         sure = reliability.verdicts(
             curve, predictions, (*own, *self.problems), chosen, special=self.special
@@ -82,7 +85,7 @@ class Choice:
         It disagrees where its time is outside the interval and farther off than ``factor``.
         """
         named = {problem.name for problem in self.second.problems}
-        points = self.fit.curve.points
+        points = self.curve.points
         asked = [
             p
             for p, verdict in zip(predictions, verdicts, strict=True)
@@ -106,7 +109,7 @@ class Choice:
 
         Gaps between observations come first: what lies beyond them is no surer than they are.
         """
-        points = self.fit.curve.points
+        points = self.curve.points
         first, last = points[0].nodes, points[-1].nodes
         wide = [
             p.nodes
@@ -118,7 +121,9 @@ class Choice:
         if not targets:
             return ()
         candidates = self._candidates(first, last if inside else REACH * last)
-        observe = self.fit.most_telling(candidates, targets[:: -(-len(targets) // CANDIDATES)])
+        observe = base.most_telling(
+            self.fit, candidates, targets[:: -(-len(targets) // CANDIDATES)]
+        )
         return (reliability.uncertain(targets, last, observe, settings),)
 
     def _candidates(self, first: int, last: int) -> list[int]:
@@ -126,11 +131,18 @@ class Choice:
         return sorted(n for n in spread | {last} if belongs(self.special, n)) or [last]
 
 
-def choose(curve: Curve) -> Choice:
+def choose(curve: Curve, model: str = MODEL) -> Choice:
     """Fit ``curve``.
+
+    Parameters
+    ----------
+    model
+        Registered name of the one that is believed.
 
     Raises
     ------
+    predictor.models.base.UnknownModel
+        No model has this name.
     predictor.models.base.TooFewPoints
         Fewer than three node counts.
     """
@@ -140,15 +152,16 @@ def choose(curve: Curve) -> Choice:
     if special:
         curve = replace(curve, points=tuple(p for p in curve.points if belongs(special, p.nodes)))
         adept = Adept().fit(curve)
-    fit = Averaged().fit(curve)
+    fit = base.create(model).fit(curve)
     # How well Downey's model fits concerns nobody where another model is believed.
     told = [p for p in found if p.name not in reliability.DOWNEY_EVERYWHERE]
-    return Choice(fit, adept, (*_cut_short(fit), *told), special)
+    problems = (*_cut_short(fit, curve), *fit.problems, *told)
+    return Choice(fit, adept, curve, problems, special)
 
 
-def _cut_short(fit: AveragedFit) -> list[Problem]:
+def _cut_short(fit: base.Fit, curve: Curve) -> list[Problem]:
     """Report runs that were stopped by their limit no sooner than they might have ended."""
-    bounds = fit.curve.censored
+    bounds = curve.censored
     predictions = fit.predict([p.nodes for p in bounds]) if bounds else []
     return [
         Problem(

@@ -64,7 +64,7 @@ def earn(
         All that finished or were cut short.
     """
     curve = {p.nodes: _log(p) for p in fitted}
-    drift = choice.fit.curve.drift
+    drift = choice.curve.drift
     # Where times are those of another level the curve has moved them, and history has not.
     runs = [run for run in runs if drift is None or run.nodes not in drift.stale]
     others = sorted({run.nodes for run in runs} - set(curve))

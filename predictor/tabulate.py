@@ -310,7 +310,7 @@ def _own(rows: Sequence[RunRow], settings: TableSettings) -> by_type.OwnCurve:
 def _of_curve(
     drawn: Curve, runs: Sequence[Run], settings: TableSettings, record: Record
 ) -> PredictionTable:
-    choice = choose.choose(drawn)
+    choice = choose.choose(drawn, settings.walk.model)
     nodes = grid([p.nodes for p in drawn.points], settings)
     fitted = choice.predict(nodes, settings.confidence)
     judged = choice.judge(fitted, settings.reliability)
@@ -341,7 +341,7 @@ def _tails(
     """
     ordered = sorted(set(shares))
     rows = choice.quantiles([p.nodes for p in predictions], ordered)
-    surprises = choice.fit.curve.surprises
+    surprises = choice.curve.surprises
     return tuple(
         Tail(
             share,

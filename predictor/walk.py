@@ -15,7 +15,7 @@ from predictor import experts
 from predictor.checks import need_share
 from predictor.curve import CurveSettings, build
 from predictor.experts import CurveAt, Experts, ExpertSettings, Guesses
-from predictor.models.averaged import Averaged
+from predictor.models import base
 from predictor.record import GOOD, OWN, Entry, Record, Site, class_of, quantile, side_of
 from predictor.similar import PastRun, Request
 from predictor.types import Recorded, Run
@@ -44,7 +44,7 @@ class WalkSettings:
     fade by ``fade`` from one to the next; those on counts that were run count ``other`` for those
     that were not.  ``replayed`` last runs are judged where there is no record yet, with a curve
     fitted ``fits`` times.  ``scale`` is the size of errors of one application where nothing is
-    known, ``scale_many`` where it may be many.
+    known, ``scale_many`` where it may be many.  Curves are those of the registered ``model``.
     """
 
     believed: float = 15.0
@@ -58,6 +58,7 @@ class WalkSettings:
     scale: float = 0.3
     scale_many: float = 0.6
     experts: ExpertSettings = field(default_factory=ExpertSettings)
+    model: str = "averaged"
     curve: CurveSettings = field(default_factory=CurveSettings)
 
 
@@ -403,6 +404,6 @@ def curve_of(runs: Sequence[Run], nodes: Sequence[int], settings: WalkSettings) 
     if len(drawn.points) < 3:
         return None
     counts = sorted(set(nodes))
-    made = Averaged().fit(drawn).predict(counts)
+    made = base.create(settings.model).fit(drawn).predict(counts)
     told = {p.nodes: (math.log(p.time_s), math.log(p.high_s / p.low_s) / 2) for p in made}
     return told.__getitem__

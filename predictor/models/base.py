@@ -5,15 +5,24 @@ place: ``fit`` returns a new frozen dataclass, which predicts and travels as JSO
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from predictor.types import Curve, Prediction, Problem
+from sacct_ingest.errors import ConfigError
 
 
 class TooFewPoints(ValueError):  # noqa: N818 - a noun, as in sacct_ingest.errors
     """The curve has fewer node counts than the model needs."""
+
+
+class UnknownModel(ConfigError):  # noqa: N818 - as above
+    """No model has the name that was asked for."""
 
 
 class Fit(Protocol):
@@ -79,14 +88,44 @@ def names() -> tuple[str, ...]:
 
 
 def create(name: str) -> Model:
-    """Make a model with its default hyper-parameters.
+    """Make a model with its default hyper-parameters; ``predictor/models/NAME.py`` may hold it.
 
     Raises
     ------
-    KeyError
+    UnknownModel
         No model has this name.
     """
+    if name not in _models:
+        with suppress(ModuleNotFoundError):
+            import_module(f"predictor.models.{name}")
+    if name not in _models:
+        raise UnknownModel(f"no model is called {name}; there are: {', '.join(names())}")
     return _models[name]()
+
+
+def quantiles(fit: Fit, nodes: Sequence[int], shares: Sequence[float]) -> NDArray[np.float64]:
+    """Run times in seconds that these shares of new runs stay below, above one half.
+
+    A fit that knows more than its intervals has a method of this name.
+
+    Returns
+    -------
+    numpy.ndarray
+        A row for each share, a column for each of ``nodes``.
+    """
+    if (own := getattr(fit, "quantiles", None)) is not None:
+        return np.asarray(own(nodes, shares))
+    return np.array([[p.high_s for p in fit.predict(nodes, 2 * share - 1)] for share in shares])
+
+
+def most_telling(fit: Fit, candidates: Sequence[int], targets: Sequence[int]) -> int:
+    """Which of ``candidates`` to observe next, to know more about ``targets``.
+
+    That with the widest interval, unless the fit has a method of this name that knows better.
+    """
+    if (own := getattr(fit, "most_telling", None)) is not None:
+        return int(own(candidates, targets))
+    return max(fit.predict(candidates), key=lambda p: p.high_s / p.low_s).nodes
 
 
 def to_json(fit: Fit) -> str:

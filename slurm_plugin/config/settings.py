@@ -228,6 +228,7 @@ class Fit(_Section, frozen=True, kw_only=True):
 
     confidence: Annotated[float, msgspec.Meta(gt=0.5, lt=1)] = 0.9  #: share of runs in an interval
     workers: Annotated[int, msgspec.Meta(ge=0)] = 0  #: processes; 0: one a core
+    model: str = "averaged"  #: that draws curves, by its name in predictor/models
 
 
 class Probes(_Section, frozen=True, kw_only=True):

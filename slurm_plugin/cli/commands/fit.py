@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     # Loaded here: scipy takes a second, and the help shall not.
     from predictor.refit import refit  # noqa: PLC0415
     from predictor.tabulate import TableSettings  # noqa: PLC0415
+    from predictor.walk import WalkSettings  # noqa: PLC0415
 
     config = load_config(args)
     with ExitStack() as stack:
@@ -65,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
             now_s=time.time(),
             settings=TableSettings(
                 confidence=config.fit.confidence,
+                walk=WalkSettings(model=config.fit.model),
                 tails=(config.time_limit.min_quantile, config.time_limit.quantile),
             ),
             shared=config.sharing.tags,

@@ -168,6 +168,7 @@ def _prepared(
 ) -> tuple["WhatIf", str, tuple[str, ...]]:
     """Read the history and choose the moldable jobs; what was assumed, in words."""
     from predictor.tabulate import TableSettings  # noqa: PLC0415
+    from predictor.walk import WalkSettings  # noqa: PLC0415
     from slurm_plugin.replay import assumed_jobs, history_jobs  # noqa: PLC0415
     from slurm_plugin.replay.engine import Order  # noqa: PLC0415
     from slurm_plugin.replay.what_if import WhatIf  # noqa: PLC0415
@@ -182,7 +183,7 @@ def _prepared(
         return what_if.adopted(args.adopt, seed=args.seed), source, assumed_jobs.in_words(made)
     learned = rows[: round(args.learn * len(rows))]
     begin_s = float(learned[-1].submit_s) if learned else 0.0
-    fit = TableSettings(confidence=config.fit.confidence)
+    fit = TableSettings(confidence=config.fit.confidence, walk=WalkSettings(model=config.fit.model))
     knowledge = history_jobs.learn(rows, begin_s=begin_s, settings=fit)
     work = Workload.of(rows[len(learned) :], cluster_nodes=args.nodes or None)
     chosen = history_jobs.moldable(work, knowledge, reach=args.range, seed=args.seed)
