@@ -160,6 +160,17 @@ def test_ten_predicted_transfers_are_enough(count: int, verdict: Verdict) -> Non
     assert predict([*series, probe(NOW - 5, 2.0 * MB)]).verdict is verdict
 
 
+def test_ten_predictions_that_were_off_are_erratic_and_not_few() -> None:
+    def found(count: int) -> list[str]:
+        series = []
+        for n in range(1, count + 1):
+            speed = 4.0 * MB * (3.0 if n % 2 else 1 / 3.0)
+            series += [probe(NOW - 300 * n, 2.0 * MB), transfer(NOW - 300 * n + 1, speed)]
+        return names(predict([*series, probe(NOW - 5, 2.0 * MB)]))
+
+    assert (found(10), found(11)) == (["few_transfers"], ["erratic"])
+
+
 def test_the_bounds_of_transfers_alone_are_near_what_was_seen() -> None:
     series = [transfer(NOW - 300 * n, (1.0 if n == 2 else 4.0) * MB) for n in (1, 2, 3)]
     made = predict(series)
