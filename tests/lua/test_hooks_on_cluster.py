@@ -196,6 +196,19 @@ def test_updates_pass_unasked(cluster: SlurmCluster, nimod: CannedNimod) -> None
     assert len(nimod.jobs) == 1
 
 
+def test_a_count_that_is_no_whole_segment_is_not_written(
+    cluster: SlurmCluster, nimod: CannedNimod
+) -> None:
+    if cluster.settings.version < (25, 11):
+        pytest.skip("job_submit sees no segments before Slurm 25.11")
+    for nodes, written in ((3, "2-8"), (4, "4")):
+        nimod.give(nodes)
+        asked = ("-H", "-N", "2-8", "--segment=2")
+        job = cluster.job(cluster.sbatch(*asked, script="#!/bin/sh\n"))
+        assert nimod.jobs[-1]["segment_size"] == 2
+        assert job["NumNodes"].removesuffix(f"-{written}") == written
+
+
 def test_job_is_described_as_its_user_sent_it(cluster: SlurmCluster, nimod: CannedNimod) -> None:
     cluster.sbatch("-H", "-J", "cfd", script="#!/bin/sh\n")
     job = nimod.jobs[-1]
