@@ -230,6 +230,7 @@ def known_application(key: str = "bench") -> FitRow:
         runs=12,
         mem_node_bytes=None,
         fitted_s=time.time(),
+        owner="root",  # who submits
     )
     return FitRow(
         level=KeyLevel.TAG,

@@ -63,7 +63,7 @@ def tables(site: Site, change: Callable[[PredictionTable], PredictionTable]) -> 
 
 def exact(known: PredictionTable) -> PredictionTable:
     """Give a curve that leaves no doubt which count is best; accounting has whole seconds only."""
-    named = {name: getattr(known, name) for name in ("level", "key", "label")}
+    named = {name: getattr(known, name) for name in ("level", "key", "label", "owner")}
     return table(amdahl(1.5, 48.0), nodes=range(1, 9), observed=(1, 2, 4, 8), **named)
 
 

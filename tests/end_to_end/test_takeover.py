@@ -143,12 +143,12 @@ def pair(slurm_cluster: ClusterFactory) -> Iterator[Pair]:
 
 def test_the_hook_of_the_backup_asks_its_own_nimod(pair: Pair) -> None:
     job, decision = pair.decided()
-    assert (decision.cluster, decision.applied) == (HERE, True)
+    assert (decision.cluster, decision.applied) == (HERE, True), decision.reason
 
     pair.cluster.run("scontrol", "takeover", timeout_s=120)
     wait_until(lambda: pair.ping() == (False, True), what="the takeover")
     job, decision = pair.decided()
-    assert (decision.cluster, decision.applied) == (THERE, True)
+    assert (decision.cluster, decision.applied) == (THERE, True), decision.reason
     assert (job["Comment"], decision.deadline_s) == ("mine", pytest.approx(1.9998e9, rel=0.01))
     assert f"NIMO1:{decision.decision_id}" in job["AdminComment"]
 
@@ -161,4 +161,4 @@ def test_the_hook_of_the_backup_asks_its_own_nimod(pair: Pair) -> None:
     pair.cluster.start("slurmctld")
     wait_until(lambda: pair.ping() == (True, True), what="the first controller to take over again")
     job, decision = pair.decided()
-    assert (decision.cluster, decision.applied) == (HERE, True)
+    assert (decision.cluster, decision.applied) == (HERE, True), decision.reason

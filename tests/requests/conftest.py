@@ -35,6 +35,7 @@ def curve(user: str) -> PredictionTable:
         level="name",
         key=f"{user}/shapes",
         label="shapes",
+        owner=user,
         nodes=range(1, 9),
         observed=(1, 2, 4, 8),
     )

@@ -165,7 +165,7 @@ def test_asked_ahead_it_is_decided_as_ever(site: Site, program: str, options: li
     text = settings.read_text()
     made = []
     for ahead in ("no", "yes"):
-        settings.write_text(f"{text}ask_ahead = {ahead}\n")
+        settings.write_text(f"{text}{WITHOUT}ask_ahead = {ahead}\n")
         try:
             site.empty_queue()
             site.settled()
