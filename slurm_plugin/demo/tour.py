@@ -88,7 +88,7 @@ def plan(known: Sequence[Application]) -> list[DemoSubmission]:
     by_name = {application.name: application for application in known}
     wrf, membrane, capsid = by_name["wrf-d02"], by_name["membrane"], by_name["capsid"]
     return [
-        DemoSubmission(application=wrf, deadline="now+1hour"),
+        DemoSubmission(application=wrf, deadline="now+5hours"),
         *[DemoSubmission(application=membrane), DemoSubmission(application=wrf)] * 4,
         DemoSubmission(application=wrf, nodes="4"),
         DemoSubmission(application=membrane, array="0-3"),

@@ -35,7 +35,7 @@ def test_slurm_has_the_word(enforcing: Site, options: tuple[str, ...]) -> None:
 def test_what_slurm_takes_gets_advice(enforcing: Site) -> None:
     for options in (("-p", "small"), ("-N", "8"), ("-N1-8", "--mem=100")):
         done = enforcing.advise(*options, enforcing.script, check=False)
-        assert "root/moldable, 8 runs" in done.stdout, done.stdout
+        assert "root/moldable, " in done.stdout, done.stdout
 
 
 def test_nothing_is_said_beyond_the_range_or_the_partition(enforcing: Site) -> None:
