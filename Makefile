@@ -80,7 +80,7 @@ bench: $(VENV)/.developer ## the quick benchmarks, each beside its peers
 papers: $(VENV)/.developer ## the papers' tables and figures that can be made here, in build/papers
 	$(BIN)/python benchmarks/papers.py --directory build/papers --json build/papers/tables.json
 
-fuzz: $(VENV)/.developer ## fuzz the parsers, FUZZ_SECONDS (30) for each of six targets
+fuzz: $(VENV)/.developer ## fuzz the parsers, FUZZ_SECONDS (30) for each of eight targets
 	$(PIP_INSTALL) '.[fuzz]'
 	$(BIN)/python benchmarks/fuzz_parsers.py --seconds $(FUZZ_SECONDS)
 

@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import _bench
+import _fuzz_messages
 
 if TYPE_CHECKING:
     from sacct_ingest.records import JobRun
 
-PACKAGE = "sacct_ingest"
+PACKAGES = ["sacct_ingest", "slurm_plugin", "predictor"]
 NAMES = "JobID|Cluster|JobName|User|UID|State|Submit|Start|End|Timelimit|ReqMem|TotalCPU|ElapsedRaw"
 ROW = "{}|c|solve|ann|1001|COMPLETED|50|50|55|1-02:03:04|4Gc|00:01.5|5\n"
 SWF = "; Computer: Oak\n; UnixStartTime: 10\n"
@@ -43,6 +44,8 @@ def main() -> None:
     """Fuzz each target for a while and say what was reached."""
     parser = _bench.options(__doc__ or "", data="folder with more seeds")
     parser.add_argument("--seconds", type=int, default=30, help="for each target")
+    parser.add_argument("--runs", type=int, default=-1, help="inputs for each; -1: time decides")
+    parser.add_argument("--only", nargs="*", choices=sorted(TARGETS), help="these targets")
     parser.add_argument("--target", choices=sorted(TARGETS), help=argparse.SUPPRESS)
     parser.add_argument("--corpus", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -51,16 +54,17 @@ def main() -> None:
         return
     seconds = 3 if args.quick else args.seconds
     if args.target:
-        _fuzz(args.target, args.corpus, seconds)
+        _fuzz(args.target, args.corpus, seconds, args.runs)
         return
-    rows = [_run(name, seconds, args.data) for name in TARGETS]
+    chosen = args.only or list(TARGETS)
+    rows = [_run(name, seconds, args.runs, args.data) for name in chosen]
     _bench.table(rows, title="Fuzzed parsers")
     _bench.write(args.json, rows=rows)
     if any(row["findings"] for row in rows):
         raise SystemExit(1)
 
 
-def _run(name: str, seconds: int, data: Path | None) -> dict[str, Any]:
+def _run(name: str, seconds: int, runs: int, data: Path | None) -> dict[str, Any]:
     """Fuzz one target in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder)
@@ -69,7 +73,7 @@ def _run(name: str, seconds: int, data: Path | None) -> dict[str, Any]:
         argv = [sys.executable, __file__, "--target", name, "--corpus", folder]
         began = time.monotonic()
         done = subprocess.run(
-            [*argv, "--seconds", str(seconds)],
+            [*argv, "--seconds", str(seconds), "--runs", str(runs)],
             check=False,
             capture_output=True,
             text=True,
@@ -97,14 +101,14 @@ def _given(data: Path | None) -> Iterable[bytes]:
             yield path.read_bytes()[:4096]
 
 
-def _fuzz(name: str, corpus: Path, seconds: int) -> None:
+def _fuzz(name: str, corpus: Path, seconds: int, runs: int) -> None:
     import atheris  # noqa: PLC0415 - an extra
 
-    with atheris.instrument_imports(include=[PACKAGE]):
+    # numpy and scipy behind the predictor are not ours.
+    with atheris.instrument_imports(include=PACKAGES):
         target = TARGETS[name]()
-    atheris.Setup(
-        ["fuzz", str(corpus), f"-max_total_time={seconds}", "-max_len=4096", "-timeout=20"], target
-    )
+    bounds = [f"-max_total_time={seconds}", f"-runs={runs}", "-max_len=4096", "-timeout=20"]
+    atheris.Setup(["fuzz", str(corpus), *bounds], target)
     atheris.Fuzz()
 
 
@@ -252,6 +256,8 @@ TARGETS: dict[str, Callable[[], Callable[[bytes], None]]] = {
     "saved": _saved,
     "values": _values,
     "requests": _requests,
+    "messages": _fuzz_messages.messages,
+    "hooks": _fuzz_messages.hooks,
 }
 SEEDS: dict[str, list[bytes]] = {
     "text": [
@@ -282,6 +288,8 @@ SEEDS: dict[str, list[bytes]] = {
         b"nimo:app=wrf,nodes=2-8",
         b"NIMO1:3f9a0c12b7de:n=4,req=1-8,t=312,lo=290,hi=340,v=reliable,m=enforce,r=cheapest,tl=20",
     ],
+    "messages": _fuzz_messages.MESSAGES,
+    "hooks": _fuzz_messages.ANSWERS,
 }
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -57,6 +57,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     width: float  #: error that nine in ten were expected to stay below
     inside: bool  #: its run ended inside the interval
     informed: bool  #: the site had a record by then
+    owner: str = ""  #: whose run it was; empty: several users' identity
 
     @property
     def seen(self) -> bool:
@@ -148,11 +149,27 @@ def side_of(*, same: bool, seen: bool) -> str:
 
 
 def pooled(old: Iterable[Entry], new: Iterable[Entry]) -> list[Entry]:
-    """Merge entries of all identities: the last ones of each class, by their ends."""
+    """Merge entries of all identities: the last ones of each class, of each user as many.
+
+    So no user's runs crowd out those of others, however many they are.
+    """
     classes: dict[str, list[Entry]] = defaultdict(list)
     for entry in sorted([*old, *new], key=lambda one: one.end_s):
         classes[_class(entry)].append(entry)
-    return [entry for entries in classes.values() for entry in entries[-POOLED:]]
+    return [entry for entries in classes.values() for entry in _fair(entries)]
+
+
+def _fair(entries: Sequence[Entry]) -> list[Entry]:
+    """Choose the last entries, each user's in turn; they rise by their ends and stay so."""
+    if len(entries) <= POOLED:
+        return list(entries)
+    turns: Counter[str] = Counter()
+    ranked = []
+    for back, entry in enumerate(reversed(entries)):
+        turns[entry.owner] += 1
+        ranked.append((turns[entry.owner], back))
+    chosen = sorted(back for _, back in sorted(ranked)[:POOLED])
+    return [entries[-1 - back] for back in reversed(chosen)]
 
 
 def site_of(entries: Sequence[Entry]) -> Site:

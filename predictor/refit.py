@@ -24,7 +24,7 @@ from predictor.node_sums import decode as decode_sums
 from predictor.parts import tables_of, whole_key
 from predictor.record import Entry, decode, decode_pool, encode, pooled, site_of
 from predictor.table import encode as encode_table
-from predictor.tabulate import TableSettings, record_of
+from predictor.tabulate import TableSettings, owner_of, record_of
 from predictor.types import HISTORY, PredictionTable, Verdict
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.sharing import SharedTag
@@ -177,7 +177,7 @@ def _first_entries(by_key: ByKey, settings: TableSettings) -> list[Entry]:
     for level in KeyLevel:
         for _, rows in islice(by_key(level), FIRST):
             recent = rows[-settings.recent :]
-            found += record_of(level, recent, settings).entries
+            found += _owned(record_of(level, recent, settings).entries, recent)
     return pooled((), found)
 
 
@@ -276,8 +276,15 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
             if one.record.entries:
                 payload = encode(one.record)
                 done.made.records.append(RecordRow(level=level.value, key=one.key, payload=payload))
-            done.entries.extend(one.record.entries[-one.new :] if one.new else ())
+            new = one.record.entries[-one.new :] if one.new else ()
+            done.entries.extend(_owned(new, rows))
     return done
+
+
+def _owned(entries: Iterable[Entry], rows: Iterable[RunRow]) -> Iterator[Entry]:
+    """Give entries with the user whose runs they are about."""
+    owner = owner_of(rows)
+    return (msgspec.structs.replace(entry, owner=owner) for entry in entries)
 
 
 def _sums(texts: dict[str, dict[str, str]]) -> SumsByType:

@@ -335,6 +335,7 @@ class Status(msgspec.Struct, kw_only=True):
     answered: int = 0
     failed: int = 0
     decisions_pending: int = 0
+    store_trouble: str = ""  #: why the store cannot be read or written; empty: it can
     counts: Counts = msgspec.field(default_factory=Counts)
     error: str = ""
 

@@ -143,6 +143,11 @@ def nimod(patient: Installation) -> Iterator[Finding]:
         )
     else:
         yield fine(f"nimod {status.release} answers")
+    if status.store_trouble:
+        yield wrong(
+            f"nimod has no store: {status.store_trouble}",
+            "put the store back where it was, or restart nimod, which makes a new one",
+        )
     age_s, most_s = status.snapshot_age_s, patient.settings.snapshot.max_age_s
     if age_s is None or age_s > most_s:
         seen = "has not seen the cluster yet" if age_s is None else f"saw it {age_s:.0f} s ago"

@@ -212,7 +212,8 @@ class Daemon:
 
     def _query(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
         """Have a question about the store answered: about everybody's jobs, or one's own."""
-        user = None if trusted else self._names.known(uid)
+        # None asks about everybody's jobs: a name that is not known must not become that.
+        user = None if trusted else self._names.known(uid) or ""
         if user == "":
             return Reply(encode(Answer(ok=False, error=f"user {uid} has no name")))
         self._answered += 1
@@ -314,6 +315,7 @@ class Daemon:
             answered=self._answered,
             failed=self._failed,
             decisions_pending=self._link.pending,
+            store_trouble=self._link.trouble,
             counts=self._counts.counts(),
         )
 

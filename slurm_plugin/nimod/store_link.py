@@ -74,12 +74,19 @@ class StoreLink:
         self._limit = limit
         self._waiting: deque[DecisionRow] = deque()
         self._lost = 0
+        self._written: deque[DecisionRow] = deque(maxlen=_BATCH)
         self._store: Store | None = None
+        self._had_store = False
         self._version: int | None = None
         self._published = PredictionLookup()
         self._retired = PredictionLookup()
         self._standings = -1
         self._complaint = ""
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the store, in words; empty where it works."""
+        return self._complaint
 
     @property
     def pending(self) -> int:
@@ -103,7 +110,7 @@ class StoreLink:
         for _ in _in_slices(self._retired.dismantle(), self._pause):
             pass
         try:
-            store = self._store = self._current() or Store.open(self._url, create=True)
+            store = self._current()
             self._write(store)
             self._read(store)
             self._judge_waits(store)
@@ -112,18 +119,21 @@ class StoreLink:
         else:
             self._complaint = ""
 
-    def _current(self) -> Store | None:
-        """Give the store that is open, if it is still the one at its place.
+    def _current(self) -> Store:
+        """Give the store that is at its place now, opened anew where it was replaced.
 
-        What is written to a file that was deleted or replaced is lost.  Its decisions come back
-        from the notes of their jobs.
+        One that was deleted is not made anew: it may come back, and the tables are good meanwhile.
         """
-        if self._store is None or not (change := self._store.change()):
-            return self._store
-        _log.error("store %s %s; opened anew, %d decisions wait", self._url, change, self.pending)
-        self._store.close()
-        self._store, self._version, self._standings = None, None, -1
-        return None
+        if self._store is not None and (change := self._store.change()):
+            _log.error("store %s %s; %d decisions wait", self._url, change, self.pending)
+            self._store.close()
+            self._store, self._version, self._standings = None, None, -1
+            # The last ones may have gone into what is there no more; none is written twice.
+            self._waiting.extendleft(reversed(self._written))
+        if self._store is None:
+            self._store = Store.open(self._url, create=not self._had_store)
+            self._had_store = True
+        return self._store
 
     def close(self) -> None:
         """Give back the connections."""
@@ -153,7 +163,7 @@ class StoreLink:
             written = {row.decision_id for row in batch}
             # By id: some may have been given up for newer ones meanwhile.
             while self._waiting and self._waiting[0].decision_id in written:
-                self._waiting.popleft()
+                self._written.append(self._waiting.popleft())
 
     def _named(self, row: DecisionRow) -> DecisionRow:
         return row if row.cluster else replace(row, cluster=self._cluster())

@@ -7,10 +7,11 @@ from functools import cache
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from predictor import walk
 from predictor.experts import CurveAt
-from predictor.record import Entry, Record, Site, decode, encode, pooled, site_of
+from predictor.record import POOLED, Entry, Record, Site, decode, encode, pooled, site_of
 from predictor.types import Run
 from predictor.walk import Judged, Now, WalkSettings, replay
 
@@ -220,3 +221,15 @@ def test_the_pool_keeps_the_newest_of_each_class() -> None:
     kept = pooled(old, new)
     assert len(kept) == 400
     assert min(e.end_s for e in kept) == 100.0
+
+
+def test_no_user_crowds_out_the_others_in_a_sites_record() -> None:
+    few = [replace(one, owner="ada") for one in entries_with(0.01, 150)]
+    many = [replace(one, owner="mallory", end_s=1e6 + one.end_s) for one in entries_with(2.0, 5000)]
+    kept = pooled(few, many)
+    assert len(kept) == POOLED
+    assert [one for one in kept if one.owner == "ada"] == few
+    assert kept == sorted(kept, key=lambda one: one.end_s)
+    assert pooled(pooled(few, many[:2000]), many[2000:]) == kept
+    # Where nobody else is, one user's fill it.
+    assert len(pooled([], many)) == POOLED

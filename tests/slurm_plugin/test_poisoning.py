@@ -149,9 +149,10 @@ ATTACKS: tuple[Callable[[Site], None], ...] = (
 def test_runs_of_another_user_move_no_job(
     site: Site, attack: Callable[[Site], None], fields: dict[str, Any]
 ) -> None:
-    before = site.answer(**fields)
+    # Twice: what a refit learns of predictions counts from the next one on.
+    before = [site.answer(**fields) for _ in range(3)][-1]
     attack(site)
-    assert site.answer(**fields) == before
+    assert [site.answer(**fields) for _ in range(2)] == [before] * 2
 
 
 def test_the_attacks_are_about_jobs_that_are_decided_on(site: Site) -> None:

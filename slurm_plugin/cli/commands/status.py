@@ -47,9 +47,14 @@ def describe(status: Status, *, now_s: float, max_age_s: float) -> str:
             f"cluster    {_view(status.snapshot_age_s, max_age_s)}",
             f"requests   {status.answered} answered, {status.failed} failed",
             f"answers    {_answers(status.counts)}",
-            f"store      {count(status.decisions_pending, 'decision')} not written yet",
+            f"store      {_store(status)}",
         )
     )
+
+
+def _store(status: Status) -> str:
+    waiting = f"{count(status.decisions_pending, 'decision')} not written yet"
+    return f"{waiting}: {status.store_trouble}" if status.store_trouble else waiting
 
 
 def _view(age_s: float | None, max_age_s: float) -> str:

@@ -21,6 +21,7 @@ from sacct_ingest.store import Store
 from slurm_plugin.config import Config, Mode, Sharing, Snapshot
 from slurm_plugin.config.loader import dump
 from slurm_plugin.nimod import client
+from slurm_plugin.nimod.daemon import Daemon
 from slurm_plugin.protocol import MAX_LINE_BYTES, Answer, Ask, Command, Job, encode
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.node_pool import AT_ONCE
@@ -177,6 +178,15 @@ def test_a_bad_request_gets_an_error_and_the_connection_lives(running, line, tol
     assert bad["ok"] is False
     assert told in bad["error"]
     assert good["identities"] == 1
+
+
+def test_a_user_whose_name_is_not_known_sees_nothing(tmp_path):
+    config = Config(store=f"sqlite:///{tmp_path}/nimo.db", socket=str(tmp_path / "s"))
+    made = Daemon(config, lambda: config)
+    for op in ("applications", "explain"):
+        reply = made.respond(encode(Ask(op=op, name="wrf", job_id=1)), 4_000_000)
+        assert b"has no name" in reply.data
+        assert reply.query is None
 
 
 def test_a_request_without_end_is_cut_off(running):

@@ -1,0 +1,204 @@
+"""Three hostile users at work, and a fourth whose jobs are decided as if they were not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sacct_ingest.records import DecisionRow
+from sacct_ingest.store import Store
+from slurm_plugin.nimod import client
+from slurm_plugin.protocol import Ask
+from tests.cluster.nimod import hooks_for
+from tests.conftest import ClusterFactory, scratch_directory
+from tests.end_to_end.site import Site
+from tests.processes import PATIENCE_S, Account
+from tests.slurm_plugin.test_poisoning import runs_of
+
+HONEST, HOSTILE = "games", ("daemon", "bin", "nobody")
+JOBS = int(os.environ.get("NIMO_ATTACK_JOBS", "200"))
+SECONDS = float(os.environ.get("NIMO_ATTACK_SECONDS", "120"))
+MOST_MIB = 300
+LIMIT_MOVED = 0.25  #: share by which a limit may differ
+SCRIPT = "#!/bin/sh\nsrun ./solve\n"
+TAG = "--comment=nimo:app=cfd"
+#: What the honest user submits again and again; arrays book no nodes, so that a job does not depend
+#: on how soon it follows another one.  Every one is held: what runs changes what is free.
+HELD = ("--hold", "-J", "solve", TAG)
+SHAPES: tuple[tuple[str, ...], ...] = (
+    *((*HELD, "-N", str(n), "-t", "50", "--array=1") for n in (1, 2, 4, 8)),
+    (*HELD, "-N", "8", "-t", "50", "--array=1", "--deadline=now+45minutes"),
+    (*HELD, "-N", "1", "-t", "50", "--array=1", "--deadline=now+10minutes"),
+    ("--hold", "-J", "other", "-N", "2", "-t", "30", "--array=1"),
+)
+RANGE = (*HELD, "-N", "1-8", "-t", "50")
+SETTINGS: dict[str, Any] = {
+    "time_limit": {"use": "set"},
+    "deadline": {"missed": "refuse"},
+    "snapshot": {"interval_s": 1.0},
+}
+hostile_user = Path(__file__).with_name("hostile_user.py").read_text()
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become several users")
+
+
+@pytest.fixture(scope="module")
+def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+    """A site that enforces limits and deadlines, and knows the honest user's application."""
+    with (
+        scratch_directory("nimo-attack-") as directory,
+        slurm_cluster(lua=hooks_for(directory)) as cluster,
+    ):
+        directory.chmod(0o755)
+        site = Site(directory, cluster)
+        with Store.open(site.nimod.store) as store:
+            store.runs.add(runs_of(HONEST, 1800.0))
+        for _ in range(3):  # what a refit learns of predictions counts from the next one on
+            site.nimod.run("fit")
+        site.run_nimod("enforce", **SETTINGS)
+        yield site
+
+
+def submitted(site: Site, *options: str) -> tuple[Any, ...]:
+    """Submit a job of the honest user; its nodes, its limit and why, or that it was refused."""
+    argv = ("sbatch", "--parsable", *options)
+    done = site.cluster.run(*argv, stdin=SCRIPT, user=HONEST, check=False)
+    if done.returncode:
+        # The message names the deadline, which is another one each time.
+        return ("refused", "deadline" if "deadline" in done.stderr else done.stderr)
+    job = site.cluster.job(int(done.stdout.strip().partition(";")[0]))
+    why = job["AdminComment"].partition(",v=")[2].partition(",tl=")[0]
+    return job["NumNodes"], why, limit_s(job["TimeLimit"])
+
+
+def limit_s(text: str) -> float:
+    """Seconds of a limit below a day, as scontrol shows it."""
+    hours, minutes, seconds = map(int, text.split(":"))
+    return 3600.0 * hours + 60.0 * minutes + seconds
+
+
+def alike(got: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
+    """Whether nodes, fate and reason are the same, and the limit nearly.
+
+    What predictions were worth on the whole site has its say in the width of intervals, each user
+    an equal one: three of four users are hostile here.
+    """
+    near = got[2:] == expected[2:] or abs(got[2] / expected[2] - 1.0) <= LIMIT_MOVED
+    return got[:2] == expected[:2] and near
+
+
+def range_submitted(site: Site) -> tuple[Any, ...]:
+    site.settled()
+    return submitted(site, *RANGE)
+
+
+def poison(site: Site) -> None:
+    """Runs of the hostile users with the honest one's tag, name and script; then a refit."""
+    with Store.open(site.nimod.store) as store:
+        for number, user in enumerate(HOSTILE):
+            short = runs_of(user, 1.0, first=10_000 * (number + 1), repeats=34)
+            store.runs.add(short)
+            store.runs.add(runs_of(user, 90_000.0, first=100_000 * (number + 1)))
+    site.nimod.run("ingest")
+    for _ in range(2):
+        site.nimod.run("fit")
+
+
+@contextmanager
+def attacked(site: Site) -> Iterator[list[subprocess.Popen[str]]]:
+    folder = site.cluster.layout.work
+    users = []
+    for number, user in enumerate(HOSTILE):
+        account = Account.of(user)
+        given = (site.nimod.socket, number, SECONDS, account.uid, account.gid)
+        users.append(
+            subprocess.Popen(
+                [sys.executable, "-I", "-c", hostile_user, *map(str, given)],
+                env={**site.cluster.env, "USER": user, "LOGNAME": user},
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+    try:
+        yield users
+    finally:
+        for one in users:
+            one.kill()
+            one.wait(PATIENCE_S)
+
+
+class Pauses(threading.Thread):
+    """Asks nimod as root, as slurmctld is served, and notes how long answers take."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(daemon=True)
+        self._site = site
+        self._over = threading.Event()
+        self.seconds: list[float] = []
+
+    def run(self) -> None:
+        while not self._over.wait(0.01):
+            began = time.monotonic()
+            client.decide(self._site.nimod.socket, Ask(op="status"), timeout_s=PATIENCE_S)
+            self.seconds.append(time.monotonic() - began)
+
+    def end(self) -> list[float]:
+        self._over.set()
+        self.join(PATIENCE_S)
+        return sorted(self.seconds)
+
+
+def most_mib(site: Site) -> float:
+    """Most memory that nimod had so far."""
+    pids = subprocess.run(
+        ["pgrep", "-f", f"serve --config {site.nimod.config}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    status = (Path("/proc") / pids[0] / "status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def test_every_honest_job_is_decided_as_without_hostile_users(
+    site: Site, pytestconfig: pytest.Config
+) -> None:
+    expected = {shape: submitted(site, *shape) for shape in SHAPES}
+    expected[RANGE] = range_submitted(site)
+    assert len({one[2:] for one in expected.values()}) > 3, expected
+    assert any(one[0] == "refused" for one in expected.values()), expected
+    before_mib, pauses = most_mib(site), Pauses(site)
+    with attacked(site) as users:
+        pauses.start()
+        wrong = []
+        for number in range(JOBS):
+            if number == JOBS // 3:
+                poison(site)
+            shape = RANGE if number % 10 == 9 else SHAPES[number % len(SHAPES)]
+            got = range_submitted(site) if shape is RANGE else submitted(site, *shape)
+            if not alike(got, expected[shape]):
+                wrong.append((number, shape, got, expected[shape]))
+        done = [json.loads(one.communicate(timeout=SECONDS + PATIENCE_S)[0]) for one in users]
+        took = pauses.end()
+    mib = most_mib(site)
+    decided: list[DecisionRow] = [row for row, _ in site.decisions() if row.user == HONEST]
+    pytestconfig.get_terminal_writer().line(
+        f"\nhostile acts: {done}\nnimod: {before_mib:.0f} MiB before, {mib:.0f} MiB at most; "
+        f"root's {len(took)} questions: half within {1e3 * took[len(took) // 2]:.1f} ms, 99 % "
+        f"within {1e3 * took[len(took) * 99 // 100]:.1f} ms, all within {1e3 * took[-1]:.1f} ms"
+    )
+    assert not wrong, Counter(one[1:] for one in wrong).most_common(12)
+    assert len(decided) == JOBS + len(expected)
+    assert mib < MOST_MIB
+    assert all(sum(value for name, value in one.items() if name != "uid") > 20 for one in done)
