@@ -11,7 +11,8 @@ from tests.end_to_end.site import Site
 
 def test_history_becomes_a_curve_to_be_trusted(site: Site) -> None:
     tables = json.loads(site.nimod.run("predict", "--json", "root/moldable").stdout)
-    assert [p["nodes"] for p in tables[0]["observed"]] == [1, 2, 4, 8]
+    # Jobs of other tests may have run on other counts since.
+    assert {1, 2, 4, 8} <= {p["nodes"] for p in tables[0]["observed"]}
     times = [p["time_s"] for p in tables[0]["observed"]]
     assert times == sorted(times, reverse=True)
     # 24 s and 6 s without what a busy machine adds.
