@@ -172,7 +172,7 @@ def most_mib(site: Site) -> float:
 
 
 def test_every_honest_job_is_decided_as_without_hostile_users(
-    site: Site, pytestconfig: pytest.Config
+    site: Site, pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expected = {shape: submitted(site, *shape) for shape in SHAPES}
     expected[RANGE] = range_submitted(site)
@@ -193,11 +193,12 @@ def test_every_honest_job_is_decided_as_without_hostile_users(
         took = pauses.end()
     mib = most_mib(site)
     decided: list[DecisionRow] = [row for row, _ in site.decisions() if row.user == HONEST]
-    pytestconfig.get_terminal_writer().line(
-        f"\nhostile acts: {done}\nnimod: {before_mib:.0f} MiB before, {mib:.0f} MiB at most; "
-        f"root's {len(took)} questions: half within {1e3 * took[len(took) // 2]:.1f} ms, 99 % "
-        f"within {1e3 * took[len(took) * 99 // 100]:.1f} ms, all within {1e3 * took[-1]:.1f} ms"
-    )
+    with capsys.disabled():
+        pytestconfig.get_terminal_writer().line(
+            f"\nhostile acts: {done}\nnimod: {before_mib:.0f} MiB before, {mib:.0f} MiB at most; "
+            f"root's {len(took)} questions: half within {1e3 * took[len(took) // 2]:.1f} ms, 99 % "
+            f"within {1e3 * took[len(took) * 99 // 100]:.1f} ms, all within {1e3 * took[-1]:.1f} ms"
+        )
     assert not wrong, Counter(one[1:] for one in wrong).most_common(12)
     assert len(decided) == JOBS + len(expected)
     assert mib < MOST_MIB
