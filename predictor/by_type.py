@@ -76,7 +76,7 @@ def split(rows: Sequence[RunRow], types: Mapping[str, NodeType]) -> dict[str, li
     return {reference: first, **{name: groups[name] for name in order[1:]}}
 
 
-def known_of(
+def gather_evidence(
     reference: str, rows: Sequence[RunRow], types: Mapping[str, NodeType], sums: SumsByType
 ) -> Known:
     """Gather what tells run times on other types from those on the reference."""
@@ -117,7 +117,7 @@ def doubted(table: PredictionTable, node_type: str) -> PredictionTable:
     )
 
 
-def seen_on(curve: Curve, base: PredictionTable) -> Seen:
+def observed_ratios(curve: Curve, base: PredictionTable) -> Seen:
     """Observations on a type, against what the reference's table says of the same counts."""
     points = [point for point in curve.points if covers(base, point.nodes)]
     ratios = [log(point.time_s / at(base, point.nodes).time_s) for point in points]
@@ -135,7 +135,7 @@ def seen_on(curve: Curve, base: PredictionTable) -> Seen:
     )
 
 
-def tell_types(
+def predict_types(
     base: PredictionTable,
     own: Mapping[str, OwnCurve],
     known: Known,
@@ -150,7 +150,7 @@ def tell_types(
     own
         What was observed on other types.
     """
-    seen = {name: seen_on(one.curve, base) for name, one in own.items()}
+    seen = {name: observed_ratios(one.curve, base) for name, one in own.items()}
     seen = {name: one for name, one in seen.items() if one.nodes}
     told = []
     for name in sorted(known.figures):
@@ -194,7 +194,7 @@ class _Moved:
             node_type=self.node_type,
             model=f"{self.base.model}, {self.believed.name}",
             verdict=min(verdicts, key=tuple(Verdict).index),
-            problems=(self._told(own), *self.base.problems),
+            problems=(self._problem(own), *self.base.problems),
             nodes=tuple(nodes),
             median_s=_short(times),
             low_s=_short([row.low_s for row in rows]),
@@ -215,7 +215,7 @@ class _Moved:
             sure = worse(sure, Verdict.DOUBTFUL)
         return worse(sure, verdict_at(self.base, row.nodes))
 
-    def _told(self, own: OwnCurve) -> Problem:
+    def _problem(self, own: OwnCurve) -> Problem:
         held = self.believed.seen_off
         how = f"by {self.believed.name} from runs on {self.known.reference}"
         if held is not None:

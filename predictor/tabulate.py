@@ -279,7 +279,7 @@ def _of_types(
     (reference, rows), *others = groups.items()
     if not reference:
         return None
-    known = by_type.known_of(reference, rows, settings.node_types, sums)
+    known = by_type.gather_evidence(reference, rows, settings.node_types, sums)
     drawn = build(runs_of(rows), settings.curve)
     if len(drawn.points) < choose.MIN_POINTS:
         # Too few there: runs on the other types stand in, as if they had been on it.
@@ -292,7 +292,7 @@ def _of_types(
     else:
         base = _of_curve(drawn, runs_of(rows), settings, record)
     own = {name: _own(theirs, settings) for name, theirs in others}
-    told = by_type.tell_types(base, own, known, settings.reliability)
+    told = by_type.predict_types(base, own, known, settings.reliability)
     seen = [*base.observed, *chain.from_iterable(one.curve.points for one in own.values())]
     widest = max(point.nodes for point in seen)
     return replace(base, node_type=reference, by_type=told, widest=widest)

@@ -92,8 +92,8 @@ def transfer_time(
     problems = (_other_sizes(size_bytes),) if foreign else ()
     off = _off(nearest if foreign else size_bytes)
     alike = [each for each in transfers if off(_size(each)) <= ALIKE]
-    pairs = [_Pair(each.value or 0.0, _seen(probes, each.at_s)) for each in alike]
-    return _by_best_method(asked, pairs, _seen(probes, now_s), problems)
+    pairs = [_Pair(each.value or 0.0, _latest_value(probes, each.at_s)) for each in alike]
+    return _by_best_method(asked, pairs, _latest_value(probes, now_s), problems)
 
 
 def _by_best_method(
@@ -175,7 +175,7 @@ def _of_path(
     return probes, transfers
 
 
-def _seen(probes: Sequence[Probe], at_s: float) -> float | None:
+def _latest_value(probes: Sequence[Probe], at_s: float) -> float | None:
     """Give what the newest probes at a time saw; None: the newest was too old."""
     end = bisect_right(probes, at_s, key=lambda each: each.at_s)
     if end == 0 or at_s - probes[end - 1].at_s > STALE_S:

@@ -239,7 +239,7 @@ def useful(offered: Collection[str]) -> list[str]:
     return [name for name in names() if name in used]
 
 
-def known_name(name: str) -> str:
+def canonical_name(name: str) -> str:
     """Spell a column as the table does: sacct prints names as the user typed them."""
     return _SPELLED.get(name.strip().lower(), name.strip())
 
@@ -334,7 +334,7 @@ def plans(header: Sequence[str]) -> tuple[Plan, Plan]:
 
 
 def _plan(header: Sequence[str], kind: str, memos: dict[Converter, _Memo]) -> Plan:
-    position = {known_name(name): i for i, name in reversed(list(enumerate(header)))}
+    position = {canonical_name(name): i for i, name in reversed(list(enumerate(header)))}
     return Plan(
         [
             _Use(

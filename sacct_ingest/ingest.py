@@ -175,7 +175,7 @@ class _Loader:
         try:
             self._load(0, self._now_s)
         finally:
-            self._keep_rejects()
+            self._store_rejects()
 
     def load_windows(self, spans: Sequence[Span], pace: Pace) -> None:
         """Read spans, window by window; each window is in the store before its mark moves."""
@@ -232,7 +232,7 @@ class _Loader:
         _log.info("%s %d to %d: answered in %.1f s", self._source.name, begin_s, end_s, waited_s)
         pace.answered(waited_s)
         # Only now: what a sacct that breaks off says is no row of the accounting.
-        self._keep_rejects()
+        self._store_rejects()
         self._windows += 1
         return True
 
@@ -246,7 +246,7 @@ class _Loader:
                 self._report()
         self._stored += writer.stored
 
-    def _keep_rejects(self) -> None:
+    def _store_rejects(self) -> None:
         self._store.rejects.add(
             [
                 RejectRow(

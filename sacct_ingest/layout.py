@@ -58,7 +58,7 @@ def layouts(runs: Sequence[R]) -> dict[Layout, list[R]]:
     What is counted is whatever tells fewer layouts apart: usually tasks and CPUs of each node, and
     those of the whole job where a fixed number was spread over several node counts.
     """
-    by_cpus = _cpus_tell(runs)
+    by_cpus = _cpus_differ(runs)
     each = _grouped(runs, [_of_node(run, by_cpus=by_cpus) for run in runs])
     if len(each) > 1:
         whole = _grouped(runs, [_in_all(run, by_cpus=by_cpus) for run in runs])
@@ -75,7 +75,7 @@ def _in_all(run: Sized, *, by_cpus: bool) -> Layout:
     return Layout(run.tasks or 0, run.cpus if by_cpus else 0, in_all=True)
 
 
-def _cpus_tell(runs: Iterable[Sized]) -> bool:
+def _cpus_differ(runs: Iterable[Sized]) -> bool:
     """Whether CPUs tell layouts apart: not where each node type merely has its own number."""
     counts: dict[str, set[int]] = {}
     for run in runs:

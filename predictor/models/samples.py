@@ -114,11 +114,11 @@ def checked(
             raise ValueError(f"attribute {min(apart)} is given for some samples only")
         for name in base:
             check_amount(name, one.attributes[name])
-        _check_found(one.found)
+        _check_occupancies(one.found)
     return base
 
 
-def _check_found(found: Occupancies) -> None:
+def _check_occupancies(found: Occupancies) -> None:
     parts = (found.compute_s, found.network_s, found.disk_s)
     if not all(isfinite(part) and part >= 0 for part in parts) or not found.data_bytes > 0:
         raise ValueError(f"{found}: occupancies below zero or not finite cannot be learned from")

@@ -294,7 +294,7 @@ def _select(
         return [], constant.left_out
     alone = list(every)
     simple = [term for term in alone if term.shape in (Shape.LINEAR, Shape.INVERSE)]
-    pairs = _seen((replace(a, times=b) for a, b in combinations(simple, 2)), ratios)
+    pairs = _distinguishable((replace(a, times=b) for a, b in combinations(simple, 2)), ratios)
     chosen, found = _added(ratios, constant, weights, alone, simple, enough)
     if pairs and (found.error > enough or len(chosen) > 1):
         others, other = _added(ratios, constant, weights, [*alone, *pairs], simple, enough)
@@ -322,7 +322,7 @@ def _added(
             break
         found = better
         chosen.append(candidates[column])
-        made = _seen(_products(chosen[-1], simple, candidates), ratios)
+        made = _distinguishable(_products(chosen[-1], simple, candidates), ratios)
         candidates = [*candidates, *made]
         columns = np.column_stack([columns, _columns(ratios, made) * weights[:, None]])
     return chosen, found
@@ -336,17 +336,17 @@ def _products(term: Term, simple: Iterable[Term], given: Collection[Term]) -> li
     return [one for one, turned in made if one not in given and turned not in given]
 
 
-def _seen(products: Iterable[Term], ratios: Sequence[Mapping[str, float]]) -> list[Term]:
+def _distinguishable(products: Iterable[Term], ratios: Sequence[Mapping[str, float]]) -> list[Term]:
     """Products that samples tell from their two factors by themselves.
 
     Where they vary one attribute at a time (Lmax-I1) they do not: whatever was chosen then would
     be a guess about assignments where both differ.
     """
     amounts = _amounts(ratios)
-    return [one for one in products if _is_seen(one, amounts)]
+    return [one for one in products if _is_distinguishable(one, amounts)]
 
 
-def _is_seen(product: Term, amounts: Mapping[str, Floats]) -> bool:
+def _is_distinguishable(product: Term, amounts: Mapping[str, Floats]) -> bool:
     if product.times is None or product.times.attribute == product.attribute:
         return False
     first, second = replace(product, times=None)(amounts), product.times(amounts)

@@ -199,18 +199,18 @@ def _began(output: str) -> bool:
 
 def _events(field: str) -> Callable[[str], dict[str, float]]:
     def read_events(text: str) -> dict[str, float]:
-        return {field: _found(r"events per second:\s*([\d.]+)", text)}
+        return {field: _figure(r"events per second:\s*([\d.]+)", text)}
 
     return read_events
 
 
 def _memory(text: str) -> dict[str, float]:
-    return {"mem_bandwidth_bytes_per_s": _found(r"\(([\d.]+) MiB/sec\)", text) * _MIB}
+    return {"mem_bandwidth_bytes_per_s": _figure(r"\(([\d.]+) MiB/sec\)", text) * _MIB}
 
 
 def _memory_random(text: str) -> dict[str, float]:
     # Each access is of one word of eight bytes.
-    return {"mem_latency_s": 8 / (_found(r"\(([\d.]+) MiB/sec\)", text) * _MIB)}
+    return {"mem_latency_s": 8 / (_figure(r"\(([\d.]+) MiB/sec\)", text) * _MIB)}
 
 
 def _disk(text: str) -> dict[str, float]:
@@ -242,7 +242,7 @@ _READERS: Final[Mapping[str, Callable[[str], dict[str, float]]]] = {
 }
 
 
-def _found(pattern: str, text: str) -> float:
+def _figure(pattern: str, text: str) -> float:
     match = re.search(pattern, text)
     if match is None or float(match[1]) <= 0:
         raise ValueError(f"no {pattern} in it")

@@ -115,16 +115,16 @@ class Sensor:
                 key=self._key,
                 generation=generation,
             )
-            self._keep(found)
+            self._store(found)
 
     def _probe_locally(self) -> None:
         while not self._stopped.is_set():
             self._woken.clear()
-            self._keep(self._local.measure())
+            self._store(self._local.measure())
             self.locals += 1
             self._woken.wait(self._settings.period_s)
 
-    def _keep(self, probes: Sequence[Probe]) -> None:
+    def _store(self, probes: Sequence[Probe]) -> None:
         with self._lock:
             for probe in probes:
                 self._found += 1

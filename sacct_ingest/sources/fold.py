@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from sacct_ingest.columns import Plan, known_name, plans
+from sacct_ingest.columns import Plan, canonical_name, plans
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun, StepRun
 from sacct_ingest.slurm_text import parse_job_id, parse_memory_request, storable
@@ -57,7 +57,7 @@ def _blocks(jobs: Iterable[_Job]) -> Iterator[list[_Job]]:
 
 def _grouped(rows: Iterable[Row], header: _Record, reader: "_Reader") -> Iterator[_Job]:
     """Give each job's record with those of its steps, which follow it."""
-    id_at = [known_name(name) for name in header].index("JobID")
+    id_at = [canonical_name(name) for name in header].index("JobID")
     job: Row | None = None
     prefix, steps = "", list[Row]()
     for row in rows:
@@ -163,7 +163,7 @@ def _total(total: int | None, mean: int | None, tasks: int | None) -> int | None
 def _runs(columns: _Columns, owned: list[tuple[StepRun, ...]], *, cluster: str) -> list[JobRun]:
     clusters = columns.get("cluster") or [""] * len(owned)
     if "" in clusters:
-        columns["cluster"] = [name or _known(cluster) for name in clusters]
+        columns["cluster"] = [name or _need_cluster(cluster) for name in clusters]
     if None in columns["submit_s"]:
         raise ValueError("no submit time")
     _fill_ids(columns)
@@ -177,7 +177,7 @@ def _runs(columns: _Columns, owned: list[tuple[StepRun, ...]], *, cluster: str) 
     return _structs(JobRun, columns)
 
 
-def _known(cluster: str) -> str:
+def _need_cluster(cluster: str) -> str:
     if not cluster:
         raise ValueError("no cluster; say it with -M")
     return cluster

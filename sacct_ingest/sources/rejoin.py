@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from sacct_ingest.columns import known_name
+from sacct_ingest.columns import canonical_name
 
 Rejoin = Callable[[Sequence[str]], list[str] | None]
 
@@ -50,7 +50,7 @@ MOST_REJOINED: Final = 64
 
 def rejoiner(header: Sequence[str], delimiter: str) -> Rejoin:
     """Make what puts a record's values together; it gives None unless there is one way to do so."""
-    columns = tuple(known_name(name) for name in header)
+    columns = tuple(canonical_name(name) for name in header)
     return partial(_rejoin, columns, delimiter)
 
 

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from sacct_ingest.columns import known_name, useful
+from sacct_ingest.columns import canonical_name, useful
 from sacct_ingest.errors import SacctError, SacctOverload
 from sacct_ingest.records import ENDED_CODES, JobRun
 from sacct_ingest.sources.base import Tally
@@ -152,7 +152,7 @@ class LiveSacct:
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise SacctError(f"cannot run {self.command[0]}: {_reason(error)}") from error
-        offered = {known_name(name) for name in done.stdout.split()}
+        offered = {canonical_name(name) for name in done.stdout.split()}
         self._columns.extend(useful(offered))
         return self._columns
 

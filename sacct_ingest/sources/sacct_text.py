@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from sacct_ingest.columns import REQUIRED, known_name, names
+from sacct_ingest.columns import REQUIRED, canonical_name, names
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.base import Tally
@@ -174,7 +174,7 @@ class _Joiner:
 
 def _with_job_id(header: list[str]) -> list[str]:
     """Let JobIDRaw stand for JobID where that is not there: only arrays are not told then."""
-    known = [known_name(name) for name in header]
+    known = [canonical_name(name) for name in header]
     if "JobID" in known or "JobIDRaw" not in known:
         return header
     header[known.index("JobIDRaw")] = "JobID"
@@ -197,7 +197,7 @@ def _first_line(lines: Iterator[str]) -> tuple[int, str]:
 
 
 def _check(header: Sequence[str], cluster: str, line: str) -> None:
-    known = {known_name(name) for name in header}
+    known = {canonical_name(name) for name in header}
     missing = [name for name in REQUIRED if name not in known]
     if missing:
         where = f"in the first line {line[:60]!r}" if line else "in -o"

@@ -117,7 +117,7 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
     if len(values) < _FIELDS:
         raise ValueError(f"{len(values)} fields instead of {_FIELDS}")
     job, submit, wait, run, procs, cpu_s, memory, asked_procs, asked_s, asked_memory = (
-        _known(value) for value in values[:10]
+        _number_or_none(value) for value in values[:10]
     )
     if job is None or submit is None:
         raise ValueError("no job number or submit time")
@@ -152,7 +152,7 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
     ]
 
 
-def _known(text: str) -> float | None:
+def _number_or_none(text: str) -> float | None:
     """Read a number; -1 says that it is not known."""
     number = float(text)
     if not abs(number) < 2**63:  # or not a number at all

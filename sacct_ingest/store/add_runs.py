@@ -47,7 +47,7 @@ def add_batch(connection: Connection, given: Sequence[PackedRuns]) -> Stored:
     """
     counters.lock(connection, "runs")
     latest = _latest(given)
-    known = _known(connection, latest)
+    known = _existing(connection, latest)
     new, changed = _sorted_out(given, latest, known)
     _insert(connection, given, new)
     for some, positions in zip(given, changed, strict=True):
@@ -89,7 +89,7 @@ def _sorted_out(
     return new, changed
 
 
-def _known(connection: Connection, wanted: Iterable[Key]) -> dict[Key, tuple[int, str]]:
+def _existing(connection: Connection, wanted: Iterable[Key]) -> dict[Key, tuple[int, str]]:
     """Ids and digests of the runs that are there already."""
     submitted: dict[str, set[int]] = {}
     for cluster, submit_s, _ in wanted:

@@ -96,7 +96,7 @@ class NodeSums:
         """
         with writing(self._engine) as connection:
             counters.lock(connection, "sums")
-            known = _known(connection, given)
+            known = _existing(connection, given)
             latest = {_key(one): one for one in (given if fresh else sorted(given, key=astuple))}
             changed = [one for key, one in latest.items() if known.get(key) != one]
             if not fresh:
@@ -140,7 +140,7 @@ def _key(one: Contribution) -> _RunKey:
     return one.cluster, one.submit_s, one.job_id
 
 
-def _known(connection: Connection, given: Iterable[Contribution]) -> dict[_RunKey, Contribution]:
+def _existing(connection: Connection, given: Iterable[Contribution]) -> dict[_RunKey, Contribution]:
     columns = [contributions.c[name] for name in _NAMES]
     found = {}
     for cluster, submitted in _times(given).items():

@@ -40,7 +40,7 @@ def row_of(
         given_limit_s=_seconds(answer.set.time_limit if answer.set else None),
         given_min_s=_seconds(answer.set.time_min if answer.set else None),
         **_who(case),
-        **_known(case),
+        **_prediction(case),
         **_chosen(decided.chosen),
         **_asked(asked),
     )
@@ -91,7 +91,7 @@ def _who(case: DecisionContext) -> dict[str, Any]:
     }
 
 
-def _known(case: DecisionContext) -> dict[str, Any]:
+def _prediction(case: DecisionContext) -> dict[str, Any]:
     table = case.table
     if table is None:
         return {}

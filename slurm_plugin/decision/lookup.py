@@ -107,7 +107,7 @@ class PredictionLookup:
         ]
         curves = [t for t in found if t.is_curve and t.verdict is not Verdict.REFUSED]
         if curves:
-            return reduce(_better_known, curves)
+            return reduce(_broader, curves)
         others = (self._for_layout(KeyLevel.TAG.value, key, layouts) for key in shared)
         return next((t for t in others if t is not None and t.is_curve), next(iter(found), None))
 
@@ -127,7 +127,7 @@ class PredictionLookup:
 
 
 @lru_cache(maxsize=_DECODED)
-def _better_known(narrow: PredictionTable, broad: PredictionTable) -> PredictionTable:
+def _broader(narrow: PredictionTable, broad: PredictionTable) -> PredictionTable:
     """Give the broader curve where it knows more node counts and holds all that is known of both.
 
     What was seen of the narrow one then lies within the intervals of the broad one, so that nothing

@@ -54,14 +54,14 @@ CHECKS = (
 )
 
 
-def examine(patient: Installation) -> Iterator[Finding]:
+def examine(installation: Installation) -> Iterator[Finding]:
     """Make all checks, one after the other."""
     there = {
         Need.NOTHING: True,
-        Need.SLURMCTLD: bool(patient.slurm),
-        Need.CONFIGURATION: isinstance(patient.config, Config),
+        Need.SLURMCTLD: bool(installation.slurm),
+        Need.CONFIGURATION: isinstance(installation.config, Config),
     }
     for check in CHECKS:
-        found = check.make(patient) if there[check.needs] else iter([skipped(check.needs)])
+        found = check.make(installation) if there[check.needs] else iter([skipped(check.needs)])
         for finding in found:
             yield replace(finding, check=check.name)

@@ -19,25 +19,25 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     check: str = ""
     state: FindingState
-    told: str  #: what was found
-    mend: str = ""  #: what to do about it; empty where nothing has to be done
+    message: str  #: what was found
+    fix: str = ""  #: what to do about it; empty where nothing has to be done
 
 
-def fine(told: str) -> Finding:
+def fine(message: str) -> Finding:
     """Say that something is as it should be."""
-    return Finding(state=FindingState.OK, told=told)
+    return Finding(state=FindingState.OK, message=message)
 
 
-def warning(told: str, mend: str) -> Finding:
+def warning(message: str, fix: str) -> Finding:
     """Say what could be better, and how."""
-    return Finding(state=FindingState.WARNING, told=told, mend=mend)
+    return Finding(state=FindingState.WARNING, message=message, fix=fix)
 
 
-def wrong(told: str, mend: str) -> Finding:
+def wrong(message: str, fix: str) -> Finding:
     """Say what keeps NIMO from working, and how to fix it."""
-    return Finding(state=FindingState.ERROR, told=told, mend=mend)
+    return Finding(state=FindingState.ERROR, message=message, fix=fix)
 
 
-def skipped(told: str) -> Finding:
+def skipped(message: str) -> Finding:
     """Say why something was not checked."""
-    return Finding(state=FindingState.SKIPPED, told=told)
+    return Finding(state=FindingState.SKIPPED, message=message)

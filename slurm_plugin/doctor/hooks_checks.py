@@ -19,10 +19,10 @@ _COPY = "nimo hook-path --install"
 _MODULES = {"socket.unix": "lua-socket"}
 
 
-def hook_files(patient: Installation) -> Iterator[Finding]:
+def hook_files(installation: Installation) -> Iterator[Finding]:
     """All files of the hooks are there, and of this release."""
-    shipped = {place(patient.hooks, path.name): path for path in sorted(HOOKS.glob("*.lua"))}
-    mend = f"{_COPY} {patient.hooks}"
+    shipped = {place(installation.hooks, path.name): path for path in sorted(HOOKS.glob("*.lua"))}
+    mend = f"{_COPY} {installation.hooks}"
     missing = [path.name for path in shipped if not path.exists()]
     other = [
         path.name
@@ -30,82 +30,85 @@ def hook_files(patient: Installation) -> Iterator[Finding]:
         if path.exists() and path.read_bytes() != ours.read_bytes()
     ]
     if missing:
-        yield wrong(f"missing in {patient.hooks}: {', '.join(missing)}", mend)
+        yield wrong(f"missing in {installation.hooks}: {', '.join(missing)}", mend)
     if other:
         yield warning(f"not those of this release: {', '.join(other)}", mend)
     if not missing and not other:
-        yield fine(f"the hooks in {patient.hooks} are those of this release")
+        yield fine(f"the hooks in {installation.hooks} are those of this release")
 
 
-def syntax(patient: Installation) -> Iterator[Finding]:
+def syntax(installation: Installation) -> Iterator[Finding]:
     """Lua can read the hooks: with a broken job_submit.lua slurmctld does not even start."""
-    version = lua_version(patient)
+    version = lua_version(installation)
     compiler = next(filter(None, map(which, (f"luac{version}", f"luac-{version}", "luac"))), None)
-    found = [place(patient.hooks, path.name) for path in sorted(HOOKS.glob("*.lua"))]
+    found = [place(installation.hooks, path.name) for path in sorted(HOOKS.glob("*.lua"))]
     there = [path for path in found if path.exists()]
     if compiler is None or not there:
-        yield skipped(f"no hooks in {patient.hooks}" if compiler else f"no luac{version} here")
+        yield skipped(f"no hooks in {installation.hooks}" if compiler else f"no luac{version} here")
         return
     broken = False
     for path in there:
         try:
-            patient.run((compiler, "-p", str(path)))
+            installation.run((compiler, "-p", str(path)))
         except SlurmError as error:
             broken = True
-            mend = f"{_COPY} {patient.hooks} before slurmctld is started again"
+            mend = f"{_COPY} {installation.hooks} before slurmctld is started again"
             yield wrong(str(error), mend)
     if not broken:
         yield fine(f"{Path(compiler).name} reads the hooks")
 
 
-def modules(patient: Installation) -> Iterator[Finding]:
+def modules(installation: Installation) -> Iterator[Finding]:
     """Load the Lua modules that the hooks need, with the Lua that slurmctld has."""
-    version = lua_version(patient)
+    version = lua_version(installation)
     lua = next(filter(None, map(which, (f"lua{version}", f"lua-{version}", "lua"))), None)
     if lua is None:
         yield skipped(f"no lua{version} here to load modules with")
         return
-    missing = [name for name in _MODULES if not _loads(patient, lua, name)]
+    missing = [name for name in _MODULES if not _loads(installation, lua, name)]
     for name in missing:
         yield wrong(
             f"Lua {version} cannot load {name}: jobs pass unasked",
-            f"install {_MODULES[name]}, then: touch {patient.hooks}/job_submit.lua",
+            f"install {_MODULES[name]}, then: touch {installation.hooks}/job_submit.lua",
         )
     if not missing:
         yield fine(f"Lua {version} loads {', '.join(_MODULES)}")
 
 
-def _loads(patient: Installation, lua: str, module: str) -> bool:
+def _loads(installation: Installation, lua: str, module: str) -> bool:
     try:
-        patient.run((lua, "-e", f'require("{module}")'))
+        installation.run((lua, "-e", f'require("{module}")'))
     except SlurmError:
         return False
     return True
 
 
-def lua_version(patient: Installation) -> str:
+def lua_version(installation: Installation) -> str:
     """Lua that Slurm's plugin was built for; 5.1, Debian's, where that cannot be seen."""
-    for folder in patient.slurm.get("PluginDir", "").split(":"):
+    for folder in installation.slurm.get("PluginDir", "").split(":"):
         plugin = Path(folder) / "job_submit_lua.so"
         if plugin.exists() and (found := _LUA.search(plugin.read_bytes())):
             return found[1].decode()
     return "5.1"
 
 
-def loaded(patient: Installation) -> Iterator[Finding]:
+def loaded(installation: Installation) -> Iterator[Finding]:
     """Slurmctld has loaded the files that are there.
 
     It loads job_submit.lua when it starts and again when the file's time stamp is newer than that
     of the last load; time stamps that a copy keeps, and the other files, it does not notice.
     """
-    boot, hook = patient.slurm.get("BOOT_TIME", ""), patient.hooks / "job_submit.lua"
+    boot, hook = installation.slurm.get("BOOT_TIME", ""), installation.hooks / "job_submit.lua"
     if not boot.isdigit() or not hook.exists():
         yield skipped(f"no {hook}" if boot else "slurmctld does not say when it was started")
         return
     loaded_s = max(int(boot), int(hook.stat().st_mtime))
     late = [
         path.name
-        for path in (*sorted(patient.hooks.glob("*.lua")), patient.hooks / "nimo_hook.conf")
+        for path in (
+            *sorted(installation.hooks.glob("*.lua")),
+            installation.hooks / "nimo_hook.conf",
+        )
         if path.exists() and path.name != "cli_filter.lua" and path.stat().st_ctime > loaded_s + 1
     ]
     if late:
@@ -114,14 +117,15 @@ def loaded(patient: Installation) -> Iterator[Finding]:
         yield fine("slurmctld has loaded the hooks that are there")
 
 
-def hook_settings(patient: Installation) -> Iterator[Finding]:
+def hook_settings(installation: Installation) -> Iterator[Finding]:
     """Ask whether the hooks ask the nimod of this configuration, and are not switched off."""
-    path, said = patient.hooks / "nimo_hook.conf", _said(patient)
+    path, said = installation.hooks / "nimo_hook.conf", _said(installation)
     socket = said.get("socket", "/run/nimo/nimod.sock")
-    if socket != patient.settings.socket:
+    if socket != installation.settings.socket:
         yield wrong(
-            f"the hooks ask {socket}, nimod listens on {patient.settings.socket}",
-            f"socket = {patient.settings.socket} in {path}, then: touch job_submit.lua beside it",
+            f"the hooks ask {socket}, nimod listens on {installation.settings.socket}",
+            f"socket = {installation.settings.socket} in {path}, "
+            "then: touch job_submit.lua beside it",
         )
     else:
         yield fine(f"the hooks ask {socket}")
@@ -137,24 +141,24 @@ def hook_settings(patient: Installation) -> Iterator[Finding]:
         yield wrong(f"anybody can make {switch}", f"chmod o-w {switch.parent}")
 
 
-def _said(patient: Installation) -> dict[str, str]:
+def _said(installation: Installation) -> dict[str, str]:
     """Read what nimo_hook.conf says."""
-    path = patient.hooks / "nimo_hook.conf"
+    path = installation.hooks / "nimo_hook.conf"
     return dict(_PAIR.findall(path.read_text(errors="replace"))) if path.exists() else {}
 
 
-def forwarding(patient: Installation) -> Iterator[Finding]:
+def forwarding(installation: Installation) -> Iterator[Finding]:
     """Ask whether job_submit takes away what cli_filter puts before comments: nothing else does."""
-    path = patient.hooks / "nimo_hook.conf"
-    forwards = _said(patient).get("forward_deadline") == "yes"
-    if line(patient.slurm, "CliFilterPlugins"):
+    path = installation.hooks / "nimo_hook.conf"
+    forwards = _said(installation).get("forward_deadline") == "yes"
+    if line(installation.slurm, "CliFilterPlugins"):
         yield skipped("CliFilterPlugins has no lua")
-    elif forwards and line(patient.slurm, "JobSubmitPlugins"):
+    elif forwards and line(installation.slurm, "JobSubmitPlugins"):
         yield wrong(
             "users see in their comments what cli_filter forwards: job_submit is not on",
             f"forward_deadline = no in {path} until it is",
         )
-    elif not forwards and not line(patient.slurm, "JobSubmitPlugins"):
+    elif not forwards and not line(installation.slurm, "JobSubmitPlugins"):
         yield warning(
             "cli_filter forwards no deadline: --deadline on the command line is not seen",
             f"forward_deadline = yes in {path}",

@@ -20,11 +20,11 @@ _AS_NIMO = "sudo -u nimo nimo"
 _OLD_S = 2 * 86400  #: a nightly ingest that was missed once is no news, twice is
 
 
-def configuration(patient: Installation) -> Iterator[Finding]:
+def configuration(installation: Installation) -> Iterator[Finding]:
     """nimo.yaml can be read and is nobody else's to write."""
-    place = patient.config_file
-    if isinstance(patient.config, NimoError):
-        yield wrong(str(patient.config), "nimo config --check says so until it is right")
+    place = installation.config_file
+    if isinstance(installation.config, NimoError):
+        yield wrong(str(installation.config), "nimo config --check says so until it is right")
     elif place is None:
         yield warning("there is no nimo.yaml: built-in settings", "nimo init")
     elif place.stat().st_mode & stat.S_IWOTH:
@@ -33,12 +33,12 @@ def configuration(patient: Installation) -> Iterator[Finding]:
         yield fine(f"{place} is right")
 
 
-def store(patient: Installation) -> Iterator[Finding]:
+def store(installation: Installation) -> Iterator[Finding]:
     """Open the store: it is there, of this release, and not for everybody's eyes."""
     from sacct_ingest.store.migrate import revision  # noqa: PLC0415 - the database is heavy
     from sacct_ingest.store.schema import HEAD  # noqa: PLC0415
 
-    url = patient.settings.store_url
+    url = installation.settings.store_url
     try:
         found = revision(url)
     except NimoError as error:
@@ -91,13 +91,13 @@ def _store_file(url: str) -> Iterator[Finding]:
         )
 
 
-def learned(patient: Installation) -> Iterator[Finding]:
+def learned(installation: Installation) -> Iterator[Finding]:
     """Accounting was read and learned from not long ago."""
     from sacct_ingest.store import Store  # noqa: PLC0415 - the database is heavy
     from sacct_ingest.store.migrate import revision  # noqa: PLC0415
     from sacct_ingest.store.schema import HEAD  # noqa: PLC0415
 
-    url = patient.settings.store_url
+    url = installation.settings.store_url
     try:
         if revision(url) != HEAD:
             yield skipped("the store is not of this release")
@@ -111,7 +111,7 @@ def learned(patient: Installation) -> Iterator[Finding]:
         yield skipped("the store cannot be opened")
         return
     for command, at_s in times_s.items():
-        yield _age(command, at_s, patient.now_s)
+        yield _age(command, at_s, installation.now_s)
 
 
 def _age(command: str, at_s: float | None, now_s: float) -> Finding:
@@ -123,11 +123,11 @@ def _age(command: str, at_s: float | None, now_s: float) -> Finding:
     return fine(f"the last nimo {command} was {clock(at_s)}")
 
 
-def nimod(patient: Installation) -> Iterator[Finding]:
+def nimod(installation: Installation) -> Iterator[Finding]:
     """Nimod answers, is of this release, and sees the cluster."""
     from importlib.metadata import version  # noqa: PLC0415 - slow to load, for nimo init too
 
-    socket = patient.settings.socket
+    socket = installation.settings.socket
     try:
         status = client.status(socket, timeout_s=_TIMEOUT_S)
     except client.Unanswered as error:
@@ -148,7 +148,7 @@ def nimod(patient: Installation) -> Iterator[Finding]:
             f"nimod has no store: {status.store_trouble}",
             "put the store back where it was, or restart nimod, which makes a new one",
         )
-    age_s, most_s = status.snapshot_age_s, patient.settings.snapshot.max_age_s
+    age_s, most_s = status.snapshot_age_s, installation.settings.snapshot.max_age_s
     if age_s is None or age_s > most_s:
         seen = "has not seen the cluster yet" if age_s is None else f"saw it {age_s:.0f} s ago"
         yield wrong(f"nimod {seen}: jobs pass unchanged", "its log: journalctl -u nimod")
@@ -156,9 +156,9 @@ def nimod(patient: Installation) -> Iterator[Finding]:
         yield fine(f"nimod saw the cluster {age_s:.0f} s ago")
 
 
-def reach(patient: Installation) -> Iterator[Finding]:
+def reach(installation: Installation) -> Iterator[Finding]:
     """Slurmctld and users may go to the socket."""
-    socket = Path(patient.settings.socket)
+    socket = Path(installation.settings.socket)
     if not socket.exists():
         yield skipped(f"no {socket}")
         return

@@ -21,30 +21,30 @@ _UNITS = {"hour": 1 / 24, "day": 1.0, "month": 30.0, "year": 365.0}
 _CONF_MEND = "in slurm.conf, then: scontrol reconfigure"
 
 
-def munge(patient: Installation) -> Iterator[Finding]:
+def munge(installation: Installation) -> Iterator[Finding]:
     """Munged answers."""
-    said = patient.slurm or patient.slurm_conf_settings
+    said = installation.slurm or installation.slurm_conf_settings
     if (used := said.get("AuthType", "auth/munge")) != "auth/munge":
         yield skipped(f"{used} is used instead")
         return
     found = re.search(r"socket=([^,]+)", said.get("AuthInfo", ""))
     try:
-        patient.run(("munge", "-n", *(("-S", found[1]) if found else ())))
+        installation.run(("munge", "-n", *(("-S", found[1]) if found else ())))
     except SlurmError as error:
         yield wrong(str(error), "systemctl start munge; the key must be that of slurmctld's host")
     else:
         yield fine("munged answers")
 
 
-def slurmctld(patient: Installation) -> Iterator[Finding]:
+def slurmctld(installation: Installation) -> Iterator[Finding]:
     """Slurmctld answers, and its release is one that the tests run with."""
-    if isinstance(patient.slurm_text, SlurmError):
+    if isinstance(installation.slurm_text, SlurmError):
         yield wrong(
-            str(patient.slurm_text),
+            str(installation.slurm_text),
             "start munge and slurmctld; have Slurm's commands on PATH and slurm.conf in place",
         )
         return
-    told = patient.slurm.get("SLURM_VERSION", "")
+    told = installation.slurm.get("SLURM_VERSION", "")
     numbers = [int(number) for number in re.findall(r"\d+", told)[:2]]
     release = (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
     if not told:
@@ -57,9 +57,9 @@ def slurmctld(patient: Installation) -> Iterator[Finding]:
         yield fine(f"slurmctld answers, Slurm {told}")
 
 
-def security(patient: Installation) -> Iterator[Finding]:
+def security(installation: Installation) -> Iterator[Finding]:
     """Ask whether the release has security holes that are known here."""
-    told = patient.slurm.get("SLURM_VERSION", "")
+    told = installation.slurm.get("SLURM_VERSION", "")
     numbers = [int(number) for number in re.findall(r"\d+", told)[:3]]
     if len(numbers) < 3:
         yield skipped("slurmctld does not say which release it is")
@@ -75,43 +75,43 @@ def security(patient: Installation) -> Iterator[Finding]:
     )
 
 
-def job_submit(patient: Installation) -> Iterator[Finding]:
+def job_submit(installation: Installation) -> Iterator[Finding]:
     """Slurmctld is to ask the hook, and can run Lua."""
-    if line(patient.slurm, "JobSubmitPlugins"):
+    if line(installation.slurm, "JobSubmitPlugins"):
         yield wrong(
             "JobSubmitPlugins has no lua: no job is seen",
-            f"{line(patient.slurm, 'JobSubmitPlugins')} {_CONF_MEND}",
+            f"{line(installation.slurm, 'JobSubmitPlugins')} {_CONF_MEND}",
         )
     else:
         yield fine("JobSubmitPlugins has lua")
-    yield from _plugin(patient, "job_submit_lua.so")
+    yield from _plugin(installation, "job_submit_lua.so")
 
 
-def _plugin(patient: Installation, name: str) -> Iterator[Finding]:
-    folders = [Path(part) for part in patient.slurm.get("PluginDir", "").split(":") if part]
+def _plugin(installation: Installation, name: str) -> Iterator[Finding]:
+    folders = [Path(part) for part in installation.slurm.get("PluginDir", "").split(":") if part]
     if not any(folder.is_dir() for folder in folders):
         yield skipped("Slurm's plugins are not on this machine; run this where slurmctld runs")
     elif not any((folder / name).exists() for folder in folders):
         yield wrong(
-            f"{name} is not in {patient.slurm['PluginDir']}",
+            f"{name} is not in {installation.slurm['PluginDir']}",
             "install a Slurm that was built with Lua (Debian's is; RPM: rpmbuild --with lua)",
         )
 
 
-def cli_filter(patient: Installation) -> Iterator[Finding]:
+def cli_filter(installation: Installation) -> Iterator[Finding]:
     """Commands are to pass the deadline on."""
-    if not line(patient.slurm, "CliFilterPlugins"):
+    if not line(installation.slurm, "CliFilterPlugins"):
         yield fine("CliFilterPlugins has lua")
     else:
         yield warning(
             "CliFilterPlugins has no lua: --deadline on the command line is not seen",
-            f"{line(patient.slurm, 'CliFilterPlugins')} in slurm.conf of the login nodes",
+            f"{line(installation.slurm, 'CliFilterPlugins')} in slurm.conf of the login nodes",
         )
 
 
-def clock(patient: Installation) -> Iterator[Finding]:
+def clock(installation: Installation) -> Iterator[Finding]:
     """Ask whether this machine's clock is slurmctld's."""
-    skew_s = patient.now_s - (patient.slurmctld_clock_s or patient.now_s)
+    skew_s = installation.now_s - (installation.slurmctld_clock_s or installation.now_s)
     if abs(skew_s) > _SKEW_S:
         yield wrong(
             f"this machine's clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'}"
@@ -122,29 +122,31 @@ def clock(patient: Installation) -> Iterator[Finding]:
         yield fine("clocks agree")
 
 
-def slurmdbd(patient: Installation) -> Iterator[Finding]:
+def slurmdbd(installation: Installation) -> Iterator[Finding]:
     """Accounting is kept, and slurmdbd answers."""
-    if patient.slurm.get("AccountingStorageType", "").endswith("/none"):
+    if installation.slurm.get("AccountingStorageType", "").endswith("/none"):
         yield wrong(
             "no accounting is kept: there is no history",
             f"set up slurmdbd and AccountingStorageType=accounting_storage/slurmdbd {_CONF_MEND}",
         )
-    elif not _slurmdbd_settings(patient):
-        told = patient.slurmdbd_text
+    elif not _slurmdbd_settings(installation):
+        told = installation.slurmdbd_text
         yield wrong(
             f"slurmdbd does not answer{f': {told}' if isinstance(told, SlurmError) else ''}",
             "start slurmdbd; AccountingStorageHost in slurm.conf names its host",
         )
     else:
-        yield fine(f"slurmdbd answers, {_slurmdbd_settings(patient).get('SLURMDBD_VERSION', '')}")
+        yield fine(
+            f"slurmdbd answers, {_slurmdbd_settings(installation).get('SLURMDBD_VERSION', '')}"
+        )
 
 
-def retention(patient: Installation) -> Iterator[Finding]:
+def retention(installation: Installation) -> Iterator[Finding]:
     """Slurmdbd keeps jobs for as long as the first ingest goes back."""
-    if not _slurmdbd_settings(patient):
+    if not _slurmdbd_settings(installation):
         yield skipped("slurmdbd does not answer")
         return
-    days, wanted = kept_days(patient), patient.settings.ingest.first_days
+    days, wanted = purge_days(installation), installation.settings.ingest.first_days
     if days is not None and days < wanted:
         yield warning(
             f"slurmdbd forgets jobs after {days:g} days, the first ingest goes back {wanted}",
@@ -154,9 +156,9 @@ def retention(patient: Installation) -> Iterator[Finding]:
         yield fine(f"slurmdbd keeps jobs {'for ever' if days is None else f'for {days:g} days'}")
 
 
-def kept_days(patient: Installation) -> float | None:
+def purge_days(installation: Installation) -> float | None:
     """Days for which slurmdbd keeps jobs; None: for ever, or it does not answer."""
-    return retention_days(_slurmdbd_settings(patient).get("PurgeJobAfter", ""))
+    return retention_days(_slurmdbd_settings(installation).get("PurgeJobAfter", ""))
 
 
 def retention_days(text: str) -> float | None:
@@ -169,29 +171,29 @@ def retention_days(text: str) -> float | None:
     return int(found[1]) * _UNITS[found[2] or "month"] if found else None
 
 
-def comments(patient: Installation) -> Iterator[Finding]:
+def comments(installation: Installation) -> Iterator[Finding]:
     """Comments, with their tags, reach the accounting."""
-    if not line(patient.slurm, "AccountingStoreFlags"):
+    if not line(installation.slurm, "AccountingStoreFlags"):
         yield fine("comments are kept in the accounting")
     else:
         yield warning(
             "AccountingStoreFlags has no job_comment: tags in comments are lost",
-            f"{line(patient.slurm, 'AccountingStoreFlags')} {_CONF_MEND}",
+            f"{line(installation.slurm, 'AccountingStoreFlags')} {_CONF_MEND}",
         )
 
 
-def gathering(patient: Installation) -> Iterator[Finding]:
+def gathering(installation: Installation) -> Iterator[Finding]:
     """CPU time and memory of jobs are measured."""
-    if line(patient.slurm, "JobAcctGatherType"):
+    if line(installation.slurm, "JobAcctGatherType"):
         yield warning(
             "JobAcctGatherType is none: CPU time and memory of jobs are not known",
-            f"{line(patient.slurm, 'JobAcctGatherType')} in slurm.conf, then restart Slurm",
+            f"{line(installation.slurm, 'JobAcctGatherType')} in slurm.conf, then restart Slurm",
         )
     else:
-        yield fine(f"{patient.slurm.get('JobAcctGatherType', '')} measures jobs")
+        yield fine(f"{installation.slurm.get('JobAcctGatherType', '')} measures jobs")
 
 
-def _slurmdbd_settings(patient: Installation) -> dict[str, str]:
+def _slurmdbd_settings(installation: Installation) -> dict[str, str]:
     """Slurmdbd's own settings; sacctmgr prints its local ones without it, and status 0."""
-    text = patient.slurmdbd_text
+    text = installation.slurmdbd_text
     return read_pairs(text.partition("SlurmDBD configuration:")[2]) if isinstance(text, str) else {}

@@ -69,7 +69,7 @@ class Journal:
         found = (one for one in self.trials if (one.key, one.attempt) == (key, attempt))
         return next(found, None)
 
-    def keep(self, trial: Trial) -> Trial:
+    def save(self, trial: Trial) -> Trial:
         """Write a run down, new or changed; it is on the disk when this returns."""
         same = (trial.key, trial.attempt)
         places = [i for i, one in enumerate(self.trials) if (one.key, one.attempt) == same]

@@ -133,7 +133,7 @@ class Workbench:
         trial = self._trial(assignment, attempt, wanted)
         if self.spent_node_h + self._cost(trial) > self.given.budget:
             raise _NoBudget
-        return self.journal.keep(trial)
+        return self.journal.save(trial)
 
     def _trial(self, assignment: Assignment, attempt: int, wanted: Next) -> Trial:
         return Trial(
@@ -158,8 +158,8 @@ class Workbench:
             found = jobs.find(trial) if perhaps_there else None
             job_id = jobs.submit(assignment, trial) if found is None else found
         except Refused as error:
-            return self._keep(trial, stage=Stage.FAILED, reason=str(error))
-        return self._keep(trial, stage=Stage.SUBMITTED, job_id=job_id)
+            return self._save(trial, stage=Stage.FAILED, reason=str(error))
+        return self._save(trial, stage=Stage.SUBMITTED, job_id=job_id)
 
     def _finish(self, trial: Trial) -> Trial:
         """Let a run start and bring it to its end."""
@@ -170,9 +170,9 @@ class Workbench:
         self.site.jobs.tidy(trial)
         if not in_time:
             late = f"did not start within {self.given.patience}"
-            return self._keep(trial, stage=Stage.FAILED, reason=late, elapsed_s=run.elapsed_s)
+            return self._save(trial, stage=Stage.FAILED, reason=late, elapsed_s=run.elapsed_s)
         share = self.site.jobs.network_share(trial)
-        return self._keep(trial, **_outcome(run), network_share=share)
+        return self._save(trial, **_outcome(run), network_share=share)
 
     def _wait(self, job_id: int) -> bool:
         """Wait until a job is over; False where it did not start in time and was cancelled."""
@@ -196,8 +196,8 @@ class Workbench:
             self.site.sleep(pause_s)
         raise AssertionError  # the pauses never end
 
-    def _keep(self, trial: Trial, **found: object) -> Trial:
-        kept = self.journal.keep(msgspec.structs.replace(trial, **found))
+    def _save(self, trial: Trial, **found: object) -> Trial:
+        kept = self.journal.save(msgspec.structs.replace(trial, **found))
         self.site.tell(kept)
         return kept
 

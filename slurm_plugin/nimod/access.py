@@ -40,7 +40,7 @@ class UserNames:
         self._wanted: queue.SimpleQueue[tuple[int, Callable[[], None]]] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="names", daemon=True).start()
 
-    def known(self, uid: int) -> str | None:
+    def cached(self, uid: int) -> str | None:
         """Name of a user; empty for one without a name, None where nobody has asked of late."""
         if (name := self._known.get(uid)) is not None:
             return name
@@ -54,7 +54,7 @@ class UserNames:
     def _run(self) -> None:
         while True:
             uid, then = self._wanted.get()
-            if self.known(uid) is None:
+            if self.cached(uid) is None:
                 self._find(uid)
             then()
 
@@ -114,7 +114,7 @@ class ConnectionLimiter:
         made = Connection(channel, self._respond, uid=uid, first=first)
         if first:
             return made
-        if self._names.known(uid) is not None:
+        if self._names.cached(uid) is not None:
             return made
         self._names.ask(uid, lambda: self._later(made))
         return None

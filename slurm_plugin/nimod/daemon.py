@@ -207,20 +207,20 @@ class Daemon:
             self._reply(ask, uid, trusted=trusted)
             return Reply()
         if ask.tell and trusted:
-            return Reply(afterwards=partial(self._hear, ask, uid))
+            return Reply(afterwards=partial(self._handle_notice, ask, uid))
         return self._reply(ask, uid, trusted=trusted)
 
     def _query(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
         """Have a question about the store answered: about everybody's jobs, or one's own."""
         # None asks about everybody's jobs: a name that is not known must not become that.
-        user = None if trusted else self._names.known(uid) or ""
+        user = None if trusted else self._names.cached(uid) or ""
         if user == "":
             return Reply(encode(Answer(ok=False, error=f"user {uid} has no name")))
         self._answered += 1
         private = self._watch.private
         return Reply(query=partial(self._queries.answer, ask, user, private=private))
 
-    def _hear(self, ask: Ask, uid: int) -> None:
+    def _handle_notice(self, ask: Ask, uid: int) -> None:
         """Decide of a job that slurmctld told of, and waits for no answer to."""
         reply = self._reply(ask, uid, trusted=True)
         if reply.afterwards is not None:
@@ -271,7 +271,7 @@ class Daemon:
     def _advice(self, job: Job, uid: int, *, trusted: bool) -> Advice:
         if trusted:
             return self._advisor.advise(job, now_s=time.time())
-        own = self._names.known(uid)
+        own = self._names.cached(uid)
         if not own or job.user_name not in ("", own) or job.user_id not in (None, uid):
             whose = job.user_name or job.user_id
             return Advice(ok=False, error=f"jobs of user {whose!r} are not for user {uid}")
@@ -280,7 +280,7 @@ class Daemon:
 
     def _prepare(self, ask: Ask, uid: int, *, trusted: bool) -> Answer:
         """Decide on what a peer is about to submit, always as itself."""
-        user, now_s = self._own_names.get(uid) or self._names.known(uid), time.time()
+        user, now_s = self._own_names.get(uid) or self._names.cached(uid), time.time()
         if ask.tell and not is_ticket(ask.ticket):
             return Answer(ok=False, error=f"no ticket: {ask.ticket!r}")
         try:

@@ -114,7 +114,7 @@ def registry(
     """
     made = CollectorRegistry()
     made.register(_Collector(lambda: of_nimod(status)))
-    made.register(_Collector(_kept(lambda: of_store(store, days=days, file=file), _KEPT_S)))
+    made.register(_Collector(_cached(lambda: of_store(store, days=days, file=file), _KEPT_S)))
     return made
 
 
@@ -222,7 +222,7 @@ class _Collector(Collector):
         return ()
 
 
-def _kept(make: Callable[[], Iterable[Metric]], keep_s: float) -> Callable[[], Iterable[Metric]]:
+def _cached(make: Callable[[], Iterable[Metric]], keep_s: float) -> Callable[[], Iterable[Metric]]:
     """Make anew after a while only: the store is not to suffer."""
     kept: list[tuple[float, list[Metric]]] = []
 

@@ -75,7 +75,7 @@ class PlanMonitor:
         given = self.submitted
         if not given.leaving:
             for name, seen in look(given, self.ask).items():
-                yield from self._told(name, seen)
+                yield from self._report(name, seen)
             state_file.save(self.path, given)
             yield from self._plan_again()
         if given.leaving and settle(given, self.path, self.ask):
@@ -92,7 +92,7 @@ class PlanMonitor:
                 given.astray = f"{name} is {REFUSED}"
             state_file.save(self.path, given)
 
-    def _told(self, name: str, seen: JobStatus) -> Iterator[str]:
+    def _report(self, name: str, seen: JobStatus) -> Iterator[str]:
         """Note what is new about a job, and say it."""
         given = self.submitted
         # What was cancelled this round, for another failed, was seen as waiting still.
@@ -246,7 +246,7 @@ def _behind(submitted: Submitted) -> str:
         likely_s = max(before_s, job.start_s) + job.end_s - job.start_s
         ends[job.name] = submitted.ended_s.get(job.name, likely_s)
     end_s = max(ends.values())
-    return f"all ended by {clock(end_s)}{_kept(end_s, submitted.deadline_s)}"
+    return f"all ended by {clock(end_s)}{_deadline_text(end_s, submitted.deadline_s)}"
 
 
 def _outlook(found: "Replan", deadline_s: float | None) -> str:
@@ -255,10 +255,10 @@ def _outlook(found: "Replan", deadline_s: float | None) -> str:
     text += f"; all ended by {clock(now.end_s)}"
     if found.changed and before is not None:
         text += f" instead of {clock(before.end_s)}"
-    return text + _kept(now.high_s, deadline_s)
+    return text + _deadline_text(now.high_s, deadline_s)
 
 
-def _kept(end_s: float, deadline_s: float | None) -> str:
+def _deadline_text(end_s: float, deadline_s: float | None) -> str:
     if deadline_s is None:
         return ""
     kept = "keeps" if end_s <= deadline_s else "MAY MISS"

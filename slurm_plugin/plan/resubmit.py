@@ -45,7 +45,7 @@ def change(submitted: Submitted, new: Sequence[PlannedJob], path: Path, ask: Run
         ):
             _leave(submitted, before)
             renewed.add(job.name)
-        if told := _told(before, job):
+        if told := _change_text(before, job):
             yield told
         made.append(job)
     for name in old.keys() - {job.name for job in new}:
@@ -151,7 +151,7 @@ def _others(job: PlannedJob) -> list[str]:
     return [option for option in job.options if option.partition("=")[0] not in _NUMBERS]
 
 
-def _told(before: PlannedJob | None, job: PlannedJob) -> str:
+def _change_text(before: PlannedJob | None, job: PlannedJob) -> str:
     """Say what is new about a step; empty: nothing that people need to know."""
     now = _where(job)
     if before is None:

@@ -335,7 +335,7 @@ class _Tree:
         """Look at all that may come after these steps."""
         open_tasks = [task for task in self._all_of if task not in board.ends]
         if not open_tasks:
-            self._keep(board.schedule())
+            self._update_best(board.schedule())
             return
         for name in open_tasks:
             if all(one in board.ends for one in self._problem.workflow.before[name]):
@@ -373,6 +373,6 @@ class _Tree:
                 ends[name] = max(start_s, self._problem.now_s) + least_s
         return max(board.end_s, *ends.values(), self._problem.now_s)
 
-    def _keep(self, schedule: PlanSchedule) -> None:
+    def _update_best(self, schedule: PlanSchedule) -> None:
         if self.best is None or score(schedule, self._target_s) < score(self.best, self._target_s):
             self.best = schedule

@@ -303,16 +303,18 @@ def _check_names(
 ) -> None:
     """See whether what is named elsewhere is there."""
     for place in places.values():
-        _known(f"{name}: places.{place.name}.storage", [place.storage], storages, "storages")
+        _check_references(
+            f"{name}: places.{place.name}.storage", [place.storage], storages, "storages"
+        )
     for file in files.values():
         ends = [one for one in (file.at, file.deliver) if one is not None]
-        _known(f"{name}: files.{file.name}", ends, storages, "storages")
+        _check_references(f"{name}: files.{file.name}", ends, storages, "storages")
     for task in tasks.values():
         where = f"{name}: tasks.{task.name}"
-        _known(f"{where}.reads", task.reads, files, "files")
-        _known(f"{where}.writes", task.writes, files, "files")
-        _known(f"{where}.after", task.after, tasks, "tasks")
-        _known(f"{where}.places", task.places, places, "places")
+        _check_references(f"{where}.reads", task.reads, files, "files")
+        _check_references(f"{where}.writes", task.writes, files, "files")
+        _check_references(f"{where}.after", task.after, tasks, "tasks")
+        _check_references(f"{where}.places", task.places, places, "places")
     if not (storages and places and tasks):
         raise ConfigError(f"{name}: give at least one each of storages, places and tasks")
 
@@ -321,10 +323,12 @@ def _check_links(
     links: Mapping[tuple[str, str], NetworkLink], storages: Mapping[str, Storage], name: str
 ) -> None:
     for ends in links:
-        _known(f"{name}: links: {' to '.join(ends)}", ends, storages, "storages")
+        _check_references(f"{name}: links: {' to '.join(ends)}", ends, storages, "storages")
 
 
-def _known(where: str, words: Iterable[str], section: Mapping[str, Any], called: str) -> None:
+def _check_references(
+    where: str, words: Iterable[str], section: Mapping[str, Any], called: str
+) -> None:
     for word in words:
         if word not in section:
             among = ", ".join(section) or "none"

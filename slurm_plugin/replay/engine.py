@@ -184,7 +184,7 @@ class Engine:
         for place in self._queue.fitting(
             self.free, spare_s, extra, since=since, shortest=self._shortest
         ):
-            nodes, limit_s = self._queue.wants(place)
+            nodes, limit_s = self._queue.request_at(place)
             in_time = limit_s <= spare_s
             if nodes <= self.free and (in_time or nodes <= extra):
                 self._start(self._queue.take(place), now_s)

@@ -54,7 +54,7 @@ class Queue:
             self._first += 1
         return int(self._jobs[place])
 
-    def wants(self, place: int) -> tuple[int, float]:
+    def request_at(self, place: int) -> tuple[int, float]:
         """Nodes and time limit of the job at a place."""
         return int(self._nodes[place]), float(self._limits[place])
 

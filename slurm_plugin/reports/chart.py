@@ -170,7 +170,7 @@ def curve(picture: Picture) -> Chart:
     Both axes are logarithmic.
     """
     frame = _Frame(*picture.limits())
-    first, last = picture.seen
+    first, last = picture.observed_range
     inside = [i for i, n in enumerate(picture.nodes) if first <= n <= last]
     marks: list[Mark] = [frame.observed_range(first, last), *frame.axes()]
     if picture.nodes:

@@ -62,7 +62,7 @@ def draw(picture: Picture) -> Figure:
 
 
 def _curve(axes: Axes, picture: Picture) -> None:
-    first, last = picture.seen
+    first, last = picture.observed_range
     axes.axvspan(first, last, color=_RANGE, zorder=0, label="observed range")
     interval = f"{percent(picture.confidence)} of runs"
     axes.fill_between(

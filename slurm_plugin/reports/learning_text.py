@@ -8,7 +8,7 @@ from slurm_plugin.learn.journal import Stage, Trial
 from slurm_plugin.learn.proposers import Next, ProposerState
 
 
-def told(trial: Trial) -> str:
+def progress_line(trial: Trial) -> str:
     """Say in one line how a run gets on."""
     what = assignment(trial.attributes)
     if trial.stage is Stage.SUBMITTED:

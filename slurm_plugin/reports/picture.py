@@ -45,7 +45,7 @@ class Picture:
     recommended: int | None = None
 
     @property
-    def seen(self) -> tuple[int, int]:
+    def observed_range(self) -> tuple[int, int]:
         """Fewest and most nodes observed."""
         counts = [point.nodes for point in self.observed]
         return min(counts), max(counts)

@@ -38,8 +38,8 @@ def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet,
         _waits(report),
         _deadlines(report),
         _switched_off(report),
-        _known("problems", "Why predictions are not to be relied on", report.problems),
-        _known("drift", "Applications whose problem changed", report.drift),
+        _table("problems", "Why predictions are not to be relied on", report.problems),
+        _table("drift", "Applications whose problem changed", report.drift),
         _waste(report),
         _jobs("jobs", "Jobs, the newest first", report.jobs),
     )
@@ -279,7 +279,7 @@ def _switched_off(report: OutcomeReport) -> Sheet:
     )
 
 
-def _known(name: str, caption: str, rows: Sequence[Any]) -> Sheet:
+def _table(name: str, caption: str, rows: Sequence[Any]) -> Sheet:
     return Sheet(
         name=name,
         caption=caption,

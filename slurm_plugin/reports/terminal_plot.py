@@ -101,7 +101,7 @@ def _draw_interval(canvas: _Canvas, picture: Picture) -> None:
 
 def _draw_median(canvas: _Canvas, picture: Picture) -> None:
     """Solid between the observations, dashed beyond them."""
-    first, last = picture.seen
+    first, last = picture.observed_range
     before: int | None = None
     for column in range(2 * canvas.width):
         nodes = canvas.nodes_at(column)
@@ -136,7 +136,7 @@ def _node_axis(canvas: _Canvas, picture: Picture) -> list[str]:
         if column >= free:
             labels[column : column + len(str(tick))] = str(tick)
             free = column + len(str(tick)) + 1
-    first, last = (canvas.column(n) // 2 for n in picture.seen)
+    first, last = (canvas.column(n) // 2 for n in picture.observed_range)
     name = " observed " if last - first > 11 else ""
     span = f"├{name:─^{last - first - 1}}┤" if last > first else "┴"
     indent = " " * _LABEL

@@ -10,7 +10,7 @@ from sacct_ingest.errors import ConfigError, SlurmError
 from slurm_plugin.config import SOCKET, Config, Mode
 from slurm_plugin.config.yaml_text import nearest
 from slurm_plugin.doctor.installation import Installation
-from slurm_plugin.doctor.slurm_checks import kept_days
+from slurm_plugin.doctor.slurm_checks import purge_days
 
 STORE = "sqlite:////var/lib/nimo/nimo.db"
 _PARTITION = re.compile(r"^PartitionName=(\S+)", re.MULTILINE)
@@ -27,19 +27,19 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     first_days: int = Config().ingest.first_days
 
 
-def propose(patient: Installation) -> Answers:
+def propose(installation: Installation) -> Answers:
     """Answers as far as Slurm gives them: its name, and how far back its accounting goes."""
-    kept, wanted = kept_days(patient), Answers().first_days
+    kept, wanted = purge_days(installation), Answers().first_days
     return Answers(
-        cluster=patient.slurm.get("ClusterName", ""),
+        cluster=installation.slurm.get("ClusterName", ""),
         first_days=wanted if kept is None else max(1, min(wanted, int(kept))),
     )
 
 
-def partitions(patient: Installation) -> list[str]:
+def partitions(installation: Installation) -> list[str]:
     """Names of Slurm's partitions; none where it does not answer."""
     try:
-        return _PARTITION.findall(patient.run(("scontrol", "-o", "show", "partition")))
+        return _PARTITION.findall(installation.run(("scontrol", "-o", "show", "partition")))
     except SlurmError:
         return []
 

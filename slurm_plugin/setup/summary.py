@@ -8,7 +8,7 @@ import msgspec
 
 from slurm_plugin.doctor import slurm_conf_lines
 from slurm_plugin.doctor.installation import Installation
-from slurm_plugin.doctor.slurm_checks import kept_days
+from slurm_plugin.doctor.slurm_checks import purge_days
 from slurm_plugin.setup.answers import Answers, partitions
 from slurm_plugin.setup.files import Planned
 from slurm_plugin.slurm.slurm_conf import read_settings
@@ -28,43 +28,47 @@ class SetupSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(
-    patient: Installation, answers: Answers, planned: Sequence[Planned], hooks: Sequence[Path]
+    installation: Installation, answers: Answers, planned: Sequence[Planned], hooks: Sequence[Path]
 ) -> SetupSummary:
     """Collect what there is to tell."""
     return SetupSummary(
-        slurm=_seen(patient),
+        slurm=_facts(installation),
         files={str(file.path): str(file.state) for file in planned},
         hooks=[str(path) for path in hooks],
-        slurm_conf=slurm_conf_lines.lines(patient.slurm) if patient.slurm else [],
-        next=_steps(patient, answers),
+        slurm_conf=slurm_conf_lines.lines(installation.slurm) if installation.slurm else [],
+        next=_steps(installation, answers),
     )
 
 
-def _seen(patient: Installation) -> dict[str, str]:
-    if not patient.slurm:
+def _facts(installation: Installation) -> dict[str, str]:
+    if not installation.slurm:
         return {}
-    days = kept_days(patient)
+    days = purge_days(installation)
     return {
-        "cluster": patient.slurm.get("ClusterName", ""),
-        "release": patient.slurm.get("SLURM_VERSION", ""),
-        "partitions": " ".join(partitions(patient)),
-        "slurm.conf": str(patient.slurm_conf),
-        "plugins": patient.slurm.get("PluginDir", ""),
-        "job_submit": patient.slurm.get("JobSubmitPlugins", ""),
+        "cluster": installation.slurm.get("ClusterName", ""),
+        "release": installation.slurm.get("SLURM_VERSION", ""),
+        "partitions": " ".join(partitions(installation)),
+        "slurm.conf": str(installation.slurm_conf),
+        "plugins": installation.slurm.get("PluginDir", ""),
+        "job_submit": installation.slurm.get("JobSubmitPlugins", ""),
         "accounting kept": "as long as slurmdbd has it" if days is None else f"{days:g} days",
     }
 
 
-def _steps(patient: Installation, answers: Answers) -> list[str]:
-    text = patient.slurm_text if isinstance(patient.slurm_text, str) else ""
+def _steps(installation: Installation, answers: Answers) -> list[str]:
+    text = installation.slurm_text if isinstance(installation.slurm_text, str) else ""
     steps = {
         f"useradd --system --home-dir /var/lib/{ACCOUNT} --create-home {ACCOUNT}": _no_account(),
         f"sacctmgr add user {ACCOUNT} account=root adminlevel=operator": (
             read_settings(text).private
         ),
-        f"nimo hook-path --install {patient.hooks}": not (patient.hooks / "nimo.lua").exists(),
-        "scontrol reconfigure": bool(text and slurm_conf_lines.lines(patient.slurm)),
-        f"{_FORWARD} {patient.hooks}/nimo_hook.conf": bool(text and not hooks_run(patient)),
+        f"nimo hook-path --install {installation.hooks}": not (
+            installation.hooks / "nimo.lua"
+        ).exists(),
+        "scontrol reconfigure": bool(text and slurm_conf_lines.lines(installation.slurm)),
+        f"{_FORWARD} {installation.hooks}/nimo_hook.conf": bool(
+            text and not hooks_run(installation)
+        ),
         f"sudo -u {ACCOUNT} nimo ingest -S now-{answers.first_days}days": True,
         f"sudo -u {ACCOUNT} nimo fit": True,
         "systemctl enable --now nimod nimo-ingest.timer": True,
@@ -73,10 +77,10 @@ def _steps(patient: Installation, answers: Answers) -> list[str]:
     return [step for step, needed in steps.items() if needed]
 
 
-def hooks_run(patient: Installation) -> bool:
+def hooks_run(installation: Installation) -> bool:
     """Whether slurmctld runs job_submit.lua: only it takes away what cli_filter forwards."""
-    there = (patient.hooks / "nimo.lua").exists() and bool(patient.slurm)
-    return there and not slurm_conf_lines.line(patient.slurm, "JobSubmitPlugins")
+    there = (installation.hooks / "nimo.lua").exists() and bool(installation.slurm)
+    return there and not slurm_conf_lines.line(installation.slurm, "JobSubmitPlugins")
 
 
 def _no_account() -> bool:

@@ -68,7 +68,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         """Most nodes that a job may have."""
         return min(self.nodes, self.max_nodes or self.nodes)
 
-    def seen_by(
+    def for_job(
         self, share: NodeShare, allowed: NodeBounds, flags: Collection[str] = ()
     ) -> "Partition":
         """Partition as a job under these limits sees it: the nodes that can take it, their times.

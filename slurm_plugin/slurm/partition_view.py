@@ -59,7 +59,7 @@ def partition_for(cluster: Cluster, job: Job, kept: KeptTerms | None = None) -> 
         return None
     known = [cluster.partitions[name] for name in names]
     admitted = [part for part in known if part.admits.holds(account, job.qos or "normal")]
-    seen = [_as_seen(cluster, job, part, kept) for part in admitted or known]
+    seen = [_for_job(cluster, job, part, kept) for part in admitted or known]
     most = min(job.max_nodes or inf, max(part.largest for part in seen))
     if most > min(part.largest for part in seen):
         return None
@@ -129,9 +129,9 @@ def _terms(cluster: Cluster, job: Job, part: Partition) -> Terms:
     return Terms(allowed, limits.flags, share_of(job, part))
 
 
-def _as_seen(cluster: Cluster, job: Job, part: Partition, kept: KeptTerms | None) -> Partition:
+def _for_job(cluster: Cluster, job: Job, part: Partition, kept: KeptTerms | None) -> Partition:
     terms = terms_of(cluster, job, part, kept)
-    fitting = part.seen_by(terms.share, terms.allowed, terms.flags)
+    fitting = part.for_job(terms.share, terms.allowed, terms.flags)
     return _licensed(cluster, job, fitting)
 
 

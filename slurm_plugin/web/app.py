@@ -64,7 +64,7 @@ def application(site: PageData, proxies: Proxies) -> ASGIApp:
 
     def told(request: Request, error: Exception) -> Response:
         del request
-        return _told(config, error)
+        return _error_page(config, error)
 
     made = Starlette(routes=routes, exception_handlers={HTTPException: told, Exception: told})
     # They would lead to where the server thinks it is, which a proxy's users cannot reach.
@@ -102,18 +102,22 @@ class Guard:
         headers = Headers(scope=scope)
         host = _HOST.fullmatch(headers.get("host", "").lower())
         if host is None or host[1] not in self._hosts:
-            return self._told(421, "This is not the name of this site: web.hosts has its names")
+            return self._error_page(
+                421, "This is not the name of this site: web.hosts has its names"
+            )
         if scope["method"] not in ("GET", "HEAD"):
-            return self._told(405, "These pages are read only", Allow="GET, HEAD")
+            return self._error_page(405, "These pages are read only", Allow="GET, HEAD")
         if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
-            return self._told(413, "Nothing may be sent along", Connection="close")
+            return self._error_page(413, "Nothing may be sent along", Connection="close")
         if sum(len(name) + len(value) for name, value in scope["headers"]) > LONGEST_HEAD:
-            return self._told(431, f"Headers have at most {LONGEST_HEAD} bytes", Connection="close")
+            return self._error_page(
+                431, f"Headers have at most {LONGEST_HEAD} bytes", Connection="close"
+            )
         if len(scope["query_string"]) > _LONGEST_QUERY:
-            return self._told(414, f"A query has at most {_LONGEST_QUERY} characters")
+            return self._error_page(414, f"A query has at most {_LONGEST_QUERY} characters")
         return None
 
-    def _told(self, status: int, text: str, **headers: str) -> Response:
+    def _error_page(self, status: int, text: str, **headers: str) -> Response:
         return _message(self._config, None, status, text, headers)
 
 
@@ -140,11 +144,11 @@ def _answer(
     try:
         text = page(View(site, viewer, request.query_params))
     except (NotFound, BadQuery, NimoError) as error:
-        return _told(site.config, error, viewer)
+        return _error_page(site.config, error, viewer)
     return HTMLResponse(text, headers={"Cache-Control": _PRIVATE})
 
 
-def _told(config: Config, error: Exception, viewer: Viewer | None = None) -> Response:
+def _error_page(config: Config, error: Exception, viewer: Viewer | None = None) -> Response:
     """Say what went wrong; of the store only that it did, since that names hosts and paths."""
     if isinstance(error, HTTPException):
         return _message(config, viewer, error.status_code, error.detail)

@@ -110,7 +110,7 @@ class PageData:
         before: tuple[float, str] | None = None,
     ) -> list[Pair]:
         """Give the newest of the decisions that are wanted and that a user sees."""
-        return self.store.decisions.newest(_seen(wanted, viewer.sight), most=most, before=before)
+        return self.store.decisions.newest(_visible(wanted, viewer.sight), most=most, before=before)
 
     def decided_before(self, at_s: float) -> bool:
         """Whether there are decisions, of anybody, from before then."""
@@ -123,7 +123,7 @@ class PageData:
     def _report(self, sight: PrivateDataRules) -> OutcomeReport:
         chosen = Selection(since_s=time.time() - self.config.web.days * _DAY_S)
         confidence = self.config.fit.confidence
-        return collect(self.store, _seen(chosen, sight), confidence=confidence)
+        return collect(self.store, _visible(chosen, sight), confidence=confidence)
 
     def _read(self) -> Catalogue:
         store = self.store
@@ -140,7 +140,7 @@ def own_only(config: Config) -> bool:
     return config.web.shows is Shown.OWN
 
 
-def _seen(chosen: Selection, sight: PrivateDataRules) -> Selection:
+def _visible(chosen: Selection, sight: PrivateDataRules) -> Selection:
     return replace(chosen, only_user=sight.only_user, only_accounts=sight.accounts)
 
 

@@ -68,7 +68,7 @@ def overview(view: View) -> str:
         at="Overview",
         lead=title_of(report),
         days=view.site.config.web.days,
-        known=_known(view),
+        known=_by_verdict(view),
         figures=page.figures(report),
         charts=page.charts(report, WORDS),
         tables=[replace(one, rows=one.rows[:_SOME]) for one in tables],
@@ -91,7 +91,7 @@ def report(view: View) -> str:
 
 def applications(view: View) -> str:
     """Find applications: words, groups, an order, a page at a time."""
-    wanted = _wanted(view)
+    wanted = _catalogue_query(view)
     found = view.site.catalogue().select(wanted, view.site.may_see(view.viewer))
     last = max(1, -(-len(found) // _ROWS))
     at = min(query.number(view.query, "page", 1), last)
@@ -211,7 +211,7 @@ def replay(view: View) -> str:
     return view.render("replay.html.j2", "Replay", at="Replay", path=path, replayed=replayed(path))
 
 
-def _known(view: View) -> list[tuple[str, int, str]]:
+def _by_verdict(view: View) -> list[tuple[str, int, str]]:
     """Count the applications with a curve, by verdict, each with the list of them."""
     seen = view.site.catalogue().select(CatalogueQuery(), view.site.may_see(view.viewer))
     return [
@@ -221,7 +221,7 @@ def _known(view: View) -> list[tuple[str, int, str]]:
     ]
 
 
-def _wanted(view: View) -> CatalogueQuery:
+def _catalogue_query(view: View) -> CatalogueQuery:
     given, default = view.query, CatalogueQuery()
     return CatalogueQuery(
         text=query.text(given, "q"),

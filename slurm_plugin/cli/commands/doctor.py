@@ -47,12 +47,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _line(finding: Finding, *, parsable: bool, colour: bool) -> str:
     if parsable:
-        return "|".join(map(printable, (finding.check, finding.state, finding.told, finding.mend)))
+        return "|".join(
+            map(printable, (finding.check, finding.state, finding.message, finding.fix))
+        )
     state = f"{finding.state:8}"
     if colour:
         state = f"\033[{_COLOURS[finding.state]}m{state}\033[0m"
-    mend = f"\n{'':24}mend: {printable(finding.mend)}" if finding.mend else ""
-    return f"{state} {finding.check:14} {printable(finding.told)}{mend}"
+    mend = f"\n{'':24}fix: {printable(finding.fix)}" if finding.fix else ""
+    return f"{state} {finding.check:14} {printable(finding.message)}{mend}"
 
 
 def _colour() -> bool:

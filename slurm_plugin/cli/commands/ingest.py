@@ -151,7 +151,9 @@ def _once(args: argparse.Namespace, config: Config) -> int:
         print(json.dumps([asdict(summary) for summary in done]), flush=True)
     elif lines := [*map(describe, done), *shown, *map(standing_line, turned)]:
         print("\n".join(lines), flush=True)
-    failed += [_useless(one) for one in done if args.files and one.refused and not _told_of(one)]
+    failed += [
+        _useless(one) for one in done if args.files and one.refused and not _runs_reported(one)
+    ]
     for other in failed[1:]:
         _log.error("%s", other)
     if failed:
@@ -163,7 +165,7 @@ def _useless(done: IngestSummary) -> FormatError:
     return FormatError(f"{done.source}: no row could be read; is it what --format says?")
 
 
-def _told_of(done: IngestSummary) -> int:
+def _runs_reported(done: IngestSummary) -> int:
     """Count the runs that a source told of."""
     return done.new + done.changed + done.same + done.unfinished
 

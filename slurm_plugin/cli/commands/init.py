@@ -62,18 +62,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask, write, and say what is left to do."""
-    patient = installation_of(args)
-    if isinstance(patient.slurm_text, SlurmError):
-        print(f"nimo init: Slurm was not asked: {patient.slurm_text}", file=sys.stderr)
-    answers = _answers(args, patient)
-    planned = _plan(args, patient, answers)
+    installation = installation_of(args)
+    if isinstance(installation.slurm_text, SlurmError):
+        print(f"nimo init: Slurm was not asked: {installation.slurm_text}", file=sys.stderr)
+    answers = _answers(args, installation)
+    planned = _plan(args, installation, answers)
     if args.dry_run:
         _print_differences(planned, as_json=args.json)
         return 0
     for file in planned:
         write(file)
-    hooks = install(patient.hooks) if args.hooks else []
-    report = summary.report(patient, answers, planned, hooks)
+    hooks = install(installation.hooks) if args.hooks else []
+    report = summary.report(installation, answers, planned, hooks)
     print(json_text(report) if args.json else summary.render(report))
     return 0
 
@@ -86,9 +86,9 @@ def _print_differences(planned: Sequence[Planned], *, as_json: bool) -> None:
         print("".join(file.difference for file in planned), end="")
 
 
-def _answers(args: argparse.Namespace, patient: Installation) -> Answers:
-    known = partitions(patient)
-    answers = _given(args, propose(patient))
+def _answers(args: argparse.Namespace, installation: Installation) -> Answers:
+    known = partitions(installation)
+    answers = _given(args, propose(installation))
     check(answers, known)
     if args.immediate or args.json or not sys.stdin.isatty():
         return answers
@@ -151,14 +151,14 @@ def _asked(
     return answers
 
 
-def _plan(args: argparse.Namespace, patient: Installation, answers: Answers) -> list[Planned]:
+def _plan(args: argparse.Namespace, installation: Installation, answers: Answers) -> list[Planned]:
     sample, hook_sample = ((ETC / name).read_text() for name in ("nimo.yaml", "nimo_hook.conf"))
     place = find(args.config) or SYSTEM_FILE
     settings = texts.settings(sample, answers)
     parse(settings, name=str(place))
     planned = [plan(place, settings, sample)]
-    if patient.slurm_conf.exists():
-        forward = summary.hooks_run(patient)
+    if installation.slurm_conf.exists():
+        forward = summary.hooks_run(installation)
         hook_settings = texts.hook_settings(hook_sample, answers, forward_deadline=forward)
-        planned.append(plan(patient.hooks / "nimo_hook.conf", hook_settings, hook_sample))
+        planned.append(plan(installation.hooks / "nimo_hook.conf", hook_settings, hook_sample))
     return planned

@@ -109,7 +109,7 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
         jobs=jobs.SlurmJobs(given, time.time, is_curve and found.tagged, counters),
         clock=time.time,
         sleep=time.sleep,
-        tell=lambda trial: print(words.told(trial), file=sys.stderr, flush=True),
+        tell=lambda trial: print(words.progress_line(trial), file=sys.stderr, flush=True),
         overrun_s=jobs.overrun_s(jobs.slurm_config()),
     )
     proposer = _by_curve(chosen, found.runs) if is_curve else _by_occupancies(given, chosen)

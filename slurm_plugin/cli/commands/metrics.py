@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             host, port = args.listen
             server, thread = start_http_server(port, host, found)
             print(f"http://{host}:{server.server_port}/metrics", flush=True)
-            _until_told()
+            _until_signalled()
             server.shutdown()
             thread.join()
         else:
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _until_told() -> None:
+def _until_signalled() -> None:
     told = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: told.set())

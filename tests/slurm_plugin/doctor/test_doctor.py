@@ -51,8 +51,8 @@ def sees(nimod: Nimod) -> bool:
 
 
 def diagnosis(nimod: Nimod, *, later_s: float = 0.0) -> list[Finding]:
-    patient = installation_of(Namespace(config=nimod.config, store=""))
-    return list(examine(replace(patient, now_s=patient.now_s + later_s)))
+    installation = installation_of(Namespace(config=nimod.config, store=""))
+    return list(examine(replace(installation, now_s=installation.now_s + later_s)))
 
 
 def troubles(nimod: Nimod, *, later_s: float = 0.0) -> list[Finding]:
@@ -343,8 +343,8 @@ def test_each_fault_is_named_with_its_mend_and_nothing_else_is(site: Nimod, faul
     assert set(found) == set(expected)
     for check, (state, told, mend) in expected.items():
         assert found[check].state == state
-        assert told in found[check].told
-        assert mend in found[check].mend
+        assert told in found[check].message
+        assert mend in found[check].fix
 
 
 def test_slurmdbd_that_forgets_too_soon(site: Nimod) -> None:
@@ -354,15 +354,15 @@ def test_slurmdbd_that_forgets_too_soon(site: Nimod) -> None:
         (found,) = troubles(site)
     site.cluster.restart("slurmdbd")
     assert (found.check, found.state) == ("retention", FindingState.WARNING)
-    assert "after 0.5 days" in found.told
-    assert "PurgeJobAfter=1days" in found.mend
+    assert "after 0.5 days" in found.message
+    assert "PurgeJobAfter=1days" in found.fix
 
 
 def test_clocks_and_old_knowledge(site: Nimod) -> None:
     found = {finding.check: finding for finding in troubles(site, later_s=3 * 86400)}
     assert set(found) == {"clock", "learned"}
-    assert "ahead of" in found["clock"].told
-    assert "the last nimo" in found["learned"].told
+    assert "ahead of" in found["clock"].message
+    assert "the last nimo" in found["learned"].message
 
 
 def test_for_people_and_for_scripts(site: Nimod) -> None:
@@ -372,7 +372,7 @@ def test_for_people_and_for_scripts(site: Nimod) -> None:
     site.kill_switch.unlink()
     with written(site.config, lambda text: text + "polcy: {}\n"):
         done = site.run("doctor", "--json", check=False)
-    assert re.search(r"^warning  hook settings +\S+nimo.off is there.*\n +mend: rm ", text, re.M)
+    assert re.search(r"^warning  hook settings +\S+nimo.off is there.*\n +fix: rm ", text, re.M)
     assert "\033" not in text
     assert f"hook settings|warning|{site.kill_switch} is there: all jobs pass unasked|rm " in (
         "\n".join(fields)

@@ -12,7 +12,7 @@ from slurm_plugin.doctor.installation import Installation
 
 
 @pytest.fixture
-def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
+def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
     scontrol = tmp_path / "scontrol"
     scontrol.write_text("#!/bin/sh\necho ClusterName = pine\n")
     scontrol.chmod(0o755)
@@ -20,16 +20,16 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
     return installation_of(Namespace(config=None, store=""))
 
 
-def test_no_release_is_told(patient: Installation) -> None:
-    (found,) = slurm_checks.slurmctld(patient)
-    assert (found.state, found.told) == (
+def test_no_release_is_told(installation: Installation) -> None:
+    (found,) = slurm_checks.slurmctld(installation)
+    assert (found.state, found.message) == (
         FindingState.ERROR,
         "scontrol show config names no release",
     )
 
 
-def test_no_folder_of_plugins_is_skipped(patient: Installation) -> None:
-    assert [found.state for found in slurm_checks.job_submit(patient)] == [
+def test_no_folder_of_plugins_is_skipped(installation: Installation) -> None:
+    assert [found.state for found in slurm_checks.job_submit(installation)] == [
         FindingState.ERROR,
         FindingState.SKIPPED,
     ]
@@ -45,9 +45,9 @@ def test_no_folder_of_plugins_is_skipped(patient: Installation) -> None:
     ],
 )
 def test_releases_with_known_holes_are_named(
-    patient: Installation, tmp_path: Path, release: str, state: str
+    installation: Installation, tmp_path: Path, release: str, state: str
 ) -> None:
     (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho 'SLURM_VERSION = {release}'\n")
-    (found,) = slurm_checks.security(patient)
+    (found,) = slurm_checks.security(installation)
     assert found.state is FindingState[state]
-    assert (f"Slurm {release} is older" in found.told) is (state == "WARNING")
+    assert (f"Slurm {release} is older" in found.message) is (state == "WARNING")

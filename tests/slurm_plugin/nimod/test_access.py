@@ -48,7 +48,7 @@ def test_a_user_is_let_in_when_the_name_is_known(channels):
     at_door = door(names, later=lambda _: arrived.set())
     assert at_door.enter(channels[0]) is None
     assert arrived.wait(PATIENCE_S)
-    assert names.known(ME) == "alice"
+    assert names.cached(ME) == "alice"
     assert at_door.enter(channels[1]) is not None
 
 
@@ -70,7 +70,7 @@ def test_a_user_without_a_name_is_let_in_with_none(channels):
     names = UserNames(unknown)
     door(names, later=lambda _: arrived.set()).enter(channels[0])
     assert arrived.wait(PATIENCE_S)
-    assert names.known(ME) == ""
+    assert names.cached(ME) == ""
 
 
 def test_connections_are_counted_until_they_are_over(channels):
@@ -100,14 +100,14 @@ def test_a_uid_without_a_name_is_looked_up_again_after_a_while():
 
     names = UserNames(look_up, clock=lambda: now[0])
     asked(names)
-    assert names.known(ME) == ""
+    assert names.cached(ME) == ""
     found.append("alice")
     asked(names)
-    assert names.known(ME) == ""
+    assert names.cached(ME) == ""
     now[0] = 61.0
-    assert names.known(ME) is None
+    assert names.cached(ME) is None
     asked(names)
-    assert names.known(ME) == "alice"
+    assert names.cached(ME) == "alice"
 
 
 def asked(names):

@@ -292,7 +292,7 @@ def test_what_the_site_knows_and_allows(cluster: SlurmCluster) -> None:
         ])  # fmt: skip
     journal = Journal(file.parent / "app.learn.json", "app")
     for events in (100.0, 200.0, 400.0):
-        journal.keep(
+        journal.save(
             Trial(
                 key=str(events),
                 attempt=1,

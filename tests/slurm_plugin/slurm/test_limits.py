@@ -190,10 +190,10 @@ def test_no_limit_is_ever_exceeded(caps, low, cpus, safe):
 def test_flags_of_a_qos_lift_limits_of_the_partition():
     part = partition(max_nodes=2, min_nodes=2, max_time_s=60.0)
     wide = NodeBounds(low=1, high=16, max_time_s=3600.0)
-    kept = part.seen_by(NodeShare(), wide)
+    kept = part.for_job(NodeShare(), wide)
     assert (kept.min_nodes, kept.max_nodes, kept.max_time_s) == (2, 2, 60.0)
     flags = {"PartitionMaxNodes", "PartitionMinNodes", "PartitionTimeLimit"}
-    free = part.seen_by(NodeShare(), wide, flags)
+    free = part.for_job(NodeShare(), wide, flags)
     assert (free.min_nodes, free.max_nodes, free.max_time_s) == (1, 16, 3600.0)
 
 
