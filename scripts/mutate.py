@@ -31,6 +31,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+_OURS = {"sacct_ingest", "predictor", "slurm_plugin", "tests"}
 TABLE = ROOT / "scripts" / "mutation.toml"
 
 SWAPPED_OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
@@ -295,6 +296,8 @@ def passes(tests: Sequence[str], mutant: Mutant | None, cpu_s: int) -> bool:
     try:
         import pytest  # noqa: PLC0415 - in the fork alone
 
+        for name in [n for n in sys.modules if n.partition(".")[0] in _OURS]:
+            del sys.modules[name]  # what the parent has imported is not the mutant
         if mutant is not None:
             sys.meta_path.insert(0, _Finder(mutant))
         code = int(pytest.main([*tests, "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]))

@@ -142,7 +142,7 @@ def test_an_unknown_table_is_an_error_that_names_the_others(
     evil_store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", "--store", evil_store, "-P", "--table", "reason"]) == 1
-    assert "there are applications, accuracy" in capsys.readouterr().err
+    assert "there are stopped, applications, accuracy" in capsys.readouterr().err
 
 
 def test_others_jobs_are_hidden_where_slurm_hides_them(
