@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
+from zlib import crc32
 
 import _bench
 import _generated
@@ -41,6 +42,7 @@ LEVELS = (0.5, 0.9, 0.95)
 DAY_S, HOUR_S = 86_400.0, 3_600.0
 #: Jobs between two trainings of gradient boosting, and those that it is trained on at most.
 TRAINED_EVERY, TRAINED_ON = 1000, 20_000
+FEWEST_TRAINED = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,11 +278,12 @@ def with_boosting(scored: Sequence[Scored]) -> list[Scored]:
     ended = sorted(scored, key=lambda one: one.row.end_s or 0)
     features = {one.number: _features(one) for one in scored}
     made: list[Scored] = []
-    for first in range(0, len(scored), TRAINED_EVERY):
-        part = scored[first : first + TRAINED_EVERY]
+    every = min(TRAINED_EVERY, max(len(scored) // 20, 20))
+    for first in range(0, len(scored), every):
+        part = scored[first : first + every]
         begin = part[0].row.submit_s
         past = [one for one in ended if (one.row.end_s or 0) <= begin][-TRAINED_ON:]
-        if len(past) < TRAINED_EVERY // 10:
+        if len(past) < FEWEST_TRAINED:
             made += part
             continue
         model = HistGradientBoostingRegressor(loss="absolute_error", max_iter=200, random_state=0)
@@ -298,7 +301,9 @@ def _features(one: Scored) -> list[float]:
     logs = [
         math.log(max(one.simple[name], 1.0)) for name in ("last alike", "last two", "last five")
     ]
-    codes = [float(hash(text) % 9973) for text in (row.user, row.name, row.line, row.partition)]
+    codes = [
+        float(crc32(text.encode()) % 9973) for text in (row.user, row.name, row.line, row.partition)
+    ]
     limit = math.log(row.limit_s) if row.limit_s else -1.0
     return [
         math.log(row.nodes),
