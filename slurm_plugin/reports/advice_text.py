@@ -22,7 +22,7 @@ from slurm_plugin.protocol import Advice, PartitionRow, Row
 
 _MARK = "=>"
 WIDTH = 80  #: of a terminal whose width is not known
-_KEPT = 9  #: worth of a column that is never left out
+_FIXED = 9  #: worth of a column that is never left out
 
 
 def render(
@@ -80,14 +80,14 @@ def _fold(line: str, width: int) -> Iterator[str]:
 
 
 def _verdict(advice: Advice) -> str:
-    """Say in a sentence, or where there is a doubt in two, how far to trust the table."""
+    """Say how far to trust the table: one sentence, or two where there is a doubt."""
     first, *more = advice.verdict_text.split(".  ")
     name = printable(advice.application)
     runs = f"{name}, {count(advice.runs, 'run')}: " if name and advice.runs else ""
-    kept = [first]
+    sentences = [first]
     if advice.verdict != "reliable":
-        kept += [*more[:1], *(text for text in more[1:] if text.startswith("A run on"))]
-    return f"{runs}{'.  '.join(kept).removesuffix('.')}."
+        sentences += [*more[:1], *(text for text in more[1:] if text.startswith("A run on"))]
+    return f"{runs}{'.  '.join(sentences).removesuffix('.')}."
 
 
 def parsable(advice: Advice) -> Iterator[str]:
@@ -114,10 +114,10 @@ def render_starts(advice: Advice, *, now_s: float) -> str:
 
 
 def readable(rows: Sequence[Row], *, observe: int | None = None) -> list[Row]:
-    """Pick the node counts that tell the story.
+    """Pick the node counts to show.
 
-    Those observed, powers of two, the first and the last, the recommended one, and the one where
-    a run would teach most.
+    They are those observed, powers of two, the first and the last, the recommended one, and the
+    one where a run would improve the prediction most.
     """
     ends = {rows[0].nodes, rows[-1].nodes} if rows else set()
     return [
@@ -136,8 +136,8 @@ def _title(advice: Advice) -> str:
     if not advice.runs:
         where = " on this type of node" if advice.node_type else ""
         return f"{name}: no finished run{where} yet"
-    known_by = RECOGNISED.get(advice.key_level, advice.key_level)
-    how = f", recognised by {known_by}" if known_by else ""
+    level = RECOGNISED.get(advice.key_level, advice.key_level)
+    how = f", recognised by {level}" if level else ""
     return f"{name}: {count(advice.runs, 'run')} known{how}"
 
 
@@ -163,18 +163,18 @@ def _partitions(advice: Advice, now_s: float, width: int) -> str:
 
 
 def _in_partition(row: PartitionRow, now_s: float) -> list[str]:
-    known = [printable(row.partition) or "-", "-", "-", "-", "-", "-"]
+    cells = [printable(row.partition) or "-", "-", "-", "-", "-", "-"]
     if row.nodes is not None and row.low_s is not None and row.high_s is not None:
         ends_s = None if row.wait_s is None else now_s + row.wait_s + (row.time_s or 0.0)
-        known[1:] = [str(row.nodes), duration(row.time_s)]
-        known += [f"{duration(row.low_s)} to {duration(row.high_s)}"]
-        known += [duration(row.wait_s), short_clock(ends_s)]
+        cells[1:] = [str(row.nodes), duration(row.time_s)]
+        cells += [f"{duration(row.low_s)} to {duration(row.high_s)}"]
+        cells += [duration(row.wait_s), short_clock(ends_s)]
     mark = _MARK if row.recommended else ""
-    return [mark, *known, str(row.runs), row.verdict, printable(row.node_type)]
+    return [mark, *cells, str(row.runs), row.verdict, printable(row.node_type)]
 
 
 def _about(advice: Advice) -> str:
-    """Say which nodes the rest is about."""
+    """Name the node type and partition that the advice is for."""
     if not advice.node_type:
         return ""
     where = f"in partition {printable(advice.partition)}, " if advice.partition else ""
@@ -225,7 +225,7 @@ def _table(advice: Advice, *, now_s: float, every: bool, width: int, titles: boo
         left = frozenset(i for i, column in enumerate(columns) if column.left)
         made = table([column.title for column in columns], lines, left=left)
         least = min(columns, key=lambda column: column.worth)
-        if least.worth == _KEPT or max(map(len, made.splitlines())) <= width:
+        if least.worth == _FIXED or max(map(len, made.splitlines())) <= width:
             return made if titles else made.partition("\n")[2]
         columns.remove(least)
 
@@ -256,6 +256,6 @@ def _recommendation(advice: Advice) -> str:
     reason = advice.reason
     if not advice.directive:
         reason = reason and f"No recommendation: {reason}"
-    elif advice.deadline_text:  # told with its numbers already
+    elif advice.deadline_text:  # the deadline text gives the numbers
         reason = ""
     return "\n".join(filter(None, (reason, advice.directive, advice.time_directive)))

@@ -86,13 +86,13 @@ class Bar:
     look: str = "first"
 
 
-def bars(title: str, given: Sequence[Bar], *, legend: str = "") -> Chart:
+def bars(title: str, data: Sequence[Bar], *, legend: str = "") -> Chart:
     """Draw horizontal bars, as long as their values (none below zero), labels before them."""
-    room = min(max((len(bar.label) for bar in given), default=1), _LONGEST) * _LETTER + 8
-    tail = max((len(bar.text) for bar in given), default=1) * _LETTER + 8
-    longest = max((bar.value for bar in given), default=0.0) or 1.0
+    room = min(max((len(bar.label) for bar in data), default=1), _LONGEST) * _LETTER + 8
+    tail = max((len(bar.text) for bar in data), default=1) * _LETTER + 8
+    longest = max((bar.value for bar in data), default=0.0) or 1.0
     marks: list[Mark] = []
-    for i, bar in enumerate(given):
+    for i, bar in enumerate(data):
         y = i * _LINE + 2
         length = (_WIDTH - room - tail) * bar.value / longest
         marks += [
@@ -100,27 +100,27 @@ def bars(title: str, given: Sequence[Bar], *, legend: str = "") -> Chart:
             Box(bar.look, _short(room), y, _short(max(length, 1.0)), _LINE - 6),
             ChartLabel("faint", _short(room + length + 6), y + 14, bar.text),
         ]
-    said = "; ".join(f"{bar.label}: {bar.text}" for bar in given)
+    said = "; ".join(f"{bar.label}: {bar.text}" for bar in data)
     return Chart(
         title=title,
         description=said,
         marks=tuple(marks),
-        height=len(given) * _LINE + 4,
+        height=len(data) * _LINE + 4,
         legend=legend,
     )
 
 
 def columns(
-    title: str, given: Sequence[Bar], *, guide: int | None = None, legend: str = ""
+    title: str, data: Sequence[Bar], *, guide: int | None = None, legend: str = ""
 ) -> Chart:
     """Draw vertical columns side by side, labels below; ``guide`` marks the left end of one."""
     height, base = 210, 180
-    step = min((_WIDTH - 20) / max(len(given), 1), _WIDEST)
-    widest = max((len(bar.text) for bar in given), default=1) * _LETTER
-    highest = max((bar.value for bar in given), default=0.0) or 1.0
-    every = math.ceil(max((len(bar.label) for bar in given), default=1) * _LETTER / step)
+    step = min((_WIDTH - 20) / max(len(data), 1), _WIDEST)
+    widest = max((len(bar.text) for bar in data), default=1) * _LETTER
+    highest = max((bar.value for bar in data), default=0.0) or 1.0
+    every = math.ceil(max((len(bar.label) for bar in data), default=1) * _LETTER / step)
     marks: list[Mark] = [ChartPath("grid", f"M10 {base}H{_WIDTH - 10}")]
-    for i, bar in enumerate(given):
+    for i, bar in enumerate(data):
         tall = (base - 24) * bar.value / highest
         x = 10 + i * step
         if bar.value:
@@ -134,7 +134,7 @@ def columns(
             marks.append(ChartLabel("faint middle", _short(x + step / 2), base + 18, bar.label))
         if i == guide:
             marks.append(ChartPath("guide", f"M{_short(x)} 10V{base}"))
-    said = "; ".join(f"{bar.label}: {bar.text}" for bar in given if bar.value)
+    said = "; ".join(f"{bar.label}: {bar.text}" for bar in data if bar.value)
     return Chart(title=title, description=said, marks=tuple(marks), height=height, legend=legend)
 
 
@@ -142,10 +142,10 @@ def against_nominal(
     title: str, shares: Iterable[tuple[float, float]], *, legend: str = ""
 ) -> Chart:
     """Draw pairs of a nominal and a realised share: the mark is the nominal one."""
-    given = list(shares)
+    pairs = list(shares)
     left, right = 60.0, _WIDTH - 70.0
     marks: list[Mark] = []
-    for i, (nominal, real) in enumerate(given):
+    for i, (nominal, real) in enumerate(pairs):
         y = i * 44 + 8
         marks += [
             ChartLabel("end", left - 8, y + 17, percent(nominal)),
@@ -154,12 +154,12 @@ def against_nominal(
             ChartPath("guide", f"M{_short(left + (right - left) * nominal)} {y - 4}v32"),
             ChartLabel("", right + 8, y + 17, percent(real, 1)),
         ]
-    said = "; ".join(f"{percent(n)} interval: {percent(r, 1)} of runs inside" for n, r in given)
+    said = "; ".join(f"{percent(n)} interval: {percent(r, 1)} of runs inside" for n, r in pairs)
     return Chart(
         title=title,
         description=said,
         marks=tuple(marks),
-        height=len(given) * 44 + 8,
+        height=len(pairs) * 44 + 8,
         legend=legend,
     )
 
@@ -280,8 +280,8 @@ def _legend(picture: Picture) -> str:
 
 
 def _in_words(picture: Picture) -> str:
-    seen = ", ".join(f"{p.nodes} nodes {duration(p.time_s)}" for p in picture.observed)
-    text = f"Observed run times: {seen}."
+    points = ", ".join(f"{p.nodes} nodes {duration(p.time_s)}" for p in picture.observed)
+    text = f"Observed run times: {points}."
     if picture.nodes:
         few, many = picture.nodes[0], picture.nodes[-1]
         text += (

@@ -1,4 +1,4 @@
-"""What is known about one application, as text."""
+"""The prediction for one application, as text."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,34 +16,36 @@ _READ = {
 }
 
 
-def render(known: PredictionTable, *, every: bool = False) -> str:
+def render(prediction: PredictionTable, *, every: bool = False) -> str:
     """Write one application's curve as text: the table, then the verdict and its reasons.
 
     ``every`` asks for all node counts instead of those observed and powers of two.
     """
-    known_by = RECOGNISED[known.level]
+    level = RECOGNISED[prediction.level]
     lines = [
-        f"{printable(known.label)}: {count(known.runs, 'run')}, recognised by {known_by}",
-        f"model: {known.model}",
+        f"{printable(prediction.label)}: {count(prediction.runs, 'run')}, recognised by {level}",
+        f"model: {prediction.model}",
         "",
-        _table(known, every=every),
+        _table(prediction, every=every),
         "",
-        f"verdict: {_READ[known.verdict]}",
-        *map(_record_line, known.record),
-        *(f"  {problem.name}: {problem.text}" for problem in known.problems),
+        f"verdict: {_READ[prediction.verdict]}",
+        *map(_record_line, prediction.record),
+        *(f"  {problem.name}: {problem.text}" for problem in prediction.problems),
     ]
-    if known.knee is not None:
-        lines.append(f"knee (most speedup for its cost, max S²/n): {count(known.knee, 'node')}")
-    if known.max_useful is not None:
-        lines.append(f"run time stops falling at {count(known.max_useful, 'node')}")
-    if known.node_type:
-        others = [of_type(known, one.node_type, every=every) for one in known.by_type]
-        lines = [f"nodes of the type {printable(known.node_type)}", *lines, *others]
+    if prediction.knee is not None:
+        lines.append(
+            f"knee (most speedup for its cost, max S²/n): {count(prediction.knee, 'node')}"
+        )
+    if prediction.max_useful is not None:
+        lines.append(f"run time stops falling at {count(prediction.max_useful, 'node')}")
+    if prediction.node_type:
+        others = [of_type(prediction, one.node_type, every=every) for one in prediction.by_type]
+        lines = [f"nodes of the type {printable(prediction.node_type)}", *lines, *others]
     return "\n".join(lines)
 
 
 def _record_line(record: Recorded) -> str:
-    """Say what became of the last predictions, which the verdict was earned by."""
+    """Describe how accurate the last predictions were; the verdict rests on them."""
     where = "node counts that had been run" if record.seen else "new node counts"
     return (
         f"  the last {count(record.predictions, 'prediction')} on {where}: "
@@ -51,9 +53,9 @@ def _record_line(record: Recorded) -> str:
     )
 
 
-def of_type(known: PredictionTable, node_type: str, *, every: bool = False) -> str:
-    """Write what is known of one more node type: the table, the verdict, where it comes from."""
-    own = for_type(known, node_type)
+def of_type(prediction: PredictionTable, node_type: str, *, every: bool = False) -> str:
+    """Write the prediction for one more node type: the table, the verdict and its first reason."""
+    own = for_type(prediction, node_type)
     lines = [
         "",
         f"nodes of the type {printable(node_type)}: {count(own.runs, 'run')}, model: {own.model}",
@@ -67,7 +69,7 @@ def of_type(known: PredictionTable, node_type: str, *, every: bool = False) -> s
 
 
 def standing_line(row: StandingRow) -> str:
-    """Say whether what came of an application's predictions switched it off, and by how much."""
+    """Say whether an application is switched off, with its realised over predicted run time."""
     what = "switched off" if row.off else "acted upon"
     return (
         f"{printable(row.label)}: {what} since {clock(row.since_s)}: realised over predicted run "
@@ -76,12 +78,14 @@ def standing_line(row: StandingRow) -> str:
     )
 
 
-def parsable(known: PredictionTable) -> list[str]:
+def parsable(prediction: PredictionTable) -> list[str]:
     """Lines of the curve with ``|`` between the fields, as ``sacct -P``; times in seconds."""
-    seen = {point.nodes for point in known.observed}
-    rows = zip(known.nodes, known.median_s, known.low_s, known.high_s, strict=True)
+    observed = {point.nodes for point in prediction.observed}
+    rows = zip(
+        prediction.nodes, prediction.median_s, prediction.low_s, prediction.high_s, strict=True
+    )
     body = (
-        f"{n}|{t:.1f}|{low:.1f}|{high:.1f}|{verdict_at_entry(known, i)}|{int(n in seen)}"
+        f"{n}|{t:.1f}|{low:.1f}|{high:.1f}|{verdict_at_entry(prediction, i)}|{int(n in observed)}"
         for i, (n, t, low, high) in enumerate(rows)
     )
     return ["Nodes|MedianS|LowS|HighS|Verdict|Observed", *body]
@@ -107,16 +111,16 @@ def summary(
     order: str = "",
     header: bool = True,
 ) -> str:
-    """List applications, each once: the best known first.
+    """List applications, each once: the most reliable first.
 
     An application that is recognised by its script and by its command line has two tables of the
-    same runs; the one with more runs is listed.  Where several applications have one name, their
-    keys tell them apart.
+    same runs; the one with more runs is listed.  Where several applications have one name, the
+    list shows their keys.
 
     Parameters
     ----------
     columns
-        Names of `LISTED`; none: all that tell something.
+        Names of `LISTED`; none: all, with keys only where names repeat.
     order
         Column to sort by; a minus before it sorts the other way round.
     """
@@ -149,8 +153,8 @@ def _once(tables: Sequence[PredictionTable]) -> list[PredictionTable]:
 
 
 def _within(one: PredictionTable, other: PredictionTable) -> bool:
-    seen = {point.nodes for point in other.observed}
-    return one.runs <= other.runs and all(point.nodes in seen for point in one.observed)
+    observed = {point.nodes for point in other.observed}
+    return one.runs <= other.runs and all(point.nodes in observed for point in one.observed)
 
 
 def _sorted(tables: Sequence[PredictionTable], order: str) -> list[PredictionTable]:
@@ -167,20 +171,20 @@ def _sorted(tables: Sequence[PredictionTable], order: str) -> list[PredictionTab
     return sorted(tables, key=by[name], reverse=order.startswith("-")) if name else list(tables)
 
 
-def shown_counts(known: PredictionTable, *, every: bool) -> list[int]:
+def shown_counts(prediction: PredictionTable, *, every: bool) -> list[int]:
     """Choose node counts by index: all, or those observed, powers of two and the ends."""
-    seen = {point.nodes for point in known.observed}
-    ends = {known.nodes[0], known.nodes[-1]} if known.nodes else set()
+    observed = {point.nodes for point in prediction.observed}
+    ends = {prediction.nodes[0], prediction.nodes[-1]} if prediction.nodes else set()
     return [
         i
-        for i, nodes in enumerate(known.nodes)
-        if every or nodes in seen or nodes in ends or nodes.bit_count() == 1
+        for i, nodes in enumerate(prediction.nodes)
+        if every or nodes in observed or nodes in ends or nodes.bit_count() == 1
     ]
 
 
-def verdict_at_entry(known: PredictionTable, index: int) -> str:
+def verdict_at_entry(prediction: PredictionTable, index: int) -> str:
     """Name the verdict on one of the table's node counts."""
-    return (known.verdicts[index] if known.verdicts else known.verdict).value
+    return (prediction.verdicts[index] if prediction.verdicts else prediction.verdict).value
 
 
 def parsable_summary(tables: Iterable[PredictionTable]) -> Iterator[str]:
@@ -194,33 +198,33 @@ def _ranked(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
     return sorted(tables, key=lambda t: (order.index(t.verdict), -t.runs, t.label))
 
 
-def _listed(known: PredictionTable) -> list[str]:
-    name = printable(known.label)
-    seen = [point.nodes for point in known.observed]
-    span = f"{min(seen)}-{max(seen)}" if seen else "-"
+def _listed(prediction: PredictionTable) -> list[str]:
+    name = printable(prediction.label)
+    observed = [point.nodes for point in prediction.observed]
+    span = f"{min(observed)}-{max(observed)}" if observed else "-"
     return [
         name,
-        known.level,
-        str(known.runs),
+        prediction.level,
+        str(prediction.runs),
         span,
-        known.verdict.value,
-        known.model,
-        known.key[:_SHORT_KEY],
+        prediction.verdict.value,
+        prediction.model,
+        prediction.key[:_SHORT_KEY],
     ]
 
 
-def _table(known: PredictionTable, *, every: bool) -> str:
-    repeats = {point.nodes: point.repeats for point in known.observed}
+def _table(prediction: PredictionTable, *, every: bool) -> str:
+    repeats = {point.nodes: point.repeats for point in prediction.observed}
     rows = [
         [
-            str(known.nodes[i]),
-            duration(known.median_s[i]),
-            f"{duration(known.low_s[i])} to {duration(known.high_s[i])}",
-            verdict_at_entry(known, i),
-            str(repeats.get(known.nodes[i], "")),
+            str(prediction.nodes[i]),
+            duration(prediction.median_s[i]),
+            f"{duration(prediction.low_s[i])} to {duration(prediction.high_s[i])}",
+            verdict_at_entry(prediction, i),
+            str(repeats.get(prediction.nodes[i], "")),
         ]
-        for i in shown_counts(known, every=every)
+        for i in shown_counts(prediction, every=every)
     ]
-    interval = f"{percent(known.confidence)} of runs take"
+    interval = f"{percent(prediction.confidence)} of runs take"
     header = ["nodes", "run time", interval, "verdict", "runs kept"]
     return table(header, rows, left=frozenset({3}))

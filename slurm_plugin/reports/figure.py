@@ -20,7 +20,7 @@ except ImportError as error:
 # Okabe and Ito's colours: apart for colour-blind readers, and by their lightness in grey print;
 # markers and dashes differ as well.
 _CURVE, _BAND, _RECOMMENDED, _OBSERVE = "#0072B2", "#BBDDF0", "#D55E00", "#CC79A7"
-_SEEN, _RANGE, _GUIDE = "#000000", "#E8E8E8", "#555555"
+_OBSERVED, _RANGE, _GUIDE = "#000000", "#E8E8E8", "#555555"
 _INCHES = (6.4, 4.6)  #: one column of a page, text of 9 points stays readable
 _STYLE: dict[Any, Any] = {
     "font.size": 9.0,
@@ -31,7 +31,7 @@ _STYLE: dict[Any, Any] = {
 
 
 def save(picture: Picture, path: Path) -> None:
-    """Draw a curve into a file; its suffix says the format.
+    """Draw a curve into a file; its suffix sets the format.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def _observations(axes: Axes, picture: Picture) -> None:
         times,
         yerr=(below, above),
         fmt="o",
-        color=_SEEN,
+        color=_OBSERVED,
         markersize=4.5,
         capsize=2.5,
         linewidth=1,
@@ -114,7 +114,7 @@ def _marks(axes: Axes, picture: Picture) -> None:
                 marker,
                 color=color,
                 markersize=8,
-                markeredgecolor=_SEEN,
+                markeredgecolor=_OBSERVED,
                 markeredgewidth=0.6,
                 label=f"{text}: {nodes}",
             )

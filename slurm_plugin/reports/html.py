@@ -41,7 +41,7 @@ class PageLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table with its caption; cells are texts, whoever wrote them.
+    """A table with its caption; cells are text that the template escapes.
 
     The first cell of a row names it.  ``empty`` stands where there is no row.
     """
@@ -54,15 +54,15 @@ class Table:
     empty: str = "none"
 
 
-def render(template: str, **given: Any) -> str:
-    """Fill a template of ``templates/``; everything given is escaped.
+def render(template: str, **values: Any) -> str:
+    """Fill a template of ``templates/``; all values are escaped.
 
     Raises
     ------
     jinja2.UndefinedError
-        The template needs something that was not given.
+        The template needs a value that is missing.
     """
-    return environment().get_template(template).render(**given)
+    return environment().get_template(template).render(**values)
 
 
 @cache

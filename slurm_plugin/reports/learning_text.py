@@ -1,4 +1,4 @@
-"""What ``nimo learn`` does and has learned, in words."""
+"""Progress and results of ``nimo learn`` as text."""
 
 import shlex
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from slurm_plugin.learn.proposers import Next, ProposerState
 
 
 def progress_line(trial: Trial) -> str:
-    """Say in one line how a run gets on."""
+    """Describe the state of a run in one line."""
     what = assignment(trial.attributes)
     if trial.stage is Stage.SUBMITTED:
         return f"job {trial.job_id}: {what} ({trial.why})"
@@ -28,18 +28,18 @@ def assignment(attributes: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in attributes.items())
 
 
-def design(wanted: Next | None, argv: list[str], candidates: int, budget_node_h: float) -> str:
+def design(proposal: Next | None, argv: list[str], candidates: int, budget_node_h: float) -> str:
     """Show the next run without submitting it."""
     first = f"{count(candidates, 'assignment')}; {hours(budget_node_h)} node-hours are left"
-    if wanted is None:
+    if proposal is None:
         return f"{first}\nnothing is to be run"
     return "\n".join(
-        (first, f"next: {assignment(wanted.attributes)} ({wanted.why})", shlex.join(argv))
+        (first, f"next: {assignment(proposal.attributes)} ({proposal.why})", shlex.join(argv))
     )
 
 
 def too_dear(reserved_node_h: float, left_node_h: float) -> str:
-    """Say what the next run needs where the budget does not hold it.
+    """Say that the next run needs more than the rest of the budget.
 
     >>> too_dear(0.5, 0.25)
     'the next run needs 0.5 node-hours to itself, and 0.25 are left: --budget, or a shorter limit'
@@ -50,18 +50,18 @@ def too_dear(reserved_node_h: float, left_node_h: float) -> str:
     )
 
 
-def summary(found: ProposerState, runs: int, spent_node_h: float, why: str) -> str:
-    """Say what was learned, and why it ended."""
+def summary(state: ProposerState, runs: int, spent_node_h: float, why: str) -> str:
+    """Summarise the fitted model, and say why learning ended."""
     head = f"{why}: {count(runs, 'run')}, {hours(spent_node_h)} node-hours"
-    if not found.expected:
+    if not state.expected:
         return f"{head}; nothing was learned"
-    error = "not known yet" if found.error is None else f"{found.error:.1f} %"
+    error = "not known yet" if state.error is None else f"{state.error:.1f} %"
     lines = [f"{head}; error {error}", ""]
-    ranked = sorted(found.effects.items(), key=lambda pair: -pair[1])
+    ranked = sorted(state.effects.items(), key=lambda pair: -pair[1])
     lines += [f"{name}: {factor:.2f} times from best to worst" for name, factor in ranked]
-    lines += ["", *(f"{name} = {text}" for name, text in found.functions.items()), ""]
-    names = list(found.expected[0].attributes)
-    best = sorted(found.expected, key=lambda one: one.time_s)
+    lines += ["", *(f"{name} = {text}" for name, text in state.functions.items()), ""]
+    names = list(state.expected[0].attributes)
+    best = sorted(state.expected, key=lambda one: one.time_s)
     rows = [
         [
             *(f"{one.attributes[name]:g}" for name in names),

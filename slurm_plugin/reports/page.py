@@ -125,20 +125,20 @@ def _charts(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator[Chart
 
 def _histogram(accuracy: Accuracy) -> Chart:
     labels = [f"<{EDGES[0]:g}", *(f"{edge:.2g}" for edge in EDGES)]
-    given = [
+    bars = [
         Bar(label, float(n), count(n, "run"))
         for label, n in zip(labels, accuracy.histogram, strict=True)
     ]
     return chart.columns(
         "Actual over predicted run time",
-        given,
+        bars,
         guide=EDGES.index(1.0) + 1,
         legend="Each column begins at its label; right of the dashed line runs took longer.",
     )
 
 
 def _weekly(report: OutcomeReport) -> Chart:
-    given = [
+    bars = [
         Bar(
             clock(week.begin_s)[5:10],
             week.accuracy.mape if week.accuracy else 0.0,
@@ -147,7 +147,7 @@ def _weekly(report: OutcomeReport) -> Chart:
         )
         for week in report.weeks[-26:]
     ]
-    return chart.columns("MAPE week by week", given, legend="Weeks begin on Monday; the last 26.")
+    return chart.columns("MAPE week by week", bars, legend="Weeks begin on Monday; the last 26.")
 
 
 def _why(report: OutcomeReport, reasons: Mapping[str, str]) -> Chart:
@@ -157,9 +157,9 @@ def _why(report: OutcomeReport, reasons: Mapping[str, str]) -> Chart:
         *((reasons.get(name, name), n, "first") for name, n in report.unchanged.items()),
     ]
     shown = rows[:_MOST_BARS]
-    given = [Bar(name, float(n), str(n), look) for name, n, look in shown]
+    bars = [Bar(name, float(n), str(n), look) for name, n, look in shown]
     rest = sum(n for _, n, _ in rows[_MOST_BARS:])
     legend = "Why jobs passed unchanged, beside those that were acted on."
     return chart.bars(
-        "Decisions", given, legend=f"{legend} {rest} for other reasons." if rest else legend
+        "Decisions", bars, legend=f"{legend} {rest} for other reasons." if rest else legend
     )

@@ -1,4 +1,4 @@
-"""What a picture of a curve shows, whoever draws it.  Imports nothing heavy.
+"""What a picture of a curve shows, for every renderer.  Imports nothing heavy.
 
 Drawn by :mod:`slurm_plugin.reports.terminal_plot` as text and by
 :mod:`slurm_plugin.reports.figure` as SVG or PNG.
@@ -24,8 +24,8 @@ _EASY_S = tuple(
     )
     for step in steps
 )
-#: The interval is cut where it reaches this factor beyond all medians and observations: what is
-#: hardly known would otherwise make what is known flat.
+#: The interval is cut where it reaches this factor beyond all medians and observations.  A very
+#: wide interval would otherwise flatten the curve.
 _ROOM = 2.5
 
 
@@ -65,7 +65,7 @@ class Picture:
 
 
 def of_table(table: PredictionTable) -> Picture:
-    """Picture of what is known about an application; refused predictions are left out.
+    """Picture of an application's prediction; refused predictions are left out.
 
     Raises
     ------

@@ -90,10 +90,9 @@ def _headline(plan: Plan, now_s: float, deadline_s: float | None) -> str:
         text += f"\nDOUBTFUL {name}: {why}"
     if deadline_s is not None and plan.chance is not None:
         late = "MISSED" if plan.low_s > deadline_s else "NOT SURE"
-        kept = "kept" if plan.high_s <= deadline_s else late
-        text += (
-            f"\ndeadline {clock(deadline_s)}: {kept}, made in {percent(plan.chance)} of the cases"
-        )
+        verdict = "kept" if plan.high_s <= deadline_s else late
+        chance = percent(plan.chance)
+        text += f"\ndeadline {clock(deadline_s)}: {verdict}, made in {chance} of the cases"
     return text
 
 
@@ -117,7 +116,7 @@ def _steps(plan: Plan, now_s: float) -> str:
 
 
 def _drawn(plan: Plan, now_s: float) -> Iterator[str]:
-    """Say why all is expected to end later than the last step of the table, where it is."""
+    """Explain an expected end that is later than the last step of the table."""
     if plan.end_s - plan.schedule.end_s > _NOTED * (plan.end_s - now_s):
         yield (
             "Each step is shown with its median; the latest of several is later than that: half of "

@@ -1,4 +1,4 @@
-"""Measurements and what they cost, in words."""
+"""Measurements and their cost as text."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from slurm_plugin.config import Probes
 
 def newest(probes: Sequence[Probe]) -> list[Probe]:
     """Give the newest measurement of each series."""
-    found = {
+    latest = {
         (probe.resource, probe.source, probe.target): probe
         for probe in sorted(probes, key=lambda probe: probe.at_s)
     }
-    return [found[key] for key in sorted(found)]
+    return [latest[key] for key in sorted(latest)]
 
 
 def table(probes: Sequence[Probe]) -> str:
@@ -33,16 +33,16 @@ def table(probes: Sequence[Probe]) -> str:
     )
 
 
-def describe_cost(found: Cost, given: Probes) -> str:
-    """Put what the probes use into words."""
+def describe_cost(cost: Cost, settings: Probes) -> str:
+    """Describe the resources that the probes use."""
     lines = [
-        f"network  {found.pairs} pairs every {given.period_s:g} s, {found.bytes_per_pair} bytes"
-        f" each, one at a time: {found.network_bytes_per_hour / 1e6:.3g} MB/h,"
-        f" {found.link_share:.2g} of a link of 1 Gbit/s",
-        f"cpu      {given.spin_s:g} s of one CPU every {given.spin_every * given.period_s:g} s:"
-        f" {found.cpu_share:.2g} of it",
-        f"disk     {found.disk_bytes_per_hour / 1e6:.3g} MB/h on each host",
-        f"in all   {found.probes_per_hour:.4g} measurements an hour",
+        f"network  {cost.pairs} pairs every {settings.period_s:g} s, {cost.bytes_per_pair} bytes"
+        f" each, one at a time: {cost.network_bytes_per_hour / 1e6:.3g} MB/h,"
+        f" {cost.link_share:.2g} of a link of 1 Gbit/s",
+        f"cpu      {settings.spin_s:g} s of one CPU every"
+        f" {settings.spin_every * settings.period_s:g} s: {cost.cpu_share:.2g} of it",
+        f"disk     {cost.disk_bytes_per_hour / 1e6:.3g} MB/h on each host",
+        f"in all   {cost.probes_per_hour:.4g} measurements an hour",
     ]
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Node profiles as a table, and which nodes do not agree."""
+"""Node profiles as a table, with the outliers below it."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ _COLUMNS = {
 
 
 def describe(profiles: Sequence[NodeProfile], types: Sequence[TypeProfile]) -> str:
-    """Give a table of types and their nodes, and under it what is wrong."""
+    """Give a table of types and their nodes; outliers and errors stand below it."""
     by_name = {profile.node: profile for profile in profiles}
     measures = [m for m in MEASURES if any(m in kind.values for kind in types)]
     rows = [["", *(_COLUMNS[m][0] for m in measures)]]
@@ -29,13 +29,13 @@ def describe(profiles: Sequence[NodeProfile], types: Sequence[TypeProfile]) -> s
         for node in kind.nodes:
             cells = (_cell(m, getattr(by_name[node], m)) for m in measures)
             rows.append([f"  {node}", *cells])
-    told = [complaint(outlier) for kind in types for outlier in kind.outliers]
-    told += [f"{profile.node}: {profile.error}" for profile in profiles if profile.error]
-    return "\n".join([*_aligned(rows), *told])
+    complaints = [complaint(outlier) for kind in types for outlier in kind.outliers]
+    complaints += [f"{profile.node}: {profile.error}" for profile in profiles if profile.error]
+    return "\n".join([*_aligned(rows), *complaints])
 
 
 def complaint(outlier: Outlier) -> str:
-    """Put an outlier into words."""
+    """Describe an outlier."""
     heading, _ = _COLUMNS[outlier.measure]
     return (
         f"{outlier.node}: {heading} {_cell(outlier.measure, outlier.value)} is "

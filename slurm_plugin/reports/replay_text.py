@@ -53,7 +53,7 @@ def render(report: ReplayReport) -> RenderableType:
 
 
 def title_of(report: ReplayReport) -> str:
-    """Say in one line what was replayed."""
+    """Describe the replayed jobs in one line."""
     first = report.results[0]
     return (
         f"{count(first.jobs, 'job')} over {report.days:.0f} days on {count(report.nodes, 'node')} "
@@ -85,21 +85,21 @@ def tables(report: ReplayReport) -> list[html.Table]:
 
 def verdict(report: ReplayReport) -> str:
     """Say whether switching on would help, and with which settings."""
-    found = report.suggested
-    if found is None:
+    suggestion = report.suggested
+    if suggestion is None:
         best = min(r.everybody.response_ratio for r in report.results)
         return (
             f"Switching on would not help here: the mean response would be {best:.2f} of what it "
             f"is at best, and less than {1 - WORTH:.2f} is asked."
         )
-    policy = found.setting.policy
+    policy, everybody = suggestion.setting.policy, suggestion.everybody
     same = policy == report.present
     settings = f"price {policy.price:g} and guard_ratio {policy.guard_ratio:g}"
     loads = {result.load for result in report.results}
-    at_load = f" at load {found.load:.2f}" if len(loads) > 1 else ""
+    at_load = f" at load {suggestion.load:.2f}" if len(loads) > 1 else ""
     return (
-        f"Switching on would help: mean response {found.everybody.response_ratio:.2f} of what it "
-        f"is{at_load}, with {'the present ' if same else ''}{settings}; {_worse(found.everybody)}."
+        f"Switching on would help: mean response {everybody.response_ratio:.2f} of what it "
+        f"is{at_load}, with {'the present ' if same else ''}{settings}; {_worse(everybody)}."
     )
 
 
@@ -173,11 +173,11 @@ def _groups_title(report: ReplayReport) -> str:
 def _group_rows(report: ReplayReport) -> Iterator[Sequence[str]]:
     """Moldable and rigid jobs apart, for the setting that matters most."""
     chosen = _chosen(report)
-    for name, jobs, found in (
+    for name, jobs, comparison in (
         ("moldable jobs", chosen.moldable_jobs, chosen.moldable),
         ("rigid jobs", chosen.jobs - chosen.moldable_jobs, chosen.rigid),
     ):
-        text = f"mean response {found.response_ratio:.2f} of what it was, {_worse(found)}"
+        text = f"mean response {comparison.response_ratio:.2f} of what it was, {_worse(comparison)}"
         yield name, str(jobs), text
 
 
@@ -190,8 +190,9 @@ def _in_short(result: Result) -> str:
     return f"price {policy.price:g}, guard {policy.guard_ratio:g} at load {result.load:.2f}"
 
 
-def _worse(found: ReplayComparison) -> str:
+def _worse(comparison: ReplayComparison) -> str:
     return (
-        f"{percent(found.worse_off, 1)} of jobs worse off, half of them by {found.worse_by:.1f} "
-        f"times or more, {percent(found.much_worse, 1)} by more than twice"
+        f"{percent(comparison.worse_off, 1)} of jobs worse off, half of them by "
+        f"{comparison.worse_by:.1f} times or more, "
+        f"{percent(comparison.much_worse, 1)} by more than twice"
     )

@@ -74,8 +74,8 @@ def find(sheets: Sequence[Sheet], name: str) -> Sheet:
     for one in sheets:
         if one.name == name:
             return one
-    known = ", ".join(one.name for one in sheets)
-    raise NimoError(f"there is no table {name!r} in a report; there are {known}")
+    names = ", ".join(one.name for one in sheets)
+    raise NimoError(f"there is no table {name!r} in a report; there are {names}")
 
 
 def write_csv(sheets: Sequence[Sheet], folder: Path) -> list[Path]:

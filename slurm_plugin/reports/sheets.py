@@ -18,7 +18,7 @@ from slurm_plugin.reports.sheet import Sheet, SheetField
 
 
 def title_of(report: OutcomeReport) -> str:
-    """Say in one line how many decisions of which time there are."""
+    """Give the number of decisions and their period in one line."""
     if not report.decisions:
         return "No decision is recorded for this selection; nimod records one at each submission."
     decisions = count(report.decisions, "decision")
@@ -70,8 +70,8 @@ def _of(path: str) -> Callable[[Any], Any]:
 
 def _inside(where: Callable[[Any], Accuracy | None], level: float) -> Callable[[Any], float | None]:
     def get(row: Any) -> float | None:
-        found = where(row)
-        shares = {one.nominal: one.inside for one in found.coverage} if found else {}
+        accuracy = where(row)
+        shares = {one.nominal: one.inside for one in accuracy.coverage} if accuracy else {}
         return shares.get(level)
 
     return get
@@ -79,7 +79,7 @@ def _inside(where: Callable[[Any], Accuracy | None], level: float) -> Callable[[
 
 def _accuracy_fields(where: Callable[[Any], Accuracy | None]) -> tuple[SheetField, ...]:
     def at(name: str) -> Callable[[Any], Any]:
-        return lambda row: None if (found := where(row)) is None else getattr(found, name)
+        return lambda row: None if (accuracy := where(row)) is None else getattr(accuracy, name)
 
     return (
         SheetField("mape", "MAPE", at("mape"), _share),
@@ -139,7 +139,7 @@ def _accuracies(report: OutcomeReport) -> Sheet:
 
 
 def derived_note(report: OutcomeReport) -> str:
-    """Say which shares inside intervals are derived from those of another level."""
+    """Name the shares inside intervals that are derived from another level."""
     coverage = report.accuracy.coverage if report.accuracy else ()
     derived = [percent(one.nominal) for one in coverage if one.derived]
     if not derived:
@@ -220,7 +220,7 @@ def _effects(report: OutcomeReport) -> Sheet:
 
 _JOB_COUNTS = (("jobs", "jobs"), ("more_nodes", "chosen above asked"))
 COUNTERFACTUAL = (
-    "Counterfactual: nobody ran these jobs the other way. Node-hours and run times are those that "
+    "Counterfactual: these jobs did not run the other way. Node-hours and run times are those that "
     "were predicted for the other count; 'at least' and 'at most' follow from the predictions' "
     "intervals, with all errors of one application in the same direction. Waits are estimates "
     "made at submission."
@@ -319,7 +319,7 @@ def _jobs(name: str, caption: str, rows: Sequence[JobOutcome]) -> Sheet:
 
 
 def decision_of(job: JobOutcome) -> str:
-    """Say in few words what NIMO did with a job, and why."""
+    """Describe in a few words what NIMO did with a job, and why."""
     if not job.applied:
         return f"unchanged ({job.reason if job.action == 'keep' else job.mode})"
     nodes = f"{job.given_nodes} nodes" if job.given_nodes else ""

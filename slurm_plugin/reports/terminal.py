@@ -21,7 +21,7 @@ from slurm_plugin.reports.sheets import decision_of
 from slurm_plugin.streams import safe_console
 
 _MOST = 10  #: rows of a list that is only a summary
-_APPLICATIONS = 50  #: nobody reads a thousand, and laying them out takes seconds
+_APPLICATIONS = 50  #: a thousand rows are too long to read, and their layout takes seconds
 _PIPE_WIDTH = 200  #: columns where stdout is no terminal: nothing is cut off
 
 
@@ -182,8 +182,8 @@ def _effect(effect: Effect, other: str) -> str:
     )
 
 
-def _estimate(found: EffectEstimate) -> str:
-    return f"{hours(found.value)} [{hours(found.low)} to {hours(found.high)}]"
+def _estimate(estimate: EffectEstimate) -> str:
+    return f"{hours(estimate.value)} [{hours(estimate.low)} to {hours(estimate.high)}]"
 
 
 def _unchanged(unchanged: Mapping[str, int], reasons: Mapping[str, str]) -> RenderableType:

@@ -14,7 +14,7 @@ from slurm_plugin.reports.picture import Picture, at, node_ticks, time_ticks
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800
 _BAND = "·"
-SEEN, KNEE, RECOMMENDED, OBSERVE = "●", "K", "◆", "?"
+OBSERVED, KNEE, RECOMMENDED, OBSERVE = "●", "K", "◆", "?"
 _LABEL = 11  #: columns for run times: ``D-HH:MM:SS`` and a space
 _LEAST_WIDTH, _LEAST_HEIGHT = 40, 8
 
@@ -80,7 +80,7 @@ def draw(picture: Picture, *, width: int = 80, height: int = 20) -> str:
         if nodes:
             canvas.mark(nodes, picture.median_at(nodes), sign)
     for point in picture.observed:
-        canvas.mark(point.nodes, point.time_s, SEEN)
+        canvas.mark(point.nodes, point.time_s, OBSERVED)
     if picture.recommended:
         canvas.mark(picture.recommended, picture.median_at(picture.recommended), RECOMMENDED)
     body = [f"{label}│{line}".rstrip() for label, line in _labelled(canvas)]
@@ -146,7 +146,7 @@ def _node_axis(canvas: _Canvas, picture: Picture) -> list[str]:
 
 def _legend(picture: Picture) -> list[str]:
     marks = [
-        f"{SEEN} observed",
+        f"{OBSERVED} observed",
         "⠒⠒ predicted (dashed beyond the observations)",
         f"{_BAND * 3} {percent(picture.confidence)} of runs",
     ]

@@ -1,4 +1,4 @@
-"""A decision in sentences: what the job asked for, what was predicted, what was done, what came."""
+"""A decision in sentences: the job's request, the prediction, the action and the outcome."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ _STATES = {
 }
 
 
-def explain(told: Explanation, job_id: int) -> str:
+def explain(explanation: Explanation, job_id: int) -> str:
     """Write the explanation of a decision, one sentence a line.
 
     Raises
@@ -26,21 +26,21 @@ def explain(told: Explanation, job_id: int) -> str:
     ValueError
         There is no decision to explain.
     """
-    one = told.decision
+    one = explanation.decision
     if one is None:
         raise ValueError("no decision")
     lines = [
-        _asked(one, job_id),
+        _request(one, job_id),
         _recognised(one),
         *_expected(one),
         _decided(one),
         _done(one),
-        _came(one, told.outcome),
+        _came(one, explanation.outcome),
     ]
     return "\n".join(line for line in lines if line)
 
 
-def _asked(one: DecisionRow, job_id: int) -> str:
+def _request(one: DecisionRow, job_id: int) -> str:
     low, high = one.min_nodes, one.max_nodes
     nodes = "no node count" if low is None else count(low, "node")
     if low is not None and high is not None and high != low:
@@ -62,7 +62,7 @@ def _recognised(one: DecisionRow) -> str:
 
 
 def _expected(one: DecisionRow) -> Iterator[str]:
-    """Say what was predicted on the count that the job would have had, and on the chosen one."""
+    """Give the predictions for the requested node count and for the chosen one."""
     if one.request_predicted_s is not None and one.requested_nodes is not None:
         times = (one.request_predicted_s, one.request_low_s, one.request_high_s)
         yield _on(one.requested_nodes, "as asked", times, one.request_wait_s, one.confidence)
@@ -103,19 +103,19 @@ def _done(one: DecisionRow) -> str:
         return f"Nothing was changed: {forbidden}." if forbidden else "Nothing was changed."
     if one.action == "refuse":
         return "The job was refused."
-    given = []
+    changes = []
     if one.action == "set" and one.nodes is not None:
-        given.append(count(one.nodes, "node"))
+        changes.append(count(one.nodes, "node"))
     if one.given_limit_s is not None:
-        given.append(f"a time limit of {duration(one.given_limit_s)}")
+        changes.append(f"a time limit of {duration(one.given_limit_s)}")
     if one.given_min_s is not None:
-        given.append(f"a least time limit of {duration(one.given_min_s)}")
-    return f"The job was given {' and '.join(given)}." if given else ""
+        changes.append(f"a least time limit of {duration(one.given_min_s)}")
+    return f"The job was given {' and '.join(changes)}." if changes else ""
 
 
 def _came(one: DecisionRow, came: Outcome | None) -> str:
     if came is None:
-        return "How it ended is not known yet: accounting is read with 'nimo ingest'."
+        return "NIMO does not know yet how it ended: 'nimo ingest' reads the accounting."
     state = _STATES.get(came.state, f"ended as {came.state}")
     waited = came.start_s - came.submit_s if came.start_s and came.submit_s else None
     wait = "" if waited is None else f" after a wait of {duration(waited)}"

@@ -12,7 +12,7 @@ from sacct_ingest.errors import PlotError
 from slurm_plugin.protocol import Advice, Row
 from slurm_plugin.reports import figure, terminal_plot
 from slurm_plugin.reports.picture import Picture, of_advice, of_table
-from slurm_plugin.reports.terminal_plot import KNEE, OBSERVE, RECOMMENDED, SEEN, draw
+from slurm_plugin.reports.terminal_plot import KNEE, OBSERVE, OBSERVED, RECOMMENDED, draw
 from tests.slurm_plugin.made import history, table
 
 PROBLEM = Problem("linear_section", "all points in the linear section", 24)
@@ -62,7 +62,9 @@ def test_signs_stand_at_their_node_counts() -> None:
     area = 75 - 12
     # From 1 to 32 nodes on a logarithmic axis each doubling is a fifth of the way.
     fifth = (area - 1) / 5
-    assert columns(text, SEEN) == pytest.approx([0, fifth, 2 * fifth, 3 * fifth, 4 * fifth], abs=1)
+    assert columns(text, OBSERVED) == pytest.approx(
+        [0, fifth, 2 * fifth, 3 * fifth, 4 * fifth], abs=1
+    )
     assert columns(text, OBSERVE) == pytest.approx([4.585 * fifth], abs=1)
     assert columns(text, RECOMMENDED) == pytest.approx([1.585 * fifth], abs=1)
     assert "knee: 8" in text
@@ -71,7 +73,7 @@ def test_signs_stand_at_their_node_counts() -> None:
 
 def test_the_curve_falls_and_its_labels_too() -> None:
     text = draw(of_table(table()))
-    rows = {line.index(SEEN): i for i, line in enumerate(plot_lines(text)) if SEEN in line}
+    rows = {line.index(OBSERVED): i for i, line in enumerate(plot_lines(text)) if OBSERVED in line}
     assert [rows[column] for column in sorted(rows)] == sorted(rows.values())
     labels = [line.split("│")[0].strip() for line in text.splitlines() if "│" in line]
     shown = [label for label in labels if label]
@@ -81,7 +83,7 @@ def test_the_curve_falls_and_its_labels_too() -> None:
 
 def test_a_history_of_one_node_count_is_a_point() -> None:
     text = draw(of_table(history()))
-    assert sum(line.count(SEEN) for line in plot_lines(text)) == 1
+    assert sum(line.count(OBSERVED) for line in plot_lines(text)) == 1
     assert "┴" in text
 
 

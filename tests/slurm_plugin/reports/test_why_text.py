@@ -36,7 +36,7 @@ def test_a_job_that_stayed_as_it_was() -> None:
     text = told(kept)
     assert "NIMO left the node count as it was: the prediction is not reliable enough." in text
     assert "Nothing was changed." in text
-    assert "How it ended is not known yet" in text
+    assert "NIMO does not know yet how it ended" in text
 
 
 @pytest.mark.parametrize(
