@@ -1,4 +1,4 @@
-"""All checks, in the order in which one would mend what they find."""
+"""All checks, in the order in which an admin would fix the problems."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from slurm_plugin.doctor.installation import Installation
 
 
 class Need(StrEnum):
-    """Without what a check says nothing; the value is what is told then."""
+    """What a check needs; the value is the message where that is missing."""
 
     NOTHING = ""
     SLURMCTLD = "slurmctld does not answer"
@@ -62,6 +62,6 @@ def examine(installation: Installation) -> Iterator[Finding]:
         Need.CONFIGURATION: isinstance(installation.config, Config),
     }
     for check in CHECKS:
-        found = check.make(installation) if there[check.needs] else iter([skipped(check.needs)])
-        for finding in found:
+        findings = check.make(installation) if there[check.needs] else iter([skipped(check.needs)])
+        for finding in findings:
             yield replace(finding, check=check.name)

@@ -1,4 +1,4 @@
-"""What a check comes to."""
+"""Findings: the results of checks."""
 
 from enum import StrEnum
 
@@ -6,12 +6,12 @@ import msgspec
 
 
 class FindingState(StrEnum):
-    """How it is with what was checked."""
+    """Severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"  #: it works, but not as well as it could
     ERROR = "error"  #: NIMO does not work with it
-    SKIPPED = "skipped"  #: cannot be seen from here
+    SKIPPED = "skipped"  #: cannot be checked from here
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +19,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     check: str = ""
     state: FindingState
-    message: str  #: what was found
+    message: str  #: the result of the check
     fix: str = ""  #: what to do about it; empty where nothing has to be done
 
 

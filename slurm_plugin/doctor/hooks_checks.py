@@ -22,7 +22,7 @@ _MODULES = {"socket.unix": "lua-socket"}
 def hook_files(installation: Installation) -> Iterator[Finding]:
     """All files of the hooks are there, and of this release."""
     shipped = {place(installation.hooks, path.name): path for path in sorted(HOOKS.glob("*.lua"))}
-    mend = f"{_COPY} {installation.hooks}"
+    fix = f"{_COPY} {installation.hooks}"
     missing = [path.name for path in shipped if not path.exists()]
     other = [
         path.name
@@ -30,9 +30,9 @@ def hook_files(installation: Installation) -> Iterator[Finding]:
         if path.exists() and path.read_bytes() != ours.read_bytes()
     ]
     if missing:
-        yield wrong(f"missing in {installation.hooks}: {', '.join(missing)}", mend)
+        yield wrong(f"missing in {installation.hooks}: {', '.join(missing)}", fix)
     if other:
-        yield warning(f"not those of this release: {', '.join(other)}", mend)
+        yield warning(f"not those of this release: {', '.join(other)}", fix)
     if not missing and not other:
         yield fine(f"the hooks in {installation.hooks} are those of this release")
 
@@ -41,8 +41,8 @@ def syntax(installation: Installation) -> Iterator[Finding]:
     """Lua can read the hooks: with a broken job_submit.lua slurmctld does not even start."""
     version = lua_version(installation)
     compiler = next(filter(None, map(which, (f"luac{version}", f"luac-{version}", "luac"))), None)
-    found = [place(installation.hooks, path.name) for path in sorted(HOOKS.glob("*.lua"))]
-    there = [path for path in found if path.exists()]
+    paths = [place(installation.hooks, path.name) for path in sorted(HOOKS.glob("*.lua"))]
+    there = [path for path in paths if path.exists()]
     if compiler is None or not there:
         yield skipped(f"no hooks in {installation.hooks}" if compiler else f"no luac{version} here")
         return
@@ -52,8 +52,8 @@ def syntax(installation: Installation) -> Iterator[Finding]:
             installation.run((compiler, "-p", str(path)))
         except SlurmError as error:
             broken = True
-            mend = f"{_COPY} {installation.hooks} before slurmctld is started again"
-            yield wrong(str(error), mend)
+            fix = f"{_COPY} {installation.hooks} before slurmctld is started again"
+            yield wrong(str(error), fix)
     if not broken:
         yield fine(f"{Path(compiler).name} reads the hooks")
 
@@ -87,8 +87,8 @@ def lua_version(installation: Installation) -> str:
     """Lua that Slurm's plugin was built for; 5.1, Debian's, where that cannot be seen."""
     for folder in installation.slurm.get("PluginDir", "").split(":"):
         plugin = Path(folder) / "job_submit_lua.so"
-        if plugin.exists() and (found := _LUA.search(plugin.read_bytes())):
-            return found[1].decode()
+        if plugin.exists() and (match := _LUA.search(plugin.read_bytes())):
+            return match[1].decode()
     return "5.1"
 
 
@@ -118,7 +118,7 @@ def loaded(installation: Installation) -> Iterator[Finding]:
 
 
 def hook_settings(installation: Installation) -> Iterator[Finding]:
-    """Ask whether the hooks ask the nimod of this configuration, and are not switched off."""
+    """Check that the hooks use the nimod of this configuration, and are not switched off."""
     path, said = installation.hooks / "nimo_hook.conf", _said(installation)
     socket = said.get("socket", "/run/nimo/nimod.sock")
     if socket != installation.settings.socket:
@@ -129,10 +129,12 @@ def hook_settings(installation: Installation) -> Iterator[Finding]:
         )
     else:
         yield fine(f"the hooks ask {socket}")
-    known = dict(_PAIR.findall((ETC / "nimo_hook.conf").read_text()))
-    for name in sorted(said.keys() - known.keys()):
-        near = get_close_matches(name, known, n=1)
-        fix = f"did you mean {near[0]!r}?" if near else f"remove it; there are: {', '.join(known)}"
+    defaults = dict(_PAIR.findall((ETC / "nimo_hook.conf").read_text()))
+    for name in sorted(said.keys() - defaults.keys()):
+        near = get_close_matches(name, defaults, n=1)
+        fix = (
+            f"did you mean {near[0]!r}?" if near else f"remove it; there are: {', '.join(defaults)}"
+        )
         yield warning(f"{path}: the hooks have no setting {name!r} and ignore it", fix)
     switch = Path(said.get("kill_switch", "/etc/nimo/off"))
     if switch.exists():
@@ -148,7 +150,7 @@ def _said(installation: Installation) -> dict[str, str]:
 
 
 def forwarding(installation: Installation) -> Iterator[Finding]:
-    """Ask whether job_submit takes away what cli_filter puts before comments: nothing else does."""
+    """Check that job_submit removes what cli_filter puts before comments: nothing else does."""
     path = installation.hooks / "nimo_hook.conf"
     forwards = _said(installation).get("forward_deadline") == "yes"
     if line(installation.slurm, "CliFilterPlugins"):

@@ -60,7 +60,7 @@ class Installation:
 
     @property
     def slurm_conf_settings(self) -> Mapping[str, str]:
-        """What slurm.conf itself says, for when slurmctld does not; empty if it is not here."""
+        """Settings in slurm.conf, for when slurmctld does not answer; empty without the file."""
         try:
             return read_pairs(self.slurm_conf.read_text(errors="replace"))
         except OSError:
@@ -75,14 +75,14 @@ class Installation:
     def slurmctld_clock_s(self) -> float | None:
         """Slurmctld's clock when it answered."""
         text = self.slurm_text
-        found = _CLOCK.search(text) if isinstance(text, str) else None
-        return float(found[1]) if found else None
+        match = _CLOCK.search(text) if isinstance(text, str) else None
+        return float(match[1]) if match else None
 
     @property
     def slurm_conf(self) -> Path:
         """Where slurm.conf is; the hooks are beside it."""
-        told = self.slurm.get("SLURM_CONF") or self.environ.get("SLURM_CONF")
-        return Path(told or _SLURM_CONF)
+        path = self.slurm.get("SLURM_CONF") or self.environ.get("SLURM_CONF")
+        return Path(path or _SLURM_CONF)
 
     @property
     def hooks(self) -> Path:

@@ -21,7 +21,7 @@ _OLD_S = 2 * 86400  #: a nightly ingest that was missed once is no news, twice i
 
 
 def configuration(installation: Installation) -> Iterator[Finding]:
-    """nimo.yaml can be read and is nobody else's to write."""
+    """nimo.yaml can be read, and only its owner can write it."""
     place = installation.config_file
     if isinstance(installation.config, NimoError):
         yield wrong(str(installation.config), "nimo config --check says so until it is right")
@@ -34,13 +34,13 @@ def configuration(installation: Installation) -> Iterator[Finding]:
 
 
 def store(installation: Installation) -> Iterator[Finding]:
-    """Open the store: it is there, of this release, and not for everybody's eyes."""
+    """Open the store: it exists, is of this release, and only its owner can read it."""
     from sacct_ingest.store.migrate import revision  # noqa: PLC0415 - the database is heavy
     from sacct_ingest.store.schema import HEAD  # noqa: PLC0415
 
     url = installation.settings.store_url
     try:
-        found = revision(url)
+        release = revision(url)
     except NimoError as error:
         yield wrong(str(error), f"{_AS_NIMO} ingest; a database server must be reachable from here")
         return
@@ -52,11 +52,11 @@ def store(installation: Installation) -> Iterator[Finding]:
             "systemctl start nimod",
         )
         return
-    if found is None or found < HEAD:
+    if release is None or release < HEAD:
         yield warning(
-            f"the store's tables are those of {found or 'no'} release", f"{_AS_NIMO} ingest"
+            f"the store's tables are those of {release or 'no'} release", f"{_AS_NIMO} ingest"
         )
-    elif found > HEAD:
+    elif release > HEAD:
         yield wrong("a newer release made the store", "upgrade NIMO here, too")
     else:
         yield fine("the store is there and of this release")
@@ -64,18 +64,18 @@ def store(installation: Installation) -> Iterator[Finding]:
 
 
 def _damage(url: str) -> str:
-    """Say what is wrong with the file of an SQLite store; empty: nothing, or it is a server."""
+    """Describe damage to the file of an SQLite store; empty: none, or a database server."""
     path = Path(url.removeprefix("sqlite:///"))
     if not url.startswith("sqlite:///") or not path.exists():
         return ""
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as store:
-            (told,) = store.execute("PRAGMA quick_check(1)").fetchone()
+            (result,) = store.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.OperationalError:
         return ""  # locked, or not ours to read: opening it says so
     except sqlite3.DatabaseError as error:
         return str(error)
-    return "" if told == "ok" else str(told)
+    return "" if result == "ok" else str(result)
 
 
 def _store_file(url: str) -> Iterator[Finding]:
@@ -115,11 +115,11 @@ def learned(installation: Installation) -> Iterator[Finding]:
 
 
 def _age(command: str, at_s: float | None, now_s: float) -> Finding:
-    mend = f"{_AS_NIMO} {command}; each hour: systemctl enable --now nimo-ingest.timer"
+    fix = f"{_AS_NIMO} {command}; each hour: systemctl enable --now nimo-ingest.timer"
     if at_s is None:
-        return warning(f"no nimo {command} yet: nothing is known", mend)
+        return warning(f"no nimo {command} yet: NIMO cannot predict", fix)
     if now_s - at_s > _OLD_S:
-        return warning(f"the last nimo {command} was {clock(at_s)}", mend)
+        return warning(f"the last nimo {command} was {clock(at_s)}", fix)
     return fine(f"the last nimo {command} was {clock(at_s)}")
 
 
@@ -150,8 +150,8 @@ def nimod(installation: Installation) -> Iterator[Finding]:
         )
     age_s, most_s = status.snapshot_age_s, installation.settings.snapshot.max_age_s
     if age_s is None or age_s > most_s:
-        seen = "has not seen the cluster yet" if age_s is None else f"saw it {age_s:.0f} s ago"
-        yield wrong(f"nimod {seen}: jobs pass unchanged", "its log: journalctl -u nimod")
+        snapshot = "has not seen the cluster yet" if age_s is None else f"saw it {age_s:.0f} s ago"
+        yield wrong(f"nimod {snapshot}: jobs pass unchanged", "its log: journalctl -u nimod")
     else:
         yield fine(f"nimod saw the cluster {age_s:.0f} s ago")
 

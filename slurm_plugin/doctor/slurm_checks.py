@@ -18,7 +18,7 @@ _SKEW_S = 5.0
 _DAY_S = 86400
 #: Units of slurmdbd.conf(5), in days.
 _UNITS = {"hour": 1 / 24, "day": 1.0, "month": 30.0, "year": 365.0}
-_CONF_MEND = "in slurm.conf, then: scontrol reconfigure"
+_CONF_FIX = "in slurm.conf, then: scontrol reconfigure"
 
 
 def munge(installation: Installation) -> Iterator[Finding]:
@@ -27,9 +27,9 @@ def munge(installation: Installation) -> Iterator[Finding]:
     if (used := said.get("AuthType", "auth/munge")) != "auth/munge":
         yield skipped(f"{used} is used instead")
         return
-    found = re.search(r"socket=([^,]+)", said.get("AuthInfo", ""))
+    match = re.search(r"socket=([^,]+)", said.get("AuthInfo", ""))
     try:
-        installation.run(("munge", "-n", *(("-S", found[1]) if found else ())))
+        installation.run(("munge", "-n", *(("-S", match[1]) if match else ())))
     except SlurmError as error:
         yield wrong(str(error), "systemctl start munge; the key must be that of slurmctld's host")
     else:
@@ -44,43 +44,45 @@ def slurmctld(installation: Installation) -> Iterator[Finding]:
             "start munge and slurmctld; have Slurm's commands on PATH and slurm.conf in place",
         )
         return
-    told = installation.slurm.get("SLURM_VERSION", "")
-    numbers = [int(number) for number in re.findall(r"\d+", told)[:2]]
+    version = installation.slurm.get("SLURM_VERSION", "")
+    numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
     release = (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
-    if not told:
+    if not version:
         yield wrong("scontrol show config names no release", "is it Slurm's own scontrol on PATH?")
     elif release < FIRST:
-        yield wrong(f"Slurm {told} is too old", "NIMO needs 22.05 or newer")
+        yield wrong(f"Slurm {version} is too old", "NIMO needs 22.05 or newer")
     elif release > LAST:
-        yield warning(f"Slurm {told} is newer than those tested", "upgrade NIMO, or try it first")
+        yield warning(
+            f"Slurm {version} is newer than those tested", "upgrade NIMO, or try it first"
+        )
     else:
-        yield fine(f"slurmctld answers, Slurm {told}")
+        yield fine(f"slurmctld answers, Slurm {version}")
 
 
 def security(installation: Installation) -> Iterator[Finding]:
-    """Ask whether the release has security holes that are known here."""
-    told = installation.slurm.get("SLURM_VERSION", "")
-    numbers = [int(number) for number in re.findall(r"\d+", told)[:3]]
+    """Check the release for known security holes."""
+    version = installation.slurm.get("SLURM_VERSION", "")
+    numbers = [int(number) for number in re.findall(r"\d+", version)[:3]]
     if len(numbers) < 3:
         yield skipped("slurmctld does not say which release it is")
         return
     line_, patch = (numbers[0], numbers[1]), numbers[2]
     if line_ > max(SOUND) or patch >= SOUND.get(line_, inf):
-        yield fine(f"no security holes of Slurm {told} are known here")
+        yield fine(f"no security holes of Slurm {version} are known here")
         return
     sound = ", ".join(f"{year}.{month:02}.{least}" for (year, month), least in SOUND.items())
     yield warning(
-        f"Slurm {told} is older than those that mend the eight CVEs of September 2026",
-        f"upgrade to {sound} or newer, unless your distribution has mended {told}",
+        f"Slurm {version} is older than those that fix the eight CVEs of September 2026",
+        f"upgrade to {sound} or newer, unless your distribution has fixed {version}",
     )
 
 
 def job_submit(installation: Installation) -> Iterator[Finding]:
-    """Slurmctld is to ask the hook, and can run Lua."""
+    """Slurmctld calls the hook, and can run Lua."""
     if line(installation.slurm, "JobSubmitPlugins"):
         yield wrong(
             "JobSubmitPlugins has no lua: no job is seen",
-            f"{line(installation.slurm, 'JobSubmitPlugins')} {_CONF_MEND}",
+            f"{line(installation.slurm, 'JobSubmitPlugins')} {_CONF_FIX}",
         )
     else:
         yield fine("JobSubmitPlugins has lua")
@@ -99,7 +101,7 @@ def _plugin(installation: Installation, name: str) -> Iterator[Finding]:
 
 
 def cli_filter(installation: Installation) -> Iterator[Finding]:
-    """Commands are to pass the deadline on."""
+    """Commands pass the deadline on."""
     if not line(installation.slurm, "CliFilterPlugins"):
         yield fine("CliFilterPlugins has lua")
     else:
@@ -110,7 +112,7 @@ def cli_filter(installation: Installation) -> Iterator[Finding]:
 
 
 def clock(installation: Installation) -> Iterator[Finding]:
-    """Ask whether this machine's clock is slurmctld's."""
+    """Check that this machine's clock agrees with slurmctld's."""
     skew_s = installation.now_s - (installation.slurmctld_clock_s or installation.now_s)
     if abs(skew_s) > _SKEW_S:
         yield wrong(
@@ -127,12 +129,12 @@ def slurmdbd(installation: Installation) -> Iterator[Finding]:
     if installation.slurm.get("AccountingStorageType", "").endswith("/none"):
         yield wrong(
             "no accounting is kept: there is no history",
-            f"set up slurmdbd and AccountingStorageType=accounting_storage/slurmdbd {_CONF_MEND}",
+            f"set up slurmdbd and AccountingStorageType=accounting_storage/slurmdbd {_CONF_FIX}",
         )
     elif not _slurmdbd_settings(installation):
-        told = installation.slurmdbd_text
+        answer = installation.slurmdbd_text
         yield wrong(
-            f"slurmdbd does not answer{f': {told}' if isinstance(told, SlurmError) else ''}",
+            f"slurmdbd does not answer{f': {answer}' if isinstance(answer, SlurmError) else ''}",
             "start slurmdbd; AccountingStorageHost in slurm.conf names its host",
         )
     else:
@@ -146,11 +148,11 @@ def retention(installation: Installation) -> Iterator[Finding]:
     if not _slurmdbd_settings(installation):
         yield skipped("slurmdbd does not answer")
         return
-    days, wanted = purge_days(installation), installation.settings.ingest.first_days
-    if days is not None and days < wanted:
+    days, needed_days = purge_days(installation), installation.settings.ingest.first_days
+    if days is not None and days < needed_days:
         yield warning(
-            f"slurmdbd forgets jobs after {days:g} days, the first ingest goes back {wanted}",
-            f"PurgeJobAfter={wanted}days in slurmdbd.conf; what NIMO has read it keeps anyway",
+            f"slurmdbd forgets jobs after {days:g} days, the first ingest goes back {needed_days}",
+            f"PurgeJobAfter={needed_days}days in slurmdbd.conf; what NIMO has read it keeps anyway",
         )
     else:
         yield fine(f"slurmdbd keeps jobs {'for ever' if days is None else f'for {days:g} days'}")
@@ -167,8 +169,8 @@ def retention_days(text: str) -> float | None:
     >>> retention_days("12 months"), retention_days("36hours"), retention_days("NONE")
     (360.0, 1.5, None)
     """
-    found = re.match(r"(\d+)\s*(hour|day|month|year)?", text.strip(" *").lower())
-    return int(found[1]) * _UNITS[found[2] or "month"] if found else None
+    match = re.match(r"(\d+)\s*(hour|day|month|year)?", text.strip(" *").lower())
+    return int(match[1]) * _UNITS[match[2] or "month"] if match else None
 
 
 def comments(installation: Installation) -> Iterator[Finding]:
@@ -178,7 +180,7 @@ def comments(installation: Installation) -> Iterator[Finding]:
     else:
         yield warning(
             "AccountingStoreFlags has no job_comment: tags in comments are lost",
-            f"{line(installation.slurm, 'AccountingStoreFlags')} {_CONF_MEND}",
+            f"{line(installation.slurm, 'AccountingStoreFlags')} {_CONF_FIX}",
         )
 
 

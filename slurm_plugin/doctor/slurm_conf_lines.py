@@ -1,4 +1,4 @@
-"""What slurm.conf has to say for NIMO, beside what it says already: pure."""
+"""Lines that NIMO needs and slurm.conf lacks: pure."""
 
 from collections.abc import Mapping
 
@@ -45,4 +45,4 @@ def lines(slurm: Mapping[str, str]) -> list[str]:
     ...     "AccountingStoreFlags": "job_comment", "JobAcctGatherType": "jobacct_gather/linux"})
     ['CliFilterPlugins=lua']
     """
-    return [found for name in (*_WORDS, _GATHERING) if (found := line(slurm, name))]
+    return [missing for name in (*_WORDS, _GATHERING) if (missing := line(slurm, name))]

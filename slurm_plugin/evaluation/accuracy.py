@@ -13,7 +13,7 @@ from statistics import median
 
 from slurm_plugin.evaluation.comparison import Comparison, deviations
 
-#: Levels at which the share of runs inside is told.
+#: Levels at which the share of runs inside is reported.
 LEVELS = (0.5, 0.9, 0.95)
 _EXACT = 32  #: ratios
 _STEPS = 200  #: bins of the others for each factor of e
@@ -76,12 +76,12 @@ class Ratios:
 
     def histogram(self) -> tuple[int, ...]:
         """Count between `EDGES`, and beyond the two ends."""
-        found = [0] * (len(EDGES) + 1)
+        counts = [0] * (len(EDGES) + 1)
         for ratio in self._first:
-            found[bisect_right(EDGES, ratio)] += 1
+            counts[bisect_right(EDGES, ratio)] += 1
         for where, number in self._others.items():
-            found[bisect_right(EDGES, exp(where / _STEPS))] += number
-        return tuple(found)
+            counts[bisect_right(EDGES, exp(where / _STEPS))] += number
+        return tuple(counts)
 
 
 def _bin(ratio: float) -> int:

@@ -1,4 +1,4 @@
-"""One report out of the store: decisions with their outcomes, and what the curves say of them."""
+"""One report out of the store: decisions with their outcomes, and diagnoses from the curves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
 
 _BATCH = 200
-_STEP = 2000  #: decisions between two words on the progress
+_STEP = 2000  #: decisions between two reports of progress
 
 
 def collect(
@@ -26,26 +26,26 @@ def collect(
     confidence: float,
     application: str = "",
     least_node_hours: float = 100.0,
-    told: Callable[[int], None] = lambda _: None,
+    report_progress: Callable[[int], None] = lambda _: None,
 ) -> OutcomeReport:
     """Sum up the selected decisions in one pass.
 
     Parameters
     ----------
     confidence
-        Nominal level of intervals that do not say theirs.
+        Nominal level of intervals without one of their own.
     application
         This one alone; empty: all.
     least_node_hours
-        Nobody is named for fewer of them beyond the knee.
-    told
-        Called with the number of decisions read since it was called last.
+        The report names no user with fewer of them beyond the knee.
+    report_progress
+        Called with the number of decisions read since the last call.
     """
     tally = OutcomeTally(confidence)
     for number, pair in enumerate(select(store.decisions.with_outcomes(chosen), application)):
         tally.add(*pair)
         if number % _STEP == _STEP - 1:
-            told(_STEP)
+            report_progress(_STEP)
     keys = [
         (KeyLevel(level), key)
         for level, key in tally.asked
@@ -55,10 +55,10 @@ def collect(
     for start in range(0, len(keys), _BATCH):
         for row in store.fits.find(keys[start : start + _BATCH]):
             tables[row.level.value, row.key] = decode(row.payload)
-    known = problems(tables.values(), tally.asked)
+    diagnoses = problems(tables.values(), tally.asked)
     return tally.report(
         store.standings.all(),
-        problems=known,
-        drift=drifting(known),
+        problems=diagnoses,
+        drift=drifting(diagnoses),
         waste=tally.usage.waste(tables, least_node_hours=least_node_hours),
     )

@@ -92,11 +92,11 @@ def predicted_for(
     predicted_s, low_s, high_s = decision.predicted_s, decision.low_s, decision.high_s
     if nodes is not None and nodes == decision.nodes:
         return (predicted_s, low_s or None, high_s or None) if predicted_s else None
-    asked_s = decision.request_predicted_s
-    if nodes is None or nodes != decision.requested_nodes or not asked_s:
+    requested_s = decision.request_predicted_s
+    if nodes is None or nodes != decision.requested_nodes or not requested_s:
         return None
     if decision.request_low_s and decision.request_high_s:
-        return asked_s, decision.request_low_s, decision.request_high_s
+        return requested_s, decision.request_low_s, decision.request_high_s
     if predicted_s and low_s and high_s:
-        return asked_s, asked_s * low_s / predicted_s, asked_s * high_s / predicted_s
-    return asked_s, None, None
+        return requested_s, requested_s * low_s / predicted_s, requested_s * high_s / predicted_s
+    return requested_s, None, None

@@ -1,4 +1,4 @@
-"""What the curves say beside the outcomes: problems with what mends them, nodes beyond the knee."""
+"""Diagnoses from the curves: problems with their fixes, and nodes used beyond the knee."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,8 +49,8 @@ class Waste:
 class Usage:
     """Completed runs on counts that their users chose, by identity, user and count.
 
-    Jobs with a deadline have a reason to be wide, and those that were given their count did not
-    choose it.
+    Jobs with a deadline are left out: they have a reason to be wide.  So are jobs whose count NIMO
+    set: their users did not choose it.
     """
 
     def __init__(self) -> None:
@@ -73,16 +73,16 @@ class Usage:
     def waste(
         self, tables: Mapping[tuple[str, str], PredictionTable], *, least_node_hours: float
     ) -> tuple[Waste, ...]:
-        """Find who used many nodes beyond the knee, most node-hours first.
+        """List the users of many nodes beyond the knee, most node-hours first.
 
         Parameters
         ----------
         tables
             By level and key.
         least_node_hours
-            Less than this is a trifle; so are fewer than three runs, and less than a fifth.
+            Smaller amounts are left out, and so are fewer than three runs or less than a fifth.
         """
-        found = [
+        candidates = [
             made
             for (level, key, user), used in self._used.items()
             if (table := tables.get((level, key))) is not None
@@ -90,7 +90,7 @@ class Usage:
         ]
         worth = (
             one
-            for one in found
+            for one in candidates
             if one.wasted_node_hours >= max(least_node_hours, _SHARE * one.node_hours)
             and one.runs >= _RUNS
         )
@@ -98,7 +98,7 @@ class Usage:
 
 
 def problems(
-    tables: Iterable[PredictionTable], asked: Counter[tuple[str, str]]
+    tables: Iterable[PredictionTable], decisions: Counter[tuple[str, str]]
 ) -> tuple[Diagnosis, ...]:
     """List the problems of applications that jobs asked for, those of most decisions first."""
     rows = [
@@ -106,7 +106,7 @@ def problems(
             application=table.label,
             verdict=table.verdict.value,
             runs=table.runs,
-            decisions=asked[table.level, table.key],
+            decisions=decisions[table.level, table.key],
             problem=problem.name,
             text=problem.text,
             observe=problem.observe,
@@ -134,7 +134,7 @@ def _waste(
     at_knee = at(table, knee).time_s
     runs = sum(used[n][0] for n in beyond)
     node_s = sum(n * used[n][1] for n in beyond)
-    # The curve says how the times on two counts compare; how long the runs took they say.
+    # The curve gives the ratio of the times on two counts; the runs give the times themselves.
     longer = {n: at_knee / at(table, n).time_s for n in beyond}
     knee_s = sum(used[n][1] * longer[n] for n in beyond)
     return Waste(

@@ -57,7 +57,7 @@ class Effect:
 
 
 def is_changed(decision: DecisionRow) -> bool:
-    """Whether the job was given another count than it would have had."""
+    """Whether NIMO changed the job's node count."""
     return decision.applied and _chooses(decision)
 
 
@@ -155,7 +155,7 @@ class DeadlineTally:
 def waits_of(decision: DecisionRow, run: RunRow) -> tuple[float, float] | None:
     """Predicted and actual wait for the count that the job had, seconds.
 
-    None where one of them is not known; jobs that waited for more than nodes say nothing.
+    None where one of them is missing, and for jobs that waited for more than nodes.
     """
     said_s, was_s = _wait_for(decision, run.nodes), _waited_s(run)
     return None if said_s is None or was_s is None else (said_s, was_s)

@@ -39,7 +39,7 @@ class JobOutcome:
 def outcome_of(application: str, decision: DecisionRow, run: RunRow) -> JobOutcome:
     """Put a decision and its run side by side."""
     predicted = predicted_for(decision, run.nodes)
-    given = decision.applied and decision.action == "set" and decision.nodes
+    nodes_set = decision.applied and decision.action == "set" and decision.nodes
     return JobOutcome(
         job_id=run.job_id,
         user=decision.user,
@@ -55,7 +55,7 @@ def outcome_of(application: str, decision: DecisionRow, run: RunRow) -> JobOutco
         reason=decision.reason,
         applied=decision.applied,
         given_nodes=decision.nodes
-        if given and decision.nodes != decision.requested_nodes
+        if nodes_set and decision.nodes != decision.requested_nodes
         else None,
         given_limit_s=decision.given_limit_s if decision.applied else None,
         verdict=decision.verdict,

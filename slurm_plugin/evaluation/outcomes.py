@@ -48,7 +48,7 @@ class ApplicationOutcome:
 
     application: str
     decisions: int
-    changed: int  #: jobs that were given another count than they would have had
+    changed: int  #: jobs whose node count NIMO changed
     finished: int
     accuracy: Accuracy | None
 
@@ -100,9 +100,7 @@ class OutcomeReport:
     observed: Effect | None
     applications: tuple[ApplicationOutcome, ...]  #: most decisions first
     switched_off: tuple[StandingRow, ...] = ()  #: of these, for what their predictions missed
-    problems: tuple[
-        Diagnosis, ...
-    ] = ()  #: why predictions are not to be relied on, and what mends it
+    problems: tuple[Diagnosis, ...] = ()  #: why predictions are not reliable, and how to fix that
     drift: tuple[Diagnosis, ...] = ()  #: applications whose problem changed
     #: that a limit or deadline stopped after NIMO had changed them, by job id
     stopped: tuple[JobOutcome, ...] = ()
@@ -148,14 +146,14 @@ class OutcomeTally:
     Parameters
     ----------
     confidence
-        Nominal level of intervals that do not say theirs.
+        Nominal level of intervals without one of their own.
 
     Attributes
     ----------
     asked
         Decisions by the identity that predicted them: (level, key).
     usage
-        What completed runs used, for what the curves say about it.
+        What completed runs used, to compare with the curves.
     """
 
     def __init__(self, confidence: float) -> None:
@@ -207,7 +205,7 @@ class OutcomeTally:
         standings: Iterable[StandingRow] = (),
         **more: tuple[Diagnosis, ...] | tuple[Waste, ...],
     ) -> OutcomeReport:
-        """Sum up; ``more`` are fields that the tally does not know."""
+        """Sum up; ``more`` are fields that the tally does not have."""
         fields: dict[str, object] = dict(more)
         return OutcomeReport(
             first_s=self._first_s,
@@ -257,16 +255,16 @@ class OutcomeTally:
     def _compare(
         self, decision: DecisionRow, run: RunRow, tallies: Iterable[AccuracyTally]
     ) -> None:
-        found = compare(decision, run)
-        if found is None or found.cut:
+        comparison = compare(decision, run)
+        if comparison is None or comparison.cut:
             return
         level = decision.confidence or self._confidence
         for tally in tallies:
-            tally.add(found, level)
+            tally.add(comparison, level)
         if decision.verdict:
-            self._verdicts[decision.verdict].add(found, level)
+            self._verdicts[decision.verdict].add(comparison, level)
         if decision.key_level:
-            self._levels[decision.key_level].add(found, level)
+            self._levels[decision.key_level].add(comparison, level)
 
     def _by(self, place: int) -> dict[str, int]:
         counts: Counter[str] = Counter()
@@ -295,8 +293,8 @@ class OutcomeTally:
 
 
 def _results(tallies: dict[str, AccuracyTally]) -> dict[str, Accuracy]:
-    found = ((name, tally.result()) for name, tally in sorted(tallies.items()))
-    return {name: one for name, one in found if one is not None}
+    results = ((name, tally.result()) for name, tally in sorted(tallies.items()))
+    return {name: one for name, one in results if one is not None}
 
 
 def _week(at_s: float) -> int:

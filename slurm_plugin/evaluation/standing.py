@@ -1,4 +1,4 @@
-"""Applications are judged by what came of the decisions about them, and switched off or on."""
+"""Applications are switched off or on by the outcomes of the decisions about them."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def update(store: Store, settings: config.Band, *, now_s: float) -> list[Standin
     """
     band = Band(settings.ratio, settings.back, settings.runs, settings.least)
     since_s = (store.watermarks.get(SOURCE) or 0) - OVERLAP_S
-    known = {(row.level, row.key): row for row in store.standings.all()}
+    standings = {(row.level, row.key): row for row in store.standings.all()}
     judged = [
         row
         for level, key in store.decisions.touched_keys(since_s)
-        if (row := _judged(store, level, key, band, known.get((level, key)), now_s)) is not None
+        if (row := _judged(store, level, key, band, standings.get((level, key)), now_s)) is not None
     ]
     if judged:
         store.standings.put(judged)
     store.watermarks.set(SOURCE, int(now_s))
-    return [row for row in judged if row.off != _was_off(known.get((row.level, row.key)))]
+    return [row for row in judged if row.off != _was_off(standings.get((row.level, row.key)))]
 
 
 def _judged(
@@ -52,19 +52,19 @@ def _judged(
 ) -> StandingRow | None:
     """Judge one application; None where nothing changed or nothing can be said."""
     pairs = store.decisions.last_outcomes(level, key, band.runs * _SPARE)
-    found = judge(list(_outcomes(pairs)), band, off=_was_off(before))
-    if found is None:
+    judgement = judge(list(_outcomes(pairs)), band, off=_was_off(before))
+    if judgement is None:
         return None
-    turned = found.off != _was_off(before)
+    turned = judgement.off != _was_off(before)
     row = StandingRow(
         level=level,
         key=key,
         label=pairs[0][0].label,
-        off=found.off,
-        ratio=found.ratio,
-        runs=found.runs,
-        low=found.low,
-        high=found.high,
+        off=judgement.off,
+        ratio=judgement.ratio,
+        runs=judgement.runs,
+        low=judgement.low,
+        high=judgement.high,
         since_s=now_s if before is None or turned else before.since_s,
         judged_s=now_s,
     )
@@ -83,13 +83,13 @@ def _was_off(before: StandingRow | None) -> bool:
 def _outcomes(pairs: list[tuple[DecisionRow, RunRow]]) -> Iterator[Outcome]:
     """Compare runs with what was predicted for the count that they had."""
     for decision, run in pairs:
-        found = compare(decision, run)
-        if found is not None and found.low_s and found.high_s:
+        comparison = compare(decision, run)
+        if comparison is not None and comparison.low_s and comparison.high_s:
             yield Outcome(
                 ended_s=float(run.end_s or 0),
-                realised_s=found.actual_s,
-                predicted_s=found.predicted_s,
-                low_s=found.low_s,
-                high_s=found.high_s,
-                cut=found.cut,
+                realised_s=comparison.actual_s,
+                predicted_s=comparison.predicted_s,
+                low_s=comparison.low_s,
+                high_s=comparison.high_s,
+                cut=comparison.cut,
             )

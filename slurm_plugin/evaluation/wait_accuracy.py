@@ -1,7 +1,7 @@
 """How often predicted waits came true: pure.
 
-Jobs that were told to start at once and jobs that were told to wait are judged apart: to be right
-about the first is easy.
+Jobs predicted to start at once are judged apart from jobs predicted to wait: the first kind is
+easy to predict.
 """
 
 from collections import Counter

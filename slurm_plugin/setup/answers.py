@@ -1,4 +1,4 @@
-"""What a first configuration has to know: proposed from what Slurm says, changed by the admin."""
+"""The values of a first configuration: proposed from Slurm's settings, changed by the admin."""
 
 import re
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def propose(installation: Installation) -> Answers:
-    """Answers as far as Slurm gives them: its name, and how far back its accounting goes."""
-    kept, wanted = purge_days(installation), Answers().first_days
+    """Take from Slurm the cluster's name and how far back its accounting goes."""
+    purge_after, first_days = purge_days(installation), Answers().first_days
     return Answers(
         cluster=installation.slurm.get("ClusterName", ""),
-        first_days=wanted if kept is None else max(1, min(wanted, int(kept))),
+        first_days=first_days if purge_after is None else max(1, min(first_days, int(purge_after))),
     )
 
 
@@ -44,22 +44,22 @@ def partitions(installation: Installation) -> list[str]:
         return []
 
 
-def check(answers: Answers, known: Sequence[str]) -> None:
-    """Refuse what would be written down in vain.
+def check(answers: Answers, names: Sequence[str]) -> None:
+    """Check answers before they are written.
 
     Parameters
     ----------
-    known
-        Partitions that Slurm has; empty: they are not known.
+    names
+        Partitions that Slurm has; empty: Slurm did not answer.
 
     Raises
     ------
     ConfigError
-        With how to fix it.
+        An answer is wrong; the message says how to fix it.
     """
-    for name in answers.partitions if known else ():
-        if name not in known:
-            raise ConfigError(f"Slurm has no partition {name!r}; {nearest(name, known)}")
+    for name in answers.partitions if names else ():
+        if name not in names:
+            raise ConfigError(f"Slurm has no partition {name!r}; {nearest(name, names)}")
     if "://" not in answers.store:
         raise ConfigError(f"{answers.store}: no database URL; an SQLite file is sqlite:///FILE")
     if urlsplit(answers.store).password:

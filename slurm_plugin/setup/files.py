@@ -1,4 +1,4 @@
-"""Files of settings that are written where there are none; what somebody wrote is never touched."""
+"""Settings files: missing ones are written, and files that an admin changed are never touched."""
 
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -13,7 +13,7 @@ class FileState(StrEnum):
     """What becomes of a file."""
 
     NEW = "new"  #: it is not there and is written
-    FILLED_IN = "filled in"  #: it is there as it was shipped, nobody's work, and is written
+    FILLED_IN = "filled in"  #: it is there as it was shipped, without changes, and is written
     SAME = "same"  #: it says the same already
     KEPT = "kept"  #: it says something else and stays as it is
 

@@ -1,4 +1,4 @@
-"""What ``nimo init`` tells: what it saw and wrote, and what is left to do."""
+"""Summary of ``nimo init``: Slurm's settings, the files written, and the steps that are left."""
 
 import pwd
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from slurm_plugin.setup.files import Planned
 from slurm_plugin.slurm.slurm_conf import read_settings
 
 _FORWARD = "sed -i 's/^forward_deadline = no/forward_deadline = yes/'"
-ACCOUNT = "nimo"  #: whom nimod runs as
+ACCOUNT = "nimo"  #: the account that nimod runs as
 
 
 class SetupSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class SetupSummary(msgspec.Struct, frozen=True, kw_only=True):
 def report(
     installation: Installation, answers: Answers, planned: Sequence[Planned], hooks: Sequence[Path]
 ) -> SetupSummary:
-    """Collect what there is to tell."""
+    """Collect the summary."""
     return SetupSummary(
         slurm=_facts(installation),
         files={str(file.path): str(file.state) for file in planned},
@@ -87,16 +87,16 @@ def _no_account() -> bool:
     return ACCOUNT not in {entry.pw_name for entry in pwd.getpwall()}
 
 
-def render(told: SetupSummary) -> str:
+def render(summary: SetupSummary) -> str:
     """Text for a terminal."""
     parts = [
-        ("Slurm says", [f"{name}: {value}" for name, value in told.slurm.items()]),
-        ("files", [f"{state:9}  {path}" for path, state in told.files.items()]),
-        ("hooks that were written", told.hooks),
-        ("slurm.conf lacks, where slurmctld runs and on login nodes", told.slurm_conf),
-        ("left to do", told.next),
+        ("Slurm says", [f"{name}: {value}" for name, value in summary.slurm.items()]),
+        ("files", [f"{state:9}  {path}" for path, state in summary.files.items()]),
+        ("hooks that were written", summary.hooks),
+        ("slurm.conf lacks, where slurmctld runs and on login nodes", summary.slurm_conf),
+        ("left to do", summary.next),
     ]
-    if "kept" in told.files.values():
+    if "kept" in summary.files.values():
         parts.append(("kept files say something else", ["nimo init --dry-run shows what"]))
     return "\n".join(
         line for head, lines in parts if lines for line in (f"{head}:", *(f"  {x}" for x in lines))

@@ -40,8 +40,8 @@ def hook_settings(sample: str, answers: Answers, *, forward_deadline: bool) -> s
     """Give the text of nimo_hook.conf; ``forward_deadline`` once slurmctld runs job_submit.lua."""
     values = {"socket": answers.socket, "forward_deadline": "yes" if forward_deadline else "no"}
     return _PAIR.sub(
-        lambda found: (
-            f"{found['key']} = {values[found['key']]}" if found["key"] in values else found[0]
+        lambda match: (
+            f"{match['key']} = {values[match['key']]}" if match["key"] in values else match[0]
         ),
         sample,
     )
@@ -55,11 +55,11 @@ def with_values(text: str, values: Mapping[str, str]) -> str:
     """
     made, section = [], ""
     for line in text.splitlines():
-        found, put = _YAML.match(line), line
-        if found:
-            section = section if found["indent"] else found["key"]
-            name = f"{section}.{found['key']}" if found["indent"] else section
+        match, put = _YAML.match(line), line
+        if match:
+            section = section if match["indent"] else match["key"]
+            name = f"{section}.{match['key']}" if match["indent"] else section
             if name in values:
-                put = f"{found['indent']}{found['key']}: {values[name]}{found['comment'] or ''}"
+                put = f"{match['indent']}{match['key']}: {values[name]}{match['comment'] or ''}"
         made.append(put)
     return "\n".join(made) + "\n"

@@ -111,14 +111,14 @@ def _report(
         only_user=seen.only_user,
         only_accounts=seen.accounts,
     )
-    with progress("decisions") as told:
+    with progress("decisions") as show:
         report = collect(
             store,
             chosen,
             confidence=config.fit.confidence,
             application=args.app,
             least_node_hours=args.least_waste,
-            told=lambda read: told(read, "read"),
+            report_progress=lambda read: show(read, "read"),
         )
     return replace(report, selection=_selection(args))
 
