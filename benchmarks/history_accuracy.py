@@ -195,7 +195,11 @@ def _identity(row: RunRow) -> Identity:
 def _scored(row: RunRow, fits: Fits, simple: Mapping[str, float], number: int) -> Scored | None:
     identity, nodes = _identity(row), row.nodes
     each, tasks = -(-row.cpus // nodes), row.tasks or 0
-    layouts = (Layout(-(-tasks // nodes), each), Layout(tasks, row.cpus, in_all=True))
+    gpus = row.gpus or 0
+    layouts = (
+        Layout(-(-tasks // nodes), each, gpus=-(-gpus // nodes)),
+        Layout(tasks, row.cpus, in_all=True, gpus=gpus),
+    )
     table = fits.lookup(identity, float(row.submit_s)).find(identity, layouts)
     if table is None or not simple:
         return None

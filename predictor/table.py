@@ -18,6 +18,8 @@ from sacct_ingest.layout import Layout
 _KEPT = 1024
 #: Name of the problem that all runs had another layout than the job.
 OTHER_LAYOUT = "other_layout"
+#: Words for a layout that counts nothing.
+_NOTHING = "no GPUs"
 _OF_TYPE = tuple(one.name for one in fields(ByType))
 _decoder = msgspec.json.Decoder(PredictionTable)
 _encoder = msgspec.json.Encoder()
@@ -104,7 +106,8 @@ def for_layout(table: PredictionTable, layouts: tuple[Layout, ...]) -> Predictio
     if any(one.matches(other) for one in layouts for other in runs):
         return table
     alike = (one for one in layouts if one.in_all == runs[0].in_all)
-    asked, had = next(alike, layouts[0]), " or ".join(map(str, runs))
+    asked = str(next(alike, layouts[0])) or _NOTHING
+    had = " or ".join(str(one) or _NOTHING for one in runs)
     text = f"all runs had {had}, this job has {asked}: not the same curve"
     return replace(
         table,

@@ -166,6 +166,20 @@ def network_total(value: str) -> int | None:
     return storable(sum(known)) if known else None
 
 
+def gpus(value: str) -> int | None:
+    """GPUs out of AllocTRES, all types together; None where it has none.
+
+    Slurm lists ``gres/gpu`` beside ``gres/gpu:TYPE`` unless only types are accounted.
+    """
+    if "gres/gpu" not in value:
+        return None
+    listed = parse_tres(value)
+    if "gres/gpu" in listed:
+        return count(listed["gres/gpu"])
+    typed = [counted(text) for name, text in listed.items() if name.startswith("gres/gpu:")]
+    return storable(sum(typed)) if typed else None
+
+
 def energy(value: str) -> int | None:
     """Joules; None where the node says nothing."""
     return count(value) or None
@@ -197,6 +211,8 @@ COLUMNS: Final = (
     Column("NCPUS", counted, job="cpus", step="cpus"),
     Column("AllocCPUS", counted, job="cpus", step="cpus"),
     Column("NTasks", count, job="tasks", step="tasks"),
+    Column("AllocTRES", gpus, job="gpus"),
+    Column("ReqTRES", gpus, job="gpus"),
     Column("NodeList", node_list, job="node_list"),
     Column("ReqMem", text, job="_req_mem"),
     Column("TotalCPU", seconds, job="cpu_s", step="cpu_s"),

@@ -205,6 +205,7 @@ class JobRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     req_nodes: int | None = None
     cpus: int = 0
     tasks: int | None = None
+    gpus: int | None = None  #: in all; None where accounting has no gres/gpu
     node_list: str = ""
     constraints: str = ""
     reservation: str = ""

@@ -24,6 +24,7 @@ LOSSES: Final = (
     "exit codes from 128 on are less by 128",
     "a job without nodes or with a run time of 0 s looks as if nothing were known",
     "disk bytes are the mean of a step's tasks times their number; none over Lustre or network",
+    "a job's GPUs are not there: requests for GPUs match none of its runs",
     "no states can be asked for: a window lists all that was eligible or ran in it",
 )
 

@@ -67,6 +67,7 @@ class RunRow:
     line: str
     cpu_s: float | None = None
     work_dir: str = ""
+    gpus: int | None = None  #: in all
     node_list: str = ""  #: only of those that `Runs.started` gives
     node_type: str = ""  #: of all its nodes; only where runs are read by key
 

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0008"
+HEAD: Final = "0009"
 
 metadata = MetaData()
 
@@ -76,6 +76,7 @@ runs = Table(
     _count("req_nodes"),
     _count("cpus", nullable=False),
     _count("tasks"),
+    _count("gpus"),
     _prose("node_list"),
     _prose("constraints"),
     _prose("reservation"),

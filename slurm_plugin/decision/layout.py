@@ -10,11 +10,11 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from sacct_ingest.layout import Layout
+from sacct_ingest.layout import UNKNOWN_GPUS, Layout
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.protocol import Change, Job
 from slurm_plugin.slurm.cluster_state import Partition
-from slurm_plugin.slurm.footprint import footprint
+from slurm_plugin.slurm.footprint import footprint, gpu_count
 
 #: From 24.11 on ``-c 2`` says this too.
 _CPUS_PER_TASK = re.compile(r"^cpu[:=]\d+$")
@@ -36,21 +36,41 @@ def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
     """Layouts that runs must have had to tell how long a job takes: on each node, or in all.
 
     CPUs are left open where the job has all of its nodes, whose number may differ, or where the
-    partition is not known; tasks where the job names none, for its script may.
+    partition is not known; tasks where the job names none, for its script may.  GPUs are open
+    where the job has all of its nodes: Slurm then allocates all GPUs, too.
     """
-    if job.min_nodes is None and job.num_tasks:
+    if job.min_nodes is None and (job.num_tasks or gpu_count(job.tres_per_job)):
         job = replace(job, min_nodes=1, max_nodes=1)  # as the decision has it
     nodes = job.min_nodes if job.min_nodes == job.max_nodes else None
     tasks, each = job.num_tasks or 0, job.ntasks_per_node or 0
-    if tasks and not each and not nodes:
-        return (Layout(tasks, in_all=True),)
-    each = each or ceil(tasks / (nodes or 1))
     taken = footprint(job, partition) if partition else None
+    alone = taken.alone if taken else job.shared == 0
+    gpus, all_gpus = (None, None) if alone else _gpus(job, nodes)
+    if not nodes and ((tasks and not each) or gpus == UNKNOWN_GPUS):
+        return (Layout(tasks, in_all=True, gpus=all_gpus),)
+    each = each or ceil(tasks / (nodes or 1))
     cpus = taken.cpus if taken and not taken.alone else 0
-    on_node = Layout(each, cpus)
+    on_node = Layout(each, cpus, gpus=gpus)
     if nodes:
-        return on_node, Layout(tasks or nodes * each, nodes * cpus, in_all=True)
-    return (on_node,) if cpus or each else (on_node, Layout(in_all=True))
+        whole = Layout(tasks or nodes * each, nodes * cpus, in_all=True, gpus=all_gpus)
+        return on_node, whole
+    return (on_node,) if cpus or each else (on_node, Layout(in_all=True, gpus=all_gpus))
+
+
+def _gpus(job: Job, nodes: int | None) -> tuple[int, int]:
+    """GPUs of a job on each node, and in all; `UNKNOWN_GPUS` where a number cannot be told."""
+    requests = (job.tres_per_node, job.tres_per_job, job.tres_per_task, job.tres_per_socket)
+    counts = [gpu_count(one) for one in requests]
+    if not any(counts) and None not in counts:
+        return 0, 0
+    of_node, of_job, of_task, of_socket = (count or 0 for count in counts)
+    if None in counts or of_socket:
+        return UNKNOWN_GPUS, UNKNOWN_GPUS
+    tasks = job.num_tasks or (job.ntasks_per_node or 0) * (nodes or 0)
+    in_all = of_job or of_node * (nodes or 0) or of_task * tasks
+    on_node = of_node or of_task * (job.ntasks_per_node or 0)
+    on_node = on_node or (ceil(in_all / nodes) if nodes else 0)
+    return on_node or UNKNOWN_GPUS, in_all or UNKNOWN_GPUS
 
 
 def change_for(job: Job, nodes: int) -> Change:

@@ -51,7 +51,7 @@ class Reason(StrEnum):
     NO_FINISHED_RUN = "no_finished_run", "no run of this command has finished"
     NO_CURVE = "no_curve", "its runs were on too few node counts for a scaling curve"
     UNRELIABLE_CURVE = "unreliable_curve", "the prediction is not reliable enough"
-    OTHER_LAYOUT = "other_layout", "all its runs had other tasks or CPUs on each node"
+    OTHER_LAYOUT = "other_layout", "all its runs had other tasks, CPUs or GPUs on each node"
     OUT_OF_BAND = "out_of_band", "its latest runs took far longer or shorter than predicted"
     OTHERS_RUNS = "others_runs", "the prediction is from other users' runs, which are advice only"
     FEW_OWN_RUNS = "few_own_runs", "its user has finished too few runs of it"

@@ -4,6 +4,7 @@ As slurmctld does it (``_valid_pn_min_mem`` in job_mgr.c); ``tests/cluster/test_
 a real one.
 """
 
+import re
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -67,6 +68,22 @@ def devices(tres: str) -> tuple[tuple[str, int], ...]:
     listed = [part for part in tres.split(",") if part.startswith(("gres/", "gres:"))]
     found = filter(None, (device(part[len("gres/") :]) for part in listed))
     return tuple(sorted(dict(found).items()))
+
+
+def gpu_count(tres: str) -> int | None:
+    """Count GPUs of all types in a request; None where it cannot be read.
+
+    >>> gpu_count("gres/gpu:a100:2,gpu:v100:1"), gpu_count("cpu:2"), gpu_count("gres:gpu:1K")
+    (3, 0, None)
+    """
+    parts = (part.removeprefix("gres/").removeprefix("gres:") for part in tres.split(","))
+    counts = [_device(part) for part in parts if re.match(r"gpu(?:[:=]|$)", part)]
+    return None if None in counts else sum(count for _, count in filter(None, counts))
+
+
+def _device(part: str) -> tuple[str, int] | None:
+    # "gpu:2K" would read as one of the type 2K.
+    return None if re.search(r"[:=]\d+[A-Za-z]$", part) else device(part)
 
 
 def memory_bytes(job: Job, partition: Partition | None) -> int | None:

@@ -212,7 +212,7 @@ def _slurm_conf(layout: Layout, settings: Settings) -> dict[str, object]:
         "SlurmdLogFile": layout.log / "%n.log",
         # All nodes are this machine: believe slurm.conf, not the hardware; track by /proc.
         "SlurmdParameters": "config_overrides",
-        **({"GresTypes": "gpu"} if settings.gpus else {}),
+        **({"GresTypes": "gpu", "AccountingStorageTRES": "gres/gpu"} if settings.gpus else {}),
         "ProctrackType": "proctrack/linuxproc",
         "TaskPlugin": "task/none",
         "MpiDefault": "none",

@@ -88,3 +88,18 @@ def test_a_failed_run_makes_no_part() -> None:
     failed = replace(row(50, 1, 3.0, tasks_node=1), state=JobState.FAILED)
     (table,) = made([*rows(4, 600.0), failed])
     assert table.layout == Layout(4, 4)
+
+
+def test_runs_with_other_gpus_have_tables_of_their_own() -> None:
+    two = [replace(one, gpus=2 * one.nodes) for one in rows(4, 600.0)]
+    none = rows(4, 2400.0, first=20)
+    whole, *parts = made([*two, *none])
+    assert (whole.model, len(parts)) == ("history", 2)
+    for gpus, scale in ((2, 600.0), (0, 2400.0)):
+        own = part_for(whole, (Layout(4, 4, gpus=gpus),))
+        assert own is not None
+        table = next(table for table in parts if table.key == own.key)
+        assert abs(table.median_s[0] / (scale + 23) - 1) < 0.05
+    other = for_layout(whole, (Layout(4, 4, gpus=1),))
+    assert other.verdict is Verdict.REFUSED
+    assert "this job has 4 tasks, 4 CPUs and 1 GPU on each node" in other.problems[0].text

@@ -9,6 +9,7 @@ import pytest
 
 from predictor.refit import row_of
 from predictor.types import PredictionTable
+from sacct_ingest.layout import Layout
 from sacct_ingest.store import Store
 from tests.cluster.nimod import hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
@@ -36,6 +37,7 @@ def curve(user: str) -> PredictionTable:
         key=f"{user}/shapes",
         label="shapes",
         owner=user,
+        layout=Layout(gpus=None),  # of runs with as many GPUs as any request
         nodes=range(1, 9),
         observed=(1, 2, 4, 8),
     )

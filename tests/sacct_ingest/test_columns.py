@@ -11,6 +11,7 @@ from sacct_ingest.columns import (
     REQUIRED,
     Plan,
     disk_total,
+    gpus,
     lustre_total,
     names,
     plans,
@@ -161,3 +162,25 @@ def test_resources_whose_names_end_like_others() -> None:
     assert disk_total("cpu=1,xfs/disk=5") is None
     assert lustre_total("cpu=1,xfs/lustre=5") is None
     assert disk_total("cpu=1,fs/disk=5") == 5
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("billing=8,cpu=8,gres/gpu=4,mem=4000M,node=2", 4),
+        ("cpu=8,gres/gpu:a100=4,gres/gpu=4,node=2", 4),
+        ("cpu=8,gres/gpu:a100=3,gres/gpu:v100=1,node=2", 4),
+        ("cpu=8,gres/gpu=0", 0),
+        ("cpu=8,mem=4000M,node=2", None),
+        ("cpu=8,gres/gpumem=4", None),
+        ("gres/gpu=", None),
+        ("", None),
+    ],
+)
+def test_gpus_of_all_types(value: str, expected: int | None) -> None:
+    assert gpus(value) == expected
+
+
+def test_gpus_asked_for_stand_in_where_those_allocated_are_not_offered() -> None:
+    assert "ReqTRES" not in useful(["JobID", "AllocTRES", "ReqTRES"])
+    assert "ReqTRES" in useful(["JobID", "ReqTRES"])

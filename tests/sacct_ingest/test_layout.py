@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from sacct_ingest.layout import Layout, layouts
+from sacct_ingest.layout import UNKNOWN_GPUS, Layout, layouts
 
 
 @dataclass(frozen=True)
@@ -9,6 +9,7 @@ class Sized:
     tasks: int | None
     cpus: int
     node_type: str = ""
+    gpus: int | None = None
 
 
 def test_full_nodes_are_one_layout_on_any_count() -> None:
@@ -42,3 +43,38 @@ def test_node_types_with_other_numbers_of_cpus_are_no_layouts() -> None:
 def test_layouts_in_words() -> None:
     assert str(Layout(1, 4)) == "1 task and 4 CPUs on each node"
     assert str(Layout(16, in_all=True)) == "16 tasks in all"
+
+
+def test_other_gpus_on_the_same_nodes_are_another_layout() -> None:
+    four = [Sized(n, 4 * n, 4 * n, gpus=4 * n) for n in (1, 2, 4)]
+    one = [Sized(n, 4 * n, 4 * n, gpus=n) for n in (1, 2)]
+    none = [Sized(1, 4, 4)]
+    found = layouts([*none, *one, *four])
+    assert found == {Layout(4, 4, gpus=4): four, Layout(4, 4, gpus=1): one, Layout(4, 4): none}
+
+
+def test_a_fixed_number_of_gpus_on_several_counts_is_one_layout() -> None:
+    runs = [Sized(n, 16, 16, gpus=8) for n in (1, 2, 4)]
+    assert layouts(runs) == {Layout(16, 16, in_all=True, gpus=8): runs}
+
+
+def test_runs_without_a_number_of_tasks_do_not_join_those_with_other_gpus() -> None:
+    runs = [Sized(1, 4, 4, gpus=2), Sized(1, None, 4)]
+    assert list(layouts(runs)) == [Layout(0, 4), Layout(4, 4, gpus=2)]
+
+
+def test_gpus_match_their_number_and_what_is_left_open() -> None:
+    had = Layout(4, 4, gpus=2)
+    assert [Layout(4, 4, gpus=n).matches(had) for n in (2, None, 1, 0, UNKNOWN_GPUS)] == [
+        *(True, True),
+        *(False, False, False),
+    ]
+    assert not Layout(gpus=UNKNOWN_GPUS).matches(Layout())
+
+
+def test_gpus_in_words() -> None:
+    assert str(Layout(1, 4, gpus=2)) == "1 task, 4 CPUs and 2 GPUs on each node"
+    assert str(Layout(gpus=1)) == "1 GPU on each node"
+    assert str(Layout(0, 4, gpus=UNKNOWN_GPUS)) == (
+        "4 CPUs and an unknown number of GPUs on each node"
+    )

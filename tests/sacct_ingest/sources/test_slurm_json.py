@@ -295,3 +295,18 @@ def test_the_text_of_a_refused_job_can_be_kept_whatever_it_holds() -> None:
     assert list(read_json(io.StringIO(json.dumps({"jobs": [job]})), tally)) == []
     (reject,) = tally.rejects
     assert "half a\ufffd character" in reject.text
+
+
+@pytest.mark.parametrize("make", [old_job, new_job])
+def test_gpus_of_all_types(make: Any) -> None:
+    job = make()
+    assert one(job).gpus is None
+    job["tres"]["allocated"] += [
+        {"type": "gres", "name": "gpu:a100", "id": 1002, "count": 4},
+        {"type": "gres", "name": "gpu", "id": 1001, "count": 4},
+    ]
+    assert one(job).gpus == 4
+
+
+def test_gpus_of_slurmctld() -> None:
+    assert one(live_job(tres_alloc_str="cpu=4,node=2,gres/gpu=4")).gpus == 4

@@ -147,3 +147,19 @@ def test_what_several_users_shared_by_tag_or_script_becomes_each_users_own(new_u
         assert [row.level for row in store.standings.all()] == [KeyLevel.LINE]
         assert (store.watermarks.get("standings"), store.watermarks.get("a")) == (None, 5)
     engine.dispose()
+
+
+def test_runs_from_before_gpus_get_them_when_they_are_ingested_again(new_url: str) -> None:
+    engine = create_engine(new_url)
+    with writing(engine) as connection:
+        make(connection, "0008")
+        made = next(table for table in tables(connection) if table.name == "runs")
+        row = {column.name: value(made, column, 1) for column in made.columns}
+        key = {"cluster": "pine", "submit_s": run().submit_s, "job_id": 17, "user": "ada"}
+        connection.execute(insert(made), row | key)
+        connection.execute(update(counters).values(value=1000))
+    engine.dispose()
+    with Store.open(new_url, create=False) as store:
+        assert [row.gpus for row in runs_with(store, KeyLevel.USER, "ada")] == [None]
+        assert store.runs.add([run(gpus=8)]).changed == 1
+        assert [row.gpus for row in runs_with(store, KeyLevel.USER, "ada")] == [8]

@@ -1,8 +1,10 @@
 """Tasks and CPUs for a chosen node count: the rows are what Slurm 22.05 sends for each request."""
 
+from dataclasses import replace
+
 import pytest
 
-from sacct_ingest.layout import Layout
+from sacct_ingest.layout import UNKNOWN_GPUS, Layout
 from slurm_plugin.decision.layout import change_for, fixed_layout, layouts_of
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.protocol import Change, Job
@@ -86,6 +88,8 @@ def test_everything_that_depends_on_the_count_is_changed_and_nothing_else(name, 
     assert change_for(FREE[name], 3) == change
 
 
+#: Of a job that has all of its nodes.
+OPEN = Layout(gpus=None)
 CORES = partition(node_cpus=16, threads_core=2)
 
 
@@ -103,7 +107,7 @@ CORES = partition(node_cpus=16, threads_core=2)
         ({"min_nodes": 4, "max_nodes": 4}, Layout(0, 2), Layout(0, 8, in_all=True)),
         ({"min_nodes": 1, "max_nodes": 8, "num_tasks": 16}, None, Layout(16, in_all=True)),
         ({"num_tasks": 16}, Layout(16, 16), Layout(16, 16, in_all=True)),
-        ({"min_nodes": 1, "max_nodes": 8, "shared": 0}, Layout(), Layout(in_all=True)),
+        ({"min_nodes": 1, "max_nodes": 8, "shared": 0}, OPEN, replace(OPEN, in_all=True)),
     ],
 )
 def test_the_layout_that_runs_must_have_had(fields, each, in_all):
@@ -113,3 +117,35 @@ def test_the_layout_that_runs_must_have_had(fields, each, in_all):
 
 def test_without_a_cluster_only_tasks_are_known():
     assert layouts_of(request(min_nodes=1, max_nodes=8, ntasks_per_node=4), None) == (Layout(4),)
+
+
+ON_TWO = {"min_nodes": 2, "max_nodes": 2}
+UP_TO_EIGHT = {"min_nodes": 1, "max_nodes": 8}
+
+
+@pytest.mark.parametrize(
+    ("fields", "gpus"),
+    [
+        (ON_TWO | {"tres_per_node": "gres/gpu:4"}, [4, 8]),
+        (ON_TWO | {"tres_per_node": "gres:gpu:a100:4,gres:gpu:v100:2"}, [6, 12]),
+        (ON_TWO | {"tres_per_job": "gres/gpu:8"}, [4, 8]),
+        (ON_TWO | {"tres_per_task": "gres/gpu:2", "num_tasks": 4}, [4, 8]),
+        (ON_TWO | {"tres_per_task": "cpu:2,gres/gpu=2", "ntasks_per_node": 2}, [4, 8]),
+        (ON_TWO | {"tres_per_task": "gres/gpu:2"}, [UNKNOWN_GPUS, UNKNOWN_GPUS]),
+        (ON_TWO | {"tres_per_socket": "gres/gpu:2"}, [UNKNOWN_GPUS, UNKNOWN_GPUS]),
+        (ON_TWO | {"tres_per_node": "gres/gpu:1K"}, [UNKNOWN_GPUS, UNKNOWN_GPUS]),
+        (ON_TWO | {"tres_per_node": "gres/nic:1"}, [0, 0]),
+        (ON_TWO | {"tres_per_node": "gres/gpu:4", "shared": 0}, [None, None]),
+        (UP_TO_EIGHT | {"tres_per_node": "gres/gpu:4"}, [4]),
+        (UP_TO_EIGHT | {"tres_per_task": "gres/gpu:1", "ntasks_per_node": 4}, [4]),
+        (UP_TO_EIGHT | {"tres_per_job": "gres/gpu:8"}, [8]),
+        ({"tres_per_job": "gres/gpu:8"}, [8, 8]),
+    ],
+)
+def test_gpus_on_each_node_and_in_all(fields, gpus):
+    assert [one.gpus for one in layouts_of(request(**fields), CORES)] == gpus
+
+
+def test_gpus_without_a_cluster_are_those_asked_for():
+    made = layouts_of(request(**UP_TO_EIGHT, tres_per_node="gres/gpu:4"), None)
+    assert made == (Layout(gpus=4), Layout(in_all=True, gpus=UNKNOWN_GPUS))

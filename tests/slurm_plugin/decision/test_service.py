@@ -579,6 +579,31 @@ def test_a_request_gets_the_table_of_its_own_layout():
     assert submit(made, job(ntasks_per_node=2))[1].verdict == "refused"
 
 
+@pytest.mark.parametrize("tres", ["", "gres/gpu:1", "gres/gpu:1K"])
+def test_a_request_with_other_gpus_than_all_runs_is_left_alone(tres):
+    two = table(layout=dataclasses.replace(FOUR, gpus=2))
+    made = advisor(tables=[two])
+    answer, row = submit(made, job(ntasks_per_node=4, tres_per_node=tres))
+    assert (answer.action, row.reason) == ("keep", "other_layout")
+    same = submit(made, job(ntasks_per_node=4, tres_per_node="gres/gpu:a100:2"))[1]
+    assert same.reason != "other_layout"
+    asked = job(min_nodes=1, max_nodes=1, ntasks_per_node=4, tres_per_node=tres)
+    advice = made.advise(asked, now_s=NOW)
+    assert advice.verdict == "refused"
+    assert "ll runs had 4 tasks, 4 CPUs and 2 GPUs on each node" in advice.verdict_text
+
+
+def test_a_request_gets_the_table_of_its_own_gpus():
+    parts = {"two": Layout(4, 4, gpus=2), "none": Layout(4, 4)}
+    whole = dataclasses.replace(
+        history(), parts=tuple(Part(key, layout) for key, layout in parts.items())
+    )
+    made = advisor(tables=[whole, *(table(key=k, layout=one) for k, one in parts.items())])
+    devices = {"": "none", "gres/gpu:2": "two", "gres/gpu:3": whole.key}
+    for tres, key in devices.items():
+        assert submit(made, job(ntasks_per_node=4, tres_per_node=tres))[1].key == key
+
+
 @pytest.mark.parametrize("segment", [3, 5, 16])
 def test_node_counts_are_whole_segments(segment):
     made = advisor()
