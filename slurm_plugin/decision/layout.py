@@ -69,7 +69,7 @@ def _gpus(job: Job, nodes: int | None) -> tuple[int, int]:
     tasks = job.num_tasks or (job.ntasks_per_node or 0) * (nodes or 0)
     in_all = of_job or of_node * (nodes or 0) or of_task * tasks
     on_node = of_node or of_task * (job.ntasks_per_node or 0)
-    on_node = on_node or (ceil(in_all / nodes) if nodes else 0)
+    on_node = on_node or (-(-in_all // nodes) if nodes else 0)
     return on_node or UNKNOWN_GPUS, in_all or UNKNOWN_GPUS
 
 
