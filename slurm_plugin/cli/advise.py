@@ -36,7 +36,7 @@ _TIMEOUT_S = 2.0
 _EPILOG = """\
 exit status:
   0  advice was given
-  1  an error, told on stderr; also any status above 63
+  1  an error, printed on stderr; also any status above 63
   2  wrong usage
   3  not enough is known about this job
   4  the deadline cannot be made on any node count
@@ -139,10 +139,10 @@ def _value_follows(option: str, word: str) -> bool:
 def _takes_next(word: str) -> bool:
     """Whether the value of sbatch's option ``word`` is the next word."""
     if word.startswith("--"):
-        found = lookup("sbatch", word[2:])
-        return found is not None and found[1] is Value.NEEDED
+        option = lookup("sbatch", word[2:])
+        return option is not None and option[1] is Value.NEEDED
     # Letters may stand together (-vN 4); the first that takes a value ends them.
-    kinds = [found[1] if (found := lookup("sbatch", letter)) else None for letter in word[1:]]
+    kinds = [option[1] if (option := lookup("sbatch", letter)) else None for letter in word[1:]]
     return Value.NEEDED in kinds and kinds.index(Value.NEEDED) == len(kinds) - 1
 
 
@@ -183,7 +183,7 @@ def _print(advice: Advice, args: argparse.Namespace) -> None:
         width = os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):  # no terminal
         width = WIDTH
-    told = render(
+    text = render(
         advice,
         now_s=time.time(),
         every=args.all,
@@ -191,7 +191,7 @@ def _print(advice: Advice, args: argparse.Namespace) -> None:
         width=width,
         header=not args.noheader,
     )
-    print(told, flush=True)
+    print(text, flush=True)
 
 
 def _draw(advice: Advice, target: str) -> None:
@@ -216,8 +216,8 @@ def _ask_slurm(
     except SlurmError as error:
         print(f"nimo-advise: no start estimates of Slurm: {error}", file=sys.stderr)
         return
-    if text and (told := render_starts(advice, now_s=time.time())):
-        print(f"\n{told}")
+    if text and (starts := render_starts(advice, now_s=time.time())):
+        print(f"\n{starts}")
 
 
 def _answer(args: argparse.Namespace, config: Config, job: Job) -> Advice:

@@ -1,4 +1,4 @@
-"""What every command has as Slurm's own have it: ``-V``, ``--usage``, a word on misspelt names."""
+"""Options of every command, as Slurm's own have them: ``-V``, ``--usage``; hints for typos."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -12,18 +12,18 @@ def add_manners(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--usage", action=_Usage, help="print the usage line")
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Give a mend for a misspelt name: the nearest one, or all.
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """Suggest a fix for a misspelt name: the nearest name, or all names.
 
     >>> did_you_mean("sttaus", ["status", "fit"])
     "did you mean 'status'?"
     """
-    names = list(known)
+    names = list(choices)
     near = get_close_matches(word, names, n=1)
     return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
 
 
-class _Asked(argparse.Action):
+class _InfoAction(argparse.Action):
     """An option that prints something and ends."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
@@ -31,7 +31,7 @@ class _Asked(argparse.Action):
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **options)
 
 
-class _Release(_Asked):
+class _Release(_InfoAction):
     """Print the release and end, as ``sbatch -V`` does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *parsed: object) -> None:
@@ -43,7 +43,7 @@ class _Release(_Asked):
         parser.exit()
 
 
-class _Usage(_Asked):
+class _Usage(_InfoAction):
     """Print the usage line and end, as ``sbatch --usage`` does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *parsed: object) -> None:

@@ -22,7 +22,7 @@ except ImportError as error:
     raise DaskError("Dask is not installed; 'pip install nimo-slurm[dask]' installs it") from error
 
 SLURM = "slurm"  #: instead of an address: workers are to be jobs of this cluster
-JOBS = 4  #: workers asked of Slurm where nobody says how many
+JOBS = 4  #: default number of workers to ask of Slurm
 RETRIES = 3  #: times that a batch is tried again when its worker is lost
 CONNECT_S = 10.0
 WAIT_S = 600.0  #: for the first worker: jobs may have to wait in the queue
@@ -32,9 +32,9 @@ JOB = {"cores": 1, "processes": 1, "memory": "2GiB", "walltime": "01:00:00"}
 
 #: Dask makes its workers give freed memory back at once, which doubles the time of a fit: its many
 #: small arrays are mapped and cleared anew.  As much as here may stay with each of them.
-_KEPT_BYTES = 128 * 2**20
+_RETAINED_BYTES = 128 * 2**20
 WORKER_ENVIRONMENT = dict.fromkeys(
-    ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"), str(_KEPT_BYTES)
+    ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"), str(_RETAINED_BYTES)
 )
 
 
@@ -99,18 +99,18 @@ def _slurm_cluster(jobs: int) -> Iterator[Any]:
         raise DaskError("sbatch is not found: 'nimo fit --dask slurm' submits jobs with it")
     folder = data_folder() / "dask"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    given: dict[str, Any] = JOB | {
+    settings: dict[str, Any] = JOB | {
         "log_directory": str(folder),
         "shared_temp_directory": str(folder),
         "scheduler_options": {"dashboard_address": "127.0.0.1:0"},
     }
-    unset = {name: value for name, value in given.items() if not _site_says(name)}
+    unset = {name: value for name, value in settings.items() if not _site_says(name)}
     prologue = [
         *dask.config.get("jobqueue.slurm.job-script-prologue", []),
         *(f"export {name}={value}" for name, value in WORKER_ENVIRONMENT.items()),
     ]
     try:
-        # Whoever reaches a scheduler runs code as its user: TLS with keys of this refit's own.
+        # Anyone who reaches a scheduler can run code as its user: use TLS with keys of this refit.
         cluster: Any = SLURMCluster(
             protocol="tls://", security=True, job_script_prologue=prologue, **unset
         )
@@ -124,8 +124,8 @@ def _slurm_cluster(jobs: int) -> Iterator[Any]:
 def _site_says(name: str) -> bool:
     """Whether the site's own Dask configuration has this setting of jobs."""
     default = "00:30:00" if name == "walltime" else None  # dask-jobqueue's own
-    found = dask.config.get(f"jobqueue.slurm.{name.replace('_', '-')}", default)
-    return found not in (default, {})
+    value = dask.config.get(f"jobqueue.slurm.{name.replace('_', '-')}", default)
+    return value not in (default, {})
 
 
 def _await_workers(client: Client, wait_s: float) -> None:
@@ -136,7 +136,7 @@ def _await_workers(client: Client, wait_s: float) -> None:
         raise DaskError(f"no worker of Dask came within {wait_s:.0f} s") from error
     except ImportError as error:
         raise DaskError(f"workers of Dask lack what is needed to fit: {error}") from error
-    others = {found for found in releases.values() if found != _release()}
+    others = {release for release in releases.values() if release != _release()}
     if others:
         raise DaskError(
             f"workers of Dask have nimo-slurm {', '.join(sorted(others))}, this is {_release()}: "

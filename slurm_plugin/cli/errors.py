@@ -15,7 +15,7 @@ BROKEN_PIPE = 141  #: 128 + SIGPIPE, what a C program would end with
 def guarded(program: str, command: Callable[[], int]) -> int:
     """Run ``command`` and return its exit status, or that of the error it ended with.
 
-    Errors of ours are one line, ``program: what, and how to mend it``.  Anything else is a
+    Errors of ours are one line, ``program: what, and how to fix it``.  Anything else is a
     mistake in the program and keeps its traceback.
     """
     try:

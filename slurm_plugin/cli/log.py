@@ -1,4 +1,4 @@
-"""Logs that nobody can forge: users choose the names of their jobs."""
+"""Logs that job names cannot forge: users choose those names."""
 
 import logging
 from types import TracebackType

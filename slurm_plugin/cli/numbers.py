@@ -1,4 +1,4 @@
-"""Numbers of the command line; what is none of the kind is a usage error that says what is."""
+"""Numbers of the command line; wrong ones are usage errors that say what is right."""
 
 import argparse
 from math import inf
@@ -21,10 +21,10 @@ def share(text: str) -> float:
     >>> share("0.25")
     0.25
     """
-    found = _number(text)
-    if not 0 <= found <= 1:
+    number = _number(text)
+    if not 0 <= number <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not a share from 0 to 1")
-    return found
+    return number
 
 
 def positive(text: str) -> float:
@@ -33,10 +33,10 @@ def positive(text: str) -> float:
     >>> positive("1.5")
     1.5
     """
-    found = _number(text)
-    if not 0 < found < inf:
+    number = _number(text)
+    if not 0 < number < inf:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return found
+    return number
 
 
 def _number(text: str) -> float:

@@ -1,4 +1,4 @@
-"""A progress line on the terminal for what takes longer than one likes to wait."""
+"""A progress line on the terminal for commands that take longer than two seconds."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ _SPEED_OVER_S = 1800.0  #: a day of accounting may take minutes
 
 
 class ProgressReport(Protocol):
-    """Takes how much was done since the last call, a word on it, and the share of all done."""
+    """Takes the amount done since the last call, a label, and the share of all done."""
 
     def __call__(self, done: int, what: str, share: float | None = None, /) -> None:
         """Show it."""
@@ -34,12 +34,12 @@ def progress(
     before ``patience_s`` have passed, and the line is wiped at the end.
     """
     bar: Progress | None = None
-    total, begun_s, seen = 0, clock(), sys.stderr.isatty()
+    total, begun_s, on_terminal = 0, clock(), sys.stderr.isatty()
 
     def report(done: int, what: str, share: float | None = None, /) -> None:
         nonlocal bar, total
         total += done
-        if bar is None and seen and clock() - begun_s >= patience_s:
+        if bar is None and on_terminal and clock() - begun_s >= patience_s:
             bar = _started(title, begun_s, clock)
         if bar is not None:
             _show(bar, what, total, share)
@@ -53,7 +53,7 @@ def progress(
 
 @contextmanager
 def waiting(title: str, *, patience_s: float = PATIENCE_S) -> Iterator[None]:
-    """Show that something goes on, where it cannot be told how far it is."""
+    """Show activity where the share done is unknown."""
     with progress(title, patience_s=patience_s) as report:
         timer = Timer(patience_s, report, (0, ""))
         if sys.stderr.isatty():

@@ -79,7 +79,7 @@ def request(words: Sequence[str], *, user: str) -> Job:
 
 
 def needs_slurm(job: Job, words: Sequence[str], largest: int | None) -> bool:
-    """Whether only Slurm can tell if it would take this job of the process's own user.
+    """Whether Slurm alone can decide if it accepts this job of the process's own user.
 
     Parameters
     ----------
@@ -90,8 +90,8 @@ def needs_slurm(job: Job, words: Sequence[str], largest: int | None) -> bool:
         return False
     if largest is None or (job.min_nodes or 1) > largest:
         return True
-    given = parse_command_line(["sbatch", *words]).options
-    options = {*parse_script(job.script).options, *options_of(os.environ), *given}
+    typed = parse_command_line(["sbatch", *words]).options
+    options = {*parse_script(job.script).options, *options_of(os.environ), *typed}
     return not _SLURMS.isdisjoint(options)
 
 

@@ -1,4 +1,4 @@
-"""``nimo-advise --test-only``: what Slurm itself says about starts, beside our own estimates."""
+"""``nimo-advise --test-only``: Slurm's own start estimates, beside ours."""
 
 import os
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ def submission_of(words: Sequence[str], job: Job) -> EstimateRequest:
         text = ""
     else:
         text, script = job.script, ()
-    kept = tuple(word for word in options if word not in ("--test-only", "--"))
-    return EstimateRequest(options=kept, script=script, text=text)
+    passed = tuple(word for word in options if word not in ("--test-only", "--"))
+    return EstimateRequest(options=passed, script=script, text=text)
 
 
 def counts_of(rows: Sequence[Row], most: int) -> list[int]:
@@ -41,12 +41,12 @@ def counts_of(rows: Sequence[Row], most: int) -> list[int]:
 
 
 def check(words: Sequence[str], job: Job, how: Advise) -> None:
-    """Ask Slurm whether it would take the job.
+    """Ask Slurm whether it would accept the job.
 
     Raises
     ------
     JobRefused
-        It would not.
+        Slurm would refuse it.
     """
     submission = submission_of(words, job)
     try:
@@ -63,14 +63,14 @@ def add(advice: Advice, words: Sequence[str], job: Job, how: Advise, *, now_s: f
     Raises
     ------
     SlurmError
-        Slurm gives none, or is not to be asked.
+        Slurm gives none, or the site does not allow the request.
     """
     if not how.test_only:
         raise SlurmError("this site does not let nimo-advise ask for them")
     if job.het_job_offset is not None:
         raise SlurmError("not for heterogeneous jobs")
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    found = starts(
+    starts_s = starts(
         submission_of(words, job),
         counts_of(advice.rows, how.calls),
         partial(run, environ=os.environ, timeout_s=how.timeout_s),
@@ -78,5 +78,5 @@ def add(advice: Advice, words: Sequence[str], job: Job, how: Advise, *, now_s: f
         now_s=now_s,
     )
     for row in advice.rows:
-        if row.nodes in found:
-            row.slurm_wait_s = max(found[row.nodes] - now_s, 0.0)
+        if row.nodes in starts_s:
+            row.slurm_wait_s = max(starts_s[row.nodes] - now_s, 0.0)

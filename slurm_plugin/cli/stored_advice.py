@@ -1,4 +1,4 @@
-"""Advice without nimod: the same advisor, with what the store knows about this one job."""
+"""Advice without nimod: the same decision service, with the stored tables for one job."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ from slurm_plugin.store_access import open_store
 
 
 def advise(job: Job, config: Config, *, now_s: float) -> Advice:
-    """Advise on a job from the configured store; the queue is not known there.
+    """Advise on a job from the configured store, which has no state of the queue.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def advise(job: Job, config: Config, *, now_s: float) -> Advice:
 def _read(
     job: Job, config: Config, identity: Identity
 ) -> tuple[PredictionLookup, list[PartitionContext]]:
-    """Give the tables about one job, and the places that it may run at."""
+    """Give the tables for one job, and the partitions where it may run."""
     shared = tuple(shared_by(config.sharing.tags, identity, job.account))
     keys = [(level, key) for level in KeyLevel if (key := identity.key(level))]
     keys += [(KeyLevel.TAG, key) for key in shared]
@@ -47,11 +47,11 @@ def _read(
         rows = list(store.fits.find(keys))
         rows += store.fits.find(_lookup(rows).parts())
         tables = _lookup(rows)
-        found = tables.find(identity, shared=shared)
-        if found is None or not found.node_type:
+        table = tables.find(identity, shared=shared)
+        if table is None or not table.node_type:
             return tables, []
         ran = store.sums.partition_types()
-    return tables, places_of(found, ran, config.cluster, job.partition)
+    return tables, places_of(table, ran, config.cluster, job.partition)
 
 
 def _lookup(rows: Iterable[FitRow]) -> PredictionLookup:
@@ -59,7 +59,7 @@ def _lookup(rows: Iterable[FitRow]) -> PredictionLookup:
 
 
 def places_of(
-    table: PredictionTable, ran: Iterable[tuple[str, str, str]], cluster: str, wanted: str
+    table: PredictionTable, ran: Iterable[tuple[str, str, str]], cluster: str, requested: str
 ) -> list[PartitionContext]:
     """Give the partitions whose runs were on one type of node; other types without a partition.
 
@@ -67,21 +67,23 @@ def places_of(
     ----------
     ran
         Cluster, partition and node type of runs.
-    wanted
-        Partitions that the job asks for; what their nodes are may not be known.
+    requested
+        Partitions that the job requests; their node types may be unknown.
     """
-    found: dict[str, set[str]] = {}
+    node_types: dict[str, set[str]] = {}
     for at, partition, node_type in ran:
         if cluster in ("", at):
-            found.setdefault(partition, set()).add(node_type)
-    asked = set(filter(None, wanted.split(",")))
+            node_types.setdefault(partition, set()).add(node_type)
+    names_requested = set(filter(None, requested.split(",")))
     types = [table.node_type, *(one.node_type for one in table.by_type)]
-    known = [
+    contexts = [
         PartitionContext(min(names), partition)
-        for partition, names in sorted(found.items())
-        if len(names) == 1 and names <= set(types) and (not asked or partition in asked)
+        for partition, names in sorted(node_types.items())
+        if len(names) == 1
+        and names <= set(types)
+        and (not names_requested or partition in names_requested)
     ]
-    if known and asked:
-        return known
-    told = {place.node_type for place in known}
-    return known + [PartitionContext(one) for one in sorted(set(types) - told)]
+    if contexts and names_requested:
+        return contexts
+    covered = {place.node_type for place in contexts}
+    return contexts + [PartitionContext(one) for one in sorted(set(types) - covered)]

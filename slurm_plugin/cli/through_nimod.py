@@ -1,4 +1,4 @@
-"""What users ask of nimod because they cannot read the store; root and its owner read it."""
+"""Questions that users ask nimod, since only root and the owner can read the store."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from slurm_plugin.nimod.client import Unreachable
 from slurm_plugin.store_access import store_owner
 
 TIMEOUT_S = 10.0
-_Found = TypeVar("_Found")
+_Answer = TypeVar("_Answer")
 
 
 def nimod_or_store(
     config: Config,
-    ask_nimod: Callable[[], _Found],
-    read_store: Callable[[], _Found],
+    ask_nimod: Callable[[], _Answer],
+    read_store: Callable[[], _Answer],
     *,
     store_named: bool,
-) -> _Found:
-    """Have a question answered by nimod where the user is an ordinary one, else by the store.
+) -> _Answer:
+    """Ask nimod for ordinary users, and read the store for root and the store's owner.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ def nimod_or_store(
         return ask_nimod()
     except Unreachable as error:
         try:
-            found = read_store()
+            answer = read_store()
         except StoreError as unreadable:
             raise Unreachable(f"{error}; nor can you read the store: {unreadable}") from error
         print(f"nimo: {error}; read the store instead", file=sys.stderr)
-        return found
+        return answer

@@ -1,6 +1,6 @@
 """Check the installation, from munge to the last fit, and say how to fix what is wrong.
 
-Best run as root where slurmctld runs.  Exit status: 0 nothing is wrong (warnings may be told), 1
+Best run as root where slurmctld runs.  Exit status: 0 nothing is wrong (there may be warnings), 1
 something is.
 """
 
@@ -34,15 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check, and print each finding as it comes."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for finding in examine(installation_of(args)):
-        found.append(finding)
+        findings.append(finding)
         if not args.json:
             line = _line(finding, parsable=args.parsable2, colour=_colour())
             print(line, file=unfiltered(sys.stdout), flush=True)
     if args.json:
-        print(json_text(found))
-    return int(any(finding.state is FindingState.ERROR for finding in found))
+        print(json_text(findings))
+    return int(any(finding.state is FindingState.ERROR for finding in findings))
 
 
 def _line(finding: Finding, *, parsable: bool, colour: bool) -> str:
@@ -53,8 +53,8 @@ def _line(finding: Finding, *, parsable: bool, colour: bool) -> str:
     state = f"{finding.state:8}"
     if colour:
         state = f"\033[{_COLOURS[finding.state]}m{state}\033[0m"
-    mend = f"\n{'':24}fix: {printable(finding.fix)}" if finding.fix else ""
-    return f"{state} {finding.check:14} {printable(finding.message)}{mend}"
+    fix = f"\n{'':24}fix: {printable(finding.fix)}" if finding.fix else ""
+    return f"{state} {finding.check:14} {printable(finding.message)}{fix}"
 
 
 def _colour() -> bool:

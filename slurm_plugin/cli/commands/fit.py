@@ -87,12 +87,12 @@ def _workers(
         return workers or os.cpu_count() or 1, None
     from slurm_plugin.cli.dask_pool import JOBS, dask_pool  # noqa: PLC0415 - optional, and heavy
 
-    found = stack.enter_context(dask_pool(args.dask, args.workers or JOBS))
-    return found.workers, found.executor
+    pool = stack.enter_context(dask_pool(args.dask, args.workers or JOBS))
+    return pool.workers, pool.executor
 
 
 def describe(done: "RefitSummary") -> str:
-    """Put the summary of a refit into words."""
+    """Describe a refit."""
     return (
         f"{count(done.curves, 'scaling curve')}: {done.reliable} reliable, {done.doubtful} "
         f"doubtful, {done.refused} refused; {count(done.histories, 'history', 'histories')} "

@@ -53,18 +53,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the forecasts."""
     with open_store(load_config(args)) as store:
-        wanted = [
+        selected = [
             each
             for each in store.probes.since(args.since)
             if args.resource in (None, each.resource)
             and args.source in (None, each.source)
             and args.target in (None, each.target)
         ]
-    found = forecast_series(wanted, args.criterion)
-    if not found:
+    forecasts = forecast_series(selected, args.criterion)
+    if not forecasts:
         raise NoHistory("no such measurement is stored: 'nimo probe --show' lists what there is")
     if args.json:
-        print(json_text(found))
+        print(json_text(forecasts))
     else:
-        print("\n".join(words.parsable(found)) if args.parsable2 else words.table_of(found))
+        print("\n".join(words.parsable(forecasts)) if args.parsable2 else words.table_of(forecasts))
     return 0

@@ -69,7 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to ask where no file is given (default: %(default)s)",
     )
     parser.add_argument(
-        "--format", choices=sorted(FORMATS), default="", help="of the files; told by their content"
+        "--format",
+        choices=sorted(FORMATS),
+        default="",
+        help="of the files; detected from their content",
     )
     parser.add_argument(
         "-o",
@@ -127,11 +130,9 @@ def _stop(number: int, frame: object) -> NoReturn:  # noqa: ARG001 - signal give
 
 def _check_span(args: argparse.Namespace, *, now_s: float) -> None:
     """Refuse a span that nothing can be read of."""
-    given = [name for name in ("since", "until") if getattr(args, name) is not None]
-    if args.files and given:
-        raise ConfigError(
-            f"--{' and --'.join(given)}: only sacct is asked so; files are read whole"
-        )
+    options = [name for name in ("since", "until") if getattr(args, name) is not None]
+    if args.files and options:
+        raise ConfigError(f"--{' and --'.join(options)}: only for sacct; files are read whole")
     end_s = now_s if args.until is None else min(args.until, now_s)
     if args.since is not None and args.since >= end_s:
         raise ConfigError(f"--since {clock(args.since)}: give a time before {clock(end_s)}")
@@ -166,7 +167,7 @@ def _useless(done: IngestSummary) -> FormatError:
 
 
 def _runs_reported(done: IngestSummary) -> int:
-    """Count the runs that a source told of."""
+    """Count the runs that a source reported."""
     return done.new + done.changed + done.same + done.unfinished
 
 
@@ -175,7 +176,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def describe(done: IngestSummary) -> str:
-    """Put the summary of an ingest into words."""
+    """Describe an ingest."""
     span = f", {clock(done.begin_s)} to {clock(done.end_s)}" if done.begin_s is not None else ""
     runs = f"{done.new} new, {done.changed} changed, {done.same} known before"
     parts = [f"{done.source.rstrip(':')}{span}: {count(done.read, 'row')} read", f"runs: {runs}"]

@@ -2,8 +2,8 @@
 
 What Slurm says (its name, its partitions, how long slurmdbd keeps jobs, which plugins are on) is
 taken from it; the rest is asked for on a terminal, and proposed elsewhere.  Options answer, too.
-Nothing that somebody wrote is overwritten: a file stays, unless it is there just as it was shipped.
-Lines for slurm.conf are told, not written.
+Your changes are never overwritten: a file stays, unless it is there just as it was shipped.
+Lines for slurm.conf are printed, not written.
 """
 
 import argparse
@@ -87,19 +87,19 @@ def _print_differences(planned: Sequence[Planned], *, as_json: bool) -> None:
 
 
 def _answers(args: argparse.Namespace, installation: Installation) -> Answers:
-    known = partitions(installation)
-    answers = _given(args, propose(installation))
-    check(answers, known)
+    names = partitions(installation)
+    answers = _from_options(args, propose(installation))
+    check(answers, names)
     if args.immediate or args.json or not sys.stdin.isatty():
         return answers
     for name, question in _QUESTIONS.items():
         if getattr(args, name) is None:
-            answers = _asked(question, answers, known)
+            answers = _dialogue(question, answers, names)
     return answers
 
 
-def _given(args: argparse.Namespace, proposed: Answers) -> Answers:
-    """Answers with what the options say."""
+def _from_options(args: argparse.Namespace, proposed: Answers) -> Answers:
+    """Answers with the values of the options."""
     said = {
         "cluster": args.cluster,
         "store": args.store and store_url(args.store),
@@ -135,15 +135,15 @@ _QUESTIONS: dict[str, tuple[str, Callable[[Answers], str], _Taken]] = {
 }
 
 
-def _asked(
-    question: tuple[str, Callable[[Answers], str], _Taken], answers: Answers, known: list[str]
+def _dialogue(
+    question: tuple[str, Callable[[Answers], str], _Taken], answers: Answers, names: list[str]
 ) -> Answers:
-    """Answers with what is typed; an empty line takes what is proposed."""
+    """Ask the user; an empty line accepts the proposal."""
     text, proposed, take = question
     while typed := input(f"{text} [{proposed(answers)}]: ").strip():
         try:
             taken = take(answers, typed)
-            check(taken, known)
+            check(taken, names)
         except (ValueError, ConfigError) as error:
             print(f"  {error}", file=sys.stderr)
         else:

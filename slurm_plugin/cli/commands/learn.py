@@ -73,15 +73,15 @@ def run(args: argparse.Namespace) -> int:
             print(_design(bench, as_json=args.json))
             return 0
         ended = bench.run().value
-    found = bench.proposer.learned()
+    learned = bench.proposer.learned()
     runs, spent_node_h = len(bench.journal.trials), bench.spent_node_h
     if args.json:
-        print(json.dumps({"ended": ended, "node_hours": spent_node_h, **asdict(found)}))
+        print(json.dumps({"ended": ended, "node_hours": spent_node_h, **asdict(learned)}))
     else:
-        print(words.summary(found, runs, spent_node_h, ended))
-        if wanted := bench.proposer.propose():
+        print(words.summary(learned, runs, spent_node_h, ended))
+        if proposal := bench.proposer.propose():
             left = bench.given.budget - spent_node_h
-            print(words.too_dear(bench.reserved_node_h(wanted), left))
+            print(words.too_dear(bench.reserved_node_h(proposal), left))
     return 0
 
 
@@ -96,24 +96,24 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     from slurm_plugin.reports import learning_text as words  # noqa: PLC0415
 
     config = load_config(args)
-    given = description.load(args.file)
+    task = description.load(args.file)
     if args.budget is not None:
-        given = replace(given, budget=args.budget)
+        task = replace(task, budget=args.budget)
     folder = args.file.absolute().parent
-    chosen = choices(given, _profiles(config), name=str(args.file), folder=folder)
+    chosen = choices(task, _profiles(config), name=str(args.file), folder=folder)
     is_curve = chosen.space.attributes == (NODES,)
-    found = _joined(args, given, chosen, config) if is_curve else _apart(args, given)
-    given = found.given
-    counters = _counters(state) if given.network_share is None and not is_curve else None
+    curve = _joined(args, task, chosen, config) if is_curve else _apart(args, task)
+    task = curve.given
+    counters = _counters(state) if task.network_share is None and not is_curve else None
     site = LearningSite(
-        jobs=jobs.SlurmJobs(given, time.time, is_curve and found.tagged, counters),
+        jobs=jobs.SlurmJobs(task, time.time, is_curve and curve.tagged, counters),
         clock=time.time,
         sleep=time.sleep,
         tell=lambda trial: print(words.progress_line(trial), file=sys.stderr, flush=True),
         overrun_s=jobs.overrun_s(jobs.slurm_config()),
     )
-    proposer = _by_curve(chosen, found.runs) if is_curve else _by_occupancies(given, chosen)
-    return Workbench(given, chosen, proposer, Journal(state, given.application), site)
+    proposer = _by_curve(chosen, curve.runs) if is_curve else _by_occupancies(task, chosen)
+    return Workbench(task, chosen, proposer, Journal(state, task.application), site)
 
 
 def _counters(state: Path) -> Path | None:
@@ -126,27 +126,27 @@ def _counters(state: Path) -> Path | None:
     return folder
 
 
-def _by_occupancies(given: "Description", chosen: "Choices") -> "Proposer":
+def _by_occupancies(task: "Description", chosen: "Choices") -> "Proposer":
     from slurm_plugin.learn.proposers import ByOccupancies  # noqa: PLC0415
 
     try:
         return ByOccupancies(
             chosen.space,
-            given.learning.settings(),
-            data_flow=given.data_flow,
-            network_share=given.network_share or 0.0,
+            task.learning.settings(),
+            data_flow=task.data_flow,
+            network_share=task.network_share or 0.0,
         )
     except ValueError as error:
-        raise ConfigError(f"{given.application}: learning: {error}") from error
+        raise ConfigError(f"{task.application}: learning: {error}") from error
 
 
-def _by_curve(chosen: "Choices", known: "Sequence[Run]") -> "Proposer":
+def _by_curve(chosen: "Choices", runs: "Sequence[Run]") -> "Proposer":
     from slurm_plugin.learn.proposers import NODES, ByCurve  # noqa: PLC0415
 
-    return ByCurve([round(one[NODES]) for one in chosen.space.candidates], known)
+    return ByCurve([round(one[NODES]) for one in chosen.space.candidates], runs)
 
 
-def _apart(args: argparse.Namespace, given: "Description") -> "StoredCurve":
+def _apart(args: argparse.Namespace, task: "Description") -> "StoredCurve":
     """Learn runs that differ in more than node counts: they are no part of a curve."""
     from slurm_plugin.learn.stored_curve import StoredCurve  # noqa: PLC0415
 
@@ -155,11 +155,11 @@ def _apart(args: argparse.Namespace, given: "Description") -> "StoredCurve":
             f"{args.file}: --application: the store knows run times over node counts, and these "
             "assignments differ in more; leave it out, or list nodes alone"
         )
-    return StoredCurve(given)
+    return StoredCurve(task)
 
 
 def _joined(
-    args: argparse.Namespace, given: "Description", chosen: "Choices", config: "Config"
+    args: argparse.Namespace, task: "Description", chosen: "Choices", config: "Config"
 ) -> "StoredCurve":
     """Find the curve that the runs are to join; without --application that of the file's tag."""
     from slurm_plugin.learn.stored_curve import StoredCurve, joined  # noqa: PLC0415
@@ -173,14 +173,14 @@ def _joined(
         with open_store(config) as store:
             tables = own_tables(matching_tables(load_tables(store), args.application))
         every = (one for place in chosen.places.values() for one in place)
-        return joined(given, tables, map(_script_key, every))
-    key = f"{given.application}/{given.problem}" if given.problem else given.application
+        return joined(task, tables, map(_script_key, every))
+    key = f"{task.application}/{task.problem}" if task.problem else task.application
     try:
         with open_store(config) as store:
             rows = store.fits.find([(KeyLevel.TAG, owned_tag(user_name(), key))])
     except StoreError:
-        return StoredCurve(given)
-    return joined(given, [decode(row.payload) for row in rows], ()) if rows else StoredCurve(given)
+        return StoredCurve(task)
+    return joined(task, [decode(row.payload) for row in rows], ()) if rows else StoredCurve(task)
 
 
 def _script_key(one: "Assignment") -> str:
@@ -204,11 +204,11 @@ def _profiles(config: "Config") -> "Callable[[AssignmentGroup], Sequence[NodePro
     from slurm_plugin.slurm.benchmark_jobs import nodes  # noqa: PLC0415
 
     def of_group(group: "AssignmentGroup") -> "Sequence[NodeProfile]":
-        wanted = set(group.constraint.split("&")) - {""}
+        features = set(group.constraint.split("&")) - {""}
         names = {
             node.name
             for node in nodes(nodelist=group.nodelist, partition=group.partition)
-            if wanted <= set(node.features.split(","))
+            if features <= set(node.features.split(","))
         }
         with open_store(config) as store:
             newest = store.profiles.latest(config.cluster or None)
@@ -218,16 +218,16 @@ def _profiles(config: "Config") -> "Callable[[AssignmentGroup], Sequence[NodePro
 
 
 def _design(bench: "Workbench", *, as_json: bool) -> str:
-    """Show what would be run next."""
+    """Show the next run without submitting it."""
     from slurm_plugin.reports import learning_text as words  # noqa: PLC0415
 
-    wanted = bench.replay()
-    argv = bench.argv(wanted) if wanted else []
+    proposal = bench.replay()
+    argv = bench.argv(proposal) if proposal else []
     left = bench.given.budget - bench.spent_node_h
-    reserved = bench.reserved_node_h(wanted) if wanted else 0.0
+    reserved = bench.reserved_node_h(proposal) if proposal else 0.0
     candidates = len(bench.choices.space.candidates)
     if as_json:
-        design = asdict(wanted) if wanted else None
+        design = asdict(proposal) if proposal else None
         return json.dumps(
             {
                 "next": design,
@@ -237,5 +237,5 @@ def _design(bench: "Workbench", *, as_json: bool) -> str:
                 "node_hours_reserved": reserved,
             }
         )
-    shown = words.design(wanted, argv, candidates, left)
+    shown = words.design(proposal, argv, candidates, left)
     return f"{shown}\n{words.too_dear(reserved, left)}" if reserved > left else shown

@@ -29,7 +29,7 @@ EXAMPLE = """\
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What came of one source."""
+    """Result of merging one source."""
 
     source: str
     new: int  #: runs that came in, or are known better now

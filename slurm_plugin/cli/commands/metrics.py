@@ -1,7 +1,7 @@
 """Give Prometheus figures on nimod, the store and the accuracy of predictions.
 
-Printed, written into a file for node_exporter's textfile collector, or served over HTTP until told
-to stop.  Needs the extra 'metrics'.
+Printed, written into a file for node_exporter's textfile collector, or served over HTTP until
+stopped by a signal.  Needs the extra 'metrics'.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         ) from error
     config = load_config(args)
     scheme, _, path = config.store_url.partition(":///")
-    found = registry(
+    metrics = registry(
         partial(client.status, config.socket, timeout_s=_TIMEOUT_S),
         partial(open_store, config),
         days=args.days,
@@ -68,26 +68,26 @@ def run(args: argparse.Namespace) -> int:
     )
     try:
         if args.textfile:
-            atomic_file.write(args.textfile, generate_latest(found), mode=0o644)
+            atomic_file.write(args.textfile, generate_latest(metrics), mode=0o644)
         elif args.listen:
             host, port = args.listen
-            server, thread = start_http_server(port, host, found)
+            server, thread = start_http_server(port, host, metrics)
             print(f"http://{host}:{server.server_port}/metrics", flush=True)
             _until_signalled()
             server.shutdown()
             thread.join()
         else:
-            print(generate_latest(found).decode(), end="")
+            print(generate_latest(metrics).decode(), end="")
     except OSError as error:
         raise NimoError(f"{args.textfile or args.listen}: {error.strerror or error}") from error
     return 0
 
 
 def _until_signalled() -> None:
-    told = Event()
+    stopped = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.set())
-    told.wait()
+        signal.signal(number, lambda *_: stopped.set())
+    stopped.wait()
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -86,14 +86,14 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--submit and --dry-run: give one of them")
     if not 0 < args.confidence < 1:
         raise ConfigError(f"--confidence {args.confidence}: give a share between 0 and 1")
-    kept = state_file.path_for(args.workflow)
+    state = state_file.path_for(args.workflow)
     if not (args.submit or args.follow):
-        return _plan(args, kept)
-    with alone(kept, program="'nimo plan'", fix="submit from a folder that you may write to"):
-        return _plan(args, kept) if args.submit else _follow(state_file.load(kept), kept, args)
+        return _plan(args, state)
+    with alone(state, program="'nimo plan'", fix="submit from a folder that you may write to"):
+        return _plan(args, state) if args.submit else _follow(state_file.load(state), state, args)
 
 
-def _plan(args: argparse.Namespace, kept: Path) -> int:
+def _plan(args: argparse.Namespace, state: Path) -> int:
     flow = load(args.workflow)
     now_s = time.time()
     deadline_s = _deadline(args.deadline, flow, now_s)
@@ -109,7 +109,7 @@ def _plan(args: argparse.Namespace, kept: Path) -> int:
         print("\n".join(render(found, problem.now_s, deadline_s)))
         print("\n" + "\n".join(lines_of(flow.name, chain)))
     if args.submit:
-        return _submit(args, flow.name, chain, deadline_s, kept)
+        return _submit(args, flow.name, chain, deadline_s, state)
     late = deadline_s is not None and found[0].high_s > deadline_s
     return TOO_LATE if late else 0
 
@@ -130,10 +130,10 @@ def _problem(
 ) -> "PlanningProblem":
     # Loaded here: numpy and scipy take a second that is neither the help's nor the plan's.
     site = importlib.import_module("slurm_plugin.plan.site")
-    found: PlanningProblem = site.problem(
+    problem: PlanningProblem = site.problem(
         flow, load_config(args), args.workflow.parent, empty=args.empty, submitted=submitted
     )
-    return found
+    return problem
 
 
 def _again(args: argparse.Namespace, submitted: state_file.Submitted) -> "Replan | None":
@@ -148,9 +148,9 @@ def _again(args: argparse.Namespace, submitted: state_file.Submitted) -> "Replan
         raise NoHistory(str(error.args[0])) from error
 
 
-def _deadline(given: int | None, flow: Workflow, now_s: float) -> float | None:
-    if given is not None:
-        return float(given)
+def _deadline(chosen_s: int | None, flow: Workflow, now_s: float) -> float | None:
+    if chosen_s is not None:
+        return float(chosen_s)
     if not flow.deadline:
         return None
     try:
@@ -164,12 +164,12 @@ def _submit(
     name: str,
     chain: Sequence[PlannedJob],
     deadline_s: float | None,
-    kept: Path,
+    state: Path,
 ) -> int:
-    before = state_file.load(kept)
+    before = state_file.load(state)
     if before and (before.ids or before.trying) and unfinished(before):
         raise NimoError(
-            f"{kept}: this workflow was submitted before: follow it with --follow, or remove the "
+            f"{state}: this workflow was submitted before: follow it with --follow, or remove the "
             "file once its jobs are gone"
         )
     if (elsewhere := waits_elsewhere(chain)) and not args.follow:
@@ -186,17 +186,17 @@ def _submit(
         confidence=args.confidence,
         hard=args.hard,
     )
-    for job in submit_ready(submitted, kept):
+    for job in submit_ready(submitted, state):
         print(f"{job.name}: submitted as {submitted.ids[job.name]}", flush=True)
-    return _follow(submitted, kept, args) if args.follow else 0
+    return _follow(submitted, state, args) if args.follow else 0
 
 
-def _follow(submitted: state_file.Submitted | None, kept: Path, args: argparse.Namespace) -> int:
+def _follow(submitted: state_file.Submitted | None, state: Path, args: argparse.Namespace) -> int:
     if submitted is None:
-        raise NimoError(f"{kept}: not there: this workflow was not submitted; use --submit")
+        raise NimoError(f"{state}: not there: this workflow was not submitted; use --submit")
     follower = PlanMonitor(
         submitted=submitted,
-        path=kept,
+        path=state,
         planner=None if args.fixed else partial(_again, args),
         slip_s=args.slip,
     )

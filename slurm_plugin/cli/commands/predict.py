@@ -106,10 +106,10 @@ def run(args: argparse.Namespace) -> int:
     if args.application is None:
         _list([t for t in tables if args.all or t.level in CURVE_LEVELS], args)
         return 0
-    found = matching_tables(tables, args.application)
+    matches = matching_tables(tables, args.application)
     if args.plot not in (None, plot.TERMINAL):
-        plot.show(of_table(_only(found)), args.plot)
-    _print(found, args, standings)
+        plot.show(of_table(_only(matches)), args.plot)
+    _print(matches, args, standings)
     return 0
 
 
@@ -131,16 +131,16 @@ def _list(tables: Sequence[PredictionTable], args: argparse.Namespace) -> None:
 
 
 def _print(
-    found: Sequence[PredictionTable],
+    tables: Sequence[PredictionTable],
     args: argparse.Namespace,
     standings: Mapping[tuple[str, str], StandingRow],
 ) -> None:
     if args.json:
-        print(_as_json(found))
+        print(_as_json(tables))
     elif args.parsable2:
-        print("\n".join(line for table in found for line in curve_text.parsable(table)))
+        print("\n".join(line for table in tables for line in curve_text.parsable(table)))
     else:
-        for number, table in enumerate(found):
+        for number, table in enumerate(tables):
             print("\n" * bool(number) + curve_text.render(table, every=args.all))
             if standing := standings.get((table.level, table.key)):
                 print(curve_text.standing_line(standing))
@@ -149,11 +149,11 @@ def _print(
                 plot.show(of_table(table), plot.TERMINAL)
 
 
-def _only(found: Sequence[PredictionTable]) -> PredictionTable:
-    if len(found) > 1:
-        keys = ", ".join(f"{table.key} ({table.level})" for table in found)
+def _only(tables: Sequence[PredictionTable]) -> PredictionTable:
+    if len(tables) > 1:
+        keys = ", ".join(f"{table.key} ({table.level})" for table in tables)
         raise PlotError(f"a file holds one curve; choose one by its key: {keys}")
-    return found[0]
+    return tables[0]
 
 
 def _as_json(tables: Sequence[PredictionTable]) -> str:

@@ -1,7 +1,7 @@
 """Measure network, CPU and disk as the Network Weather Service does, and keep the series.
 
-Sensors run on the hosts (--serve); without an option all of them are told to measure once, and what
-they find is stored.  Where no hosts are configured, only this one's CPU and disk are measured.
+Sensors run on the hosts (--serve); without an option each measures once, and the results are
+stored.  Where no hosts are configured, only this one's CPU and disk are measured.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args)
     members = [member(text) for text in args.host or config.probes.hosts]
     if args.cost:
-        found = cost(settings_of(config.probes), max(1, len(members)))
-        print(json.dumps(asdict(found)) if args.json else words.describe_cost(found, config.probes))
+        total = cost(settings_of(config.probes), max(1, len(members)))
+        print(json.dumps(asdict(total)) if args.json else words.describe_cost(total, config.probes))
     elif args.show:
         with open_store(config) as store:
             _print(store.probes.latest(), args)
@@ -104,29 +104,29 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def settings_of(given: Probes) -> Settings:
+def settings_of(probes: Probes) -> Settings:
     """Give the settings of the sensors as the configuration has them."""
     return Settings(
-        period_s=given.period_s,
-        message_bytes=given.message_bytes,
-        echoes=given.echoes,
-        timeout_s=given.timeout_s,
-        hold_s=given.hold_s,
-        spin_s=given.spin_s,
-        spin_every=given.spin_every,
-        disk_folder=Path(given.disk_folder) if given.disk_folder else None,
-        disk_bytes=given.disk_bytes,
+        period_s=probes.period_s,
+        message_bytes=probes.message_bytes,
+        echoes=probes.echoes,
+        timeout_s=probes.timeout_s,
+        hold_s=probes.hold_s,
+        spin_s=probes.spin_s,
+        spin_every=probes.spin_every,
+        disk_folder=Path(probes.disk_folder) if probes.disk_folder else None,
+        disk_bytes=probes.disk_bytes,
     )
 
 
 def _serve(args: argparse.Namespace, config: Config, members: Sequence[Member]) -> None:
-    given = config.probes
+    probes = config.probes
     name = args.name or _host_name(members)
-    where = member(args.bind or given.bind)
-    settings = settings_of(given)
-    everybody = list(members) or [Member(name, where.host, where.port)]
-    sensor = Sensor(everybody, name, settings, bind=(where.host, where.port), key=_key(given))
-    print(words.describe_cost(cost(settings, len(everybody)), given), flush=True)
+    where = member(args.bind or probes.bind)
+    settings = settings_of(probes)
+    clique = list(members) or [Member(name, where.host, where.port)]
+    sensor = Sensor(clique, name, settings, bind=(where.host, where.port), key=_key(probes))
+    print(words.describe_cost(cost(settings, len(clique)), probes), flush=True)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: threading.Thread(target=sensor.stop).start())
     sensor.run(ready=lambda: _ready(f"listening on {sensor.address[0]}:{sensor.address[1]}"))
@@ -163,9 +163,9 @@ def _measure_once(args: argparse.Namespace, config: Config, members: Sequence[Me
     settings = settings_of(config.probes)
     with open_store(config, create=True) as store:
         if not members:
-            found = LocalProbes(args.name or socket.gethostname(), settings).measure()
-            store.probes.add(found)
-            _print(found, args)
+            probes = LocalProbes(args.name or socket.gethostname(), settings).measure()
+            store.probes.add(probes)
+            _print(probes, args)
             return 0
         gathered = Collector(members, settings, key=_key(config.probes)).measure_now()
         store.probes.add(gathered.probes)
@@ -181,7 +181,7 @@ def _transfer(args: argparse.Namespace, config: Config, members: Sequence[Member
     """Move a file to one host; a failure is kept, too, and the exit status is 1."""
     file, host = args.transfer
     target = next((each for each in members if each.name == host), None) or member(host)
-    found = measure_transfer(
+    probes = measure_transfer(
         args.name or _host_name(members),
         target,
         Path(file),
@@ -189,9 +189,9 @@ def _transfer(args: argparse.Namespace, config: Config, members: Sequence[Member
         key=_key(config.probes),
     )
     with open_store(config, create=True) as store:
-        store.probes.add(found)
-    _print(words.newest(found), args)
-    return 0 if found[-1].value else 1
+        store.probes.add(probes)
+    _print(words.newest(probes), args)
+    return 0 if probes[-1].value else 1
 
 
 def _print(probes: Sequence[Probe], args: argparse.Namespace) -> None:
@@ -217,16 +217,16 @@ def _host_name(members: Sequence[Member]) -> str:
     return short if short in names else full
 
 
-def _key(given: Probes) -> bytes:
-    if not given.key_file:
+def _key(probes: Probes) -> bytes:
+    if not probes.key_file:
         return b""
     try:
-        key = Path(given.key_file).read_bytes().strip()
+        key = Path(probes.key_file).read_bytes().strip()
     except OSError as error:
-        raise ConfigError(f"probes.key_file: {given.key_file}: {error.strerror}") from error
+        raise ConfigError(f"probes.key_file: {probes.key_file}: {error.strerror}") from error
     if len(key) < 16:
         raise ConfigError(
-            f"probes.key_file: {given.key_file}: {len(key)} bytes are no key; make one with "
+            f"probes.key_file: {probes.key_file}: {len(key)} bytes are no key; make one with "
             "'openssl rand -hex 32'"
         )
     return key

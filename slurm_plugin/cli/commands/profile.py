@@ -50,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-A", "--account", default="", help="account of the jobs")
     parser.add_argument("-q", "--qos", default="", help="QOS of the jobs")
     parser.add_argument("--reservation", default="", help="reservation of the jobs")
-    parser.add_argument("--show", action="store_true", help="print what is known, measure nothing")
+    parser.add_argument(
+        "--show", action="store_true", help="print stored profiles, measure nothing"
+    )
     parser.add_argument(
         "--only", metavar="PARTS", type=_parts, default=PARTS, help=f"of {','.join(PARTS)}"
     )
@@ -75,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure or show, and say who does not agree."""
+    """Measure or show profiles, and name the outliers."""
     config = load_config(args)
     if args.show:
         with open_store(config) as store:
@@ -130,48 +132,48 @@ def _measure(args: argparse.Namespace, config: Config) -> list[NodeProfile]:
     ):
         text = script(_plan(args, config.benchmarks, host, port))
         options = _options(args, config.benchmarks)
-        found: list[NodeProfile] = []
+        profiles: list[NodeProfile] = []
         outputs = run_each(
             usable, lambda node: run_on(node, options, text), at_once=max(1, args.at_once)
         )
         for node, output in outputs:
             findings = read(output, cluster=cluster, node=node.name, at_s=time.time())
             kind = node_type(node, findings.cpu_model, config.benchmarks.type_by)
-            found.append(replace(findings.profile, node_type=kind))
-            store.profiles.add(found[-1:])
-            report(1, node.name, len(found) / len(usable))
-    return found + [_left_out(node, cluster, config) for node in chosen if not node.usable]
+            profiles.append(replace(findings.profile, node_type=kind))
+            store.profiles.add(profiles[-1:])
+            report(1, node.name, len(profiles) / len(usable))
+    return profiles + [_left_out(node, cluster, config) for node in chosen if not node.usable]
 
 
 def _left_out(node: Node, cluster: str, config: Config) -> NodeProfile:
-    """Say of a node that cannot run jobs that it was not measured; this is not stored."""
+    """Give a profile that says why a node was not measured; it is not stored."""
     kind = node_type(node, "", config.benchmarks.type_by)
-    told = f"not measured: it is {node.state}"
+    error = f"not measured: it is {node.state}"
     return NodeProfile(
-        cluster=cluster, node=node.name, node_type=kind, at_s=time.time(), error=told
+        cluster=cluster, node=node.name, node_type=kind, at_s=time.time(), error=error
     )
 
 
-def _plan(args: argparse.Namespace, given: Benchmarks, host: str, port: int) -> Plan:
+def _plan(args: argparse.Namespace, settings: Benchmarks, host: str, port: int) -> Plan:
     return Plan(
         parts=args.only,
-        seconds=given.seconds,
-        repeats=given.repeats,
-        disk_folder=given.disk_folder,
-        disk_bytes=given.disk_bytes,
+        seconds=settings.seconds,
+        repeats=settings.repeats,
+        disk_folder=settings.disk_folder,
+        disk_bytes=settings.disk_bytes,
         network_host=host,
         network_port=port,
     )
 
 
-def _options(args: argparse.Namespace, given: Benchmarks) -> JobOptions:
+def _options(args: argparse.Namespace, settings: Benchmarks) -> JobOptions:
     return JobOptions(
         partition=args.partition,
         account=args.account,
         qos=args.qos,
         reservation=args.reservation,
-        nice=given.nice,
-        limit_min=given.limit_min,
+        nice=settings.nice,
+        limit_min=settings.limit_min,
         patience_s=args.immediate,
     )
 

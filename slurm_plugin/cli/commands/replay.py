@@ -129,15 +129,15 @@ def _replay(
     from slurm_plugin.reports.replay_text import ReplayReport  # noqa: PLC0415
 
     what_if, source, assumptions = _prepared(args, config, report)
-    wanted = settings(
+    variants = settings(
         config.policy,
         prices=args.price or (PRICES if args.suggest else ()),
         guards=args.guard or (GUARDS if args.suggest else ()),
         loads=args.load,
     )
     results = []
-    pool = _pool(args, wanted, stack)
-    for result in evaluate(what_if, wanted, config.deadline, executor=pool):
+    pool = _pool(args, variants, stack)
+    for result in evaluate(what_if, variants, config.deadline, executor=pool):
         results.append(result)
         report(result.jobs, "jobs replayed")
     work = what_if.workload
@@ -227,13 +227,13 @@ def _store_of(args: argparse.Namespace, config: Config, report: ProgressReport) 
     return store
 
 
-def _pool(args: argparse.Namespace, wanted: "list[Setting]", stack: ExitStack) -> Executor | None:
+def _pool(args: argparse.Namespace, variants: "list[Setting]", stack: ExitStack) -> Executor | None:
     """Where several settings are replayed at once; None: here, one after the other."""
     if args.dask:
         from slurm_plugin.cli.dask_pool import JOBS, dask_pool  # noqa: PLC0415
 
         return stack.enter_context(dask_pool(args.dask, args.workers or JOBS)).executor
-    workers = min(args.workers or os.cpu_count() or 1, len(wanted))
+    workers = min(args.workers or os.cpu_count() or 1, len(variants))
     if workers == 1:
         return None
     return stack.enter_context(ProcessPoolExecutor(workers, mp_context=get_context("spawn")))

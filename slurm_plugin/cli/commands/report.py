@@ -1,7 +1,7 @@
 """Compare what was predicted and decided with what happened.
 
 Outcomes are those that 'nimo ingest' has read so far.  Where PrivateData hides users' jobs from
-each other, everybody but operators sees their own.
+each other, only operators see all jobs; others see their own.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NODE_HOURS",
         type=float,
         default=100.0,
-        help="name nobody for fewer node-hours beyond the knee (default: 100)",
+        help="name users only from this many node-hours beyond the knee on (default: 100)",
     )
     parser.add_argument(
         "--anonymise",
@@ -85,11 +85,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the report."""
     config = load_config(args)
-    seen = sight_of(config)
-    if seen.why:
-        print(f"nimo: only your own jobs are shown: {seen.why}", file=sys.stderr)
+    rules = sight_of(config)
+    if rules.why:
+        print(f"nimo: only your own jobs are shown: {rules.why}", file=sys.stderr)
     with open_store(config) as store:
-        report = _report(store, args, config, seen)
+        report = _report(store, args, config, rules)
     if args.anonymise:
         from slurm_plugin.reports.pseudonyms import anonymous  # noqa: PLC0415
 
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(
-    store: Store, args: argparse.Namespace, config: Config, seen: PrivateDataRules
+    store: Store, args: argparse.Namespace, config: Config, rules: PrivateDataRules
 ) -> OutcomeReport:
     chosen = Selection(
         since_s=args.since,
@@ -108,8 +108,8 @@ def _report(
         partition=args.partition,
         account=args.account,
         user=args.user,
-        only_user=seen.only_user,
-        only_accounts=seen.accounts,
+        only_user=rules.only_user,
+        only_accounts=rules.accounts,
     )
     with progress("decisions") as show:
         report = collect(
@@ -126,7 +126,7 @@ def _report(
 def _selection(args: argparse.Namespace) -> dict[str, str]:
     from slurm_plugin.formatting import clock  # noqa: PLC0415
 
-    given = {
+    options = {
         "since": clock(args.since) if args.since is not None else "",
         "until": clock(args.until) if args.until is not None else "",
         "cluster": args.cluster,
@@ -135,7 +135,7 @@ def _selection(args: argparse.Namespace) -> dict[str, str]:
         "user": args.user,
         "application": args.app,
     }
-    return {key: value for key, value in given.items() if value}
+    return {key: value for key, value in options.items() if value}
 
 
 def _print(report: OutcomeReport, args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Run nimod: answer the hooks and nimo-advise on a Unix socket until told to stop.
+"""Run nimod: answer the hooks and nimo-advise on a Unix socket until stopped by a signal.
 
 SIGTERM stops it, after what was decided is in the store; SIGHUP makes it read the settings and the
 tables anew (a file that cannot be read leaves the settings as they were, and the log says so).

@@ -65,7 +65,7 @@ def _view(age_s: float | None, max_age_s: float) -> str:
 
 
 def _answers(counts: Counts) -> str:
-    """Say within which time submissions were answered, as far as the counts tell it."""
+    """Give the times within which submissions were answered, from the counts."""
     total = sum(counts.bins)
     if not total:
         return "none to submissions yet"

@@ -55,12 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def size(text: str) -> int:
     """Read a size; what is none is a usage error."""
     try:
-        found = parse_size(text)
+        size_bytes = parse_size(text)
     except ValueError:
-        found = None
-    if not found:
+        size_bytes = None
+    if not size_bytes:
         raise argparse.ArgumentTypeError(f"{text!r} is no size; 1048576, 16M, 500G and 2T are")
-    return found
+    return size_bytes
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Show overview, applications, decisions and replays as pages for browsers, until told to stop.
+"""Show overview, applications, decisions and replays as pages for browsers, until stopped.
 
 Nothing can be changed there.  Without a proxy that authenticates it listens on the loopback or on a
 Unix socket, and the kernel says which user asks: users see their own jobs, admins all.  Needs the

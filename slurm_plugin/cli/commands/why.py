@@ -33,18 +33,18 @@ def run(args: argparse.Namespace) -> int:
     """Ask nimod or the store, and print."""
     config = load_config(args, for_user=True)
     decision_id = "" if args.store else _noted(args.job, timeout_s=config.snapshot.timeout_s)
-    told = nimod_or_store(
+    explanation = nimod_or_store(
         config,
         lambda: client.explain(config.socket, args.job, decision_id, timeout_s=TIMEOUT_S),
         lambda: _stored(config, args.job, decision_id),
         store_named=bool(args.store),
     )
-    if told.decision is None:
+    if explanation.decision is None:
         raise NoHistory(
             f"there is no decision about a job {args.job} that you may see; in observe mode a job "
             "is found once it has ended and 'nimo ingest' has read it"
         )
-    print(json_text(told) if args.json else explain(told, args.job))
+    print(json_text(explanation) if args.json else explain(explanation, args.job))
     return 0
 
 
@@ -60,8 +60,8 @@ def _noted(job_id: int, *, timeout_s: float) -> str:
 
 def _stored(config: Config, job_id: int, decision_id: str) -> Explanation:
     with open_store(config) as store:
-        found = store.decisions.of_job(job_id, decision_id=decision_id)
-    return explanation_of(*found) if found else Explanation()
+        pair = store.decisions.of_job(job_id, decision_id=decision_id)
+    return explanation_of(*pair) if pair else Explanation()
 
 
 def _job_id(text: str) -> int:
