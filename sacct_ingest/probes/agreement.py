@@ -60,7 +60,7 @@ def type_profiles(profiles: Iterable[NodeProfile], *, tolerance: float = 0.1) ->
 
     A node is an outlier where a figure is off the median of its type by more than ``tolerance`` and
     more than three standard deviations of the type.  Of two nodes that differ by more than the
-    tolerance none can be called right: both are named.
+    tolerance neither is proven right: both are outliers.
     """
     groups: dict[str, list[NodeProfile]] = defaultdict(list)
     for profile in profiles:
@@ -73,17 +73,19 @@ def _of_type(name: str, members: Sequence[NodeProfile], tolerance: float) -> Typ
     spreads: dict[str, float] = {}
     outliers: list[Outlier] = []
     for measure in MEASURES:
-        known = {p.node: v for p in members if (v := getattr(p, measure))}
-        if not known:
+        measured = {p.node: v for p in members if (v := getattr(p, measure))}
+        if not measured:
             continue
-        typical = median(known.values())
-        spreads[measure] = _SIGMA * median(abs(log(v / typical)) for v in known.values())
-        wrong = _apart(known, typical, spreads[measure], tolerance)
+        typical = median(measured.values())
+        spreads[measure] = _SIGMA * median(abs(log(v / typical)) for v in measured.values())
+        wrong = _apart(measured, typical, spreads[measure], tolerance)
         outliers += [
-            Outlier(node=node, measure=measure, value=known[node], typical=typical)
+            Outlier(node=node, measure=measure, value=measured[node], typical=typical)
             for node in wrong
         ]
-        values[measure] = median([v for n, v in known.items() if n not in wrong] or known.values())
+        values[measure] = median(
+            [v for n, v in measured.items() if n not in wrong] or measured.values()
+        )
     nodes = tuple(sorted(p.node for p in members))
     return TypeProfile(
         node_type=name, nodes=nodes, values=values, spreads=spreads, outliers=tuple(outliers)
@@ -91,11 +93,11 @@ def _of_type(name: str, members: Sequence[NodeProfile], tolerance: float) -> Typ
 
 
 def _apart(
-    known: Mapping[str, float], typical: float, spread: float, tolerance: float
+    values: Mapping[str, float], typical: float, spread: float, tolerance: float
 ) -> list[str]:
-    if len(known) == 2:
-        low, high = sorted(known.values())
-        return sorted(known) if high > low * (1 + tolerance) else []
+    if len(values) == 2:
+        low, high = sorted(values.values())
+        return sorted(values) if high > low * (1 + tolerance) else []
     # Logarithms: a node may be ten times slower, which no difference of -90 % would show.
     limit = max(log1p(tolerance), _SIGMAS * spread)
-    return sorted(node for node, value in known.items() if abs(log(value / typical)) > limit)
+    return sorted(node for node, value in values.items() if abs(log(value / typical)) > limit)

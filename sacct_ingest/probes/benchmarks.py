@@ -1,4 +1,4 @@
-"""Node benchmarks: the script that runs them with kept tools, and what their output says.
+"""Node benchmarks: the script that runs them with well-kept tools, and the reader of its output.
 
 NIMO measures resource profiles with whetstone, lmbench and netperf (Shivam et al., sec. 2.5) and
 says that any benchmarks do which tell resources apart.  Here they are sysbench, fio and iperf3.  A
@@ -135,7 +135,7 @@ _LINES: Final[Mapping[str, Callable[[Plan], Iterable[str]]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What one node's output says; `profile` is what is measured, without node and time."""
+    """Results from one node's output; `profile` holds the figures, without node and time."""
 
     profile: NodeProfile
     cpu_model: str
@@ -259,7 +259,7 @@ def _number(text: str) -> int | None:
 
 
 def _gist(text: str) -> str:
-    """Give the line that most likely says what went wrong."""
+    """Give the line that is most likely the error message."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     complaints = [
         line for line in lines if re.search("error|fatal|fail|denied", line, re.IGNORECASE)

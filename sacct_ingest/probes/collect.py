@@ -1,4 +1,4 @@
-"""Bringing what the sensors found into the store."""
+"""Collect the sensors' measurements for the store."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -14,21 +14,21 @@ from sacct_ingest.records import Probe, Resource
 
 @dataclass(slots=True)
 class Gathered:
-    """What was collected, and which sensors could not be asked."""
+    """Collected measurements, and the sensors that did not answer."""
 
     probes: list[Probe] = field(default_factory=list)
     unreachable: list[str] = field(default_factory=list)
 
 
 class Collector:
-    """Asks each sensor for what it has not asked for yet."""
+    """Asks each sensor for its new measurements."""
 
     def __init__(self, members: Sequence[Member], settings: Settings, *, key: bytes = b"") -> None:
         self._members, self._settings, self._key = members, settings, key
         self._read: dict[str, tuple[str, int]] = {}
 
     def collect(self) -> Gathered:
-        """Ask all sensors; one that does not answer is named, the others are asked all the same."""
+        """Ask all sensors, and name those that do not answer."""
         gathered = Gathered()
         for member in self._members:
             try:
@@ -38,10 +38,10 @@ class Collector:
         return gathered
 
     def measure_now(self) -> Gathered:
-        """Have all sensors measure at once, wait until they have, and give what they found.
+        """Have all sensors measure at once, wait for them, and give their measurements.
 
-        The wait ends when each has had the token and looked at itself, or after everybody's
-        longest turn.
+        The wait ends when each has had the token and measured itself, or after the longest turns
+        of all sensors.
         """
         before: dict[Member, Message] = {}
         missing: list[str] = []
@@ -71,9 +71,9 @@ class Collector:
                     del waiting[member]
             if waiting:
                 time.sleep(0.2)
-        found = self.collect()
-        gathered.probes.extend(found.probes)
-        gathered.unreachable.extend(found.unreachable)
+        collected = self.collect()
+        gathered.probes.extend(collected.probes)
+        gathered.unreachable.extend(collected.unreachable)
         return gathered
 
     def _of(self, member: Member) -> Iterator[Probe]:

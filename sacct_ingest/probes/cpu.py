@@ -28,40 +28,40 @@ class Activity:
     idle: float
 
 
-def from_load(seen: Activity) -> float:
+def from_load(activity: Activity) -> float:
     """Estimate of the load average: one more process shares the CPUs with ``load`` others."""
-    return min(1.0, seen.cpus / (seen.load + 1.0))
+    return min(1.0, activity.cpus / (activity.load + 1.0))
 
 
-def from_times(seen: Activity) -> float:
+def from_times(activity: Activity) -> float:
     """Estimate as of vmstat: what is idle, and a fair share of what is not.
 
     System time is shared only as far as there is user time (the NWS weights it with that share):
     on a busy router or file server it is not there for the asking.
     """
-    shares = seen.running + 1.0
-    free = seen.idle + seen.user / shares + seen.user * seen.system / shares
-    return min(1.0, seen.cpus * free)
+    shares = activity.running + 1.0
+    free = activity.idle + activity.user / shares + activity.user * activity.system / shares
+    return min(1.0, activity.cpus * free)
 
 
 _ESTIMATES: tuple[Callable[[Activity], float], ...] = (from_load, from_times)
 
 
 class Hybrid:
-    """The estimate that was nearest to the last spinning process, moved by what it was off."""
+    """The estimate nearest to the last spinning process, corrected by its error."""
 
     def __init__(self) -> None:
         self._estimate: Callable[[Activity], float] = from_times
         self._bias = 0.0
 
-    def calibrate(self, seen: Activity, got: float) -> None:
+    def calibrate(self, activity: Activity, got: float) -> None:
         """Learn from a process that got this share of a CPU."""
-        self._estimate = min(_ESTIMATES, key=lambda estimate: abs(estimate(seen) - got))
-        self._bias = got - self._estimate(seen)
+        self._estimate = min(_ESTIMATES, key=lambda estimate: abs(estimate(activity) - got))
+        self._bias = got - self._estimate(activity)
 
-    def estimate(self, seen: Activity) -> float:
+    def estimate(self, activity: Activity) -> float:
         """Share of one CPU that a new process would get, 0 to 1."""
-        return max(0.0, min(1.0, self._estimate(seen) + self._bias))
+        return max(0.0, min(1.0, self._estimate(activity) + self._bias))
 
 
 def observe(window_s: float = 1.0, *, proc: Path = Path("/proc")) -> Activity:

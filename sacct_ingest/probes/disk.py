@@ -89,5 +89,5 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
 
 def _reason(error: OSError) -> str:
     if error.errno == errno.EINVAL:
-        return "its file system knows no O_DIRECT, so the cache would answer; choose another folder"
+        return "its file system has no O_DIRECT, so the cache would answer; choose another folder"
     return error.strerror or str(error)

@@ -48,17 +48,17 @@ class Stopwatch:
         if size_bytes <= AT_ONCE_BYTES:
             with suppress(OSError):
                 link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * size_bytes)
-                wanted = _TX_ACK | _SOFTWARE | _OPT_ID | _OPT_TSONLY
-                link.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, wanted)
+                flags = _TX_ACK | _SOFTWARE | _OPT_ID | _OPT_TSONLY
+                link.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, flags)
         self._began_ns, self._began = time.time_ns(), time.monotonic()
 
     def stop(self) -> Acknowledged | None:
-        """Read what the kernel saw, once the other side has answered the message.
+        """Read the kernel's time stamps, once the other side has answered the message.
 
         Returns
         -------
         Acknowledged or None
-            None where the message is large, this kernel does not say, or the clock was set
+            None where the message is large, the kernel gives no time stamps, or the clock was set
             meanwhile.
         """
         passed_s = time.monotonic() - self._began
@@ -72,21 +72,21 @@ class Stopwatch:
 
     def _stamps(self) -> list[int]:
         """Take the times of acknowledgements, in ns, from the connection's error queue."""
-        found = []
+        stamps = []
         before = self._link.gettimeout()
         self._link.settimeout(0)
         try:
             with suppress(BlockingIOError):
                 while True:
                     _, notes, _, _ = self._link.recvmsg(0, _ROOM, socket.MSG_ERRQUEUE)
-                    found += [
+                    stamps += [
                         _TIMESPEC.unpack_from(data)
                         for level, kind, data in notes
                         if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPING)
                     ]
         finally:
             self._link.settimeout(before)
-        return [seconds * 10**9 + ns for seconds, ns in found]
+        return [seconds * 10**9 + ns for seconds, ns in stamps]
 
 
 def acknowledge_at_once(link: socket.socket) -> None:

@@ -9,7 +9,7 @@ from sacct_ingest.records import Probe, Resource
 
 
 class LocalProbes:
-    """CPU and disk of this host; remembers what the last spinning process taught."""
+    """CPU and disk of this host; remembers the calibration by the last spinning process."""
 
     def __init__(self, name: str, settings: Settings) -> None:
         self._name, self._settings = name, settings
@@ -24,11 +24,11 @@ class LocalProbes:
         began_s, began = time.time(), time.monotonic()
         value, error = None, ""
         try:
-            seen = cpu.observe()
+            activity = cpu.observe()
             if self._turn % self._settings.spin_every == 0:
-                self._hybrid.calibrate(seen, cpu.spin(self._settings.spin_s))
+                self._hybrid.calibrate(activity, cpu.spin(self._settings.spin_s))
             self._turn += 1
-            value = self._hybrid.estimate(seen)
+            value = self._hybrid.estimate(activity)
         except ProbeError as failed:
             error = str(failed)
         took_s = time.monotonic() - began
@@ -49,8 +49,8 @@ class LocalProbes:
         values: dict[Resource, float | None] = dict.fromkeys(_DISK)
         error = ""
         try:
-            seen = disk.measure(folder, size_bytes=size, reads=self._settings.disk_reads)
-            figures = (seen.write_bytes_per_s, seen.read_bytes_per_s, seen.latency_s)
+            speeds = disk.measure(folder, size_bytes=size, reads=self._settings.disk_reads)
+            figures = (speeds.write_bytes_per_s, speeds.read_bytes_per_s, speeds.latency_s)
             values = dict(zip(_DISK, figures, strict=True))
         except ProbeError as failed:
             error = str(failed)

@@ -4,7 +4,7 @@ As in the NWS the latency is the round trip of a message of four bytes on an ope
 the bandwidth is what one message of (by default) 64 KiB reaches until its receipt is acknowledged,
 less that round trip.  A message this small is mostly TCP's slow start: on long or fast links it is
 far below what a long transfer reaches, but rises and falls with it, which is what AdRM's
-regression needs (Faerman et al., sec. 3.2).  The kernel says when it was acknowledged: on a busy
+regression needs (Faerman et al., sec. 3.2).  The kernel reports when it was acknowledged: on a busy
 host a program may wait longer for a CPU than the message takes.
 """
 
@@ -18,7 +18,7 @@ from sacct_ingest.probes.settings import Member, Settings
 from sacct_ingest.probes.wire import Channel, Conversation, Superseded, translated
 from sacct_ingest.records import Probe, Resource
 
-#: A sensor takes no larger message, whoever asks.
+#: A sensor takes no larger message from any host.
 LARGEST_MESSAGE = 64 << 20
 MOST_ECHOES = 100
 _PING = b"nimo"
@@ -40,7 +40,7 @@ def measure_pair(
     Raises
     ------
     Superseded
-        The host knows of a newer token than that of ``generation``.
+        The host has a newer token than that of ``generation``.
     """
     began_s, began = time.time(), time.monotonic()
     request = {
@@ -100,7 +100,7 @@ def serve_pair(channel: Channel, *, size_bytes: int, echoes: int) -> None:
 
 
 def send_message(channel: Channel, size_bytes: int, round_trip_s: float) -> Acknowledged:
-    """Send a message and time it: by the kernel's clock, or by ours where it does not say.
+    """Send a message and time it: by the kernel's clock, or by ours without its time stamps.
 
     ``round_trip_s`` is the least that our own clock saw.
     """

@@ -1,14 +1,13 @@
-"""The token of a clique: who holds it may load the network, nobody else.
+"""The token of a clique: only its holder may load the network.
 
 As in the NWS, the hosts of a clique form a ring, and one token goes round.  Its holder measures
-to all others, and passes it on.  Three things keep that going whatever dies:
+to all others, and passes it on.  Three rules keep the token going when hosts die:
 
-- who passed the token on asks its successor now and then whether it still has it, and makes a new
-  token when there is no answer twice;
-- who has not seen a token for longer than a whole round can take, makes a new one;
-- each new token has a higher generation.  Every host remembers the highest that it met and takes
-  neither an older token nor the probes of its holder, so that of two tokens one dies out and
-  two probes never meet on a host that knows better.
+- the host that passed the token on asks its successor now and then whether it still has it, and
+  makes a new token when there is no answer twice;
+- a host without a token for longer than a whole round can take makes a new one;
+- each new token has a higher generation.  Every host remembers the highest that it met.  It takes
+  neither an older token nor the probes of its holder, so that of two tokens one dies out.
 
 A host that does not take the token is left out of the round, and gets a token of a new generation
 if it ever comes back: whether it had taken the first one cannot be known.
@@ -24,11 +23,11 @@ from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes.settings import Member, Settings
 from sacct_ingest.probes.wire import Message, Superseded
 
-Generation = tuple[int, int]  #: counter, and the place in the ring of who made it
+Generation = tuple[int, int]  #: counter, and the place in the ring of the host that made it
 
 _log = logging.getLogger(__name__)
 _LOST_AFTER = 2  #: questions without an answer
-_NONE: Generation = (0, 0)  #: no token was heard of yet
+_NONE: Generation = (0, 0)  #: no token has come yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class Ring:
         self._watched: int | None = None
         self._unanswered = 0
         self._due = time.monotonic()
-        # A ring that runs already is heard of before this; one that starts has its first begin.
+        # In a running ring a token comes before this time; in a new ring the first host begins.
         self._patience_s = settings.timeout_s * (1 + clique.me)
         self._heard = time.monotonic()
         self.rounds = 0
@@ -167,7 +166,7 @@ class Ring:
             else:
                 self._watch(place)
                 return
-        # Nobody else is there: a ring of one.
+        # No other host is there: a ring of one.
         self.offer(generation)
 
     def _watch(self, place: int) -> None:
@@ -231,7 +230,7 @@ class Ring:
             self._note_token()
 
     def _note_token(self) -> None:
-        """Remember that there is a token: it must be back within a period and everybody's turn."""
+        """Note that a token came: it must be back within a period and the turns of all hosts."""
         settings, count = self._settings, len(self._clique.members)
         self._heard = time.monotonic()
         turn_s = settings.hold_s + settings.timeout_s * (count + self._clique.me)

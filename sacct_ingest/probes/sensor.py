@@ -1,4 +1,4 @@
-"""A sensor: answers others' probes, makes its own while it holds the token, keeps what it found."""
+"""A sensor: answers others' probes, measures while it holds the token, keeps its measurements."""
 
 import ipaddress
 import logging
@@ -23,7 +23,7 @@ from sacct_ingest.records import Probe
 
 _log = logging.getLogger(__name__)
 #: Measurements that wait to be collected; the oldest go first.
-KEPT = 20_000
+MOST_MEASUREMENTS = 20_000
 _PAGE = 2000
 _REQUEST_S = 10.0
 #: Connections at a time: a clique has a few at most, one of them of a transfer for an hour.
@@ -40,12 +40,12 @@ class Sensor:
     bind
         Address and port to listen on.
     key
-        What all sensors of the clique and who collects from them share.
+        Secret that all sensors of the clique and their collectors share.
 
     Raises
     ------
     ProbeError
-        The name is not in the clique, the address cannot be bound, or everybody could use it.
+        The name is not in the clique, the address cannot be bound, or it is open without a key.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Sensor:
         self._members, self._me = list(members), find(members, name)
         self._settings, self._key = settings, key
         self._local = LocalProbes(name, settings)
-        self._kept: deque[tuple[int, Probe]] = deque(maxlen=KEPT)
-        self._found, self._boot = 0, secrets.token_hex(4)
+        self._measurements: deque[tuple[int, Probe]] = deque(maxlen=MOST_MEASUREMENTS)
+        self._number, self._boot = 0, secrets.token_hex(4)
         self._lock = threading.Lock()
         self._stopped, self._woken = threading.Event(), threading.Event()
         self._first = 0
@@ -99,7 +99,7 @@ class Sensor:
     # --- measuring ----------------------------------------------------------------------------
 
     def _measure(self, generation: Generation, until: float) -> None:
-        """Measure to all others; who is not reached in this turn comes first in the next."""
+        """Measure to all others; those not reached in this turn come first in the next."""
         others = [i for i in range(len(self._members)) if i != self._me]
         turn = others[self._first :] + others[: self._first]
         for done, place in enumerate(turn):
@@ -108,14 +108,14 @@ class Sensor:
                 return
             if self._ring.superseded(generation):
                 return
-            found = network.measure_pair(
+            probes = network.measure_pair(
                 self._members[self._me].name,
                 self._members[place],
                 self._settings,
                 key=self._key,
                 generation=generation,
             )
-            self._store(found)
+            self._store(probes)
 
     def _probe_locally(self) -> None:
         while not self._stopped.is_set():
@@ -127,8 +127,8 @@ class Sensor:
     def _store(self, probes: Sequence[Probe]) -> None:
         with self._lock:
             for probe in probes:
-                self._found += 1
-                self._kept.append((self._found, probe))
+                self._number += 1
+                self._measurements.append((self._number, probe))
 
     def _ask(self, member: Member, request: Message) -> Message:
         return wire.ask(member, request, key=self._key, timeout_s=self._settings.timeout_s)
@@ -152,7 +152,7 @@ class Sensor:
                 slow = Channel(link, transfer.LONGEST_S)
                 transfer.serve_transfer(slow, size_bytes=int(request["bytes"]))
         except wire.Unsigned:
-            # Who has another key cannot read more of this than that it has.
+            # A host with another key learns from this only that its key is wrong.
             with suppress(OSError):
                 channel.send(seal.sealed({"refused": "signed with another key"}, "answer"))
         except (OSError, ProbeError, ValueError) as error:
@@ -163,7 +163,7 @@ class Sensor:
             "pair": self._admit,
             "transfer": _admit_transfer,
             "token": self._take_token,
-            "holds": lambda asked: {"holds": self._ring.holds(_generation(asked))},
+            "holds": lambda query: {"holds": self._ring.holds(_generation(query))},
             "wake": self._wake,
             "series": self._series,
         }
@@ -203,10 +203,12 @@ class Sensor:
     def _series(self, request: Message) -> Message:
         after = int(request.get("after", 0)) if request.get("boot") == self._boot else 0
         with self._lock:
-            page = [(number, probe) for number, probe in self._kept if number > after][:_PAGE]
+            page = [(number, probe) for number, probe in self._measurements if number > after][
+                :_PAGE
+            ]
         last = page[-1][0] if page else after
-        found = [asdict(probe) for _, probe in page]
-        return {**self._state(), "after": last, "more": len(page) == _PAGE, "probes": found}
+        probes = [asdict(probe) for _, probe in page]
+        return {**self._state(), "after": last, "more": len(page) == _PAGE, "probes": probes}
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -214,8 +216,8 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._free = threading.Semaphore(_MOST_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -237,8 +239,8 @@ def _bound(bind: tuple[str, int], key: bytes, serve: Callable[[socket.socket], N
     host, port = bind
     if not key and not _is_loopback(host):
         raise ProbeError(
-            f"{host}: without a key anybody could have it send and take data; set probes.key_file, "
-            "or bind to 127.0.0.1"
+            f"{host}: without a key any host could make it send and take data; set "
+            "probes.key_file, or bind to 127.0.0.1"
         )
 
     class Handler(socketserver.BaseRequestHandler):

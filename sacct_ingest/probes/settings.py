@@ -121,7 +121,7 @@ def cost(settings: Settings, hosts: int) -> Cost:
 
 
 def _watching(settings: Settings, hosts: int) -> float:
-    """Bytes an hour of asking whether the token is still there, and of passing it on."""
+    """Bytes an hour for checking the token and for passing it on."""
     passes = hosts * 3600.0 / settings.period_s
     return (3600.0 / settings.timeout_s + passes) * _OVERHEAD if hosts > 1 else 0.0
 
@@ -142,6 +142,6 @@ def find(members: Sequence[Member], name: str) -> int:
     if len(set(names)) < len(names):
         raise ProbeError(f"hosts of the clique: {', '.join(names)}: each name may be there once")
     if name not in names:
-        known = ", ".join(names) or "none"
-        raise ProbeError(f"{name!r} is no host of the clique ({known}): give its --name")
+        listed = ", ".join(names) or "none"
+        raise ProbeError(f"{name!r} is no host of the clique ({listed}): give its --name")
     return names.index(name)

@@ -31,19 +31,19 @@ def measure_transfer(
     Returns
     -------
     list of Probe
-        Latencies and bandwidths, and last the transfer.  What failed has no value, but says why.
+        Latencies and bandwidths, and last the transfer.  A failed one has an error and no value.
 
     Raises
     ------
     ProbeError
         The file cannot be read.
     """
-    found = [
+    measured = [
         each
         for _ in range(probes)
         for each in measure_pair(source, target, settings, key=key, generation=None)
     ]
-    return [*found, send_file(source, target, file, key=key)]
+    return [*measured, send_file(source, target, file, key=key)]
 
 
 def send_file(source: str, target: Member, file: Path, *, key: bytes) -> Probe:

@@ -2,8 +2,8 @@
 
 The server greets with a random number.  Each message begins with a head of fixed length: a random
 number of its sender, length and digest of the JSON that follows, and an HMAC of all this and of the
-other side's number.  So the key is checked before the message is read, nobody without it can
-have a sensor send or take data or answer in its place, and no message can be sent again.
+other side's number.  So the key is checked before the message is read.  A host without the key
+can neither make a sensor send or take data nor answer for it, and no message can be sent again.
 """
 
 import hashlib
@@ -79,10 +79,10 @@ class Channel:
 
 
 class Superseded(ProbeError):  # noqa: N818 - what happened to a token
-    """The other side knows of a newer token; ``generation`` is that one's."""
+    """The other side has a newer token, of this ``generation``."""
 
     def __init__(self, name: str, generation: tuple[int, int]) -> None:
-        super().__init__(f"{name}: knows of a newer token")
+        super().__init__(f"{name}: has a newer token")
         self.generation = generation
 
 

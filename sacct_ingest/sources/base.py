@@ -7,7 +7,7 @@ from typing import Protocol
 from sacct_ingest.records import JobRun
 
 #: Rejected rows whose text is kept; more of them are only counted.
-KEPT = 1000
+MOST_TEXTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,10 @@ class Reject:
 
 @dataclass(slots=True)
 class Tally:
-    """What a source has come across so far; sources write it while they are read.
+    """Counts of the rows that a source gave so far; the source updates it while it is read.
 
-    ``waited_s`` is the time in which nothing was done but wait for the accounting to answer;
-    ``unit`` is what the numbers of refused rows count, where somebody may look them up.
+    ``waited_s`` is the time spent waiting for the accounting to answer.  ``unit`` is what the
+    numbers of refused rows count, such as lines.
     """
 
     rows: int = 0
@@ -33,9 +33,9 @@ class Tally:
     unit: str = ""
 
     def refuse(self, reason: str, text: str, number: int) -> None:
-        """Count a row that could not be read, and keep its text with what it is the number of."""
+        """Count a row that could not be read, and keep its text and its number."""
         self.refused += 1
-        if len(self.rejects) < KEPT:
+        if len(self.rejects) < MOST_TEXTS:
             where = f"{self.unit} {number}: " if self.unit else ""
             self.rejects.append(Reject(f"{where}{reason}", text))
 

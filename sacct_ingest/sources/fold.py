@@ -184,7 +184,7 @@ def _need_cluster(cluster: str) -> str:
 
 
 def _structs(kind: type[Any], columns: _Columns) -> list[Any]:
-    """Make records of columns; what no column fills is as the record says."""
+    """Make records of columns; fields without a column keep the record's defaults."""
     return list(map(kind, *(columns.get(name) or repeat(it) for name, it in _DEFAULTS[kind])))
 
 
@@ -203,7 +203,7 @@ def _memory_request(text: str, nodes: int, cpus: int) -> int | None:
 
 
 def _fill_ids(columns: _Columns) -> None:
-    """Fill what JobID says; without JobIDRaw the id too, for array tasks above all real ids."""
+    """Fill fields from JobID; without JobIDRaw the id too, for array tasks above all real ids."""
     names = columns.pop("_id")
     raw_ids = columns.pop("_raw_id", None) or [""] * len(names)
     if "" not in raw_ids and "".join(names).isdecimal():
@@ -240,7 +240,7 @@ _SERVANTS = frozenset({"batch", "extern", "interactive"})
 
 
 def _fill_from_steps(columns: _Columns, owned: list[tuple[StepRun, ...]]) -> None:
-    """Fill what sacct says of steps only."""
+    """Fill the fields that sacct prints for steps only."""
     tasks = columns.get("tasks") or repeat(None)
     memory = columns.get("mem_bytes") or repeat(None)
     used = zip(*map(_used, owned, tasks, memory), strict=True)

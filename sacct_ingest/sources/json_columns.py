@@ -2,7 +2,7 @@
 
 The tables hold for data_parser 0.0.38 to 0.0.45: a number may stand alone or as
 ``{"set", "infinite", "number"}``, a state as text or as list, and keys may be missing, null or "".
-The values then mean what `sacct_ingest.columns` says, as those of the text do.
+The values then have the meaning that `sacct_ingest.columns` gives to those of the text.
 """
 
 from collections.abc import Callable, Mapping
@@ -118,12 +118,12 @@ def _three(first: str, second: str, third: str, record: Any) -> str:
 
 
 def _moment(*keys: str) -> Callable[[Json], str]:
-    """Point in time; 0 says that there is none."""
+    """Point in time; 0 means none."""
     at = _at(*keys)
 
     def read(record: Json) -> str:
-        found = at(record)
-        return "" if found == "0" else found
+        value = at(record)
+        return "" if value == "0" else value
 
     return read
 
@@ -145,7 +145,7 @@ def _exit(code: Any, state: str) -> str:
     """``code:signal``."""
     number = _one("return_code", code)
     signal = _two("signal", "id", code) or _two("signal", "signal_id", code)
-    # data_parser 0.0.38 and 0.0.39 say 0 whatever the exit code was.
+    # data_parser 0.0.38 and 0.0.39 give 0 for every exit code.
     if state != "COMPLETED" and not signal and reach(code, "return_code") == 0:
         return ""
     return f"{number or 0}:{signal or 0}" if number or signal else ""
@@ -156,8 +156,8 @@ def _db_exit(job: Json) -> str:
 
 
 def _microseconds(record: Any, name: str) -> int | None:
-    found = reach(record, "time", name)
-    whole, rest = _one("seconds", found), _one("microseconds", found)
+    moment = reach(record, "time", name)
+    whole, rest = _one("seconds", moment), _one("microseconds", moment)
     return int(whole) * 10**6 + int(rest or 0) if whole else None
 
 
@@ -165,8 +165,8 @@ def _seconds(name: str) -> Callable[[Json], str]:
     """CPU time in seconds, to the millisecond that sacct's text shows too."""
 
     def read(record: Json) -> str:
-        found = _microseconds(record, name)
-        return "" if found is None else f"{found // 10**6}.{found // 1000 % 1000:03}"
+        cpu_us = _microseconds(record, name)
+        return "" if cpu_us is None else f"{cpu_us // 10**6}.{cpu_us // 1000 % 1000:03}"
 
     return read
 
@@ -175,7 +175,7 @@ _total_cpu = _seconds("total")
 
 
 def _db_cpu(job: Json) -> str:
-    """CPU time of a job; data_parser 0.0.38 says it of the steps only."""
+    """CPU time of a job; data_parser 0.0.38 gives it for the steps only."""
     steps = reach(job, "steps")
     if _microseconds(job, "total") == 0 and isinstance(steps, list):
         total = sum(_microseconds(step, "total") or 0 for step in steps)
@@ -200,14 +200,14 @@ def _tres_text(*keys: str) -> Callable[[Json], str]:
 
     def read(step: Json) -> str:
         listed = reach(step, "tres", *keys)
-        found = (_tres_pair(one) for one in (listed if type(listed) is list else ()))
-        return ",".join(filter(None, found))
+        pairs = (_tres_pair(one) for one in (listed if type(listed) is list else ()))
+        return ",".join(filter(None, pairs))
 
     return read
 
 
 def _tres_pair(one: Any) -> str:
-    """``fs/disk=51184``; empty for a resource that nothing is said of."""
+    """``fs/disk=51184``; empty for a resource without a count."""
     count = _one("count", one)
     if not count:
         return ""
@@ -230,19 +230,19 @@ _allocated_cpus, _requested_memory, _requested_nodes = (
 
 
 def _db_nodes(job: Json) -> str:
-    """Nodes, or for a job that never had any those that it asked for, as sacct does."""
-    found = _one("allocation_nodes", job)
-    return found if found not in ("", "0") else _requested_nodes(job)
+    """Allocated nodes; requested nodes for a job that never had any, as sacct does."""
+    nodes = _one("allocation_nodes", job)
+    return nodes if nodes not in ("", "0") else _requested_nodes(job)
 
 
 def _db_memory(job: Json) -> str:
-    found = _requested_memory(job)
-    return f"{found}M" if found else ""
+    memory = _requested_memory(job)
+    return f"{memory}M" if memory else ""
 
 
 def _db_reservation(job: Json) -> str:
-    found = reach(job, "reservation", "name")
-    return plain(found) if isinstance(found, str) else ""
+    name = reach(job, "reservation", "name")
+    return plain(name) if isinstance(name, str) else ""
 
 
 def job_id(job: int | str, array: str, task: str, het: str, offset: str) -> str:
@@ -272,8 +272,8 @@ def _db_id(job: Json) -> str:
 
 def _step_id(step: Json) -> str:
     # Only data_parser 0.0.39 has the parts of the id in its place.
-    found = reach(step, "step", "id", "step_id") or reach(step, "step", "id")
-    return plain(found).rpartition(".")[2]
+    identifier = reach(step, "step", "id", "step_id") or reach(step, "step", "id")
+    return plain(identifier).rpartition(".")[2]
 
 
 #: A job of ``sacct --json`` and of slurmrestd's /slurmdb/.../jobs.
@@ -344,17 +344,17 @@ def _live_exit(job: Json) -> str:
 
 
 def _live_end(job: Json) -> str:
-    """End; of a job that still runs slurmctld says when its limit will be reached."""
+    """End; for a running job slurmctld gives the time at which it reaches its limit."""
     return "" if _live_state(job) in _NOT_ENDED else _moment("end_time")(job)
 
 
 def _live_start(job: Json) -> str:
-    """Start; of a job that waits slurmctld says when it may be."""
+    """Start; for a waiting job slurmctld gives an estimate."""
     return "" if _live_state(job) == "PENDING" else _moment("start_time")(job)
 
 
 def _live_elapsed(job: Json) -> str:
-    """Run time; slurmctld says only when a job started and ended."""
+    """Run time; slurmctld gives only a job's start and end."""
     start, end = _live_start(job), _live_end(job)
     return str(max(int(end) - int(start), 0)) if start and end else ""
 

@@ -1,4 +1,4 @@
-"""Files as they were saved, compressed or not: their first bytes tell which, not their names."""
+"""Saved files, compressed or not: their first bytes show which, not their names."""
 
 import bz2
 import codecs
@@ -80,8 +80,8 @@ def decoded(binary: IO[bytes]) -> io.TextIOWrapper:
 
 
 def foreign_errors() -> tuple[type[Exception], ...]:
-    """Errors by which the libraries above say that a file is damaged or cannot be read."""
-    found: list[type[Exception]] = [OSError, EOFError, lzma.LZMAError, zlib.error]
+    """Errors that the libraries above raise for damaged or unreadable files."""
+    errors: list[type[Exception]] = [OSError, EOFError, lzma.LZMAError, zlib.error]
     if (zstd := _zstd_module()) is not None:
-        found.append(zstd.ZstdError)
-    return tuple(found)
+        errors.append(zstd.ZstdError)
+    return tuple(errors)

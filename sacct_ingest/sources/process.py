@@ -14,7 +14,7 @@ from typing import IO
 from sacct_ingest.errors import FormatError, SacctError, SacctOverload
 from sacct_ingest.sources.base import Tally
 
-#: What slurmdbd says when a question is too large (ESLURM_DB_QUERY_TOO_WIDE, _RESULT_TOO_LARGE).
+#: Slurmdbd's errors for a query that is too large (ESLURM_DB_QUERY_TOO_WIDE, _RESULT_TOO_LARGE).
 _TOO_MUCH = re.compile("too wide|exceeds size limit", re.IGNORECASE)
 _BUFFER = 1 << 16
 _LINGER_S = 2.0  #: between the end of the output and that of the process

@@ -16,7 +16,7 @@ from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.json_columns import job_id
 
-#: What the records of PySlurm 25.11 do not say, or not as sacct says it.
+#: Columns that the records of PySlurm 25.11 lack, or have in another form than sacct.
 LOSSES: Final = (
     "requeues, resizes and reused job ids: of several runs with one id the last is there",
     "array task 0 and component 0 of a heterogeneous job look like none",
@@ -174,11 +174,11 @@ class PySlurmJobs:
             pyslurm = importlib.import_module(self.module)
         except (ImportError, RuntimeError) as error:
             raise SacctError(f"no PySlurm for this Slurm: {error}; use sacct") from error
-        asked: dict[str, Any] = {"start_time": begin_s, "end_time": end_s}
+        query: dict[str, Any] = {"start_time": begin_s, "end_time": end_s}
         if self.cluster:
-            asked["clusters"] = [self.cluster]
+            query["clusters"] = [self.cluster]
         try:
-            jobs = pyslurm.db.Jobs.load(pyslurm.db.JobFilter(**asked))
+            jobs = pyslurm.db.Jobs.load(pyslurm.db.JobFilter(**query))
         except Exception as error:
             # Its errors share no root; a job without memory even makes it raise a TypeError.
             raise SacctError(f"PySlurm could not read the jobs: {error}") from error

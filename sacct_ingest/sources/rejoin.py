@@ -1,7 +1,7 @@
 """Records with more fields than the header: a job's name or comment holds the delimiter itself.
 
-The columns beside it tell where it belongs: a user id is a number, a time a time.  Where that
-leaves one way only, the text is put together again; where it leaves several, nobody knows.
+The columns beside it show where it belongs: a user id is a number, a time a time.  Where only one
+way fits, the text is put together again; where several fit, the record is refused.
 """
 
 import re
@@ -78,14 +78,14 @@ def _ends(
     for column in reversed(range(len(columns))):
         widest = spare if columns[column] in _FREE else 0
         for start in range(column, column + spare + 1):
-            found = [
+            candidates = [
                 end
                 for end in range(start + 1, start + 2 + widest)
                 if (column + 1, end) in fitting
                 and _fits(columns[column], delimiter.join(pieces[start:end]))
             ]
-            if found:
-                fitting[column, start] = found
+            if candidates:
+                fitting[column, start] = candidates
     return fitting
 
 

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LiveSacct:
-    """The accounting that ``sacct`` tells.
+    """The accounting that ``sacct`` prints.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ class LiveSacct:
     def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
         """Give the runs that ended in the window, all users', with all their steps.
 
-        Of a job's steps slurmdbd tells only those that touch the window it is asked for
-        (as_mysql_jobacct_process.c), and its CPU time is the sum of those.  So jobs that began
-        before the window are asked for once more by their ids, from their own start on.
+        Slurmdbd lists only the steps of a job that touch the window (as_mysql_jobacct_process.c),
+        and the job's CPU time is the sum of those.  So jobs that began before the window are
+        queried once more by their ids, from their own start on.
 
         Raises
         ------
@@ -98,22 +98,22 @@ class LiveSacct:
     def _whole(
         self, fields: Sequence[str], partial: Sequence[JobRun], end_s: int, tally: Tally
     ) -> Iterator[JobRun]:
-        """Ask for runs once more, by their ids and from the start of the first of them."""
-        wanted = {_key(run): run for run in partial}
+        """Query runs once more, by their ids and from the start of the first of them."""
+        remaining = {_key(run): run for run in partial}
         begin_s = min(run.start_s or end_s for run in partial)
         ids = _list(run.job_id for run in partial)
         try:
             for run in self._ask(fields, begin_s, end_s, tally, f"--jobs={ids}"):
-                if wanted.pop(_key(run), None):
+                if remaining.pop(_key(run), None):
                     yield run
         except SacctOverload as error:
-            _log.warning("%d runs are kept without their early steps: %s", len(wanted), error)
-        yield from wanted.values()
+            _log.warning("%d runs are kept without their early steps: %s", len(remaining), error)
+        yield from remaining.values()
 
     def _ask(
         self, fields: Sequence[str], begin_s: int, end_s: int, tally: Tally, *also: str
     ) -> Iterator[JobRun]:
-        # What a job's name may hold cannot part its fields if nobody can guess the delimiter.
+        # A random delimiter: users cannot guess it, so a job's name cannot split its fields.
         delimiter = f"\x1f{secrets.token_hex(6)}\x1f"
         form = ["--json"] if self.as_json else _text(fields, delimiter)
         argv = [*self.command, *form, *_arguments(begin_s, end_s), *also]
@@ -142,7 +142,7 @@ class LiveSacct:
             ]
 
     def _fields(self) -> list[str]:
-        """Give the columns that both this release of sacct and we know; asks it once."""
+        """Give the columns that both this release of sacct and NIMO know; runs sacct once."""
         if self._columns:
             return self._columns
         argv = [*self.command, "--helpformat"]
@@ -166,8 +166,8 @@ def _key(run: JobRun) -> _Key:
 
 
 def _environment(*, epoch: bool) -> dict[str, str]:
-    told = ("SACCT_", "SLURM_TIME_FORMAT")
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(told)}
+    prefixes = ("SACCT_", "SLURM_TIME_FORMAT")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
     # JSON has the epoch by itself, and 22.05 cannot make it with another format of times.
     return inherited | {"LC_ALL": "C.UTF-8"} | ({"SLURM_TIME_FORMAT": "%s"} if epoch else {})
 

@@ -44,9 +44,9 @@ def read_text(
     tally
         Counts the rows and takes those that cannot be read.
     cluster
-        Cluster of the runs where the text has no column that says it.
+        Cluster of the runs where the text has no column for it.
     delimiter
-        What stands between the fields; empty: found out from the header.
+        What stands between the fields; empty: detected from the header.
     fields
         Names of the columns where the text has no header.
 
@@ -130,7 +130,7 @@ class _Joiner:
                     self._refuse()
 
     def end(self) -> None:
-        """Say what becomes of a record that goes on at the end."""
+        """Refuse a record that is incomplete at the end of the text."""
         if self.begun and self._count <= self._width:
             start = self.begun[0][:80]
             raise FormatError(
@@ -148,7 +148,7 @@ class _Joiner:
         self.begun.append(line)
 
     def _whole(self) -> list[str] | None:
-        """Give the record that has begun; None where there is more of it, or nobody can tell."""
+        """Give the record that has begun; None where it is incomplete or ambiguous."""
         if self._count < self._width:
             return None
         values = "".join(self.begun).rstrip("\n").split(self._delimiter)
@@ -164,8 +164,8 @@ class _Joiner:
         reason = "too few fields"
         if self._count >= self._width:
             reason = (
-                f"{self._count} fields instead of {self._width}: the delimiter stands in a text, "
-                "nobody can tell in which; choose another with 'sacct -P --delimiter'"
+                f"{self._count} fields instead of {self._width}: a text holds the delimiter, and "
+                "NIMO cannot find out which; choose another with 'sacct -P --delimiter'"
             )
         self._tally.rows += 1
         self._tally.refuse(reason, "".join(self.begun), self._first)
@@ -173,11 +173,11 @@ class _Joiner:
 
 
 def _with_job_id(header: list[str]) -> list[str]:
-    """Let JobIDRaw stand for JobID where that is not there: only arrays are not told then."""
-    known = [canonical_name(name) for name in header]
-    if "JobID" in known or "JobIDRaw" not in known:
+    """Use JobIDRaw for JobID where that is missing: array tasks then look like single jobs."""
+    canonical = [canonical_name(name) for name in header]
+    if "JobID" in canonical or "JobIDRaw" not in canonical:
         return header
-    header[known.index("JobIDRaw")] = "JobID"
+    header[canonical.index("JobIDRaw")] = "JobID"
     return header
 
 
@@ -197,19 +197,19 @@ def _first_line(lines: Iterator[str]) -> tuple[int, str]:
 
 
 def _check(header: Sequence[str], cluster: str, line: str) -> None:
-    known = {canonical_name(name) for name in header}
-    missing = [name for name in REQUIRED if name not in known]
+    canonical = {canonical_name(name) for name in header}
+    missing = [name for name in REQUIRED if name not in canonical]
     if missing:
         where = f"in the first line {line[:60]!r}" if line else "in -o"
         raise FormatError(f"no column {', '.join(missing)} {where}; {_FIX}")
-    if "Cluster" not in known and not cluster:
+    if "Cluster" not in canonical and not cluster:
         raise FormatError("no column Cluster; say with -M which cluster this is")
 
 
 def _delimiter(header: str) -> str:
     """Find what stands between two names of columns."""
     spelled = "|".join(sorted(names(), key=len, reverse=True))
-    found = re.search(rf"(?:{spelled})([^A-Za-z0-9]+)[A-Za-z]", header, re.IGNORECASE)
-    if found is None or not found[1].strip(" "):
+    match = re.search(rf"(?:{spelled})([^A-Za-z0-9]+)[A-Za-z]", header, re.IGNORECASE)
+    if match is None or not match[1].strip(" "):
         raise FormatError(f"the first line does not name sacct's columns: {header[:60]!r}; {_FIX}")
-    return found[1]
+    return match[1]

@@ -30,11 +30,11 @@ class SavedSacct:
     path
         The file.
     cluster
-        Cluster of the runs where the file does not say it.
+        Cluster of the runs where the file does not name it.
     fields
         Names of the columns where a text has no header, or other names in it.
     delimiter
-        What stands between the fields of a text; empty: found out from the header.
+        What stands between the fields of a text; empty: detected from the header.
     format
         One of `FORMATS`; empty: recognised by the content.
     """
@@ -79,7 +79,7 @@ class SavedSacct:
 
 
 def recognise(binary: BufferedReader) -> str:
-    """Tell the format by the first bytes of a file, without taking them.
+    """Detect the format from the first bytes of a file, without taking them.
 
     Raises
     ------

@@ -36,7 +36,7 @@ def read_json(text: TextIO, tally: Tally, *, cluster: str = "") -> Iterator[JobR
     text
         One or more JSON documents with a list ``jobs``, such a list alone, or a job a line.
     cluster
-        Cluster of the runs where a job does not say it.
+        Cluster of the runs where a job does not name it.
 
     Raises
     ------
@@ -180,10 +180,10 @@ class _Scanner:
     def _skip(self, reason: str) -> Iterator[Any]:
         """Refuse what cannot be read, up to where the next job starts or the list ends."""
         while True:
-            for found in _OBJECT.finditer(self._buffer, self._at + 1):
-                job, end = self._job_at(found.start())
+            for match in _OBJECT.finditer(self._buffer, self._at + 1):
+                job, end = self._job_at(match.start())
                 if job is not None:
-                    self._refuse(reason, found.start())
+                    self._refuse(reason, match.start())
                     self._at = end
                     yield job
                     return
@@ -201,11 +201,11 @@ class _Scanner:
     def _job_at(self, at: int) -> tuple[Any, int]:
         """Job that starts here; None where there is none, or not all of it."""
         try:
-            found, end = self._decode(self._buffer, at)
+            job, end = self._decode(self._buffer, at)
         except (ValueError, RecursionError):
             return None, at
-        whole = "job_id" in found and ("job_state" in found or "time" in found)
-        return (found if whole else None), end
+        whole = "job_id" in job and ("job_state" in job or "time" in job)
+        return (job if whole else None), end
 
     def _refuse(self, reason: str, end: int) -> None:
         self._tally.rows += 1
@@ -252,8 +252,8 @@ class _Scanner:
     def _peek(self) -> str:
         """Give the next character that is not space; empty at the end."""
         while True:
-            found = _SPACE.match(self._buffer, self._at)
-            self._at = found.end() if found else self._at
+            space = _SPACE.match(self._buffer, self._at)
+            self._at = space.end() if space else self._at
             if self._at < len(self._buffer):
                 return self._buffer[self._at]
             if self._ended:
@@ -272,7 +272,7 @@ class _BrokenError(FormatError):
 
 
 def _check(errors: Any) -> None:
-    """Raise where Slurm says that the list is not whole."""
+    """Raise where Slurm reports that the list is incomplete."""
     for error in errors if isinstance(errors, list) else ():
         said = error.get("description") or error.get("error") if isinstance(error, dict) else error
         raise FormatError(f"Slurm noted an error: {said}")

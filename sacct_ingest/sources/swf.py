@@ -53,14 +53,14 @@ def read_swf(lines: Iterable[str], tally: Tally, *, cluster: str = "") -> Iterat
     Raises
     ------
     FormatError
-        Neither ``cluster`` nor the log says which machine this is.
+        Neither ``cluster`` nor the log names the machine.
     """
     return fold(_rows(lines, tally, cluster), COLUMNS, tally)
 
 
 @dataclass(slots=True)
 class _Notes:
-    """What the lines that start with a semicolon say."""
+    """Header fields: the lines that start with a semicolon."""
 
     cluster: str
     values: dict[str, str] = field(default_factory=dict)
@@ -75,8 +75,8 @@ class _Notes:
         self.values.setdefault(name, value)
 
     def number(self, name: str) -> int:
-        found = re.match(r"\d+", self.values.get(name, ""))
-        return int(found[0]) if found else 0
+        match = re.match(r"\d+", self.values.get(name, ""))
+        return int(match[0]) if match else 0
 
     @property
     def machine(self) -> str:
@@ -85,7 +85,7 @@ class _Notes:
         Raises
         ------
         FormatError
-            Nobody says it.
+            Neither ``cluster`` nor the log names it.
         """
         name = self.cluster or self.values.get("Computer", "")
         if not name:
@@ -116,7 +116,7 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
     """Give one line as the row that sacct would have printed of the job."""
     if len(values) < _FIELDS:
         raise ValueError(f"{len(values)} fields instead of {_FIELDS}")
-    job, submit, wait, run, procs, cpu_s, memory, asked_procs, asked_s, asked_memory = (
+    job, submit, wait, run, procs, cpu_s, memory, requested_procs, limit_s, requested_memory = (
         _number_or_none(value) for value in values[:10]
     )
     if job is None or submit is None:
@@ -127,7 +127,7 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
     submit_s = notes.number("UnixStartTime") + int(submit)
     start_s = submit_s + int(wait or 0) if run is not None else None
     # Some logs know only one of both counts.
-    cpus, asked = procs or asked_procs or 0, asked_procs or procs
+    cpus, requested_cpus = procs or requested_procs or 0, requested_procs or procs
     return [
         _text(job),
         notes.machine,
@@ -139,11 +139,11 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
         _text(submit_s),
         _text(start_s),
         _text(start_s + int(run) if start_s is not None and run is not None else None),
-        _text(asked_s),
+        _text(limit_s),
         _text(_nodes(cpus, notes)),
-        _text(_nodes(asked, notes)),
+        _text(_nodes(requested_cpus, notes)),
         _text(cpus),
-        f"{_text(asked_memory)}Kc" if asked_memory is not None else "",
+        f"{_text(requested_memory)}Kc" if requested_memory is not None else "",
         f"{_text(memory)}K" if memory is not None else "",
         # Field 6 is the mean over the processors.
         _text(cpu_s * cpus if cpu_s is not None else None),
@@ -153,7 +153,7 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
 
 
 def _number_or_none(text: str) -> float | None:
-    """Read a number; -1 says that it is not known."""
+    """Read a number; -1 means unknown."""
     number = float(text)
     if not abs(number) < 2**63:  # or not a number at all
         raise ValueError(f"not a number that a log holds: {text!r}")

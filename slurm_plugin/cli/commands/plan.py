@@ -99,18 +99,18 @@ def _plan(args: argparse.Namespace, state: Path) -> int:
     deadline_s = _deadline(args.deadline, flow, now_s)
     with waiting("planning"):
         problem = _problem(args, flow, None)
-        found = _planned(args, problem, deadline_s)
+        ranked = _planned(args, problem, deadline_s)
     chain = jobs(
-        flow, found[0].schedule, rooms=problem.rooms, deadline_s=deadline_s, hard=args.hard
+        flow, ranked[0].schedule, rooms=problem.rooms, deadline_s=deadline_s, hard=args.hard
     )
     if args.json:
-        print(json.dumps(as_json(found, chain, problem.now_s)))
+        print(json.dumps(as_json(ranked, chain, problem.now_s)))
     else:
-        print("\n".join(render(found, problem.now_s, deadline_s)))
+        print("\n".join(render(ranked, problem.now_s, deadline_s)))
         print("\n" + "\n".join(lines_of(flow.name, chain)))
     if args.submit:
         return _submit(args, flow.name, chain, deadline_s, state)
-    late = deadline_s is not None and found[0].high_s > deadline_s
+    late = deadline_s is not None and ranked[0].high_s > deadline_s
     return TOO_LATE if late else 0
 
 

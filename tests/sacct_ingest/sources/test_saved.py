@@ -1,4 +1,4 @@
-"""Saved files: what they hold and how they are compressed is told by their content."""
+"""Saved files: format and compression are detected from their content."""
 
 import bz2
 import gzip
