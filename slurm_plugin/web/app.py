@@ -1,4 +1,4 @@
-"""Requests to pages: who asks, what may be asked, what each answer tells browsers to allow."""
+"""Requests to pages: the user, the requests that are allowed, and the headers of each answer."""
 
 import logging
 import re
@@ -54,7 +54,7 @@ PAGES: Mapping[str, Callable[[View], str]] = {
 
 
 def application(site: PageData, proxies: Proxies) -> ASGIApp:
-    """Make the ASGI application; the server says in ``state["peer"]`` who is at the other end."""
+    """Make the ASGI application; the server puts the connection's `Peer` into ``state["peer"]``."""
     config = site.config
     routes = [
         *(Route(path, _endpoint(site, proxies, page)) for path, page in PAGES.items()),
@@ -62,20 +62,22 @@ def application(site: PageData, proxies: Proxies) -> ASGIApp:
         Route("/icon.svg", _file(layout.icon(), "image/svg+xml")),
     ]
 
-    def told(request: Request, error: Exception) -> Response:
+    def error_response(request: Request, error: Exception) -> Response:
         del request
         return _error_page(config, error)
 
-    made = Starlette(routes=routes, exception_handlers={HTTPException: told, Exception: told})
+    made = Starlette(
+        routes=routes, exception_handlers={HTTPException: error_response, Exception: error_response}
+    )
     # They would lead to where the server thinks it is, which a proxy's users cannot reach.
     made.router.redirect_slashes = False
     return Guard(made, config)
 
 
 class Guard:
-    """Lets in what may be asked, and puts `HEADERS` on every answer.
+    """Refuses requests that are not allowed, and puts `HEADERS` on every answer.
 
-    A name that is not the site's is a browser that was led here (DNS rebinding).
+    It refuses a host name that is not the site's: that is how DNS rebinding begins.
     """
 
     def __init__(self, app: ASGIApp, config: Config) -> None:
@@ -108,7 +110,7 @@ class Guard:
         if scope["method"] not in ("GET", "HEAD"):
             return self._error_page(405, "These pages are read only", Allow="GET, HEAD")
         if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
-            return self._error_page(413, "Nothing may be sent along", Connection="close")
+            return self._error_page(413, "A request must have no body", Connection="close")
         if sum(len(name) + len(value) for name, value in scope["headers"]) > LONGEST_HEAD:
             return self._error_page(
                 431, f"Headers have at most {LONGEST_HEAD} bytes", Connection="close"
@@ -139,7 +141,7 @@ def _answer(
         user = user_of(peer, request.headers.getlist(proxies.header), proxies)
     except Unauthenticated as refused:
         _log.warning("refused %s: %s", peer, refused)
-        return _message(site.config, None, 403, f"It is not known who asks: {refused}")
+        return _message(site.config, None, 403, f"The user of this request is unknown: {refused}")
     viewer = site.viewer(user)
     try:
         text = page(View(site, viewer, request.query_params))
@@ -149,7 +151,7 @@ def _answer(
 
 
 def _error_page(config: Config, error: Exception, viewer: Viewer | None = None) -> Response:
-    """Say what went wrong; of the store only that it did, since that names hosts and paths."""
+    """Say what went wrong; hide the store's error, since it names hosts and paths."""
     if isinstance(error, HTTPException):
         return _message(config, viewer, error.status_code, error.detail)
     if isinstance(error, BadQuery):
@@ -159,7 +161,7 @@ def _error_page(config: Config, error: Exception, viewer: Viewer | None = None) 
     if isinstance(error, NimoError):
         _log.error("%s", error)
         return _message(config, viewer, 503, "The store cannot be read now; the log says why")
-    return _message(config, viewer, 500, "This is a mistake of the program; the log has more")
+    return _message(config, viewer, 500, "This is an error of the program; the log has more")
 
 
 def _message(
@@ -175,7 +177,7 @@ def _message(
 
 
 _TITLES = {
-    400: "This cannot be asked like that",
+    400: "This request is not valid",
     403: "Not for everybody",
     404: "There is no such page",
     503: "Not now",

@@ -32,67 +32,71 @@ class CurveView:
     problems: tuple[Problem, ...]
 
 
-def facts(known: PredictionTable, standing: StandingRow | None) -> list[tuple[str, str]]:
-    """Name what is known besides the curve."""
-    given = [
-        ("Verdict", _READ[known.verdict]),
-        ("Recognised by", RECOGNISED[known.level]),
-        ("Finished runs", str(known.runs)),
-        ("Model", known.model),
-        ("Knee (most speedup for its cost)", _nodes(known.knee)),
-        ("Run time stops falling at", _nodes(known.max_useful)),
-        ("Memory that a node was seen to need", _gib(known.mem_node_bytes)),
-        ("Learned at", clock(known.fitted_s)),
+def facts(prediction: PredictionTable, standing: StandingRow | None) -> list[tuple[str, str]]:
+    """List the facts of an application besides its curve."""
+    rows = [
+        ("Verdict", _READ[prediction.verdict]),
+        ("Recognised by", RECOGNISED[prediction.level]),
+        ("Finished runs", str(prediction.runs)),
+        ("Model", prediction.model),
+        ("Knee (most speedup for its cost)", _nodes(prediction.knee)),
+        ("Run time stops falling at", _nodes(prediction.max_useful)),
+        ("Largest memory observed on a node", _gib(prediction.mem_node_bytes)),
+        ("Learned at", clock(prediction.fitted_s)),
         ("What came of its predictions", standing_line(standing) if standing else ""),
     ]
-    return [(name, value) for name, value in given if value]
+    return [(name, value) for name, value in rows if value]
 
 
-def curves(known: PredictionTable, *, every: bool) -> Iterator[CurveView]:
+def curves(prediction: PredictionTable, *, every: bool) -> Iterator[CurveView]:
     """Curves on the node type that the table is about and on the others.
 
     ``every`` asks for all node counts instead of those observed and powers of two.
     """
-    yield _curve(known, known.node_type, every=every)
-    for other in known.by_type:
-        yield _curve(for_type(known, other.node_type), other.node_type, every=every)
+    yield _curve(prediction, prediction.node_type, every=every)
+    for other in prediction.by_type:
+        yield _curve(for_type(prediction, other.node_type), other.node_type, every=every)
 
 
-def _curve(known: PredictionTable, node_type: str, *, every: bool) -> CurveView:
+def _curve(prediction: PredictionTable, node_type: str, *, every: bool) -> CurveView:
     on = f" on nodes of the type {node_type}" if node_type else ""
     try:
-        picture = replace(of_table(known), title=f"Run time over nodes{on}")
+        picture = replace(of_table(prediction), title=f"Run time over nodes{on}")
         drawn = chart.curve(picture)
     except PlotError:
         drawn = None
     return CurveView(
-        node_type, drawn, _table(known, on, every=every), _READ[known.verdict], known.problems
+        node_type,
+        drawn,
+        _table(prediction, on, every=every),
+        _READ[prediction.verdict],
+        prediction.problems,
     )
 
 
-def _table(known: PredictionTable, on: str, *, every: bool) -> Table:
-    repeats = {point.nodes: point.repeats for point in known.observed}
+def _table(prediction: PredictionTable, on: str, *, every: bool) -> Table:
+    repeats = {point.nodes: point.repeats for point in prediction.observed}
     return Table(
         name="counts",
         caption=f"Run time by node count{on}",
         columns=(
             TableColumn(key="nodes", title="nodes"),
             TableColumn(key="median_s", title="run time"),
-            TableColumn(key="low_s", title=f"{percent(known.confidence)} of runs: from"),
+            TableColumn(key="low_s", title=f"{percent(prediction.confidence)} of runs: from"),
             TableColumn(key="high_s", title="to"),
             TableColumn(key="verdict", title="verdict", left=True),
             TableColumn(key="repeats", title="runs kept"),
         ),
         rows=[
             (
-                str(known.nodes[i]),
-                duration(known.median_s[i]),
-                duration(known.low_s[i]),
-                duration(known.high_s[i]),
-                verdict_at_entry(known, i),
-                str(repeats.get(known.nodes[i], "-")),
+                str(prediction.nodes[i]),
+                duration(prediction.median_s[i]),
+                duration(prediction.low_s[i]),
+                duration(prediction.high_s[i]),
+                verdict_at_entry(prediction, i),
+                str(repeats.get(prediction.nodes[i], "-")),
             )
-            for i in shown_counts(known, every=every)
+            for i in shown_counts(prediction, every=every)
         ],
         empty="nothing is predicted",
     )

@@ -1,4 +1,4 @@
-"""Values that take long to make, kept for a while and made anew by one thread at a time."""
+"""Values that take long to compute: cached for a while, and renewed by one thread at a time."""
 
 import logging
 import threading
@@ -30,10 +30,10 @@ class RefreshingCache(Generic[Key, Value]):
     keep_s
         For how long a value is good.
     serve_s
-        An older one is given while a thread makes a new one, until it is so old; then who asks
-        waits for the new one.
+        Up to this age an old value is returned while a thread computes a new one.  Beyond it the
+        caller waits for the new value.
     most
-        Keys that are remembered; of more the ones that were asked for last.
+        Most keys in the cache; the least recently used ones leave first.
     clock
         Seconds.
     """
@@ -56,7 +56,7 @@ class RefreshingCache(Generic[Key, Value]):
         self._slots: OrderedDict[Key, _Slot[Value]] = OrderedDict()
 
     def get(self, key: Key) -> Value:
-        """Give the value of a key, made now where there is none that may still be given."""
+        """Return the value of a key; compute it where the cache has none that is young enough."""
         slot = self._slot(key)
         if slot.values:
             value, age_s = slot.values[0], self._clock() - slot.made_s

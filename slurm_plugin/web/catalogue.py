@@ -1,4 +1,4 @@
-"""The applications of a store, in memory: found, put in order and paged without asking it again."""
+"""The applications of a store in memory, for search, order and pages without another query."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def entry_of(row: FitRow, *, off: bool) -> Entry:
         The row holds no prediction table.
     """
     table = _decoder.decode(row.payload)
-    seen = [point.nodes for point in table.observed]
+    node_counts = [point.nodes for point in table.observed]
     return Entry(
         level=row.level.value,
         key=row.key,
@@ -71,8 +71,8 @@ def entry_of(row: FitRow, *, off: bool) -> Entry:
         verdict=row.verdict,
         model=row.model,
         runs=table.runs,
-        fewest=min(seen, default=0),
-        most=max(seen, default=0),
+        fewest=min(node_counts, default=0),
+        most=max(node_counts, default=0),
         knee=table.knee,
         off=off,
         fitted_s=row.fitted_s,
@@ -110,7 +110,7 @@ VERDICTS: dict[str, tuple[str, Callable[[Entry], bool]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueQuery:
-    """What of a catalogue is asked for: names of `ORDERS`, `GROUPS` and `VERDICTS`."""
+    """Filters and order of a list: names of `ORDERS`, `GROUPS` and `VERDICTS`."""
 
     text: str = ""  #: words that all have to be in the label
     group: str = "curves"
@@ -141,19 +141,19 @@ class Catalogue:
         """Give every application."""
         return self._entries
 
-    def select(self, wanted: CatalogueQuery, may_see: Callable[[Entry], bool]) -> list[Entry]:
-        """Give what is asked for and may be seen, in its order."""
-        words = wanted.text.casefold().split()
-        levels, holds = GROUPS[wanted.group][1], VERDICTS[wanted.verdict][1]
-        found = [
+    def select(self, query: CatalogueQuery, may_see: Callable[[Entry], bool]) -> list[Entry]:
+        """List the applications that match a query and that the user may see, in its order."""
+        words = query.text.casefold().split()
+        levels, holds = GROUPS[query.group][1], VERDICTS[query.verdict][1]
+        matches = [
             entry
-            for entry in self._in_order(wanted.order)
+            for entry in self._in_order(query.order)
             if entry.level in levels
             and all(word in entry.folded for word in words)
             and holds(entry)
             and may_see(entry)
         ]
-        return found[::-1] if wanted.reverse else found
+        return matches[::-1] if query.reverse else matches
 
     def _in_order(self, order: str) -> Sequence[Entry]:
         if order not in self._ordered:
@@ -164,7 +164,7 @@ class Catalogue:
 
 
 def may_see(sight: PrivateDataRules) -> Callable[[Entry], bool]:
-    """Tell which applications a user sees: those of the user's own runs.
+    """Return a filter for the applications that a user may see: those of the user's own runs.
 
     Where the key does not begin with the user, the label does.
     """

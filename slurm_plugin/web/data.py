@@ -20,7 +20,7 @@ from slurm_plugin.web.viewer import User, Viewer, with_admins
 
 _log = logging.getLogger(__name__)
 _DAY_S = 86_400.0
-_STORE_S = 60.0  #: a file that is not ours to write is only seen to change when opened anew
+_STORE_S = 60.0  #: a read-only file shows its changes only when opened anew
 _CATALOGUE_S = 5.0  #: between looks whether a refit has written
 _OLDEST_CATALOGUE_S = 3600.0
 _REPORT_S, _OLDEST_REPORT_S = 60.0, 3600.0
@@ -28,7 +28,7 @@ _SIGHT_S = 120.0
 
 
 class PageData:
-    """Gives what pages show, kept for as long as it takes to make it again.
+    """Data for the pages, cached because it takes long to compute.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class PageData:
     open_store
         Opens the store; raises StoreError.
     sight
-        Tells whose jobs a user (uid, name) may see; asks Slurm.
+        Returns whose jobs a user (uid, name) may see; runs Slurm commands.
     """
 
     def __init__(
@@ -89,28 +89,30 @@ class PageData:
         self.report(Viewer("", PrivateDataRules()))
 
     def viewer(self, user: User) -> Viewer:
-        """Tell what a user sees."""
-        seen = self._sights.get(user)
-        return Viewer(user.name, with_admins(seen, user.name, self.config.web.admins))
+        """Return a user with the jobs that the user may see."""
+        rules = self._sights.get(user)
+        return Viewer(user.name, with_admins(rules, user.name, self.config.web.admins))
 
     def catalogue(self) -> Catalogue:
         """All applications."""
         return self._catalogues.get(None)
 
     def may_see(self, viewer: Viewer) -> Callable[[Entry], bool]:
-        """Tell which of them a user sees."""
+        """Return a filter for the applications that a user may see."""
         return may_see(viewer.sight)
 
     def decisions(
         self,
         viewer: Viewer,
-        wanted: Selection,
+        selection: Selection,
         *,
         most: int,
         before: tuple[float, str] | None = None,
     ) -> list[Pair]:
-        """Give the newest of the decisions that are wanted and that a user sees."""
-        return self.store.decisions.newest(_visible(wanted, viewer.sight), most=most, before=before)
+        """Return the newest decisions of a selection that the user may see."""
+        return self.store.decisions.newest(
+            _visible(selection, viewer.sight), most=most, before=before
+        )
 
     def decided_before(self, at_s: float) -> bool:
         """Whether there are decisions, of anybody, from before then."""

@@ -43,7 +43,7 @@ def cells(decision: DecisionRow, run: RunRow | None) -> tuple[str, ...]:
 
 
 def facts(decision: DecisionRow, run: RunRow | None) -> Groups:
-    """All that is known of one decision, in groups; what is empty is left out."""
+    """Facts of one decision, in groups, without the empty ones."""
     groups = (
         ("The request", _request(decision)),
         ("The decision", _decided(decision)),

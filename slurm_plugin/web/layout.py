@@ -25,14 +25,20 @@ _FOR_ADMINS = ("Replay",)
 
 
 def render(
-    config: Config, viewer: Viewer | None, template: str, title: str, *, at: str = "", **given: Any
+    config: Config,
+    viewer: Viewer | None,
+    template: str,
+    title: str,
+    *,
+    at: str = "",
+    **context: Any,
 ) -> str:
-    """Fill a template; everything given is escaped.
+    """Fill a template; all values of its context are escaped.
 
     Parameters
     ----------
     viewer
-        Who is to see it; None: nobody knows, and the page leads nowhere.
+        The user; None: unknown, and the page has no links to others.
     at
         The part of the site that it belongs to.
     """
@@ -50,7 +56,7 @@ def render(
         icon_url=f"{prefix}/icon.svg",
         cluster=config.cluster,
         release=version("nimo-slurm"),
-        **given,
+        **context,
     )  # fmt: skip
 
 

@@ -47,13 +47,13 @@ class View:
         """URL of another page."""
         return query.link(self.site.config.web.prefix + path, **values)
 
-    def render(self, template: str, title: str, *, at: str = "", **given: Any) -> str:
+    def render(self, template: str, title: str, *, at: str = "", **context: Any) -> str:
         """Fill a template; ``at`` is the part of the site that it belongs to."""
-        return layout.render(self.site.config, self.viewer, template, title, at=at, **given)
+        return layout.render(self.site.config, self.viewer, template, title, at=at, **context)
 
 
 def overview(view: View) -> str:
-    """Give the last days at a glance, and what needs somebody's attention."""
+    """Show the last days at a glance, and what needs attention."""
     report = view.site.report(view.viewer)
     tables = [
         one
@@ -68,7 +68,7 @@ def overview(view: View) -> str:
         at="Overview",
         lead=title_of(report),
         days=view.site.config.web.days,
-        known=_by_verdict(view),
+        by_verdict=_by_verdict(view),
         figures=page.figures(report),
         charts=page.charts(report, WORDS),
         tables=[replace(one, rows=one.rows[:_SOME]) for one in tables],
@@ -78,61 +78,61 @@ def overview(view: View) -> str:
 
 def report(view: View) -> str:
     """Give all tables of the last days."""
-    found = view.site.report(view.viewer)
+    outcomes = view.site.report(view.viewer)
     return view.render(
         "report.web.html.j2",
         "Report",
         at="Report",
-        lead=title_of(found),
+        lead=title_of(outcomes),
         days=view.site.config.web.days,
-        sections=page.sections(found, WORDS) if found.decisions else [],
+        sections=page.sections(outcomes, WORDS) if outcomes.decisions else [],
     )
 
 
 def applications(view: View) -> str:
     """Find applications: words, groups, an order, a page at a time."""
-    wanted = _catalogue_query(view)
-    found = view.site.catalogue().select(wanted, view.site.may_see(view.viewer))
-    last = max(1, -(-len(found) // _ROWS))
+    filters = _catalogue_query(view)
+    matches = view.site.catalogue().select(filters, view.site.may_see(view.viewer))
+    last = max(1, -(-len(matches) // _ROWS))
     at = min(query.number(view.query, "page", 1), last)
-    shown = found[(at - 1) * _ROWS : at * _ROWS]
+    shown = matches[(at - 1) * _ROWS : at * _ROWS]
     return view.render(
         "applications.html.j2",
         "Applications",
         at="Applications",
         action=view.link("/applications"),
-        wanted=wanted,
+        filters=filters,
         groups={name: words for name, (words, _) in GROUPS.items()},
         verdicts={name: words for name, (words, _) in VERDICTS.items()},
-        table=_listing(view, shown, wanted),
-        found=count(len(found), "application"),
+        table=_listing(view, shown, filters),
+        total=count(len(matches), "application"),
         page=at,
         last=last,
         links={
-            number: _list_link(view, wanted, page=number if number > 1 else "")
+            number: _list_link(view, filters, page=number if number > 1 else "")
             for number in {1, at - 1, at + 1, last}
         },
     )
 
 
 def one_application(view: View) -> str:
-    """Give one application's curve, what is made of it and its newest decisions."""
+    """Show one application's curve, its facts and its newest decisions."""
     entry = _visible(view, query.text(view.query, "level"), query.text(view.query, "key"))
     rows = view.site.store.fits.find([(KeyLevel(entry.level), entry.key)])
     if not rows:
-        raise NotFound("this application is not known any more; the list has those that are")
-    known: PredictionTable = decode(rows[0].payload)
+        raise NotFound("the store has this application no more; look for it in the list")
+    prediction: PredictionTable = decode(rows[0].payload)
     same = Selection(key_level=entry.level, key=entry.key)
     pairs = view.site.decisions(view.viewer, same, most=_SOME)
     standings = {(row.level.value, row.key): row for row in view.site.store.standings.all()}
     every = query.choice(view.query, "counts", ("some", "all"), "some") == "all"
     return view.render(
         "application.html.j2",
-        known.label,
+        prediction.label,
         at="Applications",
-        known=known,
-        facts=application_page.facts(known, standings.get(entry.identity)),
-        curves=list(application_page.curves(known, every=every)),
+        prediction=prediction,
+        facts=application_page.facts(prediction, standings.get(entry.identity)),
+        curves=list(application_page.curves(prediction, every=every)),
         every=every,
         other=view.link(
             "/application", level=entry.level, key=entry.key, counts="" if every else "all"
@@ -144,26 +144,26 @@ def one_application(view: View) -> str:
 
 def decisions(view: View) -> str:
     """Give decisions, the newest first, a page at a time."""
-    given = view.query
-    wanted = Selection(
-        user=query.text(given, "user"),
-        partition=query.text(given, "partition"),
-        mode=query.choice(given, "mode", ("", *(mode.value for mode in Mode)), ""),
-        reason=query.text(given, "reason"),
-        key_level=query.text(given, "level"),
-        key=query.text(given, "key"),
+    parameters = view.query
+    selection = Selection(
+        user=query.text(parameters, "user"),
+        partition=query.text(parameters, "partition"),
+        mode=query.choice(parameters, "mode", ("", *(mode.value for mode in Mode)), ""),
+        reason=query.text(parameters, "reason"),
+        key_level=query.text(parameters, "level"),
+        key=query.text(parameters, "key"),
     )
-    before = _before(given)
-    since_s = _since(view, wanted, before)
-    chosen = replace(wanted, since_s=since_s)
+    before = _before(parameters)
+    since_s = _since(view, selection, before)
+    chosen = replace(selection, since_s=since_s)
     pairs = view.site.decisions(view.viewer, chosen, most=_ROWS + 1, before=before)
     named = {
-        "user": wanted.user,
-        "partition": wanted.partition,
-        "mode": wanted.mode,
-        "reason": wanted.reason,
-        "level": wanted.key_level,
-        "key": wanted.key,
+        "user": selection.user,
+        "partition": selection.partition,
+        "mode": selection.mode,
+        "reason": selection.reason,
+        "level": selection.key_level,
+        "key": selection.key,
     }
     last = pairs[_ROWS - 1][0] if len(pairs) > _ROWS else None
     older = {"before": repr(last.at_s), "id": last.decision_id} if last else {}
@@ -174,32 +174,32 @@ def decisions(view: View) -> str:
         "Decisions",
         at="Decisions",
         action=view.link("/decisions"),
-        wanted=wanted,
-        application=_label(view, wanted),
+        filters=selection,
+        application=_label(view, selection),
         modes={"": "any", **{mode.value: mode.value for mode in Mode}},
         reasons={"": "any", **WORDS},
         table=_decisions(view, pairs[:_ROWS], "Decisions, newest first"),
-        newest=view.link("/decisions", **named) if "before" in given else "",
+        newest=view.link("/decisions", **named) if "before" in parameters else "",
         since_s=since_s,
         older=view.link("/decisions", **named, **older) if older else "",
     )
 
 
 def one_decision(view: View) -> str:
-    """Give all that is known of one decision."""
-    wanted = Selection(decision_id=query.text(view.query, "id"))
-    found = view.site.decisions(view.viewer, wanted, most=1) if wanted.decision_id else []
-    if not found:
+    """Show one decision."""
+    selection = Selection(decision_id=query.text(view.query, "id"))
+    pairs = view.site.decisions(view.viewer, selection, most=1) if selection.decision_id else []
+    if not pairs:
         raise NotFound("there is no such decision, or it is about another user's job")
-    ((decision, run),) = found
+    ((decision, run),) = pairs
     entry = view.site.catalogue().find((decision.key_level, decision.key))
-    seen = entry if entry and view.site.may_see(view.viewer)(entry) else None
+    visible = entry if entry and view.site.may_see(view.viewer)(entry) else None
     return view.render(
         "decision.html.j2",
         f"Decision {decision.decision_id}",
         at="Decisions",
         groups=facts(decision, run),
-        application=_application_link(view, seen) if seen else None,
+        application=_application_link(view, visible) if visible else None,
     )
 
 
@@ -213,39 +213,39 @@ def replay(view: View) -> str:
 
 def _by_verdict(view: View) -> list[tuple[str, int, str]]:
     """Count the applications with a curve, by verdict, each with the list of them."""
-    seen = view.site.catalogue().select(CatalogueQuery(), view.site.may_see(view.viewer))
+    entries = view.site.catalogue().select(CatalogueQuery(), view.site.may_see(view.viewer))
     return [
         (words, number, view.link("/applications", verdict=name))
         for name, (words, holds) in VERDICTS.items()
-        if name != "any" and (number := sum(map(holds, seen)))
+        if name != "any" and (number := sum(map(holds, entries)))
     ]
 
 
 def _catalogue_query(view: View) -> CatalogueQuery:
-    given, default = view.query, CatalogueQuery()
+    parameters, default = view.query, CatalogueQuery()
     return CatalogueQuery(
-        text=query.text(given, "q"),
-        group=query.choice(given, "group", GROUPS, default.group),
-        verdict=query.choice(given, "verdict", VERDICTS, default.verdict),
-        order=query.choice(given, "order", ORDERS, default.order),
-        reverse=query.choice(given, "reverse", ("no", "yes"), "no") == "yes",
+        text=query.text(parameters, "q"),
+        group=query.choice(parameters, "group", GROUPS, default.group),
+        verdict=query.choice(parameters, "verdict", VERDICTS, default.verdict),
+        order=query.choice(parameters, "order", ORDERS, default.order),
+        reverse=query.choice(parameters, "reverse", ("no", "yes"), "no") == "yes",
     )
 
 
-def _list_link(view: View, wanted: CatalogueQuery, **more: object) -> str:
+def _list_link(view: View, filters: CatalogueQuery, **more: object) -> str:
     default = CatalogueQuery()
     return view.link(
         "/applications",
-        q=wanted.text,
-        group="" if wanted.group == default.group else wanted.group,
-        verdict="" if wanted.verdict == default.verdict else wanted.verdict,
-        order="" if wanted.order == default.order else wanted.order,
-        reverse="yes" if wanted.reverse else "",
+        q=filters.text,
+        group="" if filters.group == default.group else filters.group,
+        verdict="" if filters.verdict == default.verdict else filters.verdict,
+        order="" if filters.order == default.order else filters.order,
+        reverse="yes" if filters.reverse else "",
         **more,
     )
 
 
-def _listing(view: View, shown: Sequence[Entry], wanted: CatalogueQuery) -> Table:
+def _listing(view: View, shown: Sequence[Entry], filters: CatalogueQuery) -> Table:
     heads = {
         "application": "application", "known_by": "recognised by", "runs": "runs",
         "nodes": "nodes observed", "knee": "knee", "verdict": "verdict", "model": "model",
@@ -255,7 +255,7 @@ def _listing(view: View, shown: Sequence[Entry], wanted: CatalogueQuery) -> Tabl
         name="applications",
         caption="Applications",
         columns=tuple(
-            _sorted(view, TableColumn(key=key, title=title, left=key in words), wanted)
+            _sorted(view, TableColumn(key=key, title=title, left=key in words), filters)
             for key, title in heads.items()
         ),
         rows=[
@@ -274,13 +274,13 @@ def _listing(view: View, shown: Sequence[Entry], wanted: CatalogueQuery) -> Tabl
     )
 
 
-def _sorted(view: View, column: TableColumn, wanted: CatalogueQuery) -> TableColumn:
+def _sorted(view: View, column: TableColumn, filters: CatalogueQuery) -> TableColumn:
     """Column with the link that puts the rows in its order, or turns that round."""
     if column.key not in ORDERS:
         return column
-    present = wanted.order == column.key
-    turned = replace(wanted, order=column.key, reverse=present and not wanted.reverse)
-    down = ORDERS[wanted.order][1] != wanted.reverse
+    present = filters.order == column.key
+    turned = replace(filters, order=column.key, reverse=present and not filters.reverse)
+    down = ORDERS[filters.order][1] != filters.reverse
     order = ("descending" if down else "ascending") if present else ""
     return replace(column, href=_list_link(view, turned), order=order)
 
@@ -291,28 +291,28 @@ def _application_link(view: View, entry: Entry) -> PageLink:
 
 def _visible(view: View, level: str, key: str) -> Entry:
     entry = view.site.catalogue().find((level, key))
-    # One answer for what is not there and what is not to be seen.
+    # The answer does not say which: the application is missing, or the user may not see it.
     if entry is None or not view.site.may_see(view.viewer)(entry):
-        raise NotFound("nothing is known of this application, or others ran it")
+        raise NotFound("there is no such application, or other users ran it")
     return entry
 
 
-def _label(view: View, wanted: Selection) -> str:
-    if not wanted.key:
+def _label(view: View, selection: Selection) -> str:
+    if not selection.key:
         return ""
-    entry = view.site.catalogue().find((wanted.key_level, wanted.key))
-    return entry.label if entry and view.site.may_see(view.viewer)(entry) else wanted.key
+    entry = view.site.catalogue().find((selection.key_level, selection.key))
+    return entry.label if entry and view.site.may_see(view.viewer)(entry) else selection.key
 
 
 def _decisions(view: View, pairs: Sequence[Pair], caption: str) -> Table:
-    catalogue, seen = view.site.catalogue(), view.site.may_see(view.viewer)
+    catalogue, may_see = view.site.catalogue(), view.site.may_see(view.viewer)
 
     def rows() -> Iterator[Sequence[str | PageLink]]:
         for decision, run in pairs:
             at, what, *rest = cells(decision, run)
             here = view.link("/decision", id=decision.decision_id)
             entry = _of(catalogue, decision.key_level, decision.key)
-            named = _application_link(view, entry) if entry and seen(entry) else what
+            named = _application_link(view, entry) if entry and may_see(entry) else what
             yield (PageLink(at, here), named, *rest)
 
     return Table(
@@ -328,19 +328,19 @@ def _of(catalogue: Catalogue, level: str, key: str) -> Entry | None:
     return catalogue.find((level, key)) if key else None
 
 
-def _since(view: View, wanted: Selection, before: tuple[float, str] | None) -> float | None:
-    """Tell how far back a page looks: what no index finds is looked for in a span of time."""
-    slow = wanted.partition or wanted.mode or wanted.reason or view.viewer.sight.accounts
+def _since(view: View, selection: Selection, before: tuple[float, str] | None) -> float | None:
+    """Return the oldest time that a page searches; None: all, where an index helps."""
+    slow = selection.partition or selection.mode or selection.reason or view.viewer.sight.accounts
     if not slow:
         return None
     return (before[0] if before else time.time()) - _SPAN_S
 
 
-def _before(given: Mapping[str, str]) -> tuple[float, str] | None:
-    at = query.text(given, "before")
+def _before(parameters: Mapping[str, str]) -> tuple[float, str] | None:
+    at = query.text(parameters, "before")
     if not at:
         return None
     with suppress(ValueError):
         if isfinite(at_s := float(at)):
-            return at_s, query.text(given, "id")
+            return at_s, query.text(parameters, "id")
     raise query.BadQuery("before: seconds since the epoch")

@@ -1,7 +1,7 @@
-"""Who is at the other end of a connection, as the kernel knows it.
+"""The user at the other end of a connection, from the kernel.
 
 For a Unix socket that is SO_PEERCRED.  For TCP on the loopback it is the owner of the socket at the
-other end, from ``/proc/net/tcp``: there the pages need no password to tell users apart.
+other end, from ``/proc/net/tcp``.  So the pages need no password on the loopback.
 """
 
 import socket
@@ -18,19 +18,19 @@ _ESTABLISHED = "01"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A local process's user, or the address of another host; neither: not known."""
+    """A local process's user, or the address of another host; neither: unknown."""
 
     uid: int | None = None
     address: str = ""
 
 
 def is_looked_up(channel: socket.socket) -> bool:
-    """Whether it takes the kernel's table to tell who is at the other end."""
+    """Whether the user at the other end is to be found in the kernel's table of sockets."""
     return channel.family != socket.AF_UNIX and _end(channel.getpeername())[0].is_loopback
 
 
 def peer_of(channel: socket.socket) -> Peer:
-    """Tell who is at the other end of a connected socket."""
+    """Return the user or the address at the other end of a connected socket."""
     if channel.family == socket.AF_UNIX:
         return Peer(uid=peer_uid(channel))
     theirs, ours = _end(channel.getpeername()), _end(channel.getsockname())

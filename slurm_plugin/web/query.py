@@ -1,4 +1,4 @@
-"""What the query of a URL asks for: few names, short values, one error that says how to fix it."""
+"""Parameters of a URL: few names, short values, one error that says how to fix it."""
 
 from collections.abc import Collection, Mapping
 from urllib.parse import urlencode
@@ -18,11 +18,11 @@ def text(query: Mapping[str, str], name: str) -> str:
     return value
 
 
-def choice(query: Mapping[str, str], name: str, known: Collection[str], default: str) -> str:
-    """Give one of the values that are known."""
+def choice(query: Mapping[str, str], name: str, choices: Collection[str], default: str) -> str:
+    """Give one of the allowed values."""
     value = text(query, name) or default
-    if value not in known:
-        raise BadQuery(f"{name}: one of {', '.join(one for one in known if one)}")
+    if value not in choices:
+        raise BadQuery(f"{name}: one of {', '.join(one for one in choices if one)}")
     return value
 
 
@@ -35,6 +35,6 @@ def number(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def link(path: str, **values: object) -> str:
-    """URL with a query of the values that say something."""
-    given = {name: str(value) for name, value in values.items() if value not in ("", None)}
-    return f"{path}?{urlencode(given)}" if given else path
+    """URL with a query of the values that are not empty."""
+    parameters = {name: str(value) for name, value in values.items() if value not in ("", None)}
+    return f"{path}?{urlencode(parameters)}" if parameters else path

@@ -29,10 +29,10 @@ def replayed(path: str) -> Replayed | None:
     if not path:
         return None
     try:
-        found = Path(path).stat()
-        if found.st_size > _LARGEST:
+        status = Path(path).stat()
+        if status.st_size > _LARGEST:
             return Replayed(error=f"{path} is too large for a replay")
-        return _read(path, found.st_mtime_ns, found.st_ino)
+        return _read(path, status.st_mtime_ns, status.st_ino)
     except OSError as error:
         return Replayed(error=f"{path}: {error.strerror or error}")
 

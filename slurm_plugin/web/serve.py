@@ -1,4 +1,4 @@
-"""The server: a socket, uvicorn on it, and who is at the other end of each connection."""
+"""The server: a socket, uvicorn on it, and the user at the other end of each connection."""
 
 import asyncio
 import socket
@@ -114,7 +114,7 @@ class _Protocol(H11Protocol):
         return sum(1 for _ in same) > _CONNECTIONS_EACH
 
     def _look_after(self, before: object) -> None:
-        """Drop who drips a request, and who does not take the answer."""
+        """Drop connections that send slowly, and those that do not read the answer."""
         if self.cycle is before and not self._answering():
             self.transport.abort()
         else:

@@ -1,4 +1,4 @@
-"""Who asks for a page, and whose jobs that user sees."""
+"""The user of a request, and whose jobs that user may see."""
 
 import pwd
 import re
@@ -13,7 +13,7 @@ from slurm_plugin.web.peer import Peer
 
 #: What a proxy may call a user: not root, whom Slurm's accounting has as an administrator.
 _NAME = re.compile(r"(?!root$)[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}\$?")
-#: Uid of those whom a proxy names: nobody is root, Slurm's user or the owner of the store by name.
+#: Uid of users that a proxy names: a name alone never makes root, Slurm's user or the owner.
 NAMED = -1
 
 
@@ -23,7 +23,7 @@ class Unauthenticated(Exception):  # noqa: N818 - a state, not an error
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks: an account of this host, or a name that a proxy gave (``uid`` is `NAMED`)."""
+    """A user: an account of this host, or a name that a proxy gave (``uid`` is `NAMED`)."""
 
     uid: int
     name: str
@@ -31,14 +31,14 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A user, and what there is to see."""
+    """A user, and whose jobs the user may see."""
 
     name: str
     sight: PrivateDataRules
 
     @property
     def everything(self) -> bool:
-        """Whether all jobs are seen."""
+        """Whether the user may see all jobs."""
         return self.sight.only_user is None
 
 
@@ -69,7 +69,7 @@ def proxies_of(settings: Web, uid_of: Callable[[str], int] | None = None) -> Pro
         else:
             if address.is_loopback:
                 raise ConfigError(
-                    f"web.proxies: {one}: whoever is logged in comes from there, too; name the "
+                    f"web.proxies: {one}: all users of this host come from there, too; name the "
                     "account that the proxy runs as, such as www-data"
                 )
             addresses.add(str(address))
@@ -77,17 +77,17 @@ def proxies_of(settings: Web, uid_of: Callable[[str], int] | None = None) -> Pro
 
 
 def user_of(peer: Peer, named: Sequence[str], proxies: Proxies) -> User:
-    """Tell who asks.
+    """Return the user of a request.
 
     Parameters
     ----------
     named
-        Values of the header in which proxies name the user; of nobody else it is believed.
+        Values of the header in which proxies name the user; only proxies are trusted to.
 
     Raises
     ------
-    Refused
-        The peer is not known, or a proxy names nobody.
+    Unauthenticated
+        The peer is unknown, or a proxy names no user.
     """
     if peer.uid in proxies.uids or peer.address in proxies.addresses:
         if len(named) != 1 or not _NAME.fullmatch(named[0]):

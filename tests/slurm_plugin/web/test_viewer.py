@@ -58,7 +58,7 @@ def test_proxies_are_accounts_and_addresses() -> None:
 @pytest.mark.parametrize(
     ("one", "told"),
     [
-        ("127.0.0.1", "whoever is logged in comes from there, too"),
+        ("127.0.0.1", "all users of this host come from there, too"),
         ("::1", "name the account that the proxy runs as"),
         ("nobody-here", "no such account here"),
     ],
