@@ -132,14 +132,14 @@ def node_names(indexes: Iterable[int]) -> str:
 def _arrivals(
     applications: Sequence[Application], begin_s: int, days: int, rng: Random
 ) -> list[_Arrival]:
-    found: list[_Arrival] = []
+    arrivals: list[_Arrival] = []
     for application in applications:
         for day in range(days):
             weekend = (begin_s // _DAY_S + day + 4) % 7 in (0, 6)
             for _ in range(_count(application.per_day * (0.4 if weekend else 1.24), rng)):
                 submit_s = begin_s + day * _DAY_S + rng.choice(_SHUFFLED_HOURS) * 3600
-                found += _submission(application, submit_s + rng.randrange(3600), rng)
-    return sorted(found, key=lambda arrival: arrival.submit_s)
+                arrivals += _submission(application, submit_s + rng.randrange(3600), rng)
+    return sorted(arrivals, key=lambda arrival: arrival.submit_s)
 
 
 def _submission(application: Application, submit_s: int, rng: Random) -> list[_Arrival]:

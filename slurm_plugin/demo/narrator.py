@@ -20,7 +20,7 @@ _MODULES = {"nimo": "slurm_plugin.cli.nimo", "nimo-advise": "slurm_plugin.cli.ad
 
 @dataclass(frozen=True, slots=True)
 class Narrator:
-    """Runs commands in the demo's folder and tells what it does."""
+    """Runs commands in the demo's folder and prints each before its output."""
 
     site: DemoSite
     out: TextIO
@@ -59,7 +59,7 @@ class Narrator:
             process.wait(timeout=_PATIENCE_S)
 
     def _await_nimod(self, process: "subprocess.Popen[bytes]") -> None:
-        """Wait until nimod has the tables and has seen the cluster."""
+        """Wait until nimod has read the tables and the state of the cluster."""
         end_s = time.monotonic() + _PATIENCE_S
         while not _ready(self.site):
             if process.poll() is not None or time.monotonic() > end_s:

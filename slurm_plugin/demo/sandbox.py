@@ -16,7 +16,7 @@ HISTORY = "sacct.txt"
 
 @dataclass(frozen=True, slots=True)
 class DemoSite:
-    """Where the demo keeps what."""
+    """Paths of the demo's files."""
 
     folder: Path
     socket: Path
@@ -33,7 +33,7 @@ class DemoSite:
 
     @property
     def stand_ins(self) -> Path:
-        """Folder of what answers in the place of squeue, sinfo and scontrol."""
+        """Folder of the commands that stand in for squeue, sinfo and scontrol."""
         return self.folder / "bin"
 
 
@@ -45,12 +45,12 @@ def prepare(site: DemoSite, *, user: str, now_s: float, rng: Random) -> list[Job
     site.folder.mkdir(parents=True, exist_ok=True)
     for old in site.folder.glob("nimo.db*"):
         old.unlink()
-    known = applications(user)
-    runs = make_runs(known, end_s=int(now_s), rng=rng)
+    demo_applications = applications(user)
+    runs = make_runs(demo_applications, end_s=int(now_s), rng=rng)
     write_history(site, HISTORY, runs)
     site.config.write_text(_config(site))
     stand_ins.write(site.stand_ins, now_s=now_s)
-    for application in known:
+    for application in demo_applications:
         if application.script:
             (site.folder / application.argv[0]).write_text(job_script(application))
     return runs

@@ -1,4 +1,4 @@
-"""Submissions without Slurm: what the hook would ask nimod, and the runs that come of them."""
+"""Submissions without Slurm: the hook's requests to nimod, and the runs of the jobs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ _TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSubmission:
-    """One made-up sbatch: the application, the nodes asked for, and what else was said."""
+    """One made-up sbatch: the application, the requested nodes, and other options."""
 
     application: Application
     nodes: str = ""  #: instead of the script's own
@@ -48,20 +48,20 @@ class DemoSubmission:
 
     @property
     def range(self) -> str:
-        """Node counts asked for, ``2-16`` or ``4``."""
+        """Requested node counts, ``2-16`` or ``4``."""
         return self.nodes or self.application.script_nodes
 
     @property
     def low(self) -> int:
-        """Fewest nodes asked for."""
+        """Fewest nodes requested."""
         return int(self.range.partition("-")[0])
 
     @property
     def line(self) -> str:
         """Command line of sbatch."""
         options = (("-N ", self.nodes), ("--array=", self.array), ("--deadline=", self.deadline))
-        given = [name + value for name, value in options if value]
-        return " ".join(["sbatch", *given, self.application.command])
+        arguments = [name + value for name, value in options if value]
+        return " ".join(["sbatch", *arguments, self.application.command])
 
 
 def submit(socket: Path, jobs: Iterable[Job]) -> list[Answer]:

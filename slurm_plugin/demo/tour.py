@@ -1,4 +1,4 @@
-"""The guided tour of the demo: what is shown, in which order, and why."""
+"""The guided tour of the demo: its steps, their order, and the text beside them."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ def tour(
     Parameters
     ----------
     narrator
-        Runs the commands and tells about them.
+        Runs the commands and prints what they are for.
     user, uid
         Who submits the demo's jobs.
     clock
@@ -83,9 +83,9 @@ def tour(
     narrator.say(_end(site, folder))
 
 
-def plan(known: Sequence[Application]) -> list[DemoSubmission]:
+def plan(demo_applications: Sequence[Application]) -> list[DemoSubmission]:
     """List what is submitted: jobs that may be changed, and some that must not be."""
-    by_name = {application.name: application for application in known}
+    by_name = {application.name: application for application in demo_applications}
     wrf, membrane, capsid = by_name["wrf-d02"], by_name["membrane"], by_name["capsid"]
     return [
         DemoSubmission(application=wrf, deadline="now+5hours"),
@@ -97,9 +97,9 @@ def plan(known: Sequence[Application]) -> list[DemoSubmission]:
 
 
 def answers_table(planned: Sequence[DemoSubmission], answers: Sequence[Answer]) -> str:
-    """Lay out what was submitted and what nimod made of it."""
+    """Show the submissions with nimod's answers as a table."""
     rows = [
-        [one.line, _given(answer), _why(answer)]
+        [one.line, _answer_text(answer), _why(answer)]
         for one, answer in zip(planned, answers, strict=True)
     ]
     return table(["submitted", "nimod's answer", "because"], rows, left=frozenset({0, 1, 2}))
@@ -153,7 +153,7 @@ def _shortest(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _given(answer: Answer) -> str:
+def _answer_text(answer: Answer) -> str:
     if answer.action == "set" and answer.set is not None:
         return f"set --nodes={answer.set.min_nodes}"
     return answer.action
