@@ -1,8 +1,8 @@
-"""Jobs taken to be moldable where a history does not tell how they scale.
+"""Moldable jobs by assumption, for histories that do not show how jobs scale.
 
-Archived logs have no curves.  Their jobs are given Downey's speedup with an average parallelism
-around the nodes that they had, and the policy a picture of it that is off as real fits are: what
-comes out depends on these assumptions, which every report of it says.
+Archived logs have no curves.  Their jobs get Downey's speedup, with an average parallelism around
+the nodes that they had.  The policy gets a prediction that is off as real fits are.  The results
+depend on these assumptions, and every report names them.
 """
 
 from collections import defaultdict, deque
@@ -19,7 +19,7 @@ from slurm_plugin.replay.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What is taken for granted.
+    """The assumptions of such a replay.
 
     ``share`` of the jobs are moldable, to between 1/``range`` and ``range`` times their nodes.
     Average parallelism is log-uniform from half of the nodes they had to eight times them, its
@@ -59,11 +59,11 @@ def assume(workload: Workload, made: Assumptions) -> list[Moldable | None]:
 
 
 def in_words(made: Assumptions) -> tuple[str, ...]:
-    """Say what was taken for granted."""
+    """Put the assumptions into words."""
     return (
         f"Assumed, since a log does not tell it: {made.share:.0%} of the jobs are moldable, to "
         f"between 1/{made.range:g} and {made.range:g} times their nodes, and scale as Downey's "
-        "model does; the policy's picture of that is off by about "
+        "model does; the policy's prediction of it is off by about "
         f"{made.error:.0%}. Other assumptions give other results (--assume, --range, --seed).",
     )
 

@@ -1,4 +1,4 @@
-"""What nimod would see of the replayed cluster: the same view that it makes of a real one."""
+"""The replayed cluster's state, in the form that nimod has of a real one."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ PLANNED = 50
 
 @dataclass(slots=True)
 class ClusterViewer:
-    """Looks at an engine as nimod looks at a cluster; keeps the mean queue of a day."""
+    """Reads an engine's state as nimod reads a cluster's, with the mean queue of a day."""
 
     engine: Engine
     queue_mean: float = 0.0

@@ -1,10 +1,10 @@
 """EASY backfilling on whole nodes, event by event.
 
-The first job that waits is promised the earliest moment at which, by the limits of what runs,
-enough nodes are free; others may pass it as long as they do not delay it (Lifka, *The ANL/IBM SP
-Scheduling System*, 1995).  With :attr:`Order.SHORTEST` those that may pass are tried shortest
-limit first (SJBF: Tsafrir, Etsion, Feitelson, *Backfilling Using System-Generated Predictions
-Rather Than User Runtime Estimates*, 2007).
+The first job that waits has a reservation: the earliest moment at which, by the limits of the
+running jobs, enough nodes are free.  Others may pass it if they do not delay it (Lifka, *The
+ANL/IBM SP Scheduling System*, 1995).  With :attr:`Order.SHORTEST` those that may pass are tried
+shortest limit first (SJBF: Tsafrir, Etsion, Feitelson, *Backfilling Using System-Generated
+Predictions Rather Than User Runtime Estimates*, 2007).
 """
 
 from bisect import bisect_left, insort
@@ -90,7 +90,7 @@ class Engine:
     def run(
         self, submit_s: Sequence[float], shape_of: Callable[[int, float], JobShape]
     ) -> ReplaySchedule:
-        """Submit jobs, let them all run, and say when each did.
+        """Submit jobs, run them all, and return the schedule.
 
         Parameters
         ----------
@@ -111,11 +111,11 @@ class Engine:
                 submit_s[job] if job < count else inf, self._coming[0][0] if self._coming else inf
             )
             freed = self._finish(now)
-            known = len(self._queue)
+            queued_before = len(self._queue)
             while job < count and submit_s[job] <= now:
                 self._submit(shape_of(job, now))
                 job += 1
-            self._schedule(now, since=0 if freed else known)
+            self._schedule(now, since=0 if freed else queued_before)
         return ReplaySchedule(
             np.array(self._starts), np.array(self._ends), np.array([s.nodes for s in self._shapes])
         )
@@ -154,7 +154,7 @@ class Engine:
         self._queue.append(job, shape.nodes, shape.limit_s)
 
     def _finish(self, now_s: float) -> bool:
-        """Take off what has ended by now; whether anything had."""
+        """Remove the jobs that have ended; return whether there were any."""
         any_ended = False
         while self._coming and self._coming[0][0] <= now_s:
             _, job = heappop(self._coming)
@@ -165,7 +165,7 @@ class Engine:
         return any_ended
 
     def _schedule(self, now_s: float, *, since: int) -> None:
-        """Start what can be started.
+        """Start the jobs that can start.
 
         ``since`` jobs of the queue were tried before with no fewer nodes free, and no earlier:
         they cannot start now, unless the first of them could.
@@ -179,7 +179,7 @@ class Engine:
 
     def _pass_first(self, now_s: float, since: int) -> None:
         """Start those that do not delay the first in the queue."""
-        shadow_s, extra = self._promise(self._queue.first_nodes)
+        shadow_s, extra = self._reserve(self._queue.first_nodes)
         spare_s = shadow_s - now_s
         for place in self._queue.fitting(
             self.free, spare_s, extra, since=since, shortest=self._shortest
@@ -190,16 +190,16 @@ class Engine:
                 self._start(self._queue.take(place), now_s)
                 extra -= 0 if in_time else nodes
 
-    def _promise(self, nodes: int) -> tuple[float, int]:
+    def _reserve(self, nodes: int) -> tuple[float, int]:
         """When ``nodes`` are free by the limits of what runs, and how many more are free then."""
-        free, found = self.free, inf
+        free, start_s = self.free, inf
         for end_s, job in self._planned:
-            if end_s > found:
+            if end_s > start_s:
                 break
             free += self._shapes[job].nodes
-            if found == inf and free >= nodes:
-                found = end_s
-        return found, free - nodes
+            if start_s == inf and free >= nodes:
+                start_s = end_s
+        return start_s, free - nodes
 
     def _start(self, job: int, now_s: float) -> None:
         shape = self._shapes[job]

@@ -1,8 +1,8 @@
-"""Jobs of a history that could have run on other node counts, by what the history itself tells.
+"""Jobs of a history that could have run on other node counts, by the history's own curves.
 
-The policy is given what was known before the replay begins; how the jobs really scale is taken
-from everything that is known now.  So the prediction errors are those that the site really has:
-early tables against late ones, and what even the late ones do not know.
+The policy gets tables fitted to the runs before the replay begins.  The replayed run times come
+from tables fitted to all runs.  So the prediction errors are those of the site: early tables
+against late ones, with the error of the late ones drawn on top.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ from slurm_plugin.replay.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """Tables as they were known when the replay begins, and as they are known now."""
+    """Tables fitted to the runs before the replay begins, and to all runs."""
 
     before: PredictionLookup
     now: PredictionLookup
@@ -39,7 +39,7 @@ def learn(rows: Sequence[RunRow], *, begin_s: float, settings: TableSettings) ->
 
 
 def moldable(
-    workload: Workload, known: Knowledge, *, reach: float, seed: int = 1
+    workload: Workload, knowledge: Knowledge, *, reach: float, seed: int = 1
 ) -> list[Moldable | None]:
     """Choose the jobs of applications with a curve: 1/``reach`` to ``reach`` times their nodes.
 
@@ -49,7 +49,7 @@ def moldable(
     rng = np.random.default_rng(seed)
     off: defaultdict[str, float] = defaultdict(lambda: float(rng.normal()))
     return [
-        _moldable(run, workload.cluster_nodes, known, reach, off)
+        _moldable(run, workload.cluster_nodes, knowledge, reach, off)
         if isinstance(run, RunRow)
         else None
         for run in workload.runs
@@ -57,12 +57,12 @@ def moldable(
 
 
 def in_words(learned: int, reach: float, adopted: float) -> tuple[str, ...]:
-    """Say what was taken for granted."""
+    """Put the assumptions into words."""
     part = "all of them take part" if adopted == 1 else f"{adopted:.0%} of them take part"
     return (
-        f"The policy knew what the first {learned} jobs tell; the jobs after them were replayed.",
-        "How these would have run on other nodes is a prediction itself, by the curves known now "
-        "with their own error drawn on top.",
+        f"The policy learned from the first {learned} jobs; the jobs after them were replayed.",
+        "Their run times on other nodes are predictions, too: by curves fitted to all jobs, with "
+        "the curves' own error drawn on top.",
         f"Jobs of applications with a curve may get 1/{reach:g} to {reach:g} times their nodes; "
         f"{part}.",
     )
@@ -85,12 +85,12 @@ class _Truth:
 def _moldable(
     row: RunRow,
     cluster_nodes: int,
-    known: Knowledge,
+    knowledge: Knowledge,
     reach: float,
     off: defaultdict[str, float],
 ) -> Moldable | None:
     identity = row.identity
-    before, now = known.before.find(identity), known.now.find(identity)
+    before, now = knowledge.before.find(identity), knowledge.now.find(identity)
     if before is None or now is None or not before.is_curve or not now.is_curve:
         return None
     if not (covers(before, row.nodes) and covers(now, row.nodes)):
@@ -108,8 +108,8 @@ def _tables(rows: Sequence[RunRow], settings: TableSettings) -> PredictionLookup
     def by_key(level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:
         return _grouped(rows, level)
 
-    found = fits_of(Source(by_key), now_s=now_s, settings=settings)
-    return PredictionLookup((fit.level, fit.key, fit.payload) for fit in found.fits)
+    refit = fits_of(Source(by_key), now_s=now_s, settings=settings)
+    return PredictionLookup((fit.level, fit.key, fit.payload) for fit in refit.fits)
 
 
 def _grouped(rows: Iterable[RunRow], level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:

@@ -1,4 +1,4 @@
-"""What a schedule was like for those who waited, and one beside another."""
+"""Waits, responses and slowdowns of a schedule, and a comparison of two schedules."""
 
 from dataclasses import dataclass
 
@@ -23,13 +23,13 @@ class Measures:
     jobs: int
     wait_s: float
     response_s: float
-    slowdown: float  #: bounded slowdown, by the run time on the nodes that were asked for
+    slowdown: float  #: bounded slowdown, by the run time on the requested nodes
     node_s: float  #: node time used by all
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayComparison:
-    """How jobs fared against the schedule of their own requests."""
+    """Jobs under one schedule against the schedule of their own requests."""
 
     response_ratio: float  #: of the mean responses; less than one is better
     worse_off: float  #: share of jobs whose turnaround grew by more than five per cent and a minute
@@ -68,7 +68,7 @@ def compare(
     other: ReplaySchedule,
     of: npt.NDArray[np.bool_] | None = None,
 ) -> ReplayComparison:
-    """Hold a schedule against that of the jobs' own requests, over the jobs that ``of`` selects."""
+    """Compare a schedule to that of the jobs' own requests, over the jobs that ``of`` selects."""
     chosen = slice(None) if of is None else of
     submit = workload.submit_s[chosen]
     before, after = rigid.end_s[chosen] - submit, other.end_s[chosen] - submit

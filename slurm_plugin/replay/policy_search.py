@@ -24,7 +24,7 @@ from slurm_plugin.replay.measures import (
 )
 from slurm_plugin.replay.what_if import WhatIf
 
-#: Prices and guards that are tried where a suggestion is asked for.
+#: Prices and guards that a search for a suggestion tries.
 PRICES = (2.0, 4.0, 8.0, 16.0, 32.0)
 GUARDS = (1.1, 1.25, 1.5)
 #: The mean response has to fall by this much for the policy to be worth switching on ...
@@ -43,7 +43,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a setting came to: everybody, the moldable jobs, the rigid ones."""
+    """Results of a setting: for all jobs, the moldable ones and the rigid ones."""
 
     setting: Setting
     load: float
@@ -66,7 +66,7 @@ def settings(
     guards: Iterable[float] = (),
     loads: Iterable[float] = (),
 ) -> list[Setting]:
-    """All combinations; what is not given is as ``policy`` has it, at the load that there was."""
+    """All combinations; ``policy`` and the real load stand in for a list that is empty."""
     chosen = product(
         tuple(loads) or (None,),
         tuple(prices) or (policy.price,),
@@ -77,22 +77,21 @@ def settings(
 
 def evaluate(
     what_if: WhatIf,
-    wanted: Sequence[Setting],
+    candidates: Sequence[Setting],
     deadline: config.Deadline,
     *,
     executor: Executor | None = None,
 ) -> Iterator[Result]:
     """Replay each setting, in the order given; ``executor`` spreads them."""
     one = partial(_evaluate, what_if, deadline)
-    yield from executor.map(one, wanted) if executor else map(one, wanted)
+    yield from executor.map(one, candidates) if executor else map(one, candidates)
 
 
 def suggest(results: Sequence[Result], present: config.Policy) -> Result | None:
     """Choose the setting with the shortest mean response; None where switching on would not help.
 
-    Of several loads the mean counts: a setting has to do for all of them; the result at the highest
-    one is given.  Settings alike within one per cent lose against the present one, or else against
-    the one that leaves the fewest jobs worse off.
+    The mean over all loads counts; the result returned is that at the highest one.  Of settings
+    alike within one per cent the present one wins, or else the one with the fewest jobs worse off.
     """
     settings: dict[config.Policy, list[Result]] = defaultdict(list)
     for one in results:
@@ -116,11 +115,11 @@ def suggest(results: Sequence[Result], present: config.Policy) -> Result | None:
 def _evaluate(what_if: WhatIf, deadline: config.Deadline, setting: Setting) -> Result:
     scaled = what_if if setting.load is None else what_if.at_load(setting.load)
     workload, moldable = scaled.workload, scaled.moldable
-    asked = scaled.rigid()
+    requested = scaled.rigid()
     outcome = scaled.under(PolicySettings(setting.policy, deadline))
 
     def against(of: npt.NDArray[np.bool_] | None) -> ReplayComparison:
-        return compare(workload, asked, outcome.schedule, of)
+        return compare(workload, requested, outcome.schedule, of)
 
     return Result(
         setting=setting,
@@ -128,8 +127,8 @@ def _evaluate(what_if: WhatIf, deadline: config.Deadline, setting: Setting) -> R
         jobs=len(workload),
         moldable_jobs=int(moldable.sum()),
         moved=float(outcome.moved[moldable].mean()) if moldable.any() else 0.0,
-        utilisation=(utilisation(workload, asked), utilisation(workload, outcome.schedule)),
-        requested=measure(workload, asked),
+        utilisation=(utilisation(workload, requested), utilisation(workload, outcome.schedule)),
+        requested=measure(workload, requested),
         measures=measure(workload, outcome.schedule),
         everybody=against(None),
         moldable=against(moldable),

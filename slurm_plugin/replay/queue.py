@@ -68,10 +68,10 @@ class Queue:
         # Jobs that were not yet tried stand at the end, without gaps.
         begin = self._first + 1 if since <= 1 else self._end - (self._count - since)
         nodes, limits = self._nodes[begin : self._end], self._limits[begin : self._end]
-        found = np.flatnonzero((nodes <= free) & ((limits <= spare_s) | (nodes <= extra)))
+        candidates = np.flatnonzero((nodes <= free) & ((limits <= spare_s) | (nodes <= extra)))
         if shortest:
-            found = found[np.argsort(limits[found], kind="stable")]
-        places: list[int] = (found + begin).tolist()
+            candidates = candidates[np.argsort(limits[candidates], kind="stable")]
+        places: list[int] = (candidates + begin).tolist()
         return places
 
     def _make_room(self) -> None:

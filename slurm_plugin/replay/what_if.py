@@ -23,8 +23,8 @@ from slurm_plugin.replay.workload import Workload
 class Moldable:
     """A job that could have run on other node counts.
 
-    ``truth`` gives its run time on so many nodes relative to that on the nodes it had: the replay
-    knows it, the policy only knows the table.
+    ``truth`` gives its run time on so many nodes relative to that on the nodes it had.  The replay
+    uses it; the policy has only the table.
     """
 
     low: int
@@ -35,7 +35,7 @@ class Moldable:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfOutcome:
-    """A schedule, and how often the policy said what; ``moved`` are the jobs given other nodes."""
+    """A schedule and a count of the policy's reasons; ``moved`` are the jobs with other nodes."""
 
     schedule: ReplaySchedule
     reasons: Counter[Reason]

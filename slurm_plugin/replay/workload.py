@@ -99,12 +99,12 @@ def nodes_used(runs: Iterable[Ran]) -> int:
     names: set[str] = set()
     for text in {run.node_list for run in runs}:
         try:
-            found = expand(text)
+            node_names = expand(text)
         except ValueError:
             return 0
-        if not found:
+        if not node_names:
             return 0
-        names.update(found)
+        names.update(node_names)
     return len(names)
 
 
