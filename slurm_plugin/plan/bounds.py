@@ -19,7 +19,7 @@ class TaskBounds:
 
 
 def room_for(cluster: Cluster, job: Job) -> TaskBounds:
-    """Room that a job has in its partition.
+    """Bounds of a job in its partition.
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ def room_for(cluster: Cluster, job: Job) -> TaskBounds:
     qos = cluster.limits.qos_of(association, job.qos)
     if not named.admits.holds(account, qos):
         return TaskBounds(high=0, why=f"partition {named.name} does not admit {account or qos}")
-    seen = partition_for(cluster, job)
-    if seen is None:
+    bounds = partition_for(cluster, job)
+    if bounds is None:
         return TaskBounds(high=0, why=f"partition {named.name} takes no such job")
-    why = seen.bound or (f"MaxNodes of partition {named.name}" if seen.max_nodes else "")
-    return TaskBounds(seen.min_nodes, seen.largest, seen.max_time_s or inf, why)
+    why = bounds.bound or (f"MaxNodes of partition {named.name}" if bounds.max_nodes else "")
+    return TaskBounds(bounds.min_nodes, bounds.largest, bounds.max_time_s or inf, why)

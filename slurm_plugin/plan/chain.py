@@ -168,7 +168,7 @@ def _task_script(flow: Workflow, step: Step, task: Task) -> str:
 
 
 def _copy_script(flow: Workflow, step: Step) -> str:
-    """Copy beside the target first, so that nobody takes half a file for a whole one."""
+    """Copy beside the target first, so that no reader finds half a file."""
     file = flow.files[step.file]
     source, target = (path_of(file, flow.storages[one]) for one in (step.source, step.target))
     folder, part = target.rpartition("/")[0], f"{target}.part"
@@ -192,13 +192,13 @@ def _filled(command: str, paths: Mapping[str, str]) -> str:
     """
     return re.sub(
         r"(?<!\$)\{([A-Za-z][\w-]*)\}",
-        lambda found: shlex.quote(paths[found[1]]) if found[1] in paths else found[0],
+        lambda match: shlex.quote(paths[match[1]]) if match[1] in paths else match[0],
         command,
     )
 
 
 def _latest(schedule: PlanSchedule, deadline_s: float | None) -> dict[str, float]:
-    """When each step has to have ended, were all that follow it fast."""
+    """Latest end of each step, if all steps after it are fast."""
     if deadline_s is None:
         return {}
     latest = dict.fromkeys((step.name for step in schedule.steps), inf)
@@ -213,9 +213,9 @@ def _latest(schedule: PlanSchedule, deadline_s: float | None) -> dict[str, float
 def dependents(chain: Iterable[PlannedJob], failed: str) -> list[str]:
     """Name the steps that cannot run after one failed."""
     lost = {failed}
-    found = []
+    names = []
     for job in chain:
         if not lost.isdisjoint(job.needs):
             lost.add(job.name)
-            found.append(job.name)
-    return found
+            names.append(job.name)
+    return names

@@ -1,4 +1,4 @@
-"""What a planner has to know of each step: how long it takes, and how sure that is."""
+"""Durations of steps, and their uncertainty."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ class TaskEstimate:
         return replace(self, time_s=self.time_s * factor)
 
     def left(self, elapsed_s: float) -> "TaskEstimate":
-        """Estimate what is left of something that has taken ``elapsed_s`` and has not ended.
+        """Estimate the remaining time of a step that has run for ``elapsed_s``.
 
         The median of the runs that take longer than that; once hardly any was expected to, what was
         known of it is worth little, and a share of what it has taken is expected to follow.
@@ -58,7 +58,7 @@ class TaskEstimate:
 
     @property
     def longest_s(self) -> float:
-        """Time that hardly any run exceeds: what a time limit has to hold."""
+        """Time that hardly any run exceeds: the least a time limit has to allow."""
         return self.quantile(_LONGEST)
 
     def quantile(self, share: float) -> float:
@@ -72,7 +72,7 @@ class TaskEstimate:
 
 
 def of_prediction(one: Prediction, group: str) -> TaskEstimate:
-    """Estimate that says what a prediction with its interval does."""
+    """Estimate with the median and the interval of a prediction."""
     return of_interval(one.time_s, one.low_s, one.high_s, one.level, one.curve_sd, group)
 
 
@@ -103,12 +103,12 @@ class RunTimes(Protocol):
     """Run times of tasks."""
 
     def counts(self, task: Task, place: PlanSite) -> Sequence[int]:
-        """Node counts for which something is known; they rise."""
+        """Node counts with a run time, in rising order."""
 
     def run(
         self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
     ) -> TaskEstimate | None:
-        """Run time with these inputs read over the network; None: not known, or refused."""
+        """Run time with these inputs read over the network; None: unknown, or refused."""
 
     def refused(self, task: Task, place: PlanSite) -> str:
         """Say why a run time at a place was refused; empty where none was."""
@@ -118,7 +118,7 @@ class Transfers(Protocol):
     """Times of copies."""
 
     def copy(self, size_bytes: float, source: str, target: str) -> TaskEstimate | None:
-        """Time of a copy between two storages; None: not known."""
+        """Time of a copy between two storages; None: unknown."""
 
 
 def with_remote(local: TaskEstimate, remote: Sequence[TransferPath]) -> TaskEstimate:
@@ -145,10 +145,10 @@ def with_remote(local: TaskEstimate, remote: Sequence[TransferPath]) -> TaskEsti
     )
 
 
-def given(run_times_s: Mapping[int, float], nodes: int, group: str) -> TaskEstimate | None:
-    """Run time of a table that somebody wrote; between two counts log time is linear in log nodes.
+def of_run_times(run_times_s: Mapping[int, float], nodes: int, group: str) -> TaskEstimate | None:
+    """Run time from the workflow's own table; between two counts log time is linear in log nodes.
 
-    >>> round(given({1: 100.0, 4: 25.0}, 2, "").time_s)
+    >>> round(of_run_times({1: 100.0, 4: 25.0}, 2, "").time_s)
     50
     """
     if nodes in run_times_s:

@@ -1,4 +1,4 @@
-"""Following the jobs of a plan: what they do, whether they are late, and what is done about it."""
+"""Follows the jobs of a plan: reports their states, and plans again where they are late."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,13 +23,13 @@ SLIP_S, _SLIP = 30.0, 0.1
 #: A step that waits for nodes is late again when it has waited so much longer, as a share.
 _PATIENCE = 0.3
 
-#: Plans what is left; None: nothing is left to decide.
+#: Plans the steps that have not begun; None: there are none.
 Planner = Callable[[Submitted], "Replan | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """What Slurm says of a job."""
+    """State and times of a job, from Slurm."""
 
     state: str
     start_s: float | None
@@ -37,13 +37,13 @@ class JobStatus:
 
     @property
     def ended(self) -> bool:
-        """Whether it does no more."""
+        """Whether the job has ended."""
         return self.state not in ACTIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanMonitor:
-    """Follows what was submitted, written down at ``path``.
+    """Follows the submitted jobs of a plan; their state is saved at ``path``.
 
     Asks squeue once a round for all jobs of a cluster, and sacct for those that squeue has
     forgotten.  A job that failed takes those that need it with it: they are cancelled.  Where a
@@ -62,7 +62,7 @@ class PlanMonitor:
     clock: Callable[[], float] = time.time
 
     def lines(self, interval_s: float) -> Iterator[str]:
-        """Give a line for all that happens, until every job has ended."""
+        """Give a line for each change, until every job has ended."""
         while unfinished(self.submitted):
             try:
                 yield from self._round()
@@ -72,89 +72,91 @@ class PlanMonitor:
                 self.sleep(interval_s)
 
     def _round(self) -> Iterator[str]:
-        given = self.submitted
-        if not given.leaving:
-            for name, seen in look(given, self.ask).items():
-                yield from self._report(name, seen)
-            state_file.save(self.path, given)
+        submitted = self.submitted
+        if not submitted.leaving:
+            for name, status in look(submitted, self.ask).items():
+                yield from self._report(name, status)
+            state_file.save(self.path, submitted)
             yield from self._plan_again()
-        if given.leaving and settle(given, self.path, self.ask):
+        if submitted.leaving and settle(submitted, self.path, self.ask):
             yield from self._plan_again()
-        if given.leaving:
+        if submitted.leaving:
             return
         try:
-            for job in submit_ready(given, self.path, self.submit, self.ask):
-                yield f"{job.name}: submitted as {given.ids[job.name]}"
+            for job in submit_ready(submitted, self.path, self.submit, self.ask):
+                yield f"{job.name}: submitted as {submitted.ids[job.name]}"
         except Refused as error:
             yield str(error)
-            for name in [job.name for job in given.jobs if given.state(job.name) == REFUSED]:
+            for name in [
+                job.name for job in submitted.jobs if submitted.state(job.name) == REFUSED
+            ]:
                 yield from self._give_up(name, REFUSED)
-                given.astray = f"{name} is {REFUSED}"
-            state_file.save(self.path, given)
+                submitted.astray = f"{name} is {REFUSED}"
+            state_file.save(self.path, submitted)
 
-    def _report(self, name: str, seen: JobStatus) -> Iterator[str]:
-        """Note what is new about a job, and say it."""
-        given = self.submitted
-        # What was cancelled this round, for another failed, was seen as waiting still.
-        if given.state(name) not in ACTIVE or given.states.get(name) == seen.state:
+    def _report(self, name: str, status: JobStatus) -> Iterator[str]:
+        """Record a job's new state, and report it."""
+        submitted = self.submitted
+        # A job cancelled in this round, since another failed, may still be listed as waiting.
+        if submitted.state(name) not in ACTIVE or submitted.states.get(name) == status.state:
             return
-        given.states[name] = seen.state
-        job = next(job for job in given.jobs if job.name == name)
-        if seen.state != PENDING and seen.start_s is not None:
-            given.started_s[name] = seen.start_s
-        if not seen.ended:
-            if seen.state != PENDING:
-                yield f"{name}: {seen.state}{self._slip(seen.start_s, job.start_s)}"
+        submitted.states[name] = status.state
+        job = next(job for job in submitted.jobs if job.name == name)
+        if status.state != PENDING and status.start_s is not None:
+            submitted.started_s[name] = status.start_s
+        if not status.ended:
+            if status.state != PENDING:
+                yield f"{name}: {status.state}{self._slip(status.start_s, job.start_s)}"
             return
-        given.ended_s[name] = self.clock() if seen.end_s is None else seen.end_s
-        yield f"{name}: {seen.state}{self._slip(seen.end_s, job.end_s)}"
-        off_s = given.ended_s[name] - job.end_s
-        if seen.state != COMPLETED:
-            yield from self._give_up(name, seen.state)
-            given.astray = f"{name} is {seen.state}"
+        submitted.ended_s[name] = self.clock() if status.end_s is None else status.end_s
+        yield f"{name}: {status.state}{self._slip(status.end_s, job.end_s)}"
+        off_s = submitted.ended_s[name] - job.end_s
+        if status.state != COMPLETED:
+            yield from self._give_up(name, status.state)
+            submitted.astray = f"{name} is {status.state}"
         elif abs(off_s) > self._allowed(job.end_s - job.start_s):
-            given.astray = f"{name} ended {_off(off_s)}"
+            submitted.astray = f"{name} ended {_off(off_s)}"
 
     def _give_up(self, name: str, state: str) -> Iterator[str]:
-        """Cancel what needs a job that failed."""
-        given = self.submitted
-        lost = dependents(given.jobs, name)
-        fresh = [one for one in lost if given.state(one) in ACTIVE]
-        for job in given.jobs:
-            if job.name in fresh and job.name in given.ids:
-                self.ask(["scancel", *on(job.cluster), given.ids[job.name]])
-        given.states |= dict.fromkeys(fresh, "CANCELLED")
+        """Cancel the jobs that need a job that failed."""
+        submitted = self.submitted
+        lost = dependents(submitted.jobs, name)
+        fresh = [one for one in lost if submitted.state(one) in ACTIVE]
+        for job in submitted.jobs:
+            if job.name in fresh and job.name in submitted.ids:
+                self.ask(["scancel", *on(job.cluster), submitted.ids[job.name]])
+        submitted.states |= dict.fromkeys(fresh, "CANCELLED")
         if fresh:
-            which = f" (job {given.ids[name]})" if name in given.ids else ""
+            which = f" (job {submitted.ids[name]})" if name in submitted.ids else ""
             yield f"{', '.join(fresh)}: cancelled, for {name} is {state}{which}"
 
     def _plan_again(self) -> Iterator[str]:
-        """Plan what has not begun where steps are off the plan, and change what was submitted."""
-        given = self.submitted
-        why = given.astray or _late(given, self.clock(), self._allowed)
-        given.astray = ""
-        if not why or not any(_waits(given, job) for job in given.jobs):
+        """Where steps are off the plan, plan those that have not begun, and change their jobs."""
+        submitted = self.submitted
+        why = submitted.astray or _late(submitted, self.clock(), self._allowed)
+        submitted.astray = ""
+        if not why or not any(_waits(submitted, job) for job in submitted.jobs):
             return
         if self.planner is None:
-            yield f"{why}: {_behind(given)}"
+            yield f"{why}: {_behind(submitted)}"
         else:
             yield from self._changed(self.planner, why)
-        given.jobs = [_rebased(given, job, self.clock()) for job in given.jobs]
-        state_file.save(self.path, given)
+        submitted.jobs = [_rebased(submitted, job, self.clock()) for job in submitted.jobs]
+        state_file.save(self.path, submitted)
 
     def _changed(self, planner: Planner, why: str) -> Iterator[str]:
-        given = self.submitted
+        submitted = self.submitted
         try:
-            found = planner(given)
+            replan = planner(submitted)
         except SlurmError:
-            given.astray = why
+            submitted.astray = why
             raise
         except NimoError as error:
-            yield f"{why}: {_behind(given)}; not planned again: {error}"
+            yield f"{why}: {_behind(submitted)}; not planned again: {error}"
             return
-        if found is not None:
-            yield f"{why}: {_outlook(found, given.deadline_s)}"
-            yield from change(given, found.jobs, self.path, self.ask)
+        if replan is not None:
+            yield f"{why}: {_outlook(replan, submitted.deadline_s)}"
+            yield from change(submitted, replan.jobs, self.path, self.ask)
 
     def _allowed(self, takes_s: float) -> float:
         return max(self.slip_s, _SLIP * takes_s)
@@ -166,23 +168,23 @@ class PlanMonitor:
 
 
 def look(submitted: Submitted, ask: Run) -> dict[str, JobStatus]:
-    """Ask for all jobs that had not ended.
+    """Query Slurm for the jobs that had not ended.
 
     Raises
     ------
     SlurmError
         A command failed.
     """
-    found: dict[str, JobStatus] = {}
+    statuses: dict[str, JobStatus] = {}
     open_jobs = [job for job in unfinished(submitted) if job.name in submitted.ids]
     for cluster in sorted({job.cluster for job in open_jobs}):
         own = {submitted.ids[job.name]: job.name for job in open_jobs if job.cluster == cluster}
         queue = ask(["squeue", "-h", "--me", "-t", "all", "-o", "%A|%T|%S|%e", *on(cluster)])
-        seen = _read(queue)
-        if gone := [job_id for job_id in own if job_id not in seen]:
-            seen |= _read(_accounted(gone, submitted, on(cluster), ask))
-        found |= {name: seen[job_id] for job_id, name in own.items() if job_id in seen}
-    return found
+        by_id = _read(queue)
+        if gone := [job_id for job_id in own if job_id not in by_id]:
+            by_id |= _read(_accounted(gone, submitted, on(cluster), ask))
+        statuses |= {name: by_id[job_id] for job_id, name in own.items() if job_id in by_id}
+    return statuses
 
 
 def unfinished(submitted: Submitted) -> list[PlannedJob]:
@@ -206,7 +208,7 @@ def _waits(submitted: Submitted, job: PlannedJob) -> bool:
 
 
 def _late(submitted: Submitted, now_s: float, allowed: Callable[[float], float]) -> str:
-    """Say which step is off the plan as it is going; empty: none."""
+    """Name a step that is off the plan, and say how; empty: none is."""
     for job in unfinished(submitted):
         off_s, most_s = 0.0, allowed(job.end_s - job.start_s)
         if submitted.begun(job.name):
@@ -228,7 +230,7 @@ def _expected_end_s(submitted: Submitted, job: PlannedJob, now_s: float) -> floa
 
 
 def _rebased(submitted: Submitted, job: PlannedJob, now_s: float) -> PlannedJob:
-    """Take what is expected of a step by now for its plan: so late is told once."""
+    """Replace the planned times of a step by those expected now: so a delay is reported once."""
     step = job.step
     if submitted.begun(job.name):
         return replace(job, step=replace(step, end_s=_expected_end_s(submitted, job, now_s)))
@@ -239,7 +241,7 @@ def _rebased(submitted: Submitted, job: PlannedJob, now_s: float) -> PlannedJob:
 
 
 def _behind(submitted: Submitted) -> str:
-    """When all will have ended, if what is left takes as long as planned."""
+    """Say when all will have ended, if the remaining steps take as long as planned."""
     ends: dict[str, float] = {}
     for job in submitted.jobs:
         before_s = max((ends[name] for name in job.needs if name in ends), default=0.0)
@@ -249,11 +251,11 @@ def _behind(submitted: Submitted) -> str:
     return f"all ended by {clock(end_s)}{_deadline_text(end_s, submitted.deadline_s)}"
 
 
-def _outlook(found: "Replan", deadline_s: float | None) -> str:
-    now, before = found.plan, found.before
-    text = "planned again" if found.changed else "the plan stays"
+def _outlook(replan: "Replan", deadline_s: float | None) -> str:
+    now, before = replan.plan, replan.before
+    text = "planned again" if replan.changed else "the plan stays"
     text += f"; all ended by {clock(now.end_s)}"
-    if found.changed and before is not None:
+    if replan.changed and before is not None:
         text += f" instead of {clock(before.end_s)}"
     return text + _deadline_text(now.high_s, deadline_s)
 
@@ -261,12 +263,12 @@ def _outlook(found: "Replan", deadline_s: float | None) -> str:
 def _deadline_text(end_s: float, deadline_s: float | None) -> str:
     if deadline_s is None:
         return ""
-    kept = "keeps" if end_s <= deadline_s else "MAY MISS"
-    return f"; that {kept} the deadline {clock(deadline_s)}"
+    verdict = "keeps" if end_s <= deadline_s else "MAY MISS"
+    return f"; that {verdict} the deadline {clock(deadline_s)}"
 
 
 def _off(seconds: float) -> str:
-    """Tell how far off the plan that is.
+    """Say how far off the plan a time is.
 
     >>> _off(-31.0)
     '31 s earlier than planned'
@@ -282,14 +284,14 @@ def _accounted(ids: Iterable[str], submitted: Submitted, where: Sequence[str], a
 
 
 def _read(text: str) -> dict[str, JobStatus]:
-    found = {}
+    statuses = {}
     for line in text.splitlines():
         fields = line.split("|")
         if len(fields) == 4:
             job_id, state, start, end = fields
             # "CANCELLED by 1000"
-            found[job_id] = JobStatus(state.split()[0], _moment(start), _moment(end))
-    return found
+            statuses[job_id] = JobStatus(state.split()[0], _moment(start), _moment(end))
+    return statuses
 
 
 def _moment(text: str) -> float | None:

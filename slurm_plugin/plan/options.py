@@ -1,4 +1,4 @@
-"""What may be chosen for each task."""
+"""The options of each task: place, nodes, and whether inputs are staged."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _COUNTS = 12
 
 @dataclass(frozen=True, slots=True)
 class OptionChoice:
-    """An option with what it takes where all inputs are near."""
+    """An option with its time and node-seconds where all inputs are near."""
 
     option: TaskOption
     time_s: float
@@ -26,27 +26,27 @@ Choices = Mapping[str, Sequence[OptionChoice]]
 
 
 def choices(problem: PlanningProblem) -> dict[str, list[OptionChoice]]:
-    """List what may be chosen for each task; of two alike only the better one.
+    """List the options of each task; of two alike only the better one.
 
     Raises
     ------
     LookupError
-        There is nothing for a task: its run time is not known, or no place has enough nodes.
+        A task has no option: its run time is unknown, or no place has enough nodes.
     """
     placed = {step.name for step in problem.done}
-    found = {}
+    by_task = {}
     for task in problem.workflow.tasks.values():
         if task.name in placed:
             continue
-        found[task.name] = _of_task(problem, task)
-        if not found[task.name]:
+        by_task[task.name] = _of_task(problem, task)
+        if not by_task[task.name]:
             raise LookupError(_why_none(problem, task))
-    return found
+    return by_task
 
 
 def restricted(all_of: Choices, *, place: str | None = None, stage: bool | None = None) -> Choices:
-    """Keep what is at one place, or what stages (or not); empty where a task has nothing left."""
-    kept = {
+    """Select options of one place, or that stage (or do not); empty where a task has none."""
+    remaining = {
         task: [
             one
             for one in own
@@ -54,20 +54,20 @@ def restricted(all_of: Choices, *, place: str | None = None, stage: bool | None 
         ]
         for task, own in all_of.items()
     }
-    return kept if all(kept.values()) else {}
+    return remaining if all(remaining.values()) else {}
 
 
 def _of_task(problem: PlanningProblem, task: Task) -> list[OptionChoice]:
-    found = []
+    options = []
     for name in task.places or problem.workflow.places:
         place = problem.workflow.places[name]
         made = [
-            OptionChoice(TaskOption(name, known.option.nodes, stage), known.time_s, known.node_s)
-            for known in _useful(_counted(problem, task, place))
+            OptionChoice(TaskOption(name, choice.option.nodes, stage), choice.time_s, choice.node_s)
+            for choice in _useful(_counted(problem, task, place))
             for stage in _ways(problem, task, place)
         ]
-        found += made
-    return found
+        options += made
+    return options
 
 
 def _counted(problem: PlanningProblem, task: Task, place: PlanSite) -> list[OptionChoice]:
@@ -87,9 +87,9 @@ def _estimated(
     room, free = problem.room(task, place), max(problem.free[place.name].free, default=0)
     most = min(task.high or inf, place.high or inf, free, room.high)
     least = max(task.low, place.low, room.low)
-    known = [n for n in problem.runs.counts(task, place) if least <= n <= most]
-    told = [(nodes, problem.run(task, place, nodes)) for nodes in thinned(known, _COUNTS)]
-    return [(nodes, estimate) for nodes, estimate in told if estimate is not None]
+    counts = [n for n in problem.runs.counts(task, place) if least <= n <= most]
+    estimates = [(nodes, problem.run(task, place, nodes)) for nodes in thinned(counts, _COUNTS)]
+    return [(nodes, estimate) for nodes, estimate in estimates if estimate is not None]
 
 
 def _useful(counted: Sequence[OptionChoice]) -> list[OptionChoice]:
@@ -110,8 +110,8 @@ def thinned(counts: Sequence[int], most: int) -> list[int]:
     if len(counts) <= most:
         return list(counts)
     first, last = counts[0], counts[-1]
-    wanted = [first * (last / first) ** (i / (most - 1)) for i in range(most)]
-    return sorted({min(counts, key=lambda n, w=w: abs(n - w)) for w in wanted})  # type: ignore[misc]
+    targets = [first * (last / first) ** (i / (most - 1)) for i in range(most)]
+    return sorted({min(counts, key=lambda n, w=w: abs(n - w)) for w in targets})  # type: ignore[misc]
 
 
 def _ways(problem: PlanningProblem, task: Task, place: PlanSite) -> tuple[bool, ...]:
@@ -127,38 +127,38 @@ def _ways(problem: PlanningProblem, task: Task, place: PlanSite) -> tuple[bool, 
 
 
 def _why_none(problem: PlanningProblem, task: Task) -> str:
-    """Say why there is nothing to choose for a task."""
+    """Say why a task has no option."""
     places = {
         name: problem.workflow.places[name] for name in task.places or problem.workflow.places
     }
     if not any(problem.runs.counts(task, place) for place in places.values()):
         return (
-            f"{task.name}: nothing is known about its run time: name its application as "
+            f"{task.name}: its run time is unknown: name its application as "
             "'nimo predict' lists it, or give run_time"
         )
     timed = {name: _estimated(problem, task, place) for name, place in places.items()}
     if any(timed.values()):
-        told = ", ".join(
+        details = ", ".join(
             f"{_hours(min(one.longest_s for _, one in own))} at {name}, which gives "
             f"{_hours(problem.room(task, places[name]).longest_s)}"
             for name, own in timed.items()
             if own
         )
-        return f"{task.name}: no place gives it the time that it may take: {told}"
+        return f"{task.name}: no place gives it the time that it may take: {details}"
     refused = {name: problem.runs.refused(task, place) for name, place in places.items()}
     if any(refused.values()):
-        told = "; ".join(f"{name}: {why}" for name, why in refused.items() if why)
-        return f"{task.name}: its samples do not support a run time: {told}"
-    told = ", ".join(_has(problem, task, name) for name in places)
+        details = "; ".join(f"{name}: {why}" for name, why in refused.items() if why)
+        return f"{task.name}: its samples do not support a run time: {details}"
+    details = ", ".join(_has(problem, task, name) for name in places)
     most = "" if task.high == task.low else f" to {task.high}" if task.high else " or more"
     return (
         f"{task.name}: no place has the nodes ({task.low}{most}) for which its run time is known: "
-        f"{told}"
+        f"{details}"
     )
 
 
 def _has(problem: PlanningProblem, task: Task, name: str) -> str:
-    """Say what a place has for a task, and who says so."""
+    """Say what a place has for a task, and which limit sets it."""
     room = problem.room(task, problem.workflow.places[name])
     text = f"{name} has {max(problem.free[name].free, default=0)} nodes"
     if room.why and room.high < inf:

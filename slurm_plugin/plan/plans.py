@@ -18,7 +18,7 @@ _UNSURE = "not surely in time, at the least node-hours"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A schedule with what can be said about it; times are seconds since the epoch.
+    """A schedule with its costs and its risk; times are seconds since the epoch.
 
     It has ended by ``low_s`` in 5 % of the cases, by ``high_s`` in ``confidence`` of them.
     """
@@ -36,7 +36,7 @@ class Plan:
 
     @property
     def doubts(self) -> dict[str, str]:
-        """Steps whose time is not to be relied on, and why."""
+        """Steps whose time is doubtful, and why."""
         return {s.name: s.estimate.doubt for s in self.schedule.steps if s.estimate.doubt}
 
     @property
@@ -56,19 +56,19 @@ def plans(
     Raises
     ------
     LookupError
-        There is nothing to choose for a task, or no plan at all.
+        A task has no option, or there is no plan.
     """
     all_of = choices(problem)
     made: dict[tuple[object, ...], Plan] = {}
-    for label, found in _candidates(problem, all_of, deadline_s, confidence):
-        key = tuple((s.name, s.pool, s.nodes, s.remote) for s in found.schedule.steps)
+    for label, result in _candidates(problem, all_of, deadline_s, confidence):
+        key = tuple((s.name, s.pool, s.nodes, s.remote) for s in result.schedule.steps)
         plan = judged(
             problem,
             label,
-            found.schedule,
+            result.schedule,
             deadline_s=deadline_s,
             confidence=confidence,
-            proven=found.proven,
+            proven=result.proven,
         )
         made.setdefault(tuple(sorted(key)), plan)
     if not made:
@@ -86,7 +86,7 @@ def judged(
     confidence: float,
     proven: bool = False,
 ) -> Plan:
-    """Plan of a schedule: what can be said about it."""
+    """Make a plan of a schedule: add its costs and its risk."""
     drawn: EndSpread = ends(schedule, problem.now_s)
     return Plan(
         label=label,
@@ -133,23 +133,23 @@ def _in_time(
     late_s, early_s = deadline_s, problem.now_s
     target_s, effort = deadline_s, search.EFFORT
     for _ in range(_TRIES):
-        found = search.search(problem, all_of, target_s, effort=effort)
+        result = search.search(problem, all_of, target_s, effort=effort)
         effort = _LESS
-        if found is None:
+        if result is None:
             return
-        high_s = ends(found.schedule, problem.now_s).quantile(confidence)
+        high_s = ends(result.schedule, problem.now_s).quantile(confidence)
         if high_s <= deadline_s:
-            yield "in time at the least node-hours", found
+            yield "in time at the least node-hours", result
             early_s = target_s
             if target_s == deadline_s:
                 return
         else:
-            best = "as early as possible" if found.schedule.end_s > target_s else _UNSURE
-            yield best, found
+            best = "as early as possible" if result.schedule.end_s > target_s else _UNSURE
+            yield best, result
             late_s = target_s
         # A plan this much shorter would be in time if its spread were the same; then halve.
         share = (deadline_s - problem.now_s) / (high_s - problem.now_s)
-        guess_s = problem.now_s + share * (min(found.schedule.end_s, target_s) - problem.now_s)
+        guess_s = problem.now_s + share * (min(result.schedule.end_s, target_s) - problem.now_s)
         target_s = guess_s if early_s < guess_s < late_s else (early_s + late_s) / 2
 
 

@@ -1,6 +1,6 @@
-"""What is left of a plan, planned again from what has become of it so far.  Pure.
+"""Plans the remaining steps of a plan again, after those that have begun or ended.  Pure.
 
-Steps that have begun stay as they are, with what is left of them; what has not may be placed anew.
+Steps that have begun stay, with their remaining time; the others may be placed anew.
 Runs of one application share the error of its curve: where they took longer than planned, those to
 come are expected to, too.
 """
@@ -25,7 +25,7 @@ _WORTH_S = 30.0  #: ... but not for less than this
 
 @dataclass(frozen=True, slots=True)
 class Replan:
-    """What is left, as jobs that are to be there from now on, each after those that it needs."""
+    """The remaining jobs, each after those that it needs."""
 
     jobs: list[PlannedJob]
     plan: Plan
@@ -35,21 +35,21 @@ class Replan:
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """Run times as they are by what was seen of the same applications."""
+    """Run times, corrected by what runs of the same applications really took."""
 
     runs: RunTimes
     factors: Mapping[str, float]  #: by group
 
     def counts(self, task: Task, place: PlanSite) -> Sequence[int]:
-        """Node counts for which something is known; they rise."""
+        """Node counts with a run time, in rising order."""
         return self.runs.counts(task, place)
 
     def run(
         self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
     ) -> TaskEstimate | None:
-        """Run time with these inputs read over the network; None: not known, or refused."""
-        known = self.runs.run(task, place, nodes, remote)
-        return None if known is None else known.times(self.factors.get(known.group, 1.0))
+        """Run time with these inputs read over the network; None: unknown, or refused."""
+        estimate = self.runs.run(task, place, nodes, remote)
+        return None if estimate is None else estimate.times(self.factors.get(estimate.group, 1.0))
 
     def refused(self, task: Task, place: PlanSite) -> str:
         """Say why a run time at a place was refused; empty where none was."""
@@ -57,7 +57,7 @@ class Shifted:
 
 
 def plan_again(problem: PlanningProblem, submitted: Submitted) -> Replan | None:
-    """Plan what has not begun; None where nothing is left to decide.
+    """Plan the steps that have not begun; None where there are none.
 
     Parameters
     ----------
@@ -65,23 +65,23 @@ def plan_again(problem: PlanningProblem, submitted: Submitted) -> Replan | None:
         The workflow, the site as it is now, and the time; its free nodes are without those that
         jobs of the plan wait for.
     submitted
-        What was submitted, and what became of it.
+        The submitted jobs and their states.
 
     Raises
     ------
     LookupError
-        What is left cannot run anywhere.
+        The remaining steps cannot run anywhere.
     """
     left = _left(problem, submitted)
     done = {step.name for step in left.done}
     if left.workflow.tasks.keys() <= done:
         return None
     terms = {"deadline_s": submitted.deadline_s, "confidence": submitted.confidence}
-    found = plans(left, **terms)[0]  # type: ignore[arg-type]
+    plan = plans(left, **terms)[0]  # type: ignore[arg-type]
     schedule = _as_planned(left, submitted, done)
     before = judged(left, "as planned", schedule, **terms) if schedule else None  # type: ignore[arg-type]
-    changed = before is None or _worth(found, before, submitted.deadline_s, left.now_s)
-    taken = found if changed or before is None else before
+    changed = before is None or _worth(plan, before, submitted.deadline_s, left.now_s)
+    taken = plan if changed or before is None else before
     made = jobs(
         problem.workflow,
         taken.schedule,
@@ -93,41 +93,48 @@ def plan_again(problem: PlanningProblem, submitted: Submitted) -> Replan | None:
 
 
 def steps_begun(submitted: Submitted, now_s: float) -> list[Step]:
-    """List the steps that stay as they are, as what is left of each from now on.
+    """List the steps that stay, each with its remaining time from now on.
 
     Copies that bring a result home belong to the task that made it: they stay once it has begun.
     """
-    kept: dict[str, Step] = {}
+    steps: dict[str, Step] = {}
     for job in submitted.jobs:
         step = job.step
         if submitted.state(job.name) == COMPLETED:
-            kept[job.name] = _from(step, now_s, TaskEstimate(0.0))
+            steps[job.name] = _from(step, now_s, TaskEstimate(0.0))
         elif submitted.begun(job.name):
             gone_s = now_s - submitted.started_s.get(job.name, now_s)
-            kept[job.name] = _from(step, now_s, step.estimate.left(gone_s))
-        elif not step.nodes and step.task in kept and submitted.state(job.name) in ACTIVE:
-            ready_s = max([now_s, *(kept[name].end_s for name in step.needs if name in kept)])
-            kept[job.name] = replace(
+            steps[job.name] = _from(step, now_s, step.estimate.left(gone_s))
+        elif not step.nodes and step.task in steps and submitted.state(job.name) in ACTIVE:
+            ready_s = max([now_s, *(steps[name].end_s for name in step.needs if name in steps)])
+            steps[job.name] = replace(
                 step, start_s=ready_s, ready_s=ready_s, end_s=ready_s + step.estimate.time_s
             )
-    return list(kept.values())
+    return list(steps.values())
 
 
 def factors(submitted: Submitted) -> dict[str, float]:
-    """By how much runs of each application take longer than planned, as far as that is known.
+    """Factor by which runs of each application take longer than planned, from those that ended.
 
     The errors r of n runs are the error of the curve (standard deviation c) and one of their own
     (o): the curve's is expected to be n c² / (n c² + o²) of their mean.
     """
-    seen: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    by_group: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for job in submitted.jobs:
-        known = job.step.estimate
+        estimate = job.step.estimate
         ran_s = submitted.ended_s.get(job.name, 0.0) - submitted.started_s.get(job.name, 0.0)
-        if submitted.state(job.name) == COMPLETED and job.step.nodes and known.common and ran_s > 0:
-            error = log(ran_s / known.time_s)
-            whole = known.up if error > 0 else known.down
-            seen[known.group].append((error, known.common**2, max(whole**2 - known.common**2, 0)))
-    return {group: exp(_common(errors)) for group, errors in seen.items()}
+        if (
+            submitted.state(job.name) == COMPLETED
+            and job.step.nodes
+            and estimate.common
+            and ran_s > 0
+        ):
+            error = log(ran_s / estimate.time_s)
+            whole = estimate.up if error > 0 else estimate.down
+            by_group[estimate.group].append(
+                (error, estimate.common**2, max(whole**2 - estimate.common**2, 0))
+            )
+    return {group: exp(_common(errors)) for group, errors in by_group.items()}
 
 
 def _common(errors: Sequence[tuple[float, float, float]]) -> float:
@@ -137,7 +144,7 @@ def _common(errors: Sequence[tuple[float, float, float]]) -> float:
 
 
 def _left(problem: PlanningProblem, submitted: Submitted) -> PlanningProblem:
-    """Problem of what can still run, after what has begun."""
+    """Problem of the remaining steps, after those that have begun."""
     flow = problem.workflow
     tasks = {name: task for name, task in flow.tasks.items() if not submitted.lost(name)}
     return replace(
@@ -173,7 +180,7 @@ def _from(step: Step, now_s: float, left: TaskEstimate) -> Step:
 def _as_planned(
     problem: PlanningProblem, submitted: Submitted, done: set[str]
 ) -> PlanSchedule | None:
-    """Schedule with all that was decided, in time as it is now."""
+    """Schedule with the present plan's choices, from now on."""
     flow = problem.workflow
     steps = [job.step for job in submitted.jobs if job.name in flow.tasks and job.name not in done]
     place = {name: i for i, name in enumerate(flow.tasks)}

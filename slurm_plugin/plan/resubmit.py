@@ -1,4 +1,4 @@
-"""Changing what was submitted to another plan: jobs updated, or cancelled and submitted again.
+"""Changes submitted jobs to those of another plan: updates them, or submits them again.
 
 A job whose node count, time limit or deadline alone is another is updated in place, as Slurm lets
 its owner do while it waits (job_mgr.c, ``_update_job``); where it refuses, and where more differs,
@@ -21,7 +21,7 @@ _NUMBERS = {"--nodes": "NumNodes", "--time": "TimeLimit", "--deadline": "Deadlin
 
 
 def change(submitted: Submitted, new: Sequence[PlannedJob], path: Path, ask: Run) -> Iterator[str]:
-    """Put jobs in the place of those that have not begun, and say what differs.
+    """Replace the jobs that have not begun, and say what differs.
 
     Jobs that give way are written down as leaving; :func:`settle` cancels them.
 
@@ -45,8 +45,8 @@ def change(submitted: Submitted, new: Sequence[PlannedJob], path: Path, ask: Run
         ):
             _leave(submitted, before)
             renewed.add(job.name)
-        if told := _change_text(before, job):
-            yield told
+        if text := _change_text(before, job):
+            yield text
         made.append(job)
     for name in old.keys() - {job.name for job in new}:
         if name in submitted.ids:
@@ -62,7 +62,7 @@ def settle(submitted: Submitted, path: Path, ask: Run) -> list[str]:
     Raises
     ------
     SlurmError
-        Slurm does not answer; they leave when it is asked again.
+        Slurm does not answer; the next call cancels them.
     """
     stayed = []
     for cluster in sorted({job.cluster for _, job in submitted.leaving}):
@@ -93,17 +93,17 @@ def _limited(before: PlannedJob | None, job: PlannedJob) -> PlannedJob:
     wants = _numbers(job)
     if before is None or "--deadline" in wants or _numbers(before)["--nodes"] != wants["--nodes"]:
         return job
-    had, wanted = int(_numbers(before)["--time"]), int(wants["--time"])
-    options = (f"--time={max(had, wanted)}" if o.startswith("--time=") else o for o in job.options)
+    had, target = int(_numbers(before)["--time"]), int(wants["--time"])
+    options = (f"--time={max(had, target)}" if o.startswith("--time=") else o for o in job.options)
     return replace(job, options=tuple(options))
 
 
 def _updated(submitted: Submitted, before: PlannedJob, job: PlannedJob, ask: Run) -> bool:
-    """Make a job what it is to be; False: that takes another one."""
-    had, wanted = _numbers(before), _numbers(job)
-    if not _alike(submitted, before, job) or had.keys() != wanted.keys():
+    """Update a job to the new plan; False: that takes a new job."""
+    had, target = _numbers(before), _numbers(job)
+    if not _alike(submitted, before, job) or had.keys() != target.keys():
         return False
-    words = {_NUMBERS[option]: value for option, value in wanted.items() if had[option] != value}
+    words = {_NUMBERS[option]: value for option, value in target.items() if had[option] != value}
     if "NumNodes" in words:
         words["NumNodes"] = f"{words['NumNodes']}-{words['NumNodes']}"
     if words:
@@ -152,7 +152,7 @@ def _others(job: PlannedJob) -> list[str]:
 
 
 def _change_text(before: PlannedJob | None, job: PlannedJob) -> str:
-    """Say what is new about a step; empty: nothing that people need to know."""
+    """Say what changes about a step; empty: nothing worth a message."""
     now = _where(job)
     if before is None:
         return f"{job.name}: new, {now}"

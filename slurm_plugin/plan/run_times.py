@@ -42,14 +42,14 @@ class SampleText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         ValueError
             A value is outside its range.
         """
-        found = occupancies(
+        measured = occupancies(
             self.utilisation, self.time_s, self.data_bytes, network_share=self.network_share
         )
-        return Sample(self.attributes, found)
+        return Sample(self.attributes, measured)
 
 
 class JournalText(msgspec.Struct, frozen=True):
-    """What 'nimo learn' has run, as it keeps it."""
+    """The runs of 'nimo learn', as its journal has them."""
 
     trials: list[Trial]
 
@@ -60,7 +60,7 @@ class JournalText(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedRunTimes:
-    """Run times of tasks by the best that is known of each.
+    """Run times of tasks, each from its best source.
 
     In this order: an occupancy model of the runs in its file of samples, the times that the
     workflow gives, the prediction table of its application.
@@ -91,13 +91,13 @@ class LearnedRunTimes:
         return self._refused.get((task.name, place.name), "")
 
     def counts(self, task: Task, place: PlanSite) -> Sequence[int]:
-        """Node counts for which something is known; they rise."""
+        """Node counts with a run time, in rising order."""
         low, high = max(task.low, place.low), min(task.high or 2**20, place.high or 2**20)
         if task.name in self.fits:
             varied = NODES in self.fits[task.name].compute.reference
             return range(low, min(high, _MOST * low) + 1) if varied else [low]
-        if known := task.run_times_s:
-            return range(max(min(known), low), min(max(known), high) + 1)
+        if run_times := task.run_times_s:
+            return range(max(min(run_times), low), min(max(run_times), high) + 1)
         if (table := self._table(task, place)) is None:
             return ()
         return [n for n in table.nodes if tables.verdict_at(table, n) is not Verdict.REFUSED]
@@ -105,12 +105,12 @@ class LearnedRunTimes:
     def run(
         self, task: Task, place: PlanSite, nodes: int, remote: Sequence[TransferPath]
     ) -> TaskEstimate | None:
-        """Run time with these inputs read over the network; None: not known, or refused."""
+        """Run time with these inputs read over the network; None: unknown, or refused."""
         if task.name in self.fits:
             return self._by_occupancies(task, place, nodes, remote)
         group = task.application or task.name
         if task.run_times_s:
-            local = estimates.given(task.run_times_s, nodes, group)
+            local = estimates.of_run_times(task.run_times_s, nodes, group)
         else:
             local = _of_table(self._table(task, place), nodes, group)
         if local is None:
@@ -124,11 +124,11 @@ class LearnedRunTimes:
         return table
 
     def _typed(self, table: PredictionTable | None, place: PlanSite) -> TypeGuard[PredictionTable]:
-        """Whether a table knows the node type of a place."""
+        """Whether a table has a curve for the node type of a place."""
         if table is None or place.speed is not None:
             return False
-        known = {table.node_type, *(one.node_type for one in table.by_type)} - {""}
-        return self.types.get(place.name) in known
+        node_types = {table.node_type, *(one.node_type for one in table.by_type)} - {""}
+        return self.types.get(place.name) in node_types
 
     def _speed(self, task: Task, place: PlanSite) -> float:
         if place.speed is not None:
@@ -151,10 +151,10 @@ class LearnedRunTimes:
         if made.verdict is Verdict.REFUSED:
             self._refused[task.name, place.name] = why
             return None
-        known = estimates.of_interval(
+        estimate = estimates.of_interval(
             made.time_s, made.low_s, made.high_s, made.level, 0.0, task.name
         )
-        return replace(known, doubt=why)
+        return replace(estimate, doubt=why)
 
 
 def fit_samples(flow: Workflow, folder: FilePath) -> dict[str, OccupancyFit]:
@@ -211,11 +211,11 @@ def _worst(remote: Sequence[TransferPath]) -> dict[str, float]:
 def _of_table(table: PredictionTable | None, nodes: int, group: str) -> TaskEstimate | None:
     if table is None or not tables.covers(table, nodes):
         return None
-    known = estimates.of_prediction(tables.at(table, nodes), group)
+    estimate = estimates.of_prediction(tables.at(table, nodes), group)
     if tables.verdict_at(table, nodes) is Verdict.RELIABLE:
-        return known
+        return estimate
     why = table.problems[0].text if table.problems else "its prediction is doubtful"
-    return replace(known, doubt=why)
+    return replace(estimate, doubt=why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +229,7 @@ class Copies:
     measured: Callable[[float, str, str], TransferTime]
 
     def copy(self, size_bytes: float, source: str, target: str) -> TaskEstimate | None:
-        """Time of a copy between two storages; None: not known."""
+        """Time of a copy between two storages; None: unknown."""
         link = self.flow.links[source, target]
         if link.bandwidth_bytes_per_s is not None:
             time_s = link.latency_s + size_bytes / link.bandwidth_bytes_per_s

@@ -68,7 +68,7 @@ class PlanSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningProblem:
-    """What a plan is made for and of.
+    """The workflow, the run times and the site that a plan is made for.
 
     ``free`` are the nodes of each place over time, ``rooms`` what a task may have at a place where
     that is limited.  ``done`` are steps that have begun or ended
@@ -95,7 +95,7 @@ class PlanningProblem:
         return self.memo[key]
 
     def room(self, task: Task, place: PlanSite) -> TaskBounds:
-        """Give what a task may have at a place."""
+        """Give the bounds of a task at a place."""
         return self.rooms.get((task.name, place.name), _ANY)
 
     def copy(self, file: str, source: str, target: str) -> TaskEstimate | None:
@@ -103,8 +103,8 @@ class PlanningProblem:
         key = (file, source, target)
         if key not in self.memo:
             size = self.workflow.files[file].size_bytes
-            known = self.workflow.link(source, target) is not None
-            self.memo[key] = self.transfers.copy(size, source, target) if known else None
+            linked = self.workflow.link(source, target) is not None
+            self.memo[key] = self.transfers.copy(size, source, target) if linked else None
         return self.memo[key]
 
     def _path(self, file: str, source: str, target: str) -> TransferPath:
@@ -118,7 +118,7 @@ class PlanningProblem:
 
 
 class Board:
-    """A schedule while it is made."""
+    """A schedule under construction."""
 
     def __init__(self, problem: PlanningProblem) -> None:
         flow = problem.workflow
@@ -140,7 +140,7 @@ class Board:
             self._add(step, take=not step.nodes)
 
     def copy(self) -> "Board":
-        """Another one that goes on from here."""
+        """Copy the board, so that another schedule can go on from here."""
         made = Board.__new__(Board)
         made.problem = self.problem
         made.steps, made.choices = self.steps.copy(), self.choices.copy()
@@ -194,12 +194,12 @@ class Board:
     def _nearest(self, file: str, target: str) -> tuple[tuple[float, str] | None, str]:
         """Copy of a file that can be opened from ``target``, with its storage."""
         flow = self.problem.workflow
-        found = [
+        copies = [
             (at, source)
             for source, at in self._at[file].items()
             if (link := flow.link(source, target)) is not None and link.remote
         ]
-        return min(found) if found else (None, "")
+        return min(copies) if copies else (None, "")
 
     def _stage(self, file: str, target: str, task: str, drafted: list[Step]) -> Step | None:
         """Draft the copy of a file that arrives first."""
@@ -279,11 +279,11 @@ class Board:
         """Draft the copies that bring results to where they have to be."""
         run = drafted[-1]
         for name in task.writes:
-            wanted = self.problem.workflow.files[name].deliver
-            if wanted is None or wanted == place.storage:
+            target = self.problem.workflow.files[name].deliver
+            if target is None or target == place.storage:
                 continue
             at = (run.end_s, run.name)
-            step = self._copy(name, place.storage, wanted, at, task.name, drafted)
+            step = self._copy(name, place.storage, target, at, task.name, drafted)
             if step is None:
                 return False
             drafted.append(step)

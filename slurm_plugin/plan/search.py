@@ -219,10 +219,10 @@ class _Work:
         self._target_s = target_s
         self._best: PlanSchedule | None = None
         self._left = effort
-        self._known = {task: {c.option: c for c in own} for task, own in all_of.items()}
+        self._by_option = {task: {c.option: c for c in own} for task, own in all_of.items()}
 
     def best(self, made: PlanSchedule | None) -> bool:
-        """Keep a schedule if it is the best; tell whether it was."""
+        """Keep a schedule if it is the best; return whether it is."""
         if made is None:
             return False
         better = self._best is None or self._score(made) < self._score(self._best)
@@ -274,14 +274,15 @@ class _Work:
         """Node-seconds that the task could take less."""
         if self._best is None:
             return 0.0
-        own = self._known[task]
+        own = self._by_option[task]
         return own[self._best.choices[task]].node_s - min(c.node_s for c in own.values())
 
     def _change(self, tasks: Sequence[str]) -> bool:
         """Try other options for these tasks, each the next one in the same direction."""
         if self._best is None or self._left <= 0:
             return False
-        present = {t: self._known[t][o] for t, o in self._best.choices.items() if t in self._known}
+        by_option = self._by_option
+        present = {t: by_option[t][o] for t, o in self._best.choices.items() if t in by_option}
         if len(tasks) == 1:
             others: list[dict[str, OptionChoice]] = [
                 {tasks[0]: one} for one in self._all_of[tasks[0]] if one != present[tasks[0]]

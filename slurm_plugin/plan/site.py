@@ -1,4 +1,4 @@
-"""What a plan has to know of the site: nodes and limits from Slurm, run times from the store."""
+"""A plan's data of the site: nodes and limits from Slurm, run times from the store."""
 
 import getpass
 import os
@@ -102,20 +102,20 @@ def problem(
         Slurm or the store do not answer, or do not know what the workflow names.
     """
     now_s = time.time()
-    slurm = _empty(flow, now_s) if empty else _asked(flow, config, now_s, submitted)
-    known = _stored(flow, config, now_s)
-    flow = _with_figures(flow, slurm, known.profiles)
+    slurm = _empty(flow, now_s) if empty else _from_slurm(flow, config, now_s, submitted)
+    stored = _stored(flow, config, now_s)
+    flow = _with_figures(flow, slurm, stored.profiles)
     runs = LearnedRunTimes(
-        tables=known.tables,
-        fits={**fit_samples(flow, folder), **known.fits},
+        tables=stored.tables,
+        fits={**fit_samples(flow, folder), **stored.fits},
         near=_NEAR,
         speeds=_speeds(flow),
-        types=_types(slurm, known.profiles),
+        types=_types(slurm, stored.profiles),
     )
     return PlanningProblem(
         workflow=flow,
         runs=runs,
-        transfers=Copies(flow=flow, measured=partial(transfer_time, known.series, now_s=now_s)),
+        transfers=Copies(flow=flow, measured=partial(transfer_time, stored.series, now_s=now_s)),
         free=slurm.free,
         rooms=slurm.rooms,
         now_s=now_s,
@@ -124,7 +124,7 @@ def problem(
 
 def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
     """Read what the workflow does not say itself; without a store there are no node profiles."""
-    wanted = {
+    labels = {
         task.name: task.application or f"{flow.name}/{task.name}"
         for task in flow.tasks.values()
         if task.samples == HISTORY or not (task.run_times_s or task.samples)
@@ -133,12 +133,12 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
     try:
         opened = open_store(config)
     except StoreError:
-        if wanted or measured:
+        if labels or measured:
             raise
         return _Store(tables={}, series=(), profiles=())
     with opened as store:
-        known = load_tables(store)
-        tables = {task: _table(known, task, label) for task, label in wanted.items()}
+        all_tables = load_tables(store)
+        tables = {task: _table(all_tables, task, label) for task, label in labels.items()}
         profiles = store.profiles.latest()
         return _Store(
             tables=tables,
@@ -166,10 +166,10 @@ def _runs_of(
     return history_samples(rows, steps, profiles)
 
 
-def _table(known: Sequence[PredictionTable], task: str, label: str) -> PredictionTable:
+def _table(all_tables: Sequence[PredictionTable], task: str, label: str) -> PredictionTable:
     """Find the prediction table of a task by its application."""
     try:
-        return own_tables(matching_tables(known, label))[0]
+        return own_tables(matching_tables(all_tables, label))[0]
     except NoHistory as error:
         raise NoHistory(f"tasks.{task}: {error}; or give its run_time, or samples") from error
 
@@ -178,11 +178,15 @@ def _empty(flow: Workflow, now_s: float) -> _Slurm:
     """Nodes of places as the workflow has them, all free."""
     missing = [place.name for place in flow.places.values() if place.high is None]
     if missing:
-        raise ConfigError(f"places.{missing[0]}: --empty asks nobody: say how many nodes it has")
+        raise ConfigError(
+            f"places.{missing[0]}: --empty does not ask Slurm: say how many nodes it has"
+        )
     return _Slurm(free={p.name: profile([(now_s, p.high or 0)]) for p in flow.places.values()})
 
 
-def _asked(flow: Workflow, config: Config, now_s: float, submitted: Submitted | None) -> _Slurm:
+def _from_slurm(
+    flow: Workflow, config: Config, now_s: float, submitted: Submitted | None
+) -> _Slurm:
     """Free nodes of all places over time, and the limits of all tasks there, as Slurm has them."""
     free: dict[str, NodeAvailability] = {}
     rooms: dict[tuple[str, str], TaskBounds] = {}
@@ -204,24 +208,24 @@ def _asked(flow: Workflow, config: Config, now_s: float, submitted: Submitted | 
 
 
 def _how(config: Config, cluster: str) -> Snapshot:
-    """How a cluster is asked: PySlurm knows the one that is near only."""
+    """Choose the source of a cluster's state: PySlurm can only read the local cluster."""
     near = not cluster or config.snapshot.source not in (Source.AUTO, Source.PYSLURM)
     return config.snapshot if near else msgspec.structs.replace(config.snapshot, source=Source.TEXT)
 
 
 def _profile(look: Cluster, place: PlanSite, now_s: float) -> NodeAvailability:
-    seen = look.partition(place.partition)
-    if seen is None:
-        known = ", ".join(look.partitions)
+    partition = look.partition(place.partition)
+    if partition is None:
+        names = ", ".join(look.partitions)
         raise ConfigError(
-            f"places.{place.name}: no partition {place.partition!r}; there are {known}"
+            f"places.{place.name}: no partition {place.partition!r}; there are {names}"
         )
-    return replace(seen.profile, times_s=(now_s, *seen.profile.times_s[1:]))
+    return replace(partition.profile, times_s=(now_s, *partition.profile.times_s[1:]))
 
 
 def _nodes(look: Cluster, place: PlanSite) -> frozenset[tuple[str, str]]:
-    seen = look.partition(place.partition)
-    pool = seen.pool if seen else None
+    partition = look.partition(place.partition)
+    pool = partition.pool if partition else None
     return frozenset((look.name, node) for node in (pool.names(NodeShare()) if pool else ()))
 
 
@@ -253,7 +257,7 @@ def _own_ends(submitted: Submitted | None, cluster: str, now_s: float) -> dict[i
     }
 
 
-def _without_own(ends: Mapping[int, float | None], seen: RawState) -> RawState:
+def _without_own(ends: Mapping[int, float | None], state: RawState) -> RawState:
     """Take the plan's own jobs out of the queue, and those that run as long as they will."""
 
     def as_planned(jobs: Iterable[RawJob]) -> Iterable[RawJob]:
@@ -264,7 +268,7 @@ def _without_own(ends: Mapping[int, float | None], seen: RawState) -> RawState:
             elif job.state != "PENDING":
                 yield job
 
-    return replace(seen, jobs=list(as_planned(seen.jobs)))
+    return replace(state, jobs=list(as_planned(state.jobs)))
 
 
 def _run_on(cluster: str, argv: Sequence[str], *, timeout_s: float) -> str:
@@ -284,8 +288,8 @@ def _with_figures(flow: Workflow, slurm: _Slurm, profiles: Sequence[NodeProfile]
     places = {}
     for place in flow.places.values():
         own = _of_place(slurm, place.name, profiles)
-        found = {name: [v for one in own if (v := getattr(one, name))] for name in MEASURES}
-        figures = {name: float(median(values)) for name, values in found.items() if values}
+        measured = {name: [v for one in own if (v := getattr(one, name))] for name in MEASURES}
+        figures = {name: float(median(values)) for name, values in measured.items() if values}
         places[place.name] = replace(place, attributes={**figures, **place.attributes})
     return replace(flow, places=places)
 
@@ -302,4 +306,4 @@ def _types(slurm: _Slurm, profiles: Sequence[NodeProfile]) -> dict[str, str]:
     types = {
         place: {one.node_type for one in _of_place(slurm, place, profiles)} for place in slurm.nodes
     }
-    return {place: found.pop() for place, found in types.items() if len(found) == 1}
+    return {place: node_types.pop() for place, node_types in types.items() if len(node_types) == 1}

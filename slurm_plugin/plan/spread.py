@@ -64,17 +64,17 @@ def ends(schedule: PlanSchedule, now_s: float) -> EndSpread:
 
 def _taken(step: Step, draws: np.random.Generator, common: dict[str, Floats]) -> Floats:
     """Durations of a step."""
-    known = step.estimate
+    estimate = step.estimate
     own = draws.standard_normal(_DRAWS)
-    widest = max(known.up, known.down)
+    widest = max(estimate.up, estimate.down)
     if not widest:
-        return np.full(_DRAWS, known.time_s)
-    share = min(known.common / widest, 1.0)
+        return np.full(_DRAWS, estimate.time_s)
+    share = min(estimate.common / widest, 1.0)
     if share:
-        if known.group not in common:
-            common[known.group] = draws.standard_normal(_DRAWS)
-        own = share * common[known.group] + np.sqrt(1 - share**2) * own
-    return known.time_s * np.exp(own * np.where(own > 0, known.up, known.down))
+        if estimate.group not in common:
+            common[estimate.group] = draws.standard_normal(_DRAWS)
+        own = share * common[estimate.group] + np.sqrt(1 - share**2) * own
+    return estimate.time_s * np.exp(own * np.where(own > 0, estimate.up, estimate.down))
 
 
 def _before(step: Step, same_pool: Iterable[Step]) -> list[Step]:
@@ -89,7 +89,7 @@ def _before(step: Step, same_pool: Iterable[Step]) -> list[Step]:
 
 
 def _foreign_wait(step: Step, own: Iterable[Step]) -> float:
-    """Part of a wait that other people's jobs make: what is left after the plan's ``own``."""
+    """Part of a wait that other users' jobs cause, beyond that for the plan's ``own`` steps."""
     if step.wait_s <= _GRAIN_S:
         return 0.0
     return max(step.start_s - max([step.ready_s, *(one.end_s for one in own)]), 0.0)

@@ -38,13 +38,13 @@ class Submitted(msgspec.Struct, kw_only=True):
     hard: bool = False
     mark: str = msgspec.field(default_factory=_mark)  #: in the names of all its jobs
     ids: dict[str, str] = {}
-    states: dict[str, str] = {}  #: last seen, Slurm's words
+    states: dict[str, str] = {}  #: last states, in Slurm's words
     started_s: dict[str, float] = {}
     ended_s: dict[str, float] = {}
     tried: dict[str, int] = {}  #: times that a step was given to sbatch
-    trying: list[str] = []  #: given to sbatch, perhaps, and no id known
+    trying: list[str] = []  #: perhaps given to sbatch, without an id yet
     leaving: list[tuple[str, PlannedJob]] = []  #: ids and jobs that are cancelled for others
-    astray: str = ""  #: why what is left has to be planned anew; empty: it has not
+    astray: str = ""  #: why the remaining steps have to be planned again; empty: they do not
 
     def state(self, step: str) -> str:
         """State of a step's job."""

@@ -62,8 +62,8 @@ def submit_ready(
     for job in submitted.jobs:
         if job.name in submitted.ids or not _ready(job, submitted, clusters):
             continue
-        found = find(submitted, job, ask) if job.name in submitted.trying else ""
-        submitted.ids[job.name] = found or _submit(submitted, job, path, submit, clusters)
+        job_id = find(submitted, job, ask) if job.name in submitted.trying else ""
+        submitted.ids[job.name] = job_id or _submit(submitted, job, path, submit, clusters)
         submitted.trying.remove(job.name)
         state_file.save(path, submitted)
         done.append(job)
@@ -78,15 +78,17 @@ def find(submitted: Submitted, job: PlannedJob, ask: Run) -> str:
     if queued:
         return queued[0]
     since = f"uts{int(submitted.submitted_s) - 60}"
-    known = ask(["sacct", "-X", "-n", "-P", "-o", "JobIDRaw", name, "-S", since, *where]).split()
-    return known[0] if known else ""
+    accounted = ask(
+        ["sacct", "-X", "-n", "-P", "-o", "JobIDRaw", name, "-S", since, *where]
+    ).split()
+    return accounted[0] if accounted else ""
 
 
 def waits_elsewhere(jobs: Iterable[PlannedJob]) -> list[str]:
     """Name the jobs that need one of another cluster."""
-    known = list(jobs)
-    clusters = {job.name: job.cluster for job in known}
-    return [job.name for job in known if any(clusters[n] != job.cluster for n in job.needs)]
+    planned = list(jobs)
+    clusters = {job.name: job.cluster for job in planned}
+    return [job.name for job in planned if any(clusters[n] != job.cluster for n in job.needs)]
 
 
 def _submit(

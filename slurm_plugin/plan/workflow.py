@@ -151,7 +151,7 @@ def workflow(
         deadline=deadline,
         writers=writers,
         before=before,
-        behind={task: tuple(found) for task, found in behind.items()},
+        behind={task: tuple(followers) for task, followers in behind.items()},
     )
 
 

@@ -22,7 +22,7 @@ from slurm_plugin.plan.workflow import (
 )
 
 _Made = TypeVar("_Made")
-_Given = TypeVar("_Given")
+_Entry = TypeVar("_Entry")
 #: Names stand in job names, in placeholders and in options of sbatch.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -104,7 +104,7 @@ def load(path: Path) -> Workflow:
     Raises
     ------
     ConfigError
-        The file cannot be read, is not YAML, or says what cannot be; it names place and mend.
+        The file cannot be read, is not YAML, or has a wrong value; the text names place and fix.
     """
     return parse(read_text(path), name=str(path))
 
@@ -117,16 +117,16 @@ def parse(text: str, *, name: str) -> Workflow:
     ConfigError
         See :func:`load`.
     """
-    given = convert(load_yaml(text, name=name), WorkflowText, name=name)
+    document = convert(load_yaml(text, name=name), WorkflowText, name=name)
     read = _Reader(name)
-    storages = read.each("storages", given.storages, StorageText, _storage)
-    places = read.each("places", given.places, PlaceText, _place)
-    files = read.each("files", given.files, FileText, _file)
-    tasks = read.each("tasks", given.tasks, TaskText, _task)
-    links = read.links(given.links)
+    storages = read.each("storages", document.storages, StorageText, _storage)
+    places = read.each("places", document.places, PlaceText, _place)
+    files = read.each("files", document.files, FileText, _file)
+    tasks = read.each("tasks", document.tasks, TaskText, _task)
+    links = read.links(document.links)
     _check_names(storages, places, files, tasks, name)
     _check_links(links, storages, name)
-    title = given.name or re.sub(r"\W", "-", Path(name).stem)
+    title = document.name or re.sub(r"\W", "-", Path(name).stem)
     try:
         return workflow(
             title,
@@ -135,7 +135,7 @@ def parse(text: str, *, name: str) -> Workflow:
             places=places,
             files=files,
             tasks=tasks,
-            deadline=given.deadline,
+            deadline=document.deadline,
         )
     except ValueError as error:
         raise ConfigError(f"{name}: {error}") from error
@@ -150,20 +150,20 @@ class _Reader:
     def each(
         self,
         section: str,
-        given: Mapping[str, Any],
-        kind: type[_Given],
-        make: Callable[[str, _Given], _Made],
+        entries: Mapping[str, Any],
+        kind: type[_Entry],
+        make: Callable[[str, _Entry], _Made],
     ) -> dict[str, _Made]:
         """Make what the entries of a section say."""
         return {
             str(key): self._one(f"{section}.{key}", str(key), entry, kind, make)
-            for key, entry in given.items()
+            for key, entry in entries.items()
         }
 
-    def links(self, given: list[Any]) -> dict[tuple[str, str], NetworkLink]:
+    def links(self, entries: list[Any]) -> dict[tuple[str, str], NetworkLink]:
         """Make links, each for both ways where it does not say otherwise."""
         made: dict[tuple[str, str], NetworkLink] = {}
-        for index, entry in enumerate(given):
+        for index, entry in enumerate(entries):
             for link in self._one(f"links[{index}]", "link", entry, LinkText, _links):
                 made[link.source, link.target] = link
         return made
@@ -173,8 +173,8 @@ class _Reader:
         place: str,
         key: str,
         entry: Any,
-        kind: type[_Given],
-        make: Callable[[str, _Given], _Made],
+        kind: type[_Entry],
+        make: Callable[[str, _Entry], _Made],
     ) -> _Made:
         where = f"{self._name}: {place}"
         if not _NAME.fullmatch(key):
@@ -185,113 +185,113 @@ class _Reader:
             raise ConfigError(f"{where}: {error}") from error
 
 
-def _storage(name: str, given: StorageText) -> Storage:
-    if given.free is None:
-        return Storage(name=name, path=given.path, host=given.host)
-    return Storage(name=name, path=given.path, host=given.host, free_bytes=_size(given.free))
+def _storage(name: str, entry: StorageText) -> Storage:
+    if entry.free is None:
+        return Storage(name=name, path=entry.path, host=entry.host)
+    return Storage(name=name, path=entry.path, host=entry.host, free_bytes=_size(entry.free))
 
 
-def _links(_name: str, given: LinkText) -> list[NetworkLink]:
-    if given.streams < 1:
-        raise ValueError(f"streams: {given.streams} copies at a time are none")
-    bandwidth = None if given.bandwidth is None else _size(given.bandwidth)
+def _links(_name: str, entry: LinkText) -> list[NetworkLink]:
+    if entry.streams < 1:
+        raise ValueError(f"streams: {entry.streams} copies at a time are none")
+    bandwidth = None if entry.bandwidth is None else _size(entry.bandwidth)
     if bandwidth == 0.0:
         raise ValueError("bandwidth: has to be above zero")
-    ways = [(given.from_, given.to), (given.to, given.from_)]
+    ways = [(entry.from_, entry.to), (entry.to, entry.from_)]
     return [
         NetworkLink(
             source=source,
             target=target,
             bandwidth_bytes_per_s=bandwidth,
-            latency_s=_seconds(given.latency),
-            remote=given.remote,
-            streams=given.streams,
-            copy=given.copy,
+            latency_s=_seconds(entry.latency),
+            remote=entry.remote,
+            streams=entry.streams,
+            copy=entry.copy,
         )
-        for source, target in ways[: 1 if given.one_way else 2]
+        for source, target in ways[: 1 if entry.one_way else 2]
     ]
 
 
-def _place(name: str, given: PlaceText) -> PlanSite:
-    low, high = _range(given.nodes)
-    if given.speed is not None and not given.speed > 0:
+def _place(name: str, entry: PlaceText) -> PlanSite:
+    low, high = _range(entry.nodes)
+    if entry.speed is not None and not entry.speed > 0:
         raise ValueError("speed: has to be above zero")
     return PlanSite(
         name=name,
-        partition=given.partition or name,
-        storage=given.storage,
-        cluster=given.cluster,
+        partition=entry.partition or name,
+        storage=entry.storage,
+        cluster=entry.cluster,
         low=low,
         high=high,
-        speed=given.speed,
-        attributes=given.attributes,
+        speed=entry.speed,
+        attributes=entry.attributes,
     )
 
 
-def _file(name: str, given: FileText) -> File:
+def _file(name: str, entry: FileText) -> File:
     return File(
         name=name,
-        size_bytes=_size(given.size),
-        at=given.at,
-        path=given.path,
-        deliver=given.deliver,
-        access=given.access,
+        size_bytes=_size(entry.size),
+        at=entry.at,
+        path=entry.path,
+        deliver=entry.deliver,
+        access=entry.access,
     )
 
 
-def _task(name: str, given: TaskText) -> Task:
-    low, high = _range(given.nodes)
+def _task(name: str, entry: TaskText) -> Task:
+    low, high = _range(entry.nodes)
     return Task(
         name=name,
-        command=given.command,
-        reads=tuple(given.reads),
-        writes=tuple(given.writes),
-        after=tuple(given.after),
+        command=entry.command,
+        reads=tuple(entry.reads),
+        writes=tuple(entry.writes),
+        after=tuple(entry.after),
         low=low,
         high=high,
-        places=tuple(given.places),
-        application=given.application,
-        run_times_s=_run_times(given.run_time, low),
-        samples=given.samples,
-        options=tuple(given.sbatch),
+        places=tuple(entry.places),
+        application=entry.application,
+        run_times_s=_run_times(entry.run_time, low),
+        samples=entry.samples,
+        options=tuple(entry.sbatch),
     )
 
 
-def _run_times(given: dict[int, str | float] | str | float | None, low: int) -> dict[int, float]:
+def _run_times(value: dict[int, str | float] | str | float | None, low: int) -> dict[int, float]:
     """Run times by node count; a single one is that of the fewest nodes."""
-    if given is None:
+    if value is None:
         return {}
-    table = given if isinstance(given, dict) else {low: given}
+    table = value if isinstance(value, dict) else {low: value}
     made = {nodes: _seconds(time) for nodes, time in table.items()}
     if not all(time > 0 and nodes > 0 for nodes, time in made.items()):
         raise ValueError("run_time: node counts and times have to be above zero")
     return dict(sorted(made.items()))
 
 
-def _range(given: str | int | None) -> tuple[int, int | None]:
+def _range(value: str | int | None) -> tuple[int, int | None]:
     """Node range as ``--nodes`` takes it; none: from one on."""
-    if given is None:
+    if value is None:
         return 1, None
-    low, _, high = str(given).partition("-")
+    low, _, high = str(value).partition("-")
     if not low.isdigit() or not (high or low).isdigit() or not 0 < int(low) <= int(high or low):
-        raise ValueError(f"nodes: {given!r} is no range such as 2-8")
+        raise ValueError(f"nodes: {value!r} is no range such as 2-8")
     return int(low), int(high or low)
 
 
-def _size(given: str | int) -> float:
-    return float(parse_size(str(given)) or 0)
+def _size(value: str | int) -> float:
+    return float(parse_size(str(value)) or 0)
 
 
-def _seconds(given: str | float) -> float:
+def _seconds(value: str | float) -> float:
     """Seconds of a number or of a text such as ``1.5h``, ``20 min``, ``3ms``.
 
     >>> _seconds("1.5h"), _seconds(20)
     (5400.0, 20.0)
     """
-    found = _SECONDS.fullmatch(str(given).strip())
-    if found is None or found[2] not in _UNITS:
-        raise ValueError(f"{given!r} is no time such as 90, 15min or 3ms")
-    return float(found[1]) * _UNITS[found[2]]
+    match = _SECONDS.fullmatch(str(value).strip())
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(f"{value!r} is no time such as 90, 15min or 3ms")
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def _check_names(

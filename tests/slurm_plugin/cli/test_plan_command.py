@@ -154,7 +154,7 @@ def test_a_task_that_nothing_is_known_of_is_named(
         (["--follow"], "", "", 1, "this workflow was not submitted"),
         (["--confidence", "95"], "", "", 78, "a share between 0 and 1"),
         ([], "nodes: 1-8", "partition: batch", 78, "say how many nodes it has"),
-        ([], "run_time: 20", "run_time: 20, nodes: 9", 3, "count: no"),
+        ([], "run_time: 20", "run_time: 20, nodes: 9", 3, "count: its run time is unknown"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -154,12 +154,12 @@ def test_times_scale_and_given_ones_are_interpolated() -> None:
     made = TaskEstimate(100.0, 0.1, 0.2, 0.05, "app", "why").times(0.25)
     assert made == TaskEstimate(25.0, 0.1, 0.2, 0.05, "app", "why")
     table = {2: 500.0, 4: 300.0}
-    assert estimates.given(table, 2, "g") == TaskEstimate(500.0, 0.1, 0.1, 0.05, "g")
-    between = estimates.given(table, 3, "g")
+    assert estimates.of_run_times(table, 2, "g") == TaskEstimate(500.0, 0.1, 0.1, 0.05, "g")
+    between = estimates.of_run_times(table, 3, "g")
     assert between is not None
     assert between.time_s == pytest.approx(exp(_between(500, 300, 3)))
-    assert estimates.given(table, 1, "g") is None
-    assert estimates.given(table, 5, "g") is None
+    assert estimates.of_run_times(table, 1, "g") is None
+    assert estimates.of_run_times(table, 5, "g") is None
 
 
 @pytest.mark.parametrize("elapsed_s", [0.0, 90.0, 100.0, 120.0])
