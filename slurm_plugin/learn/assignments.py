@@ -36,9 +36,9 @@ Profiles = Callable[[AssignmentGroup], Sequence[NodeProfile]]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one run is given.
+    """Nodes, options, command and attributes of one run.
 
-    ``command`` is what follows sbatch's options; ``key`` tells this run from all others.
+    ``command`` follows sbatch's options; ``key`` identifies the run.
     """
 
     nodes: int
@@ -60,7 +60,7 @@ class Choices:
         return self.places[self.space.key(attributes)]
 
 
-def choices(given: Description, profiles: Profiles, *, name: str, folder: Path) -> Choices:
+def choices(description: Description, profiles: Profiles, *, name: str, folder: Path) -> Choices:
     """Work out all assignments of a description.
 
     Parameters
@@ -77,16 +77,16 @@ def choices(given: Description, profiles: Profiles, *, name: str, folder: Path) 
     ConfigError
         Attributes are missing somewhere, or none differs.
     """
-    script = _read_script(given, folder, name)
-    inputs = {one.name: one for one in given.inputs}
+    script = _read_script(description, folder, name)
+    inputs = {one.name: one for one in description.inputs}
     made: list[Assignment] = []
-    for index, group in enumerate(given.assignments):
+    for index, group in enumerate(description.assignments):
         place = f"{name}: assignments[{index}]"
-        also = {**group.attributes, **_figures(given.profile, profiles, group, place)}
+        also = {**group.attributes, **_figures(description.profile, profiles, group, place)}
         context = (inputs, folder, script, place)
         combined = _combinations(group, place)
-        made += [_assignment(given, group, one, also, context) for one in combined]
-    return _by_attributes(made, given, name)
+        made += [_assignment(description, group, one, also, context) for one in combined]
+    return _by_attributes(made, description, name)
 
 
 def _combinations(group: AssignmentGroup, place: str) -> Iterator[dict[str, str]]:
@@ -110,7 +110,7 @@ _Context = tuple[Mapping[str, Input], Path, str, str]
 
 
 def _assignment(
-    given: Description,
+    description: Description,
     group: AssignmentGroup,
     chosen: Mapping[str, str],
     also: Mapping[str, float],
@@ -127,16 +127,18 @@ def _assignment(
         words["input"] = str(folder / one.path) if one.path else one.name
         attributes[INPUT_BYTES] = _size_of(one, folder, place)
     attributes |= {key: n for key, text in chosen.items() if (n := _number(key, text)) is not None}
-    command = _command(given, folder, words)
-    told = json.dumps([options, command, script, given.work_dir])
-    key = hashlib.sha256(told.encode()).hexdigest()[:12]
+    command = _command(description, folder, words)
+    identity = json.dumps([options, command, script, description.work_dir])
+    key = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return Assignment(int(chosen["nodes"]), tuple(options), command, attributes, key)
 
 
-def _command(given: Description, folder: Path, words: Mapping[str, str]) -> tuple[str, ...]:
-    if given.script:
-        return str(folder / given.script), *(fill(one, words) for one in given.arguments)
-    return (f"--wrap={fill(given.command, words)}",)
+def _command(description: Description, folder: Path, words: Mapping[str, str]) -> tuple[str, ...]:
+    if description.script:
+        return str(folder / description.script), *(
+            fill(one, words) for one in description.arguments
+        )
+    return (f"--wrap={fill(description.command, words)}",)
 
 
 def fill(text: str, words: Mapping[str, str]) -> str:
@@ -145,16 +147,16 @@ def fill(text: str, words: Mapping[str, str]) -> str:
     >>> fill("awk '{print}' -n {cpus} ${HOME}", {"cpus": "4"})
     "awk '{print}' -n 4 ${HOME}"
     """
-    return _PLACEHOLDER.sub(lambda found: words.get(found[1], found[0]), text)
+    return _PLACEHOLDER.sub(lambda match: words.get(match[1], match[0]), text)
 
 
 def _number(key: str, text: str) -> float | None:
     """Value of a choice as an attribute; None for words."""
     try:
-        found = parse_size(text) if key == "memory" else float(text)
+        value = parse_size(text) if key == "memory" else float(text)
     except ValueError:
         return None
-    return float(found) if found and found > 0 else None
+    return float(value) if value and value > 0 else None
 
 
 def _size_of(one: Input, folder: Path, place: str) -> float:
@@ -168,27 +170,27 @@ def _size_of(one: Input, folder: Path, place: str) -> float:
 
 
 def _figures(
-    wanted: Sequence[str], profiles: Profiles, group: AssignmentGroup, place: str
+    figures: Sequence[str], profiles: Profiles, group: AssignmentGroup, place: str
 ) -> dict[str, float]:
     """Figures of the nodes that a group may get: the median of each."""
-    if not wanted:
+    if not figures:
         return {}
-    found = profiles(group)
+    node_profiles = profiles(group)
     made = {}
-    for figure in wanted:
+    for figure in figures:
         if figure not in NodeProfile.__dataclass_fields__:
             raise ConfigError(f"{place}: profile: {figure!r} is no figure of a node profile")
-        known = [value for one in found if (value := getattr(one, figure))]
-        if not known:
+        values = [value for one in node_profiles if (value := getattr(one, figure))]
+        if not values:
             raise ConfigError(
                 f"{place}: no node's profile has {figure}; measure it with 'nimo profile', or give "
                 "it under attributes"
             )
-        made[figure] = float(median(known))
+        made[figure] = float(median(values))
     return made
 
 
-def _by_attributes(made: Sequence[Assignment], given: Description, name: str) -> Choices:
+def _by_attributes(made: Sequence[Assignment], description: Description, name: str) -> Choices:
     every = {key for one in made for key in one.attributes}
     for key in sorted(every):
         if any(key not in one.attributes for one in made):
@@ -196,8 +198,8 @@ def _by_attributes(made: Sequence[Assignment], given: Description, name: str) ->
     vary = sorted(key for key in every if len({one.attributes[key] for one in made}) > 1)
     if not vary:
         raise ConfigError(f"{name}: the assignments differ in nothing that can be learned")
-    _check_orders(given, vary, name)
-    slower = {INPUT_BYTES, *given.slower}
+    _check_orders(description, vary, name)
+    slower = {INPUT_BYTES, *description.slower}
     places: dict[tuple[float, ...], list[Assignment]] = defaultdict(list)
     for one in made:
         places[tuple(one.attributes[key] for key in vary)].append(one)
@@ -208,19 +210,19 @@ def _by_attributes(made: Sequence[Assignment], given: Description, name: str) ->
     return Choices(space, {values: tuple(each) for values, each in places.items()})
 
 
-def _check_orders(given: Description, vary: Sequence[str], name: str) -> None:
-    """Orders of attributes as told may only name what differs."""
-    for part, told in given.learning.attributes.items():
-        if wrong := [one for one in told if one not in vary]:
+def _check_orders(description: Description, vary: Sequence[str], name: str) -> None:
+    """Check that the description's orders name only attributes that differ."""
+    for part, order in description.learning.attributes.items():
+        if wrong := [one for one in order if one not in vary]:
             place = f"{name}: learning.attributes.{part}"
             raise ConfigError(f"{place}: {wrong[0]!r} does not differ here; {', '.join(vary)} do")
 
 
-def _read_script(given: Description, folder: Path, name: str) -> str:
-    """Text of the job script: what is in it makes another run."""
-    if not given.script:
+def _read_script(description: Description, folder: Path, name: str) -> str:
+    """Text of the job script; a change to it makes another run."""
+    if not description.script:
         return ""
     try:
-        return (folder / given.script).read_text(errors="replace")
+        return (folder / description.script).read_text(errors="replace")
     except OSError as error:
-        raise ConfigError(f"{name}: script: {given.script}: {error.strerror}") from error
+        raise ConfigError(f"{name}: script: {description.script}: {error.strerror}") from error

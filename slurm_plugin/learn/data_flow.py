@@ -27,8 +27,8 @@ def sample(trial: Trial, first: Trial, *, counted: bool, network_share: float) -
         return None
     busy = 1.0 if trial.utilisation is None else trial.utilisation
     share = network_share if trial.network_share is None else trial.network_share
-    found = occupancies(busy, max(trial.elapsed_s, 1.0), data_bytes, network_share=share)
-    return Sample(trial.attributes, found)
+    measured = occupancies(busy, max(trial.elapsed_s, 1.0), data_bytes, network_share=share)
+    return Sample(trial.attributes, measured)
 
 
 def samples(trials: Sequence[Trial]) -> list[Sample]:

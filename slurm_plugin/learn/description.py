@@ -1,4 +1,4 @@
-"""What ``nimo learn`` is told about an application: a YAML file into typed structures."""
+"""The description of an application for ``nimo learn``: a YAML file into typed structures."""
 
 from pathlib import Path
 from typing import Annotated
@@ -38,7 +38,7 @@ class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class AssignmentGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Assignments that a run can be given: all combinations of what is listed."""
+    """A group of assignments: all combinations of the listed values."""
 
     nodes: Counts = 1
     tasks: Counts = ()
@@ -55,7 +55,7 @@ class AssignmentGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 
 class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How to go about it: :class:`predictor.active.settings.Settings`."""
+    """Settings of the learner: :class:`predictor.active.settings.Settings`."""
 
     selection: Selection = Selection.INFORMATIVE
     reference: Reference = Reference.MIN
@@ -85,7 +85,7 @@ class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An application, what it can be given, and what learning it may cost."""
+    """An application, its possible assignments, and the budget for learning."""
 
     application: Name
     problem: str = ""
@@ -152,10 +152,10 @@ def parse(text: str, *, name: str) -> Description:
 def _check_duration(made: Description, key: str, name: str) -> None:
     text = getattr(made, key)
     try:
-        known = not text or parse_time_limit(text)
+        valid = not text or parse_time_limit(text)
     except ValueError:
-        known = None
-    if not known or (key == "limit" and not text):
+        valid = None
+    if not valid or (key == "limit" and not text):
         raise ConfigError(f"{name}: {key}: {text!r} is no time; give it as sbatch's --time")
 
 
@@ -164,9 +164,9 @@ def _check_rest(made: Description, name: str) -> None:
         raise ConfigError(f"{name}: give either command or script")
     if made.arguments and not made.script:
         raise ConfigError(f"{name}: arguments: a command has its own; they go with script")
-    known = {one.name for one in made.inputs}
+    input_names = {one.name for one in made.inputs}
     for index, group in enumerate(made.assignments):
-        for wanted in group.inputs:
-            if wanted not in known:
+        for input_name in group.inputs:
+            if input_name not in input_names:
                 place = f"assignments[{index}].inputs"
-                raise ConfigError(f"{name}: {place}: {wanted!r} is not among inputs")
+                raise ConfigError(f"{name}: {place}: {input_name!r} is not among inputs")

@@ -1,4 +1,4 @@
-"""One run as a Slurm job: submitted on hold, found again by its name, and what came of it."""
+"""One run as a Slurm job: submitted on hold, looked up by its name, and read from accounting."""
 
 import os
 import shlex
@@ -26,7 +26,7 @@ _NOTICED_S = 60.0
 
 
 class Jobs(Protocol):
-    """What the workbench needs of Slurm."""
+    """Slurm, as the workbench uses it."""
 
     def submit(self, assignment: Assignment, trial: Trial) -> int:
         """Submit a run on hold; give its job's id."""
@@ -58,9 +58,9 @@ class Jobs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SlurmJobs:
-    """The real ones."""
+    """Runs as jobs of a real Slurm."""
 
-    given: Description
+    description: Description
     clock: Callable[[], float]
     tagged: bool = False  #: whether the runs are part of the curve that the tag names
     counters: Path | None = None  #: folder for what a run's node counted; None: nothing is counted
@@ -75,20 +75,24 @@ class SlurmJobs:
         Refused
             Slurm does not take such a job.
         SlurmError
-            It cannot be asked at the moment.
+            Slurm does not answer at the moment.
         """
         return int(submit(self.argv(assignment, trial), timeout_s=_TIMEOUT_S))
 
     def argv(self, assignment: Assignment, trial: Trial) -> list[str]:
         """Command line of a run."""
-        given = self.given
-        also = {"--account": given.account, "--qos": given.qos, "--chdir": given.work_dir}
+        description = self.description
+        also = {
+            "--account": description.account,
+            "--qos": description.qos,
+            "--chdir": description.work_dir,
+        }
         return [
             *("sbatch", "--parsable", "--hold", "--no-requeue"),
             f"--job-name={trial.job_name}",
-            f"--comment={comment(given, tagged=self.tagged)}",
-            f"--nice={given.nice}",
-            f"--time={given.limit}",
+            f"--comment={comment(description, tagged=self.tagged)}",
+            f"--nice={description.nice}",
+            f"--time={description.limit}",
             *(f"{option}={value}" for option, value in also.items() if value),
             *assignment.options,
             *self._command(assignment, trial),
@@ -129,11 +133,11 @@ class SlurmJobs:
             f"--user={os.getuid()}",
             *(f"--starttime=uts{trial.planned_s - 60}", "--endtime=now"),
         ]
-        known = run(argv, timeout_s=_TIMEOUT_S).split()
-        return int(known[0]) if known else None
+        job_ids = run(argv, timeout_s=_TIMEOUT_S).split()
+        return int(job_ids[0]) if job_ids else None
 
     def release(self, job_id: int) -> None:
-        """Let a job start; one that is over needs it no more."""
+        """Let a job start; nothing happens where it is over."""
         if self.waiting(job_id):
             run(["scontrol", "release", str(job_id)], timeout_s=_TIMEOUT_S)
 
@@ -168,14 +172,14 @@ class SlurmJobs:
         return whole[-1] if whole else None
 
 
-def comment(given: Description, *, tagged: bool) -> str:
+def comment(description: Description, *, tagged: bool) -> str:
     """Comment of the runs: the hooks leave them alone.
 
     Runs that differ in their node counts alone are part of the application's curve; others would
     bend it.
     """
-    problem = f",problem={given.problem}" if given.problem else ""
-    return f"nimo:{f'app={given.application}{problem},' if tagged else ''}off"
+    problem = f",problem={description.problem}" if description.problem else ""
+    return f"nimo:{f'app={description.application}{problem},' if tagged else ''}off"
 
 
 def overrun_s(config: Mapping[str, str]) -> float:
@@ -187,14 +191,14 @@ def overrun_s(config: Mapping[str, str]) -> float:
     minutes = config.get("OverTimeLimit", "0").split()[0]
     if not minutes.isdigit():
         raise SlurmError(
-            f"OverTimeLimit is {minutes}: no limit holds here, and no budget could be kept"
+            f"OverTimeLimit is {minutes}: time limits have no effect here, so no budget would hold"
         )
     kill_wait = config.get("KillWait", "30").split()[0]
     return 60.0 * int(minutes) + float(kill_wait) + _NOTICED_S
 
 
 def slurm_config() -> dict[str, str]:
-    """Ask for the cluster's settings."""
+    """Read the cluster's settings from Slurm."""
     lines = run(list(CONFIG), timeout_s=_TIMEOUT_S).splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}

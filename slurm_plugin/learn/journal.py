@@ -1,4 +1,4 @@
-"""What was run, in one file: written before a job is submitted and after every change.
+"""All runs in one file: written before a job is submitted and after every change.
 
 A process that is killed at any moment is put back by reading it again.
 """
@@ -16,7 +16,7 @@ from sacct_ingest.errors import FormatError
 class Stage(StrEnum):
     """How far a run has come."""
 
-    PLANNED = "planned"  #: perhaps submitted, its job is not known
+    PLANNED = "planned"  #: perhaps submitted, without a job id yet
     SUBMITTED = "submitted"
     DONE = "done"
     FAILED = "failed"
@@ -66,8 +66,8 @@ class Journal:
 
     def find(self, key: str, attempt: int) -> Trial | None:
         """Give a run that was planned before."""
-        found = (one for one in self.trials if (one.key, one.attempt) == (key, attempt))
-        return next(found, None)
+        matches = (one for one in self.trials if (one.key, one.attempt) == (key, attempt))
+        return next(matches, None)
 
     def save(self, trial: Trial) -> Trial:
         """Write a run down, new or changed; it is on the disk when this returns."""
@@ -82,17 +82,17 @@ class Journal:
 
     def _read(self) -> tuple[Trial, ...]:
         try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=_File)
+            saved = msgspec.json.decode(self._path.read_bytes(), type=_File)
         except FileNotFoundError:
             return ()
         except (OSError, msgspec.DecodeError) as error:
             raise FormatError(f"{self._path}: {error}; move it away to begin anew") from error
-        if found.application != self._application:
+        if saved.application != self._application:
             raise FormatError(
-                f"{self._path}: it is of {found.application}, not of {self._application}; name "
+                f"{self._path}: it is of {saved.application}, not of {self._application}; name "
                 "another file with --state"
             )
-        return found.trials
+        return saved.trials
 
     def _write(self) -> None:
         text = msgspec.json.format(

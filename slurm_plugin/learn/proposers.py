@@ -30,7 +30,7 @@ class Next:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Run time with an interval on one assignment, and how far it is to be trusted."""
+    """Run time with an interval on one assignment, and the verdict on it."""
 
     attributes: dict[str, float]
     time_s: float
@@ -41,7 +41,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class ProposerState:
-    """What is known so far; ``effects`` is the slowest over the fastest time of each attribute."""
+    """Results so far; ``effects`` is the slowest over the fastest time of each attribute."""
 
     functions: dict[str, str]
     effects: dict[str, float]
@@ -53,7 +53,7 @@ class Proposer(Protocol):
     """Proposes runs and learns from them."""
 
     def propose(self) -> Next | None:
-        """Give the next run; None when enough is known or nothing is left."""
+        """Give the next run; None when the predictions are good enough or no run remains."""
 
     def observe(self, trial: Trial) -> None:
         """Learn from the proposed run."""
@@ -63,10 +63,10 @@ class Proposer(Protocol):
 
     @property
     def good_enough(self) -> bool:
-        """Whether the predictions are as good as was asked for."""
+        """Whether the predictions are as good as the settings require."""
 
     def learned(self) -> ProposerState:
-        """Say what is known so far."""
+        """Return the results so far."""
 
 
 class ByOccupancies:
@@ -99,8 +99,8 @@ class ByOccupancies:
 
     def propose(self) -> Next | None:
         """See :class:`Proposer`."""
-        found = self._learner.propose()
-        return Next(found.assignment, found.purpose.value, found.why) if found else None
+        proposal = self._learner.propose()
+        return Next(proposal.assignment, proposal.purpose.value, proposal.why) if proposal else None
 
     def observe(self, trial: Trial) -> None:
         """See :class:`Proposer`; a run whose data flow is missing is left out."""
@@ -144,19 +144,19 @@ class ByOccupancies:
 
 
 def _expected(fit: OccupancyFit, attributes: dict[str, float], narrow: float) -> Expected:
-    found = fit.predict(attributes)
-    verdict = worse(_verdict(interval_percent(found), narrow), found.verdict)
+    prediction = fit.predict(attributes)
+    verdict = worse(_verdict(interval_percent(prediction), narrow), prediction.verdict)
     return Expected(
         attributes=attributes,
-        time_s=found.time_s,
-        low_s=found.low_s,
-        high_s=found.high_s,
+        time_s=prediction.time_s,
+        low_s=prediction.low_s,
+        high_s=prediction.high_s,
         verdict=verdict,
     )
 
 
 def _verdict(percent: float, narrow: float) -> Verdict:
-    """Judge one interval by what learning asks of all of them together."""
+    """Judge one interval by the width that learning has to reach."""
     if percent > 100 * (ReliabilitySettings().doubtful_factor - 1):
         return Verdict.REFUSED
     return Verdict.RELIABLE if percent <= narrow else Verdict.DOUBTFUL
@@ -174,13 +174,13 @@ class ByCurve:
     ----------
     counts
         Node counts that may be run.
-    known
-        What earlier runs of the application found.
+    runs
+        Earlier runs of the application.
     """
 
-    def __init__(self, counts: Sequence[int], known: Sequence[Run] = ()) -> None:
-        self._counts, self._runs = sorted(set(counts)), list(known)
-        self._done = {run.nodes for run in known}
+    def __init__(self, counts: Sequence[int], runs: Sequence[Run] = ()) -> None:
+        self._counts, self._runs = sorted(set(counts)), list(runs)
+        self._done = {run.nodes for run in runs}
         self._next: Next | None = None
         self._chosen: choose.Choice | None = None
         self._sure = False
@@ -211,7 +211,7 @@ class ByCurve:
         """See :class:`Proposer`."""
         if self._chosen is None:
             return ProposerState({}, {}, None, ())
-        found = self._chosen.predict(self._counts)
+        predictions = self._chosen.predict(self._counts)
         expected = tuple(
             Expected(
                 attributes={NODES: float(p.nodes)},
@@ -220,16 +220,18 @@ class ByCurve:
                 high_s=p.high_s,
                 verdict=verdict,
             )
-            for p, verdict in zip(found, self._chosen.judge(found).verdicts, strict=True)
+            for p, verdict in zip(
+                predictions, self._chosen.judge(predictions).verdicts, strict=True
+            )
         )
-        times = [p.time_s for p in found]
-        widest = max(100 * (exp(p.curve_sd) - 1) for p in found)
+        times = [p.time_s for p in predictions]
+        widest = max(100 * (exp(p.curve_sd) - 1) for p in predictions)
         return ProposerState(
             {"time": self._chosen.model}, {NODES: max(times) / min(times)}, widest, expected
         )
 
     def _look(self) -> None:
-        """Judge what is known, and choose the next count."""
+        """Judge the curve so far, and choose the next count."""
         drawn = curve.build(self._runs)
         left = [n for n in self._counts if n not in self._done]
         if len(drawn.points) < choose.MIN_POINTS:
@@ -252,11 +254,11 @@ class ByCurve:
         self._sure = all(one is Verdict.RELIABLE for one in judged.verdicts)
         if self._sure or not left:
             return None
-        wanted = next((p for p in judged.problems if p.observe), None)
-        if wanted is None or wanted.observe is None:
+        problem = next((p for p in judged.problems if p.observe), None)
+        if problem is None or problem.observe is None:
             return self._spread(left)
-        near = wanted.observe
-        return _at(min(left, key=lambda n: abs(log(n / near))), "training", wanted.text)
+        near = problem.observe
+        return _at(min(left, key=lambda n: abs(log(n / near))), "training", problem.text)
 
 
 def _at(nodes: int, purpose: str, why: str) -> Next:

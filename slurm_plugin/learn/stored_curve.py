@@ -1,4 +1,4 @@
-"""The curve of the store that new runs are to join: what it knows, and by what it knows them."""
+"""The curve of the store that new runs join: its runs, and the tag or script that they share."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from slurm_plugin.learn.description import Description
 class StoredCurve:
     """A description whose runs join a curve: by their tag, or else by their script."""
 
-    given: Description
+    description: Description
     runs: tuple[Run, ...] = ()
     tagged: bool = True
 
 
 def joined(
-    given: Description, tables: Sequence[PredictionTable], scripts: Iterable[str]
+    description: Description, tables: Sequence[PredictionTable], scripts: Iterable[str]
 ) -> StoredCurve:
     """Find the curve that runs of a description can join.
 
     Parameters
     ----------
     tables
-        What the store knows of the application that was asked for.
+        Prediction tables of the application in the store.
     scripts
         Script keys of the runs that the description makes; only looked at where it matters.
 
@@ -42,17 +42,17 @@ def joined(
     runs = tuple(Run(point.nodes, point.time_s) for point in table.observed)
     if table.level == KeyLevel.TAG:
         app, _, problem = table.key.partition("/")[2].partition("/")
-        return StoredCurve(replace(given, application=app, problem=problem), runs)
+        return StoredCurve(replace(description, application=app, problem=problem), runs)
     if table.level == KeyLevel.SCRIPT:
         if set(scripts) != {table.key}:
             raise ConfigError(
-                f"{table.label} is known by its script, and the description runs another: give "
-                "that one under script, with the same arguments"
+                f"{table.label} is recognised by its script, and the description runs another one: "
+                "give the same script, with the same arguments"
             )
-        return StoredCurve(given, runs, tagged=False)
+        return StoredCurve(description, runs, tagged=False)
     raise ConfigError(
-        f"{table.label} is known neither by a tag nor by its script: no job of 'nimo learn' is "
-        "taken for its run; tag its jobs (--comment=nimo:app=NAME) and name the tag"
+        f"{table.label} is recognised neither by a tag nor by its script, so runs of 'nimo learn' "
+        "cannot join it; tag its jobs (--comment=nimo:app=NAME) and name the tag"
     )
 
 

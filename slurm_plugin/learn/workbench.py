@@ -1,4 +1,4 @@
-"""The loop: propose a run, have it run, learn from it; within a budget, stopped at any moment."""
+"""The loop: propose a run, run it, learn from it; within a budget, and it may stop at any time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ class Stop(StrEnum):
 
 
 class _NoBudget(Exception):  # noqa: N818 - never leaves this module
-    """The next run may cost more than is left."""
+    """The next run may cost more than the rest of the budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningSite:
-    """The world around the workbench: Slurm, time, and somebody to tell."""
+    """The workbench's surroundings: Slurm, the time, and a function that reports progress."""
 
     jobs: Jobs
     clock: Callable[[], float]
@@ -46,105 +46,105 @@ class LearningSite:
 class Workbench:
     """Learns one application."""
 
-    given: Description
+    description: Description
     choices: Choices
     proposer: Proposer
     journal: Journal
     site: LearningSite
 
     def run(self) -> Stop:
-        """Go on until enough is known, nothing is left to run, or the budget is spent.
+        """Run until predictions are good enough, no run remains, or the budget is spent.
 
         What the journal holds is not run again.
 
         Raises
         ------
         sacct_ingest.errors.SlurmError, sacct_ingest.errors.SacctError
-            Slurm cannot be asked; called again it goes on.
+            Slurm does not answer; another call goes on from there.
         """
         try:
-            while wanted := self.proposer.propose():
-                found = self._result(wanted)
-                if found is None:
+            while proposal := self.proposer.propose():
+                trial = self._result(proposal)
+                if trial is None:
                     self.proposer.skip()
                 else:
-                    self.proposer.observe(found)
+                    self.proposer.observe(trial)
         except _NoBudget:
             return Stop.BUDGET
         return Stop.GOOD_ENOUGH if self.proposer.good_enough else Stop.NOTHING_LEFT
 
     def replay(self) -> Next | None:
-        """Learn from the journal alone; give what would be run next."""
-        while wanted := self.proposer.propose():
-            trials = [self.journal.find(*one) for one in self._keys(wanted)]
+        """Learn from the journal alone; return the next run."""
+        while proposal := self.proposer.propose():
+            trials = [self.journal.find(*one) for one in self._keys(proposal)]
             done = next((one for one in trials if one and one.stage is Stage.DONE), None)
             if done:
                 self.proposer.observe(done)
-            elif self._is_hopeless(wanted):
+            elif self._is_hopeless(proposal):
                 self.proposer.skip()
             else:
-                return wanted
+                return proposal
         return None
 
-    def argv(self, wanted: Next) -> list[str]:
+    def argv(self, proposal: Next) -> list[str]:
         """Command line that a run would be submitted with."""
-        assignment = self.choices.at(wanted.attributes)[0]
-        return self.site.jobs.argv(assignment, self._trial(assignment, 0, wanted))
+        assignment = self.choices.at(proposal.attributes)[0]
+        return self.site.jobs.argv(assignment, self._trial(assignment, 0, proposal))
 
-    def reserved_node_h(self, wanted: Next) -> float:
-        """Node-hours that have to be left for a run, whatever it takes."""
-        return self._cost(self._trial(self.choices.at(wanted.attributes)[0], 0, wanted))
+    def reserved_node_h(self, proposal: Next) -> float:
+        """Most node-hours that a run may take."""
+        return self._cost(self._trial(self.choices.at(proposal.attributes)[0], 0, proposal))
 
     @property
     def spent_node_h(self) -> float:
-        """Node-hours of all runs that ended, and the most that those under way may take."""
+        """Node-hours of all runs that ended, and the most that the others may take."""
         return sum(self._cost(one) for one in self.journal.trials)
 
-    def _result(self, wanted: Next) -> Trial | None:
+    def _result(self, proposal: Next) -> Trial | None:
         """Run an assignment, elsewhere or again where it fails; None where it cannot be run."""
-        for assignment, attempt in self._attempts(wanted):
-            known = self.journal.find(assignment.key, attempt)
-            trial = known or self._plan(assignment, attempt, wanted)
+        for assignment, attempt in self._attempts(proposal):
+            recorded = self.journal.find(assignment.key, attempt)
+            trial = recorded or self._plan(assignment, attempt, proposal)
             if trial.stage is Stage.PLANNED:
-                trial = self._submit(trial, assignment, perhaps_there=known is not None)
+                trial = self._submit(trial, assignment, perhaps_there=recorded is not None)
             if trial.stage is Stage.SUBMITTED:
                 trial = self._finish(trial)
             if trial.stage is Stage.DONE:
                 return trial
         return None
 
-    def _attempts(self, wanted: Next) -> Iterator[tuple[Assignment, int]]:
-        """Each assignment with the wanted attributes, then those again that were interrupted."""
-        for attempt in range(self.given.tries):
-            for assignment in self.choices.at(wanted.attributes):
+    def _attempts(self, proposal: Next) -> Iterator[tuple[Assignment, int]]:
+        """Each assignment with the proposed attributes, then the interrupted ones again."""
+        for attempt in range(self.description.tries):
+            for assignment in self.choices.at(proposal.attributes):
                 before = self.journal.find(assignment.key, attempt - 1)
                 if attempt == 0 or (before is not None and before.again):
                     yield assignment, attempt
 
-    def _keys(self, wanted: Next) -> Sequence[tuple[str, int]]:
-        return [(one.key, attempt) for one, attempt in self._attempts(wanted)]
+    def _keys(self, proposal: Next) -> Sequence[tuple[str, int]]:
+        return [(one.key, attempt) for one, attempt in self._attempts(proposal)]
 
-    def _is_hopeless(self, wanted: Next) -> bool:
-        trials = [self.journal.find(*one) for one in self._keys(wanted)]
+    def _is_hopeless(self, proposal: Next) -> bool:
+        trials = [self.journal.find(*one) for one in self._keys(proposal)]
         return all(one is not None and one.stage is Stage.FAILED for one in trials)
 
-    def _plan(self, assignment: Assignment, attempt: int, wanted: Next) -> Trial:
+    def _plan(self, assignment: Assignment, attempt: int, proposal: Next) -> Trial:
         """Write a run down before it is submitted, if the budget holds it whatever happens."""
-        trial = self._trial(assignment, attempt, wanted)
-        if self.spent_node_h + self._cost(trial) > self.given.budget:
+        trial = self._trial(assignment, attempt, proposal)
+        if self.spent_node_h + self._cost(trial) > self.description.budget:
             raise _NoBudget
         return self.journal.save(trial)
 
-    def _trial(self, assignment: Assignment, attempt: int, wanted: Next) -> Trial:
+    def _trial(self, assignment: Assignment, attempt: int, proposal: Next) -> Trial:
         return Trial(
             key=assignment.key,
             attempt=attempt,
-            job_name=f"nimo-learn-{self.given.application}-{assignment.key}-{attempt}",
+            job_name=f"nimo-learn-{self.description.application}-{assignment.key}-{attempt}",
             nodes=assignment.nodes,
-            limit_s=self.given.limit_s + self.site.overrun_s,
-            attributes=wanted.attributes,
-            purpose=wanted.purpose,
-            why=wanted.why,
+            limit_s=self.description.limit_s + self.site.overrun_s,
+            attributes=proposal.attributes,
+            purpose=proposal.purpose,
+            why=proposal.why,
             planned_s=int(self.site.clock()),
         )
 
@@ -155,8 +155,8 @@ class Workbench:
         """Submit a run, or find its job where a process was stopped before it wrote that down."""
         jobs = self.site.jobs
         try:
-            found = jobs.find(trial) if perhaps_there else None
-            job_id = jobs.submit(assignment, trial) if found is None else found
+            existing = jobs.find(trial) if perhaps_there else None
+            job_id = jobs.submit(assignment, trial) if existing is None else existing
         except Refused as error:
             return self._save(trial, stage=Stage.FAILED, reason=str(error))
         return self._save(trial, stage=Stage.SUBMITTED, job_id=job_id)
@@ -169,7 +169,7 @@ class Workbench:
         run = self._accounted(trial)
         self.site.jobs.tidy(trial)
         if not in_time:
-            late = f"did not start within {self.given.patience}"
+            late = f"did not start within {self.description.patience}"
             return self._save(trial, stage=Stage.FAILED, reason=late, elapsed_s=run.elapsed_s)
         share = self.site.jobs.network_share(trial)
         return self._save(trial, **_outcome(run), network_share=share)
@@ -177,33 +177,33 @@ class Workbench:
     def _wait(self, job_id: int) -> bool:
         """Wait until a job is over; False where it did not start in time and was cancelled."""
         begun_s, jobs = self.site.clock(), self.site.jobs
-        patient = True
+        in_time = True
         for pause_s in _pauses():
             waiting = jobs.waiting(job_id)
             if waiting is None:
-                return patient
-            if waiting and patient and self.site.clock() - begun_s > self.given.patience_s:
+                return in_time
+            if waiting and in_time and self.site.clock() - begun_s > self.description.patience_s:
                 jobs.cancel(job_id)
-                patient = False
+                in_time = False
             self.site.sleep(pause_s)
-        return patient
+        return in_time
 
     def _accounted(self, trial: Trial) -> JobRun:
-        """Wait until the accounting knows how a run ended, which can take seconds."""
+        """Wait until a run's end is in the accounting, which can take seconds."""
         for pause_s in _pauses():
             if run := self.site.jobs.ended(trial):
                 return run
             self.site.sleep(pause_s)
         raise AssertionError  # the pauses never end
 
-    def _save(self, trial: Trial, **found: object) -> Trial:
-        kept = self.journal.save(msgspec.structs.replace(trial, **found))
-        self.site.tell(kept)
-        return kept
+    def _save(self, trial: Trial, **changes: object) -> Trial:
+        saved = self.journal.save(msgspec.structs.replace(trial, **changes))
+        self.site.tell(saved)
+        return saved
 
 
 def _pauses() -> Iterator[float]:
-    """Ever longer ones: slurmctld is not to suffer from a long wait."""
+    """Ever longer pauses, so that a long wait does not load slurmctld."""
     pause_s = _FIRST_S
     while True:
         yield pause_s
@@ -213,7 +213,7 @@ def _pauses() -> Iterator[float]:
 def _outcome(run: JobRun) -> dict[str, object]:
     """Read a run's record."""
     used = usage(run, run.steps)
-    found: dict[str, object] = {
+    outcome: dict[str, object] = {
         "stage": Stage.DONE,
         "elapsed_s": run.elapsed_s,
         "node_list": run.node_list,
@@ -222,9 +222,9 @@ def _outcome(run: JobRun) -> dict[str, object]:
         "data_bytes": used.data_bytes,
     }
     if run.state is JobState.COMPLETED:
-        return found
+        return outcome
     status = f", exit status {run.exit_code}" if run.exit_code else ""
-    return found | {
+    return outcome | {
         "stage": Stage.FAILED,
         "reason": f"{run.state.value}{status}",
         # The same once more may succeed.

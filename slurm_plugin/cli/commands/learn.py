@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(words.summary(learned, runs, spent_node_h, ended))
         if proposal := bench.proposer.propose():
-            left = bench.given.budget - spent_node_h
+            left = bench.description.budget - spent_node_h
             print(words.too_dear(bench.reserved_node_h(proposal), left))
     return 0
 
@@ -103,7 +103,7 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
     chosen = choices(task, _profiles(config), name=str(args.file), folder=folder)
     is_curve = chosen.space.attributes == (NODES,)
     curve = _joined(args, task, chosen, config) if is_curve else _apart(args, task)
-    task = curve.given
+    task = curve.description
     counters = _counters(state) if task.network_share is None and not is_curve else None
     site = LearningSite(
         jobs=jobs.SlurmJobs(task, time.time, is_curve and curve.tagged, counters),
@@ -223,7 +223,7 @@ def _design(bench: "Workbench", *, as_json: bool) -> str:
 
     proposal = bench.replay()
     argv = bench.argv(proposal) if proposal else []
-    left = bench.given.budget - bench.spent_node_h
+    left = bench.description.budget - bench.spent_node_h
     reserved = bench.reserved_node_h(proposal) if proposal else 0.0
     candidates = len(bench.choices.space.candidates)
     if as_json:
