@@ -28,7 +28,7 @@ def configuration(installation: Installation) -> Iterator[Finding]:
     elif place is None:
         yield warning("there is no nimo.yaml: built-in settings", "nimo init")
     elif place.stat().st_mode & stat.S_IWOTH:
-        yield wrong(f"{place} can be written by everybody", f"chmod o-w {place}")
+        yield wrong(f"every user can write {place}", f"chmod o-w {place}")
     else:
         yield fine(f"{place} is right")
 
@@ -84,10 +84,10 @@ def _store_file(url: str) -> Iterator[Finding]:
         return
     mode = path.stat().st_mode
     if mode & stat.S_IWOTH:
-        yield wrong(f"{path} can be written by everybody", f"chmod o-rwx {path}")
+        yield wrong(f"every user can write {path}", f"chmod o-rwx {path}")
     elif mode & stat.S_IROTH:
         yield warning(
-            f"{path}, with all users' jobs, can be read by everybody", f"chmod o-r {path}"
+            f"every user can read {path}, which holds all users' jobs", f"chmod o-r {path}"
         )
 
 
@@ -166,6 +166,6 @@ def reach(installation: Installation) -> Iterator[Finding]:
     if closed:
         yield wrong(f"slurmctld and users cannot enter {closed[0]}", f"chmod o+x {closed[0]}")
     elif socket.stat().st_mode & 0o666 != 0o666:
-        yield wrong(f"not everybody may ask at {socket}", "systemctl restart nimod")
+        yield wrong(f"some users cannot connect to {socket}", "systemctl restart nimod")
     else:
         yield fine(f"slurmctld and users reach {socket}")

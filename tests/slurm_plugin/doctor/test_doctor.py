@@ -204,7 +204,7 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
     ),
     "configuration for all to write": (
         lambda n: mode(n.config, 0o666),
-        {"configuration": (FindingState.ERROR, "written by everybody", "chmod o-w")},
+        {"configuration": (FindingState.ERROR, "every user can write", "chmod o-w")},
     ),
     "kill switch": (
         lambda n: present(n.kill_switch),
@@ -288,7 +288,7 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
     ),
     "store for all to read": (
         lambda n: mode(Path(n.store.removeprefix("sqlite:///")), 0o644),
-        {"store": (FindingState.WARNING, "read by everybody", "chmod o-r")},
+        {"store": (FindingState.WARNING, "every user can read", "chmod o-r")},
     ),
     "no store": (
         lambda n: moved(Path(n.store.removeprefix("sqlite:///"))),
