@@ -50,8 +50,13 @@ def test_runs_with_other_tasks_on_each_node_set_no_limit(wide: tuple[Site, Path]
 @pytest.mark.parametrize("tasks", [1, 2])
 def test_advice_says_what_differs(wide: tuple[Site, Path], tasks: int) -> None:
     site, script = wide
-    advice = site.advise("-N1", f"-n{tasks}", script, check=False).stdout
+    advice = unwrapped(site.advise("-N1", f"-n{tasks}", script, check=False).stdout)
     assert "4 CPUs on each node" in advice
     assert f"this job has {tasks} task" in advice
-    own = site.advise("-N1", "-n4", script, check=False).stdout
+    own = unwrapped(site.advise("-N1", "-n4", script, check=False).stdout)
     assert "this job has" not in own
+
+
+def unwrapped(text: str) -> str:
+    """Give a text on one line: a terminal's width breaks it anywhere."""
+    return " ".join(text.split())

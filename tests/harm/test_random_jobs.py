@@ -68,7 +68,9 @@ class Ended:
         """
         if self.job.formula.learned_cpus not in (0, self.cpus):
             return
-        for week, nodes in enumerate((max(self.run.nodes, 1), *COUNTS), start=1):
+        counts = (max(self.run.nodes, 1), *COUNTS)
+        first = self.run.job_id % len(counts)  # each week has runs on all counts
+        for week, nodes in enumerate((*counts[first:], *counts[:first]), start=1):
             yield self._at_a_site(week, nodes)
 
     def _at_a_site(self, week: int, nodes: int) -> JobRun:
