@@ -308,7 +308,7 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
     ),
     "socket out of reach": (
         lambda n: mode(n.socket, 0o600),
-        {"socket": (FindingState.ERROR, "not everybody", "restart nimod")},
+        {"socket": (FindingState.ERROR, "some users cannot", "restart nimod")},
     ),
     "no slurmdbd": (
         lambda n: stopped(n, "slurmdbd"),
