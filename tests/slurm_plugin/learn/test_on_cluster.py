@@ -41,7 +41,7 @@ inputs:
   - {name: large, path: large}
 assignments:
   - {nodelist: n9, variables: {share: [10]}, inputs: [large]}
-  - {variables: {share: [10, 20, 40]}, inputs: [small, large]}
+  - {variables: {share: [10, 20, 30, 40, 50]}, inputs: [small, large]}
 learning: {target: 10000, fewest: 4, in_a_row: 1, error: cross-validation}
 """
 #: Runs of "wave" take longest on two nodes, which no model of scaling believes.
@@ -128,7 +128,7 @@ def jobs(cluster: SlurmCluster) -> list[dict[str, str]]:
 def test_an_application_is_learned_in_few_runs(nimo: Nimod) -> None:
     cluster = nimo.cluster
     shown = json.loads(nimo.run("learn", "app.yaml", "--dry-run", "--json").stdout)
-    assert shown["candidates"] == 6
+    assert shown["candidates"] == 10
     assert "--comment=nimo:off" in shown["argv"]
     assert jobs(cluster) == []
 
