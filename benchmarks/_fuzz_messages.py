@@ -11,7 +11,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-#: Lines of Lua that are told apart.
+#: How many lines of Lua count as different places.
 LINES = 2000
 USER = 1001
 #: Notes the lines that run; given the number of each line by its file and number.

@@ -9,7 +9,7 @@ network with latency, a disk that serves one request at a time.  Nothing of the 
 the simulation.
 
 Peers in the same run: the paper's own way (each occupancy linear in the reciprocal of the
-processor's speed and in the latency; both are told which attribute is which), each occupancy linear
+processor's speed and in the latency; both know which attribute is which), each occupancy linear
 in x and 1/x of every attribute, and, where scikit-learn is installed, a Gaussian process and a
 random forest on log time.
 """

@@ -6,8 +6,8 @@ knows the application and observes or enforces.  In the latter job_submit asks n
 asks ahead and does not wait, or cli_filter waits and writes the node count itself.  Rounds of
 submissions of held jobs go to each in turn.  Then clients ask nimod directly: at a steady rate, and
 as fast as they can; then one asks on while nimod reads few and many prediction tables anew.  At
-last the hook meets a nimod that fails in every way, and the longest that a submission waited for it
-is told.
+last the hook meets a nimod that fails in every way, and the longest wait of a
+submission for it is printed.
 """
 
 import contextlib

@@ -4,9 +4,9 @@ One registered model is believed for every target.  By default that is the avera
 (:mod:`predictor.models.averaged`): it weighs all forms that the other models stand for by what the
 observations say of each, inside the observed range as well as beyond it.  ADEPT reads the same
 observations independently: what it finds about them (node counts that the application is made for,
-steps, anomalies, an open end) is told with where to observe next, and where it has nothing against
-its own prediction that one is a second opinion.  With fewer than three node counts there is no
-curve: see :mod:`predictor.experts`.
+steps, anomalies, an open end) is reported with the next count to run on.  Where it has nothing
+against its own prediction, that one is a second opinion.  With fewer than three node counts there
+is no curve: see :mod:`predictor.experts`.
 """
 
 from collections.abc import Sequence
