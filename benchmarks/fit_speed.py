@@ -20,16 +20,17 @@ from typing import Any
 import _bench
 import dask.config
 import numpy as np
+from _parametric import AmdahlLog
 from distributed import LocalCluster
 from scipy.optimize import differential_evolution, least_squares
 from threadpoolctl import threadpool_limits
 
 from predictor.choose import choose
+from predictor.curve_table import grid
 from predictor.models.adept import Adept
 from predictor.models.downey import speedup
-from predictor.models.parametric import AmdahlLog
 from predictor.refit import refit
-from predictor.tabulate import TableSettings, grid
+from predictor.table_settings import TableSettings
 from predictor.types import Curve, Point
 from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.store import Store

@@ -29,7 +29,7 @@ from _logs import saved
 from predictor.parts import tables_of
 from predictor.record import Entry, Record, pooled, site_of
 from predictor.table import at, covers, encode, for_limit, verdict_at
-from predictor.tabulate import TableSettings
+from predictor.table_settings import TableSettings
 from predictor.types import PredictionTable
 from sacct_ingest.errors import FormatError
 from sacct_ingest.layout import Layout

@@ -30,12 +30,12 @@ from typing import Any
 import _bench
 import _generated
 import numpy as np
+from _parametric import Amdahl, AmdahlLog, Usl
 from numpy.typing import NDArray
 
 from predictor import choose
 from predictor.models.adept import Adept
 from predictor.models.base import Model
-from predictor.models.parametric import Amdahl, AmdahlLog, Usl
 from predictor.types import Curve, Point, Prediction, Verdict
 
 try:

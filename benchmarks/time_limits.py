@@ -29,7 +29,8 @@ from _logs import Job, in_order, load
 
 from predictor.similar import Request
 from predictor.table import covers, quantile, verdict_at
-from predictor.tabulate import TableSettings, tabulate
+from predictor.table_settings import TableSettings
+from predictor.tabulate import tabulate
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobState, KeyLevel

@@ -5,26 +5,22 @@ better record.  Intervals are as wide as the record asks for, and a verdict is w
 predictions earned: a smooth curve alone is believed only as long as nothing is known of it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from predictor import walk
+from predictor.choose import Choice
+from predictor.judgement import Judged
 from predictor.record import OWN, Record
 from predictor.table import worse
+from predictor.table_settings import TableSettings
 from predictor.types import Prediction, Problem, Run, Verdict
-from predictor.walk import Judged, Now
-
-if TYPE_CHECKING:
-    from predictor.choose import Choice
-    from predictor.tabulate import TableSettings
+from predictor.walk import Now
 
 #: Runs on a node count from which on its history alone may be reliable.
 REPEATS = 3

@@ -13,10 +13,12 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from predictor import by_type
 from predictor.record import Record
+from predictor.run_rows import telling
 from predictor.table import worse
-from predictor.tabulate import TableSettings, mixture, record_of, tabulate, telling, unfinished
+from predictor.table_settings import TableSettings
+from predictor.tabulate import mixture, record_of, tabulate, unfinished
+from predictor.type_tables import SumsByType
 from predictor.types import Part, PredictionTable, Problem, Verdict
 from sacct_ingest.layout import ANY, Layout, layouts
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
@@ -51,7 +53,7 @@ def tables_of(
     *,
     now_s: float,
     settings: TableSettings,
-    sums: by_type.SumsByType | None = None,
+    sums: SumsByType | None = None,
     records: Mapping[str, Record] | None = None,
 ) -> list[Fitted]:
     """Fit one identity: it comes first, then its parts; parameters of `tabulate`.

@@ -19,12 +19,14 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from predictor import summing
-from predictor.by_type import SumsByType
 from predictor.node_sums import decode as decode_sums
 from predictor.parts import tables_of, whole_key
 from predictor.record import Entry, decode, decode_pool, encode, pooled, site_of
+from predictor.run_rows import owner_of
 from predictor.table import encode as encode_table
-from predictor.tabulate import TableSettings, owner_of, record_of
+from predictor.table_settings import TableSettings
+from predictor.tabulate import record_of
+from predictor.type_tables import SumsByType
 from predictor.types import HISTORY, PredictionTable, Verdict
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.sharing import SharedTag

@@ -1,4 +1,4 @@
-"""Reading a prediction table: all the mathematics that a submission needs.
+"""Making and reading a prediction table: all the mathematics that a submission needs.
 
 Loaded by nimod and ``nimo-advise``, so nothing but the standard library and msgspec.
 """
@@ -23,6 +23,38 @@ _NOTHING = "no GPUs"
 _OF_TYPE = tuple(one.name for one in fields(ByType))
 _decoder = msgspec.json.Decoder(PredictionTable)
 _encoder = msgspec.json.Encoder()
+
+
+def table_of(
+    predictions: Sequence[Prediction], verdicts: tuple[Verdict, ...], confidence: float
+) -> PredictionTable:
+    """Table with its columns; what else belongs into it is replaced by the callers."""
+    return PredictionTable(
+        level="",
+        key="",
+        label="",
+        model="",
+        verdict=min(verdicts, key=tuple(Verdict).index),
+        problems=(),
+        nodes=tuple(p.nodes for p in predictions),
+        median_s=tuple(round_time(p.time_s) for p in predictions),
+        low_s=tuple(round_time(p.low_s) for p in predictions),
+        high_s=tuple(round_time(p.high_s) for p in predictions),
+        curve_sd=tuple(round_time(p.curve_sd) for p in predictions),
+        confidence=confidence,
+        observed=(),
+        knee=None,
+        max_useful=None,
+        runs=0,
+        mem_node_bytes=None,
+        fitted_s=0.0,
+        verdicts=verdicts,
+    )
+
+
+def round_time(value: float) -> float:
+    """Six digits say all that a prediction knows, in half the text."""
+    return float(f"{value:.6g}")
 
 
 def encode(table: PredictionTable) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from predictor.models.transformed import Function, Shape, Term
+from predictor.models.functions import Function, Shape, Term
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

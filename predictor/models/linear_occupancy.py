@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from predictor.models.functions import Function
 from predictor.models.occupancy import (
     PARTS,
     Form,
@@ -22,7 +23,7 @@ from predictor.models.occupancy import (
     transformation,
 )
 from predictor.models.samples import from_the_others
-from predictor.models.transformed import Function, linear
+from predictor.models.transformed import linear
 
 #: Share of the whole below which an occupancy is none.
 _NOTHING = 1e-6

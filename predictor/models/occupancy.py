@@ -22,9 +22,10 @@ from scipy.stats import spearmanr
 from scipy.stats import t as student
 
 from predictor.models.bottleneck import Bottleneck, learn_bottleneck
+from predictor.models.functions import Function, Shape, Term
 from predictor.models.samples import Occupancies, Sample, checked, from_the_others, occupancies
 from predictor.models.support import Doubt, Support, judged, supported, widening
-from predictor.models.transformed import Function, Shape, Term, learn, linear
+from predictor.models.transformed import learn, linear
 from predictor.types import Verdict
 
 __all__ = [

@@ -15,7 +15,7 @@ import numpy as np
 
 from predictor.refit import Source, fits_of
 from predictor.table import at, covers
-from predictor.tabulate import TableSettings
+from predictor.table_settings import TableSettings
 from predictor.types import PredictionTable
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import RunRow

@@ -10,6 +10,7 @@ from predictor.models.adept import Adept
 from predictor.models.adept.anomalies import Diagnosis, diagnose
 from predictor.models.adept.envelope import Bounds, RangePair, envelope
 from predictor.models.adept.fluctuation import AnomalySettings, Explanation, Metric, explain
+from predictor.models.adept.instances import Instances
 from predictor.models.adept.model import Instance, _rounded
 from predictor.models.adept.reliability import (
     JudgementSettings,
@@ -18,7 +19,7 @@ from predictor.models.adept.reliability import (
     linear_section,
     runner_up,
 )
-from predictor.models.adept.search import Instances, SearchSettings, _Limits, search, weights
+from predictor.models.adept.search import SearchSettings, _Limits, search, weights
 from predictor.models.downey import Mode, max_useful, speedup, terms, working_set
 from predictor.types import Point
 from tests.predictor.curves import Floats, curve_of, downey

@@ -4,12 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.models.adept.envelope import (
-    COMBINATIONS,
     Bounds,
     RangePair,
-    end_of,
     envelope,
-    x_of,
 )
 from predictor.models.downey import Mode, speedup, terms
 
@@ -65,25 +62,39 @@ def test_the_union_over_all_pairs_holds_the_instance_that_made_the_observations(
 
 
 @pytest.mark.parametrize(
-    ("mode", "pieces", "nodes", "end", "x"),
+    ("mode", "nodes", "end", "x"),
     [
-        (Mode.LOW, (1, 1), (2, 8), 20.0, 0.2),
-        (Mode.LOW, (1, 2), (4, 30), 20.0, 0.4),
-        (Mode.LOW, (1, 3), (4, 64), 20.0, 0.3),
-        (Mode.LOW, (2, 2), (24, 35), 20.0, 0.1),
-        (Mode.LOW, (2, 3), (24, 64), 20.0, 0.45),
-        (Mode.HIGH, (1, 1), (2, 40), 60.0, 3.0),
-        (Mode.HIGH, (1, 2), (8, 90), 60.0, 1.5),
+        (Mode.LOW, (2, 8), 20.0, 0.2),
+        (Mode.LOW, (4, 30), 20.0, 0.4),
+        (Mode.LOW, (4, 64), 20.0, 0.3),
+        (Mode.LOW, (24, 35), 20.0, 0.1),
+        (Mode.LOW, (24, 64), 20.0, 0.45),
+        (Mode.HIGH, (2, 40), 60.0, 3.0),
+        (Mode.HIGH, (8, 90), 60.0, 1.5),
     ],
 )
-def test_closed_forms_give_back_the_parameters(
-    mode: Mode, pieces: tuple[int, int], nodes: tuple[float, float], end: float, x: float
+def test_without_tolerance_the_ends_of_a_range_pair_pass_through_both_observations(
+    mode: Mode, nodes: tuple[float, float], end: float, x: float
 ) -> None:
-    assert pieces in COMBINATIONS[mode]
+    """Each combination of pieces once."""
+    given = ratio(mode, nodes, end, x)
+    found = envelope(np.array(nodes), np.array([given, 1.0]), 1e-9)
+    factor = 2 if mode is Mode.LOW else 1
+    assert any(holds(pair, mode, end, factor * x) for pair in found)
+    for pair in found:
+        low, high = pair.sigma_min, pair.sigma_max
+        rising = [(pair.end_min, low), (pair.end_max, high)]
+        falling = [(pair.end_min, high), (pair.end_max, low)]
+        assert any(
+            [ratio(pair.mode, nodes, e, s / (2 if pair.mode is Mode.LOW else 1)) for e, s in both]
+            == pytest.approx([given, given], rel=1e-6)
+            for both in (rising, falling)
+        )
+
+
+def ratio(mode: Mode, nodes: tuple[float, float], end: float, x: float) -> float:
     p, q = terms(mode, np.array(nodes), np.array(end))
-    ratio = float((p[0] + x * q[0]) / (p[1] + x * q[1]))
-    assert x_of(mode, pieces, nodes, end, ratio) == pytest.approx(x)
-    assert end_of(mode, pieces, nodes, x, ratio) == pytest.approx(end)
+    return float((p[0] + x * q[0]) / (p[1] + x * q[1]))
 
 
 def test_equation_1_of_the_paper_is_the_first_piece_of_the_low_variance_mode() -> None:
@@ -93,7 +104,14 @@ def test_equation_1_of_the_paper_is_the_first_piece_of_the_low_variance_mode() -
     published = 2 * (n[1] * t[1] - n[0] * t[0]) / (n[1] - n[0])
     assert published == pytest.approx(sigma)
     assert n[0] * t[0] - sigma * (n[0] - 1) / 2 == pytest.approx(A)
-    assert 2 * x_of(Mode.LOW, (1, 1), n, A, t[0] / t[1]) == pytest.approx(sigma)
+    # Through two observations σ grows in proportion to A there, up to σ = 1.
+    (pair,) = (
+        one
+        for one in envelope(np.array(n), np.array(t), 1e-9)
+        if one.mode is Mode.LOW and one.end_min >= n[1] - 1e-6
+    )
+    assert (pair.end_min, pair.sigma_min) == pytest.approx((n[1], published * n[1] / A))
+    assert (pair.end_max, pair.sigma_max) == pytest.approx((A / published, 1.0))
 
 
 def test_no_range_pair_is_redundant() -> None:

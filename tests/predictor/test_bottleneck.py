@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from predictor.models.bottleneck import Bottleneck, Demand, learn_bottleneck
-from predictor.models.transformed import Function, Shape, Term
+from predictor.models.functions import Function, Shape, Term
 
 REFERENCE = {"mhz": 900.0, "lat": 8.0}
 Run = tuple[dict[str, float], float, float]

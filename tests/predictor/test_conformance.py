@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import _parametric as parametric
 from predictor.curve import build
-from predictor.models import adept, averaged, base, parametric
+from predictor.models import adept, averaged, base
 from predictor.types import Curve, Point, Run
 from tests.predictor.curves import amdahl, curve_of, downey, drawn
 

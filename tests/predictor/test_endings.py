@@ -6,7 +6,7 @@ import pytest
 
 from predictor.inputs import digest, for_inputs
 from predictor.parts import tables_of
-from predictor.tabulate import TableSettings
+from predictor.table_settings import TableSettings
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from tests.predictor.test_tabulate import row

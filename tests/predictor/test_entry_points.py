@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks._parametric import Amdahl, Usl
 from predictor import Curve, Point, Run
 from predictor.choose import choose
 from predictor.interval import Prior, around, measure
+from predictor.judgement import Voice, WalkSettings
 from predictor.metrics import mape, mse, nmae, order_preserving_degree, percentage_errors
 from predictor.models import base
 from predictor.models.adept import Adept
@@ -24,12 +26,10 @@ from predictor.models.adept.reliability import JudgementSettings
 from predictor.models.adept.search import SearchSettings, search
 from predictor.models.averaged import Averaged
 from predictor.models.downey import speedup
-from predictor.models.parametric import Amdahl, Usl
 from predictor.record import Site
 from predictor.reliability import ReliabilitySettings
 from predictor.similar import PastRun, Request, sample
 from predictor.transfer import transfer_time
-from predictor.walk import Voice, WalkSettings
 from tests.predictor.curves import curve_of, downey, drawn
 
 NODES = [1, 2, 4, 8, 16]

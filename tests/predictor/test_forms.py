@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import t as student
 
 from predictor.models.bottleneck import Bottleneck, Demand
+from predictor.models.functions import Function, Shape, Term
 from predictor.models.linear_occupancy import LinearOccupancyModel, part_errors, percentage_error
 from predictor.models.occupancy import (
     Form,
@@ -18,7 +19,6 @@ from predictor.models.occupancy import (
     transformation,
 )
 from predictor.models.support import Support
-from predictor.models.transformed import Function, Shape, Term
 from predictor.types import Verdict
 
 

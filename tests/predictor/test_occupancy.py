@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from predictor.metrics import percentage_errors
+from predictor.models.functions import Shape, Term
 from predictor.models.occupancy import (
     Occupancies,
     OccupancyFit,
@@ -16,7 +17,7 @@ from predictor.models.occupancy import (
     Sample,
     occupancies,
 )
-from predictor.models.transformed import Shape, Term, learn
+from predictor.models.transformed import learn
 
 #: The testbed of the paper (section V): processors, and round-trip delays on top of the network's.
 MHZ = (451.0, 797.0, 930.0, 996.0, 1396.0)

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from predictor.judgement import WalkSettings
 from predictor.models import base
-from predictor.tabulate import TableSettings, tabulate
+from predictor.table_settings import TableSettings
+from predictor.tabulate import tabulate
 from predictor.types import Curve, Prediction
-from predictor.walk import WalkSettings
 from sacct_ingest.records import KeyLevel
 from tests.predictor.test_tabulate import row
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from predictor.parts import tables_of
 from predictor.table import for_layout, part_for
-from predictor.tabulate import TableSettings
+from predictor.table_settings import TableSettings
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.layout import Layout
 from sacct_ingest.records import JobState, KeyLevel

@@ -7,7 +7,7 @@ from threadpoolctl import threadpool_info
 
 from predictor.refit import BATCH, refit
 from predictor.table import decode
-from predictor.tabulate import TableSettings
+from predictor.table_settings import TableSettings
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store

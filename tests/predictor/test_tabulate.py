@@ -3,16 +3,11 @@ from itertools import pairwise
 
 import pytest
 
+from predictor.curve_table import grid, knee_of, max_useful_of
+from predictor.run_rows import label_of, memory_of
 from predictor.table import at, covers, decode, encode, for_limit
-from predictor.tabulate import (
-    TableSettings,
-    grid,
-    knee_of,
-    label_of,
-    max_useful_of,
-    memory_of,
-    tabulate,
-)
+from predictor.table_settings import TableSettings
+from predictor.tabulate import tabulate
 from predictor.types import UNBOUNDED, Memory, PredictionTable, Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import RunRow

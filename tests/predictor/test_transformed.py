@@ -6,7 +6,8 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from predictor.models.transformed import Function, Shape, Term, learn, linear
+from predictor.models.functions import Function, Shape, Term
+from predictor.models.transformed import learn, linear
 
 GRID = [{"x": x, "y": y} for x, y in product((1.0, 2.0, 3.0, 5.0, 8.0), (1.0, 2.0, 4.0))]
 REFERENCE = {"x": 2.0, "y": 4.0}

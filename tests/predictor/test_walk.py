@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from predictor import walk
 from predictor.experts import CurveAt
+from predictor.judgement import Judged, WalkSettings
 from predictor.record import POOLED, Entry, Record, Site, decode, encode, pooled, site_of
 from predictor.types import Run
-from predictor.walk import Judged, Now, WalkSettings, replay
+from predictor.walk import Now, replay
 
 SETTINGS = WalkSettings()
 COUNTS = (1, 2, 4, 8)

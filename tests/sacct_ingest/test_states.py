@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import sacct_ingest
-from predictor.tabulate import runs_of
+from predictor.run_rows import runs_of
 from sacct_ingest.records import ENDED_CODES, JobState, KeyLevel
 from sacct_ingest.resized import to_store
 from sacct_ingest.store import Store

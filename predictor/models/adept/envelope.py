@@ -97,31 +97,6 @@ def need_observations(nodes: Floats, times: Floats) -> None:
     need_positive("run time", *times)
 
 
-def end_of(
-    mode: Mode, pieces: tuple[int, int], nodes: tuple[float, float], x: float, ratio: float
-) -> float:
-    """Solve for the end of the first section, given σ (``x`` = σ/2 or σ) and T(n_i)/T(n_j).
-
-    Closed form: r·T(n_j) = T(n_i) is linear in the end for each combination of pieces.
-    """
-    first, second = (
-        _coefficients(mode, np.array([p]), np.array([n]))
-        for p, n in zip(pieces, nodes, strict=True)
-    )
-    return float(_end_on(first, second, np.array([x]), np.array([ratio]))[0])
-
-
-def x_of(
-    mode: Mode, pieces: tuple[int, int], nodes: tuple[float, float], end: float, ratio: float
-) -> float:
-    """Solve for σ/2 (low) or σ (high), given the end of the first section and T(n_i)/T(n_j)."""
-    first, second = (
-        _coefficients(mode, np.array([p]), np.array([n]))
-        for p, n in zip(pieces, nodes, strict=True)
-    )
-    return float(_x_on(first, second, np.array([end]), np.array([ratio]))[0])
-
-
 def _pairs(mode: Mode, nodes: Floats, times: Floats) -> tuple[Floats, Floats, Floats]:
     """Each pair of observations with each combination of pieces.
 

@@ -11,8 +11,9 @@ from predictor.interval import Uncertainty, around, deviations, measure
 from predictor.models.adept.anomalies import Diagnosis, diagnose
 from predictor.models.adept.envelope import Bounds, RangePair, envelope
 from predictor.models.adept.fluctuation import AnomalySettings
+from predictor.models.adept.instances import Instances
 from predictor.models.adept.reliability import JudgementSettings, judge
-from predictor.models.adept.search import Instances, SearchSettings, search, weights
+from predictor.models.adept.search import SearchSettings, search, weights
 from predictor.models.base import need, register
 from predictor.models.downey import Mode, max_useful, speedup, working_set
 from predictor.special_counts import belongs

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from predictor.checks import need_finite, need_positive
 from predictor.models.adept.envelope import RangePair
-from predictor.models.adept.search import Instances, best_for
+from predictor.models.adept.instances import Instances
+from predictor.models.adept.search import best_for
 from predictor.types import Problem
 
 Floats = NDArray[np.float64]

@@ -9,14 +9,15 @@ searched at once.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.checks import need_finite, need_share
 from predictor.models.adept.envelope import RangePair, need_observations
-from predictor.models.downey import Mode, parallelism_of, serial_time_of, sigma_of, terms
+from predictor.models.adept.instances import COLUMNS, Instances
+from predictor.models.downey import Mode, parallelism_of, terms
 
 Floats = NDArray[np.float64]
 
@@ -46,63 +47,6 @@ class SearchSettings:
         need_finite("steps", self.steps, least=2)
         need_finite("local steps", self.local, least=3)
         need_finite("zooms", self.zooms, least=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Instances:
-    """One instance of the model for each target; arrays of equal length.
-
-    ``a`` and ``x`` are the amplitude and the ratio of amplitudes of
-    :mod:`predictor.models.downey`.
-    """
-
-    high: NDArray[np.bool_]
-    end: Floats
-    x: Floats
-    a: Floats
-    wssre: Floats
-
-    def times(self, nodes: Floats) -> Floats:
-        """T(n) of instance i at ``nodes[i]``, in the unit of the observations."""
-        return self._by_mode(
-            lambda mode, i: _time(mode, nodes[i], self.end[i], self.x[i], self.a[i])
-        )
-
-    @property
-    def parallelism(self) -> Floats:
-        """A of each instance."""
-        return self._by_mode(lambda mode, i: parallelism_of(mode, self.end[i], self.x[i]))
-
-    @property
-    def sigma(self) -> Floats:
-        """σ of each instance."""
-        return self._by_mode(lambda mode, i: sigma_of(mode, self.x[i]))
-
-    @property
-    def serial_time(self) -> Floats:
-        """T(1) of each instance."""
-        return self._by_mode(
-            lambda mode, i: serial_time_of(mode, self.end[i], self.x[i], self.a[i])
-        )
-
-    def chosen(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "Instances":
-        """Select instances by mask or index."""
-        return Instances(*(getattr(self, name)[rows] for name in _COLUMNS))
-
-    @classmethod
-    def joined(cls, parts: Sequence["Instances"]) -> "Instances":
-        """All instances of ``parts``."""
-        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in _COLUMNS))
-
-    def _by_mode(self, formula: Callable[[Mode, NDArray[np.bool_]], Floats]) -> Floats:
-        found = np.empty_like(self.end)
-        for mode, own in ((Mode.LOW, ~self.high), (Mode.HIGH, self.high)):
-            if own.any():
-                found[own] = formula(mode, own)
-        return found
-
-
-_COLUMNS = tuple(field.name for field in fields(Instances))
 
 
 def weights(targets: Floats, nodes: Floats, q: float) -> Floats:
@@ -402,9 +346,4 @@ def _better(found: Sequence[Instances], tie: Floats) -> Instances:
         return found[0]
     low, high = found
     take = high.wssre <= low.wssre + tie
-    return Instances(*(np.where(take, getattr(high, f), getattr(low, f)) for f in _COLUMNS))
-
-
-def _time(mode: Mode, nodes: Floats, end: Floats, x: Floats, a: Floats) -> Floats:
-    p, q = terms(mode, nodes, end)
-    return a * (p + x * q)
+    return Instances(*(np.where(take, getattr(high, f), getattr(low, f)) for f in COLUMNS))

@@ -52,9 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Refit everything and say what came of it."""
     # Loaded here: scipy takes a second, and the help shall not.
+    from predictor.judgement import WalkSettings  # noqa: PLC0415
     from predictor.refit import refit  # noqa: PLC0415
-    from predictor.tabulate import TableSettings  # noqa: PLC0415
-    from predictor.walk import WalkSettings  # noqa: PLC0415
+    from predictor.table_settings import TableSettings  # noqa: PLC0415
 
     config = load_config(args)
     with ExitStack() as stack:

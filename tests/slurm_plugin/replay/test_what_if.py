@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from predictor.table import at
-from predictor.tabulate import TableSettings
+from predictor.table_settings import TableSettings
 from slurm_plugin import config
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume, recent_mean

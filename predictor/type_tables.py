@@ -1,7 +1,7 @@
 """One prediction table for several types of nodes: an application seen on one, told for another.
 
 The table itself is about the reference type, the one with most runs.  Run times on another type
-are those, times a ratio (:mod:`predictor.across`); where the other type has a curve of its own
+are those, times a ratio (:mod:`predictor.type_ratios`); where the other type has a curve of its own
 that predicts its runs better, that one is believed.
 """
 
@@ -10,18 +10,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import exp, hypot, log
 from statistics import NormalDist, median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from predictor.across import Believed, Known, Ratio, Seen, believe, ratio_at
+from predictor import choose
+from predictor.curve import build
+from predictor.curve_table import curve_table
 from predictor.models.averaged import Averaged
 from predictor.models.product_form import Sums
 from predictor.node_types import NodeType
+from predictor.record import Record
 from predictor.reliability import ReliabilitySettings, verdict_on
-from predictor.table import at, covers, quantile, verdict_at, worse
+from predictor.run_rows import runs_of
+from predictor.table import at, covers, quantile, round_time, verdict_at, worse
+from predictor.table_settings import TableSettings
+from predictor.type_ratios import Believed, Known, Ratio, Seen, believe, ratio_at
 from predictor.types import (
     ByType,
     Curve,
@@ -74,6 +81,44 @@ def split(rows: Sequence[RunRow], types: Mapping[str, NodeType]) -> dict[str, li
     chosen = {reference, ""}
     first = [r for r in rows if (r.node_type if r.node_type in types else "") in chosen]
     return {reference: first, **{name: groups[name] for name in order[1:]}}
+
+
+def type_tables(
+    groups: Mapping[str, Sequence[RunRow]],
+    sums: SumsByType,
+    settings: TableSettings,
+    record: Record,
+) -> PredictionTable | None:
+    """Table of the reference type with those of the others; None where it has no curve."""
+    (reference, rows), *others = groups.items()
+    if not reference:
+        return None
+    known = gather_evidence(reference, rows, settings.node_types, sums)
+    drawn = build(runs_of(rows), settings.curve)
+    if len(drawn.points) < choose.MIN_POINTS:
+        # Too few there: runs on the other types stand in, as if they had been on it.
+        moved = [as_on(known, name, runs_of(theirs)) for name, theirs in others]
+        runs = [*runs_of(rows), *chain.from_iterable(moved)]
+        drawn = build(runs, settings.curve)
+        if len(drawn.points) < choose.MIN_POINTS:
+            return None
+        base = doubted(curve_table(drawn, runs, settings, record), reference)
+    else:
+        base = curve_table(drawn, runs_of(rows), settings, record)
+    own = {name: _own(theirs, settings) for name, theirs in others}
+    others_tables = predict_types(base, own, known, settings.reliability)
+    seen = [*base.observed, *chain.from_iterable(one.curve.points for one in own.values())]
+    widest = max(point.nodes for point in seen)
+    return replace(base, node_type=reference, by_type=others_tables, widest=widest)
+
+
+def _own(rows: Sequence[RunRow], settings: TableSettings) -> OwnCurve:
+    """Observations on one node type, with the table that they make where they are many."""
+    runs = runs_of(rows)
+    curve = build(runs, settings.curve)
+    many = len(curve.points) >= OWN_POINTS
+    table = curve_table(curve, runs, settings, Record()) if many else None
+    return OwnCurve(curve, table, sum(not run.censored for run in runs))
 
 
 def gather_evidence(
@@ -312,7 +357,7 @@ def _best(nodes: Sequence[int], costs: Sequence[float]) -> int | None:
 
 
 def _short(values: Sequence[float]) -> tuple[float, ...]:
-    return tuple(float(f"{value:.6g}") for value in values)
+    return tuple(map(round_time, values))
 
 
 def _done(rows: Sequence[RunRow]) -> int:

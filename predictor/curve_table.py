@@ -1,0 +1,112 @@
+"""The prediction table of a curve: run times, verdicts and high quantiles on each node count."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil, exp, inf, isfinite
+
+from predictor import choose, drift
+from predictor.earned import earn
+from predictor.record import Record
+from predictor.table import round_time, table_of, worse
+from predictor.table_settings import TableSettings
+from predictor.types import Curve, Prediction, PredictionTable, Run, Tail, Verdict
+
+
+def curve_table(
+    drawn: Curve, runs: Sequence[Run], settings: TableSettings, record: Record
+) -> PredictionTable:
+    """Table of a curve, whose predictions and verdicts its record corrects.
+
+    Parameters
+    ----------
+    drawn
+        Curve of ``runs``.
+    record
+        What became of earlier predictions.
+    """
+    choice = choose.choose(drawn, settings.walk.model)
+    nodes = grid([p.nodes for p in drawn.points], settings)
+    fitted = choice.predict(nodes, settings.confidence)
+    judged = choice.judge(fitted, settings.reliability)
+    verdicts = judged.verdicts
+    if drawn.drift and drawn.drift.stale:
+        verdicts = tuple(worse(verdict, Verdict.DOUBTFUL) for verdict in verdicts)
+    columns = earn(choice, fitted, verdicts, runs, record, settings)
+    drifted = (drift.problem(drawn.drift),) if drawn.drift else ()
+    times = [p.time_s for p in columns.predictions]
+    return replace(
+        table_of(columns.predictions, columns.verdicts, settings.confidence),
+        model=choice.model,
+        problems=(*drifted, *columns.problems, *judged.problems),
+        observed=drawn.points,
+        tails=_tails(choice, columns.predictions, settings.tails),
+        knee=knee_of(nodes, times),
+        max_useful=max_useful_of(nodes, times),
+    )
+
+
+def _tails(
+    choice: choose.Choice, predictions: Sequence[Prediction], shares: Sequence[float]
+) -> tuple[Tail, ...]:
+    """High quantiles: those of the fit, or what repeated runs surprised by where that is more.
+
+    Only repeats can tell that an identity stands for one problem, and a limit stops those that are
+    another one: there is no quantile with fewer than its share of them needs.
+    """
+    ordered = sorted(set(shares))
+    rows = choice.quantiles([p.nodes for p in predictions], ordered)
+    surprises = choice.curve.surprises
+    return tuple(
+        Tail(
+            share,
+            tuple(
+                round_time(max(t, factor * p.time_s, p.high_s * (share > 0.5 + p.level / 2)))
+                for t, p in zip(row, predictions, strict=True)
+            ),
+        )
+        for share, row in zip(ordered, rows.tolist(), strict=True)
+        if isfinite(factor := surprise_factor(surprises, share, least=ordered[0]))
+    )
+
+
+def surprise_factor(surprises: Sequence[float], share: float, *, least: float) -> float:
+    """Factor on a median that ``share`` of new runs stay below, by how earlier ones surprised.
+
+    Split conformal prediction (Vovk et al., *Algorithmic Learning in a Random World*, 2005, section
+    4.1); where there are too few for so high a share, the largest one seen.  Infinite where there
+    are too few for ``least``, too.
+
+    >>> surprise_factor([0.0] * 8, 0.9, least=0.9), surprise_factor([0.0] * 9, 0.99, least=0.9)
+    (inf, 1.0)
+    """
+    known = len(surprises)
+    # The largest of so many is exceeded by one in (known + 1) new ones.
+    if known + 1 < 1 / (1 - least) - 1e-9:
+        return inf
+    return exp(sorted(surprises)[min(ceil((known + 1) * share), known) - 1])
+
+
+def grid(observed: Sequence[int], settings: TableSettings) -> list[int]:
+    """Node counts of a table: each one at first, then in equal ratios, and all observed."""
+    end = settings.reach * max(observed)
+    counts = set(range(1, min(settings.every_up_to, end) + 1)) | set(observed) | {end}
+    ratio, nodes = 2 ** (1 / settings.per_doubling), float(settings.every_up_to)
+    while (nodes := nodes * ratio) < end:
+        counts.add(round(nodes))
+    return sorted(counts)
+
+
+def knee_of(nodes: Sequence[int], times: Sequence[float]) -> int | None:
+    """Processor working set: the node count with the highest S²/n (ADEPT, section III.B).
+
+    None where it rises to the end.
+    """
+    found = min(zip(nodes, times, strict=True), key=lambda pair: pair[0] * pair[1] ** 2)[0]
+    return found if found < nodes[-1] else None
+
+
+def max_useful_of(nodes: Sequence[int], times: Sequence[float]) -> int | None:
+    """Fewest nodes within one percent of the shortest time; None where time falls to the end."""
+    enough = min(times) * 1.01
+    found = next(n for n, t in zip(nodes, times, strict=True) if t <= enough)
+    return found if found < nodes[-1] else None

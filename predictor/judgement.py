@@ -1,0 +1,232 @@
+"""What is believed of one identity at one moment: one of the experts, with an interval around it.
+
+The record of the identity chooses the expert and makes the width of the interval; the site's record
+takes part for as long as there is little of its own.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from predictor import experts
+from predictor.checks import need_share
+from predictor.curve import CurveSettings
+from predictor.experts import ExpertSettings, Guesses
+from predictor.record import GOOD, Entry, Site, class_of, quantile, side_of
+
+#: Half of reliable predictions are within this.
+HALF_GOOD = math.log(1.05)
+#: Entries of its own from which on an identity's record speaks for itself.
+_ENOUGH = 5
+#: Sizes of a record at which the site's weighs half, for intervals and for verdicts.
+_HALF_TAILS, _HALF_VERDICT = 60.0, 8.0
+#: Log of the widest factor between a prediction and an end of its interval.
+_WIDEST = 8.0
+#: Share of runs that the intervals of a record hold.
+LEVEL = 0.9
+#: Two-sided 90 % of a normal distribution, in standard deviations.
+_NINE_IN_TEN = 1.645
+
+
+@dataclass(frozen=True, slots=True)
+class WalkSettings:
+    """How much each voice weighs, in entries of the record.
+
+    ``believed`` is the weight of the site's mean accuracies when an expert is chosen, ``margin``
+    how much better than the usual one another has to be; ``expected`` the weight of what is
+    expected of the size of errors, ``pooled`` that of the site's distribution of them.  Entries
+    fade by ``fade`` from one to the next; those on counts that were run count ``other`` for those
+    that were not.  ``replayed`` last runs are judged where there is no record yet, with a curve
+    fitted ``fits`` times.  ``scale`` is the size of errors of one application where nothing is
+    known, ``scale_many`` where it may be many.  Curves are those of the registered ``model``.
+    """
+
+    believed: float = 15.0
+    margin: float = 0.03
+    expected: float = 2.0
+    pooled: float = 15.0
+    fade: float = 0.97
+    other: float = 0.3
+    replayed: int = 24
+    fits: int = 2
+    scale: float = 0.3
+    scale_many: float = 0.6
+    experts: ExpertSettings = field(default_factory=ExpertSettings)
+    model: str = "averaged"
+    curve: CurveSettings = field(default_factory=CurveSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One prediction with its interval; logs of seconds.
+
+    ``below`` and ``above`` are the reaches of the interval before the site's factors; ``half`` and
+    ``width`` are the errors that half and nine in ten of such predictions stay below.
+    """
+
+    log_s: float
+    low: float
+    high: float
+    below: float
+    above: float
+    half: float
+    width: float
+    scale: float
+    size: float
+    expert: int
+    guesses: Guesses
+
+
+class Voice:
+    """What is believed of one identity at one moment.
+
+    Parameters
+    ----------
+    entries
+        Its record until then.
+    same
+        Its runs are taken to be one application on one problem.
+    level
+        Share of runs that intervals shall hold.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        site: Site,
+        settings: WalkSettings,
+        *,
+        same: bool,
+        level: float = LEVEL,
+    ) -> None:
+        need_share("level", level)
+        self._outside = 0.5 - level / 2
+        self._entries, self._site, self._settings, self._same = entries, site, settings, same
+        self._chosen: dict[tuple[str, tuple[bool, ...]], int] = {}
+        self._spreads: dict[tuple[bool, int], tuple[float, float, list[tuple[float, float]]]] = {}
+
+    def judge(self, guesses: Guesses) -> Judged:
+        """Believe one of the guesses, and say how far."""
+        seen = guesses.repeats > 0
+        named = class_of(same=self._same, repeats=guesses.repeats, curve=guesses.curve is not None)
+        expert = self._expert(named, guesses)
+        log_s = guesses.logs[expert]
+        assert log_s is not None
+        size, (total, weight, errors) = self._size(seen=seen), self._spread(expert, seen=seen)
+        expected = self._expected(named, guesses)
+        prior = self._settings.expected
+        scale = math.exp((prior * math.log(expected) + total) / (prior + weight))
+        side = side_of(same=self._same, seen=seen)
+        units = self._site.units_of(side, size, curve=guesses.curve is not None)
+        # Tails are the site's for long; whether an application is good is soon its own affair.
+        spread = self._with_site(errors, scale, units, size, half=_HALF_TAILS)
+        below = min(-scale * min(quantile(spread, self._outside), 0.0), _WIDEST)
+        above = min(scale * max(quantile(spread, 1 - self._outside), 0.0), _WIDEST)
+        low, high = self._site.reaches.get(side, (1.0, 1.0))
+        half, width = _far(self._with_site(errors, scale, units, size, half=_HALF_VERDICT), scale)
+        if size >= _ENOUGH:
+            # A site's good record does not make up for the bad one of an application.
+            own = _far([(e / scale, w) for e, w in errors], scale)
+            half, width = max(half, own[0]), max(width, own[1])
+        return Judged(
+            log_s=log_s,
+            low=log_s - min(low * below, _WIDEST),
+            high=log_s + min(high * above, _WIDEST),
+            below=below,
+            above=above,
+            half=half,
+            width=width,
+            scale=scale,
+            size=size,
+            expert=expert,
+            guesses=guesses,
+        )
+
+    def evident(self, judged: Judged) -> bool:
+        """Whether a record, its own or the site's, says anything of such predictions."""
+        return judged.size >= 1.0 or self._site.knows(self._side(judged))
+
+    def reliable(self, judged: Judged) -> bool:
+        """Whether such predictions were within 20 % nine times in ten, and within 5 % half."""
+        return judged.width <= min(self._site.reliable, GOOD) and judged.half <= HALF_GOOD
+
+    def _with_site(
+        self,
+        errors: Sequence[tuple[float, float]],
+        scale: float,
+        units: Sequence[float],
+        size: float,
+        *,
+        half: float,
+    ) -> list[tuple[float, float]]:
+        """Own errors and the site's in units of ``scale``, with weights; the site's fade.
+
+        Parameters
+        ----------
+        half
+            Size of the record at which the site's weigh half.
+        """
+        share = self._settings.pooled / (1 + size / half) / len(units)
+        return sorted([(e / scale, w) for e, w in errors] + [(unit, share) for unit in units])
+
+    def _side(self, judged: Judged) -> str:
+        return side_of(same=self._same, seen=judged.guesses.repeats > 0)
+
+    def _expert(self, named: str, guesses: Guesses) -> int:
+        """Choose by the accuracy that the record of identity and site shows."""
+        said = tuple(log is not None for log in guesses.logs)
+        if (named, said) not in self._chosen:
+            self._chosen[named, said] = self._most_accurate(named, guesses)
+        return self._chosen[named, said]
+
+    def _most_accurate(self, named: str, guesses: Guesses) -> int:
+        seen, settings = guesses.repeats > 0, self._settings
+        usual = experts.ALIKE if seen or guesses.curve is None else experts.CURVE
+        pooled = self._site.accuracies.get(named)
+        alike = [entry for entry in self._entries if entry.seen == seen]
+        best, most = usual, -math.inf
+        for expert, log_s in enumerate(guesses.logs):
+            if log_s is None:
+                continue
+            believed = pooled[expert] if pooled else None
+            total = settings.believed * (0.6 if believed is None else believed)
+            known = settings.believed
+            weight = 1.0
+            for entry in reversed(alike):
+                if (error := entry.errors[expert]) is not None:
+                    total += weight * math.exp(-abs(error))
+                    known += weight
+                weight *= settings.fade
+            accuracy = total / known - (settings.margin if expert != usual else 0.0)
+            if accuracy > most:
+                best, most = expert, accuracy
+        return best
+
+    def _size(self, *, seen: bool) -> float:
+        return sum(1.0 if e.seen == seen else self._settings.other for e in self._entries)
+
+    def _spread(self, expert: int, *, seen: bool) -> tuple[float, float, list[tuple[float, float]]]:
+        """Give the weighted sum of the logs of own errors, the weights' sum, and the errors."""
+        if (seen, expert) not in self._spreads:
+            errors, weight = [], 1.0
+            for entry in reversed(self._entries):
+                own = weight * (1.0 if entry.seen == seen else self._settings.other)
+                errors.append((entry.error_of(expert), own))
+                weight *= self._settings.fade
+            total = sum(w * math.log(abs(e) + 0.01) for e, w in errors)
+            self._spreads[seen, expert] = total, sum(w for _, w in errors), errors
+        return self._spreads[seen, expert]
+
+    def _expected(self, named: str, guesses: Guesses) -> float:
+        """Size of errors that is expected without any own: that of the curve, or of the class."""
+        if guesses.curve is not None:
+            return max(guesses.curve[1] / _NINE_IN_TEN, 0.01)
+        settings = self._settings
+        plain = settings.scale if self._same else settings.scale_many
+        return self._site.scales.get(named, plain)
+
+
+def _far(spread: Sequence[tuple[float, float]], scale: float) -> tuple[float, float]:
+    """Give the errors that half, and nine in ten, stay below; of errors in units of ``scale``."""
+    far = sorted((abs(unit), weight) for unit, weight in spread)
+    return scale * quantile(far, 0.5), scale * quantile(far, 0.9)

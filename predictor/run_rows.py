@@ -1,0 +1,73 @@
+"""Facts of an identity's runs: run times, memory, owner, and the longest on each node count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import ceil
+from typing import TYPE_CHECKING
+
+from predictor.types import UNBOUNDED, Longest, Memory, Run
+from sacct_ingest.records import JobState, KeyLevel
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import RunRow
+
+
+def telling(rows: Iterable[RunRow]) -> list[RunRow]:
+    """Select the runs that tell a run time: finished, or cut short; failed ones do not."""
+    return [row for row in rows if row.state.says_run_time and row.nodes > 0 and row.elapsed_s > 0]
+
+
+def runs_of(rows: Iterable[RunRow]) -> list[Run]:
+    """Give what a curve needs of the runs that tell a run time."""
+    return [
+        Run(
+            nodes=row.nodes,
+            elapsed_s=float(row.elapsed_s),
+            end_s=float(row.end_s or 0),
+            censored=row.state.cut_short,
+            limit_s=float(row.limit_s or 0),
+            submit_s=float(row.submit_s),
+        )
+        for row in telling(rows)
+    ]
+
+
+def label_of(level: KeyLevel, key: str, rows: Sequence[RunRow]) -> str:
+    """Name the application as people know it."""
+    if level not in (KeyLevel.SCRIPT, KeyLevel.LINE):
+        return key
+    name, _ = Counter(row.name for row in rows).most_common(1)[0]
+    users = {row.user for row in rows}
+    return f"{users.pop()}/{name}" if len(users) == 1 else name
+
+
+def memory_of(rows: Iterable[RunRow]) -> tuple[Memory, ...]:
+    """Highest memory of a node on each count: the largest task times tasks on a node.
+
+    A run that ended for lack of memory tells no need: that is above all that was measured there.
+    """
+    needs: dict[int, int] = {}
+    short: dict[int, int] = {}
+    for row in rows:
+        if row.nodes > 0 and (row.mem_bytes or row.state is JobState.OUT_OF_MEMORY):
+            need = (row.mem_bytes or 0) * ceil((row.tasks or row.nodes) / row.nodes)
+            told = short if row.state is JobState.OUT_OF_MEMORY else needs
+            told[row.nodes] = max(need, told.get(row.nodes, 0))
+    needs |= {n: UNBOUNDED for n, least in short.items() if least >= needs.get(n, 0)}
+    return tuple(Memory(nodes, need) for nodes, need in sorted(needs.items()))
+
+
+def owner_of(rows: Iterable[RunRow]) -> str:
+    """User whose runs these all are; empty where there are several."""
+    users = {row.user for row in rows}
+    return users.pop() if len(users) == 1 else ""
+
+
+def longest_of(rows: Iterable[RunRow]) -> tuple[Longest, ...]:
+    """Longest run on each count, of those that tell a run time."""
+    times: dict[int, float] = {}
+    for row in telling(rows):
+        times[row.nodes] = max(float(row.elapsed_s), times.get(row.nodes, 0.0))
+    return tuple(Longest(nodes, time_s) for nodes, time_s in sorted(times.items()))

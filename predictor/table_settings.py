@@ -1,0 +1,34 @@
+"""Settings of the prediction tables that a refit makes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from predictor.curve import CurveSettings
+from predictor.judgement import WalkSettings
+from predictor.node_types import NodeType
+from predictor.record import Site
+from predictor.reliability import ReliabilitySettings
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """How tables are made; ``reach`` is how far beyond the largest observed count they go.
+
+    ``tails`` are the shares of runs whose quantiles a curve's table holds, rising.  ``node_types``
+    are those that the site's profiles tell of.  The last ``limits`` time limits that were asked for
+    are told apart in histories, of which ``recent`` runs are looked at.  ``site`` is the record of
+    all applications.
+    """
+
+    confidence: float = 0.9
+    tails: tuple[float, ...] = (0.9, 0.99)
+    every_up_to: int = 64
+    per_doubling: int = 8
+    reach: int = 4
+    curve: CurveSettings = field(default_factory=CurveSettings)
+    reliability: ReliabilitySettings = field(default_factory=ReliabilitySettings)
+    limits: int = 8
+    recent: int = 1000
+    walk: WalkSettings = field(default_factory=WalkSettings)
+    site: Site = field(default_factory=Site)
+    node_types: Mapping[str, NodeType] = field(default_factory=dict)
