@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from predictor.types import UNBOUNDED, Longest, Memory, Run
 from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.signature import command_of_line
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
@@ -32,6 +33,20 @@ def runs_of(rows: Iterable[RunRow]) -> list[Run]:
         )
         for row in telling(rows)
     ]
+
+
+_COMMAND_LENGTH = 200  #: characters of a command that tables keep
+
+
+def command_of(level: KeyLevel, rows: Sequence[RunRow]) -> str:
+    """Script and arguments of the newest run that has a submit line; empty for other keys."""
+    if level not in (KeyLevel.SCRIPT, KeyLevel.LINE):
+        return ""
+    newest = next((row for row in reversed(rows) if row.submit_line), None)
+    if newest is None:
+        return ""
+    made = command_of_line(newest.submit_line, newest.work_dir, newest.name)
+    return made[:_COMMAND_LENGTH]
 
 
 def label_of(level: KeyLevel, key: str, rows: Sequence[RunRow]) -> str:

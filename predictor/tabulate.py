@@ -17,7 +17,15 @@ from predictor.earned import mixed
 from predictor.endings import ending_problem, endings_of, work_dirs_of
 from predictor.history_table import history_table
 from predictor.record import Record
-from predictor.run_rows import label_of, longest_of, memory_of, owner_of, runs_of, telling
+from predictor.run_rows import (
+    command_of,
+    label_of,
+    longest_of,
+    memory_of,
+    owner_of,
+    runs_of,
+    telling,
+)
 from predictor.table import table_of
 from predictor.table_settings import TableSettings
 from predictor.type_tables import SumsByType, split, type_tables
@@ -156,4 +164,5 @@ def _described(
         fitted_s=now_s,
         owner=owner_of(rows),
         longest=longest_of(rows),
+        command=command_of(level, rows),
     )

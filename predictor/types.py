@@ -284,6 +284,7 @@ class PredictionTable:
     #: rising in nodes
     longest: tuple[Longest, ...] = ()
     record: tuple[Recorded, ...] = ()
+    command: str = ""  #: script and arguments of the newest run, where one key has one command
 
     @property
     def is_curve(self) -> bool:

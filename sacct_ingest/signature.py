@@ -61,6 +61,22 @@ def identity_of_line(
     return _identity(user, name, comment, "", words)
 
 
+def command_of_line(submit_line: str, work_dir: str = "", *values: str) -> str:
+    """Give the script and arguments of a submit line, for people who know one run from another.
+
+    Parameters
+    ----------
+    values
+        Job name and comment, as sacct shows them too.
+
+    Examples
+    --------
+    >>> command_of_line("sbatch -N 4 run/wrf.sh /home/ada/in.dat --fast", "/home/ada")
+    'wrf.sh in.dat --fast'
+    """
+    return " ".join(_words_of_line(submit_line, work_dir, *values))
+
+
 def _identity(user: str, name: str, comment: str, script: str, words: Sequence[str]) -> Identity:
     user, name = user.strip(), name.strip()[:_NAME_LENGTH].rstrip()
     tag = parse_tag(comment) if comment else None

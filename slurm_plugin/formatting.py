@@ -133,3 +133,29 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: frozens
         for row in (header, *rows)
     )
     return "\n".join(lines)
+
+
+def wrapped(text: str, width: int) -> str:
+    """Wrap lines of prose; lines that fit, tables among them, and directives stay whole.
+
+    >>> print(wrapped("  one two three", 9))
+      one two
+      three
+    """
+    return "\n".join(
+        "\n".join(_folded(line, width))
+        if len(line) > width and not line.startswith("#SBATCH")
+        else line
+        for line in text.splitlines()
+    )
+
+
+def _folded(line: str, width: int) -> Iterator[str]:
+    indent = line[: len(line) - len(line.lstrip())]
+    row = ""
+    for word in line.split():
+        if row and len(row) + 1 + len(word) > width:
+            yield row
+            row = ""
+        row = f"{row} {word}" if row else f"{indent}{word}"
+    yield row

@@ -70,6 +70,7 @@ class RunRow:
     gpus: int | None = None  #: in all
     node_list: str = ""  #: only of those that `Runs.started` gives
     node_type: str = ""  #: of all its nodes; only where runs are read by key
+    submit_line: str = ""  #: only where runs are read by key
 
     @property
     def identity(self) -> Identity:

@@ -17,7 +17,7 @@ from sacct_ingest.store.packed_runs import pack_runs
 from sacct_ingest.store.rows import RunRow, Stored
 from sacct_ingest.store.schema import contributions, runs, steps
 
-_JOINED = ("run_id", "node_type", "node_list")
+_JOINED = ("run_id", "node_type", "node_list", "submit_line")
 ROW_COLUMNS = [
     runs.c.id.label("run_id"),
     *(runs.c[n] for n in RunRow.__slots__ if n not in _JOINED),
@@ -57,7 +57,7 @@ class Runs:
         """Group runs by key: groups in the order of their keys, the newest run last in each."""
         columns = _key_columns(level)
         query = (
-            select(*ROW_COLUMNS, _NODE_TYPE)
+            select(*ROW_COLUMNS, _NODE_TYPE, runs.c.submit_line)
             .select_from(runs.outerjoin(contributions, _SAME_RUN))
             # Not "!=": of an index only a range can be read.
             .where(*(column > "" for column in columns))
@@ -72,7 +72,7 @@ class Runs:
     def of_key(self, level: KeyLevel, key: str) -> list[RunRow]:
         """Give the runs with a key (not that of names), the newest last."""
         query = (
-            select(*ROW_COLUMNS, _NODE_TYPE)
+            select(*ROW_COLUMNS, _NODE_TYPE, runs.c.submit_line)
             .select_from(runs.outerjoin(contributions, _SAME_RUN))
             .where(runs.c[level.value] == key)
             .order_by(*_CHRONOLOGICAL)
@@ -84,7 +84,7 @@ class Runs:
         """Group the runs of those who share tags by their key, as `by_key` does."""
         takes_part = or_(runs.c.user.in_(tags.users), runs.c.account.in_(tags.accounts))
         query = (
-            select(*ROW_COLUMNS, _NODE_TYPE)
+            select(*ROW_COLUMNS, _NODE_TYPE, runs.c.submit_line)
             .select_from(runs.outerjoin(contributions, _SAME_RUN))
             .where(runs.c.tag > "", takes_part)
             .order_by(*_CHRONOLOGICAL)

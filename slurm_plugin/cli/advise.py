@@ -5,7 +5,6 @@ Starts fast: what is heavy (database, numpy, rich) is not imported on the way th
 """
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -20,14 +19,17 @@ from slurm_plugin.cli.context import (
     add_json,
     add_parsable,
     add_store,
+    add_table_options,
     load_config,
+    table_options,
 )
 from slurm_plugin.cli.errors import guarded
 from slurm_plugin.cli.sbatch_request import needs_slurm, request
+from slurm_plugin.columns import terminal_width
 from slurm_plugin.config import Config
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Advice, Ask, Job
-from slurm_plugin.reports.advice_text import WIDTH, parsable, render, render_starts
+from slurm_plugin.reports.advice_text import parsable, render, render_starts
 from slurm_plugin.streams import json_text
 
 ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
@@ -49,6 +51,7 @@ examples:
   nimo-advise --deadline=now+4hours -p long job.sh input.dat
   nimo-advise --json job.sh | jq .nodes
   nimo-advise -P job.sh | cut -d'|' -f1,2
+  nimo-advise --format=nodes,time,ends%-14 --sort=-nodes --noheader job.sh
   nimo-advise --plot job.sh
   nimo-advise --plot=curve.svg job.sh
   nimo-advise --store history.db job.sh
@@ -69,7 +72,7 @@ _FLAGS = (
     "--verbose",
     "--noheader",
 )
-_VALUED = ("--config", "--store", "--user")
+_VALUED = ("--config", "--store", "--user", "--format", "--sort")
 _PLOT = "--plot"  #: its value may be left out
 
 
@@ -94,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "-v", "--verbose", action="store_true", help="say all: how it was recognised, all problems"
     )
-    made.add_argument("--noheader", action="store_true", help="no titles above the columns")
+    add_table_options(made)  # -o, -u and -n are sbatch's
     made.add_argument("--user", metavar="NAME", default="", help="whose job it is (default: yours)")
     plot.add_plot(made)
     add_parsable(made)
@@ -171,7 +174,7 @@ def _advise(arguments: Sequence[str]) -> int:
     if args.json:
         print(json_text(advice))
     elif args.parsable2:
-        print("\n".join(parsable(advice)))
+        print("\n".join(parsable(advice, now_s=time.time(), options=table_options(args))))
     if args.plot:
         _draw(advice, args.plot)
     return exit_status(advice)
@@ -179,17 +182,13 @@ def _advise(arguments: Sequence[str]) -> int:
 
 def _print(advice: Advice, args: argparse.Namespace) -> None:
     """Print the advice for people, as wide as their terminal."""
-    try:
-        width = os.get_terminal_size(sys.stdout.fileno()).columns
-    except (OSError, ValueError):  # no terminal
-        width = WIDTH
     text = render(
         advice,
         now_s=time.time(),
         every=args.all,
         verbose=args.verbose,
-        width=width,
-        header=not args.noheader,
+        width=terminal_width(),
+        options=table_options(args),
     )
     print(text, flush=True)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from sacct_ingest.time_spec import parse_time
+from slurm_plugin.columns import TableOptions
 from slurm_plugin.config import Config
 from slurm_plugin.config.loader import load, load_for_user
 
@@ -41,6 +42,38 @@ def add_parsable(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-P", "--parsable2", action="store_true", help="print fields with '|' between them"
     )
+
+
+def add_table_options(parser: argparse.ArgumentParser, *letters: str) -> None:
+    """Add ``--format``, ``--sort`` and ``--noheader``, as squeue and sacct have them.
+
+    Parameters
+    ----------
+    letters
+        Short options of ``--format`` and ``--noheader`` where they are free, such as ``-o``.
+    """
+    named = dict(zip(("--format", "--noheader"), letters, strict=False))
+
+    def words(name: str) -> list[str]:
+        return [named[name], name] if name in named else [name]
+
+    parser.add_argument(
+        *words("--format"),
+        metavar="COLUMNS",
+        default="",
+        help="columns of the table by name, with widths where wanted: nodes,time%%12,ends%%-14",
+    )
+    parser.add_argument(
+        "--sort", metavar="COLUMNS", default="", help="order of the rows; -NAME: the largest first"
+    )
+    parser.add_argument(
+        *words("--noheader"), action="store_true", help="no titles above the columns"
+    )
+
+
+def table_options(args: argparse.Namespace) -> TableOptions:
+    """Give what `add_table_options` read."""
+    return TableOptions(form=args.format, sort=args.sort, header=not args.noheader)
 
 
 def moment(text: str) -> int:

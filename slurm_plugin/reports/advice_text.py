@@ -1,11 +1,10 @@
 """An advice as text for the user who is about to submit.  Imports nothing heavy."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from operator import attrgetter
 
-from msgspec.structs import astuple
-
-from slurm_plugin import formatting
+from slurm_plugin import columns as table_columns
+from slurm_plugin.columns import ON_REQUEST, WIDTH, Column, TableOptions
 from slurm_plugin.evaluation.wait_accuracy import SHARE
 from slurm_plugin.formatting import (
     RECOGNISED,
@@ -17,12 +16,11 @@ from slurm_plugin.formatting import (
     printable,
     short_clock,
     table,
+    wrapped,
 )
 from slurm_plugin.protocol import Advice, PartitionRow, Row
 
 _MARK = "=>"
-WIDTH = 80  #: of a terminal whose width is not known
-_FIXED = 9  #: worth of a column that is never left out
 
 
 def render(
@@ -32,7 +30,7 @@ def render(
     every: bool = False,
     verbose: bool = False,
     width: int = WIDTH,
-    header: bool = True,
+    options: TableOptions | None = None,
 ) -> str:
     """Write an advice as text: the table, a sentence on how far to trust it, lines to paste.
 
@@ -48,35 +46,27 @@ def render(
         Also how the application was recognised, all problems, and how waits came true.
     width
         Columns of the terminal: less important columns are left out to fit into it.
-    header
-        Whether the table has its line of titles.
+    options
+        Columns, order and titles of the table that the user asks for.
+
+    Raises
+    ------
+    NoColumn
+        The options name a column that there is not.
     """
-    parts = [_title(advice)] if verbose else []
-    parts += [_partitions(advice, now_s, width), _about(advice)]
+    table = ""
     if advice.rows:
-        parts.append(_table(advice, now_s=now_s, every=every, width=width, titles=header))
-    said = [advice.verdict_text, _held(advice)] if verbose else [_verdict(advice)]
-    parts += [*said, _deadline(advice), _recommendation(advice)]
-    return "\n\n".join(_wrapped(part, width) for part in parts if part)
-
-
-def _wrapped(text: str, width: int) -> str:
-    """Wrap lines of prose; tables fit already, and directives must stay whole."""
-    lines = text.splitlines()
-    prose = [line for line in lines if len(line) > width and not line.startswith("#SBATCH")]
-    if not prose:
-        return text
-    return "\n".join("\n".join(_fold(line, width)) if line in prose else line for line in lines)
-
-
-def _fold(line: str, width: int) -> Iterator[str]:
-    words, row = line.split(), ""
-    for word in words:
-        if row and len(row) + 1 + len(word) > width:
-            yield row
-            row = ""
-        row = f"{row} {word}" if row else word
-    yield row
+        rows = advice.rows if every else readable(advice.rows, observe=advice.observe)
+        table = table_columns.text(advice_columns(advice, now_s), rows, options, width=width)
+    trust = (advice.verdict_text, _held(advice)) if verbose else (_verdict(advice),)
+    parts = (
+        wrapped(_title(advice), width) if verbose else "",
+        _partitions(advice, now_s, width),
+        wrapped(_about(advice), width),
+        table,
+        *(wrapped(part, width) for part in (*trust, _deadline(advice), _recommendation(advice))),
+    )
+    return "\n\n".join(part for part in parts if part)
 
 
 def _verdict(advice: Advice) -> str:
@@ -90,9 +80,18 @@ def _verdict(advice: Advice) -> str:
     return f"{runs}{'.  '.join(sentences).removesuffix('.')}."
 
 
-def parsable(advice: Advice) -> Iterator[str]:
-    """Lines of the table, all node counts, with ``|`` between the fields; times in seconds."""
-    return formatting.parsable(Row.__struct_fields__, map(astuple, advice.rows))
+def parsable(advice: Advice, *, now_s: float, options: TableOptions | None) -> Iterator[str]:
+    """Lines of the table, all node counts, with ``|`` between the fields; times in seconds.
+
+    Raises
+    ------
+    NoColumn
+        The options name a column that there is not.
+    """
+    columns = {column.name: column for column in advice_columns(advice, now_s)}
+    # In the order that scripts are used to; then what only ``-o`` shows.
+    ordered = {name: columns[name] for name in Row.__struct_fields__} | columns
+    return table_columns.parsable(list(ordered.values()), advice.rows, options)
 
 
 def render_starts(advice: Advice, *, now_s: float) -> str:
@@ -145,32 +144,29 @@ def _partitions(advice: Advice, now_s: float, width: int) -> str:
     """Partitions side by side, each on the node count that is best there."""
     if not advice.partitions:
         return ""
-    header = ["", "partition", "nodes", "run time", f"{percent(advice.confidence)} of runs take"]
-    header += ["wait", "ends", "runs there", "verdict", "node type"]
-    lines = [_in_partition(row, now_s) for row in advice.partitions]
-    left = {"partition", "verdict", "node type", ""}
-    for dropped in ("", "runs there", header[4], "ends", "verdict"):
-        if dropped:
-            place = header.index(dropped)
-            header = [*header[:place], *header[place + 1 :]]
-            lines = [[*line[:place], *line[place + 1 :]] for line in lines]
-        made = table(
-            header, lines, left=frozenset(i for i, name in enumerate(header) if name in left)
-        )
-        if max(map(len, made.splitlines())) <= width:
-            break
-    return made
+    return table_columns.text(_partition_columns(advice, now_s), advice.partitions, width=width)
 
 
-def _in_partition(row: PartitionRow, now_s: float) -> list[str]:
-    cells = [printable(row.partition) or "-", "-", "-", "-", "-", "-"]
-    if row.nodes is not None and row.low_s is not None and row.high_s is not None:
-        ends_s = None if row.wait_s is None else now_s + row.wait_s + (row.time_s or 0.0)
-        cells[1:] = [str(row.nodes), duration(row.time_s)]
-        cells += [f"{duration(row.low_s)} to {duration(row.high_s)}"]
-        cells += [duration(row.wait_s), short_clock(ends_s)]
-    mark = _MARK if row.recommended else ""
-    return [mark, *cells, str(row.runs), row.verdict, printable(row.node_type)]
+def _partition_columns(advice: Advice, now_s: float) -> list[Column]:
+    def ends(row: PartitionRow) -> str:
+        ended = row.nodes is not None and row.wait_s is not None
+        return short_clock(now_s + (row.wait_s or 0.0) + (row.time_s or 0.0) if ended else None)
+
+    def interval(row: PartitionRow) -> str:
+        return f"{duration(row.low_s)} to {duration(row.high_s)}" if row.low_s is not None else "-"
+
+    return [
+        _column("recommended", "", lambda row: _MARK if row.recommended else "", left=True),
+        _column("partition", "partition", lambda row: printable(row.partition) or "-", left=True),
+        _column("nodes", "nodes", lambda row: "-" if row.nodes is None else str(row.nodes)),
+        _column("time_s", "run time", lambda row: duration(row.time_s)),
+        _derived("interval", f"{percent(advice.confidence)} of runs take", interval, worth=4),
+        _column("wait_s", "wait", lambda row: duration(row.wait_s)),
+        _derived("ends", "ends", ends, worth=5),
+        _column("runs", "runs there", lambda row: str(row.runs), worth=3),
+        _column("verdict", "verdict", lambda row: row.verdict, left=True, worth=6),
+        _column("node_type", "node type", lambda row: printable(row.node_type), left=True),
+    ]
 
 
 def _about(advice: Advice) -> str:
@@ -181,53 +177,71 @@ def _about(advice: Advice) -> str:
     return f"{where}on nodes of the type {printable(advice.node_type)}:"
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """One column of the table; those of the lowest ``worth`` are left out first."""
+def advice_columns(advice: Advice, now_s: float) -> list[Column]:
+    """Columns of the table of node counts; those without anything to say only on request."""
 
-    title: str
-    cell: Callable[[Row], str]
-    worth: int
-    left: bool = False
-
-
-def _columns(advice: Advice, now_s: float) -> Iterator[_Column]:
     def ends(row: Row) -> str:
         return short_clock(None if row.wait_s is None else now_s + row.wait_s + row.time_s)
 
     def made(row: Row) -> str:
         return {True: "made", False: "missed", None: "-"}[row.meets_deadline]
 
-    share = percent(advice.confidence)
-    yield _Column("", lambda row: _MARK if row.recommended else "", 9, left=True)
-    yield _Column("nodes", lambda row: str(row.nodes), 9)
-    yield _Column("run time", lambda row: duration(row.time_s), 9)
-    yield _Column(
-        f"{share} of runs take", lambda row: f"{duration(row.low_s)} to {duration(row.high_s)}", 5
-    )
-    if not advice.guess:
-        yield _Column("speedup", lambda row: f"{row.speedup:.1f}" if row.speedup else "-", 4)
-        yield _Column("efficiency", lambda row: percent(row.efficiency), 1)
-    yield _Column("node-hours", lambda row: hours(row.node_hours), 2)
-    if any(row.wait_s is not None for row in advice.rows):
-        yield _Column("wait", lambda row: duration(row.wait_s), 7)
-        yield _Column("ends", ends, 6)
-    if advice.deadline_s:
-        yield _Column("deadline", made, 8)
-    yield _Column("", lambda row: "observed" if row.observed else "", 3, left=True)
+    def interval(row: Row) -> str:
+        return f"{duration(row.low_s)} to {duration(row.high_s)}"
+
+    def if_any(worth: int, *, there: bool) -> int:
+        return worth if there else ON_REQUEST
+
+    waits = any(row.wait_s is not None for row in advice.rows)
+    curve, share = not advice.guess, percent(advice.confidence)
+    return [
+        _column("recommended", "", lambda row: _MARK if row.recommended else "", left=True),
+        _column("nodes", "nodes", lambda row: str(row.nodes)),
+        _column("time_s", "run time", lambda row: duration(row.time_s)),
+        _column("low_s", "at least", lambda row: duration(row.low_s), worth=ON_REQUEST),
+        _column("high_s", "at most", lambda row: duration(row.high_s), worth=ON_REQUEST),
+        _derived("interval", f"{share} of runs take", interval, worth=5),
+        _column("speedup", "speedup", _speedup, worth=if_any(4, there=curve)),
+        _column(
+            "efficiency",
+            "efficiency",
+            lambda row: percent(row.efficiency),
+            worth=if_any(1, there=curve),
+        ),
+        _column("node_hours", "node-hours", lambda row: hours(row.node_hours), worth=2),
+        _column("wait_s", "wait", lambda row: duration(row.wait_s), worth=if_any(7, there=waits)),
+        _column(
+            "slurm_wait_s",
+            "Slurm's wait",
+            lambda row: duration(row.slurm_wait_s),
+            worth=ON_REQUEST,
+        ),
+        _derived("ends", "ends", ends, worth=if_any(6, there=waits)),
+        _column("meets_deadline", "deadline", made, worth=if_any(8, there=bool(advice.deadline_s))),
+        _column("observed", "", lambda row: "observed" if row.observed else "", worth=3, left=True),
+        _column("limit_s", "limit", lambda row: duration(row.limit_s), worth=ON_REQUEST),
+        _column("time_min_s", "time-min", lambda row: duration(row.time_min_s), worth=ON_REQUEST),
+    ]
 
 
-def _table(advice: Advice, *, now_s: float, every: bool, width: int, titles: bool) -> str:
-    rows = advice.rows if every else readable(advice.rows, observe=advice.observe)
-    columns = list(_columns(advice, now_s))
-    while True:
-        lines = [[column.cell(row) for column in columns] for row in rows]
-        left = frozenset(i for i, column in enumerate(columns) if column.left)
-        made = table([column.title for column in columns], lines, left=left)
-        least = min(columns, key=lambda column: column.worth)
-        if least.worth == _FIXED or max(map(len, made.splitlines())) <= width:
-            return made if titles else made.partition("\n")[2]
-        columns.remove(least)
+def _column(
+    name: str,
+    title: str,
+    show: Callable[..., str],
+    *,
+    worth: int = table_columns.ALWAYS,
+    left: bool = False,
+) -> Column:
+    value = attrgetter(name)
+    return Column(name=name, title=title, value=value, show=show, worth=worth, left=left)
+
+
+def _derived(name: str, title: str, show: Callable[..., str], *, worth: int) -> Column:
+    return Column(name=name, title=title, value=show, show=show, worth=worth, derived=True)
+
+
+def _speedup(row: Row) -> str:
+    return f"{row.speedup:.1f}" if row.speedup else "-"
 
 
 def _held(advice: Advice) -> str:

@@ -1,14 +1,16 @@
 """The prediction for one application, as text."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from predictor.table import for_type
 from predictor.types import PredictionTable, Recorded, Verdict
-from sacct_ingest.records import KeyLevel, StandingRow
-from slurm_plugin import formatting
-from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent, printable, table
+from sacct_ingest.records import StandingRow
+from slurm_plugin import columns as table_columns
+from slurm_plugin.columns import ON_REQUEST, WIDTH, Column, TableOptions
+from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent, printable, wrapped
+from slurm_plugin.reports.listing import Identity, distinctions, listed_of, repeated
 
+_SHORT_KEY = 8
 _READ = {
     Verdict.RELIABLE: "reliable",
     Verdict.DOUBTFUL: "doubtful: shown to users, not acted upon",
@@ -16,21 +18,39 @@ _READ = {
 }
 
 
-def render(prediction: PredictionTable, *, every: bool = False) -> str:
+def render(
+    prediction: PredictionTable,
+    *,
+    every: bool = False,
+    width: int = WIDTH,
+    options: TableOptions | None = None,
+) -> str:
     """Write one application's curve as text: the table, then the verdict and its reasons.
 
-    ``every`` asks for all node counts instead of those observed and powers of two.
+    Parameters
+    ----------
+    every
+        All node counts instead of those observed and powers of two.
+    width
+        Columns of the terminal.
+    options
+        Columns, order and titles of the table that the user asks for.
+
+    Raises
+    ------
+    NoColumn
+        The options name a column that there is not.
     """
     level = RECOGNISED[prediction.level]
-    lines = [
+    head = [
         f"{printable(prediction.label)}: {count(prediction.runs, 'run')}, recognised by {level}",
+        *([f"command: {printable(prediction.command)}"] if prediction.command else []),
         f"model: {prediction.model}",
-        "",
-        _table(prediction, every=every),
-        "",
+    ]
+    lines = [
         f"verdict: {_READ[prediction.verdict]}",
         *map(_record_line, prediction.record),
-        *(f"  {problem.name}: {problem.text}" for problem in prediction.problems),
+        *(f"  {problem.name}: {printable(problem.text)}" for problem in prediction.problems),
     ]
     if prediction.knee is not None:
         lines.append(
@@ -39,9 +59,16 @@ def render(prediction: PredictionTable, *, every: bool = False) -> str:
     if prediction.max_useful is not None:
         lines.append(f"run time stops falling at {count(prediction.max_useful, 'node')}")
     if prediction.node_type:
-        others = [of_type(prediction, one.node_type, every=every) for one in prediction.by_type]
-        lines = [f"nodes of the type {printable(prediction.node_type)}", *lines, *others]
-    return "\n".join(lines)
+        head.insert(0, f"nodes of the type {printable(prediction.node_type)}")
+    parts = [_wrapped(head, width), _table(prediction, every=every, width=width, options=options)]
+    parts.append(_wrapped(lines, width))
+    for one in prediction.by_type if prediction.node_type else ():
+        parts += _of_type(prediction, one.node_type, every=every, width=width, options=options)
+    return "\n\n".join(parts)
+
+
+def _wrapped(lines: Iterable[str], width: int) -> str:
+    return wrapped("\n".join(lines), width)
 
 
 def _record_line(record: Recorded) -> str:
@@ -53,19 +80,22 @@ def _record_line(record: Recorded) -> str:
     )
 
 
-def of_type(prediction: PredictionTable, node_type: str, *, every: bool = False) -> str:
+def _of_type(
+    prediction: PredictionTable,
+    node_type: str,
+    *,
+    every: bool,
+    width: int,
+    options: TableOptions | None,
+) -> Iterator[str]:
     """Write the prediction for one more node type: the table, the verdict and its first reason."""
     own = for_type(prediction, node_type)
-    lines = [
-        "",
-        f"nodes of the type {printable(node_type)}: {count(own.runs, 'run')}, model: {own.model}",
-        "",
-        _table(own, every=every),
-        "",
-        f"verdict: {_READ[own.verdict]}",
-        *(f"  {problem.name}: {printable(problem.text)}" for problem in own.problems[:1]),
-    ]
-    return "\n".join(lines)
+    runs = count(own.runs, "run")
+    head = f"nodes of the type {printable(node_type)}: {runs}, model: {own.model}"
+    yield wrapped(head, width)
+    yield _table(own, every=every, width=width, options=options)
+    problems = (f"  {problem.name}: {printable(problem.text)}" for problem in own.problems[:1])
+    yield _wrapped([f"verdict: {_READ[own.verdict]}", *problems], width)
 
 
 def standing_line(row: StandingRow) -> str:
@@ -78,97 +108,112 @@ def standing_line(row: StandingRow) -> str:
     )
 
 
-def parsable(prediction: PredictionTable) -> list[str]:
-    """Lines of the curve with ``|`` between the fields, as ``sacct -P``; times in seconds."""
-    observed = {point.nodes for point in prediction.observed}
-    rows = zip(
-        prediction.nodes, prediction.median_s, prediction.low_s, prediction.high_s, strict=True
-    )
-    body = (
-        f"{n}|{t:.1f}|{low:.1f}|{high:.1f}|{verdict_at_entry(prediction, i)}|{int(n in observed)}"
-        for i, (n, t, low, high) in enumerate(rows)
-    )
-    return ["Nodes|MedianS|LowS|HighS|Verdict|Observed", *body]
+def parsable(prediction: PredictionTable, options: TableOptions | None = None) -> Iterator[str]:
+    """Lines of the curve with ``|`` between the fields, as ``sacct -P``; times in seconds.
 
-
-#: Columns of the list of applications, and whether they are aligned to the left.
-LISTED = {
-    "application": True,
-    "by": True,
-    "runs": False,
-    "nodes": False,
-    "verdict": True,
-    "model": True,
-    "key": True,
-}
-_SHORT_KEY = 8
+    Raises
+    ------
+    NoColumn
+        The options name a column that there is not.
+    """
+    every = range(len(prediction.nodes))
+    return table_columns.parsable(curve_columns(prediction), every, options)
 
 
 def summary(
     tables: Iterable[PredictionTable],
+    options: TableOptions | None = None,
     *,
-    columns: Sequence[str] = (),
-    order: str = "",
-    header: bool = True,
+    width: int = WIDTH,
 ) -> str:
-    """List applications, each once: the most reliable first.
+    """List applications, each once, the most reliable first, as `listing` says.
 
-    An application that is recognised by its script and by its command line has two tables of the
-    same runs; the one with more runs is listed.  Where several applications have one name, the
-    list shows their keys.
-
-    Parameters
-    ----------
-    columns
-        Names of `LISTED`; none: all, with keys only where names repeat.
-    order
-        Column to sort by; a minus before it sorts the other way round.
+    Raises
+    ------
+    NoColumn
+        The options name a column that there is not.
     """
-    shown = _once(_ranked(tables))
-    names = Counter(one.label for one in shown)
-    same = any(number > 1 for number in names.values())
-    chosen = list(columns) or [name for name in LISTED if name != "key" or same]
-    rows = [dict(zip(LISTED, _listed(one), strict=True)) for one in _sorted(shown, order)]
-    lines = [[row[name] for name in chosen] for row in rows]
-    left = frozenset(i for i, name in enumerate(chosen) if LISTED[name])
-    made = table(chosen, lines, left=left)
-    return made if header else made.partition("\n")[2]
+    shown = _once(tables)
+    return table_columns.text(list_columns(shown), shown, options, width=width)
 
 
-def _once(tables: Sequence[PredictionTable]) -> list[PredictionTable]:
-    """Leave out tables of runs that another table of the same name has as well, with more."""
-    by_script = {KeyLevel.SCRIPT.value, KeyLevel.LINE.value}
-    most: dict[str, PredictionTable] = {}
-    for one in tables:
-        before = most.get(one.label)
-        if one.level in by_script and (before is None or one.runs > before.runs):
-            most[one.label] = one
+def parsable_summary(
+    tables: Iterable[PredictionTable], options: TableOptions | None = None
+) -> Iterator[str]:
+    """Write the same list with ``|`` between the fields, and whole keys.
 
-    def again(one: PredictionTable) -> bool:
-        other = most.get(one.label, one)
-        # Each run has one script and one command line: what fewer runs have, the other has too.
-        return one.level in by_script and one.level != other.level and _within(one, other)
-
-    return [one for one in tables if not again(one)]
+    Raises
+    ------
+    NoColumn
+        The options name a column that there is not.
+    """
+    shown = _once(tables)
+    return table_columns.parsable(list_columns(shown), shown, options)
 
 
-def _within(one: PredictionTable, other: PredictionTable) -> bool:
-    observed = {point.nodes for point in other.observed}
-    return one.runs <= other.runs and all(point.nodes in observed for point in one.observed)
+def _once(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
+    ranked = _ranked(tables)
+    again = repeated([listed_of(one) for one in ranked])
+    return [one for one in ranked if (one.level, one.key) not in again]
 
 
-def _sorted(tables: Sequence[PredictionTable], order: str) -> list[PredictionTable]:
-    by = {
-        "application": lambda t: t.label,
-        "by": lambda t: t.level,
-        "runs": lambda t: t.runs,
-        "nodes": lambda t: max((p.nodes for p in t.observed), default=0),
-        "verdict": lambda t: list(Verdict).index(t.verdict),
-        "model": lambda t: t.model,
-        "key": lambda t: t.key,
-    }
-    name = order.lstrip("+-")
-    return sorted(tables, key=by[name], reverse=order.startswith("-")) if name else list(tables)
+def list_columns(tables: Iterable[PredictionTable]) -> list[Column]:
+    """Columns of a list of these tables."""
+    shown = [listed_of(one) for one in tables]
+    apart: Mapping[Identity, str] = distinctions(shown)
+    names = {one.identity: one.name for one in shown}
+    if_same = ON_REQUEST if not apart else None
+
+    def details(one: PredictionTable) -> str:
+        return apart.get((one.level, one.key), "")
+
+    return [
+        Column(
+            name="application",
+            title="application",
+            value=lambda t: names[t.level, t.key],
+            left=True,
+            cuts=True,
+        ),
+        Column(name="by", title="by", value=lambda t: t.level, left=True, worth=3),
+        Column(name="runs", title="runs", value=lambda t: t.runs, worth=7),
+        Column(
+            name="nodes_observed",
+            title="nodes",
+            value=_span,
+            order=lambda t: max((p.nodes for p in t.observed), default=0),
+            worth=6,
+        ),
+        Column(
+            name="verdict",
+            title="verdict",
+            value=lambda t: t.verdict.value,
+            order=lambda t: list(Verdict).index(t.verdict),
+            left=True,
+        ),
+        Column(name="model", title="model", value=lambda t: t.model, left=True, worth=1),
+        Column(
+            name="key",
+            title="key",
+            value=lambda t: t.key,
+            show=lambda t: printable(t.key[:_SHORT_KEY]),
+            left=True,
+            worth=2 if if_same is None else if_same,
+        ),
+        Column(
+            name="details",
+            title="told apart by",
+            value=details,
+            left=True,
+            cuts=True,
+            worth=table_columns.ALWAYS if if_same is None else if_same,
+        ),
+    ]
+
+
+def _span(prediction: PredictionTable) -> str:
+    observed = [point.nodes for point in prediction.observed]
+    return f"{min(observed)}-{max(observed)}" if observed else "-"
 
 
 def shown_counts(prediction: PredictionTable, *, every: bool) -> list[int]:
@@ -187,44 +232,65 @@ def verdict_at_entry(prediction: PredictionTable, index: int) -> str:
     return (prediction.verdicts[index] if prediction.verdicts else prediction.verdict).value
 
 
-def parsable_summary(tables: Iterable[PredictionTable]) -> Iterator[str]:
-    """Write the same list with ``|`` between the fields, and the keys."""
-    names = ("application", "by", "runs", "nodes_observed", "verdict", "model", "key")
-    return formatting.parsable(names, ([*_listed(t)[:-1], t.key] for t in _ranked(tables)))
-
-
 def _ranked(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
     order = list(Verdict)
     return sorted(tables, key=lambda t: (order.index(t.verdict), -t.runs, t.label))
 
 
-def _listed(prediction: PredictionTable) -> list[str]:
-    name = printable(prediction.label)
-    observed = [point.nodes for point in prediction.observed]
-    span = f"{min(observed)}-{max(observed)}" if observed else "-"
-    return [
-        name,
-        prediction.level,
-        str(prediction.runs),
-        span,
-        prediction.verdict.value,
-        prediction.model,
-        prediction.key[:_SHORT_KEY],
-    ]
+def _table(
+    prediction: PredictionTable, *, every: bool, width: int, options: TableOptions | None
+) -> str:
+    rows = shown_counts(prediction, every=every)
+    return table_columns.text(curve_columns(prediction), rows, options, width=width)
 
 
-def _table(prediction: PredictionTable, *, every: bool) -> str:
+def curve_columns(prediction: PredictionTable) -> list[Column]:
+    """Columns of one application's table; its rows are the indices of its node counts."""
     repeats = {point.nodes: point.repeats for point in prediction.observed}
-    rows = [
-        [
-            str(prediction.nodes[i]),
-            duration(prediction.median_s[i]),
-            f"{duration(prediction.low_s[i])} to {duration(prediction.high_s[i])}",
-            verdict_at_entry(prediction, i),
-            str(repeats.get(prediction.nodes[i], "")),
-        ]
-        for i in shown_counts(prediction, every=every)
+    median, low, high = prediction.median_s, prediction.low_s, prediction.high_s
+    nodes = prediction.nodes
+
+    def interval(i: int) -> str:
+        return f"{duration(low[i])} to {duration(high[i])}"
+
+    def seconds(name: str, title: str, times: tuple[float, ...], worth: int) -> Column:
+        return Column(
+            name=name,
+            title=title,
+            value=lambda i: f"{times[i]:.1f}",
+            show=lambda i: duration(times[i]),
+            order=lambda i: times[i],
+            worth=worth,
+        )
+
+    return [
+        Column(name="nodes", title="nodes", value=lambda i: nodes[i]),
+        seconds("median_s", "run time", median, table_columns.ALWAYS),
+        seconds("low_s", "at least", low, ON_REQUEST),
+        seconds("high_s", "at most", high, ON_REQUEST),
+        Column(
+            name="interval",
+            title=f"{percent(prediction.confidence)} of runs take",
+            value=interval,
+            worth=4,
+            derived=True,
+        ),
+        Column(
+            name="verdict",
+            title="verdict",
+            value=lambda i: verdict_at_entry(prediction, i),
+            left=True,
+            worth=5,
+        ),
+        Column(
+            name="observed", title="observed", value=lambda i: nodes[i] in repeats, worth=ON_REQUEST
+        ),
+        Column(
+            name="runs",
+            title="runs kept",
+            value=lambda i: repeats.get(nodes[i], 0),
+            show=lambda i: str(repeats.get(nodes[i], "")),
+            worth=3,
+            derived=True,
+        ),
     ]
-    interval = f"{percent(prediction.confidence)} of runs take"
-    header = ["nodes", "run time", interval, "verdict", "runs kept"]
-    return table(header, rows, left=frozenset({3}))

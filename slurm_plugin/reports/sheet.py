@@ -12,8 +12,9 @@ from typing import Any
 
 from sacct_ingest import atomic_file
 from sacct_ingest.errors import NimoError
-from slurm_plugin import formatting
-from slurm_plugin.formatting import plain
+from slurm_plugin import columns as table_columns
+from slurm_plugin.columns import WIDTH, Column, TableOptions
+from slurm_plugin.formatting import plain, printable
 from slurm_plugin.reports.html import Table, TableColumn
 
 Value = str | int | float | bool | None
@@ -102,9 +103,42 @@ def write_csv(sheets: Sequence[Sheet], folder: Path) -> list[Path]:
     return written
 
 
-def parsable(one: Sheet) -> Iterator[str]:
-    """Lines with ``|`` between the fields, as ``sacct -P``."""
-    return formatting.parsable((field.key for field in one.fields), one.values())
+def parsable(one: Sheet, options: TableOptions | None = None) -> Iterator[str]:
+    """Lines with ``|`` between the fields, as ``sacct -P``.
+
+    Raises
+    ------
+    NoColumn
+        The options name a column that there is not.
+    """
+    return table_columns.parsable(_columns(one), one.rows, options)
+
+
+def text(one: Sheet, options: TableOptions | None = None, *, width: int = WIDTH) -> str:
+    """Lay the table out for a terminal.
+
+    Raises
+    ------
+    NoColumn
+        The options name a column that there is not.
+    """
+    return table_columns.text(_columns(one), one.rows, options, width=width)
+
+
+def _columns(one: Sheet) -> list[Column]:
+    """Columns of a sheet: the first names the row and stays, of the others the last go first."""
+    return [
+        Column(
+            name=field.key,
+            title=field.title,
+            value=field.get,
+            show=lambda row, field=field: printable(_shown(field, row)),  # type: ignore[misc]
+            left=field.left,
+            worth=max(table_columns.ALWAYS - place, 1) if place else table_columns.ALWAYS,
+            cuts=field.left,
+        )
+        for place, field in enumerate(one.fields)
+    ]
 
 
 def _safe(text: str) -> str:

@@ -37,6 +37,8 @@ def facts(prediction: PredictionTable, standing: StandingRow | None) -> list[tup
     rows = [
         ("Verdict", _READ[prediction.verdict]),
         ("Recognised by", RECOGNISED[prediction.level]),
+        ("Command of its newest run", prediction.command),
+        ("Layout of its runs", str(prediction.layout)),
         ("Finished runs", str(prediction.runs)),
         ("Model", prediction.model),
         ("Knee (most speedup for its cost)", _nodes(prediction.knee)),

@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 
 from predictor.types import Verdict
+from sacct_ingest.layout import ANY, Layout
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store import FitRow
+from slurm_plugin.reports.listing import Listed, distinctions, repeated
 from slurm_plugin.slurm.privacy import PrivateDataRules, is_own
 
 Identity = tuple[str, str]  #: level and key
@@ -25,6 +27,9 @@ class _Table(msgspec.Struct):
     observed: list[_Point]
     runs: int
     knee: int | None
+    command: str = ""
+    layout: Layout = ANY
+    parts: list[Any] = []
 
 
 _decoder = msgspec.json.Decoder(_Table)
@@ -46,6 +51,7 @@ class Entry:
     knee: int | None
     off: bool
     fitted_s: float
+    listed: Listed
 
     @property
     def identity(self) -> Identity:
@@ -62,7 +68,7 @@ def entry_of(row: FitRow, *, off: bool) -> Entry:
         The row holds no prediction table.
     """
     table = _decoder.decode(row.payload)
-    node_counts = [point.nodes for point in table.observed]
+    node_counts = frozenset(point.nodes for point in table.observed)
     return Entry(
         level=row.level.value,
         key=row.key,
@@ -76,6 +82,16 @@ def entry_of(row: FitRow, *, off: bool) -> Entry:
         knee=table.knee,
         off=off,
         fitted_s=row.fitted_s,
+        listed=Listed(
+            level=row.level.value,
+            key=row.key,
+            label=row.label,
+            runs=table.runs,
+            nodes=node_counts,
+            command=table.command,
+            layout=str(table.layout),
+            parts=len(table.parts),
+        ),
     )
 
 
@@ -125,6 +141,9 @@ class Catalogue:
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries = tuple(entries)
         self._ordered: dict[str, Sequence[Entry]] = {}
+        curves = [one.listed for one in self._entries if one.level in GROUPS["curves"][1]]
+        self._repeated = repeated(curves)
+        self._apart = distinctions(one for one in curves if one.identity not in self._repeated)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -137,18 +156,26 @@ class Catalogue:
         """Find one application."""
         return self._by_identity.get(identity)
 
+    def details(self, entry: Entry) -> str:
+        """Say what tells an application from others of its name; empty where none has it."""
+        return self._apart.get(entry.identity, "")
+
     def all(self) -> tuple[Entry, ...]:
         """Give every application."""
         return self._entries
 
     def select(self, query: CatalogueQuery, may_see: Callable[[Entry], bool]) -> list[Entry]:
-        """List the applications that match a query and that the user may see, in its order."""
+        """List the applications that match a query and that the user may see, in its order.
+
+        In the group of curves each is there once: by its script or by its command line.
+        """
         words = query.text.casefold().split()
         levels, holds = GROUPS[query.group][1], VERDICTS[query.verdict][1]
         matches = [
             entry
             for entry in self._in_order(query.order)
             if entry.level in levels
+            and (query.group != "curves" or entry.identity not in self._repeated)
             and all(word in entry.folded for word in words)
             and holds(entry)
             and may_see(entry)

@@ -247,10 +247,12 @@ def _list_link(view: View, filters: CatalogueQuery, **more: object) -> str:
 
 def _listing(view: View, shown: Sequence[Entry], filters: CatalogueQuery) -> Table:
     heads = {
-        "application": "application", "known_by": "recognised by", "runs": "runs",
+        "application": "application", "details": "told apart by",
+        "known_by": "recognised by", "runs": "runs",
         "nodes": "nodes observed", "knee": "knee", "verdict": "verdict", "model": "model",
     }  # fmt: skip
-    words = ("application", "known_by", "verdict", "model")
+    details = view.site.catalogue().details
+    words = ("application", "details", "known_by", "verdict", "model")
     return Table(
         name="applications",
         caption="Applications",
@@ -260,7 +262,8 @@ def _listing(view: View, shown: Sequence[Entry], filters: CatalogueQuery) -> Tab
         ),
         rows=[
             (
-                _application_link(view, entry),
+                PageLink(entry.listed.name, _application_href(view, entry)),
+                details(entry),
                 RECOGNISED[entry.level],
                 str(entry.runs),
                 f"{entry.fewest} to {entry.most}" if entry.most else "-",
@@ -286,7 +289,11 @@ def _sorted(view: View, column: TableColumn, filters: CatalogueQuery) -> TableCo
 
 
 def _application_link(view: View, entry: Entry) -> PageLink:
-    return PageLink(entry.label, view.link("/application", level=entry.level, key=entry.key))
+    return PageLink(entry.label, _application_href(view, entry))
+
+
+def _application_href(view: View, entry: Entry) -> str:
+    return view.link("/application", level=entry.level, key=entry.key)
 
 
 def _visible(view: View, level: str, key: str) -> Entry:

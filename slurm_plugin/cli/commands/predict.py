@@ -19,10 +19,14 @@ from slurm_plugin.cli.context import (
     add_json,
     add_parsable,
     add_store,
+    add_table_options,
     load_config,
+    table_options,
 )
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
+from slurm_plugin.columns import terminal_width
 from slurm_plugin.config import Config
+from slurm_plugin.formatting import wrapped
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Applications
 from slurm_plugin.reports import curve_text
@@ -40,40 +44,13 @@ EXAMPLE = """\
   nimo predict wrf-d02 -P | cut -d'|' -f1,2"""
 
 
-_NAMES = ", ".join(curve_text.LISTED)
-
-
-def _columns(text: str) -> tuple[str, ...]:
-    names = tuple(text.lower().replace(" ", "").split(","))
-    return tuple(map(_column, names))
-
-
-def _order(text: str) -> str:
-    return text[: len(text) - len(text.lstrip("+-"))] + _column(text.lstrip("+-").lower())
-
-
-def _column(name: str) -> str:
-    if name not in curve_text.LISTED:
-        raise argparse.ArgumentTypeError(f"there is no column {name!r}; there are: {_NAMES}")
-    return name
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
         "application", metavar="APPLICATION", nargs="?", help="its name, or the start of its key"
     )
     parser.add_argument("--all", action="store_true", help="all node counts; without a name: all")
-    parser.add_argument(
-        "-o",
-        "--format",
-        metavar="COLUMNS",
-        type=_columns,
-        default=(),
-        help=f"of the list: {_NAMES}",
-    )
-    parser.add_argument("--noheader", action="store_true", help="no titles above the list")
-    parser.add_argument("--sort", metavar="[-]COLUMN", type=_order, help="order of the list")
+    add_table_options(parser, "-o", "-n")
     parser.add_argument("-u", "--user", default="", help="list the applications of this user")
     plot.add_plot(parser)
     add_parsable(parser)
@@ -122,12 +99,9 @@ def _list(tables: Sequence[PredictionTable], args: argparse.Namespace) -> None:
     if args.json:
         print(_as_json(tables))
     elif args.parsable2:
-        print("\n".join(curve_text.parsable_summary(tables)))
+        print("\n".join(curve_text.parsable_summary(tables, table_options(args))))
     else:
-        text = curve_text.summary(
-            tables, columns=args.format, order=args.sort or "", header=not args.noheader
-        )
-        print(text)
+        print(curve_text.summary(tables, table_options(args), width=terminal_width()))
 
 
 def _print(
@@ -138,12 +112,16 @@ def _print(
     if args.json:
         print(_as_json(tables))
     elif args.parsable2:
-        print("\n".join(line for table in tables for line in curve_text.parsable(table)))
+        options = table_options(args)
+        print("\n".join(line for table in tables for line in curve_text.parsable(table, options)))
     else:
         for number, table in enumerate(tables):
-            print("\n" * bool(number) + curve_text.render(table, every=args.all))
+            text = curve_text.render(
+                table, every=args.all, width=terminal_width(), options=table_options(args)
+            )
+            print("\n" * bool(number) + text)
             if standing := standings.get((table.level, table.key)):
-                print(curve_text.standing_line(standing))
+                print(wrapped(curve_text.standing_line(standing), terminal_width()))
             if args.plot == plot.TERMINAL:
                 print()
                 plot.show(of_table(table), plot.TERMINAL)

@@ -21,10 +21,13 @@ from slurm_plugin.cli.context import (
     add_json,
     add_parsable,
     add_store,
+    add_table_options,
     load_config,
     moment,
+    table_options,
 )
 from slurm_plugin.cli.progress import progress
+from slurm_plugin.columns import terminal_width
 from slurm_plugin.config import Config
 from slurm_plugin.decision.reasons import WORDS
 from slurm_plugin.evaluation.collect import collect
@@ -42,6 +45,7 @@ EXAMPLE = """\
   nimo report -p batch -u ada
   nimo report --html report.html --anonymise   # one file, to look at, print and send
   nimo report -P --table problems              # which runs would help most
+  nimo report -o application,mape%8 --sort=-mape -n
   nimo report --csv tables/ -S 2026-10-01 -E 2026-11-01"""
 
 
@@ -74,8 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page; - is stdout")
     parser.add_argument("--csv", metavar="DIR", type=Path, help="write each table into a file")
     parser.add_argument(
-        "--table", metavar="NAME", default="applications", help="which table -P prints"
+        "--table", metavar="NAME", default="", help="print this table alone (-P: applications)"
     )
+    add_table_options(parser, "-o", "-n")
     add_parsable(parser)
     add_json(parser)
     add_store(parser)
@@ -145,8 +150,8 @@ def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
         _page(report, args.html)
     if args.json:
         print(json_text(report))
-    elif args.parsable2:
-        _parsable(report, args.table)
+    elif args.parsable2 or args.table or args.format or args.sort:
+        _one_table(report, args)
     elif not (args.csv or args.html):
         _terminal(report)
 
@@ -158,10 +163,14 @@ def _files(report: OutcomeReport, folder: Path) -> None:
         print(path)
 
 
-def _parsable(report: OutcomeReport, name: str) -> None:
+def _one_table(report: OutcomeReport, args: argparse.Namespace) -> None:
     from slurm_plugin.reports import sheet, sheets  # noqa: PLC0415
 
-    print("\n".join(sheet.parsable(sheet.find(sheets.sheets_of(report, WORDS), name))))
+    one = sheet.find(sheets.sheets_of(report, WORDS), args.table or "applications")
+    if args.parsable2:
+        print("\n".join(sheet.parsable(one, table_options(args))))
+    else:
+        print(sheet.text(one, table_options(args), width=terminal_width()))
 
 
 def _page(report: OutcomeReport, path: Path) -> None:

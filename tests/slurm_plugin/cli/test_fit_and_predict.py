@@ -44,7 +44,7 @@ def test_the_list_has_every_curve(use: DemoSite, capsys: pytest.CaptureFixture[s
     assert lines[-1].split()[-1] == "history"  # the reliable curves come first
     assert main(["predict", "-P"]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
-    assert header == "Application|By|Runs|NodesObserved|Verdict|Model|Key"
+    assert header == "Application|By|Runs|NodesObserved|Verdict|Model|Key|Details"
     assert len(rows) == len(listed)
     assert {row.count("|") for row in rows} == {header.count("|")}
 

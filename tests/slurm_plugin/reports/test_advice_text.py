@@ -1,5 +1,6 @@
 import pytest
 
+from slurm_plugin.columns import TableOptions
 from slurm_plugin.formatting import short_clock
 from slurm_plugin.protocol import Advice, Row, WaitShares
 from slurm_plugin.reports import advice_text as text
@@ -172,7 +173,7 @@ def test_the_least_important_columns_go_first() -> None:
 
 
 def test_titles_can_be_left_out() -> None:
-    told = text.render(advice(), now_s=0, header=False)
+    told = text.render(advice(), now_s=0, options=TableOptions(header=False))
     assert "run time" not in told
 
 

@@ -1,6 +1,8 @@
 import pytest
 
-from predictor.types import Point, PredictionTable, Problem, Recorded, Verdict
+from predictor.types import Part, Point, PredictionTable, Problem, Recorded, Verdict
+from sacct_ingest.layout import Layout
+from slurm_plugin.columns import TableOptions
 from slurm_plugin.reports import curve_text
 
 
@@ -61,7 +63,7 @@ def test_knee_and_end_of_scaling_are_told_where_known() -> None:
 
 
 def test_parsable() -> None:
-    lines = curve_text.parsable(known(verdicts=()))
+    lines = list(curve_text.parsable(known(verdicts=())))
     assert lines[:2] == [
         "Nodes|MedianS|LowS|HighS|Verdict|Observed",
         "1|3600.0|3240.0|3960.0|reliable|1",
@@ -72,9 +74,9 @@ def test_parsable() -> None:
 @pytest.mark.parametrize("observed", [(), (Point(2, 1.0), Point(16, 1.0))])
 def test_summary_puts_the_best_known_first(observed: tuple[Point, ...]) -> None:
     tables = [
-        known(label="refused", verdict=Verdict.REFUSED, runs=99),
-        known(label="few", runs=3, observed=observed),
-        known(label="many", runs=50),
+        known(label="refused", key="a", verdict=Verdict.REFUSED, runs=99),
+        known(label="few", key="b", runs=3, observed=observed),
+        known(label="many", key="c", runs=50),
     ]
     lines = curve_text.summary(tables).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["many", "few", "refused"]
@@ -92,19 +94,55 @@ def test_an_application_is_listed_once() -> None:
     assert len(curve_text.summary([line, elsewhere]).splitlines()) == 3
 
 
-def test_keys_tell_applications_of_one_name_apart() -> None:
-    one = known(label="ada/wrf", level="line", key="aaaaaaaaaa")
-    other = known(label="ada/wrf", level="line", key="bbbbbbbbbb")
-    assert "aaaaaaaa" in curve_text.summary([one, other])
+def test_arguments_tell_applications_of_one_name_apart() -> None:
+    one = known(label="ada/wrf", level="line", key="aaaaaaaaaa", command="wrf.sh d01.in")
+    other = known(label="ada/wrf", level="line", key="bbbbbbbbbb", command="wrf.sh d02.in")
+    text = curve_text.summary([one, other])
+    assert ["wrf.sh d01.in" in line for line in text.splitlines()].count(True) == 1
+    assert "wrf.sh d02.in" in text
+    assert "wrf.sh" not in curve_text.summary([one])
     assert "aaaaaaaa" not in curve_text.summary([one])
 
 
+def test_keys_tell_apart_what_nothing_else_does() -> None:
+    one = known(label="ada/wrf", level="script", key="aaaaaaaaaa", command="wrf.sh")
+    other = known(label="ada/wrf", level="script", key="bbbbbbbbbb", command="wrf.sh")
+    text = curve_text.summary([one, other])
+    assert "script aaaaaaaa" in text
+    assert "script bbbbbbbb" in text
+
+
+def test_layouts_tell_parts_apart_under_one_name() -> None:
+    layout = Layout(tasks=8)
+    part = Part(key="aa#part=1", layout=layout)
+    whole = known(label="ada/wrf", key="aa", parts=(part,))
+    own = known(label=f"ada/wrf ({layout})", key="aa#part=1", layout=layout)
+    options = TableOptions(form="application,details", header=False)
+    lines = sorted(
+        " ".join(one.split()) for one in curve_text.summary([whole, own], options).splitlines()
+    )
+    assert lines == ["ada/wrf 8 tasks on each node", "ada/wrf all layouts"]
+
+
 def test_columns_order_and_titles_can_be_chosen() -> None:
-    tables = [known(label="few", runs=3), known(label="many", runs=50)]
-    told = curve_text.summary(tables, columns=("runs", "application"), order="runs", header=False)
-    assert [line.split() for line in told.splitlines()] == [["3", "few"], ["50", "many"]]
-    told = curve_text.summary(tables, columns=("runs",), order="-runs")
-    assert told.split() == ["runs", "50", "3"]
+    tables = [known(label="few", key="a", runs=3), known(label="many", key="b", runs=50)]
+    options = TableOptions(form="runs,application", sort="runs", header=False)
+    assert [line.split() for line in curve_text.summary(tables, options).splitlines()] == [
+        ["3", "few"],
+        ["50", "many"],
+    ]
+    options = TableOptions(form="runs", sort="-runs")
+    assert curve_text.summary(tables, options).split() == ["runs", "50", "3"]
+    assert list(curve_text.parsable_summary(tables, options)) == ["Runs", "50", "3"]
+
+
+def test_a_list_of_long_names_fits_the_terminal() -> None:
+    tables = [
+        known(label=f"ada/{'long' * 20}", key=key, command=f"{'x' * 90} {key}") for key in "ab"
+    ]
+    text = curve_text.summary(tables, width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "+" in text
 
 
 def test_the_record_that_earned_the_verdict_is_told() -> None:
@@ -114,7 +152,8 @@ def test_the_record_that_earned_the_verdict_is_told() -> None:
                 Recorded(seen=True, predictions=40, median_error=0.031, inside=36),
                 Recorded(seen=False, predictions=1, median_error=0.2, inside=1),
             )
-        )
+        ),
+        width=200,
     )
     assert (
         "the last 40 predictions on node counts that had been run: median error 3 %, 36 inside"

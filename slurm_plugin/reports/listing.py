@@ -1,0 +1,108 @@
+"""Lists of applications: each once, with what tells those of one name apart."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from predictor.types import PredictionTable
+from sacct_ingest.records import KeyLevel
+
+Identity = tuple[str, str]  #: level and key
+_BY_COMMAND = frozenset({KeyLevel.SCRIPT.value, KeyLevel.LINE.value})
+_PART = "#part="  #: what `predictor.parts` puts into the key of a part
+_SHORT_KEY = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """What a list needs of one prediction table."""
+
+    level: str
+    key: str
+    label: str
+    runs: int
+    nodes: frozenset[int]  #: observed
+    command: str = ""  #: script and arguments
+    layout: str = ""  #: that all runs have, in words
+    parts: int = 0  #: tables of its layouts that there are besides
+
+    @property
+    def identity(self) -> Identity:
+        """Level and key."""
+        return self.level, self.key
+
+    @property
+    def name(self) -> str:
+        """Label without the layout that a part has behind it."""
+        return self.label.removesuffix(f" ({self.layout})") if _PART in self.key else self.label
+
+
+def listed_of(table: PredictionTable) -> Listed:
+    """Take what a list needs from a prediction table."""
+    return Listed(
+        level=table.level,
+        key=table.key,
+        label=table.label,
+        runs=table.runs,
+        nodes=frozenset(point.nodes for point in table.observed),
+        command=table.command,
+        layout=str(table.layout),
+        parts=len(table.parts),
+    )
+
+
+def repeated(tables: Sequence[Listed]) -> frozenset[Identity]:
+    """Find tables whose runs another one of the same name has as well, with more.
+
+    An application that is recognised by its script and by its command line has two tables of the
+    same runs.
+    """
+    most: dict[str, Listed] = {}
+    for one in tables:
+        before = most.get(one.label)
+        if one.level in _BY_COMMAND and (before is None or one.runs > before.runs):
+            most[one.label] = one
+
+    def again(one: Listed) -> bool:
+        other = most.get(one.label, one)
+        # Each run has one script and one command line: what fewer runs have, the other has too.
+        same = one.level in _BY_COMMAND and one.level != other.level
+        return same and one.runs <= other.runs and one.nodes <= other.nodes
+
+    return frozenset(one.identity for one in tables if again(one))
+
+
+def distinctions(tables: Iterable[Listed]) -> Mapping[Identity, str]:
+    """Say what tells tables of one name apart: arguments, layout, else the key.
+
+    Names that are there once have no entry.
+    """
+    by_name: dict[str, list[Listed]] = {}
+    for one in tables:
+        by_name.setdefault(one.name, []).append(one)
+    made: dict[Identity, str] = {}
+    for group in by_name.values():
+        if len(group) > 1:
+            made |= _apart(group)
+    return made
+
+
+def _apart(group: Sequence[Listed]) -> dict[Identity, str]:
+    several = len({one.command for one in group}) > 1
+    texts = {one.identity: _words(one, with_command=several) for one in group}
+    often = Counter(texts.values())
+    for one in group:
+        text = texts[one.identity]
+        if often[text] > 1 or not text:
+            key = f"{one.level} {one.key[:_SHORT_KEY]}"
+            texts[one.identity] = f"{text}, {key}" if text else key
+    return texts
+
+
+def _words(one: Listed, *, with_command: bool) -> str:
+    words = [one.command] if with_command and one.command else []
+    if _PART in one.key:
+        words.append(one.layout)
+    elif one.parts:
+        words.append("all layouts")
+    return ", ".join(words)
