@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 from slurm_plugin.cli import log
 from slurm_plugin.cli.common_options import add_manners, did_you_mean
-from slurm_plugin.cli.errors import guarded
+from slurm_plugin.cli.errors import EXIT_STATUSES, guarded
 
 #: Command -> what it does, in the order in which one meets them.
 COMMANDS = {
@@ -35,6 +35,7 @@ COMMANDS = {
     "config": "check the configuration and show what is in force",
     "doctor": "check the installation, from munge to the last fit, and say how to fix it",
     "hook-path": "print the folder of the Lua hooks for slurmctld, or install them",
+    "pages": "write manual pages and shell completion, after an installation by pip",
     "demo": "show the main job on a made-up cluster: no Slurm, no root",
 }
 
@@ -64,7 +65,7 @@ def command_parser(name: str) -> tuple[argparse.ArgumentParser, CommandModule]:
     parser = argparse.ArgumentParser(
         prog=f"nimo {name}",
         description=module.__doc__,
-        epilog=f"examples:\n{command.EXAMPLE}",
+        epilog=f"examples:\n{command.EXAMPLE}\n\n{EXIT_STATUSES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="log more; twice: all")
@@ -95,7 +96,8 @@ def top_parser() -> argparse.ArgumentParser:
         prog="nimo",
         description="Learns from a Slurm cluster's own history how run time depends on nodes.",
         usage="nimo COMMAND [OPTION...]",
-        epilog=f"commands:\n{listing}\n\n'nimo COMMAND --help' explains one with examples.",
+        epilog=f"commands:\n{listing}\n\n{EXIT_STATUSES}\n\n"
+        "'nimo COMMAND --help' explains one with examples.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_manners(parser)

@@ -6,9 +6,11 @@ import importlib.util
 import re
 
 import msgspec
+import pytest
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli import advise
+from slurm_plugin.cli.errors import EXIT_STATUSES
 from slurm_plugin.cli.nimo import COMMANDS, command_parser
 from slurm_plugin.config import Config
 from slurm_plugin.decision.reasons import Reason
@@ -86,3 +88,10 @@ def test_every_exit_status_is_in_the_table():
     )
     told = {int(number) for row in rows for number in row.split(",")}
     assert {error.exit_status for error in below(NimoError)} <= told
+    numbers = re.findall(r"^  ([\d, ]+?)  ", EXIT_STATUSES, re.MULTILINE)
+    assert {int(number) for row in numbers for number in row.split(",")} == told
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_every_command_lists_them(name):
+    assert EXIT_STATUSES in command_parser(name)[0].format_help()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from packages import pages
-from slurm_plugin.cli.nimo import COMMANDS
+from slurm_plugin.cli import manual as pages
+from slurm_plugin.cli.nimo import COMMANDS, main
 
 needs_man = pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 
@@ -83,7 +83,7 @@ def test_bash_completes_commands_options_and_choices(bash: Callable[..., set[str
 
 
 def test_they_can_be_written_for_pip_and_a_throw_away_cluster(tmp_path: Path) -> None:
-    pages.write(tmp_path)
+    assert main(["pages", str(tmp_path)]) == 0
     assert (tmp_path / "man/man1/nimo-why.1").read_text().startswith(".TH")
     for name in ("nimo", "nimo-advise"):
         script = tmp_path / "bash-completion/completions" / name

@@ -1,6 +1,6 @@
 """Manual pages and shell completion of all commands, out of their parsers.
 
-``python -m packages.pages ~/.local/share`` writes them where man and bash look for a user's own.
+``nimo pages`` writes them; the packages have them already.
 """
 
 import argparse
@@ -22,25 +22,16 @@ _ADVICE = "predict run time over node counts for a job script, and recommend a c
 _PART = re.compile(r"^(?P<head>[a-z][a-z ]*):\n(?P<text>(?:(?: .*)?\n)*)", re.MULTILINE)
 
 
-def main() -> None:
-    """Read the command line and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="such as ~/.local/share or /usr/local/share")
-    write(parser.parse_args().folder)
-
-
-def write(folder: Path) -> None:
+def write(folder: Path) -> list[Path]:
     """Write manual pages and completion for bash and zsh below a folder ``share``."""
-    for name, text in pages():
-        _text(folder / "man" / "man1" / name, text)
+    texts = {Path("man", "man1", name): text for name, text in pages()}
     for name, parser in completions().items():
-        _text(folder / "bash-completion" / "completions" / name, completion(parser, "bash"))
-        _text(folder / "zsh" / "site-functions" / f"_{name}", completion(parser, "zsh"))
-
-
-def _text(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+        texts[Path("bash-completion", "completions", name)] = completion(parser, "bash")
+        texts[Path("zsh", "site-functions", f"_{name}")] = completion(parser, "zsh")
+    for path, text in texts.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return [folder / path for path in texts]
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -109,7 +100,3 @@ def _page(parser: argparse.ArgumentParser, name: str, text: str) -> str:
 
 def _roff(text: str) -> str:
     return re.sub(r"^([.'])", r"\\&\1", text.replace("\\", "\\e").replace("-", "\\-"), flags=re.M)
-
-
-if __name__ == "__main__":
-    main()
