@@ -48,6 +48,13 @@ def test_a_second_refit_leaves_the_same_tables_and_a_new_version(store: Store) -
     assert store.fits.version() > version
 
 
+def test_a_table_keeps_the_command_of_its_newest_run(store: Store) -> None:
+    store.runs.add(applications(2))
+    refit(store, now_s=5.0)
+    commands = {one.label: one.command for one in tables(store, KeyLevel.LINE).values()}
+    assert commands == {"ann/solve0": "solve0.sh", "ann/solve1": "solve1.sh"}
+
+
 def test_tables_of_applications_that_are_gone_go(store: Store) -> None:
     store.runs.add(applications(1))
     refit(store, now_s=1.0)

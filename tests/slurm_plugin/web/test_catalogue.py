@@ -79,3 +79,16 @@ def test_what_users_share_is_not_shown_as_anybodys_own() -> None:
 def test_an_application_without_observations_has_no_range() -> None:
     one = entry_of(row_of(table(observed=(), verdict=Verdict.REFUSED)), off=False)
     assert (one.fewest, one.most) == (0, 0)
+
+
+def test_an_application_is_listed_once_and_says_what_tells_it_apart() -> None:
+    made = [
+        table(level="line", key="aa", label="ada/wrf", runs=9, command="wrf.sh d01"),
+        table(level="script", key="cc", label="ada/wrf", runs=8, command="wrf.sh d01"),
+        table(level="line", key="bb", label="ada/wrf", runs=7, command="wrf.sh d02"),
+    ]
+    pages = Catalogue(entry_of(row_of(one), off=False) for one in made)
+    assert found(pages) == ["aa", "bb"]
+    assert len(found(pages, group="all")) == 3
+    entries = pages.select(CatalogueQuery(), everything)
+    assert [pages.details(one) for one in entries] == ["wrf.sh d01", "wrf.sh d02"]
