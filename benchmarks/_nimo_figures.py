@@ -94,13 +94,13 @@ def followed(settings: Settings, seed: int) -> list[tuple[float, float]]:
     run = blast_like(seed)
     order = np.random.default_rng([seed, 3]).permutation(len(SPACE.candidates))
     tests = [run(SPACE.candidates[i]) for i in order[:TESTED]]
-    actual = [one.found.time_s for one in tests]
+    actual = [one.measured.time_s for one in tests]
     learner, spent_s, curve = Learner(SPACE, settings), 0.0, []
     for _ in range(MOST_RUNS):
         if (proposal := learner.propose()) is None:
             break
         sample = run(proposal.assignment)
-        spent_s += sample.found.time_s
+        spent_s += sample.measured.time_s
         learner.observe(sample)
         # "When a fixed test set is used" nothing is predicted before it was run.
         if learner.tests or settings.error is Error.CROSS_VALIDATION:

@@ -114,13 +114,13 @@ def learn(seed: int, settings: Settings, space: Space) -> Learned:
     run = application(seed)
     order = np.random.default_rng([seed, 3]).permutation(len(SPACE.candidates))
     tests = [run(SPACE.candidates[i]) for i in order[:TESTED]]
-    actual = [one.found.time_s for one in tests]
-    whole = sum(run(one).found.time_s for one in SPACE.candidates)
+    actual = [one.measured.time_s for one in tests]
+    whole = sum(run(one).measured.time_s for one in SPACE.candidates)
     learner, spent, runs, error = Learner(space, settings), 0.0, 0, float("inf")
     reached: tuple[int, float] | None = None
     while runs < MOST_RUNS and (proposal := learner.propose()):
         sample = run(proposal.assignment)
-        spent, runs = spent + sample.found.time_s, runs + 1
+        spent, runs = spent + sample.measured.time_s, runs + 1
         learner.observe(sample)
         if learner.samples:
             predict = learner.fit.predict

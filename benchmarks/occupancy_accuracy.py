@@ -159,9 +159,9 @@ def both_transformed(train: Sequence[Sample], test: Sequence[Sample]) -> Floats:
     x, asked = _terms(train, train), _terms(test, train)
     total = np.zeros(len(test))
     for part in ("compute_s", "network_s", "disk_s"):
-        y = np.array([getattr(one.found, part) for one in train])
+        y = np.array([getattr(one.measured, part) for one in train])
         total += np.maximum(asked @ np.linalg.lstsq(x, y, rcond=None)[0], 0.0)
-    data = np.mean([one.found.data_bytes for one in train])
+    data = np.mean([one.measured.data_bytes for one in train])
     return np.maximum(total * data, 1e-6)
 
 
@@ -175,7 +175,7 @@ def _learned(make: Callable[[], Any]) -> Predictor:
     def predict(train: Sequence[Sample], test: Sequence[Sample]) -> Floats:
         x = np.log([list(one.attributes.values()) for one in train])
         asked = np.log([list(one.attributes.values()) for one in test])
-        y = np.log([one.found.time_s for one in train])
+        y = np.log([one.measured.time_s for one in train])
         scale = x.std(axis=0) + 1e-9
         return np.exp(make().fit(x / scale, y - y.mean()).predict(asked / scale) + y.mean())
 
@@ -216,7 +216,7 @@ def scored(
     """Give AE, PE, OPD and RD(1) over all folds, as table II does."""
     absolute, relative, orders, ranks = [], [], [], []
     for train, test in folds(samples, size, seed=1):
-        predicted, actual = predict(train, test), np.array([one.found.time_s for one in test])
+        predicted, actual = predict(train, test), np.array([one.measured.time_s for one in test])
         absolute.append(absolute_errors(predicted, actual) / 60)
         relative.append(percentage_errors(predicted, actual))
         orders.append(order_preserving_degree(predicted, actual))
@@ -256,7 +256,7 @@ def other_tasks(chosen: dict[str, Predictor], count: int) -> list[dict[str, Any]
     rows = []
     for name, predict in chosen.items():
         parts = [
-            percentage_errors(predict(train, test), np.array([one.found.time_s for one in test]))
+            percentage_errors(predict(train, test), np.array([one.measured.time_s for one in test]))
             for samples in every
             for train, test in folds(samples, None, seed=1)
         ]
@@ -276,7 +276,7 @@ def held(count: int) -> dict[str, float]:
             fit = OccupancyModel(faster=FASTER).fit(train, train[0].attributes)
             for one in test:
                 made = fit.predict(one.attributes)
-                inside.append(made.low_s <= one.found.time_s <= made.high_s)
+                inside.append(made.low_s <= one.measured.time_s <= made.high_s)
                 widths.append(made.high_s / made.low_s)
     return {
         "tasks": count,
@@ -307,7 +307,7 @@ def _keep(folder: Path | None, task: Task, samples: Sequence[Sample]) -> None:
         lines = csv.writer(file)
         lines.writerow(["cpu_mhz", "latency_ms", "time_s", "compute_s", "network_s", "disk_s"])
         for one in samples:
-            found = one.found
+            found = one.measured
             parts = (found.compute_s, found.network_s, found.disk_s)
             lines.writerow([*one.attributes.values(), found.time_s, *parts])
 

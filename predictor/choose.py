@@ -121,7 +121,7 @@ class Choice:
         if not targets:
             return ()
         candidates = self._candidates(first, last if inside else REACH * last)
-        observe = base.most_telling(
+        observe = base.most_informative(
             self.fit, candidates, targets[:: -(-len(targets) // CANDIDATES)]
         )
         return (reliability.uncertain(targets, last, observe, settings),)
@@ -148,14 +148,14 @@ def choose(curve: Curve, model: str = MODEL) -> Choice:
     """
     base.need(curve, MIN_POINTS)
     adept = Adept().fit(curve)
-    special, found = adept.diagnosis.special, adept.problems
+    special, reported = adept.diagnosis.special, adept.problems
     if special:
         curve = replace(curve, points=tuple(p for p in curve.points if belongs(special, p.nodes)))
         adept = Adept().fit(curve)
     fit = base.create(model).fit(curve)
     # How well Downey's model fits concerns nobody where another model is believed.
-    told = [p for p in found if p.name not in reliability.DOWNEY_EVERYWHERE]
-    problems = (*_cut_short(fit, curve), *fit.problems, *told)
+    relevant = [p for p in reported if p.name not in reliability.DOWNEY_EVERYWHERE]
+    problems = (*_cut_short(fit, curve), *fit.problems, *relevant)
     return Choice(fit, adept, curve, problems, special)
 
 

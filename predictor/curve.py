@@ -51,19 +51,19 @@ def build(runs: Iterable[Run], settings: CurveSettings | None = None) -> Curve:
     """
     chosen = settings or CurveSettings()
     points, censored, dropped = [], [], 0
-    told = [run for run in runs if run.nodes > 0 and run.elapsed_s > 0]
-    level, drift = follow(told, chosen.drift)
+    usable = [run for run in runs if run.nodes > 0 and run.elapsed_s > 0]
+    level, drift = follow(usable, chosen.drift)
     for nodes, group in sorted(_by_nodes(level).items()):
         recent = _latest(group, chosen)
-        kept = _without_outliers(recent, chosen)
-        dropped += len(recent) - len(kept)
-        newest = kept[-chosen.newest :] if len(kept) > chosen.newest else []
-        median = censored_median([*kept, *newest])
+        inliers = _without_outliers(recent, chosen)
+        dropped += len(recent) - len(inliers)
+        newest = inliers[-chosen.newest :] if len(inliers) > chosen.newest else []
+        median = censored_median([*inliers, *newest])
         if median is None:
-            longest = max(run.elapsed_s for run in kept)
-            censored.append(Point(nodes, longest, len(kept)))
+            longest = max(run.elapsed_s for run in inliers)
+            censored.append(Point(nodes, longest, len(inliers)))
         else:
-            points.append(Point(nodes, median, len(kept), _spread(kept)))
+            points.append(Point(nodes, median, len(inliers), _spread(inliers)))
     return Curve(
         tuple(points),
         tuple(censored),
@@ -71,7 +71,7 @@ def build(runs: Iterable[Run], settings: CurveSettings | None = None) -> Curve:
         chosen.resolution_s,
         drift,
         # Also from before the level changed: it may change again.
-        tuple(chain.from_iterable(map(_surprises, _recent(told, chosen)))),
+        tuple(chain.from_iterable(map(_surprises, _recent(usable, chosen)))),
     )
 
 
@@ -128,14 +128,14 @@ def _surprises(runs: Sequence[Run]) -> Iterator[float]:
     """How far each run was from what the earlier ones let expect, outliers included."""
     earlier: list[float] = []
     for run in runs:
-        known = statistics.median(earlier) if earlier else math.inf
+        typical = statistics.median(earlier) if earlier else math.inf
         if not run.censored:
             insort(earlier, run.elapsed_s)
-        if not earlier or known == math.inf:
+        if not earlier or typical == math.inf:
             continue
         if not run.censored:
-            yield math.log(run.elapsed_s / known)
-        elif run.elapsed_s > known:
+            yield math.log(run.elapsed_s / typical)
+        elif run.elapsed_s > typical:
             yield math.inf
 
 

@@ -79,11 +79,11 @@ def surprise_factor(surprises: Sequence[float], share: float, *, least: float) -
     >>> surprise_factor([0.0] * 8, 0.9, least=0.9), surprise_factor([0.0] * 9, 0.99, least=0.9)
     (inf, 1.0)
     """
-    known = len(surprises)
+    count = len(surprises)
     # The largest of so many is exceeded by one in (known + 1) new ones.
-    if known + 1 < 1 / (1 - least) - 1e-9:
+    if count + 1 < 1 / (1 - least) - 1e-9:
         return inf
-    return exp(sorted(surprises)[min(ceil((known + 1) * share), known) - 1])
+    return exp(sorted(surprises)[min(ceil((count + 1) * share), count) - 1])
 
 
 def grid(observed: Sequence[int], settings: TableSettings) -> list[int]:
@@ -101,12 +101,12 @@ def knee_of(nodes: Sequence[int], times: Sequence[float]) -> int | None:
 
     None where it rises to the end.
     """
-    found = min(zip(nodes, times, strict=True), key=lambda pair: pair[0] * pair[1] ** 2)[0]
-    return found if found < nodes[-1] else None
+    best = min(zip(nodes, times, strict=True), key=lambda pair: pair[0] * pair[1] ** 2)[0]
+    return best if best < nodes[-1] else None
 
 
 def max_useful_of(nodes: Sequence[int], times: Sequence[float]) -> int | None:
     """Fewest nodes within one percent of the shortest time; None where time falls to the end."""
     enough = min(times) * 1.01
-    found = next(n for n, t in zip(nodes, times, strict=True) if t <= enough)
-    return found if found < nodes[-1] else None
+    fewest = next(n for n, t in zip(nodes, times, strict=True) if t <= enough)
+    return fewest if fewest < nodes[-1] else None

@@ -203,7 +203,7 @@ def _steps(ranked: _Ranked, old: Indices, new: Indices) -> Floats:
     return steps[~open_ended]
 
 
-def _chance(ranked: _Ranked, seen: float, settings: DriftSettings) -> float:
+def _chance(ranked: _Ranked, observed: float, settings: DriftSettings) -> float:
     """Share of shuffled histories that differ somewhere as much as ``seen``."""
     random = np.random.default_rng(settings.seed)
     # Keys sort by node count, and at random within it.
@@ -212,7 +212,7 @@ def _chance(ranked: _Ranked, seen: float, settings: DriftSettings) -> float:
     grouped = ranked.scores[np.argsort(ranked.strata, kind="stable")]
     np.put_along_axis(shuffled, np.argsort(keys, axis=1), grouped[None, :], axis=1)
     most = ranked.differences(shuffled).max(axis=1)
-    return float((1 + np.count_nonzero(most >= seen * (1 - 1e-9))) / (1 + settings.shuffles))
+    return float((1 + np.count_nonzero(most >= observed * (1 - 1e-9))) / (1 + settings.shuffles))
 
 
 def _scaled(run: Run, factor: float) -> Run:

@@ -91,7 +91,7 @@ def earn(
     )
 
 
-def told_as(judged: Judged, nodes: int, level: float) -> Prediction:
+def to_prediction(judged: Judged, nodes: int, level: float) -> Prediction:
     """Prediction of the times that were judged."""
     middle, low, high = map(math.exp, (judged.log_s, judged.low, judged.high))
     return Prediction(nodes, middle, low, high, level, judged.scale)
@@ -147,18 +147,18 @@ def _judged(now: Now, nodes: Sequence[int], repeats: Mapping[int, int]) -> list[
 
 
 def _between(
-    now: Now, known: Sequence[int], nodes: Sequence[int], exact: Mapping[int, Judged]
+    now: Now, anchors: Sequence[int], nodes: Sequence[int], exact: Mapping[int, Judged]
 ) -> dict[int, Judged]:
-    logs = np.log(known)
-    rows = [exact[n] for n in known]
+    logs = np.log(anchors)
+    rows = [exact[n] for n in anchors]
     reach = np.array([(r.low - r.log_s, r.high - r.log_s, r.half, r.width, r.scale) for r in rows])
-    found = {}
+    interpolated = {}
     for n in nodes:
         low, high, half, width, scale = (np.interp(math.log(n), logs, one) for one in reach.T)
         guesses = now.ask(n)
         log_s = guesses.logs[rows[0].expert]
         assert log_s is not None
-        found[n] = replace(
+        interpolated[n] = replace(
             rows[0],
             log_s=log_s,
             low=log_s + float(low),
@@ -168,7 +168,7 @@ def _between(
             scale=float(scale),
             guesses=guesses,
         )
-    return found
+    return interpolated
 
 
 def _verdict(now: Now, judged: Judged, fitted: Verdict, *, raising: bool) -> Verdict:
@@ -182,7 +182,7 @@ def _verdict(now: Now, judged: Judged, fitted: Verdict, *, raising: bool) -> Ver
 
 
 def _predicted(fitted: Prediction, judged: Judged, level: float) -> Prediction:
-    own = told_as(judged, fitted.nodes, level)
+    own = to_prediction(judged, fitted.nodes, level)
     # The median is what is chosen by: it is no surer than the runs behind it make it.
     runs = min(judged.guesses.repeats, OWN)
     sd = judged.scale / math.sqrt(runs) if runs and judged.size else 0.0

@@ -35,10 +35,10 @@ def endings_of(rows: Sequence[RunRow]) -> tuple[Ending, ...]:
     rows
         Runs of one identity, the newest last.
     """
-    told = [row for row in rows if row.state.ended and not row.state.interrupted][-RECENT:]
-    states = dict.fromkeys(row.state for row in told)
-    found = [_ending(state, [row for row in told if row.state is state]) for state in states]
-    return tuple(sorted(found, key=lambda one: (-one.runs, one.state)))
+    latest = [row for row in rows if row.state.ended and not row.state.interrupted][-RECENT:]
+    states = dict.fromkeys(row.state for row in latest)
+    endings = [_ending(state, [row for row in latest if row.state is state]) for state in states]
+    return tuple(sorted(endings, key=lambda one: (-one.runs, one.state)))
 
 
 def _ending(state: JobState, rows: Sequence[RunRow]) -> Ending:
@@ -47,9 +47,9 @@ def _ending(state: JobState, rows: Sequence[RunRow]) -> Ending:
 
 def work_dirs_of(rows: Iterable[RunRow]) -> tuple[str, ...]:
     """Digests of the working directories; none where they differ from run to run."""
-    told = [row.work_dir for row in rows if row.state.says_run_time and row.work_dir]
-    found = sorted(set(map(digest, told)))
-    return tuple(found) if len(found) * RUNS_PER_DIRECTORY <= len(told) else ()
+    directories = [row.work_dir for row in rows if row.state.says_run_time and row.work_dir]
+    digests = sorted(set(map(digest, directories)))
+    return tuple(digests) if len(digests) * RUNS_PER_DIRECTORY <= len(directories) else ()
 
 
 def ending_problem(endings: Sequence[Ending]) -> Problem | None:

@@ -102,8 +102,8 @@ class Smoothed:
 
     def update(self, value: float) -> None:
         """See :class:`Forecaster`."""
-        known = isfinite(self._value)
-        self._value = self._value + self._gain * (value - self._value) if known else value
+        started = isfinite(self._value)
+        self._value = self._value + self._gain * (value - self._value) if started else value
 
     def forecast(self) -> float:
         """See :class:`Forecaster`."""

@@ -91,12 +91,12 @@ def _most(values: Sequence[float | None]) -> bool:
 
 
 def _sample(mine: Mapping[str, float], own: Usage, *, busy: bool, counted: bool) -> Sample:
-    found = occupancies(
+    parts = occupancies(
         (own.utilisation or 0.0) if busy else 1.0,
         own.elapsed_s,
         float(own.data_bytes or 0) if counted else 1.0,
     )
-    return Sample(mine, found)
+    return Sample(mine, parts)
 
 
 def _attributes(
@@ -107,5 +107,5 @@ def _attributes(
         for one in runs
     ]
     names = set.intersection(*map(set, every)) if every else set()
-    kept = [n for n in sorted(names) if n == NODES or len({one[n] for one in every}) > 1]
-    return [{name: one[name] for name in kept} for one in every]
+    varying = [n for n in sorted(names) if n == NODES or len({one[n] for one in every}) > 1]
+    return [{name: one[name] for name in varying} for one in every]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import exp
 
 from predictor import choose, walk
-from predictor.earned import REPEATS, told_as
+from predictor.earned import REPEATS, to_prediction
 from predictor.judgement import Judged
 from predictor.record import Record
 from predictor.table import round_time, table_of
@@ -39,14 +39,14 @@ def history_table(
         recent, record, settings.site, settings.walk, same=same, level=settings.confidence
     )
     counts = Counter(run.nodes for run in recent if not run.censored)
-    seen = sorted(counts)
-    nodes = _around(seen, settings) if same else seen
+    ran = sorted(counts)
+    nodes = _around(ran, settings) if same else ran
     judged = [now.judge(n) for n in nodes]
-    problem = _no_curve(seen) if same else _not_one_problem(level)
+    problem = _no_curve(ran) if same else _not_one_problem(level)
     rows = list(zip(judged, nodes, strict=True))
     return replace(
         table_of(
-            [told_as(one, n, settings.confidence) for one, n in rows],
+            [to_prediction(one, n, settings.confidence) for one, n in rows],
             tuple(_of_count(now, one, counts[n], same=same) for one, n in rows),
             settings.confidence,
         ),
@@ -62,10 +62,10 @@ def history_table(
     )
 
 
-def _around(seen: Sequence[int], settings: TableSettings) -> list[int]:
+def _around(ran: Sequence[int], settings: TableSettings) -> list[int]:
     """Node counts of one application without a curve: those that were run, and doublings around."""
-    counts, low, high = set(seen), seen[0] / settings.reach, seen[-1] * settings.reach
-    counts |= {round(n * 2.0**k) for n in seen for k in range(-4, 5)}
+    counts, low, high = set(ran), ran[0] / settings.reach, ran[-1] * settings.reach
+    counts |= {round(n * 2.0**k) for n in ran for k in range(-4, 5)}
     return sorted(n for n in counts if n >= 1 and low <= n <= high)
 
 
@@ -95,19 +95,19 @@ def _at_limit(limit_s: float, judged: Sequence[Judged]) -> AtLimit:
     )
 
 
-def _no_curve(seen: Sequence[int]) -> Problem:
+def _no_curve(ran: Sequence[int]) -> Problem:
     """One count asks for twice as many; two ask for the same step once more, or between them."""
-    if len(seen) == 1:
-        observe = 2 * seen[0]
-    elif seen[1] >= 4 * seen[0]:
-        observe = round((seen[0] * seen[1]) ** 0.5)
+    if len(ran) == 1:
+        observe = 2 * ran[0]
+    elif ran[1] >= 4 * ran[0]:
+        observe = round((ran[0] * ran[1]) ** 0.5)
     else:
-        observe = max(2 * seen[1], 4 * seen[0])
-    told = " and ".join(map(str, seen))
-    text = f"finished runs on {told} nodes only; a curve needs {choose.MIN_POINTS} node counts"
+        observe = max(2 * ran[1], 4 * ran[0])
+    listed = " and ".join(map(str, ran))
+    text = f"finished runs on {listed} nodes only; a curve needs {choose.MIN_POINTS} node counts"
     return Problem("no_curve", text, observe)
 
 
 def _not_one_problem(level: KeyLevel) -> Problem:
-    told = "the user" if level is KeyLevel.USER else "user and job name"
-    return Problem("no_identity", f"recognised by {told} only, which may stand for many problems")
+    by = "the user" if level is KeyLevel.USER else "user and job name"
+    return Problem("no_identity", f"recognised by {by} only, which may stand for many problems")

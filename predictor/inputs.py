@@ -36,17 +36,17 @@ def for_inputs(table: PredictionTable, work_dir: str, changed_s: float | None) -
     """
     if table.level not in _BY_COMMAND:
         return table
-    found = []
+    differences = []
     if table.work_dirs and work_dir and digest(work_dir) not in table.work_dirs:
         text = "no earlier run of this command worked in this directory: its input may be another"
-        found.append(Problem("new_work_dir", text))
+        differences.append(Problem("new_work_dir", text))
     if changed_s is not None and table.last_s and changed_s > table.last_s:
         text = "an input file was changed after the last run of this command had started"
-        found.append(Problem("new_input", text))
-    if not found:
+        differences.append(Problem("new_input", text))
+    if not differences:
         return table
-    types = tuple(_doubtful(one, found) for one in table.by_type)
-    return replace(_doubtful(table, found), by_type=types)
+    types = tuple(_doubtful(one, differences) for one in table.by_type)
+    return replace(_doubtful(table, differences), by_type=types)
 
 
 _Judged = TypeVar("_Judged", PredictionTable, ByType)

@@ -117,7 +117,7 @@ def left_out(points: Sequence[Point], medians: Medians, min_points: int) -> list
 
 
 def around(
-    nodes: Sequence[int], medians: Floats, known: Uncertainty, level: float
+    nodes: Sequence[int], medians: Floats, uncertainty: Uncertainty, level: float
 ) -> list[Prediction]:
     """Predictions with the interval for one new run at ``level``.
 
@@ -128,10 +128,10 @@ def around(
     """
     need_nodes(nodes)
     need_share("level", level)
-    clock = known.clock_s / medians
-    curve_sd = np.hypot(curve_deviation(nodes, known), clock / math.sqrt(known.runs))
-    noise = np.hypot(known.noise, clock)
-    reach = float(stdtrit(known.freedom, 0.5 + level / 2)) * np.hypot(curve_sd, noise)
+    clock = uncertainty.clock_s / medians
+    curve_sd = np.hypot(curve_deviation(nodes, uncertainty), clock / math.sqrt(uncertainty.runs))
+    noise = np.hypot(uncertainty.noise, clock)
+    reach = float(stdtrit(uncertainty.freedom, 0.5 + level / 2)) * np.hypot(curve_sd, noise)
     reach = np.minimum(reach, WIDEST)
     low, high = medians * np.exp(-reach), medians * np.exp(reach)
     rows = zip(nodes, medians, low, high, curve_sd, strict=True)
@@ -140,11 +140,11 @@ def around(
     ]
 
 
-def curve_deviation(nodes: Sequence[int], known: Uncertainty) -> Floats:
+def curve_deviation(nodes: Sequence[int], uncertainty: Uncertainty) -> Floats:
     """Measure the median itself at ``nodes``: standard deviation of its log, the clock apart."""
     n = np.asarray(nodes, dtype=float)
-    beyond = np.log2(np.maximum(np.maximum(n / known.last, known.first / n), 1.0))
-    return np.hypot(known.inside, known.growth * beyond)
+    beyond = np.log2(np.maximum(np.maximum(n / uncertainty.last, uncertainty.first / n), 1.0))
+    return np.hypot(uncertainty.inside, uncertainty.growth * beyond)
 
 
 def _end_errors(points: Sequence[Point], errors: Sequence[float]) -> list[float]:

@@ -107,16 +107,19 @@ class Voice:
 
     def judge(self, guesses: Guesses) -> Judged:
         """Believe one of the guesses, and say how far."""
-        seen = guesses.repeats > 0
+        repeated = guesses.repeats > 0
         named = class_of(same=self._same, repeats=guesses.repeats, curve=guesses.curve is not None)
         expert = self._expert(named, guesses)
         log_s = guesses.logs[expert]
         assert log_s is not None
-        size, (total, weight, errors) = self._size(seen=seen), self._spread(expert, seen=seen)
+        size, (total, weight, errors) = (
+            self._size(repeated=repeated),
+            self._spread(expert, repeated=repeated),
+        )
         expected = self._expected(named, guesses)
         prior = self._settings.expected
         scale = math.exp((prior * math.log(expected) + total) / (prior + weight))
-        side = side_of(same=self._same, seen=seen)
+        side = side_of(same=self._same, repeated=repeated)
         units = self._site.units_of(side, size, curve=guesses.curve is not None)
         # Tails are the site's for long; whether an application is good is soon its own affair.
         spread = self._with_site(errors, scale, units, size, half=_HALF_TAILS)
@@ -170,7 +173,7 @@ class Voice:
         return sorted([(e / scale, w) for e, w in errors] + [(unit, share) for unit in units])
 
     def _side(self, judged: Judged) -> str:
-        return side_of(same=self._same, seen=judged.guesses.repeats > 0)
+        return side_of(same=self._same, repeated=judged.guesses.repeats > 0)
 
     def _expert(self, named: str, guesses: Guesses) -> int:
         """Choose by the accuracy that the record of identity and site shows."""
@@ -180,42 +183,44 @@ class Voice:
         return self._chosen[named, said]
 
     def _most_accurate(self, named: str, guesses: Guesses) -> int:
-        seen, settings = guesses.repeats > 0, self._settings
-        usual = experts.ALIKE if seen or guesses.curve is None else experts.CURVE
+        repeated, settings = guesses.repeats > 0, self._settings
+        usual = experts.ALIKE if repeated or guesses.curve is None else experts.CURVE
         pooled = self._site.accuracies.get(named)
-        alike = [entry for entry in self._entries if entry.seen == seen]
+        alike = [entry for entry in self._entries if entry.repeated == repeated]
         best, most = usual, -math.inf
         for expert, log_s in enumerate(guesses.logs):
             if log_s is None:
                 continue
             believed = pooled[expert] if pooled else None
             total = settings.believed * (0.6 if believed is None else believed)
-            known = settings.believed
+            weights = settings.believed
             weight = 1.0
             for entry in reversed(alike):
                 if (error := entry.errors[expert]) is not None:
                     total += weight * math.exp(-abs(error))
-                    known += weight
+                    weights += weight
                 weight *= settings.fade
-            accuracy = total / known - (settings.margin if expert != usual else 0.0)
+            accuracy = total / weights - (settings.margin if expert != usual else 0.0)
             if accuracy > most:
                 best, most = expert, accuracy
         return best
 
-    def _size(self, *, seen: bool) -> float:
-        return sum(1.0 if e.seen == seen else self._settings.other for e in self._entries)
+    def _size(self, *, repeated: bool) -> float:
+        return sum(1.0 if e.repeated == repeated else self._settings.other for e in self._entries)
 
-    def _spread(self, expert: int, *, seen: bool) -> tuple[float, float, list[tuple[float, float]]]:
+    def _spread(
+        self, expert: int, *, repeated: bool
+    ) -> tuple[float, float, list[tuple[float, float]]]:
         """Give the weighted sum of the logs of own errors, the weights' sum, and the errors."""
-        if (seen, expert) not in self._spreads:
+        if (repeated, expert) not in self._spreads:
             errors, weight = [], 1.0
             for entry in reversed(self._entries):
-                own = weight * (1.0 if entry.seen == seen else self._settings.other)
+                own = weight * (1.0 if entry.repeated == repeated else self._settings.other)
                 errors.append((entry.error_of(expert), own))
                 weight *= self._settings.fade
             total = sum(w * math.log(abs(e) + 0.01) for e, w in errors)
-            self._spreads[seen, expert] = total, sum(w for _, w in errors), errors
-        return self._spreads[seen, expert]
+            self._spreads[repeated, expert] = total, sum(w for _, w in errors), errors
+        return self._spreads[repeated, expert]
 
     def _expected(self, named: str, guesses: Guesses) -> float:
         """Size of errors that is expected without any own: that of the curve, or of the class."""

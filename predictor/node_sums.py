@@ -34,7 +34,7 @@ def basis_of(node_type: NodeType) -> str:
 
 def contribution_of(run: EndedRun, types: NodeTypes) -> Contribution:
     """Tell what a run adds to the sums of its application; nothing if it did not complete."""
-    known = types.types.get(types.of_run(run.cluster, run.node_list, run.partition))
+    node_type = types.types.get(types.of_run(run.cluster, run.node_list, run.partition))
     return Contribution(
         cluster=run.cluster,
         submit_s=run.submit_s,
@@ -43,12 +43,12 @@ def contribution_of(run: EndedRun, types: NodeTypes) -> Contribution:
         tag=run.tag,
         script=run.script,
         line=run.line,
-        basis=basis_of(known) if known else "",
-        node_type=known.name if known else "",
+        basis=basis_of(node_type) if node_type else "",
+        node_type=node_type.name if node_type else "",
         nodes=run.nodes,
         tasks_node=(run.tasks or run.nodes) / run.nodes,
         time_s=float(run.elapsed_s) if run.state == JobState.COMPLETED else 0.0,
-        figures=_encode(known.figures).decode() if known else "",
+        figures=_encode(node_type.figures).decode() if node_type else "",
     )
 
 
@@ -70,9 +70,9 @@ def _observed(
     form: str, given: Iterable[Contribution]
 ) -> Sequence[tuple[Mapping[str, float], float]]:
     """Amounts and times of the runs to which a form applies: all its figures are known."""
-    found = []
+    observations = []
     for one in given:
         amounts = _figures(one.figures) | {"nodes": float(one.nodes), "tasks": one.tasks_node}
         if all(name in amounts for name in FORMS[form]):
-            found.append((amounts, one.time_s))
-    return found
+            observations.append((amounts, one.time_s))
+    return observations

@@ -47,18 +47,18 @@ class NodeTypes:
         ran
             Cluster, partition and node type of runs, where these are known.
         """
-        known = [one for one in profiles if one.node_type]
+        typed = [one for one in profiles if one.node_type]
         types = {
             one.node_type: NodeType(one.node_type, _figures(one.values))
-            for one in type_profiles(known)
+            for one in type_profiles(typed)
         }
-        found: dict[tuple[str, str], set[str]] = {}
+        of_partition: dict[tuple[str, str], set[str]] = {}
         for cluster, partition, node_type in ran:
-            found.setdefault((cluster, partition), set()).add(node_type)
+            of_partition.setdefault((cluster, partition), set()).add(node_type)
         return cls(
             types,
-            {(one.cluster, one.node): one.node_type for one in known},
-            {place: min(names) for place, names in found.items() if len(names) == 1},
+            {(one.cluster, one.node): one.node_type for one in typed},
+            {place: min(names) for place, names in of_partition.items() if len(names) == 1},
         )
 
     def of_nodes(self, cluster: str, names: Iterable[str]) -> str:
@@ -66,8 +66,8 @@ class NodeTypes:
 
         Nodes that were not measured are taken to be like the others.
         """
-        found = {self.nodes[cluster, name] for name in names if (cluster, name) in self.nodes}
-        return found.pop() if len(found) == 1 else ""
+        measured = {self.nodes[cluster, name] for name in names if (cluster, name) in self.nodes}
+        return measured.pop() if len(measured) == 1 else ""
 
     def of_run(self, cluster: str, node_list: str, partition: str) -> str:
         """Type of the nodes of a run; where none of them was measured, that of its partition."""
@@ -77,8 +77,8 @@ class NodeTypes:
             return ""
         if any((cluster, name) in self.nodes for name in names):
             return self.of_nodes(cluster, names)
-        known = self.partitions.get((cluster, partition), "")
-        return known if known in self.types else ""
+        usual = self.partitions.get((cluster, partition), "")
+        return usual if usual in self.types else ""
 
 
 def _figures(values: Mapping[str, float]) -> dict[str, float]:

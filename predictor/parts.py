@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from predictor.record import Record
-from predictor.run_rows import telling
+from predictor.run_rows import ended_runs
 from predictor.table import worse
 from predictor.table_settings import TableSettings
 from predictor.tabulate import mixture, record_of, tabulate, unfinished
@@ -64,7 +64,7 @@ def tables_of(
         What became of earlier predictions, by key.
     """
     old = records or {}
-    groups = layouts(telling(rows)) if level in CURVE_LEVELS else {}
+    groups = layouts(ended_runs(rows)) if level in CURVE_LEVELS else {}
 
     def fitted(
         name: str, own: Sequence[RunRow], make: Callable[..., PredictionTable | None]
@@ -108,10 +108,10 @@ def _new(before: Record, after: Record) -> int:
     return sum(entry.end_s > before.until_s for entry in after.entries)
 
 
-def _doubted(table: PredictionTable, found: Sequence[Layout]) -> PredictionTable:
+def _doubted(table: PredictionTable, groups: Sequence[Layout]) -> PredictionTable:
     """Table of runs with several layouts: doubtful at best."""
-    listed = "; ".join(map(str, found[:3])) + ("; …" if len(found) > 3 else "")
-    text = f"runs had {len(found)} layouts ({listed}): they are not one curve"
+    listed = "; ".join(map(str, groups[:3])) + ("; …" if len(groups) > 3 else "")
+    text = f"runs had {len(groups)} layouts ({listed}): they are not one curve"
     return replace(
         table,
         verdict=worse(table.verdict, Verdict.DOUBTFUL),

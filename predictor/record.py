@@ -60,7 +60,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     owner: str = ""  #: whose run it was; empty: several users' identity
 
     @property
-    def seen(self) -> bool:
+    def repeated(self) -> bool:
         """Whether the node count had been run."""
         return self.repeats > 0
 
@@ -140,12 +140,12 @@ class Site:
 def class_of(*, same: bool, repeats: int, curve: bool) -> str:
     """Name the class of a prediction."""
     often = f"{bisect_right(REPEATS, repeats)}" if repeats else "curve" if curve else "none"
-    return f"{side_of(same=same, seen=repeats > 0)} {often}"
+    return f"{side_of(same=same, repeated=repeats > 0)} {often}"
 
 
-def side_of(*, same: bool, seen: bool) -> str:
+def side_of(*, same: bool, repeated: bool) -> str:
     """Name the part of all classes that shares intervals."""
-    return f"{'same' if same else 'many'} {'seen' if seen else 'new'}"
+    return f"{'same' if same else 'many'} {'seen' if repeated else 'new'}"
 
 
 def pooled(old: Iterable[Entry], new: Iterable[Entry]) -> list[Entry]:
@@ -183,9 +183,9 @@ def site_of(entries: Sequence[Entry]) -> Site:
             for name, group in (sides | units).items()
         },
         reaches={
-            name: _reach(told)
+            name: _reach(informed)
             for name, group in sides.items()
-            if len(told := [entry.excess for entry in group if entry.informed]) >= FEW
+            if len(informed := [entry.excess for entry in group if entry.informed]) >= FEW
         },
         sides=frozenset(sides),
         reliable=_reliable([entry for entry in entries if entry.same and entry.informed]),
@@ -215,7 +215,7 @@ def _grouped(entries: Sequence[Entry]) -> tuple[_Groups, _Groups, _Groups]:
     """Group by class, by side, and by side and size of the record; without small groups."""
     groups: tuple[_Groups, ...] = defaultdict(list), defaultdict(list), defaultdict(list)
     for entry in entries:
-        side = side_of(same=entry.same, seen=entry.seen)
+        side = side_of(same=entry.same, repeated=entry.repeated)
         for group, name in zip(
             groups, (_class(entry), side, f"{side} {bisect_right(SIZES, entry.size)}"), strict=True
         ):
@@ -240,10 +240,10 @@ def _scale(errors: Sequence[float]) -> float:
 
 def _reach(excess: Sequence[float]) -> tuple[float, float]:
     """Factors on the two sides of intervals with which they would have held nine in ten."""
-    ordered, known = sorted(excess), len(excess)
-    place = min(max(math.ceil(0.95 * (known + 1)) - 1, 0), known - 1)
-    sides = (-ordered[known - 1 - place], ordered[place])
-    weight = known / (known + FEW)
+    ordered, count = sorted(excess), len(excess)
+    place = min(max(math.ceil(0.95 * (count + 1)) - 1, 0), count - 1)
+    sides = (-ordered[count - 1 - place], ordered[place])
+    weight = count / (count + FEW)
     low, high = (math.exp(weight * math.log(min(max(one, 0.7), 10.0))) for one in sides)
     return low, high
 
@@ -253,11 +253,11 @@ def _reliable(entries: Sequence[Entry]) -> float:
 
     A site without a record is believed to keep what its intervals promise.
     """
-    good, known, widest = FEW * SHARE_GOOD, FEW, 0.3 * GOOD
+    good, count, widest = FEW * SHARE_GOOD, FEW, 0.3 * GOOD
     narrow = sorted((one.width, abs(one.error)) for one in entries if one.width <= GOOD)
     for i, (_, error) in enumerate(narrow):
-        known += 1
+        count += 1
         good += error <= GOOD
-        if good >= (SHARE_GOOD - 0.02) * known:
+        if good >= (SHARE_GOOD - 0.02) * count:
             widest = narrow[i + 1][0] if i + 1 < len(narrow) else GOOD
     return widest if narrow else GOOD

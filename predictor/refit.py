@@ -175,12 +175,12 @@ def fits_of(
 
 def _first_entries(by_key: ByKey, settings: TableSettings) -> list[Entry]:
     """Walk through some identities, so that a site's first tables know how predictions do there."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for level in KeyLevel:
         for _, rows in islice(by_key(level), FIRST):
             recent = rows[-settings.recent :]
-            found += _owned(record_of(level, recent, settings).entries, recent)
-    return pooled((), found)
+            entries += _owned(record_of(level, recent, settings).entries, recent)
+    return pooled((), entries)
 
 
 def _batches(source: Source, settings: TableSettings) -> Iterator[list[Work]]:
@@ -191,9 +191,9 @@ def _batches(source: Source, settings: TableSettings) -> Iterator[list[Work]]:
         sums = source.sums_of(level) if source.sums_of and level in CURVE_LEVELS else {}
         records = _by_identity(source.records_of(level.value))
         for key, rows in source.by_key(level):
-            kept = rows if level in CURVE_LEVELS else rows[-settings.recent :]
-            batch.append((level, key, kept, sums.get(key, {}), records.get(key, {})))
-            held += len(kept)
+            fitted = rows if level in CURVE_LEVELS else rows[-settings.recent :]
+            batch.append((level, key, fitted, sums.get(key, {}), records.get(key, {})))
+            held += len(fitted)
             if len(batch) >= BATCH or held >= BATCH_RUNS:
                 yield batch
                 batch, held = [], 0
@@ -203,10 +203,10 @@ def _batches(source: Source, settings: TableSettings) -> Iterator[list[Work]]:
 
 def _by_identity(records: dict[str, str]) -> dict[str, dict[str, str]]:
     """Put the records of an identity's parts to its own."""
-    found: dict[str, dict[str, str]] = {}
+    by_identity: dict[str, dict[str, str]] = {}
     for key, text in records.items():
-        found.setdefault(whole_key(key), {})[key] = text
-    return found
+        by_identity.setdefault(whole_key(key), {})[key] = text
+    return by_identity
 
 
 def _fit_all(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
 
 
-def telling(rows: Iterable[RunRow]) -> list[RunRow]:
+def ended_runs(rows: Iterable[RunRow]) -> list[RunRow]:
     """Select the runs that tell a run time: finished, or cut short; failed ones do not."""
     return [row for row in rows if row.state.says_run_time and row.nodes > 0 and row.elapsed_s > 0]
 
@@ -31,7 +31,7 @@ def runs_of(rows: Iterable[RunRow]) -> list[Run]:
             limit_s=float(row.limit_s or 0),
             submit_s=float(row.submit_s),
         )
-        for row in telling(rows)
+        for row in ended_runs(rows)
     ]
 
 
@@ -68,8 +68,8 @@ def memory_of(rows: Iterable[RunRow]) -> tuple[Memory, ...]:
     for row in rows:
         if row.nodes > 0 and (row.mem_bytes or row.state is JobState.OUT_OF_MEMORY):
             need = (row.mem_bytes or 0) * ceil((row.tasks or row.nodes) / row.nodes)
-            told = short if row.state is JobState.OUT_OF_MEMORY else needs
-            told[row.nodes] = max(need, told.get(row.nodes, 0))
+            measured = short if row.state is JobState.OUT_OF_MEMORY else needs
+            measured[row.nodes] = max(need, measured.get(row.nodes, 0))
     needs |= {n: UNBOUNDED for n, least in short.items() if least >= needs.get(n, 0)}
     return tuple(Memory(nodes, need) for nodes, need in sorted(needs.items()))
 
@@ -83,6 +83,6 @@ def owner_of(rows: Iterable[RunRow]) -> str:
 def longest_of(rows: Iterable[RunRow]) -> tuple[Longest, ...]:
     """Longest run on each count, of those that tell a run time."""
     times: dict[int, float] = {}
-    for row in telling(rows):
+    for row in ended_runs(rows):
         times[row.nodes] = max(float(row.elapsed_s), times.get(row.nodes, 0.0))
     return tuple(Longest(nodes, time_s) for nodes, time_s in sorted(times.items()))

@@ -62,8 +62,8 @@ def judge(outcomes: Sequence[Outcome], band: Band, *, off: bool) -> Standing | N
     Standing or None
         None with fewer than ``band.least`` runs that say something.
     """
-    telling = [one for one in outcomes if not one.cut or one.realised_s > one.predicted_s]
-    last = sorted(telling, key=lambda one: one.ended_s)[-band.runs :]
+    conclusive = [one for one in outcomes if not one.cut or one.realised_s > one.predicted_s]
+    last = sorted(conclusive, key=lambda one: one.ended_s)[-band.runs :]
     if len(last) < band.least:
         return None
     middle = median(log(one.realised_s / one.predicted_s) for one in last)

@@ -36,11 +36,11 @@ def add_runs(store: Store, types: NodeTypes) -> int:
 
 def texts(store: Store, level: KeyLevel) -> dict[str, dict[str, dict[str, str]]]:
     """Texts of the sums of all applications known by this level: by key, node type and form."""
-    found: dict[str, dict[str, dict[str, str]]] = {}
+    by_key: dict[str, dict[str, dict[str, str]]] = {}
     for key, rows in store.sums.of_level(level).items():
         for row in rows:
-            found.setdefault(key, {}).setdefault(row.node_type, {})[row.form] = row.payload
-    return found
+            by_key.setdefault(key, {}).setdefault(row.node_type, {})[row.form] = row.payload
+    return by_key
 
 
 def merge(into: Store, given: Iterable[list[Contribution]]) -> int:

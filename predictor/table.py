@@ -15,7 +15,7 @@ from predictor.types import ByType, Part, Prediction, PredictionTable, Problem, 
 from sacct_ingest.layout import Layout
 
 #: Tables of a node type or time limit that are kept: the next job is often of the same kind.
-_KEPT = 1024
+_CACHED = 1024
 #: Name of the problem that all runs had another layout than the job.
 OTHER_LAYOUT = "other_layout"
 #: Words for a layout that counts nothing.
@@ -97,7 +97,7 @@ def at(table: PredictionTable, nodes: int) -> Prediction:
     )
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHED)
 def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
     """Table for jobs that ask for the time limit ``limit_s``; the same one where it says nothing.
 
@@ -109,7 +109,7 @@ def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
     return replace(table, median_s=own.median_s, low_s=own.low_s, high_s=own.high_s)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHED)
 def for_type(table: PredictionTable, node_type: str) -> PredictionTable:
     """Table for jobs on this type of node; the same one where nothing is known of the type."""
     own = next((one for one in table.by_type if one.node_type == node_type), None)
@@ -127,11 +127,11 @@ def part_for(table: PredictionTable, layouts: Sequence[Layout]) -> Part | None:
         Of each of its nodes, or of the whole job; any will do.
     """
     fitting = (p for p in table.parts if any(one.matches(p.layout) for one in layouts))
-    found = list(fitting)
-    return found[0] if len(found) == 1 else None
+    matches = list(fitting)
+    return matches[0] if len(matches) == 1 else None
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHED)
 def for_layout(table: PredictionTable, layouts: tuple[Layout, ...]) -> PredictionTable:
     """Table for jobs with these layouts: refused where its runs had another one."""
     runs = [part.layout for part in table.parts] or [table.layout]

@@ -19,12 +19,12 @@ from predictor.history_table import history_table
 from predictor.record import Record
 from predictor.run_rows import (
     command_of,
+    ended_runs,
     label_of,
     longest_of,
     memory_of,
     owner_of,
     runs_of,
-    telling,
 )
 from predictor.table import table_of
 from predictor.table_settings import TableSettings
@@ -154,7 +154,7 @@ def _described(
         problems=(*table.problems, *([unfinished] if unfinished else [])),
         endings=endings,
         work_dirs=work_dirs_of(rows),
-        last_s=max(((row.end_s or 0) - row.elapsed_s for row in telling(rows)), default=0.0),
+        last_s=max(((row.end_s or 0) - row.elapsed_s for row in ended_runs(rows)), default=0.0),
         level=level.value,
         key=key,
         label=label_of(level, key, rows),

@@ -161,7 +161,7 @@ def _of_path(
     series: Iterable[Probe], source: str, target: str, until_s: float
 ) -> tuple[list[Probe], list[Probe]]:
     """Give the probes and the transfers of one path that have a value, in the order of time."""
-    known = [
+    measured = [
         each
         for each in series
         if (each.source, each.target) == (source, target)
@@ -169,9 +169,9 @@ def _of_path(
         and each.value is not None
         and 0 < each.value < inf
     ]
-    known.sort(key=lambda each: each.at_s)
+    measured.sort(key=lambda each: each.at_s)
     kinds = (Resource.BANDWIDTH, Resource.TRANSFER)
-    probes, transfers = ([each for each in known if each.resource is kind] for kind in kinds)
+    probes, transfers = ([each for each in measured if each.resource is kind] for kind in kinds)
     return probes, transfers
 
 
@@ -189,9 +189,9 @@ def _size(transfer: Probe) -> float:
     return max(transfer.size_bytes or 0, 1)
 
 
-def _off(wanted: float) -> Callable[[float], float]:
+def _off(target: float) -> Callable[[float], float]:
     """Give the factor between a size and the one that is wanted."""
-    return lambda size: max(size / wanted, wanted / size)
+    return lambda size: max(size / target, target / size)
 
 
 def _nothing(asked: TransferTime) -> Problem:

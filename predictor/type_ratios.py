@@ -28,7 +28,7 @@ _ANY_BYTES = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class TypeEvidence:
     """What is known of an application besides its run times on the reference type.
 
     Parameters
@@ -57,7 +57,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedRatios:
     """Log run times on a type over those predicted for the reference, with their variance."""
 
     nodes: tuple[int, ...]
@@ -67,31 +67,33 @@ class Seen:
 
 #: Log of the run time on the target over that on the reference, at node counts, without looking at
 #: runs on the types left out; None where the way cannot tell.
-Way = Callable[[Known, str, Collection[str], Sequence[int]], Floats | None]
+Way = Callable[[TypeEvidence, str, Collection[str], Sequence[int]], Floats | None]
 
 
-def _unchanged(_: Known, __: str, ___: Collection[str], nodes: Sequence[int]) -> Floats | None:
+def _unchanged(
+    _: TypeEvidence, __: str, ___: Collection[str], nodes: Sequence[int]
+) -> Floats | None:
     """Ask nothing: all types are alike."""
     return np.zeros(len(nodes))
 
 
 def _scaled(
-    resource: str, known: Known, target: str, _: Collection[str], nodes: Sequence[int]
+    resource: str, evidence: TypeEvidence, target: str, _: Collection[str], nodes: Sequence[int]
 ) -> Floats | None:
     """Everything goes as fast as this resource does."""
-    here, there = known.amount(known.reference, resource), known.amount(target, resource)
+    here, there = evidence.amount(evidence.reference, resource), evidence.amount(target, resource)
     return None if not here or not there else np.full(len(nodes), log(here / there))
 
 
 def _occupied(
-    stall: str, known: Known, target: str, without: Collection[str], nodes: Sequence[int]
+    stall: str, evidence: TypeEvidence, target: str, without: Collection[str], nodes: Sequence[int]
 ) -> Floats | None:
     """NIMO: compute occupancy goes with the CPU, stalls with another resource or not at all."""
-    compute = _scaled("cpu", known, target, without, [1])
-    stalls = _scaled(stall, known, target, without, [1]) if stall else np.zeros(1)
-    if compute is None or stalls is None or not known.utilisation:
+    compute = _scaled("cpu", evidence, target, without, [1])
+    stalls = _scaled(stall, evidence, target, without, [1]) if stall else np.zeros(1)
+    if compute is None or stalls is None or not evidence.utilisation:
         return None
-    counts, shares = zip(*sorted(known.utilisation), strict=True)
+    counts, shares = zip(*sorted(evidence.utilisation), strict=True)
     used = np.interp(np.log(nodes), np.log(counts), shares)
     times = []
     for share in used:
@@ -103,16 +105,16 @@ def _occupied(
 
 
 def _product(
-    form: str, known: Known, target: str, without: Collection[str], nodes: Sequence[int]
+    form: str, evidence: TypeEvidence, target: str, without: Collection[str], nodes: Sequence[int]
 ) -> Floats | None:
     """Ask aprof: its product form, fitted to all other types' runs."""
-    fit = _fitted(form, known, without)
+    fit = _fitted(form, evidence, without)
     if fit is None:
         return None
     try:
         times = [
-            [fit.predict(_amounts(known, kind, n)).time_s for n in nodes]
-            for kind in (target, known.reference)
+            [fit.predict(_amounts(evidence, kind, n)).time_s for n in nodes]
+            for kind in (target, evidence.reference)
         ]
     except ValueError:
         return None
@@ -121,11 +123,11 @@ def _product(
     return ratio
 
 
-def _fitted(form: str, known: Known, without: Collection[str]) -> ProductFit | None:
+def _fitted(form: str, evidence: TypeEvidence, without: Collection[str]) -> ProductFit | None:
     """Fit a form to the sums of all types but some; None where these are all alike."""
     given = {
         kind: sums[form]
-        for kind, sums in known.sums.items()
+        for kind, sums in evidence.sums.items()
         if kind not in without and form in sums
     }
     if len(given) < 2:
@@ -139,9 +141,9 @@ def _fitted(form: str, known: Known, without: Collection[str]) -> ProductFit | N
         return None
 
 
-def _amounts(known: Known, node_type: str, nodes: int) -> dict[str, float]:
-    figures = known.figures.get(node_type, {})
-    return {**figures, "nodes": float(nodes), "tasks": known.tasks_node}
+def _amounts(evidence: TypeEvidence, node_type: str, nodes: int) -> dict[str, float]:
+    figures = evidence.figures.get(node_type, {})
+    return {**figures, "nodes": float(nodes), "tasks": evidence.tasks_node}
 
 
 #: Ways by name, each with what it is believed to be off by (standard deviation of log time) before
@@ -164,30 +166,38 @@ WAYS: dict[str, tuple[Way, float]] = {
 class Believed:
     """The way that is believed; ``off`` is what it is off by on a new type (log time).
 
-    ``left_out`` counts the types on which that was seen, ``seen_off`` is what it was there.
+    ``left_out`` counts the types on which that was seen, ``observed_error`` is what it was there.
     """
 
     name: str
     way: Way
     off: float
     left_out: int
-    seen_off: float | None
+    observed_error: float | None
 
 
-def believe(known: Known, seen: Mapping[str, Seen], target: str) -> Believed:
+def believe(
+    evidence: TypeEvidence, observed: Mapping[str, ObservedRatios], target: str
+) -> Believed:
     """Choose the way that was off least where node types were left out; for ``target``."""
     judged = [
-        _judged(name, way, prior, known, seen)
+        _judged(name, way, prior, evidence, observed)
         for name, (way, prior) in WAYS.items()
-        if way(known, target, (), [1]) is not None
+        if way(evidence, target, (), [1]) is not None
     ]
     return min(judged, key=lambda one: one.off)
 
 
-def _judged(name: str, way: Way, prior: float, known: Known, seen: Mapping[str, Seen]) -> Believed:
+def _judged(
+    name: str,
+    way: Way,
+    prior: float,
+    evidence: TypeEvidence,
+    observed: Mapping[str, ObservedRatios],
+) -> Believed:
     squares = []
-    for left_out, one in seen.items():
-        said = way(known, left_out, (left_out,), one.nodes)
+    for left_out, one in observed.items():
+        said = way(evidence, left_out, (left_out,), one.nodes)
         if said is not None:
             squares.append(float(np.mean((np.array(one.log_ratio) - said) ** 2)))
     total = PRIOR_WEIGHT * prior**2 + sum(squares)
@@ -196,8 +206,8 @@ def _judged(name: str, way: Way, prior: float, known: Known, seen: Mapping[str, 
 
 
 def _root_mean(squares: Iterable[float]) -> float | None:
-    found = list(squares)
-    return sqrt(sum(found) / len(found)) if found else None
+    values = list(squares)
+    return sqrt(sum(values) / len(values)) if values else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,36 +220,40 @@ class Ratio:
 
 
 def ratio_at(
-    believed: Believed, known: Known, target: str, own: Seen | None, nodes: Sequence[int]
+    believed: Believed,
+    evidence: TypeEvidence,
+    target: str,
+    own: ObservedRatios | None,
+    nodes: Sequence[int],
 ) -> Ratio:
     """Log ratio at node counts: what is believed, corrected by the runs on the target itself.
 
     The way is off by something that most node counts share (a Gaussian process of log nodes):
     without a run there all of ``believed.off`` is open, with every run less.
     """
-    mean = _said(believed, known, target, nodes)
+    mean = _said(believed, evidence, target, nodes)
     if own is None or not own.nodes:
         return Ratio(mean, np.full(len(nodes), believed.off), None)
     inverse = np.linalg.inv(_kernel(own.nodes, own.nodes, believed.off) + np.diag(own.variance))
     cross = _kernel(nodes, own.nodes, believed.off)
-    rest = np.array(own.log_ratio) - _said(believed, known, target, own.nodes)
+    rest = np.array(own.log_ratio) - _said(believed, evidence, target, own.nodes)
     variance = believed.off**2 - np.einsum("ij,jk,ik->i", cross, inverse, cross)
     sd = np.sqrt(np.maximum(variance, 0.0))
     # What is believed may have been learned from these very runs: not so where it is judged.
-    untold = np.array(own.log_ratio) - _said(believed, known, target, own.nodes, (target,))
+    held_out = np.array(own.log_ratio) - _said(believed, evidence, target, own.nodes, (target,))
     # Leaving one out needs no other fit (Rasmussen and Williams 2006, equation 5.12).
-    press = (inverse @ untold) / np.diag(inverse)
+    press = (inverse @ held_out) / np.diag(inverse)
     return Ratio(mean + cross @ (inverse @ rest), sd, sqrt(float(np.mean(press**2))))
 
 
 def _said(
     believed: Believed,
-    known: Known,
+    evidence: TypeEvidence,
     target: str,
     nodes: Sequence[int],
     without: Collection[str] = (),
 ) -> Floats:
-    said = believed.way(known, target, without, nodes)
+    said = believed.way(evidence, target, without, nodes)
     return np.zeros(len(nodes)) if said is None else said
 
 

@@ -28,7 +28,7 @@ from predictor.reliability import ReliabilitySettings, verdict_on
 from predictor.run_rows import runs_of
 from predictor.table import at, covers, quantile, round_time, verdict_at, worse
 from predictor.table_settings import TableSettings
-from predictor.type_ratios import Believed, Known, Ratio, Seen, believe, ratio_at
+from predictor.type_ratios import Believed, ObservedRatios, Ratio, TypeEvidence, believe, ratio_at
 from predictor.types import (
     ByType,
     Curve,
@@ -93,11 +93,11 @@ def type_tables(
     (reference, rows), *others = groups.items()
     if not reference:
         return None
-    known = gather_evidence(reference, rows, settings.node_types, sums)
+    evidence = gather_evidence(reference, rows, settings.node_types, sums)
     drawn = build(runs_of(rows), settings.curve)
     if len(drawn.points) < choose.MIN_POINTS:
         # Too few there: runs on the other types stand in, as if they had been on it.
-        moved = [as_on(known, name, runs_of(theirs)) for name, theirs in others]
+        moved = [as_on(evidence, name, runs_of(theirs)) for name, theirs in others]
         runs = [*runs_of(rows), *chain.from_iterable(moved)]
         drawn = build(runs, settings.curve)
         if len(drawn.points) < choose.MIN_POINTS:
@@ -106,9 +106,9 @@ def type_tables(
     else:
         base = curve_table(drawn, runs_of(rows), settings, record)
     own = {name: _own(theirs, settings) for name, theirs in others}
-    others_tables = predict_types(base, own, known, settings.reliability)
-    seen = [*base.observed, *chain.from_iterable(one.curve.points for one in own.values())]
-    widest = max(point.nodes for point in seen)
+    others_tables = predict_types(base, own, evidence, settings.reliability)
+    points = [*base.observed, *chain.from_iterable(one.curve.points for one in own.values())]
+    widest = max(point.nodes for point in points)
     return replace(base, node_type=reference, by_type=others_tables, widest=widest)
 
 
@@ -123,26 +123,26 @@ def _own(rows: Sequence[RunRow], settings: TableSettings) -> OwnCurve:
 
 def gather_evidence(
     reference: str, rows: Sequence[RunRow], types: Mapping[str, NodeType], sums: SumsByType
-) -> Known:
+) -> TypeEvidence:
     """Gather what tells run times on other types from those on the reference."""
     shares: dict[int, list[float]] = defaultdict(list)
     for row in rows:
         if row.state is JobState.COMPLETED and row.cpu_s and row.cpus and row.elapsed_s > 0:
             shares[row.nodes].append(min(1.0, row.cpu_s / (row.cpus * row.elapsed_s)))
     tasks = [row.tasks / row.nodes for row in rows if row.tasks and row.nodes]
-    return Known(
+    return TypeEvidence(
         reference=reference,
         figures={name: one.figures for name, one in types.items()},
-        utilisation=[(n, median(found)) for n, found in sorted(shares.items()) if n > 0],
+        utilisation=[(n, median(used)) for n, used in sorted(shares.items()) if n > 0],
         sums=sums,
         tasks_node=median(tasks) if tasks else 1.0,
     )
 
 
-def as_on(known: Known, node_type: str, runs: Sequence[Run]) -> list[Run]:
+def as_on(evidence: TypeEvidence, node_type: str, runs: Sequence[Run]) -> list[Run]:
     """Move runs on a node type to the reference type."""
     nodes = [run.nodes for run in runs]
-    said = believe(known, {}, node_type).way(known, node_type, (), nodes) if runs else None
+    said = believe(evidence, {}, node_type).way(evidence, node_type, (), nodes) if runs else None
     if said is None:
         return []
     return [
@@ -162,7 +162,7 @@ def doubted(table: PredictionTable, node_type: str) -> PredictionTable:
     )
 
 
-def observed_ratios(curve: Curve, base: PredictionTable) -> Seen:
+def observed_ratios(curve: Curve, base: PredictionTable) -> ObservedRatios:
     """Observations on a type, against what the reference's table says of the same counts."""
     points = [point for point in curve.points if covers(base, point.nodes)]
     ratios = [log(point.time_s / at(base, point.nodes).time_s) for point in points]
@@ -175,7 +175,7 @@ def observed_ratios(curve: Curve, base: PredictionTable) -> Seen:
         )
         for point in points
     ]
-    return Seen(
+    return ObservedRatios(
         tuple(point.nodes for point in points), tuple(ratios), tuple(sd**2 for sd in spread)
     )
 
@@ -183,7 +183,7 @@ def observed_ratios(curve: Curve, base: PredictionTable) -> Seen:
 def predict_types(
     base: PredictionTable,
     own: Mapping[str, OwnCurve],
-    known: Known,
+    evidence: TypeEvidence,
     settings: ReliabilitySettings,
 ) -> tuple[ByType, ...]:
     """Tables of all other node types.
@@ -195,21 +195,21 @@ def predict_types(
     own
         What was observed on other types.
     """
-    seen = {name: observed_ratios(one.curve, base) for name, one in own.items()}
-    seen = {name: one for name, one in seen.items() if one.nodes}
-    told = []
-    for name in sorted(known.figures):
-        if name == known.reference:
+    observed = {name: observed_ratios(one.curve, base) for name, one in own.items()}
+    observed = {name: one for name, one in observed.items() if one.nodes}
+    tables = []
+    for name in sorted(evidence.figures):
+        if name == evidence.reference:
             continue
-        believed = believe(known, seen, name)
+        believed = believe(evidence, observed, name)
         mine = own.get(name, OwnCurve(Curve(()), None, 0))
-        moved = _Moved(base, name, believed, known, seen.get(name), settings)
+        moved = _Moved(base, name, believed, evidence, observed.get(name), settings)
         table = mine.table
         if table is not None and _predicts_better(mine.curve, moved):
-            told.append(_as_it_is(name, table, mine.runs))
+            tables.append(_as_it_is(name, table, mine.runs))
         else:
-            told.append(moved.table(mine))
-    return tuple(told)
+            tables.append(moved.table(mine))
+    return tuple(tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,12 +219,12 @@ class _Moved:
     base: PredictionTable
     node_type: str
     believed: Believed
-    known: Known
-    seen: Seen | None
+    evidence: TypeEvidence
+    observed: ObservedRatios | None
     settings: ReliabilitySettings
 
     def ratio(self, nodes: Sequence[int]) -> Ratio:
-        return ratio_at(self.believed, self.known, self.node_type, self.seen, nodes)
+        return ratio_at(self.believed, self.evidence, self.node_type, self.observed, nodes)
 
     def table(self, own: OwnCurve) -> ByType:
         nodes = _thin(self.base, [p.nodes for p in own.curve.points])
@@ -261,8 +261,8 @@ class _Moved:
         return worse(sure, verdict_at(self.base, row.nodes))
 
     def _problem(self, own: OwnCurve) -> Problem:
-        held = self.believed.seen_off
-        how = f"by {self.believed.name} from runs on {self.known.reference}"
+        held = self.believed.observed_error
+        how = f"by {self.believed.name} from runs on {self.evidence.reference}"
         if held is not None:
             types = self.believed.left_out
             plural = "s" if types > 1 else ""
@@ -302,21 +302,21 @@ def _thin(base: PredictionTable, observed: Sequence[int]) -> list[int]:
 
     Most applications never run on the other types: their tables have to be small.
     """
-    seen = {point.nodes for point in base.observed} | {n for n in observed if covers(base, n)}
+    needed = {point.nodes for point in base.observed} | {n for n in observed if covers(base, n)}
     chosen: list[int] = []
     for n in base.nodes:
-        if n in seen or not chosen or n >= chosen[-1] * 2**0.25 or n == base.nodes[-1]:
+        if n in needed or not chosen or n >= chosen[-1] * 2**0.25 or n == base.nodes[-1]:
             chosen.append(n)
-    return sorted({*chosen, *seen})
+    return sorted({*chosen, *needed})
 
 
 def _predicts_better(curve: Curve, moved: _Moved) -> bool:
     """Whether a type's own curve tells its points better than the moved table; each left out."""
     points = curve.points
-    if len(points) < OWN_POINTS or moved.seen is None:
+    if len(points) < OWN_POINTS or moved.observed is None:
         return False
     other = ratio_at(
-        moved.believed, moved.known, moved.node_type, moved.seen, moved.seen.nodes
+        moved.believed, moved.evidence, moved.node_type, moved.observed, moved.observed.nodes
     ).press
     step = -(-len(points) // _MOST_LEFT_OUT)
     errors = [_left_out(points, i) for i in range(0, len(points), step)]
@@ -325,8 +325,8 @@ def _predicts_better(curve: Curve, moved: _Moved) -> bool:
 
 def _left_out(points: Sequence[Point], index: int) -> float:
     rest = Curve(tuple(point for i, point in enumerate(points) if i != index))
-    told = Averaged().fit(rest).predict([points[index].nodes])[0]
-    return log(points[index].time_s / told.time_s)
+    predicted = Averaged().fit(rest).predict([points[index].nodes])[0]
+    return log(points[index].time_s / predicted.time_s)
 
 
 def _as_it_is(name: str, own: PredictionTable, runs: int) -> ByType:
@@ -352,8 +352,8 @@ def _as_it_is(name: str, own: PredictionTable, runs: int) -> ByType:
 
 def _best(nodes: Sequence[int], costs: Sequence[float]) -> int | None:
     """Fewest nodes of the lowest cost; None where that is the end of the table."""
-    found = min(zip(costs, nodes, strict=True))[1]
-    return found if found < nodes[-1] else None
+    cheapest = min(zip(costs, nodes, strict=True))[1]
+    return cheapest if cheapest < nodes[-1] else None
 
 
 def _short(values: Sequence[float]) -> tuple[float, ...]:

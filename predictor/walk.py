@@ -63,12 +63,12 @@ def in_order(runs: Sequence[Run]) -> list[Run]:
 def recorded(record: Record) -> tuple[Recorded, ...]:
     """Sum up a record for people: of counts that had been run, and of new ones."""
     made = []
-    for seen in (True, False):
-        entries = [entry for entry in record.entries if entry.seen is seen]
+    for repeated in (True, False):
+        entries = [entry for entry in record.entries if entry.repeated is repeated]
         if entries:
             errors = [abs(math.expm1(-entry.error)) for entry in entries]
             inside = sum(entry.inside for entry in entries)
-            made.append(Recorded(seen, len(entries), round(median(errors), 4), inside))
+            made.append(Recorded(repeated, len(entries), round(median(errors), 4), inside))
     return tuple(made)
 
 
@@ -182,5 +182,5 @@ def curve_of(runs: Sequence[Run], nodes: Sequence[int], settings: WalkSettings) 
         return None
     counts = sorted(set(nodes))
     made = base.create(settings.model).fit(drawn).predict(counts)
-    told = {p.nodes: (math.log(p.time_s), math.log(p.high_s / p.low_s) / 2) for p in made}
-    return told.__getitem__
+    logs = {p.nodes: (math.log(p.time_s), math.log(p.high_s / p.low_s) / 2) for p in made}
+    return logs.__getitem__

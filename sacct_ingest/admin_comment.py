@@ -56,10 +56,10 @@ def build(note: Note) -> str:
 
 def parse(admin_comment: str) -> Note | None:
     """Find the last note in a job's admin_comment: a requeued job may have been decided twice."""
-    found = list(_NOTE.finditer(admin_comment))
-    if not found:
+    notes = list(_NOTE.finditer(admin_comment))
+    if not notes:
         return None
-    part = found[-1]
+    part = notes[-1]
     return Note(
         decision_id=part["id"],
         nodes=int(part["n"]),
@@ -84,5 +84,5 @@ def decision_id_in(admin_comment: str) -> str:
     """
     if "NIMO1:" not in admin_comment:
         return ""
-    found: list[str] = _DECISION_ID.findall(admin_comment)
-    return found[-1] if found else ""
+    ids: list[str] = _DECISION_ID.findall(admin_comment)
+    return ids[-1] if ids else ""

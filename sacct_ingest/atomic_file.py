@@ -172,12 +172,12 @@ def _opened(path: Path) -> int:
     except PermissionError:
         # Another user of the same group made it: it can be taken without being signed.
         file = os.open(path, os.O_RDONLY | flags, _LOCK_MODE)
-    found = os.fstat(file)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         os.close(file)
         raise FileExistsError(17, f"{path} is no lock of ours; move it away")
-    if found.st_uid == os.geteuid() and found.st_mode & 0o007:
-        os.fchmod(file, found.st_mode & 0o660)
+    if status.st_uid == os.geteuid() and status.st_mode & 0o007:
+        os.fchmod(file, status.st_mode & 0o660)
     return file
 
 

@@ -78,8 +78,8 @@ def elapsed(value: str) -> float:
 
 def epoch(value: str) -> int | None:
     """Time in seconds since the epoch."""
-    found = parse_epoch(value)
-    return None if found is None else storable(found)
+    seconds = parse_epoch(value)
+    return None if seconds is None else storable(seconds)
 
 
 def limit_of_minutes(value: str) -> int | None:
@@ -91,8 +91,8 @@ def limit_of_minutes(value: str) -> int | None:
 
 def limit(value: str) -> int | None:
     """Time limit in seconds."""
-    found = parse_duration(value)
-    return None if found is None else round(found)
+    seconds = parse_duration(value)
+    return None if seconds is None else round(seconds)
 
 
 #: Words that Slurm shows in a state's place while a job goes on (JOB_STATE_FLAGS in its slurm.h).
@@ -114,10 +114,10 @@ def state(value: str) -> JobState:
     if word in _PASSING:
         return JobState.UNKNOWN
     cut = word[:-1] if word.endswith("+") else ""
-    found = [known for known in JobState if cut and known.startswith(cut)]
-    if len(found) != 1:
+    states = [state for state in JobState if cut and state.startswith(cut)]
+    if len(states) != 1:
         raise ValueError(f"not a state: {value!r}")
-    return found[0]
+    return states[0]
 
 
 def cancelled_by(value: str) -> str:
@@ -153,17 +153,17 @@ def lustre_total(value: str) -> int | None:
     """Bytes of all tasks: acct_gather_filesystem/lustre counts in MiB."""
     if "fs/lustre=" not in value:
         return None
-    found = count(parse_tres(value).get("fs/lustre", ""))
-    return None if found is None else storable(found << 20)
+    mebibytes = count(parse_tres(value).get("fs/lustre", ""))
+    return None if mebibytes is None else storable(mebibytes << 20)
 
 
 def network_total(value: str) -> int | None:
     """Bytes of all tasks over ``ic/ofed`` and ``ic/sysfs``."""
     if "ic/" not in value:
         return None
-    found = [count(text) for name, text in parse_tres(value).items() if name.startswith("ic/")]
-    known = [bytes_ for bytes_ in found if bytes_ is not None]
-    return storable(sum(known)) if known else None
+    counts = [count(text) for name, text in parse_tres(value).items() if name.startswith("ic/")]
+    counted = [bytes_ for bytes_ in counts if bytes_ is not None]
+    return storable(sum(counted)) if counted else None
 
 
 def gpus(value: str) -> int | None:

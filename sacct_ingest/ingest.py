@@ -240,9 +240,9 @@ class _Loader:
         runs = self._source.read(begin_s, end_s, self._tally)
         with self._store.writer() as writer:
             while batch := list(islice(runs, BATCH)):
-                kept = [run for run in map(to_store, batch) if run is not None]
-                self._unfinished += len(batch) - len(kept)
-                writer.add(kept)
+                finished = [run for run in map(to_store, batch) if run is not None]
+                self._unfinished += len(batch) - len(finished)
+                writer.add(finished)
                 self._report()
         self._stored += writer.stored
 

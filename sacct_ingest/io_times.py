@@ -85,7 +85,7 @@ def _disk_ms(before: IoCounters, after: IoCounters) -> float:
 
 
 def _nfs(text: str) -> Operations:
-    found: dict[tuple[str, str], tuple[int, int, int]] = {}
+    mounts: dict[tuple[str, str], tuple[int, int, int]] = {}
     mount, counted = "", False
     for line in text.splitlines():
         words = line.split()
@@ -97,26 +97,26 @@ def _nfs(text: str) -> Operations:
             numbers = [int(word) for word in words[1:] if word.isdigit()]
             if len(numbers) > _ROUND_TRIP:
                 taken = (numbers[_OPS], numbers[_QUEUE], numbers[_ROUND_TRIP])
-                found[mount, words[0].rstrip(":")] = taken
-    return found
+                mounts[mount, words[0].rstrip(":")] = taken
+    return mounts
 
 
 def _disks(text: str) -> Devices:
-    found = {}
+    disks = {}
     for line in text.splitlines():
         words = line.split()
         numbers = [int(word) for word in words[3:] if word.isdigit()]
         if len(numbers) >= 8:  # reads, merged, sectors, ms, and the same of writes
-            found[":".join(words[:2])] = (numbers[0] + numbers[4], numbers[3] + numbers[7])
-    return found
+            disks[":".join(words[:2])] = (numbers[0] + numbers[4], numbers[3] + numbers[7])
+    return disks
 
 
 def _own(text: str) -> Mapping[str, int]:
-    found = {}
+    counters = {}
     for line in text.splitlines():
         device, *pairs = line.split() or [""]
         values = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
         counts = [values.get(name, "") for name in ("rios", "wios")]
         if ":" in device and all(one.isdigit() for one in counts):
-            found[device] = sum(map(int, counts))
-    return found
+            counters[device] = sum(map(int, counts))
+    return counters

@@ -135,11 +135,11 @@ def _read_options(program: str, left: deque[str]) -> dict[str, str | None]:
 
 def _long_option(program: str, word: str, left: deque[str]) -> Iterator[tuple[str, str | None]]:
     given, equals, value = word[2:].partition("=")
-    found = lookup(program, given)
-    if found is None:
+    option = lookup(program, given)
+    if option is None:
         yield given, value if equals else None
         return
-    name, kind = found
+    name, kind = option
     if equals:
         yield name, value
     elif kind is Value.NEEDED and left:

@@ -78,7 +78,7 @@ def usage(run: Ran, steps: Sequence[StepRun]) -> Usage:
     cpu_s = _cpu_s(steps)
     data_bytes, relayed_bytes, data_source = _data_flow(steps)
     network_bytes = _of_nodes(steps, lambda step: _both(step.net_in_bytes, step.net_out_bytes))
-    found: dict[str, float | None] = {
+    values: dict[str, float | None] = {
         "elapsed_s": run.elapsed_s,
         "utilisation": _share(cpu_s, run.cpus * run.elapsed_s),
         "data_bytes": data_bytes,
@@ -87,12 +87,12 @@ def usage(run: Ran, steps: Sequence[StepRun]) -> Usage:
     sources = _SOURCES | {"data_bytes": data_source}
     return Usage(
         elapsed_s=run.elapsed_s,
-        utilisation=found["utilisation"],
+        utilisation=values["utilisation"],
         data_bytes=data_bytes,
         network_bytes=network_bytes,
         cpu_s=cpu_s,
         relayed_bytes=relayed_bytes,
-        sources={name: sources[name] for name, value in found.items() if value is not None},
+        sources={name: sources[name] for name, value in values.items() if value is not None},
     )
 
 
@@ -152,8 +152,8 @@ def _of_nodes(steps: Sequence[StepRun], counter: Callable[[StepRun], int | None]
     only where no other step was counted.
     """
     application = [_node_total(s, counter) for s in steps if s.step not in _SERVANTS]
-    if known := [value for value in application if value is not None]:
-        return sum(known)
+    if measured := [value for value in application if value is not None]:
+        return sum(measured)
     servants = [_node_total(s, counter) for s in steps if s.step in _SERVANTS]
     return max((value for value in servants if value is not None), default=None)
 

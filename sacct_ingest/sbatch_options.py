@@ -124,9 +124,9 @@ def lookup(program: str, name: str) -> tuple[str, Value] | None:
     # As getopt_long(3): an unambiguous start of a long name will do.
     names = _LONG_NAMES[program]
     first = bisect_left(names, name)
-    starting = takewhile(lambda known: known.startswith(name), islice(names, first, None))
-    found = {table[known] for known in starting}
-    return found.pop() if len(found) == 1 else None
+    starting = takewhile(lambda candidate: candidate.startswith(name), islice(names, first, None))
+    options = {table[candidate] for candidate in starting}
+    return options.pop() if len(options) == 1 else None
 
 
 #: Long names in their order, so that those with one start stand together.

@@ -81,7 +81,7 @@ def _identity(user: str, name: str, comment: str, script: str, words: Sequence[s
     user, name = user.strip(), name.strip()[:_NAME_LENGTH].rstrip()
     tag = parse_tag(comment) if comment else None
     # A user's scripts from standard input have nothing in common but that.
-    told = words or name not in _NAMELESS
+    specific = words or name not in _NAMELESS
     if not user:
         return Identity(user, name)
     return Identity(
@@ -89,7 +89,7 @@ def _identity(user: str, name: str, comment: str, script: str, words: Sequence[s
         name,
         tag=owned_tag(user, tag.key) if tag else "",
         script=owned_script(user, script) if script else "",
-        line=_digest(user, name, *words) if told else "",
+        line=_digest(user, name, *words) if specific else "",
     )
 
 

@@ -50,10 +50,10 @@ def parse_tag(comment: str) -> Tag | None:
     """
     if "nimo:" not in comment:
         return None
-    found = _TAG.findall(comment)
-    if not found:
+    tags = _TAG.findall(comment)
+    if not tags:
         return None
-    pairs = [part.partition("=") for part in found[-1][:LONGEST].split(",")]
+    pairs = [part.partition("=") for part in tags[-1][:LONGEST].split(",")]
     values = {name: value for name, _, value in pairs}
     return Tag(
         values.get("app", ""),

@@ -27,7 +27,7 @@ _US_DATE = re.compile(r"(\d{1,2}+)[./]?(\d{1,2}+)[./]?(?:(\d\d)|(?!\d))")
 
 
 @dataclass(slots=True)
-class _Found:
+class _TimeParts:
     """What the text has said so far; a date is (year, month, day), its year None if left out."""
 
     now: datetime
@@ -66,30 +66,30 @@ def parse_time(text: str, *, now_s: float, zone: tzinfo | None = None) -> int:
     epoch = _EPOCH.fullmatch(text.strip())
     if epoch:
         return int(epoch[1])
-    found, position = _Found(datetime.fromtimestamp(int(now_s), zone)), 0
+    moment, position = _TimeParts(datetime.fromtimestamp(int(now_s), zone)), 0
     text = text.partition("\n")[0]
     while position < len(text):
-        position = _advance(text, position, found)
-    if found.epoch_s is not None:
-        return found.epoch_s
+        position = _advance(text, position, moment)
+    if moment.epoch_s is not None:
+        return moment.epoch_s
     try:
-        return int(_moment(found).timestamp())
+        return int(_moment(moment).timestamp())
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"not a point in time: {text!r}") from error
 
 
-def _advance(text: str, position: int, found: _Found) -> int:
+def _advance(text: str, position: int, moment: _TimeParts) -> int:
     skipped = _SKIPPED.match(text, position)
     if skipped:
         return skipped.end()
     if _NOW.match(text, position) and (delta_s := _delta(text[position + 3 :])) is not None:
         # Not by way of the clock: an hour is an hour also when the clocks change.
-        found.epoch_s = int(found.now.timestamp()) + delta_s
+        moment.epoch_s = int(moment.now.timestamp()) + delta_s
         return len(text)
     for pattern, read in _READERS:
         match = pattern.match(text, position)
         if match:
-            read(match, found)
+            read(match, moment)
             return match.end()
     raise ValueError(f"not a point in time: {text!r}")
 
@@ -109,34 +109,34 @@ def _delta(text: str) -> int | None:
     return (-1 if sign == "-" else 1) * int(count) * unit_s
 
 
-def _read_word(match: re.Match[str], found: _Found) -> None:
+def _read_word(match: re.Match[str], moment: _TimeParts) -> None:
     word = match[0].lower()
     if word in _HOURS:
-        found.time = (_HOURS[word], 0, 0)
+        moment.time = (_HOURS[word], 0, 0)
     else:
-        found.date = _day(found.now, days=1 if word == "tomorrow" else 0)
+        moment.date = _day(moment.now, days=1 if word == "tomorrow" else 0)
 
 
-def _read_time(match: re.Match[str], found: _Found) -> None:
+def _read_time(match: re.Match[str], moment: _TimeParts) -> None:
     hour, minute, second = (int(part or 0) for part in match.groups()[:3])
     half = (match[4] or "").lower()
     if half and hour > 12:
         raise ValueError(f"not a time of day: {match[0]!r}")
     if half:
         hour = hour % 12 + (12 if half == "pm" else 0)
-    found.time = (hour, minute, second)
+    moment.time = (hour, minute, second)
 
 
-def _read_iso_date(match: re.Match[str], found: _Found) -> None:
-    found.date = (int(match[1]), int(match[2]), int(match[3]))
+def _read_iso_date(match: re.Match[str], moment: _TimeParts) -> None:
+    moment.date = (int(match[1]), int(match[2]), int(match[3]))
 
 
-def _read_us_date(match: re.Match[str], found: _Found) -> None:
+def _read_us_date(match: re.Match[str], moment: _TimeParts) -> None:
     year = int(match[3] or 0)
-    found.date = (2000 + year if year else None, int(match[1]), int(match[2]))
+    moment.date = (2000 + year if year else None, int(match[1]), int(match[2]))
 
 
-_READERS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _Found], None]], ...]] = (
+_READERS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _TimeParts], None]], ...]] = (
     (_WORD, _read_word),
     (_TIME, _read_time),
     (_ISO_DATE, _read_iso_date),
@@ -144,23 +144,23 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _Found], N
 )
 
 
-def _moment(found: _Found) -> datetime:
-    if found.date is None and found.time is None:
+def _moment(moment: _TimeParts) -> datetime:
+    if moment.date is None and moment.time is None:
         raise ValueError("nothing said")
-    hour, minute, second = found.time or (0, 0, 0)
-    date = found.date
+    hour, minute, second = moment.time or (0, 0, 0)
+    date = moment.date
     if date is None:
-        to_come = (hour, minute) > (found.now.hour, found.now.minute)
-        date = _day(found.now, days=0 if to_come else 1)
+        to_come = (hour, minute) > (moment.now.hour, moment.now.minute)
+        date = _day(moment.now, days=0 if to_come else 1)
     year, month, day = date
     if year is None:
-        now = found.now
+        now = moment.now
         ahead = (month, day, hour, minute) > (now.month, now.day, now.hour, now.minute)
         year = now.year if ahead else now.year + 1
     if not 1 <= day <= 31:
         raise ValueError(f"no day {day}")
     # Days that a month lacks run over into the next, as mktime(3) has it.
-    first = datetime(year, month, 1, hour, minute, second, tzinfo=found.now.tzinfo)
+    first = datetime(year, month, 1, hour, minute, second, tzinfo=moment.now.tzinfo)
     return first + timedelta(days=day - 1)
 
 

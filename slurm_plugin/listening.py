@@ -66,10 +66,10 @@ class Listening:
 
     def _clear(self) -> None:
         try:
-            found = self._path.lstat()
+            status = self._path.lstat()
         except FileNotFoundError:
             return
-        if not stat.S_ISSOCK(found.st_mode):
+        if not stat.S_ISSOCK(status.st_mode):
             raise ConfigError(f"socket {self._path}: there is something else; move it away")
         self._path.unlink()
 

@@ -45,7 +45,7 @@ def load_tables(store: "Store") -> list[PredictionTable]:
     return [decode(row.payload) for row in store.fits.all()]
 
 
-def matching_tables(tables: Sequence[PredictionTable], wanted: str) -> list[PredictionTable]:
+def matching_tables(tables: Sequence[PredictionTable], query: str) -> list[PredictionTable]:
     """Find the tables of an application by its label or name, or by the start of its key.
 
     Histories of a user's or a name's runs are only given where there is nothing better.
@@ -55,15 +55,15 @@ def matching_tables(tables: Sequence[PredictionTable], wanted: str) -> list[Pred
     NoHistory
         There is none; the message proposes names that look alike.
     """
-    found = [table for table in tables if wanted in (*names_of(table.label), table.key)]
-    if not found and len(wanted) >= _SHORTEST_KEY:
-        found = [table for table in tables if table.key.startswith(wanted)]
-    if found:
-        return [table for table in found if table.level in CURVE_LEVELS] or found
+    matching = [table for table in tables if query in (*names_of(table.label), table.key)]
+    if not matching and len(query) >= _SHORTEST_KEY:
+        matching = [table for table in tables if table.key.startswith(query)]
+    if matching:
+        return [table for table in matching if table.level in CURVE_LEVELS] or matching
     names = {name for table in tables for name in names_of(table.label)}
-    near = difflib.get_close_matches(wanted, names)
-    mend = f"did you mean {' or '.join(near)}?" if near else "'nimo predict --all' lists what is"
-    raise NoHistory(f"nothing is known about {wanted!r}; {mend}")
+    near = difflib.get_close_matches(query, names)
+    hint = f"did you mean {' or '.join(near)}?" if near else "'nimo predict --all' lists what is"
+    raise NoHistory(f"nothing is known about {query!r}; {hint}")
 
 
 def own_tables(tables: Sequence[PredictionTable]) -> Sequence[PredictionTable]:

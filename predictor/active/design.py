@@ -78,11 +78,11 @@ def plackett_burman(space: Space) -> list[dict[str, float]]:
     """
     rows: dict[Key, dict[str, float]] = {}
     for row in signs(len(space.attributes)):
-        wanted = {
+        corner = {
             name: space.levels(name)[-1 if sign > 0 else 0]
             for name, sign in zip(space.attributes, row, strict=True)
         }
-        chosen = space.nearest(wanted)
+        chosen = space.nearest(corner)
         rows.setdefault(space.key(chosen), chosen)
     return list(rows.values())
 
@@ -92,14 +92,14 @@ def effects(space: Space, runs: Sequence[tuple[Assignment, float]]) -> dict[str,
 
     ``runs`` are assignments of a two-level design with the value measured on each.
     """
-    found = {}
+    differences = {}
     for name in space.attributes:
         levels = space.levels(name)
         middle = (levels[0] + levels[-1]) / 2
         high = [value for one, value in runs if one[name] > middle]
         low = [value for one, value in runs if one[name] <= middle]
-        found[name] = abs(float(np.mean(high) - np.mean(low))) if high and low else 0.0
-    return found
+        differences[name] = abs(float(np.mean(high) - np.mean(low))) if high and low else 0.0
+    return differences
 
 
 def binary_search(levels: Sequence[float]) -> Iterator[float]:

@@ -33,7 +33,7 @@ _LAST = 2
 #: either side; twice that is allowed, because intervals begin with a prior.
 WIDEST = 4.0
 #: Levels of an attribute that tell x, 1/x and a line apart.
-_TELLING = 3
+_LEVELS_NEEDED = 3
 #: Runs to learn from that a test set has to leave.
 _LEFT = 2
 
@@ -165,7 +165,7 @@ class Learner:
 
     def _off(self, sample: Sample) -> float:
         """Error in percent of predicting a sample that was not learned from."""
-        return mape([self.fit.predict(sample.attributes).time_s], [sample.found.time_s])
+        return mape([self.fit.predict(sample.attributes).time_s], [sample.measured.time_s])
 
     @property
     def _is_sure(self) -> bool:
@@ -180,7 +180,7 @@ class Learner:
         left = self.unused()
         for name in self.space.attributes:
             tried = {one.attributes[name] for one in self.samples}
-            if len(tried) < min(_TELLING, len(tried | {one[name] for one in left})):
+            if len(tried) < min(_LEVELS_NEEDED, len(tried | {one[name] for one in left})):
                 return False
         widths = [interval_percent(self.fit.predict(one)) for one in self.space.candidates]
         return float(np.mean(widths)) <= WIDEST * self.settings.target
@@ -197,10 +197,10 @@ class Learner:
 
     def _references(self) -> Iterator[Proposal]:
         """Propose the reference, and where it cannot be run the assignment nearest to it."""
-        wanted = self._reference()
+        assignment = self._reference()
         why = "all else is relative to it"
         while not self.samples and (left := self.unused()):
-            nearest = Space(tuple(left), self.space.more_is_better).nearest(wanted)
+            nearest = Space(tuple(left), self.space.more_is_better).nearest(assignment)
             yield Proposal(nearest, Purpose.REFERENCE, why)
 
     @property
@@ -236,9 +236,9 @@ class Learner:
         return self.fit.predict(assignment).time_s
 
     def _new(
-        self, wanted: Sequence[dict[str, float]], purpose: Purpose, why: str
+        self, assignments: Sequence[dict[str, float]], purpose: Purpose, why: str
     ) -> Iterator[Proposal]:
-        for one in wanted:
+        for one in assignments:
             if self.is_unused(one):
                 yield Proposal(one, purpose, why)
 

@@ -132,8 +132,8 @@ class Refinement:
         """Next level that was not run, of the attribute or the first after it that has one."""
         for _ in own.order:
             self.take_up(part, own.name)
-            if found := self._level(part, own.name):
-                return found
+            if level := self._level(part, own.name):
+                return level
             own.place += 1
         return None
 
@@ -184,12 +184,12 @@ class Refinement:
 
         The design's runs tell, also where they are the internal test set: an order is no function.
         """
-        space, known = self._learner.space, (*self._learner.samples, *self._learner.tests)
+        space, samples = self._learner.space, (*self._learner.samples, *self._learner.tests)
         design = {space.key(one) for one in plackett_burman(space)}
-        each_s = sum(one.found.each_s for one in known) / len(known)
+        each_s = sum(one.measured.each_s for one in samples) / len(samples)
         runs = [
-            (one.attributes, _seconds(one.found, part, each_s))
-            for one in known
+            (one.attributes, _seconds(one.measured, part, each_s))
+            for one in samples
             if space.key(one.attributes) in design
         ]
         return effects(space, runs)
@@ -203,17 +203,20 @@ class Refinement:
         learner = self._learner
         if learner.tests and learner.samples:
             predicted = [learner.fit.predict(one.attributes).made_of for one in learner.tests]
-            found = [one.found for one in learner.tests]
+            measured = [one.measured for one in learner.tests]
         elif len(learner.samples) > 1:
-            predicted, found = list(learner.fit.predicted), [one.found for one in learner.samples]
+            predicted, measured = (
+                list(learner.fit.predicted),
+                [one.measured for one in learner.samples],
+            )
         else:
             return inf
-        return part_errors(predicted, found)[FIELDS[part]]
+        return part_errors(predicted, measured)[FIELDS[part]]
 
 
-def _seconds(found: Occupancies, part: Part, each_s: float) -> float:
+def _seconds(measured: Occupancies, part: Part, each_s: float) -> float:
     """Time of a run that a function stands for; for the data flow what it takes on average."""
     if part is Part.DATA:
-        return found.data_bytes * each_s
-    value: float = attrgetter(FIELDS[part])(found)
-    return value * found.data_bytes
+        return measured.data_bytes * each_s
+    value: float = attrgetter(FIELDS[part])(measured)
+    return value * measured.data_bytes

@@ -78,19 +78,19 @@ class Space:
         """Values of an assignment in the order of the attributes."""
         return tuple(assignment[name] for name in self.attributes)
 
-    def nearest(self, wanted: Assignment) -> dict[str, float]:
+    def nearest(self, target: Assignment) -> dict[str, float]:
         """Candidate closest to what is wanted, each attribute measured by its range."""
         spans = {n: (self.levels(n)[-1] - self.levels(n)[0]) or 1.0 for n in self.attributes}
 
         def distance(one: Assignment) -> float:
-            return sum(((one[n] - wanted[n]) / spans[n]) ** 2 for n in self.attributes)
+            return sum(((one[n] - target[n]) / spans[n]) ** 2 for n in self.attributes)
 
         return min(self.candidates, key=distance)
 
     def corner(self, *, best: bool) -> dict[str, float]:
         """Candidate nearest to the best (or worst) value of every attribute."""
-        wanted = {
+        corner = {
             name: self.levels(name)[-1 if more == best else 0]
             for name, more in self.more_is_better.items()
         }
-        return self.nearest(wanted)
+        return self.nearest(corner)

@@ -315,7 +315,7 @@ def _fading_line(pairs: Sequence[_Pair], probe: float) -> float:
 
 def _proportion(pairs: Sequence[_Pair], probe: float) -> float:
     """Line through the origin whose slope is the median of all pairs' ratios."""
-    ratios = [transfer / seen for seen, transfer in pairs if seen > 0]
+    ratios = [transfer / probed for probed, transfer in pairs if probed > 0]
     return probe * median(ratios) if ratios else _mean(pairs, probe)
 
 

@@ -89,7 +89,7 @@ class AveragedFit:
         draws = _posterior(self.curve, self.settings).draws(np.asarray(nodes, dtype=float))
         return np.asarray(np.exp(_quantiles(draws.one_run(), shares)))
 
-    def most_telling(self, candidates: Sequence[int], targets: Sequence[int]) -> int:
+    def most_informative(self, candidates: Sequence[int], targets: Sequence[int]) -> int:
         """Which of ``candidates`` to observe next: most is learned there about ``targets``.
 
         The variance of log time at the targets that one run is expected to take away, in all: were
@@ -97,10 +97,12 @@ class AveragedFit:
         """
         need_nodes(candidates)
         need_nodes(targets)
-        known = _posterior(self.curve, self.settings)
+        posterior = _posterior(self.curve, self.settings)
         places = np.array([*candidates, *targets], dtype=float)
-        own, rest = np.split(known.covariance(places, places[: len(candidates)]), [len(candidates)])
-        gained = (rest**2).sum(axis=0) / (np.diag(own) + known.noise.mean() ** 2)
+        own, rest = np.split(
+            posterior.covariance(places, places[: len(candidates)]), [len(candidates)]
+        )
+        gained = (rest**2).sum(axis=0) / (np.diag(own) + posterior.noise.mean() ** 2)
         return int(candidates[int(gained.argmax())])
 
 
@@ -189,13 +191,13 @@ class _Posterior:
         places = np.append(targets, [float(p.nodes) for p in bounds])
         variance = self.parts.covariance(np.log(places), np.log(places))[self.part_of].T
         variance = variance + self._walk(places, places)[:, None] * self.turned
-        found = _Draws(self._mean(places), variance, self.noise, ndtri(self.unit))
+        drawn = _Draws(self._mean(places), variance, self.noise, ndtri(self.unit))
         for i, (bound, share) in enumerate(zip(bounds, self.shares, strict=True)):
             row = len(targets) + i
             together = self._together(places, places[row])
-            found = found.at_least(math.log(bound.time_s), row, together, share)
+            drawn = drawn.at_least(math.log(bound.time_s), row, together, share)
         count = len(targets)
-        return _Draws(found.mean[:count], found.variance[:count], found.noise, found.unit)
+        return _Draws(drawn.mean[:count], drawn.variance[:count], drawn.noise, drawn.unit)
 
     def covariance(self, places: Floats, others: Floats) -> Floats:
         """Covariance of the curve between numbers of nodes, over all draws."""
@@ -263,8 +265,8 @@ def _residuals(curve: Curve, settings: AveragedSettings) -> Residuals:
     times = np.array([p.time_s for p in curve.points])
     # The difference of two readings cut to a whole unit has the variance 1/6.
     clock = (curve.resolution_s / times) ** 2 / 6
-    seen = _pooled_spread(curve.points)
-    noises = (*settings.noises, seen) if seen > max(settings.noises) else settings.noises
+    pooled = _pooled_spread(curve.points)
+    noises = (*settings.noises, pooled) if pooled > max(settings.noises) else settings.noises
     tau, noise = np.array(list(product(settings.wiggles, noises))).T
     places = np.log([float(p.nodes) for p in curve.points])
     variances = (noise[:, None] ** 2 + clock) / repeats

@@ -118,12 +118,12 @@ def quantiles(fit: Fit, nodes: Sequence[int], shares: Sequence[float]) -> NDArra
     return np.array([[p.high_s for p in fit.predict(nodes, 2 * share - 1)] for share in shares])
 
 
-def most_telling(fit: Fit, candidates: Sequence[int], targets: Sequence[int]) -> int:
+def most_informative(fit: Fit, candidates: Sequence[int], targets: Sequence[int]) -> int:
     """Which of ``candidates`` to observe next, to know more about ``targets``.
 
     That with the widest interval, unless the fit has a method of this name that knows better.
     """
-    if (own := getattr(fit, "most_telling", None)) is not None:
+    if (own := getattr(fit, "most_informative", None)) is not None:
         return int(own(candidates, targets))
     return max(fit.predict(candidates), key=lambda p: p.high_s / p.low_s).nodes
 

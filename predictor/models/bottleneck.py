@@ -48,7 +48,7 @@ class Demand:
     function: Function
     idle_s: float
     weight: float
-    found: tuple[float, ...]
+    demands: tuple[float, ...]
     at_most_s: tuple[float, ...]
 
     def stall_s(self, compute_s: float, attributes: Mapping[str, float]) -> float:
@@ -62,8 +62,8 @@ class Demand:
         time, was not beyond that: neither is this.
         """
         demand = self.function(attributes)
-        place = bisect_left(self.found, demand)
-        bound = self.at_most_s[place] if place < len(self.found) else demand
+        place = bisect_left(self.demands, demand)
+        bound = self.at_most_s[place] if place < len(self.demands) else demand
         return self.idle_s + max(0.0, demand - compute_s, bound - compute_s)
 
 
@@ -139,11 +139,11 @@ def _likeliest(tried: Iterable["_Learned"]) -> list["_Learned"]:
     """Give the best of each set of terms, and of these what the best of all does not refute."""
     best: dict[tuple[bool, ...], _Learned] = {}
     for one in tried:
-        kept = tuple((one.theta > 0).tolist())
-        if kept not in best or one.criterion < best[kept].criterion:
-            best[kept] = one
-    found = sorted(best.values(), key=lambda one: one.criterion)[:_MOST_RIVALS]
-    return [one for one in found if one.criterion - found[0].criterion < _REFUTED]
+        used = tuple((one.theta > 0).tolist())
+        if used not in best or one.criterion < best[used].criterion:
+            best[used] = one
+    likeliest = sorted(best.values(), key=lambda one: one.criterion)[:_MOST_RIVALS]
+    return [one for one in likeliest if one.criterion - likeliest[0].criterion < _REFUTED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +209,13 @@ def _terms(ratios: Sequence[Mapping[str, float]], attributes: Sequence[str]) -> 
 
 
 def _function(base: dict[str, float], terms: Sequence[Term], coefficients: Floats) -> Function:
-    kept = [(term, c) for term, c in zip(terms, coefficients[1:].tolist(), strict=True) if c > 0]
+    positive = [
+        (term, c) for term, c in zip(terms, coefficients[1:].tolist(), strict=True) if c > 0
+    ]
     return Function(
         base,
         1.0,
         float(coefficients[0]),
-        tuple(term for term, _ in kept),
-        tuple(c for _, c in kept),
+        tuple(term for term, _ in positive),
+        tuple(c for _, c in positive),
     )

@@ -74,7 +74,7 @@ class LinearOccupancyModel:
             own = chosen[part]
             return linear(
                 amounts,
-                [getattr(one.found, part) for one in samples],
+                [getattr(one.measured, part) for one in samples],
                 reference=base,
                 terms=[
                     transformation(n, self.faster) for n in (sorted(base) if own is None else own)
@@ -99,7 +99,7 @@ def part_errors(
     predicted: Sequence[Occupancies], actual: Sequence[Occupancies]
 ) -> dict[str, float]:
     """MAPE of each of the four functions, by the names of :class:`Occupancies`."""
-    found = {}
+    by_part = {}
     for name in PARTS:
         errors = [
             percentage_error(
@@ -109,5 +109,5 @@ def part_errors(
             )
             for mine, theirs in zip(predicted, actual, strict=True)
         ]
-        found[name] = float(np.mean(errors))
-    return found
+        by_part[name] = float(np.mean(errors))
+    return by_part

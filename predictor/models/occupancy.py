@@ -47,7 +47,7 @@ PARTS = ("compute_s", "network_s", "disk_s", "data_bytes")
 #: Standard deviation of log time that a model of too few samples is believed to have.
 _PRIOR, _PRIOR_WEIGHT = 0.2, 2.0
 #: A form decides alone where its median left-out error is so many times smaller than any other's,
-#: beyond what two runs of the same may differ by; others of its kind are heard where it is not.
+#: beyond what two runs of the same may differ by; others of its kind are plausible where it is not.
 _CLEARLY, _SAME = 3.0, 0.01
 #: Share of the whole time below which errors of a stall need no further terms.
 _MATTERS = 0.005
@@ -92,13 +92,13 @@ class Form:
     ) -> tuple[Occupancies, Occupancies, Occupancies]:
         """Predict the occupancies, and those of the shortest and the longest stall there may be."""
         compute = self.compute(attributes)
-        known = {**attributes, COMPUTE: max(compute, 1e-300)}
+        amounts = {**attributes, COMPUTE: max(compute, 1e-300)}
         made = Occupancies(
-            compute, self.network(known), self.disk(known), max(self.data(attributes), 1.0)
+            compute, self.network(amounts), self.disk(amounts), max(self.data(attributes), 1.0)
         )
         if self.bottleneck is None:
             return made, made, made
-        stall_s, low_s, high_s = self.bottleneck.stall_s(compute, known)
+        stall_s, low_s, high_s = self.bottleneck.stall_s(compute, amounts)
         return _with_stall(made, stall_s), _with_stall(made, low_s), _with_stall(made, high_s)
 
     def doubts(self, attributes: Mapping[str, float]) -> tuple[Doubt, ...]:
@@ -119,7 +119,7 @@ class OccupancyFit:
     ----------
     forms
         What was learned; the best one first.
-    heard
+    plausible
         How many of the forms the interval has to hold.
     error
         Standard deviation of log time when each sample is predicted from the others.
@@ -135,7 +135,7 @@ class OccupancyFit:
     """
 
     forms: tuple[Form, ...]
-    heard: int
+    plausible: int
     error: float
     samples: int
     left_out: tuple[float, ...] = ()
@@ -181,13 +181,13 @@ class OccupancyFit:
         made = [form.occupancies(attributes) for form in self.forms]
         chosen = _middle([one[0].time_s for one in made])
         doubts += self.forms[chosen].doubts(attributes)
-        found = made[chosen][0]
-        if found.time_s <= _LEAST_S:
+        best = made[chosen][0]
+        if best.time_s <= _LEAST_S:
             doubts += (Doubt(Verdict.REFUSED, "the learned run time falls to zero there"),)
-        time_s = max(found.time_s, _LEAST_S)
-        heard = [*made[: self.heard], made[chosen]]
-        low_s = max(min(low.time_s for _, low, _ in heard), _LEAST_S)
-        high_s = max(high.time_s for _, _, high in heard)
+        time_s = max(best.time_s, _LEAST_S)
+        plausible = [*made[: self.plausible], made[chosen]]
+        low_s = max(min(low.time_s for _, low, _ in plausible), _LEAST_S)
+        high_s = max(high.time_s for _, _, high in plausible)
         width = _quantile((1 + level) / 2, self.samples + _PRIOR_WEIGHT - 1) * self.error
         width += widening(doubts)
         return Predicted(
@@ -195,7 +195,7 @@ class OccupancyFit:
             min(low_s, time_s) * exp(-width),
             max(high_s, time_s) * exp(width),
             level,
-            found,
+            best,
             judged(doubts),
             tuple(one.text for one in doubts),
         )
@@ -253,11 +253,11 @@ class OccupancyModel:
         ]
         order = sorted(range(len(forms)), key=off.__getitem__)
         best = _CLEARLY * off[order[0]] + _SAME
-        heard = [i for i in order if off[i] <= best]
-        if len(heard) == 1:
-            order = heard
+        plausible = [i for i in order if off[i] <= best]
+        if len(plausible) == 1:
+            order = plausible
         predicted = [own[order[_middle([own[i].time_s for i in order])]] for own in made]
-        fit = OccupancyFit(tuple(forms[i] for i in order), len(heard), 0.0, len(samples))
+        fit = OccupancyFit(tuple(forms[i] for i in order), len(plausible), 0.0, len(samples))
         return judged_by(fit, samples, predicted)
 
     def _forms(
@@ -279,7 +279,7 @@ class OccupancyModel:
         def learned(part: str) -> Function:
             if part in ("network_s", "disk_s"):
                 return self._stall(samples, part, base)
-            values = [getattr(one.found, part) for one in samples]
+            values = [getattr(one.measured, part) for one in samples]
             sizes = _sizes(samples, part)
             names = self._names(part, base)
             return learn(amounts, values, reference=base, attributes=names, sizes=sizes)[0]
@@ -288,32 +288,33 @@ class OccupancyModel:
 
     def _stall(self, samples: Sequence[Sample], part: str, base: Mapping[str, float]) -> Function:
         """Learn a stall's function; what the processor has to do may hide some of it."""
-        scale = float(np.mean([one.found.compute_s for one in samples])) or 1.0
+        scale = float(np.mean([one.measured.compute_s for one in samples])) or 1.0
         amounts = [
-            {**one.attributes, COMPUTE: max(one.found.compute_s, 1e-6 * scale)} for one in samples
+            {**one.attributes, COMPUTE: max(one.measured.compute_s, 1e-6 * scale)}
+            for one in samples
         ]
         return learn(
             amounts,
-            [getattr(one.found, part) for one in samples],
+            [getattr(one.measured, part) for one in samples],
             reference={**base, COMPUTE: scale},
             attributes=self._names(part, base),
             hides=COMPUTE if self.latency_hiding else "",
             # A stall hardly matters where it is small beside all else.
-            noise=_MATTERS * float(np.mean([one.found.each_s for one in samples])),
+            noise=_MATTERS * float(np.mean([one.measured.each_s for one in samples])),
             sizes=_sizes(samples, part),
         )[0]
 
     def _limited(self, free: Form, samples: Sequence[Sample], base: Mapping[str, float]) -> Form:
         """Let network and disk decide only where they take longest, if any run stalled."""
-        known = {*self._names("network_s", base), *self._names("disk_s", base)}
-        found = learn_bottleneck(
+        explained = {*self._names("network_s", base), *self._names("disk_s", base)}
+        limited = learn_bottleneck(
             [one.attributes for one in samples],
-            np.array([one.found.compute_s for one in samples]),
-            np.array([one.found.network_s + one.found.disk_s for one in samples]),
+            np.array([one.measured.compute_s for one in samples]),
+            np.array([one.measured.network_s + one.measured.disk_s for one in samples]),
             reference=base,
-            attributes=[name for name in sorted(base) if name in known],
+            attributes=[name for name in sorted(base) if name in explained],
         )
-        return replace(free, bottleneck=found)
+        return replace(free, bottleneck=limited)
 
     def _linear(
         self, samples: Sequence[Sample], base: Mapping[str, float], faster: frozenset[str]
@@ -323,7 +324,7 @@ class OccupancyModel:
         return Form.of(
             lambda part: linear(
                 amounts,
-                [getattr(one.found, part) for one in samples],
+                [getattr(one.measured, part) for one in samples],
                 reference=base,
                 terms=[transformation(name, faster) for name in self._names(part, base)],
                 sizes=_sizes(samples, part),
@@ -359,18 +360,20 @@ def judged_by(
 
 def _falling(samples: Sequence[Sample], base: Mapping[str, float]) -> frozenset[str]:
     """Attributes with which run time falls."""
-    times = [one.found.time_s for one in samples]
-    found = set()
+    times = [one.measured.time_s for one in samples]
+    falling = set()
     for name in base:
         values = [one.attributes[name] for one in samples]
         if len(set(values)) > 1 and len(set(times)) > 1 and spearmanr(values, times).statistic < 0:
-            found.add(name)
-    return frozenset(found)
+            falling.add(name)
+    return frozenset(falling)
 
 
 def _sizes(samples: Sequence[Sample], part: str) -> list[float]:
     """Tell what an error of each sample is measured against: its own time, or its own data flow."""
-    return [one.found.data_bytes if part == "data_bytes" else one.found.each_s for one in samples]
+    return [
+        one.measured.data_bytes if part == "data_bytes" else one.measured.each_s for one in samples
+    ]
 
 
 def _middle(times: Sequence[float]) -> int:
@@ -393,4 +396,4 @@ def _with_stall(made: Occupancies, stall_s: float) -> Occupancies:
 
 def _off(made: Occupancies, asked: Sample) -> float:
     """Log of predicted over actual time."""
-    return log(max(made.time_s, 1e-3 * asked.found.time_s) / asked.found.time_s)
+    return log(max(made.time_s, 1e-3 * asked.measured.time_s) / asked.measured.time_s)

@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 _INDEPENDENT = 1e-10
 _TINY, _SHORTEST_S = 1e-300, 1e-100
 #: Part of what is asked that may lie where no observation does.
-_UNSEEN = 1e-3
+_OUTSIDE = 1e-3
 #: Standard deviation that a single run has at least, as a share of its time.
 _NOISE = 0.01
 #: Contributions that grow with their amount: the load of the input (section 2.3).
@@ -212,19 +212,19 @@ class ProductFit:
         time_s = float(row @ np.array(self.theta))
         if not time_s > 0:
             raise ValueError("the fitted form gives no run time above zero there")
-        known = float(row @ np.array(self.covariance) @ row)
-        new_run = known + (self.noise * (time_s if self.relative else 1.0)) ** 2
+        of_mean = float(row @ np.array(self.covariance) @ row)
+        new_run = of_mean + (self.noise * (time_s if self.relative else 1.0)) ** 2
         free = self.count - len(self.theta)
         # As a factor, so that no bound reaches zero.
         width = float(student.ppf((1 + level) / 2, free)) * sqrt(new_run) / time_s
         nodes = int(amounts.get("nodes", 1))
         low, high = time_s * np.exp(-width), time_s * np.exp(width)
-        return Prediction(nodes, time_s, float(low), float(high), level, sqrt(known) / time_s)
+        return Prediction(nodes, time_s, float(low), float(high), level, sqrt(of_mean) / time_s)
 
     def _check_observed(self, row: Floats) -> None:
         scaled = row[: len(self.sizes)] / np.array(self.sizes)
         for direction in self.unseen:
-            if abs(float(scaled @ np.array(direction))) > _UNSEEN * float(np.linalg.norm(scaled)):
+            if abs(float(scaled @ np.array(direction))) > _OUTSIDE * float(np.linalg.norm(scaled)):
                 names = ", ".join(self.resources)
                 raise Unobserved(f"runs with other {names} are needed to tell: these do not")
 
@@ -245,31 +245,31 @@ class ProductForm:
         """
         if not self.select:
             return _solved(sums, list(range(len(sums.hx))))
-        kept = _possible(sums)
-        if not kept:
+        terms = _possible(sums)
+        if not terms:
             raise _too_few(sums, 1)
-        score = _criterion(sums, kept)
-        while len(kept) > 1:
+        score = _criterion(sums, terms)
+        while len(terms) > 1:
             score_without, without = min(
-                (_criterion(sums, [i for i in kept if i != out]), out) for out in kept
+                (_criterion(sums, [i for i in terms if i != out]), out) for out in terms
             )
             if score_without > score:
                 break
-            score, kept = score_without, [i for i in kept if i != without]
-        return _solved(sums, kept)
+            score, terms = score_without, [i for i in terms if i != without]
+        return _solved(sums, terms)
 
 
 def _possible(sums: Sums) -> list[int]:
     """Terms, simple ones first, as long as the observations can tell them apart."""
-    kept: list[int] = []
+    terms: list[int] = []
     for term in range(len(sums.hx)):
-        if len(kept) + 1 < sums.count and _independent(sums, [*kept, term]):
-            kept.append(term)
-    return kept
+        if len(terms) + 1 < sums.count and _independent(sums, [*terms, term]):
+            terms.append(term)
+    return terms
 
 
-def _independent(sums: Sums, kept: list[int]) -> bool:
-    hh = np.array(sums.hh)[np.ix_(kept, kept)]
+def _independent(sums: Sums, terms: list[int]) -> bool:
+    hh = np.array(sums.hh)[np.ix_(terms, terms)]
     scale = np.sqrt(np.diag(hh))
     if not (scale > 0).all():
         return False
@@ -277,34 +277,34 @@ def _independent(sums: Sums, kept: list[int]) -> bool:
     return bool(values[0] > _INDEPENDENT * values[-1])
 
 
-def _criterion(sums: Sums, kept: list[int]) -> float:
+def _criterion(sums: Sums, terms: list[int]) -> float:
     """Bayesian information criterion of a selection of terms."""
-    _, squares = _least_squares(sums, kept)
+    _, squares = _least_squares(sums, terms)
     floor = 1e-12 * max(sums.xx, 1e-300)
-    return sums.count * log(max(squares, floor) / sums.count) + len(kept) * log(sums.count)
+    return sums.count * log(max(squares, floor) / sums.count) + len(terms) * log(sums.count)
 
 
-def _least_squares(sums: Sums, kept: list[int]) -> tuple[Floats, float]:
+def _least_squares(sums: Sums, terms: list[int]) -> tuple[Floats, float]:
     """Parameters of the chosen terms, and the sum of squares that they leave."""
-    hh, hx = np.array(sums.hh)[np.ix_(kept, kept)], np.array(sums.hx)[kept]
+    hh, hx = np.array(sums.hh)[np.ix_(terms, terms)], np.array(sums.hx)[terms]
     scale = np.sqrt(np.diag(hh))
     theta = np.linalg.solve(hh / np.outer(scale, scale), hx / scale) / scale
     return theta, max(float(sums.xx - hx @ theta), 0.0)
 
 
-def _solved(sums: Sums, kept: list[int]) -> ProductFit:
-    if sums.count <= len(kept) or not _independent(sums, kept):
-        raise _too_few(sums, len(kept))
-    theta, squares = _least_squares(sums, kept)
+def _solved(sums: Sums, selected: list[int]) -> ProductFit:
+    if sums.count <= len(selected) or not _independent(sums, selected):
+        raise _too_few(sums, len(selected))
+    theta, squares = _least_squares(sums, selected)
     # Squares of relative errors are of times of one each: xx counts them.
     least = _NOISE**2 * sums.xx / sums.count
-    variance = max(squares / (sums.count - len(kept)), least)
+    variance = max(squares / (sums.count - len(selected)), least)
     sizes, unseen = _unseen(sums)
-    covariance = variance * np.linalg.inv(np.array(sums.hh)[np.ix_(kept, kept)])
+    covariance = variance * np.linalg.inv(np.array(sums.hh)[np.ix_(selected, selected)])
     every = terms(sums.resources)
     return ProductFit(
         resources=sums.resources,
-        chosen=tuple(every[i] for i in kept),
+        chosen=tuple(every[i] for i in selected),
         theta=tuple(theta.tolist()),
         covariance=_matrix(covariance),
         noise=sqrt(variance),

@@ -84,7 +84,7 @@ class Sample:
     """One run: attributes of its resources (ρ) and data (λ), all above zero, and what it took."""
 
     attributes: Mapping[str, float]
-    found: Occupancies
+    measured: Occupancies
 
 
 def checked(
@@ -114,16 +114,20 @@ def checked(
             raise ValueError(f"attribute {min(apart)} is given for some samples only")
         for name in base:
             check_amount(name, one.attributes[name])
-        _check_occupancies(one.found)
+        _check_occupancies(one.measured)
     return base
 
 
-def _check_occupancies(found: Occupancies) -> None:
-    parts = (found.compute_s, found.network_s, found.disk_s)
-    if not all(isfinite(part) and part >= 0 for part in parts) or not found.data_bytes > 0:
-        raise ValueError(f"{found}: occupancies below zero or not finite cannot be learned from")
-    if not 0 < found.time_s < inf:
-        raise ValueError(f"{found}: a run time of {found.time_s} s cannot be learned from")
+def _check_occupancies(occupancies: Occupancies) -> None:
+    parts = (occupancies.compute_s, occupancies.network_s, occupancies.disk_s)
+    if not all(isfinite(part) and part >= 0 for part in parts) or not occupancies.data_bytes > 0:
+        raise ValueError(
+            f"{occupancies}: occupancies below zero or not finite cannot be learned from"
+        )
+    if not 0 < occupancies.time_s < inf:
+        raise ValueError(
+            f"{occupancies}: a run time of {occupancies.time_s} s cannot be learned from"
+        )
 
 
 def from_the_others(

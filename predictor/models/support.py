@@ -66,10 +66,10 @@ class Support:
         given = {name: asked[name] for name in self.bounds if name in asked}
         for name, value in given.items():
             check_amount(name, value)
-        found = [one for name, value in given.items() if (one := self._beyond(name, value))]
+        doubts = [one for name, value in given.items() if (one := self._beyond(name, value))]
         if all(name in given for name in self.varied) and (one := self._together(given)):
-            found.append(one)
-        return tuple(found)
+            doubts.append(one)
+        return tuple(doubts)
 
     def _beyond(self, name: str, value: float) -> Doubt | None:
         low, high = self.bounds[name]

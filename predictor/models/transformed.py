@@ -28,7 +28,7 @@ _NOISE = 1e-3
 #: Columns whose own part is smaller than this add nothing.
 _INDEPENDENT = 1e-2
 #: A product's own part, beside its factors, has to be as large as this share of it.
-_SEEN = 0.05
+_OWN_SHARE = 0.05
 _TINY = 1e-300
 #: Samples needed for each term beyond the constant.
 _SAMPLES_A_TERM = 2
@@ -80,8 +80,8 @@ def learn(
     """
     if not samples:
         raise ValueError("no sample to learn from")
-    known = (*attributes, hides) if hides else tuple(attributes)
-    base = {name: reference[name] for name in known}
+    names = (*attributes, hides) if hides else tuple(attributes)
+    base = {name: reference[name] for name in names}
     ratios = [_ratios(one, base) for one in samples]
     weights = _weights(sizes, len(samples))
     target = np.asarray(values, dtype=np.float64)
@@ -190,13 +190,13 @@ def _select(
     alone = list(every)
     simple = [term for term in alone if term.shape in (Shape.LINEAR, Shape.INVERSE)]
     pairs = _distinguishable((replace(a, times=b) for a, b in combinations(simple, 2)), ratios)
-    chosen, found = _added(ratios, constant, weights, alone, simple, enough)
-    if pairs and (found.error > enough or len(chosen) > 1):
+    chosen, solution = _added(ratios, constant, weights, alone, simple, enough)
+    if pairs and (solution.error > enough or len(chosen) > 1):
         others, other = _added(ratios, constant, weights, [*alone, *pairs], simple, enough)
-        fewer = len(others) < len(chosen) and other.error <= max(found.error, enough)
-        if fewer or other.error < (1 - _CLEARLY) * max(found.error, enough):
-            chosen, found = others, other
-    return chosen, found.left_out
+        fewer = len(others) < len(chosen) and other.error <= max(solution.error, enough)
+        if fewer or other.error < (1 - _CLEARLY) * max(solution.error, enough):
+            chosen, solution = others, other
+    return chosen, solution.left_out
 
 
 def _added(
@@ -209,18 +209,18 @@ def _added(
 ) -> tuple[list[Term], "_Solution"]:
     """Add terms one by one for as long as each clearly helps."""
     chosen: list[Term] = []
-    found = constant
+    solution = constant
     columns = _columns(ratios, candidates) * weights[:, None]
-    while len(weights) >= _SAMPLES_A_TERM * (len(chosen) + 1) + 1 and found.error > enough:
-        column, better = found.best_with(columns)
-        if better is None or better.error > (1 - _CLEARLY) * found.error:
+    while len(weights) >= _SAMPLES_A_TERM * (len(chosen) + 1) + 1 and solution.error > enough:
+        column, better = solution.best_with(columns)
+        if better is None or better.error > (1 - _CLEARLY) * solution.error:
             break
-        found = better
+        solution = better
         chosen.append(candidates[column])
         made = _distinguishable(_products(chosen[-1], simple, candidates), ratios)
         candidates = [*candidates, *made]
         columns = np.column_stack([columns, _columns(ratios, made) * weights[:, None]])
-    return chosen, found
+    return chosen, solution
 
 
 def _products(term: Term, simple: Iterable[Term], given: Collection[Term]) -> list[Term]:
@@ -250,7 +250,7 @@ def _is_distinguishable(product: Term, amounts: Mapping[str, Floats]) -> bool:
     second = second - first * (first @ second) / max(first @ first, _TINY)
     rest = column - first * (first @ column) / max(first @ first, _TINY)
     rest = rest - second * (second @ rest) / max(second @ second, _TINY)
-    return bool(np.linalg.norm(rest) > _SEEN * np.linalg.norm(column))
+    return bool(np.linalg.norm(rest) > _OWN_SHARE * np.linalg.norm(column))
 
 
 @dataclass(frozen=True, slots=True)

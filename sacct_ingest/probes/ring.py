@@ -70,7 +70,7 @@ class Ring:
         self._due = time.monotonic()
         # In a running ring a token comes before this time; in a new ring the first host begins.
         self._patience_s = settings.timeout_s * (1 + clique.me)
-        self._heard = time.monotonic()
+        self._last_message_s = time.monotonic()
         self.rounds = 0
 
     # --- what other hosts ask -----------------------------------------------------------------
@@ -181,7 +181,7 @@ class Ring:
             after = self._watched
             if not self._successor_is_lost():
                 return
-        elif time.monotonic() - self._heard < self._patience_s:
+        elif time.monotonic() - self._last_message_s < self._patience_s:
             return
         self._watched = None
         if self._newest > _NONE:
@@ -232,6 +232,6 @@ class Ring:
     def _note_token(self) -> None:
         """Note that a token came: it must be back within a period and the turns of all hosts."""
         settings, count = self._settings, len(self._clique.members)
-        self._heard = time.monotonic()
+        self._last_message_s = time.monotonic()
         turn_s = settings.hold_s + settings.timeout_s * (count + self._clique.me)
         self._patience_s = settings.period_s + count * turn_s

@@ -47,12 +47,12 @@ def add_batch(connection: Connection, given: Sequence[PackedRuns]) -> Stored:
     """
     counters.lock(connection, "runs")
     latest = _latest(given)
-    known = _existing(connection, latest)
-    new, changed = _sorted_out(given, latest, known)
+    stored = _existing(connection, latest)
+    new, changed = _sorted_out(given, latest, stored)
     _insert(connection, given, new)
     for some, positions in zip(given, changed, strict=True):
         if positions:
-            ids = [known[some.keys[at]][0] for at in positions]
+            ids = [stored[some.keys[at]][0] for at in positions]
             _change(connection, unpacked(some.body).only(positions), ids)
     _mark(connection, [key for some in given for key in compress(some.keys, some.resized)])
     inserted, updated = (sum(map(len, positions)) for positions in (new, changed))
@@ -65,41 +65,41 @@ _Place = tuple[int, int]
 
 def _latest(given: Sequence[PackedRuns]) -> dict[Key, _Place]:
     """Place of each run; the rest of a resized job only where nothing else is known of it."""
-    found: dict[Key, _Place] = {}
-    for wanted in (True, False):
+    places: dict[Key, _Place] = {}
+    for complete in (True, False):
         for number, some in enumerate(given):
             for at, (key, resized) in enumerate(zip(some.keys, some.resized, strict=True)):
-                if resized is wanted:
-                    found[key] = number, at
-    return found
+                if resized is complete:
+                    places[key] = number, at
+    return places
 
 
 def _sorted_out(
-    given: Sequence[PackedRuns], latest: dict[Key, _Place], known: dict[Key, tuple[int, str]]
+    given: Sequence[PackedRuns], latest: dict[Key, _Place], stored: dict[Key, tuple[int, str]]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Give for each pack the positions of its new and of its changed runs."""
     new: list[list[int]] = [[] for _ in given]
     changed: list[list[int]] = [[] for _ in given]
     for key, (number, at) in sorted(latest.items(), key=itemgetter(1)):
         some = given[number]
-        if key not in known:
+        if key not in stored:
             new[number].append(at)
-        elif known[key][1] != some.digests[at] and not some.resized[at]:
+        elif stored[key][1] != some.digests[at] and not some.resized[at]:
             changed[number].append(at)
     return new, changed
 
 
-def _existing(connection: Connection, wanted: Iterable[Key]) -> dict[Key, tuple[int, str]]:
+def _existing(connection: Connection, keys: Iterable[Key]) -> dict[Key, tuple[int, str]]:
     """Ids and digests of the runs that are there already."""
     submitted: dict[str, set[int]] = {}
-    for cluster, submit_s, _ in wanted:
+    for cluster, submit_s, _ in keys:
         submitted.setdefault(cluster, set()).add(submit_s)
-    found: dict[Key, tuple[int, str]] = {}
+    stored: dict[Key, tuple[int, str]] = {}
     for cluster, times in submitted.items():
         for query in _look_ups(cluster, times, _newest(connection, cluster)):
             for run_id, digest, submit_s, job_id in connection.execute(query):
-                found[cluster, submit_s, job_id] = (run_id, digest)
-    return found
+                stored[cluster, submit_s, job_id] = (run_id, digest)
+    return stored
 
 
 def _newest(connection: Connection, cluster: str) -> int:

@@ -137,8 +137,8 @@ class Decisions:
         about = decisions.c.decision_id == decision_id if decision_id else runs.c.job_id == job_id
         query = query.where(about, *([decisions.c.user == user] if user else []))
         with reading(self._engine) as connection:
-            found = connection.execute(query.order_by(decisions.c.at_s.desc()).limit(1)).first()
-        return None if found is None else _pair(found)
+            row = connection.execute(query.order_by(decisions.c.at_s.desc()).limit(1)).first()
+        return None if row is None else _pair(row)
 
     def waits(self, since_s: float, most: int) -> list[tuple[float, float]]:
         """Predicted and actual waits in seconds, newest first, of jobs as they were predicted.

@@ -45,8 +45,8 @@ class Fits:
     def all(self) -> list[FitRow]:
         """All rows, ordered by level and key."""
         with reading(self._engine) as connection:
-            found = connection.execute(select(fits).order_by(fits.c.level, fits.c.key))
-            return [_row(row._mapping) for row in found]
+            rows = connection.execute(select(fits).order_by(fits.c.level, fits.c.key))
+            return [_row(row._mapping) for row in rows]
 
     def each(self) -> Iterator[FitRow]:
         """Rows one after the other, a few of them in memory at a time."""
@@ -73,19 +73,19 @@ class Fits:
         """Rows of these identities, without reading all others."""
         if not keys:
             return []
-        wanted = or_(*(and_(fits.c.level == level, fits.c.key == key) for level, key in keys))
+        any_key = or_(*(and_(fits.c.level == level, fits.c.key == key) for level, key in keys))
         with reading(self._engine) as connection:
-            found = connection.execute(select(fits).where(wanted))
-            return [_row(row._mapping) for row in found]
+            rows = connection.execute(select(fits).where(any_key))
+            return [_row(row._mapping) for row in rows]
 
     def named(self, name: str) -> list[FitRow]:
         """Rows whose label is this name, or ends in it after a slash, or whose key begins so."""
         end = f"/{name}"
         tail = func.substr(fits.c.label, func.length(fits.c.label) - len(end) + 1)
-        wanted = [fits.c.label == name, and_(func.length(fits.c.label) > len(end), tail == end)]
+        conditions = [fits.c.label == name, and_(func.length(fits.c.label) > len(end), tail == end)]
         if len(name) >= _SHORTEST_KEY:
-            wanted.append(func.substr(fits.c.key, 1, len(name)) == name)
-        return self._select(or_(*wanted))
+            conditions.append(func.substr(fits.c.key, 1, len(name)) == name)
+        return self._select(or_(*conditions))
 
     def of_user(self, user: str) -> list[FitRow]:
         """Rows that only runs of this user are in."""
@@ -100,16 +100,16 @@ class Fits:
             )
         )
 
-    def _select(self, wanted: ColumnElement[bool]) -> list[FitRow]:
-        query = select(fits).where(wanted).order_by(fits.c.level, fits.c.key)
+    def _select(self, condition: ColumnElement[bool]) -> list[FitRow]:
+        query = select(fits).where(condition).order_by(fits.c.level, fits.c.key)
         with reading(self._engine) as connection:
             return [_row(row._mapping) for row in connection.execute(query)]
 
     def newest_s(self) -> float | None:
         """When the newest row was fitted; None: there are none."""
         with reading(self._engine) as connection:
-            found = connection.execute(select(func.max(fits.c.fitted_s))).scalar()
-        return None if found is None else float(found)
+            newest = connection.execute(select(func.max(fits.c.fitted_s))).scalar()
+        return None if newest is None else float(newest)
 
     def version(self) -> int:
         """Give the number that every `replace` raises."""

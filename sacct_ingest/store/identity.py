@@ -65,14 +65,14 @@ def change_since(engine: Engine, before: StoreIdentity) -> str:
 
 def _number(connection: Connection) -> int | None:
     query = select(counters.c.value).where(counters.c.name == _NAME)
-    found = connection.execute(query).scalar()
-    return None if found is None else int(found)
+    number = connection.execute(query).scalar()
+    return None if number is None else int(number)
 
 
 def _file_of(engine: Engine) -> tuple[int, int] | None:
     path = path_of(engine)
     try:
-        found = path.stat() if path else None
+        status = path.stat() if path else None
     except OSError:
         return None
-    return (found.st_dev, found.st_ino) if found else None
+    return (status.st_dev, status.st_ino) if status else None

@@ -81,9 +81,9 @@ def _upgrade(connection: Connection) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    revisions = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     revision = _revision(connection)
-    if revision is not None and revision not in known:
+    if revision is not None and revision not in revisions:
         raise StoreError(
             f"store {connection.engine.url.render_as_string()} has schema {revision}, this "
             f"release knows {HEAD}: it was made by a newer release, upgrade this one"
@@ -104,8 +104,8 @@ def _repeatably(
 def _revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
-    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return None if found is None else str(found)
+    revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return None if revision is None else str(revision)
 
 
 def _execute(connection: Connection, statements: dict[str, str]) -> None:

@@ -29,18 +29,18 @@ def rebuild(connection: Connection) -> list[DecisionRow]:
     What the note does not say stays unknown: the count that the job would have had, the waits, the
     identity that predicted.
     """
-    found = list(_rebuilt(connection))
-    if found:
-        _log.warning("%d decisions were not recorded: read from their jobs' notes", len(found))
-    return found
+    rebuilt = list(_rebuilt(connection))
+    if rebuilt:
+        _log.warning("%d decisions were not recorded: read from their jobs' notes", len(rebuilt))
+    return rebuilt
 
 
 def _rebuilt(connection: Connection) -> Iterator[DecisionRow]:
-    seen: set[str] = set()
+    ids: set[str] = set()
     for run in connection.execute(_unrecorded(connection)):
         note = parse(run.admin_comment)
-        if note is not None and note.decision_id == run.decision_id not in seen:
-            seen.add(note.decision_id)
+        if note is not None and note.decision_id == run.decision_id not in ids:
+            ids.add(note.decision_id)
             yield _decision(note, run)
 
 

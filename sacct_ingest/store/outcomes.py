@@ -30,15 +30,15 @@ def join(connection: Connection) -> int:
 
 
 def _link(connection: Connection, pairs: Iterator[_Pair]) -> int:
-    found = [{"decision_": decision, "run_": run} for decision, run in pairs]
-    if not found:
+    links = [{"decision_": decision, "run_": run} for decision, run in pairs]
+    if not links:
         return 0
     chosen = decisions.c.decision_id == bindparam("decision_")
     # Two statements, for the run that goes from one decision to another in the same batch.
-    connection.execute(update(decisions).where(chosen).values(run_id=None), found)
-    connection.execute(update(decisions).where(chosen).values(run_id=bindparam("run_")), found)
-    connection.execute(_copy_keys(), found)
-    return len(found)
+    connection.execute(update(decisions).where(chosen).values(run_id=None), links)
+    connection.execute(update(decisions).where(chosen).values(run_id=bindparam("run_")), links)
+    connection.execute(_copy_keys(), links)
+    return len(links)
 
 
 def _copy_keys() -> Any:
@@ -67,12 +67,12 @@ def _by_id(connection: Connection) -> Iterator[_Pair]:
         .where(runs.c.decision_id > "", runs.c.state != JobState.REQUEUED.value)
         .order_by(decisions.c.decision_id, runs.c.submit_s.desc(), runs.c.job_id)
     )
-    seen: set[str] = set()
+    linked: set[str] = set()
     pairs = []
     for row in connection.execute(query):
-        if row.decision_id not in seen and row.linked != row.id:
+        if row.decision_id not in linked and row.linked != row.id:
             pairs.append((row.decision_id, row.id))
-        seen.add(row.decision_id)
+        linked.add(row.decision_id)
     return iter(pairs)
 
 
@@ -116,7 +116,7 @@ def _candidates(
     for decision in batch:
         at = int(decision.at_s)
         seconds[decision.cluster].update(range(at - BEFORE_S, at + AFTER_S + 1))
-    found: defaultdict[str, list[Row[Any]]] = defaultdict(list)
+    by_job: defaultdict[str, list[Row[Any]]] = defaultdict(list)
     for cluster, times in seconds.items():
         query = (
             select(
@@ -132,8 +132,8 @@ def _candidates(
             )
             .order_by(runs.c.submit_s, runs.c.job_id)
         )  # fmt: skip
-        found[cluster].extend(connection.execute(query))
-    return found
+        by_job[cluster].extend(connection.execute(query))
+    return by_job
 
 
 def _same_job(decision: Row[Any], run: Row[Any]) -> bool:

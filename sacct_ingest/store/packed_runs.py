@@ -42,12 +42,12 @@ class RunColumns(Struct, frozen=True, array_like=True, gc=False):
         if len(chosen) == len(self.counts):
             return self
         positions = set(chosen)
-        wanted = [position in positions for position in range(len(self.counts))]
-        of_steps = _per_step(wanted, self.counts)
+        selected = [position in positions for position in range(len(self.counts))]
+        of_steps = _per_step(selected, self.counts)
         return RunColumns(
-            {name: list(compress(values, wanted)) for name, values in self.runs.items()},
+            {name: list(compress(values, selected)) for name, values in self.runs.items()},
             {name: list(compress(values, of_steps)) for name, values in self.steps.items()},
-            list(compress(self.counts, wanted)),
+            list(compress(self.counts, selected)),
         )
 
     def with_ids(self, ids: Sequence[int]) -> tuple[Columns, Columns]:
@@ -101,13 +101,13 @@ def _clean(columns: Columns, texts: dict[str, Callable[[str], str]]) -> None:
 
 def _cleaners(table: Table, kind: type[JobRun | StepRun]) -> dict[str, Callable[[str], str]]:
     """Give what makes text fit, for each column of text that holds a field of a record."""
-    found: dict[str, Callable[[str], str]] = {}
+    cleaners: dict[str, Callable[[str], str]] = {}
     for column in table.columns:
         if column.name in kind.__struct_fields__ and column.type.python_type is str:
             prosaic = isinstance(column.type, Text)
             length = getattr(column.type, "length", None)
-            found[column.name] = prose if prosaic else partial(indexed, length=length)
-    return found
+            cleaners[column.name] = prose if prosaic else partial(indexed, length=length)
+    return cleaners
 
 
 _RUN_TEXTS: Final = _cleaners(runs, JobRun)

@@ -39,8 +39,8 @@ class Probes:
         with writing(self._engine) as connection:
             keys = list(rows)
             for first in range(0, len(keys), _CHUNK):
-                for known in connection.execute(_with_keys(keys[first : first + _CHUNK])):
-                    rows.pop(tuple(known), None)
+                for stored in connection.execute(_with_keys(keys[first : first + _CHUNK])):
+                    rows.pop(tuple(stored), None)
             if rows:
                 connection.execute(insert(probes), list(rows.values()))
         return len(rows)
@@ -79,8 +79,8 @@ class Probes:
         """Time of the newest measurement that ``source`` made; None: it made none."""
         query = select(func.max(probes.c.at_s)).where(probes.c.source == indexed(source))
         with reading(self._engine) as connection:
-            found = connection.execute(query).scalar()
-            return None if found is None else float(found)
+            newest = connection.execute(query).scalar()
+            return None if newest is None else float(newest)
 
     def since(self, since_s: float) -> Iterator[Probe]:
         """Give all measurements from this time on, in the order of time."""

@@ -21,7 +21,7 @@ from sacct_ingest.store.watermarks import Watermarks
 
 BATCH = 1000  #: rows of one transaction
 #: Runs of an application on a node count that stay whatever their age: as many as a curve looks at.
-KEPT_RUNS = 30
+RUNS_PER_KEY = 30
 #: Pages given back to the file system at a time.
 _PAGES = 1000
 
@@ -54,9 +54,9 @@ def prune(engine: Engine, retention: Retention, *, dry_run: bool = False) -> lis
 
 
 def _delete(engine: Engine, key: Column[Any], chosen: Select[Any], *, dry_run: bool) -> int:
-    found, table, rows = _keys(engine, chosen), key.table, 0
-    for first in range(0, len(found), BATCH):
-        among = key.in_(list(found[first : first + BATCH]))
+    keys, table, rows = _keys(engine, chosen), key.table, 0
+    for first in range(0, len(keys), BATCH):
+        among = key.in_(list(keys[first : first + BATCH]))
         with (reading if dry_run else writing)(engine) as connection:
             if dry_run:
                 counted = select(func.count()).select_from(table).where(among)
@@ -91,7 +91,7 @@ def _old_runs(before_s: int, retention: Retention) -> Select[Any]:
     keys = [runs.c[level.value] for level in CURVE_LEVELS]
     ranked = select(runs.c.id, at.label("at"), curve.label("curve"), *keys, *ranks).subquery()
     superfluous = [
-        or_(ranked.c[level.value] == "", ranked.c[f"{level.value}_rank"] > KEPT_RUNS)
+        or_(ranked.c[level.value] == "", ranked.c[f"{level.value}_rank"] > RUNS_PER_KEY)
         for level in CURVE_LEVELS
     ]
     decided = exists().where(decisions.c.run_id == ranked.c.id)

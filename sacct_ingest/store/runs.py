@@ -114,14 +114,14 @@ class Runs:
         since_s, until_s
             Only runs submitted from then, and before then.
         """
-        wanted: list[ColumnElement[bool]] = [runs.c.start_s.is_not(None)]
-        wanted += [runs.c.cluster == cluster] if cluster else []
-        wanted += [runs.c.partition == partition] if partition else []
-        wanted += [runs.c.submit_s >= since_s] if since_s is not None else []
-        wanted += [runs.c.submit_s < until_s] if until_s is not None else []
+        conditions: list[ColumnElement[bool]] = [runs.c.start_s.is_not(None)]
+        conditions += [runs.c.cluster == cluster] if cluster else []
+        conditions += [runs.c.partition == partition] if partition else []
+        conditions += [runs.c.submit_s >= since_s] if since_s is not None else []
+        conditions += [runs.c.submit_s < until_s] if until_s is not None else []
         query = (
             select(*ROW_COLUMNS, runs.c.node_list)
-            .where(*wanted)
+            .where(*conditions)
             .order_by(runs.c.submit_s, runs.c.job_id)
         )
         with reading(self._engine) as connection:
@@ -130,17 +130,17 @@ class Runs:
 
     def steps_of(self, run_ids: Iterable[int]) -> dict[int, list[StepRun]]:
         """Give the steps of these runs, by run id; runs without any have an empty list."""
-        wanted = sorted(set(run_ids))
-        found: dict[int, list[StepRun]] = {run_id: [] for run_id in wanted}
+        ids = sorted(set(run_ids))
+        steps_by_run: dict[int, list[StepRun]] = {run_id: [] for run_id in ids}
         with reading(self._engine) as connection:
-            for first in range(0, len(wanted), LISTED):
-                chunk = wanted[first : first + LISTED]
+            for first in range(0, len(ids), LISTED):
+                chunk = ids[first : first + LISTED]
                 query = select(*_STEP_COLUMNS).where(steps.c.run_id.in_(chunk))
                 ordered = query.order_by(steps.c.run_id, steps.c.position)
                 for run_id, *values in connection.execute(ordered):
                     step = StepRun(**dict(zip(_STEP_NAMES, values, strict=True)))
-                    found[run_id].append(replace(step, state=JobState(step.state)))
-        return found
+                    steps_by_run[run_id].append(replace(step, state=JobState(step.state)))
+        return steps_by_run
 
 
 def run_row(values: Mapping[Any, Any]) -> RunRow:

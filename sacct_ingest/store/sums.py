@@ -73,11 +73,11 @@ class NodeSums:
         while True:
             with reading(self._engine) as connection:
                 page = query.where(runs.c.id > last).order_by(runs.c.id).limit(BATCH)
-                found = [EndedRun(**row._mapping) for row in connection.execute(page)]
-            if not found:
+                page_rows = [EndedRun(**row._mapping) for row in connection.execute(page)]
+            if not page_rows:
                 return
-            yield found
-            last = found[-1].run_id
+            yield page_rows
+            last = page_rows[-1].run_id
 
     def take(
         self, given: Sequence[Contribution], forms: Sequence[str], fold: Fold, *, fresh: bool = True
@@ -96,13 +96,13 @@ class NodeSums:
         """
         with writing(self._engine) as connection:
             counters.lock(connection, "sums")
-            known = _existing(connection, given)
+            stored = _existing(connection, given)
             latest = {_key(one): one for one in (given if fresh else sorted(given, key=astuple))}
-            changed = [one for key, one in latest.items() if known.get(key) != one]
+            changed = [one for key, one in latest.items() if stored.get(key) != one]
             if not fresh:
-                changed = _later(connection, changed, known)
-            _fold(connection, changed, known, forms, fold)
-            _write(connection, changed, known)
+                changed = _later(connection, changed, stored)
+            _fold(connection, changed, stored, forms, fold)
+            _write(connection, changed, stored)
         return len(changed)
 
     def partition_types(self) -> list[tuple[str, str, str]]:
@@ -123,13 +123,13 @@ class NodeSums:
 
     def of_level(self, level: KeyLevel) -> dict[str, list[SumsRow]]:
         """Give the sums of all applications known by this level, by their key."""
-        found: dict[str, list[SumsRow]] = defaultdict(list)
+        by_key: dict[str, list[SumsRow]] = defaultdict(list)
         query = select(sums).where(sums.c.level == level.value)
         query = query.order_by(sums.c.key, sums.c.node_type, sums.c.form)
         with reading(self._engine) as connection:
             for row in connection.execute(query):
-                found[row.key].append(_row(row))
-        return dict(found)
+                by_key[row.key].append(_row(row))
+        return dict(by_key)
 
 
 _RunKey = tuple[str, int, int]
@@ -142,7 +142,7 @@ def _key(one: Contribution) -> _RunKey:
 
 def _existing(connection: Connection, given: Iterable[Contribution]) -> dict[_RunKey, Contribution]:
     columns = [contributions.c[name] for name in _NAMES]
-    found = {}
+    stored = {}
     for cluster, submitted in _times(given).items():
         for part in _parts(sorted(submitted)):
             query = select(*columns).where(
@@ -150,20 +150,20 @@ def _existing(connection: Connection, given: Iterable[Contribution]) -> dict[_Ru
             )
             for row in connection.execute(query):
                 one = _contribution(row)
-                found[_key(one)] = one
-    return found
+                stored[_key(one)] = one
+    return stored
 
 
 def _later(
-    connection: Connection, given: Sequence[Contribution], known: Mapping[_RunKey, Contribution]
+    connection: Connection, given: Sequence[Contribution], stored: Mapping[_RunKey, Contribution]
 ) -> list[Contribution]:
     """Leave out foreign tellings of runs that are this store's own, or that a later one is of."""
     chosen = {
         _key(one): one
         for one in given
-        if _key(one) not in known or astuple(one) > astuple(known[_key(one)])
+        if _key(one) not in stored or astuple(one) > astuple(stored[_key(one)])
     }
-    doubtful = [one for key, one in chosen.items() if key in known]
+    doubtful = [one for key, one in chosen.items() if key in stored]
     for key in _own(connection, doubtful):
         chosen.pop(key, None)
     return list(chosen.values())
@@ -189,25 +189,25 @@ def _times(given: Iterable[Contribution]) -> dict[str, set[int]]:
 def _fold(
     connection: Connection,
     changed: Sequence[Contribution],
-    known: Mapping[_RunKey, Contribution],
+    stored: Mapping[_RunKey, Contribution],
     forms: Sequence[str],
     fold: Fold,
 ) -> None:
     added, removed = (
         _by_sums(changed),
-        _by_sums(known[_key(c)] for c in changed if _key(c) in known),
+        _by_sums(stored[_key(c)] for c in changed if _key(c) in stored),
     )
-    wanted = {
+    owners = {
         _digest((*owner, form)): (*owner, form)
         for owner in sorted({*added, *removed})
         for form in forms
     }
-    for part in _parts(list(wanted)):
+    for part in _parts(list(owners)):
         query = select(sums.c.digest, sums.c.payload).where(sums.c.digest.in_(part))
         before = {row.digest: row.payload for row in connection.execute(query)}
         rows = []
         for digest in part:
-            level, key, node_type, form = wanted[digest]
+            level, key, node_type, form = owners[digest]
             owner = (level, key, node_type)
             text = fold(before.get(digest, ""), form, added.get(owner, ()), removed.get(owner, ()))
             rows.append((digest, level, key, node_type, form, text))
@@ -222,22 +222,22 @@ def _by_sums(
     given: Iterable[Contribution],
 ) -> dict[tuple[str, str, str], list[Contribution]]:
     """Sort runs by level, key and node type of the sums that they belong to."""
-    found: dict[tuple[str, str, str], list[Contribution]] = defaultdict(list)
+    by_sums: dict[tuple[str, str, str], list[Contribution]] = defaultdict(list)
     for one in given:
         if one.node_type and one.time_s > 0:
             for level in CURVE_LEVELS:
                 if key := getattr(one, level.value):
-                    found[level.value, key, one.node_type].append(one)
-    return dict(found)
+                    by_sums[level.value, key, one.node_type].append(one)
+    return dict(by_sums)
 
 
 def _write(
-    connection: Connection, changed: Sequence[Contribution], known: Mapping[_RunKey, Contribution]
+    connection: Connection, changed: Sequence[Contribution], stored: Mapping[_RunKey, Contribution]
 ) -> None:
     old = [
         {f"{name}_": value for name, value in zip(_KEY, _key(one), strict=True)}
         for one in changed
-        if _key(one) in known
+        if _key(one) in stored
     ]
     if old:
         same = (contributions.c[name] == bindparam(f"{name}_") for name in _KEY)

@@ -45,10 +45,10 @@ class Watermarks:
 
 
 def _get(connection: Connection, source: str) -> int | None:
-    found = connection.execute(
+    epoch = connection.execute(
         select(watermarks.c.epoch_s).where(watermarks.c.source == source)
     ).scalar()
-    return None if found is None else int(found)
+    return None if epoch is None else int(epoch)
 
 
 def _set(connection: Connection, source: str, epoch_s: int) -> None:

@@ -62,8 +62,8 @@ def _hook_socket(environ: Mapping[str, str]) -> str:
         text = slurm_conf.with_name("nimo_hook.conf").read_text(errors="replace")
     except OSError:
         return ""
-    found = re.search(r"(?m)^\s*socket\s*=\s*(\S+)", text)
-    return found[1] if found else ""
+    match = re.search(r"(?m)^\s*socket\s*=\s*(\S+)", text)
+    return match[1] if match else ""
 
 
 def find(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -117,10 +117,10 @@ def _read_lists(data: Any, name: str) -> None:
 def _lines(path: Path) -> list[str]:
     """Words of a list file: one on each line, ``#`` begins a comment."""
     words = [line.partition("#")[0].split() for line in read_text(path).splitlines()]
-    for number, found in enumerate(words, start=1):
-        if len(found) > 1:
+    for number, texts in enumerate(words, start=1):
+        if len(texts) > 1:
             raise ConfigError(f"{path}: line {number}: one name or pattern on each line")
-    return [word for found in words for word in found]
+    return [word for texts in words for word in texts]
 
 
 def _check_ranges(config: Config, name: str) -> None:

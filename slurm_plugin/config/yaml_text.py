@@ -62,15 +62,15 @@ class Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
         """Build a mapping, refusing keys that are there already."""
-        seen: set[str] = set()
+        names: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise yaml.MarkedYAMLError(problem="a key is a word", problem_mark=key.start_mark)
-            if key.value in seen:
+            if key.value in names:
                 raise yaml.MarkedYAMLError(
                     problem=f"{key.value!r} is given twice", problem_mark=key.start_mark
                 )
-            seen.add(key.value)
+            names.add(key.value)
         return super().construct_mapping(node, deep)
 
 
@@ -91,15 +91,15 @@ def _one_line(error: yaml.YAMLError) -> str:
 
 def _explain(message: str, kind: type) -> str:
     """Msgspec's message, with the place first and a near key where one is unknown."""
-    told, _, place = message.partition(" - at ")
+    reason, _, place = message.partition(" - at ")
     path = place.strip("`").removeprefix("$").lstrip(".")
-    if unknown := re.search(r"unknown field `(.+)`", told):
+    if unknown := re.search(r"unknown field `(.+)`", reason):
         place = f"{path}.{unknown[1]}".lstrip(".")
         return f"{place}: unknown key; {nearest(unknown[1], keys_at(path, kind))}"
-    if wrong := re.search(r"Invalid enum value '(.*)'", told):
+    if wrong := re.search(r"Invalid enum value '(.*)'", reason):
         choices = [str(choice.value) for choice in _type_at(path, kind)]
         return f"{path}: {wrong[1]!r} is no choice; {nearest(wrong[1], choices)}"
-    return f"{path}: {told}" if path else told
+    return f"{path}: {reason}" if path else reason
 
 
 def nearest(word: str, valid: Sequence[str]) -> str:
@@ -124,6 +124,6 @@ def keys_at(path: str, kind: type) -> list[str]:
 
 def _type_at(path: str, kind: Any) -> Any:
     for part in filter(None, re.sub(r"\[[^]]*\]", "", path).split(".")):
-        found = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}[part]
-        kind = next(iter(get_args(found)), found)
+        field_type = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}[part]
+        kind = next(iter(get_args(field_type)), field_type)
     return kind

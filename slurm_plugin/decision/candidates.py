@@ -23,7 +23,7 @@ from slurm_plugin.decision.time_limits import TimeLimits, from_prediction, raise
 from slurm_plugin.slurm.cluster_state import Partition
 
 #: Requests that differ, of which the prospects are kept.
-_KEPT = 1024
+_CACHED = 1024
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class Candidate:
     fits: bool = True  #: its nodes have the memory that the job is known to need
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHED)
 def choices(
     request: Request,
     table: PredictionTable,
@@ -107,7 +107,7 @@ def choices(
     return tuple(replace(one, fits=one.prediction.nodes >= floor) for one in made)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHED)
 def standing(
     request: Request,
     table: PredictionTable,
@@ -173,8 +173,8 @@ def _candidates(
     useful = [at(table, n) for n in whole if trusted(table, n, policy)]
     best = min((p.time_s for p in useful), default=0.0)
     last = next((i for i, p in enumerate(useful) if p.time_s <= best), 0)
-    kept = [p for p in useful[: last + 1] if p.nodes != asked]
-    return sorted([*kept, at(table, asked)], key=attrgetter("nodes"))
+    candidates = [p for p in useful[: last + 1] if p.nodes != asked]
+    return sorted([*candidates, at(table, asked)], key=attrgetter("nodes"))
 
 
 def side_by_side(

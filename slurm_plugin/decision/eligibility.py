@@ -56,8 +56,8 @@ def _asked(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountR
     if low == high:
         return CountRange(low, high, Reason.FIXED_COUNT)
     tagged = tag is not None and (tag.on or bool(tag.app)) and opt_in.tag
-    wanted = opt_in.node_range or tagged or offered is not None
-    return CountRange(low, high, None if wanted else Reason.NOT_OPTED_IN)
+    chosen = opt_in.node_range or tagged or offered is not None
+    return CountRange(low, high, None if chosen else Reason.NOT_OPTED_IN)
 
 
 def _offered(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountRange | None:

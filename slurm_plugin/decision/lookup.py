@@ -72,9 +72,9 @@ class PredictionLookup:
     def parts(self) -> list[tuple[KeyLevel, str]]:
         """List where the tables of the parts of these tables are."""
         all_keys = ((level, key) for level, tables in self._payloads.items() for key in tables)
-        found = ((level, self._table(level, key)) for level, key in all_keys)
+        stored = ((level, self._table(level, key)) for level, key in all_keys)
         return [
-            (KeyLevel(level), part.key) for level, table in found if table for part in table.parts
+            (KeyLevel(level), part.key) for level, table in stored if table for part in table.parts
         ]
 
     def find(
@@ -99,17 +99,19 @@ class PredictionLookup:
             Keys of tags that the user shares with others: looked at where the user's own runs
             make no curve.
         """
-        found = [
+        candidates = [
             table
             for level in KeyLevel
             if (key := identity.key(level))
             and (table := self._for_layout(level.value, key, layouts)) is not None
         ]
-        curves = [t for t in found if t.is_curve and t.verdict is not Verdict.REFUSED]
+        curves = [t for t in candidates if t.is_curve and t.verdict is not Verdict.REFUSED]
         if curves:
             return reduce(_broader, curves)
         others = (self._for_layout(KeyLevel.TAG.value, key, layouts) for key in shared)
-        return next((t for t in others if t is not None and t.is_curve), next(iter(found), None))
+        return next(
+            (t for t in others if t is not None and t.is_curve), next(iter(candidates), None)
+        )
 
     def _for_layout(
         self, level: str, key: str, layouts: tuple[Layout, ...] | None
@@ -146,8 +148,8 @@ def _broader(narrow: PredictionTable, broad: PredictionTable) -> PredictionTable
 def _holds(table: PredictionTable, point: Point) -> bool:
     if not covers(table, point.nodes):
         return False
-    told = at(table, point.nodes)
-    return told.low_s <= point.time_s <= told.high_s
+    predicted = at(table, point.nodes)
+    return predicted.low_s <= point.time_s <= predicted.high_s
 
 
 @lru_cache(maxsize=_DECODED)

@@ -27,8 +27,8 @@ def memory_floor(table: PredictionTable, mem_node_bytes: int | None, *, margin: 
         return 1
     unfit = [one.nodes for one in table.memory if one.mem_bytes > mem_node_bytes]
     beyond = unfit[-1] if unfit else 0
-    known = next((one for one in table.memory if one.nodes > beyond), None)
-    if known is None:
+    measured = next((one for one in table.memory if one.nodes > beyond), None)
+    if measured is None:
         return NEVER
-    scaled = ceil(known.nodes * known.mem_bytes * margin / mem_node_bytes)
-    return max(min(known.nodes, scaled), beyond + 1)
+    scaled = ceil(measured.nodes * measured.mem_bytes * margin / mem_node_bytes)
+    return max(min(measured.nodes, scaled), beyond + 1)

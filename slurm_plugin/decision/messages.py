@@ -20,9 +20,9 @@ def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: 
     advise
         Also tell which count would be better; otherwise only missed deadlines.
     """
-    told = _deadline_lines(decision, request, now_s=now_s)
-    if told or not advise or decision.chosen is None:
-        return "\n".join(f"nimo: {line}" for line in told)
+    lines = _deadline_lines(decision, request, now_s=now_s)
+    if lines or not advise or decision.chosen is None:
+        return "\n".join(f"nimo: {line}" for line in lines)
     return "\n".join(filter(None, (_better_count(decision), _shorter_limit(decision.chosen))))
 
 
@@ -48,8 +48,8 @@ def changed(decision: Decision, change: Change, own: int | None, *, every: bool)
     if minutes is not None and minutes != own:
         before = "" if own is None else f" instead of {duration(60.0 * own)}"
         limit = f"{'with' if nodes else 'has'} --time={duration(60.0 * minutes)}{before}"
-    told = ", ".join(filter(None, (nodes, limit)))
-    return told and f"nimo: this job {told}"
+    changes = ", ".join(filter(None, (nodes, limit)))
+    return changes and f"nimo: this job {changes}"
 
 
 def deadline_text(decision: Decision, request: Request, *, now_s: float) -> str:
@@ -169,8 +169,8 @@ def verdict_text(
 
 def next_run(table: PredictionTable, largest: float = inf) -> int | None:
     """Count on which one more run would help most; None where nothing is missing."""
-    wanted = (one.observe for one in table.problems if one.observe is not None)
-    return next((nodes for nodes in wanted if nodes <= largest), None)
+    counts = (one.observe for one in table.problems if one.observe is not None)
+    return next((nodes for nodes in counts if nodes <= largest), None)
 
 
 def _opening(table: PredictionTable, nodes: int | None) -> str:

@@ -137,8 +137,8 @@ def decide(
     if not covers(table, asked):
         return Decision(action=Action.KEEP, reason=request.fixed or Reason.OUTSIDE_CURVE)
     scene = _Scene(request, table, partition, rules, now_s, asked)
-    if kept := request.fixed or request.distrusted:
-        return _checked(scene, kept)
+    if unchanged := request.fixed or request.distrusted:
+        return _checked(scene, unchanged)
     if not trusted(table, asked, rules.policy):
         return _checked(scene, _why_distrusted(table))
     prospects = choices(request, table, PartitionBounds.of(partition), rules, asked)
@@ -233,8 +233,8 @@ class _Scene:
         return least_s or one.limit_s or 0.0
 
     def _may_set(self, nodes: int) -> bool:
-        wanted = self.request.time_use is config.TimeUse.SET and not self.request.distrusted
-        return wanted and trusted(self.table, nodes, self.rules.policy)
+        opted_in = self.request.time_use is config.TimeUse.SET and not self.request.distrusted
+        return opted_in and trusted(self.table, nodes, self.rules.policy)
 
     def _waits(self, prospects: Sequence[Candidate]) -> list[float]:
         free, begin = self.partition.profile, max(self.now_s, self.request.begin_s)
@@ -343,12 +343,14 @@ def _checked(scene: _Scene, reason: Reason) -> Decision:
     room = PartitionBounds.of(scene.partition)
     one = standing(scene.request, scene.table, room, scene.rules, scene.asked)
     (only,) = options = scene.options([one])
-    kept = Decision(action=Action.KEEP, reason=reason, chosen=only, request=only, options=options)
+    decision = Decision(
+        action=Action.KEEP, reason=reason, chosen=only, request=only, options=options
+    )
     if only.deadline is None or scene.request.distrusted:
-        return kept
+        return decision
     sure = trusted(scene.table, scene.asked, scene.rules.policy)
     return replace(
-        kept,
+        decision,
         action=Action.REFUSE if sure and _refused(scene, options) else Action.KEEP,
         reason=_REASONS.get(only.deadline, reason),
         deadline_met=only.meets_deadline,

@@ -47,7 +47,7 @@ from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy
 from slurm_plugin.protocol import ESTIMATE_COMMENT, Advice, Answer, Job, Row
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeShare
-from slurm_plugin.slurm.partition_view import KeptTerms, partition_for, share_of, unready
+from slurm_plugin.slurm.partition_view import TermsCache, partition_for, share_of, unready
 
 #: Does what follows from a decision and gives its record, if there is to be one.
 Book = Callable[[], DecisionRow | None]
@@ -129,7 +129,7 @@ class DecisionService:
         self._cluster: Cluster | None = None
         self._keeps_limit = False
         self._types: dict[tuple[str, NodeShare], str] = {}
-        self._terms: KeptTerms = {}
+        self._terms: TermsCache = {}
         self._asked = _requests()
         self._promises: dict[str, deque[_Reservation]] = {}
         self._views: dict[str, Cluster] = {}
@@ -164,24 +164,24 @@ class DecisionService:
         return self._cluster
 
     @cluster.setter
-    def cluster(self, seen: Cluster) -> None:
+    def cluster(self, view: Cluster) -> None:
         for user, made in list(self._promises.items()):
-            while made and made[0].made_s < seen.taken_s - _UNSEEN_S:
+            while made and made[0].made_s < view.taken_s - _UNSEEN_S:
                 made.popleft()
             if not made:
                 del self._promises[user]
-        if seen.keeps_limit is not self._keeps_limit:  # slurmctld was upgraded, or is seen at last
-            self._keeps_limit, self._asked = seen.keeps_limit, _requests()
-        self._cluster = seen
+        if view.keeps_limit is not self._keeps_limit:  # slurmctld was upgraded, or is seen at last
+            self._keeps_limit, self._asked = view.keeps_limit, _requests()
+        self._cluster = view
         self._types, self._terms, self._views = {}, {}, {}
 
     def view(self, user: str) -> Cluster | None:
         """View of the cluster, less what was booked for the jobs of this user since."""
-        seen = self._cluster
-        if seen is None or user not in self._promises:
-            return seen
+        cluster = self._cluster
+        if cluster is None or user not in self._promises:
+            return cluster
         if user not in self._views:
-            self._views[user] = reduce(_booked, self._promises[user], seen)
+            self._views[user] = reduce(_booked, self._promises[user], cluster)
         return self._views[user]
 
     def submit(self, job: Job, *, via: str, now_s: float) -> tuple[Answer, DecisionRow | None]:
@@ -321,13 +321,13 @@ class DecisionService:
 
     def _choices(self, case: DecisionContext, *, private: bool) -> list[tuple[Advice, Row | None]]:
         """Advise for each partition that a job without one may use, where node types differ."""
-        seen, table = self._cluster, case.table
-        if case.job.partition or seen is None or table is None or not table.node_type:
+        cluster, table = self._cluster, case.table
+        if case.job.partition or cluster is None or table is None or not table.node_type:
             return []
-        account = seen.limits.account_of(case.job.user_name, case.job.account)
+        account = cluster.limits.account_of(case.job.user_name, case.job.account)
         jobs = [
             msgspec.structs.replace(case.job, partition=part.name)
-            for part in seen.partitions.values()
+            for part in cluster.partitions.values()
             if part.open and part.admits.holds(account, case.job.qos or "normal")
         ]
         cases = [self._case(job, case.now_s, private=private) for job in jobs]
@@ -345,10 +345,10 @@ class DecisionService:
 
     def _count(self, job: Job, then: Work) -> None:
         """Count the nodes that are free for jobs of this shape, in the background."""
-        seen = self._cluster
-        if self._later is None or seen is None:
+        cluster = self._cluster
+        if self._later is None or cluster is None:
             return
-        uncounted = unready(seen, job, self._terms)
+        uncounted = unready(cluster, job, self._terms)
 
         def work() -> None:
             for part, share in uncounted:
@@ -361,21 +361,21 @@ class DecisionService:
         self, job: Job, now_s: float, *, private: bool = False, prompt: bool = False
     ) -> DecisionContext:
         """Put together what is known about a job; ``prompt``: without counting many nodes."""
-        seen = self.view(job.user_name)
-        wait = prompt and self._later and seen and bool(unready(seen, job, self._terms))
-        partition = partition_for(seen, job, self._terms) if seen and not wait else None
+        cluster = self.view(job.user_name)
+        wait = prompt and self._later and cluster and bool(unready(cluster, job, self._terms))
+        partition = partition_for(cluster, job, self._terms) if cluster and not wait else None
         terms = _OF_PARTITION(partition) if partition else None
         key = (_ALL_BUT_ARGV(job), *job.argv, terms, private)
-        kept = self._asked  # another thread may exchange the tables, and begin with none
-        if (asked := kept.get(key)) is None:
+        cached = self._asked  # another thread may exchange the tables, and begin with none
+        if (asked := cached.get(key)) is None:
             asked = self._what_is_asked(job, partition, now_s, private=private)
             if asked[2].deadline_s is None:  # which may depend on the moment
-                kept.put(key, asked, _size(key))
-        identity, site, request, known = asked
+                cached.put(key, asked, _size(key))
+        identity, site, request, table = asked
         made = DecisionContext(
-            job, identity, site, request, known, partition, now_s, unready=bool(wait)
+            job, identity, site, request, table, partition, now_s, unready=bool(wait)
         )
-        return made.on(self._type(job, partition) if known and known.node_type else "")
+        return made.on(self._type(job, partition) if table and table.node_type else "")
 
     def _what_is_asked(
         self, job: Job, partition: Partition | None, now_s: float, *, private: bool
@@ -398,10 +398,10 @@ class DecisionService:
         )
         tags = () if private else self._config.sharing.tags
         shared = shared_by(tags, identity, self._account_of(job))
-        known = self._tables.find(identity, layouts_of(job, partition), shared=tuple(shared))
-        off = known is not None and self._tables.is_off(known)
-        if known is not None:
-            known = for_inputs(known, job.work_dir, job.inputs_changed_s)
+        table = self._tables.find(identity, layouts_of(job, partition), shared=tuple(shared))
+        off = table is not None and self._tables.is_off(table)
+        if table is not None:
+            table = for_inputs(table, job.work_dir, job.inputs_changed_s)
         request = request_of(
             job,
             self._config.opt_in,
@@ -409,7 +409,7 @@ class DecisionService:
             partition,
             time_use=site.time_limit,
             distrusted=distrust(
-                known,
+                table,
                 site,
                 user=job.user_name,
                 shared=shared,
@@ -423,26 +423,26 @@ class DecisionService:
             with_least=self._keeps_limit,
             limit_raisable=request.limit_raisable and self._config.time_limit.lengthen,
         )
-        return identity, site, request, known
+        return identity, site, request, table
 
     def _account_of(self, job: Job) -> str:
-        seen = self._cluster
-        return seen.limits.account_of(job.user_name, job.account) if seen else job.account
+        cluster = self._cluster
+        return cluster.limits.account_of(job.user_name, job.account) if cluster else job.account
 
     def _type(self, job: Job, partition: Partition | None) -> str:
         """Type of all nodes that a job may get; empty where it is not known, or they differ."""
-        seen, known = self._cluster, self.tables.node_types
-        if seen is None or partition is None:
+        cluster, node_types = self._cluster, self.tables.node_types
+        if cluster is None or partition is None:
             return ""
         share = share_of(job, partition)
-        if (found := self._types.get((partition.name, share))) is None:
-            name = self._config.cluster or seen.name
-            pools = [seen.partitions[one].pool for one in partition.name.split(",")]
+        if (node_type := self._types.get((partition.name, share))) is None:
+            name = self._config.cluster or cluster.name
+            pools = [cluster.partitions[one].pool for one in partition.name.split(",")]
             names = {node for pool in pools if pool for node in pool.names(share)}
-            types = {known[name, node] for node in names if (name, node) in known}
-            found = types.pop() if len(types) == 1 else ""
-            self._types[partition.name, share] = found
-        return found
+            types = {node_types[name, node] for node in names if (name, node) in node_types}
+            node_type = types.pop() if len(types) == 1 else ""
+            self._types[partition.name, share] = node_type
+        return node_type
 
     def _decide(self, case: DecisionContext) -> Decision:
         problem = self._blind(case)
@@ -481,17 +481,17 @@ class DecisionService:
             waits, end = start > begin, start + limit_s
             made = _Reservation(case.now_s, part.name, nodes, start, end, waits)
             user = case.job.user_name
-            seen = self.view(user)
+            cluster = self.view(user)
             self._promises.setdefault(user, deque(maxlen=_PROMISES)).append(made)
-            if seen is not None:
-                self._views[user] = _booked(seen, made)
+            if cluster is not None:
+                self._views[user] = _booked(cluster, made)
 
 
-def _booked(seen: Cluster, made: _Reservation) -> Cluster:
+def _booked(cluster: Cluster, made: _Reservation) -> Cluster:
     """View of the cluster without the nodes of a booking."""
-    part = seen.partitions.get(made.partition)
+    part = cluster.partitions.get(made.partition)
     if part is None:
-        return seen
+        return cluster
     times = made.start_s, made.end_s
     left = part.queued() if made.waits else part.promise(made.nodes, *times)
-    return seen.with_partition(left)
+    return cluster.with_partition(left)

@@ -66,10 +66,10 @@ class PreparedDecision:
 
     def expected(self) -> dict[str, int | str | None]:
         """Fields that the job must have for this to be about it; None: not set."""
-        told = msgspec.structs.asdict(self.given) if self.given else {}
+        given = msgspec.structs.asdict(self.given) if self.given else {}
         names = (*_SAME, *_SAME_TASKS) if self.announced else _SAME
         own = {name: _field(self.case.job, name) for name in names}
-        return own | {name: told[name] for name in names if told.get(name) is not None}
+        return own | {name: given[name] for name in names if given.get(name) is not None}
 
     def is_for(self, job: Job) -> bool:
         """Whether this is the job that the command was to submit."""

@@ -48,9 +48,9 @@ def fitting(limits: TimeLimits | None, high_s: float, margin: float, left_s: flo
     high_s
         Upper end of the predicted run time; ``margin`` more is better.
     """
-    wanted = limits.limit_s if limits else whole_minutes(high_s * margin)
+    limit_s = limits.limit_s if limits else whole_minutes(high_s * margin)
     longest, half = (MINUTE_S * floor(left_s / part / MINUTE_S) for part in (1, 2))
-    return max(min(wanted, longest), half) if longest >= high_s else None
+    return max(min(limit_s, longest), half) if longest >= high_s else None
 
 
 def from_prediction(
@@ -103,7 +103,7 @@ def _longest(
     table: PredictionTable, counts: list[int], share: float, margin: float
 ) -> float | None:
     times = [quantile(table, nodes, share) for nodes in counts]
-    known = [time for time in times if time is not None]
-    if not known or len(known) < len(times):
+    finite = [time for time in times if time is not None]
+    if not finite or len(finite) < len(times):
         return None
-    return whole_minutes(max(known) * margin)
+    return whole_minutes(max(finite) * margin)

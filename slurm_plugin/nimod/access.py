@@ -35,35 +35,35 @@ class UserNames:
     ) -> None:
         self._look_up = look_up
         self._clock = clock
-        self._known: dict[int, str] = {}
+        self._names: dict[int, str] = {}
         self._failed_s: dict[int, float] = {}
-        self._wanted: queue.SimpleQueue[tuple[int, Callable[[], None]]] = queue.SimpleQueue()
+        self._requested: queue.SimpleQueue[tuple[int, Callable[[], None]]] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="names", daemon=True).start()
 
     def cached(self, uid: int) -> str | None:
         """Name of a user; empty for one without a name, None where nobody has asked of late."""
-        if (name := self._known.get(uid)) is not None:
+        if (name := self._names.get(uid)) is not None:
             return name
         failed_s = self._failed_s.get(uid)
         return None if failed_s is None or self._clock() > failed_s + _NAMELESS_S else ""
 
     def ask(self, uid: int, then: Callable[[], None]) -> None:
         """Find a name out and call ``then``, in the thread that finds it."""
-        self._wanted.put((uid, then))
+        self._requested.put((uid, then))
 
     def _run(self) -> None:
         while True:
-            uid, then = self._wanted.get()
+            uid, then = self._requested.get()
             if self.cached(uid) is None:
                 self._find(uid)
             then()
 
     def _find(self, uid: int) -> None:
-        for kept in (self._known, self._failed_s):
-            if len(kept) >= _REMEMBERED:
-                kept.clear()
+        for cache in (self._names, self._failed_s):
+            if len(cache) >= _REMEMBERED:
+                cache.clear()
         try:
-            self._known[uid] = self._look_up(uid)
+            self._names[uid] = self._look_up(uid)
         except Exception as error:  # whatever a name service does, the next name is looked up
             self._failed_s[uid] = self._clock()
             _log.warning("uid %d has no name: %s", uid, error)
@@ -101,7 +101,7 @@ class ConnectionLimiter:
         self._names = names
         self._later = later
         self._inside: Counter[int] = Counter()
-        self._told = Rates(1 / 60)  # or a user could fill the log
+        self._reported = Rates(1 / 60)  # or a user could fill the log
 
     def enter(self, channel: socket.socket) -> Connection | None:
         """Make a connection of a channel; None where it is refused, or its user not known yet."""
@@ -133,5 +133,5 @@ class ConnectionLimiter:
             self._inside += Counter()  # without those that have none
 
     def _complain(self, uid: int) -> None:
-        if self._told.allow(uid, time.monotonic()):
+        if self._reported.allow(uid, time.monotonic()):
             _log.warning("uid %d has too many connections: refused", uid)

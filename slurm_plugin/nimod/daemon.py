@@ -131,14 +131,16 @@ class Daemon:
                 self._stop()
 
     def _start(self, channel: socket.socket) -> Loop:
-        door = ConnectionLimiter(
+        limiter = ConnectionLimiter(
             self._config.access,
             trusted=self._trusts,
             respond=self.respond,
             names=self._names,
             later=self._adopt,
         )
-        loop = self._loop = Loop(channel, door, clock=time.monotonic, queries=self._queries.submit)
+        loop = self._loop = Loop(
+            channel, limiter, clock=time.monotonic, queries=self._queries.submit
+        )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.call_soon(loop.stop))
         signal.signal(signal.SIGHUP, lambda *_: loop.call_soon(self._hang_up))
@@ -150,11 +152,11 @@ class Daemon:
     def _serve(self, loop: Loop) -> None:
         notify("READY=1")
         _log.info("answering on %s", self._config.socket)
-        wanted = watchdog_s()
-        if wanted is None:
+        interval_s = watchdog_s()
+        if interval_s is None:
             loop.run(lambda: None, tick_s=_TICK_S)
         else:
-            loop.run(_alive, tick_s=min(_TICK_S, wanted / 3))
+            loop.run(_alive, tick_s=min(_TICK_S, interval_s / 3))
 
     def _adopt(self, connection: Connection) -> None:
         """Serve a peer whose name is known by now; called by the thread that found it."""
@@ -356,7 +358,7 @@ class Daemon:
     def _look(self) -> None:
         """Get a new view of the cluster; called by its own thread."""
         try:
-            seen = self._watch.look()
+            cluster = self._watch.look()
         except SlurmError as error:
             if str(error) != self._complaint:
                 _log.warning("%s; jobs pass unchanged until it works", error)
@@ -365,7 +367,7 @@ class Daemon:
         self._complaint = ""
         # What was promised since is taken off in the loop, where promises are made.
         if self._loop is not None:
-            self._loop.call_soon(partial(setattr, self._advisor, "cluster", seen))
+            self._loop.call_soon(partial(setattr, self._advisor, "cluster", cluster))
 
 
 def _alive() -> None:

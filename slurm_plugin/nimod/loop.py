@@ -77,7 +77,7 @@ class Loop:
     ) -> None:
         listener.settimeout(0)
         self._listener = listener
-        self._doorman = doorman
+        self._limiter = doorman
         self._clock = clock
         self._queries = queries
         self._selector = selectors.DefaultSelector()
@@ -204,7 +204,7 @@ class Loop:
 
     def _admit(self, channel: socket.socket) -> None:
         try:
-            connection = self._doorman.enter(channel)
+            connection = self._limiter.enter(channel)
             if connection is not None:
                 self.adopt(connection)
         except Exception as error:
@@ -271,7 +271,7 @@ class Loop:
         self._more.discard(peer)
         self._selector.unregister(peer)
         peer.close()
-        self._doorman.leave(peer)
+        self._limiter.leave(peer)
 
     def _sweep(self) -> None:
         """Hang up on peers that leave us waiting."""

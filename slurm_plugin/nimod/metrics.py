@@ -114,35 +114,35 @@ def registry(
     """
     made = CollectorRegistry()
     made.register(_Collector(lambda: of_nimod(status)))
-    made.register(_Collector(_cached(lambda: of_store(store, days=days, file=file), _KEPT_S)))
+    made.register(_Collector(_cached(lambda: of_store(store, days=days, file=file), _CACHED_S)))
     return made
 
 
-_KEPT_S = 60.0  #: between looks at the store, however often Prometheus asks
+_CACHED_S = 60.0  #: between looks at the store, however often Prometheus asks
 
 
 def of_nimod(status: Callable[[], Status]) -> Iterator[Metric]:
     """Metrics of a running nimod; of one that does not answer only that."""
     try:
-        found = status()
+        answered = status()
     except NimoError:
         yield _family("nimo_up", [(0, ())])
         return
     yield _family("nimo_up", [(1, ())])
-    yield _family("nimo_build_info", [(1, (found.release,))])
-    yield _family("nimo_start_time_seconds", [(found.counts.began_s, ())])
-    yield _family("nimo_tables", [(found.identities, ())])
-    yield _family("nimo_tables_loaded_timestamp_seconds", [(found.loaded_s, ())])
-    yield _family("nimo_snapshot_age_seconds", [(found.snapshot_age_s, ())])
-    results = [(found.answered, ("answered",)), (found.failed, ("failed",))]
+    yield _family("nimo_build_info", [(1, (answered.release,))])
+    yield _family("nimo_start_time_seconds", [(answered.counts.began_s, ())])
+    yield _family("nimo_tables", [(answered.identities, ())])
+    yield _family("nimo_tables_loaded_timestamp_seconds", [(answered.loaded_s, ())])
+    yield _family("nimo_snapshot_age_seconds", [(answered.snapshot_age_s, ())])
+    results = [(answered.answered, ("answered",)), (answered.failed, ("failed",))]
     yield _family("nimo_requests_total", results)
     decided = (
         (one.count, (one.mode, one.action, one.reason, str(one.applied).lower()))
-        for one in found.counts.decisions
+        for one in answered.counts.decisions
     )
     yield _family("nimo_decisions_total", decided)
-    yield _answers(found.counts)
-    yield _family("nimo_decisions_pending", [(found.decisions_pending, ())])
+    yield _answers(answered.counts)
+    yield _family("nimo_decisions_pending", [(answered.decisions_pending, ())])
 
 
 def of_store(store: Callable[[], Store], *, days: float, file: Path | None) -> Iterator[Metric]:
@@ -174,12 +174,12 @@ def _stored(store: Store, file: Path | None) -> Iterator[Metric]:
 
 
 def _outcomes(report: OutcomeReport) -> Iterator[Metric]:
-    found = report.accuracy
-    yield _family("nimo_compared_runs", [(found.runs if found else 0, ())])
-    if found:
-        yield _family("nimo_prediction_error_ratio", [(found.mape, ())])
-        yield _family("nimo_prediction_bias_ratio", [(found.bias, ())])
-        shares = ((one.inside, (f"{one.nominal:g}",)) for one in found.coverage)
+    accuracy = report.accuracy
+    yield _family("nimo_compared_runs", [(accuracy.runs if accuracy else 0, ())])
+    if accuracy:
+        yield _family("nimo_prediction_error_ratio", [(accuracy.mape, ())])
+        yield _family("nimo_prediction_bias_ratio", [(accuracy.bias, ())])
+        shares = ((one.inside, (f"{one.nominal:g}",)) for one in accuracy.coverage)
         yield _family("nimo_interval_coverage_ratio", shares)
     due = report.deadlines
     names = ("met", "missed", "refused", "open")
@@ -187,12 +187,12 @@ def _outcomes(report: OutcomeReport) -> Iterator[Metric]:
 
 
 def _family(name: str, samples: Iterable[Sample]) -> Metric:
-    known = _BY_NAME[name]
+    declared = _BY_NAME[name]
     made: GaugeMetricFamily | CounterMetricFamily
-    if known.kind == "counter":
-        made = CounterMetricFamily(name, known.text, labels=known.labels)
+    if declared.kind == "counter":
+        made = CounterMetricFamily(name, declared.text, labels=declared.labels)
     else:
-        made = GaugeMetricFamily(name, known.text, labels=known.labels)
+        made = GaugeMetricFamily(name, declared.text, labels=declared.labels)
     for value, labels in samples:
         if value is not None:
             made.add_metric(labels, value)
@@ -200,10 +200,10 @@ def _family(name: str, samples: Iterable[Sample]) -> Metric:
 
 
 def _answers(counts: Counts) -> Metric:
-    known = _BY_NAME["nimo_answer_seconds"]
+    declared = _BY_NAME["nimo_answer_seconds"]
     ends = [*(f"{bound:g}" for bound in counts.bounds_s), "+Inf"]
     totals = accumulate(counts.bins or [0])
-    made = HistogramMetricFamily(known.name, known.text)
+    made = HistogramMetricFamily(declared.name, declared.text)
     made.add_metric([], list(zip(ends, totals, strict=True)), counts.sum_s)
     return made
 
@@ -224,12 +224,12 @@ class _Collector(Collector):
 
 def _cached(make: Callable[[], Iterable[Metric]], keep_s: float) -> Callable[[], Iterable[Metric]]:
     """Make anew after a while only: the store is not to suffer."""
-    kept: list[tuple[float, list[Metric]]] = []
+    cached: list[tuple[float, list[Metric]]] = []
 
     def given() -> Iterable[Metric]:
         now_s = time.monotonic()
-        if not kept or now_s - kept[0][0] > keep_s:
-            kept[:] = [(now_s, list(make()))]
-        return kept[0][1]
+        if not cached or now_s - cached[0][0] > keep_s:
+            cached[:] = [(now_s, list(make()))]
+        return cached[0][1]
 
     return given

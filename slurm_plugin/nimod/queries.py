@@ -86,8 +86,8 @@ def _applications(store: Store, ask: Ask, user: str | None, *, private: bool) ->
         rows = store.fits.all()
     else:
         rows = store.fits.of_user(user)
-    wanted = tuple(KeyLevel) if ask.every or ask.name else CURVE_LEVELS
-    tables = _tables([row for row in rows if row.level in wanted][:_TABLES])
+    levels = tuple(KeyLevel) if ask.every or ask.name else CURVE_LEVELS
+    tables = _tables([row for row in rows if row.level in levels][:_TABLES])
     keys = {(table.level, table.key) for table in tables}
     return Applications(
         tables=tables,
@@ -103,5 +103,5 @@ def _tables(rows: list[FitRow]) -> list[PredictionTable]:
 
 def _explain(store: Store, ask: Ask, user: str | None) -> Explanation:
     """Find the decision about a job of the user, or of anybody for those who may see all."""
-    found = store.decisions.of_job(ask.job_id or 0, decision_id=ask.decision_id, user=user or "")
-    return explanation_of(*found) if found else Explanation()
+    decision = store.decisions.of_job(ask.job_id or 0, decision_id=ask.decision_id, user=user or "")
+    return explanation_of(*decision) if decision else Explanation()

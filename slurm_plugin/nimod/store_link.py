@@ -180,8 +180,8 @@ class StoreLink:
             types = node_types_of(store)
             # At the start nobody can be answered before they are there.
             pause = self._pause if len(self._published) else lambda: None
-            found = _in_slices(store.fits.payloads(), pause)
-            tables = PredictionLookup(found, version=version, off=off, node_types=types)
+            payloads = _in_slices(store.fits.payloads(), pause)
+            tables = PredictionLookup(payloads, version=version, off=off, node_types=types)
             self._retired = self._published
         self._published, self._version, self._standings = tables, version, standings
         self._publish(tables)

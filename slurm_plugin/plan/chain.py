@@ -143,9 +143,9 @@ def _limit_min(step: Step, room: TaskBounds | None, latest_s: float | None) -> i
 
     Slurm refuses a job whose limit ends after its deadline.
     """
-    wanted_min = ceil((step.estimate.longest_s * _MARGIN + _LEAST_S) / 60)
+    needed_min = ceil((step.estimate.longest_s * _MARGIN + _LEAST_S) / 60)
     most_s = min(room.longest_s if room else inf, (latest_s or inf) - step.start_s)
-    return wanted_min if most_s == inf else max(min(wanted_min, int(most_s // 60)), 1)
+    return needed_min if most_s == inf else max(min(needed_min, int(most_s // 60)), 1)
 
 
 def _tag(flow: Workflow, task: Task) -> str:

@@ -161,10 +161,10 @@ class PlanMonitor:
     def _allowed(self, takes_s: float) -> float:
         return max(self.slip_s, _SLIP * takes_s)
 
-    def _slip(self, seen_s: float | None, planned_s: float) -> str:
-        if seen_s is None or abs(seen_s - planned_s) < self.slip_s:
+    def _slip(self, actual_s: float | None, planned_s: float) -> str:
+        if actual_s is None or abs(actual_s - planned_s) < self.slip_s:
             return ""
-        return f", {_off(seen_s - planned_s)}"
+        return f", {_off(actual_s - planned_s)}"
 
 
 def look(submitted: Submitted, ask: Run) -> dict[str, JobStatus]:

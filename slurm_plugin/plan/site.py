@@ -197,7 +197,7 @@ def _from_slurm(
             cluster=name,
             how=_how(config, name),
             run=partial(_run_on, name),
-            seen_as=partial(_without_own, _own_ends(submitted, name, now_s)),
+            adapt=partial(_without_own, _own_ends(submitted, name, now_s)),
         ).look()
         for place in (one for one in flow.places.values() if one.cluster == name):
             free[place.name] = _profile(look, place, now_s)

@@ -20,14 +20,14 @@ class ClusterViewer:
 
     engine: Engine
     queue_mean: float = 0.0
-    _seen_s: float = -inf
+    _observed_s: float = -inf
 
     def look(self, now_s: float) -> Partition:
         """Make the view at a moment; moments must not go back."""
         depth = self.engine.depth
-        share = 1 - exp(-(now_s - self._seen_s) / DAY_S)
+        share = 1 - exp(-(now_s - self._observed_s) / DAY_S)
         self.queue_mean += share * (depth - self.queue_mean)
-        self._seen_s = now_s
+        self._observed_s = now_s
         return Partition(
             name="replay",
             nodes=self.engine.nodes,

@@ -170,8 +170,8 @@ def _qos(
 
 def _uid(text: str) -> str:
     """Uid of a user's block: ``1000={`` or ``alice(1000)={``."""
-    found = _NUMBER.search(text)
-    return found[1] if found else text
+    match = _NUMBER.search(text)
+    return match[1] if match else text
 
 
 def _pairs(block: str) -> dict[str, str]:

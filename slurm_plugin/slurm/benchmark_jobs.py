@@ -54,12 +54,12 @@ def nodes(*, nodelist: str = "", partition: str = "") -> list[Node]:
     argv += ["-n", nodelist] if nodelist else []
     # Hidden partitions are seen when they are named; both at once is an error.
     argv += ["-p", partition] if partition else ["-a"]
-    found = parse_nodes(run(argv, timeout_s=_TIMEOUT_S))
-    if not found:
+    reported = parse_nodes(run(argv, timeout_s=_TIMEOUT_S))
+    if not reported:
         asked = [("-w", nodelist), ("-p", partition)]
-        told = " ".join(f"{option} {value}" for option, value in asked if value)
-        raise SlurmError(f"sinfo knows no nodes for {told or 'this cluster'}")
-    return found
+        options = " ".join(f"{option} {value}" for option, value in asked if value)
+        raise SlurmError(f"sinfo knows no nodes for {options or 'this cluster'}")
+    return reported
 
 
 def parse_nodes(text: str) -> list[Node]:
@@ -68,20 +68,20 @@ def parse_nodes(text: str) -> list[Node]:
     >>> parse_nodes("n1|idle*|4|2000|(null)\nn1|idle*|4|2000|(null)\n")
     [Node(name='n1', state='idle', cpus=4, memory_mib=2000, features='')]
     """
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     for line in text.splitlines():
         try:
             name, state, cpus, memory, features = line.split("|", 4)
         except ValueError as error:
             raise SlurmError(f"sinfo says something unknown of nodes: {line!r}") from error
-        found[name] = Node(
+        nodes[name] = Node(
             name=name,
             state=state.rstrip("*~#!%$@^-+"),
             cpus=int(cpus),
             memory_mib=int(memory.rstrip("+")),
             features="" if features == "(null)" else features,
         )
-    return list(found.values())
+    return list(nodes.values())
 
 
 def argv_for(node: Node, options: JobOptions, script: str) -> list[str]:

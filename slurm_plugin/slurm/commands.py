@@ -39,15 +39,15 @@ def submit(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
     """
     try:
         # The job inherits the environment, so it stays as it is.
-        told = _output(argv, script, dict(os.environ), timeout_s)
+        output = _output(argv, script, dict(os.environ), timeout_s)
     except SlurmError as error:
         if any(sign in str(error).lower() for sign in _PASSING):
             raise
         raise Refused(str(error)) from error
-    *_, last = told.split() or [""]
+    *_, last = output.split() or [""]
     job_id = last.partition(";")[0]
     if not job_id.isdigit():
-        raise SlurmError(f"{argv[0]}: printed no job id but {told.strip()!r}")
+        raise SlurmError(f"{argv[0]}: printed no job id but {output.strip()!r}")
     return job_id
 
 
@@ -68,9 +68,9 @@ def _output(argv: Sequence[str], given: str, env: Mapping[str, str], timeout_s: 
     except OSError as error:
         raise SlurmError(f"{argv[0]}: {error.strerror or error}") from error
     if done.returncode != 0:
-        told = done.stderr.decode(errors="replace").strip().splitlines()
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
         # What a hook says to the user comes before the error.
-        wrong = [line for line in told if "error" in line] or told
+        wrong = [line for line in lines if "error" in line] or lines
         raise SlurmError(f"{argv[0]}: {wrong[0] if wrong else f'exit status {done.returncode}'}")
     return done.stdout.decode(errors="replace")
 

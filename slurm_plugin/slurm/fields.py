@@ -61,8 +61,8 @@ def number(value: Any) -> int | None:
     (3, None, 4)
     """
     if isinstance(value, Mapping):
-        known = value.get("set") and not value.get("infinite")
-        return number(value.get("number")) if known else None
+        is_set = value.get("set") and not value.get("infinite")
+        return number(value.get("number")) if is_set else None
     if isinstance(value, str):
         value = value.rstrip("+")
         return int(value) if value.isdigit() else None
@@ -76,8 +76,8 @@ def count(value: Any) -> int:
 
 def moment(value: Any) -> float:
     """Read a time; ``inf`` where there is none (yet)."""
-    found = number(value)
-    return float(found) if found else inf
+    seconds = number(value)
+    return float(seconds) if seconds else inf
 
 
 def flags(value: Any) -> frozenset[str]:
@@ -86,9 +86,9 @@ def flags(value: Any) -> frozenset[str]:
     A ``*`` after the state, which text has for nodes that do not respond, becomes the flag.
     """
     parts = value.split("+") if isinstance(value, str) else list(value or ())
-    found = {str(part).upper() for part in parts if part}
-    plain = {part.rstrip("*~#!%$@^-") for part in found}
-    silent = {"NOT_RESPONDING"} if any(part.endswith("*") for part in found) else set()
+    raw = {str(part).upper() for part in parts if part}
+    plain = {part.rstrip("*~#!%$@^-") for part in raw}
+    silent = {"NOT_RESPONDING"} if any(part.endswith("*") for part in raw) else set()
     return frozenset(plain | silent) - {""}
 
 
@@ -141,12 +141,12 @@ def gres(value: Any) -> dict[str, int]:
     >>> gres("gpu:a100:4(S:0-1),gpu:t4:2,shard:8,nic")
     {'gpu': 6, 'shard': 8, 'nic': 1}
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     if isinstance(value, Mapping):
         return {str(name): _devices(n) for name, n in value.items()}
     for part in filter(None, map(device, _WHICH.sub("", text(value)).split(","))):
-        found[part[0]] = found.get(part[0], 0) + part[1]
-    return found
+        counts[part[0]] = counts.get(part[0], 0) + part[1]
+    return counts
 
 
 def device(value: str) -> tuple[str, int] | None:
@@ -217,8 +217,8 @@ def is_alone(value: Any) -> bool:
     >>> is_alone("NO"), is_alone(["none"]), is_alone("OK"), is_alone(["mcs"])
     (True, True, False, False)
     """
-    found = words(value) if isinstance(value, (list, tuple)) else (str(value),)
-    return not {"NO", "NONE"}.isdisjoint(word.upper() for word in found)
+    options = words(value) if isinstance(value, (list, tuple)) else (str(value),)
+    return not {"NO", "NONE"}.isdisjoint(word.upper() for word in options)
 
 
 def takes_nodes(value: Any) -> bool:
@@ -297,22 +297,22 @@ RESERVATION = (
 
 def read(fields: Iterable[SlurmField], values: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a record from Slurm's words and what it says for them; missing ones stay out."""
-    found: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     for field in fields:
         if field.text in values:
             value = _converted(field.read, values[field.text])
-            found[field.name] = found.get(field.name, False) or value
-    return found
+            record[field.name] = record.get(field.name, False) or value
+    return record
 
 
 def read_json(fields: Iterable[SlurmField], item: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a record from an object of JSON."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields:
         value = next((item[place] for place in field.json if item.get(place)), None)
         if value is not None:
-            found[field.name] = _converted(field.read, value)
-    return found
+            values[field.name] = _converted(field.read, value)
+    return values
 
 
 def _converted(reader: Callable[[Any], Any], value: Any) -> Any:

@@ -66,8 +66,8 @@ def devices(tres: str) -> tuple[tuple[str, int], ...]:
     (('gpu', 2), ('nic', 1))
     """
     listed = [part for part in tres.split(",") if part.startswith(("gres/", "gres:"))]
-    found = filter(None, (device(part[len("gres/") :]) for part in listed))
-    return tuple(sorted(dict(found).items()))
+    counts = filter(None, (device(part[len("gres/") :]) for part in listed))
+    return tuple(sorted(dict(counts).items()))
 
 
 def gpu_count(tres: str) -> int | None:

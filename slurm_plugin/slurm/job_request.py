@@ -132,10 +132,10 @@ def _counted(value: str, *, least: int = 0) -> int:
     match = _COUNT.fullmatch(value.strip())
     if match is None:
         raise ValueError("not a number")
-    found = int(match[1]) * _MULTIPLES[match[2].lower()]
-    if found < least:
+    count = int(match[1]) * _MULTIPLES[match[2].lower()]
+    if count < least:
         raise ValueError(f'Invalid numeric value "{value.strip()}"')
-    return found
+    return count
 
 
 def _nodes(value: str) -> dict[str, object]:
@@ -148,8 +148,8 @@ def _nodes(value: str) -> dict[str, object]:
     fewest, most = min(map(min, ends)), max(map(max, ends))
     if most == 0:
         raise ValueError("Slurm gives such a job no node at all: there is nothing to predict")
-    found: dict[str, object] = {"min_nodes": fewest, "max_nodes": most}
-    return found | {"node_sizes": True} if re.search("[:,]", value) and fewest < most else found
+    counts: dict[str, object] = {"min_nodes": fewest, "max_nodes": most}
+    return counts | {"node_sizes": True} if re.search("[:,]", value) and fewest < most else counts
 
 
 def _minutes(field: str) -> _Reader:

@@ -30,7 +30,7 @@ class LimitPoller:
     def __init__(self, clock: Callable[[], float], run: Callable[[Sequence[str]], str]) -> None:
         self._clock = clock
         self._run = run
-        self._known: dict[tuple[str, ...], tuple[float, str]] = {}
+        self._texts: dict[tuple[str, ...], tuple[float, str]] = {}
         self._tables = LimitTables()
 
     def look(self, cluster: str, enforced: Collection[str]) -> LimitTables:
@@ -40,7 +40,7 @@ class LimitPoller:
         due = [self._ask(ASSOC_MGR, _USE_S)]
         due += [self._ask(argv, _RULES_S) for argv in (QOS_TABLE, ASSOC_TABLE)]
         if any(due):
-            texts = [self._known[argv][1] for argv in (ASSOC_MGR, QOS_TABLE, ASSOC_TABLE)]
+            texts = [self._texts[argv][1] for argv in (ASSOC_MGR, QOS_TABLE, ASSOC_TABLE)]
             try:
                 self._tables = read_limits(*texts, cluster=cluster, enforced=enforced)
             except SlurmError as error:
@@ -50,12 +50,12 @@ class LimitPoller:
     def _ask(self, argv: tuple[str, ...], every_s: float) -> bool:
         """Ask again when it is time; tell whether that was so."""
         now_s = self._clock()
-        asked_s, text = self._known.get(argv, (-every_s, ""))
+        asked_s, text = self._texts.get(argv, (-every_s, ""))
         if now_s - asked_s < every_s:
             return False
         try:
             text = self._run(argv)
         except SlurmError as error:
             _log.info("limits: %s", error)
-        self._known[argv] = now_s, text
+        self._texts[argv] = now_s, text
         return True

@@ -189,8 +189,8 @@ class LimitTables:
 
     def association(self, user: str, account: str, partition: str) -> Association | None:
         """Association that a job of this user runs under."""
-        found = self.associations.get((account, user, partition))
-        return found or self.associations.get((account, user, ""))
+        exact = self.associations.get((account, user, partition))
+        return exact or self.associations.get((account, user, ""))
 
     def qos_of(self, association: Association | None, qos: str) -> str:
         """QOS of a job that may name none (``acct_policy.c``, ``_get_default_qos``)."""
@@ -203,13 +203,13 @@ class LimitTables:
     def above(self, account: str) -> list[ResourceLimits]:
         """Limits of an account and of those above it that are shared by all their jobs."""
         chain: list[ResourceLimits] = []
-        seen: set[str] = set()
-        while account and account not in seen:
-            seen.add(account)
-            found = self.associations.get((account, "", ""), Association())
-            shared = tuple(c for c in found.limits.caps if c.kind in _SHARED)
+        passed: set[str] = set()
+        while account and account not in passed:
+            passed.add(account)
+            association = self.associations.get((account, "", ""), Association())
+            shared = tuple(c for c in association.limits.caps if c.kind in _SHARED)
             chain.append(ResourceLimits(caps=shared))
-            account = found.parent
+            account = association.parent
         return chain
 
 
@@ -246,8 +246,8 @@ def limits_of(
     if jobs is not None and "OverPartQOS" in jobs.limits.flags:
         ranked.reverse()
     # A partition's QOS that the job asks for, too, counts once.
-    found = [tables.qos[n].of(uid, account) for n in dict.fromkeys(ranked) if n in tables.qos]
-    first = _ranked(found)
+    qos_limits = [tables.qos[n].of(uid, account) for n in dict.fromkeys(ranked) if n in tables.qos]
+    first = _ranked(qos_limits)
     leaf = own.limits if own else ResourceLimits()
     merged = first.over(leaf)
     return _add_shared(merged, first, tables.above(account))

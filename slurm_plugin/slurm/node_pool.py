@@ -65,10 +65,10 @@ class NodePool:
     def fitting(self, share: NodeShare) -> tuple[NodeAvailability, int]:
         """Nodes over time that can take a job's share, and how many there are of such nodes."""
         excluded = self._excluded(share)
-        wanted = alternatives(share.constraint)
+        constraints = alternatives(share.constraint)
         changes, total = [(self.now_s, 0)], 0
         for group, names in self.groups.items():
-            if not _could(group, share, wanted):
+            if not _could(group, share, constraints):
                 continue
             count = len(names) - sum(name in excluded for name in names) if excluded else len(names)
             total += count
@@ -81,11 +81,11 @@ class NodePool:
 
     def names(self, share: NodeShare) -> tuple[str, ...]:
         """Names of the nodes that could take a job's share."""
-        excluded, wanted = self._excluded(share), alternatives(share.constraint)
+        excluded, constraints = self._excluded(share), alternatives(share.constraint)
         return tuple(
             name
             for group, names in self.groups.items()
-            if _could(group, share, wanted)
+            if _could(group, share, constraints)
             for name in names
             if name not in excluded
         )
@@ -101,17 +101,17 @@ class NodePool:
 
     def less(self, share: NodeShare, promised: Sequence[Promise]) -> tuple[NodeAvailability, int]:
         """As :meth:`fitting`, less what was promised; jobs alike do the work once."""
-        known = self.memo.get(share) or Counted(*self.fitting(share))
-        done, free = known.promised, known.left or known.free
+        counted = self.memo.get(share) or Counted(*self.fitting(share))
+        done, free = counted.promised, counted.left or counted.free
         if tuple(promised[: len(done)]) != done:  # they are another user's
-            done, free = (), known.free
+            done, free = (), counted.free
         for promise in promised[len(done) :]:
             free = free.reserve(*promise)
         if len(share.constraint) + len(share.excluded) <= _LONGEST:
             if share not in self.memo and len(self.memo) >= _MEMO:
                 self.memo.pop(list(self.memo)[0], None)  # noqa: RUF015 - another thread may add one
-            self.memo[share] = Counted(known.free, known.nodes, tuple(promised), free)
-        return free, known.nodes
+            self.memo[share] = Counted(counted.free, counted.nodes, tuple(promised), free)
+        return free, counted.nodes
 
     def warm(self, before: "NodePool") -> None:
         """Answer now what the pool before was asked."""
@@ -147,9 +147,11 @@ _LONGEST = 4096  #: characters of a constraint that is followed
 _SIMPLE = re.compile(r"[\w.:=-]+(?:[&|,][\w.:=-]+)*")
 
 
-def _could(group: NodeGroup, share: NodeShare, wanted: Sequence[frozenset[str]] | None) -> bool:
+def _could(
+    group: NodeGroup, share: NodeShare, constraints: Sequence[frozenset[str]] | None
+) -> bool:
     """Whether an empty node of the group could take the share."""
-    if wanted is not None and not any(group.features >= one for one in wanted):
+    if constraints is not None and not any(group.features >= one for one in constraints):
         return False
     return _holds((group.cpus, group.mem_mib, group.gres), share)
 
@@ -180,7 +182,7 @@ def _around(
 
 def grouped(nodes: Iterable[tuple[str, NodeGroup]]) -> dict[NodeGroup, tuple[str, ...]]:
     """Put nodes that are alike together."""
-    found: dict[NodeGroup, list[str]] = defaultdict(list)
+    by_group: dict[NodeGroup, list[str]] = defaultdict(list)
     for name, group in nodes:
-        found[group].append(name)
-    return {group: tuple(names) for group, names in found.items()}
+        by_group[group].append(name)
+    return {group: tuple(names) for group, names in by_group.items()}

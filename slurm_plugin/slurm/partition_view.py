@@ -37,10 +37,10 @@ _KIND = attrgetter(
     *("tres_per_node", "shared", "features", "exc_nodes"),
 )
 #: Terms by partition and kind of job, for one look at the cluster.
-KeptTerms = dict[tuple[object, ...], Terms]
+TermsCache = dict[tuple[object, ...], Terms]
 
 
-def partition_for(cluster: Cluster, job: Job, kept: KeptTerms | None = None) -> Partition | None:
+def partition_for(cluster: Cluster, job: Job, cache: TermsCache | None = None) -> Partition | None:
     """Partition that a job asks for, with all limits that hold for the job.
 
     Of several partitions those that take jobs of its account and QOS are seen as one, with the
@@ -57,17 +57,17 @@ def partition_for(cluster: Cluster, job: Job, kept: KeptTerms | None = None) -> 
     names = job.partition.split(",") if job.partition else [cluster.default_partition]
     if not all(name in cluster.partitions for name in names):
         return None
-    known = [cluster.partitions[name] for name in names]
-    admitted = [part for part in known if part.admits.holds(account, job.qos or "normal")]
-    seen = [_for_job(cluster, job, part, kept) for part in admitted or known]
-    most = min(job.max_nodes or inf, max(part.largest for part in seen))
-    if most > min(part.largest for part in seen):
+    named = [cluster.partitions[name] for name in names]
+    admitted = [part for part in named if part.admits.holds(account, job.qos or "normal")]
+    views = [_for_job(cluster, job, part, cache) for part in admitted or named]
+    most = min(job.max_nodes or inf, max(part.largest for part in views))
+    if most > min(part.largest for part in views):
         return None
-    return seen[0] if len(seen) == 1 else _together(seen, job)
+    return views[0] if len(views) == 1 else _together(views, job)
 
 
 def unready(
-    cluster: Cluster, job: Job, kept: KeptTerms | None = None
+    cluster: Cluster, job: Job, cache: TermsCache | None = None
 ) -> list[tuple[Partition, NodeShare]]:
     """List the partitions whose nodes have to be counted for a job, with what it takes of each.
 
@@ -77,8 +77,8 @@ def unready(
         As for :func:`partition_for`.
     """
     names = job.partition.split(",") if job.partition else [cluster.default_partition]
-    known = [cluster.partitions[name] for name in names if name in cluster.partitions]
-    shares = [(part, terms_of(cluster, job, part, kept).share) for part in known]
+    named = [cluster.partitions[name] for name in names if name in cluster.partitions]
+    shares = [(part, terms_of(cluster, job, part, cache).share) for part in named]
     return [(part, share) for part, share in shares if part.pool and not part.pool.ready(share)]
 
 
@@ -95,17 +95,17 @@ def share_of(job: Job, partition: Partition) -> NodeShare:
     )
 
 
-def terms_of(cluster: Cluster, job: Job, part: Partition, kept: KeptTerms | None = None) -> Terms:
+def terms_of(cluster: Cluster, job: Job, part: Partition, cache: TermsCache | None = None) -> Terms:
     """Find the terms of a job in one partition; see :func:`partition_for`."""
     kind = _KIND(job)
-    if kept is None or sum(len(one) for one in kind if isinstance(one, str)) > _LONGEST_KIND:
+    if cache is None or sum(len(one) for one in kind if isinstance(one, str)) > _LONGEST_KIND:
         return _terms(cluster, job, part)
     key = part.name, kind
-    if (found := kept.get(key)) is None:
-        if len(kept) >= _MOST_TERMS:
-            kept.clear()
-        found = kept[key] = _terms(cluster, job, part)
-    return found
+    if (terms := cache.get(key)) is None:
+        if len(cache) >= _MOST_TERMS:
+            cache.clear()
+        terms = cache[key] = _terms(cluster, job, part)
+    return terms
 
 
 def _terms(cluster: Cluster, job: Job, part: Partition) -> Terms:
@@ -129,8 +129,8 @@ def _terms(cluster: Cluster, job: Job, part: Partition) -> Terms:
     return Terms(allowed, limits.flags, share_of(job, part))
 
 
-def _for_job(cluster: Cluster, job: Job, part: Partition, kept: KeptTerms | None) -> Partition:
-    terms = terms_of(cluster, job, part, kept)
+def _for_job(cluster: Cluster, job: Job, part: Partition, cache: TermsCache | None) -> Partition:
+    terms = terms_of(cluster, job, part, cache)
     fitting = part.for_job(terms.share, terms.allowed, terms.flags)
     return _licensed(cluster, job, fitting)
 

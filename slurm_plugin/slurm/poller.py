@@ -46,7 +46,7 @@ class ClusterPoller:
         Runs a command.
     stopwatch
         Seconds from any moment on.
-    seen_as
+    adapt
         Changes what was seen before a view is made of it.
 
     Attributes
@@ -65,7 +65,7 @@ class ClusterPoller:
         how: config.Snapshot = _DEFAULT,
         run: Runner = commands.run,
         stopwatch: Callable[[], float] = time.monotonic,
-        seen_as: Callable[[RawState], RawState] = lambda seen: seen,
+        adapt: Callable[[RawState], RawState] = lambda seen: seen,
     ) -> None:
         self._clock = clock
         self._cluster = cluster
@@ -73,7 +73,7 @@ class ClusterPoller:
         self._how = how
         self._run: sources.Run = lambda argv: run(argv, timeout_s=how.timeout_s)
         self._stopwatch = stopwatch
-        self._seen_as = seen_as
+        self._adapt = adapt
         self._latest: Cluster | None = None
         self._settings: SlurmConf | None = None
         self._settings_s = 0.0
@@ -114,10 +114,10 @@ class ClusterPoller:
     def _look(self) -> Cluster:
         settings = self._ask_settings()
         taken_s = self._clock()
-        seen = self._seen_as(self._ask(settings))
+        raw = self._adapt(self._ask(settings))
         limits = self._limits.look(self._cluster, settings.enforced)
         self._latest = build(
-            seen,
+            raw,
             settings,
             limits,
             cluster=self._cluster,
@@ -162,14 +162,14 @@ class ClusterPoller:
     def _ask_settings(self) -> SlurmConf:
         now_s = self._clock()
         if self._settings is None or now_s - self._settings_s >= _SETTINGS_S:
-            found = read_settings(self._run(CONFIG))
-            if not (self._cluster or found.cluster):
+            slurm_conf = read_settings(self._run(CONFIG))
+            if not (self._cluster or slurm_conf.cluster):
                 raise SlurmError("scontrol show config: no ClusterName")
-            self._cluster = self._cluster or found.cluster
-            if found.slurm_user is not None:
-                self.slurm_users = frozenset({found.slurm_user})
-            self.private = found.private
-            self._settings, self._settings_s = found, now_s
+            self._cluster = self._cluster or slurm_conf.cluster
+            if slurm_conf.slurm_user is not None:
+                self.slurm_users = frozenset({slurm_conf.slurm_user})
+            self.private = slurm_conf.private
+            self._settings, self._settings_s = slurm_conf, now_s
         return self._settings
 
 

@@ -83,8 +83,8 @@ def _written_for(module: Any) -> Release:
     return int(major), int(minor)
 
 
-def _values(found: Any) -> list[Any]:
-    return list(found.values()) if hasattr(found, "values") else list(found)
+def _values(loaded: Any) -> list[Any]:
+    return list(loaded.values()) if hasattr(loaded, "values") else list(loaded)
 
 
 def _node(node: Any) -> RawNode:

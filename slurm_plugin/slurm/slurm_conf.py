@@ -61,5 +61,5 @@ def read_settings(text: str) -> SlurmConf:
 
 
 def _first(text: str) -> int | None:
-    found = _NUMBER.match(text.strip())
-    return int(found[0]) if found else None
+    match = _NUMBER.match(text.strip())
+    return int(match[0]) if match else None

@@ -46,7 +46,7 @@ class _Use:
 
 
 def build(
-    seen: RawState,
+    raw: RawState,
     settings: SlurmConf,
     limits: LimitTables | None = None,
     *,
@@ -71,23 +71,23 @@ def build(
     previous
         The view before, whose mean queue is carried on.
     """
-    nodes = _groups(seen, settings, taken_s)
+    nodes = _groups(raw, settings, taken_s)
     members: dict[str, list[str]] = defaultdict(list)
-    for node in seen.nodes:
+    for node in raw.nodes:
         if node.name in nodes:
             for name in node.partitions:
                 members[name].append(node.name)
-    waiting = [job for job in seen.jobs if job.state in _WAITS and _waits_for_nodes(job.reason)]
-    ends_known = any(expected.run_time_s(job) is not None for job in seen.jobs)
-    scene = _Scene(settings, taken_s, previous, nodes, members, waiting, ends_known)
-    made = [scene.partition(one) for one in seen.partitions]
+    waiting = [job for job in raw.jobs if job.state in _WAITS and _waits_for_nodes(job.reason)]
+    ends_predicted = any(expected.run_time_s(job) is not None for job in raw.jobs)
+    scene = _Scene(settings, taken_s, previous, nodes, members, waiting, ends_predicted)
+    made = [scene.partition(one) for one in raw.partitions]
     return Cluster(
         name=cluster,
         taken_s=taken_s,
         partitions={part.name: part for part in made},
-        default_partition=next((part.name for part in seen.partitions if part.default), ""),
+        default_partition=next((part.name for part in raw.partitions if part.default), ""),
         limits=limits or LimitTables(),
-        licences=_licences(seen, taken_s),
+        licences=_licences(raw, taken_s),
         keeps_limit=settings.keeps_limit,
     )
 
@@ -102,7 +102,7 @@ class _Scene:
     nodes: Mapping[str, NodeGroup]
     members: Mapping[str, Sequence[str]]
     waiting: Sequence[RawJob]
-    ends_known: bool  #: of some jobs, by predictions
+    ends_predicted: bool  #: of some jobs, by predictions
 
     def partition(self, one: RawPartition) -> Partition:
         own = self.members.get(one.name, ())
@@ -152,19 +152,19 @@ class _Scene:
     def _rivals(self, name: str, own: frozenset[str]) -> list[tuple[RawJob, int]]:
         """Jobs that wait for nodes of this partition, with how many of them they will take."""
         sharing = {p for p, names in self.members.items() if not own.isdisjoint(names)} | {name}
-        found = []
+        rivals = []
         for job in self.waiting:
             if not sharing.isdisjoint(job.partitions):
                 planned = sum(node in own for node in job.planned_names)
-                found.append((job, planned if job.planned_names else job.nodes))
-        return found
+                rivals.append((job, planned if job.planned_names else job.nodes))
+        return rivals
 
     def _planned(
         self, waiting: Sequence[tuple[RawJob, int]], pool: NodePool, node: tuple[int, int]
     ) -> tuple[expected.Taken, ...]:
         """Nodes that jobs will take for which backfill planned a start."""
         jobs = [(job, nodes) for job, nodes in waiting if job.start_s < inf]
-        free = pool.fitting(NodeShare())[0] if self.ends_known else None
+        free = pool.fitting(NodeShare())[0] if self.ends_predicted else None
         counted = node if self.settings.counts_memory else (node[0], 0)
         return expected.planned(jobs, free, counted, now_s=self.taken_s)
 
@@ -176,19 +176,19 @@ class _Scene:
         return own if any(own) else (self.settings.mem_cpu_mib, self.settings.mem_node_mib)
 
 
-def _groups(seen: RawState, settings: SlurmConf, taken_s: float) -> dict[str, NodeGroup]:
+def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, NodeGroup]:
     """Usable nodes by name, each as the group it belongs to."""
     use: dict[str, _Use] = defaultdict(_Use)
-    for job in seen.jobs:
+    for job in raw.jobs:
         if job.node_names and job.state not in _WAITS:
             end = taken_s if job.state in _DONE else max(expected.end_s(job, taken_s), taken_s)
             share = (end, *_each(job))
             for name in job.node_names:
                 use[name].ends.append(share)
-    closed = _closed(seen)
+    closed = _closed(raw)
     return {
         node.name: _group(node, use.get(node.name, _Use()), settings, taken_s, closed)
-        for node in seen.nodes
+        for node in raw.nodes
         if node.state.isdisjoint(_UNUSABLE)
     }
 
@@ -249,10 +249,10 @@ def _steps(node: RawNode, use: _Use, ready_s: float) -> tuple[tuple[Step, ...], 
     return (*(s for s in steps if s[0] < empty_s), (empty_s, *whole)), empty_s
 
 
-def _closed(seen: RawState) -> dict[str, tuple[tuple[float, float], ...]]:
+def _closed(raw: RawState) -> dict[str, tuple[tuple[float, float], ...]]:
     """Find the times for which reservations keep nodes, by node, without overlap."""
     windows: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for one in seen.reservations:
+    for one in raw.reservations:
         for name in one.node_names:
             windows[name].append((one.start_s, one.end_s))
     return {name: _union(spans) for name, spans in windows.items()}
@@ -280,14 +280,14 @@ def _capped(group: NodeGroup, one: RawPartition) -> NodeGroup:
     )
 
 
-def _licences(seen: RawState, taken_s: float) -> dict[str, NodeAvailability]:
+def _licences(raw: RawState, taken_s: float) -> dict[str, NodeAvailability]:
     """Free licences over time, by name."""
     held: dict[str, list[tuple[float, int]]] = defaultdict(list)
-    for job in seen.jobs:
+    for job in raw.jobs:
         if job.state not in _WAITS:
             for name, n in job.licences.items():
                 held[name] += [(taken_s, -n), (max(job.end_s, taken_s), n)]
-    return {name: profile([(taken_s, n), *held[name]]) for name, n in seen.licences.items()}
+    return {name: profile([(taken_s, n), *held[name]]) for name, n in raw.licences.items()}
 
 
 def _waits_for_nodes(reason: str) -> bool:

@@ -83,8 +83,8 @@ def ask_json(run: Run, release: Release) -> RawState:
     argv = next(argv for since, argv in NODES_JSON if release >= since)
     if release < _EXCLUSIVE:
         return read_json(run(SQUEUE_JSON), run(argv), *ask_few(run))
-    told = read_json('{"jobs": []}', run(argv), *ask_few(run))
-    return replace(told, jobs=_jobs(run(squeue_command(release)), job_fields(release)))
+    partial_state = read_json('{"jobs": []}', run(argv), *ask_few(run))
+    return replace(partial_state, jobs=_jobs(run(squeue_command(release)), job_fields(release)))
 
 
 def ask_few(run: Run) -> tuple[str, str, str]:
@@ -189,13 +189,13 @@ def _rows(rows: Sequence[fields.SlurmField], text: str) -> Iterator[dict[str, An
 
 def _joined(rows: Iterable[dict[str, Any]]) -> list[RawNode]:
     """Nodes with all their partitions: sinfo has a line for each of them."""
-    found: dict[str, dict[str, Any]] = {}
+    nodes: dict[str, dict[str, Any]] = {}
     for row in rows:
-        known = found.setdefault(row["name"], {**row, "partitions": set()})
-        known["partitions"].update(name.rstrip("*") for name in row["partitions"])
-    for known in found.values():
-        known["partitions"] = tuple(sorted(known["partitions"]))
-    return [RawNode(**known) for known in found.values()]
+        node = nodes.setdefault(row["name"], {**row, "partitions": set()})
+        node["partitions"].update(name.rstrip("*") for name in row["partitions"])
+    for node in nodes.values():
+        node["partitions"] = tuple(sorted(node["partitions"]))
+    return [RawNode(**node) for node in nodes.values()]
 
 
 def read_few(partitions: str, reservations: str, licences: str) -> RawState:

@@ -76,8 +76,12 @@ def run(argv: Sequence[str], text: str, *, environ: Mapping[str, str], timeout_s
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         words = (line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)
-        told = "; ".join(words)
-        raise SlurmError(told) if _NO_WORD.search(told) else JobRefused(told, done.returncode)
+        message = "; ".join(words)
+        raise (
+            SlurmError(message)
+            if _NO_WORD.search(message)
+            else JobRefused(message, done.returncode)
+        )
     return done.stderr
 
 
@@ -98,7 +102,7 @@ def starts(
     SlurmError
         There is no answer for any of them; the message is Slurm's of the last.
     """
-    found: dict[int, float] = {}
+    estimates: dict[int, float] = {}
     trouble = "sbatch --test-only told no start"
     for nodes in counts:
         key = submission.key(nodes)
@@ -112,17 +116,17 @@ def starts(
             if "no answer" in trouble:
                 break
             continue
-        found[nodes] = start_s
-    if counts and not found:
+        estimates[nodes] = start_s
+    if counts and not estimates:
         raise SlurmError(trouble)
-    return found
+    return estimates
 
 
 def _ask(submission: EstimateRequest, nodes: int, run: Run) -> float:
-    told = _START.search(run(submission.argv(nodes), submission.text))
-    if told is None:
+    match = _START.search(run(submission.argv(nodes), submission.text))
+    if match is None:
         raise SlurmError("sbatch --test-only told no start")
-    return float(told[1])
+    return float(match[1])
 
 
 class StartEstimateCache:
@@ -146,17 +150,17 @@ class StartEstimateCache:
 
     def put(self, key: str, start_s: float, *, now_s: float) -> None:
         """Keep an answer, and drop those that are too old."""
-        known = self._fresh(now_s) | {key: (now_s, start_s)}
+        entries = self._fresh(now_s) | {key: (now_s, start_s)}
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_file.write(self._path, json.dumps(known).encode(), mode=0o600)
+            atomic_file.write(self._path, json.dumps(entries).encode(), mode=0o600)
 
     def _fresh(self, now_s: float) -> dict[str, tuple[float, float | None]]:
         try:
-            known = json.loads(self._path.read_text())
+            entries = json.loads(self._path.read_text())
             return {
                 str(key): (float(made_s), float(start_s))
-                for key, (made_s, start_s) in known.items()
+                for key, (made_s, start_s) in entries.items()
                 if 0 <= now_s - made_s < self._keep_s
             }
         except (OSError, ValueError, TypeError, AttributeError):

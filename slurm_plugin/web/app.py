@@ -17,7 +17,7 @@ from sacct_ingest.errors import NimoError
 from slurm_plugin.config import Config
 from slurm_plugin.web import layout, pages
 from slurm_plugin.web.data import PageData
-from slurm_plugin.web.pages import NotFound, View
+from slurm_plugin.web.pages import PageMissing, View
 from slurm_plugin.web.peer import Peer
 from slurm_plugin.web.query import BadQuery
 from slurm_plugin.web.viewer import Proxies, Unauthenticated, Viewer, user_of
@@ -145,7 +145,7 @@ def _answer(
     viewer = site.viewer(user)
     try:
         text = page(View(site, viewer, request.query_params))
-    except (NotFound, BadQuery, NimoError) as error:
+    except (PageMissing, BadQuery, NimoError) as error:
         return _error_page(site.config, error, viewer)
     return HTMLResponse(text, headers={"Cache-Control": _PRIVATE})
 
@@ -156,7 +156,7 @@ def _error_page(config: Config, error: Exception, viewer: Viewer | None = None) 
         return _message(config, viewer, error.status_code, error.detail)
     if isinstance(error, BadQuery):
         return _message(config, viewer, 400, str(error))
-    if isinstance(error, NotFound):
+    if isinstance(error, PageMissing):
         return _message(config, viewer, 404, str(error))
     if isinstance(error, NimoError):
         _log.error("%s", error)

@@ -31,7 +31,7 @@ _SPAN_DAYS = 90
 _SPAN_S = 86_400.0 * _SPAN_DAYS
 
 
-class NotFound(Exception):  # noqa: N818 - a state, not an error
+class PageMissing(Exception):  # noqa: N818 - a state, not an error
     """There is no such page, or nothing on it that the viewer may see."""
 
 
@@ -120,7 +120,7 @@ def one_application(view: View) -> str:
     entry = _visible(view, query.text(view.query, "level"), query.text(view.query, "key"))
     rows = view.site.store.fits.find([(KeyLevel(entry.level), entry.key)])
     if not rows:
-        raise NotFound("the store has this application no more; look for it in the list")
+        raise PageMissing("the store has this application no more; look for it in the list")
     prediction: PredictionTable = decode(rows[0].payload)
     same = Selection(key_level=entry.level, key=entry.key)
     pairs = view.site.decisions(view.viewer, same, most=_SOME)
@@ -190,7 +190,7 @@ def one_decision(view: View) -> str:
     selection = Selection(decision_id=query.text(view.query, "id"))
     pairs = view.site.decisions(view.viewer, selection, most=1) if selection.decision_id else []
     if not pairs:
-        raise NotFound("there is no such decision, or it is about another user's job")
+        raise PageMissing("there is no such decision, or it is about another user's job")
     ((decision, run),) = pairs
     entry = view.site.catalogue().find((decision.key_level, decision.key))
     visible = entry if entry and view.site.may_see(view.viewer)(entry) else None
@@ -206,7 +206,7 @@ def one_decision(view: View) -> str:
 def replay(view: View) -> str:
     """Give the results of a saved replay."""
     if not view.viewer.everything:
-        raise NotFound("replays are about everybody's jobs: only admins see them")
+        raise PageMissing("replays are about everybody's jobs: only admins see them")
     path = view.site.config.web.replay
     return view.render("replay.html.j2", "Replay", at="Replay", path=path, replayed=replayed(path))
 
@@ -300,7 +300,7 @@ def _visible(view: View, level: str, key: str) -> Entry:
     entry = view.site.catalogue().find((level, key))
     # The answer does not say which: the application is missing, or the user may not see it.
     if entry is None or not view.site.may_see(view.viewer)(entry):
-        raise NotFound("there is no such application, or other users ran it")
+        raise PageMissing("there is no such application, or other users ran it")
     return entry
 
 

@@ -56,7 +56,7 @@ def external_error(learner: Learner) -> float:
     every = [blast(one) for one in SPACE.candidates]
     return mape(
         [learner.fit.predict(one.attributes).time_s for one in every],
-        [one.found.time_s for one in every],
+        [one.measured.time_s for one in every],
     )
 
 
@@ -194,11 +194,11 @@ def test_two_levels_end_when_their_design_does() -> None:
 
 def test_our_own_choice_needs_less_run_time_than_the_paper_s() -> None:
     """Table 2 of the paper: 10 % error with 10 % of the sample space."""
-    all_s = sum(blast(one).found.time_s for one in SPACE.candidates)
+    all_s = sum(blast(one).measured.time_s for one in SPACE.candidates)
     spent = {}
     for settings in (Settings(), LMAX):
         learner = learned(settings)
-        spent[settings.selection] = sum(one.found.time_s for one in learner.samples) / all_s
+        spent[settings.selection] = sum(one.measured.time_s for one in learner.samples) / all_s
         if settings.selection is Selection.INFORMATIVE:
             assert external_error(learner) < 10.0
     assert spent[Selection.INFORMATIVE] < 0.1
@@ -216,7 +216,7 @@ def test_no_assignment_is_run_twice_and_the_space_ends() -> None:
         assert key not in seen
         seen.add(key)
         sample = blast({**proposal.assignment, "memory_mb": 512.0})
-        learner.observe(Sample(proposal.assignment, sample.found))
+        learner.observe(Sample(proposal.assignment, sample.measured))
     assert len(seen) == 4
 
 
@@ -253,7 +253,7 @@ def test_what_was_not_run_keeps_it_from_stopping() -> None:
     assert len(early.samples) < len(late.samples) < 20
     every = [flat_but_for_one_corner(one) for one in SPACE.candidates]
     predicted = [late.fit.predict(one.attributes).time_s for one in every]
-    assert mape(predicted, [one.found.time_s for one in every]) < 10.0
+    assert mape(predicted, [one.measured.time_s for one in every]) < 10.0
 
 
 def test_wide_intervals_over_what_was_not_run_keep_it_from_stopping() -> None:

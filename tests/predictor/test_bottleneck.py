@@ -122,9 +122,9 @@ def test_learned_bounds_are_the_least_of_what_runs_from_there_on_took() -> None:
     found = learned(given)
     assert found is not None
     demand = found.demands[0]
-    assert list(demand.found) == sorted(demand.found)
+    assert list(demand.demands) == sorted(demand.demands)
     took = sorted((demand.function(a), busy + stall) for a, busy, stall in given)
-    for place, (value, bound) in enumerate(zip(demand.found, demand.at_most_s, strict=True)):
+    for place, (value, bound) in enumerate(zip(demand.demands, demand.at_most_s, strict=True)):
         assert value == pytest.approx(took[place][0])
         least = min(t for d, t in took if d >= value - 1e-9)
         assert bound >= least - 1e-9

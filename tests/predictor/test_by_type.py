@@ -96,7 +96,7 @@ def test_one_type_seen_says_little_of_others(store: Store) -> None:
         one = for_type(table, kind)
         assert Verdict.RELIABLE not in one.verdicts
         assert "occupancy" in one.model
-        # Seen from 0.8 of the time computing, the truth is within what is told.
+        # ObservedRatios from 0.8 of the time computing, the truth is within what is told.
         assert at(one, 4).low_s < computing(4, SPEED[kind]) < at(one, 4).high_s
 
 

@@ -229,7 +229,7 @@ def test_the_next_observation_is_on_a_node_count(nodes: list[Any]) -> None:
     fit = Averaged().fit(CURVE)
     for call in ((nodes, [4]), ([4], nodes)):
         with pytest.raises(ValueError, match=COUNT):
-            fit.most_telling(*call)
+            fit.most_informative(*call)
 
 
 def test_intervals_without_a_fit() -> None:

@@ -30,8 +30,8 @@ def form(compute: float = 1.0, network: float = 0.5, disk: float = 0.5, data: fl
     return Form(constant(compute), constant(network), constant(disk), constant(data))
 
 
-def fit(*forms: Form, heard: int = 1, error: float = 0.1, samples: int = 8) -> OccupancyFit:
-    return OccupancyFit(forms, heard, error, samples)
+def fit(*forms: Form, plausible: int = 1, error: float = 0.1, samples: int = 8) -> OccupancyFit:
+    return OccupancyFit(forms, plausible, error, samples)
 
 
 def test_run_time_is_equation_1() -> None:
@@ -65,16 +65,16 @@ def test_a_level_is_between_nothing_and_all(bad: float) -> None:
 def test_of_three_forms_the_middle_one_is_told_and_of_two_the_better() -> None:
     fast, slow, middle = form(1.0), form(9.0), form(3.0)
     for order in ((fast, slow, middle), (middle, fast, slow), (slow, middle, fast)):
-        assert fit(*order, heard=3).predict({}).made_of.compute_s == 3.0
-    assert fit(slow, fast, heard=2).predict({}).made_of.compute_s == 9.0
+        assert fit(*order, plausible=3).predict({}).made_of.compute_s == 3.0
+    assert fit(slow, fast, plausible=2).predict({}).made_of.compute_s == 9.0
 
 
 def test_the_interval_holds_what_each_form_that_is_heard_says() -> None:
-    made = fit(form(3.0), form(1.0), form(9.0), heard=3, error=1e-9).predict({})
+    made = fit(form(3.0), form(1.0), form(9.0), plausible=3, error=1e-9).predict({})
     assert (made.low_s, made.high_s) == (pytest.approx(20.0), pytest.approx(100.0))
-    made = fit(form(3.0), form(1.0), form(9.0), heard=1, error=1e-9).predict({})
+    made = fit(form(3.0), form(1.0), form(9.0), plausible=1, error=1e-9).predict({})
     assert (made.low_s, made.high_s) == (pytest.approx(40.0), pytest.approx(40.0))
-    made = fit(form(1.0), form(3.0), form(9.0), heard=1, error=1e-9).predict({})
+    made = fit(form(1.0), form(3.0), form(9.0), plausible=1, error=1e-9).predict({})
     assert (made.time_s, made.low_s, made.high_s) == (
         pytest.approx(40.0), pytest.approx(20.0), pytest.approx(40.0),
     )  # fmt: skip
@@ -144,7 +144,7 @@ def test_the_error_has_a_prior_of_a_fifth_that_counts_as_two_samples() -> None:
     assert made.left_out == pytest.approx(off)
     assert made.predicted == tuple(predicted)
     assert made.support.bounds == {"x": (1.0, 4.0)}
-    single = judged_by(fit(form()), samples[:1], [samples[0].found])
+    single = judged_by(fit(form()), samples[:1], [samples[0].measured])
     assert single.error == pytest.approx(0.2)
     # A prediction of nothing counts as a thousandth.
     none = judged_by(fit(form()), samples[:1], [Occupancies(0.0, 0.0, 0.0, 1.0)])
@@ -169,9 +169,9 @@ def test_attributes_with_which_run_time_falls_take_part_as_reciprocals() -> None
 
 
 def test_a_form_that_predicts_left_out_runs_far_better_decides_alone() -> None:
-    """A product is no sum.  Where all are as good, all of them are heard."""
+    """A product is no sum.  Where all are as good, all of them are plausible."""
     straight = OccupancyModel().fit(runs(lambda x: 1 + 2 * x))
-    assert len(straight.forms) == straight.heard == 3
+    assert len(straight.forms) == straight.plausible == 3
     rng = [1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99, 1.0]
     both = [
         Sample({"x": x, "y": y}, Occupancies(5.0 / x / y * e, 0.0, 0.001, 10.0))
@@ -182,7 +182,7 @@ def test_a_form_that_predicts_left_out_runs_far_better_decides_alone() -> None:
         )
     ]  # fmt: skip
     product = OccupancyModel().fit(both)
-    assert len(product.forms) == product.heard == 1
+    assert len(product.forms) == product.plausible == 1
     assert product.compute.terms[0].times is not None
     assert product.predict({"x": 2.0, "y": 2.0}).time_s == pytest.approx(12.5, rel=0.05)
 
@@ -233,24 +233,24 @@ def test_errors_of_the_four_functions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "third", "forms", "heard"),
+    ("second", "third", "forms", "plausible"),
     [
         (0.0695, 0.5, 1, 1),  # three times 0.02 and 0.01 are 0.07 ...
         (0.0705, 0.5, 1, 1),
-        (0.0690, 0.5, 3, 2),  # ... up to which a form is heard
+        (0.0690, 0.5, 3, 2),  # ... up to which a form is plausible
         (0.0690, 0.0650, 3, 3),
         (0.0100, 0.0100, 3, 3),
     ],
 )
 def test_a_form_is_heard_up_to_three_times_the_best_error_and_a_hundredth(
-    monkeypatch: pytest.MonkeyPatch, second: float, third: float, forms: int, heard: int
+    monkeypatch: pytest.MonkeyPatch, second: float, third: float, forms: int, plausible: int
 ) -> None:
     """Forms that are off by fixed shares of log time; runs of the same differ by 0.01."""
     samples = [Sample({"x": float(n)}, Occupancies(1.0, 0.0, 0.0, 10.0)) for n in (1, 2, 3, 4, 5)]
     fixed = [form(exp(one), 0.0, 0.0, 10.0) for one in (third, 0.02 - 2e-4, second)]
     monkeypatch.setattr(OccupancyModel, "_forms", lambda *_: fixed)
     made = OccupancyModel().fit(samples)
-    assert (len(made.forms), made.heard) == (forms, heard)
+    assert (len(made.forms), made.plausible) == (forms, plausible)
     if second > 0.02:
         assert made.forms[0] is fixed[1]
     middle = sorted((0.02 - 2e-4, second, third))[1] if forms == 3 else 0.02 - 2e-4

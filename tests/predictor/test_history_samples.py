@@ -34,10 +34,10 @@ def test_a_run_becomes_its_occupancies() -> None:
     own = steps(rows, cpu_s=400.0, disk_read_bytes=600, disk_write_bytes=400)
     first, second = history_samples(rows, own)
     assert dict(first.attributes) == {"nodes": 2.0}
-    assert first.found.data_bytes == 1000.0
-    assert first.found.compute_s == pytest.approx(0.5 * 100 / 1000)
-    assert first.found.disk_s == pytest.approx(0.5 * 100 / 1000)
-    assert second.found.time_s == pytest.approx(50.0)
+    assert first.measured.data_bytes == 1000.0
+    assert first.measured.compute_s == pytest.approx(0.5 * 100 / 1000)
+    assert first.measured.disk_s == pytest.approx(0.5 * 100 / 1000)
+    assert second.measured.time_s == pytest.approx(50.0)
 
 
 def test_what_differs_is_an_attribute_and_the_node_count_always() -> None:
@@ -82,9 +82,9 @@ def test_runs_without_what_most_have_are_left_out(what: str) -> None:
     made = history_samples(rows, own)
     assert len(made) == 3
     if what == "cpu_s":
-        assert all(one.found.disk_s == 0.0 for one in made)
+        assert all(one.measured.disk_s == 0.0 for one in made)
     else:
-        assert all(one.found.data_bytes == 1.0 for one in made)
+        assert all(one.measured.data_bytes == 1.0 for one in made)
 
 
 def test_history_on_a_real_store_is_learned(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def errors(samples: Grid, reference: tuple[float, float], **model) -> list[float
     assert len(train) == 14
     fit = OccupancyModel(**model).fit(train, samples[reference].attributes)
     predicted = [fit.predict(s.attributes).time_s for s in test]
-    return percentage_errors(predicted, [s.found.time_s for s in test]).tolist()
+    return percentage_errors(predicted, [s.measured.time_s for s in test]).tolist()
 
 
 def test_occupancies_of_a_run() -> None:
@@ -115,7 +115,7 @@ def test_a_single_sample_gives_constants_and_a_wide_interval() -> None:
     sample = grid(fmri)[930.0, 8.2]
     fit = OccupancyModel().fit([sample])
     made = fit.predict({"cpu": 1396.0, "latency": 0.2})
-    assert made.time_s == pytest.approx(sample.found.time_s)
+    assert made.time_s == pytest.approx(sample.measured.time_s)
     assert made.high_s / made.low_s > 2.0
 
 
@@ -129,7 +129,7 @@ def test_intervals_hold_about_nine_of_ten() -> None:
         fit = OccupancyModel().fit([every[i] for i in chosen[:20]])
         for i in chosen[20:]:
             made = fit.predict(every[i].attributes)
-            inside.append(made.low_s <= every[i].found.time_s <= made.high_s)
+            inside.append(made.low_s <= every[i].measured.time_s <= made.high_s)
     assert 0.85 < fmean(inside) <= 1.0
 
 
@@ -195,7 +195,9 @@ def test_whatever_takes_longest_decides() -> None:
     assert fit.bottleneck is not None
     for mhz, latency in ((450, 1), (450, 16), (1400, 1), (1400, 16)):
         actual = run(mhz, latency)
-        assert fit.predict(actual.attributes).time_s == pytest.approx(actual.found.time_s, rel=0.05)
+        assert fit.predict(actual.attributes).time_s == pytest.approx(
+            actual.measured.time_s, rel=0.05
+        )
 
 
 @pytest.mark.parametrize("shape", ["constant", "latency"])
@@ -212,7 +214,7 @@ def test_where_the_runs_do_not_tell_why_they_stalled_the_interval_holds_both(sha
     for mhz, latency in product((1000, 1200, 1400), (2, 6, 10)):
         actual = run(mhz, latency)
         made = fit.predict(actual.attributes)
-        assert made.low_s <= actual.found.time_s <= made.high_s
+        assert made.low_s <= actual.measured.time_s <= made.high_s
         assert made.low_s <= made.time_s <= made.high_s
 
 
@@ -228,8 +230,8 @@ def test_a_run_that_hid_its_stall_bounds_that_of_others() -> None:
     train += [run(n, ms) for n in (900, 1400, 2800) for ms in (12, 16)]
     actual = run(2800, 0.1)
     made = OccupancyModel().fit(train).predict(actual.attributes)
-    assert made.time_s < 0.9 * actual.found.time_s  # no run showed it
-    assert made.high_s >= actual.found.time_s
+    assert made.time_s < 0.9 * actual.measured.time_s  # no run showed it
+    assert made.high_s >= actual.measured.time_s
 
 
 @pytest.mark.parametrize("hidden", [True, False])
@@ -250,4 +252,4 @@ def test_where_nothing_shows_whether_stalls_are_hidden_the_interval_holds_both(
     for mhz, latency in product((450, 800), (4.1, 8.1, 12.1)):
         actual = run(mhz, latency)
         made = fit.predict(actual.attributes)
-        assert made.low_s <= actual.found.time_s <= made.high_s
+        assert made.low_s <= actual.measured.time_s <= made.high_s

@@ -213,4 +213,4 @@ def test_paper_functions_are_linear_in_predetermined_transformations() -> None:
     assert fit.bottleneck is None
     for cpu, lat in ((4.0, 1.0), (2.0, 3.0)):
         given = {"cpu": cpu, "lat": lat}
-        assert fit.predict(given).time_s == pytest.approx(plain(given).found.time_s)
+        assert fit.predict(given).time_s == pytest.approx(plain(given).measured.time_s)

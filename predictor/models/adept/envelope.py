@@ -81,11 +81,11 @@ def envelope(
     """
     need_observations(nodes, times)
     need_share("delta", delta)
-    limits, found = bounds or Bounds(), []
+    limits, pairs = bounds or Bounds(), []
     for mode in Mode:
         hull = _hulls(mode, *_pairs(mode, nodes, times), delta, limits)
-        found += [RangePair(mode, *map(float, row)) for row in _irredundant(hull)]
-    return tuple(found)
+        pairs += [RangePair(mode, *map(float, row)) for row in _irredundant(hull)]
+    return tuple(pairs)
 
 
 def need_observations(nodes: Floats, times: Floats) -> None:
@@ -190,8 +190,8 @@ def _hulls(
         ],
         axis=1,
     )
-    found: Floats = hull[exists]
-    return found
+    feasible: Floats = hull[exists]
+    return feasible
 
 
 def _candidates(
@@ -228,11 +228,11 @@ def _irredundant(hull: Floats) -> Floats:
 
     A row that holds another is larger, so that the largest of those left is held by none.
     """
-    left, kept = hull, []
+    left, result = hull, []
     while len(left):
         low, high = left[:, (0, 2)], left[:, (1, 3)]
         largest = int((high - low).sum(axis=1).argmax())
-        kept.append(left[largest])
+        result.append(left[largest])
         held = ((low[largest] <= low) & (high[largest] >= high)).all(axis=1)
         left = left[~held]
-    return np.array(kept).reshape(-1, 4)
+    return np.array(result).reshape(-1, 4)

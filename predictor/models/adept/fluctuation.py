@@ -219,5 +219,5 @@ def _replaced(
     *more: Segment,
 ) -> Explanation:
     segments = tuple(sorted([*(each for each in base.segments if each != home), left, *more]))
-    found = base.anomalies if anomaly is None else tuple(sorted([*base.anomalies, anomaly]))
-    return replace(base, segments=segments, anomalies=found)
+    anomalies = base.anomalies if anomaly is None else tuple(sorted([*base.anomalies, anomaly]))
+    return replace(base, segments=segments, anomalies=anomalies)

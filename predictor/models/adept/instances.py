@@ -58,11 +58,11 @@ class Instances:
         return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in COLUMNS))
 
     def _by_mode(self, formula: Callable[[Mode, NDArray[np.bool_]], Floats]) -> Floats:
-        found = np.empty_like(self.end)
+        values = np.empty_like(self.end)
         for mode, own in ((Mode.LOW, ~self.high), (Mode.HIGH, self.high)):
             if own.any():
-                found[own] = formula(mode, own)
-        return found
+                values[own] = formula(mode, own)
+        return values
 
 
 COLUMNS = tuple(field.name for field in fields(Instances))

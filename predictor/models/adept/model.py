@@ -238,16 +238,18 @@ class _Observed:
         without = np.concatenate(
             [np.zeros((count, count), bool), np.eye(count, dtype=bool), np.zeros((1, count), bool)]
         )
-        found = self.search(self.weights(targets, settings.q, without), targets, ranges, settings)
-        times = found.times(targets)
+        instances = self.search(
+            self.weights(targets, settings.q, without), targets, ranges, settings
+        )
+        times = instances.times(targets)
         own = times[:count]
         error = np.abs(own / self.times - 1)[self.normal].max()
-        ahead, last = found.chosen(np.arange(count)), found.chosen(np.array([2 * count]))
+        ahead, last = instances.chosen(np.arange(count)), instances.chosen(np.array([2 * count]))
         return _Fitted(own, times[count:-1], ahead, last, float(error))
 
 
-def _listed(found: Instances) -> tuple[Instance, ...]:
-    parts = (found.parallelism, found.sigma, found.serial_time)
+def _listed(instances: Instances) -> tuple[Instance, ...]:
+    parts = (instances.parallelism, instances.sigma, instances.serial_time)
     return tuple(Instance(*map(float, one)) for one in zip(*parts, strict=True))
 
 

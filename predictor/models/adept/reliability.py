@@ -59,11 +59,11 @@ def judge(
     """
     chosen = settings or JudgementSettings()
     others = as_good(nodes, times, envelope, chosen)
-    found = (
+    problems = (
         high_fitting_error(nodes, times, fitted, chosen),
         linear_section(nodes, instance, others) or runner_up(nodes, instance, others, chosen),
     )
-    return tuple(problem for problem in found if problem is not None)
+    return tuple(problem for problem in problems if problem is not None)
 
 
 def high_fitting_error(

@@ -56,8 +56,8 @@ def weights(targets: Floats, nodes: Floats, q: float) -> Floats:
     [[14.0, 16.0, 20.0]]
     """
     distance = np.abs(targets[:, None] - nodes)
-    found: Floats = q * distance.max(axis=1, keepdims=True) - distance
-    return found
+    weight: Floats = q * distance.max(axis=1, keepdims=True) - distance
+    return weight
 
 
 def search(
@@ -88,14 +88,14 @@ def search(
         raise ValueError("the envelope has no range pair")
     # Squares of very short or long times are beyond what numbers hold.
     scale = float(np.exp(np.log(times).mean()))
-    found = []
+    candidates = []
     for mode in Mode:
         limits = _Limits.of(mode, envelope)
         if limits is not None:
             task = _Task(mode, nodes, times / scale, weight, limits)
             start = _through_closest(task, targets, settings)
-            found.append(_around(task, *start, settings))
-    best = _better(found, TIE * weight.sum(axis=1))
+            candidates.append(_around(task, *start, settings))
+    best = _better(candidates, TIE * weight.sum(axis=1))
     return replace(best, a=best.a * scale)
 
 
@@ -221,8 +221,8 @@ def _through(task: _Task, end: Floats, closest: NDArray[np.intp]) -> tuple[Float
 
     def error(x: Floats) -> Floats:
         y = x / (fixed + x * slope)
-        found: Floats = cc + y * (2 * cl + y * ll)
-        return found
+        wssre: Floats = cc + y * (2 * cl + y * ll)
+        return wssre
 
     return _allowed(task, end, _ratio(y * fixed, 1 - y * slope), error)
 
@@ -238,12 +238,12 @@ def _around(task: _Task, end: Floats, x: Floats, settings: SearchSettings) -> In
         tried = task.limits.clipped(centre[:, None] + off)
         within = (tried >= least[:, None]) & (tried <= most[:, None])
         tried = np.where(within, tried, centre[:, None])
-        found, amplitude, error = _fit_amplitudes(task, tried, limits(tried))
+        ratio, amplitude, error = _fit_amplitudes(task, tried, limits(tried))
         at = _largest_best(error, task.weight)
         centre = tried[rows, at]
         down = up = np.maximum(down, up) * 2 / (settings.local - 1)
     mode = np.full(len(end), task.mode is Mode.HIGH)
-    return Instances(mode, centre, found[rows, at], amplitude[rows, at], error[rows, at])
+    return Instances(mode, centre, ratio[rows, at], amplitude[rows, at], error[rows, at])
 
 
 def _variation(
@@ -291,12 +291,12 @@ def _fit_amplitudes(
     total = w.sum(axis=-1)
 
     def amplitude(x: Floats) -> Floats:
-        found: Floats = (su + x * sv) / (uu + 2 * x * uv + x**2 * vv)
-        return found
+        best: Floats = (su + x * sv) / (uu + 2 * x * uv + x**2 * vv)
+        return best
 
     def error(x: Floats) -> Floats:
-        found: Floats = np.maximum(total - amplitude(x) * (su + x * sv), 0.0)
-        return found
+        wssre: Floats = np.maximum(total - amplitude(x) * (su + x * sv), 0.0)
+        return wssre
 
     x, left = _allowed(task, end, _ratio(sv * uu - su * uv, su * vv - sv * uv), error, more)
     return x, amplitude(x), left
@@ -340,10 +340,10 @@ def _largest_best(error: Floats, weight: Floats) -> NDArray[np.intp]:
     return last
 
 
-def _better(found: Sequence[Instances], tie: Floats) -> Instances:
+def _better(candidates: Sequence[Instances], tie: Floats) -> Instances:
     """For each target the mode that fits better."""
-    if len(found) == 1:
-        return found[0]
-    low, high = found
+    if len(candidates) == 1:
+        return candidates[0]
+    low, high = candidates
     take = high.wssre <= low.wssre + tie
     return Instances(*(np.where(take, getattr(high, f), getattr(low, f)) for f in COLUMNS))
