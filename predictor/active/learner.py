@@ -29,9 +29,8 @@ from predictor.models.occupancy import OccupancyFit, Predicted, Sample
 #: Last runs whose error, predicted before they were made, counts for :attr:`Error.AHEAD`.
 _LAST = 2
 #: Times the target that intervals may reach to either side on average, to be told as reliable each.
-#: A normal error with a MAPE of the target has an interval of 90 % of about twice the target to
-#: either side; twice that is allowed, because intervals begin with a prior.
-WIDEST = 4.0
+#: Laplace's errors with a mean of the target have an interval of 90 % that reaches ln 10 times it.
+WIDEST = 2.3
 #: Levels of an attribute that tell x, 1/x and a line apart.
 _LEVELS_NEEDED = 3
 #: Runs to learn from that a test set has to leave.

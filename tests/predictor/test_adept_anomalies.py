@@ -227,6 +227,20 @@ def test_figure_8_a_step_between_5_and_6_is_two_phases() -> None:
     assert [p.time_s for p in fit.predict(range(1, 9))] == pytest.approx(times, rel=0.03)
 
 
+def test_between_two_phases_all_observations_count() -> None:
+    """Nothing tells where between 5 and 9 nodes the step is: predictions lie between both."""
+    nodes, law = np.array([1, 2, 3, 4, 5, 9, 10, 11, 12.0]), downey(30, 0.8)
+    fit = Adept().fit(
+        curve_of(nodes.astype(int).tolist(), law(nodes) / np.where(nodes > 5, 1.5, 1))
+    )
+    assert fit.diagnosis.phase == (0,) * 5 + (1,) * 4
+    asked = np.array([2, 5, 6, 7, 8, 9, 12, 20.0])
+    ratios = np.array([p.time_s for p in fit.predict(asked.astype(int).tolist())]) / law(asked)
+    assert ratios[[0, 1]] == pytest.approx(1.0, rel=0.001)
+    assert ratios[5:] == pytest.approx(1 / 1.5, rel=0.001)
+    assert ((ratios[2:5] < 0.9) & (ratios[2:5] > 0.7)).all()
+
+
 def test_figure_8_three_phases() -> None:
     nodes = np.array([2, 4, 8, 16, 32, 64, 128, 256.0])
     times = downey(500, 0.8)(nodes) / np.where(nodes >= 16, 1.4, 1) / np.where(nodes >= 128, 1.4, 1)

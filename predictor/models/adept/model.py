@@ -211,15 +211,26 @@ class _Observed:
     ) -> Floats:
         """W' of each observation (columns) for each target (rows); section V.B and VIII.
 
-        ``without`` marks what must not count although it does.
+        ``without`` marks what must not count although it does.  A target has the phase of the
+        closest observation.  Between two phases nothing tells which one it is in: all count.
         """
         counts = np.broadcast_to(self.counts, (len(targets), len(self.nodes)))
         counts = counts if without is None else counts & ~without
         distance = np.abs(targets[:, None] - self.nodes)
         closest = np.where(counts, distance, np.inf).argmin(axis=1)
         phase = np.array(self.diagnosis.phase)
-        counts = counts & (phase == phase[closest][:, None])
+        own = counts & (phase == phase[closest][:, None])
+        counts = np.where(self._is_between(targets, own)[:, None], counts, own)
         return np.where(counts, weights(targets, self.nodes, q) * self.diagnosis.factor, 0.0)
+
+    def _is_between(self, targets: Floats, own: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether each target lies between the observations of its own phase and of another."""
+        first = np.where(own, self.nodes, np.inf).min(axis=1)
+        last = np.where(own, self.nodes, -np.inf).max(axis=1)
+        counted = self.nodes[self.counts]
+        inside = (targets > counted.min()) & (targets < counted.max())
+        between: NDArray[np.bool_] = inside & ((targets < first) | (targets > last))
+        return between
 
     def search(
         self,

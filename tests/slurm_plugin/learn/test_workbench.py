@@ -155,7 +155,7 @@ def test_it_learns_and_stops(state: Path) -> None:
     expected = {tuple(one.attributes.items()): one for one in again.proposer.learned().expected}
     for one in expected.values():
         assert one.time_s == pytest.approx(speed(one.attributes), rel=0.1)
-    assert "doubtful" in words.summary(again.proposer.learned(), 6, 1.0, "good enough")
+    assert "reliable" in words.summary(again.proposer.learned(), 6, 1.0, "good enough")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_it_learns_and_stops(state: Path) -> None:
 def test_only_narrow_intervals_are_reliable(
     state: Path, time_of: Callable[[dict[str, float]], float], verdicts: set[Verdict]
 ) -> None:
-    """As narrow as it asks of all of them together before it stops: four times the target."""
+    """As narrow as it asks of all of them together before it stops: 2.3 times the target."""
     learning = bench(FakeSlurm(time_of), state, TEXT.replace("target: 5", "target: 10"))
     learning.run()
     assert {one.verdict for one in learning.proposer.learned().expected} == verdicts
