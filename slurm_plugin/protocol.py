@@ -86,6 +86,30 @@ class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
     argv: list[str] = []  #: script or program, and its arguments
     script: str = ""  #: text of the batch script
     work_dir: str = ""
+    #: what ``slurm.json_cli_options`` says, in place of ``options`` and ``argv``
+    given: msgspec.Raw = msgspec.Raw()
+    times: dict[str, str] = {}  #: options in ``given`` that are points in time, as ``uts...``
+
+    def resolved(self) -> "Command":
+        """Give the command with its ``options`` and ``argv``, whichever way they came.
+
+        Raises
+        ------
+        msgspec.DecodeError
+            What was given are no options.
+        """
+        if not bytes(self.given):
+            return self
+        given = msgspec.json.decode(self.given, type=dict[str, Any])
+        argv = given.pop("argv", None)
+        options = {name: value for name, value in given.items() if isinstance(value, str)}
+        return msgspec.structs.replace(
+            self,
+            options={**options, **self.times},
+            argv=msgspec.convert(argv or [], list[str]),
+            work_dir=options.get("chdir") or self.work_dir,
+            given=msgspec.Raw(),
+        )
 
 
 class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):

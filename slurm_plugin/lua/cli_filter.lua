@@ -69,7 +69,7 @@ local function prepare(settings, options, offset, room)
   local ok, writes, ticket = pcall(function()
     -- The first component cannot be told from a whole job by its offset.
     if (tonumber(offset) or 0) > 0 or command_line():find("\0:\0", 1, true) then return nil end
-    return require("nimo_prepare").prepare(settings, options, epoch)
+    return require("nimo_ahead").prepare(settings, options, epoch)
   end)
   if not ok or not writes then return {}, nil end
   return writes, ticket

@@ -286,14 +286,15 @@ class Daemon:
         if ask.tell and not is_ticket(ask.ticket):
             return Answer(ok=False, error=f"no ticket: {ask.ticket!r}")
         try:
-            job = job_of(ask.command, user=user, uid=uid, now_s=now_s) if user else None
-        except ScriptError as error:
+            command = ask.command.resolved()
+            job = job_of(command, user=user, uid=uid, now_s=now_s) if user else None
+        except (ScriptError, msgspec.DecodeError) as error:
             return Answer(ok=False, error=str(error))
         private = not trusted and self._watch.private
         ticket = ask.ticket if ask.tell else ""
         if job is None:
             return Answer()
-        comes = "test-only" not in ask.command.options
+        comes = "test-only" not in command.options
         return self._advisor.prepare(job, now_s=now_s, private=private, ticket=ticket, comes=comes)
 
     def _book(self, book: Book) -> None:

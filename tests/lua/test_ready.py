@@ -151,7 +151,7 @@ def test_a_command_that_asks_ahead_changes_nothing_and_waits_for_nothing(ahead: 
     [line] = ahead.peer.sent.values()
     ask = decode_ask(line.encode("latin-1"))
     assert (ask.op, ask.tell, ask.command.program) == ("prepare", True, "salloc")
-    assert ask.command.argv == ["sh", "-x"]
+    assert ask.command.resolved().argv == ["sh", "-x"]
     assert is_ticket(ask.ticket)
     assert options["comment"] == f"nimo{{deadline=,ticket={ask.ticket},own=4}} mine"
     assert (ahead.peer.now, ahead.peer.closed) == (before, 1)

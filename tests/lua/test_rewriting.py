@@ -38,8 +38,9 @@ def test_the_options_become_what_was_chosen(both: Hooks) -> None:
         "comment": f"nimo{{deadline=,ticket={TICKET},own=4}} mine",
     }
     ask = decode_ask(both.peer.sent[1].encode("latin-1"))
-    assert (ask.op, ask.command.program, ask.command.argv) == ("prepare", "srun", ["solve", "-x"])
-    assert ask.command.options["nodes"] == "1-8"
+    command = ask.command.resolved()
+    assert (ask.op, command.program, command.argv) == ("prepare", "srun", ["solve", "-x"])
+    assert command.options["nodes"] == "1-8"
     assert both.peer.closed == 1
 
 
@@ -61,7 +62,7 @@ def test_a_kept_count_has_its_ticket_too(both: Hooks) -> None:
 
 def test_times_are_sent_as_seconds(both: Hooks) -> None:
     both.filter(**SRUN, deadline="1767261600", begin="1767250000")
-    sent = both.asked()[-1]["command"]["options"]
+    sent = decode_ask(both.peer.sent[1].encode("latin-1")).command.resolved().options
     assert (sent["deadline"], sent["begin"]) == ("uts1767261600", "uts1767250000")
 
 

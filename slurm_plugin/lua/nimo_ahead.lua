@@ -1,0 +1,109 @@
+--- Asking nimod before slurmctld sees the job.
+--
+-- Where `rewrite_in_cli_filter` is on and the request gives a range of nodes, the command waits for
+-- the answer (nimo_prepare.lua), so that sbatch, salloc or srun still work out their tasks by the
+-- node count.  Else, with `ask_ahead`, it waits for nothing: the decision lies ready when slurmctld
+-- looks for it.  Small, because each sbatch loads it: Slurm's own JSON of the options goes to nimod
+-- as it is.
+--
+-- Nothing is written here; whatever cannot be read, asked or believed is left to job_submit.lua.
+--
+-- Lua 5.1 to 5.4, LuaSocket.
+
+local encoding = require("nimo_encode")
+
+local M = {}
+
+M.VERSION = 1 -- of the messages, see slurm_plugin/protocol.py
+
+-- The user's own range; nil where there is nothing to choose.
+local function range(options)
+  local low, high = tostring(options.nodes):match("^(%d+)-(%d+)$")
+  low, high = tonumber(low), tonumber(high)
+  if low and low >= 1 and low < high then return low, high end
+end
+
+-- Text of a batch script.  Opened for writing too, although nothing is written: to open a FIFO
+-- for reading only would wait for a writer, and what has no size is not read.
+local function script_text(path, most_bytes)
+  local file = io.open(path, "r+b")
+  if not file then return nil end
+  local text = file:seek("end") and file:seek("set") and file:read(most_bytes) or nil
+  file:close()
+  return text
+end
+
+-- Times that the user has set, as seconds since the epoch: the time zone stays here.
+local function times(options, epoch)
+  local parts = {}
+  for _, name in ipairs({ "begin", "deadline" }) do
+    local seconds = type(options[name]) == "string" and epoch(options[name])
+    if seconds then parts[#parts + 1] = ('"%s":"uts%s"'):format(name, seconds) end
+  end
+  return table.concat(parts, ",")
+end
+
+--- The line that asks nimod about a command.
+-- @param how `"tell":true` and the ticket, or ""; ends with a comma
+-- @return nil where the script cannot be read
+local function question(settings, options, epoch, how)
+  local path, script = options.argv and options.argv[1], ""
+  if options.type == "sbatch" then
+    script = path and script_text(path, settings.max_script_bytes)
+    if not script then return nil end
+  end
+  -- On one line; a line's end within a text is escaped already.
+  local given = encoding.valid_utf8(slurm.json_cli_options(options):gsub("[\r\n]", " "), nil)
+  return ('{"v":%d,"op":"prepare",%s"command":{"program":%s,"work_dir":%s,"script":%s,"times":{%s},'
+    .. '"given":%s}}\n'):format(M.VERSION, how, encoding.quoted(options.type or ""),
+    encoding.quoted(os.getenv("PWD") or ""), encoding.quoted(script), times(options, epoch), given)
+end
+
+-- Six random bytes in hexadecimal; nil where there are none.
+local function random_ticket()
+  local file = io.open("/dev/urandom", "rb")
+  local bytes = file and file:read(6)
+  if file then file:close() end
+  return bytes and #bytes == 6 and bytes:gsub(".", function(byte)
+    return ("%02x"):format(byte:byte())
+  end) or nil
+end
+
+-- Send a line and hang up; whether all of it is on its way.
+local function send(settings, line)
+  local unix = require("socket.unix")
+  local connection = (type(unix) == "table" and (unix.stream or unix.tcp) or unix)()
+  connection:settimeout(settings.timeout_ms / 1000, "t")
+  local sent = 0
+  if connection:connect(settings.socket) then
+    connection:settimeout(0, "t")
+    sent = connection:send(line)
+  end
+  connection:close()
+  return sent == #line
+end
+
+-- Say what is about to be submitted; the ticket under which the decision will lie ready.
+local function announce(settings, options, epoch)
+  local ticket = random_ticket()
+  if not ticket then return nil end
+  local line = question(settings, options, epoch, '"tell":true,"ticket":"' .. ticket .. '",')
+  if line and send(settings, line) then return {}, ticket end
+end
+
+--- Have nimod decide on what is about to be submitted.
+-- @param epoch makes seconds of a time as Slurm shows it
+-- @return the writes to the options, and the decision's ticket; nil to leave all to job_submit
+function M.prepare(settings, options, epoch)
+  local low, high = range(options)
+  local waits = low and settings.rewrite_in_cli_filter
+  if not (waits or settings.ask_ahead) or require("nimo_settings").switched_off(settings) then
+    return nil
+  end
+  if not waits then return announce(settings, options, epoch) end
+  local line = question(settings, options, epoch, "")
+  if not line then return nil end
+  return require("nimo_prepare").choose(settings, options, line, low, high)
+end
+
+return M
