@@ -24,9 +24,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import _bench
@@ -34,7 +35,7 @@ import _bench
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the clusters come from the tests
 
-from predictor.table import encode  # noqa: E402
+from predictor.table import decode, encode  # noqa: E402
 from predictor.types import Point, PredictionTable, Tail, Verdict  # noqa: E402
 from sacct_ingest.records import KeyLevel  # noqa: E402
 from sacct_ingest.store import FitRow, Store  # noqa: E402
@@ -243,6 +244,25 @@ def known_application(key: str = "bench") -> FitRow:
     )
 
 
+def _refitted(row: FitRow, rng: Random) -> FitRow:
+    """Change each number of a table: tables that are alike would be packed too well."""
+    table = decode(row.payload)
+
+    def other(times: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(time_s * rng.uniform(0.99, 1.01) for time_s in times)
+
+    changed = replace(
+        table,
+        fitted_s=time.time(),
+        median_s=other(table.median_s),
+        low_s=other(table.low_s),
+        high_s=other(table.high_s),
+        curve_sd=other(table.curve_sd),
+        tails=tuple(replace(tail, time_s=other(tail.time_s)) for tail in table.tails),
+    )
+    return replace(row, payload=encode(changed))
+
+
 def ask_directly(nimod: Nimod, seconds: float) -> list[dict[str, Any]]:
     """Ask at a steady rate, then without pause; one row each."""
     line = request()
@@ -265,11 +285,14 @@ def ask_directly(nimod: Nimod, seconds: float) -> list[dict[str, Any]]:
 def reload_under_load(nimod: Nimod, identities: int) -> dict[str, Any]:
     """Give nimod so many tables and make it read them again while somebody asks on."""
     with Store.open(nimod.store) as store:
-        others = [known_application(f"other{n}") for n in range(1, identities)]
+        rng = Random(1)
+        others = [_refitted(known_application(f"other{n}"), rng) for n in range(1, identities)]
         store.fits.replace([known_application(), *others])
     wait_for_tables(nimod, identities, after_s=0.0)
     time.sleep(2.0)  # the reload by itself is over
     calm_s = Asking(nimod).stop_after(2.0)
+    with Store.open(nimod.store) as store:  # as a refit leaves them: each a little different
+        store.fits.replace([_refitted(row, rng) for row in store.fits.all()])
     asking, began = Asking(nimod), time.time()
     nimod.run("status", "--reload")
     wait_for_tables(nimod, identities, after_s=began)

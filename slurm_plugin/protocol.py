@@ -101,12 +101,12 @@ class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
         if not bytes(self.given):
             return self
         given = msgspec.json.decode(self.given, type=dict[str, Any])
-        argv = given.pop("argv", None)
+        argv = given.pop("argv", [])
         options = {name: value for name, value in given.items() if isinstance(value, str)}
         return msgspec.structs.replace(
             self,
             options={**options, **self.times},
-            argv=msgspec.convert(argv or [], list[str]),
+            argv=msgspec.convert(argv, list[str]),
             work_dir=options.get("chdir") or self.work_dir,
             given=msgspec.Raw(),
         )

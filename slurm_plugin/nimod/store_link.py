@@ -79,7 +79,6 @@ class StoreLink:
         self._had_store = False
         self._version: int | None = None
         self._published = PredictionLookup()
-        self._retired = PredictionLookup()
         self._standings = -1
         self._complaint = ""
 
@@ -106,9 +105,6 @@ class StoreLink:
 
     def visit(self) -> None:
         """Write what waits and read what is new."""
-        # Nobody looks into them since the visit before.
-        for _ in _in_slices(self._retired.dismantle(), self._pause):
-            pass
         try:
             store = self._current()
             self._write(store)
@@ -174,15 +170,13 @@ class StoreLink:
             return
         off = store.standings.off()
         if version == self._version:
-            # These share their tables with those before, which are not to be dismantled.
             tables = self._published.with_off(off)
         else:
             types = node_types_of(store)
             # At the start nobody can be answered before they are there.
             pause = self._pause if len(self._published) else lambda: None
             payloads = _in_slices(store.fits.payloads(), pause)
-            tables = PredictionLookup(payloads, version=version, off=off, node_types=types)
-            self._retired = self._published
+            tables = self._published.renewed(payloads, version=version, off=off, node_types=types)
         self._published, self._version, self._standings = tables, version, standings
         self._publish(tables)
 

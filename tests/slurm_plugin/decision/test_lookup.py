@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
 from predictor.table import encode
 from predictor.types import Verdict
 from sacct_ingest.records import Identity
-from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.decision.lookup import PackedTables, PredictionLookup
 from tests.slurm_plugin.made import history, stored, table
 
 ALICE = Identity("alice", "solve", script="5c1", line="11e")
@@ -59,11 +61,49 @@ def test_an_empty_key_finds_nothing():
     assert stored(of("tag", "")).find(Identity("", "")) is None
 
 
-def test_dismantled_tables_hold_nothing():
-    tables = stored(history())
-    assert list(tables.dismantle()) == ["alice/solve"]
-    assert len(tables) == 0
-    assert tables.find(ALICE) is None
+def payloads(*made):
+    return [(one.level, one.key, encode(one)) for one in made]
+
+
+def test_renewed_tables_take_the_place_of_the_old_ones_one_by_one():
+    gone, name = of("tag", "gone", runs=7), of("name", "alice/solve", runs=4)
+    old = stored(of("line", "11e", runs=3), gone, name)
+    identity = Identity("alice", "solve", line="11e")
+
+    def new():
+        yield from payloads(of("line", "11e", runs=33))
+        assert (old.find(identity).runs, old.find(Identity("", "", "gone")).runs) == (33, 7)
+        assert len(old) == 3
+        yield from payloads(of("name", "alice/solve", runs=44))
+
+    made = old.renewed(new(), version=2, off=[], node_types={})
+    assert (len(made), made.version, made.find(identity).runs) == (2, 2, 33)
+    assert made.find(Identity("", "", "gone")) is None
+
+
+def test_where_new_tables_break_off_all_are_still_there_once():
+    old = stored(of("line", "11e", runs=3), of("line", "22f", runs=4))
+
+    def breaking_off(runs):
+        yield from payloads(of("line", "11e", runs=runs))
+        raise OSError
+
+    for runs in (33, 34):
+        with pytest.raises(OSError):
+            old.renewed(breaking_off(runs), version=2, off=[], node_types={})
+        assert len(old) == 2
+        assert old.find(Identity("alice", "x", line="11e")).runs == runs
+        assert old.find(Identity("alice", "x", line="22f")).runs == 4
+
+
+def test_a_hundred_tables_are_kept_in_less_than_half_of_their_text():
+    made = [table(key=f"k{n}", runs=n) for n in range(100)]
+    packed = PackedTables()
+    for one in made:
+        packed.put(one.level, one.key, encode(one))
+    kept = sum(len(text) for tables in packed._packed.values() for text in tables.values())
+    assert kept < 0.5 * sum(len(encode(one)) for one in made)
+    assert [packed.table("name", one.key) for one in made] == made
 
 
 def test_a_damaged_table_is_none_and_that_is_said_once(caplog):

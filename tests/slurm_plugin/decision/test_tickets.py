@@ -9,7 +9,7 @@ from sacct_ingest.errors import ScriptError
 from slurm_plugin.config import Config, Mode, ModeRule
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.decision.tickets import job_of
-from slurm_plugin.protocol import Command
+from slurm_plugin.protocol import Command, decode_ask
 from tests.slurm_plugin.made import NOW, cluster, stored, table
 
 SRUN = {"job-name": "solve", "nodes": "1-16", "ntasks-per-node": "2", "time": "02:00:00"}
@@ -250,3 +250,22 @@ def test_a_second_announcement_under_a_ticket_takes_the_place_of_the_first():
     made.prepare(asked(**{"job-name": "other"}), now_s=NOW, ticket=MINE)
     values = dict(zip(ready[1001, MINE].fields, ready[1001, MINE].values, strict=True))
     assert values["name"] == "other"
+
+
+def test_options_as_slurm_gives_them_are_read() -> None:
+    line = (
+        b'{"op":"prepare","command":{"program":"sbatch","script":"#!/bin/sh\\n","work_dir":"/a",'
+        b'"times":{"begin":"uts17"},"given":{"nodes":"1-8","begin":"2026-01-01T00:00:00",'
+        b'"chdir":"/b","hold":true,"argv":["job.sh","-x"]}}}'
+    )
+    command = decode_ask(line).command.resolved()
+    assert command.options == {"nodes": "1-8", "begin": "uts17", "chdir": "/b"}
+    assert (command.argv, command.work_dir) == (["job.sh", "-x"], "/b")
+    assert command.resolved() is command
+
+
+@pytest.mark.parametrize("given", ["[]", "1", '{"argv":["a",1]}', '{"argv":{}}', '{"argv":"sh"}'])
+def test_options_of_another_kind_are_refused(given: str) -> None:
+    command = decode_ask(f'{{"op":"prepare","command":{{"given":{given}}}}}'.encode()).command
+    with pytest.raises(msgspec.DecodeError):
+        command.resolved()
