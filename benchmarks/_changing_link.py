@@ -20,7 +20,7 @@ from statistics import fmean
 
 from sacct_ingest.probes.network import measure_pair
 from sacct_ingest.probes.sensor import Sensor
-from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.settings import Member, ProbeSettings
 from sacct_ingest.probes.transfer import PROBES, send_file
 from sacct_ingest.records import Resource
 
@@ -160,14 +160,14 @@ def _varied(hosts: Hosts, site: Site, rate: Rate) -> Iterator[None]:
 
 
 def _part_sensor() -> None:
-    far = Sensor([Member("far", ADDRESSES[1])], "far", Settings(spin_s=0.01, period_s=3600),
+    far = Sensor([Member("far", ADDRESSES[1])], "far", ProbeSettings(spin_s=0.01, period_s=3600),
                  bind=(ADDRESSES[1], 7733), key=KEY)  # fmt: skip
     far.run(ready=lambda: print("ready", flush=True))
 
 
 def _part_pairs(size_mb: str, count: str, seed: str) -> None:
     far, rng = Member("far", ADDRESSES[1]), random.Random(seed)
-    settings = Settings(timeout_s=30, echoes=2)
+    settings = ProbeSettings(timeout_s=30, echoes=2)
     with tempfile.NamedTemporaryFile() as file:
         file.truncate(int(size_mb) * 1_000_000)
         for _ in range(int(count)):

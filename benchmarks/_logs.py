@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from predictor.similar import Request
+from predictor.similar import RunRequest
 from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.opened import decoded, open_file
 from sacct_ingest.sources.saved import SavedSacct
@@ -34,7 +34,7 @@ class Job:
     elapsed_s: float
     user: str
     name: str
-    asked: Request
+    asked: RunRequest
     number: int = 0  #: place in the log: two jobs may be alike in everything else
 
 
@@ -56,7 +56,7 @@ def _swf(path: Path) -> Iterator[Job]:
         nodes = run.req_nodes or run.nodes
         if nodes < 1 or run.start_s is None:
             continue
-        asked = Request(nodes, float(-1 if run.limit_s is None else run.limit_s))
+        asked = RunRequest(nodes, float(-1 if run.limit_s is None else run.limit_s))
         end = float(run.start_s) + run.elapsed_s
         yield Job(float(run.submit_s), end, run.elapsed_s, run.user, run.name, asked)
 
@@ -65,6 +65,6 @@ def _sacct(path: Path) -> Iterator[Job]:
     for run in saved(path).read(0, 2**40, Tally()):
         if run.start_s is None or run.end_s is None or run.limit_s is None:
             continue
-        asked = Request(run.nodes, float(run.limit_s))
+        asked = RunRequest(run.nodes, float(run.limit_s))
         elapsed = float(run.end_s - run.start_s)
         yield Job(float(run.submit_s), float(run.end_s), elapsed, run.user, run.name, asked)

@@ -20,11 +20,11 @@ from predictor.active.learner import Learner
 from predictor.active.settings import (
     EXPERIMENT,
     Error,
-    Order,
-    Part,
+    LearnerSettings,
+    OccupancyPart,
     Reference,
+    RefinementOrder,
     Selection,
-    Settings,
     Traversal,
 )
 from predictor.active.space import Assignment
@@ -36,9 +36,13 @@ BYTES = 5e8
 #: Everything is run, so that each curve goes on to its end.
 BASE = replace(EXPERIMENT, target=0.0)
 #: "the static order is the nonoptimal f_d, f_a, f_n order" (section 4.3).
-NONOPTIMAL = replace(BASE, order=Order.DOMAIN, parts=(Part.DISK, Part.COMPUTE, Part.NETWORK))
+NONOPTIMAL = replace(
+    BASE,
+    order=RefinementOrder.DOMAIN,
+    parts=(OccupancyPart.DISK, OccupancyPart.COMPUTE, OccupancyPart.NETWORK),
+)
 DYNAMIC = replace(BASE, traversal=Traversal.DYNAMIC)
-FIGURES: Mapping[str, Mapping[str, Settings]] = {
+FIGURES: Mapping[str, Mapping[str, LearnerSettings]] = {
     "4: reference": {
         "Min": BASE,
         "Rand": replace(BASE, reference=Reference.RAND),
@@ -51,7 +55,7 @@ FIGURES: Mapping[str, Mapping[str, Settings]] = {
     },
     "6: order of attributes": {
         "relevance (PBDF)": BASE,
-        "static": replace(BASE, attribute_order=Order.DOMAIN, attributes=WRONG_WAY),
+        "static": replace(BASE, attribute_order=RefinementOrder.DOMAIN, attributes=WRONG_WAY),
     },
     "7: assignments": {"Lmax-I1": BASE, "L2-I2": replace(BASE, selection=Selection.L2_I2)},
     "8: error (dynamic)": {
@@ -89,7 +93,7 @@ def blast_like(seed: int) -> Application:
     return run
 
 
-def followed(settings: Settings, seed: int) -> list[tuple[float, float]]:
+def followed(settings: LearnerSettings, seed: int) -> list[tuple[float, float]]:
     """Hours of runs so far, and the error on the external test set, after each run."""
     run = blast_like(seed)
     order = np.random.default_rng([seed, 3]).permutation(len(SPACE.candidates))

@@ -28,12 +28,12 @@ from predictor.active.learner import Learner
 from predictor.active.settings import (
     EXPERIMENT,
     Error,
-    Form,
-    Order,
-    Part,
+    FunctionForm,
+    LearnerSettings,
+    OccupancyPart,
     Reference,
+    RefinementOrder,
     Selection,
-    Settings,
     Traversal,
 )
 from predictor.active.space import Assignment, Space
@@ -54,21 +54,23 @@ FIRST = 1000  #: seed of the first application
 PAPER = replace(EXPERIMENT, target=GOAL)
 #: The order of attributes that the paper takes to show how much order matters (section 4.4).
 WRONG_WAY = {
-    Part.COMPUTE: ("latency_ms", "memory_mb", "cpu_mhz"),
-    Part.NETWORK: ("cpu_mhz", "memory_mb", "latency_ms"),
-    Part.DISK: ("cpu_mhz", "memory_mb", "latency_ms"),
+    OccupancyPart.COMPUTE: ("latency_ms", "memory_mb", "cpu_mhz"),
+    OccupancyPart.NETWORK: ("cpu_mhz", "memory_mb", "latency_ms"),
+    OccupancyPart.DISK: ("cpu_mhz", "memory_mb", "latency_ms"),
 }
 OURS, DEFAULT = "ours (informative)", "paper's default"
 ALTERNATIVES = {
-    OURS: Settings(),
-    "ours, from the fastest": Settings(reference=Reference.MAX),
-    "ours, left out only": Settings(error=Error.CROSS_VALIDATION),
+    OURS: LearnerSettings(),
+    "ours, from the fastest": LearnerSettings(reference=Reference.MAX),
+    "ours, left out only": LearnerSettings(error=Error.CROSS_VALIDATION),
     DEFAULT: PAPER,
-    "its runs, our functions": replace(PAPER, form=Form.CHOSEN),
+    "its runs, our functions": replace(PAPER, form=FunctionForm.CHOSEN),
     "reference Max": replace(PAPER, reference=Reference.MAX),
     "reference Rand": replace(PAPER, reference=Reference.RAND),
-    "functions as told": replace(PAPER, order=Order.DOMAIN),
-    "static attributes": replace(PAPER, attribute_order=Order.DOMAIN, attributes=WRONG_WAY),
+    "functions as told": replace(PAPER, order=RefinementOrder.DOMAIN),
+    "static attributes": replace(
+        PAPER, attribute_order=RefinementOrder.DOMAIN, attributes=WRONG_WAY
+    ),
     "improvement-based": replace(PAPER, traversal=Traversal.IMPROVEMENT),
     "dynamic": replace(PAPER, traversal=Traversal.DYNAMIC),
     "L2-I2": replace(PAPER, selection=Selection.L2_I2),
@@ -109,7 +111,7 @@ def application(seed: int) -> Application:
     return run
 
 
-def learn(seed: int, settings: Settings, space: Space) -> Learned:
+def learn(seed: int, settings: LearnerSettings, space: Space) -> Learned:
     """Learn one application, watching the external error after each run."""
     run = application(seed)
     order = np.random.default_rng([seed, 3]).permutation(len(SPACE.candidates))

@@ -33,7 +33,7 @@ from predictor.models.adept import Adept, model
 from predictor.models.adept.anomalies import Diagnosis, diagnose
 from predictor.models.adept.envelope import Bounds, RangePair
 from predictor.models.adept.search import SearchSettings
-from predictor.models.downey import Mode
+from predictor.models.downey import VarianceMode
 
 SHOWN = (4, 5, 6, 7)
 Floats = accuracy.Floats
@@ -45,8 +45,8 @@ def everything(
     """Envelope that holds every instance."""
     last = bounds.parallelism * float(nodes.max())
     return (
-        RangePair(Mode.LOW, 1.0, last, 0.0, 1.0),
-        RangePair(Mode.HIGH, 1.0, last, 1.0, bounds.sigma),
+        RangePair(VarianceMode.LOW, 1.0, last, 0.0, 1.0),
+        RangePair(VarianceMode.HIGH, 1.0, last, 1.0, bounds.sigma),
     )
 
 

@@ -27,7 +27,7 @@ import _generated
 from _logs import saved
 
 from predictor.parts import tables_of
-from predictor.record import Entry, Record, pooled, site_of
+from predictor.record import Record, RecordEntry, pooled, site_of
 from predictor.table import at, covers, encode, for_limit, verdict_at
 from predictor.table_settings import TableSettings
 from predictor.types import PredictionTable
@@ -72,8 +72,8 @@ class Fits:
         default_factory=dict
     )
     records: dict[tuple[KeyLevel, str], dict[str, Record]] = field(default_factory=dict)
-    pool: list[Entry] = field(default_factory=list)
-    new: list[Entry] = field(default_factory=list)
+    pool: list[RecordEntry] = field(default_factory=list)
+    new: list[RecordEntry] = field(default_factory=list)
     settings: TableSettings = field(default_factory=TableSettings)
     pooled_s: float = -math.inf
 

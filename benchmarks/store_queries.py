@@ -32,7 +32,7 @@ from sqlalchemy import (
 from sacct_ingest.records import DecisionRow, JobRun, KeyLevel
 from sacct_ingest.store import Store, counters, schema
 from sacct_ingest.store.engine import writing
-from sacct_ingest.store.rows import Selection
+from sacct_ingest.store.rows import DecisionSelection
 
 #: Runs that are made up and given as an ingest gives them: before all copies, and after them.
 _BASE, _NEWEST = 16_000, 1000
@@ -67,7 +67,7 @@ def everyday(latest: JobRun) -> dict[str, Callable[[Store], Any]]:
         "steps of 100 runs": lambda store: store.runs.steps_of(range(1, 101)),
         "join of decisions": lambda store: store.decisions.join_outcomes(),
         "outcomes of a day": lambda store: list(
-            store.decisions.with_outcomes(Selection(since_s=at_s - 86_400))
+            store.decisions.with_outcomes(DecisionSelection(since_s=at_s - 86_400))
         ),
         "keys of new outcomes": lambda store: store.decisions.touched_keys(at_s - 86_400),
         "watermark": lambda store: store.watermarks.get("sacct:"),

@@ -27,7 +27,7 @@ import _generated
 import numpy as np
 from _logs import Job, in_order, load
 
-from predictor.similar import Request
+from predictor.similar import RunRequest
 from predictor.table import covers, quantile, verdict_at
 from predictor.table_settings import TableSettings
 from predictor.tabulate import tabulate
@@ -215,7 +215,7 @@ def _generate(name: str, count: int, seed: int = 0) -> list[Job]:
         time_s = kind.times_s[place]
         limit_s = 900 * -(-time_s * wished[which] // 900)
         ran_s = min(time_s * factors[which] * rng.lognormvariate(0, spreads[which]), limit_s)
-        asked = Request(kind.nodes[place], limit_s)
+        asked = RunRequest(kind.nodes[place], limit_s)
         end_s = submit_s + rng.expovariate(1 / 1800) + ran_s
         jobs.append(Job(submit_s, end_s, ran_s, f"user{which % 20}", f"app{which}", asked))
     return in_order(job for job in jobs if job.elapsed_s >= 1)

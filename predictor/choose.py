@@ -30,7 +30,7 @@ REACH, CANDIDATES = 2, 16
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class FitVerdicts:
     """A verdict for each prediction, and the reasons with the run that would improve it."""
 
     verdicts: tuple[Verdict, ...]
@@ -41,7 +41,7 @@ class Judged:
 class Choice:
     """The fit that is believed, and ADEPT's as a second opinion on the same observations."""
 
-    fit: base.Fit
+    fit: base.FittedModel
     second: AdeptFit
     curve: Curve
     problems: tuple[Problem, ...] = ()
@@ -53,7 +53,7 @@ class Choice:
         return self.fit.model
 
     def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
-        """See :class:`predictor.models.base.Fit`."""
+        """See :class:`predictor.models.base.FittedModel`."""
         return self.fit.predict(nodes, level)
 
     def quantiles(self, nodes: Sequence[int], shares: Sequence[float]) -> NDArray[np.float64]:
@@ -62,7 +62,7 @@ class Choice:
 
     def judge(
         self, predictions: Sequence[Prediction], settings: ReliabilitySettings | None = None
-    ) -> Judged:
+    ) -> FitVerdicts:
         """Verdicts on ``predictions`` of this choice, and all problems, the gravest first."""
         chosen, curve = settings or ReliabilitySettings(), self.curve
         own = reliability.curve_problems(curve, chosen)
@@ -75,7 +75,7 @@ class Choice:
             for p, verdict in zip(predictions, sure, strict=True)
         )
         open_end = self._uncertain(predictions, chosen)
-        return Judged(verdicts, (*own, *disputed.values(), *open_end, *self.problems))
+        return FitVerdicts(verdicts, (*own, *disputed.values(), *open_end, *self.problems))
 
     def _disputed(
         self, predictions: Sequence[Prediction], verdicts: Sequence[Verdict], factor: float
@@ -159,7 +159,7 @@ def choose(curve: Curve, model: str = MODEL) -> Choice:
     return Choice(fit, adept, curve, problems, special)
 
 
-def _cut_short(fit: base.Fit, curve: Curve) -> list[Problem]:
+def _cut_short(fit: base.FittedModel, curve: Curve) -> list[Problem]:
     """Report runs that were stopped by their limit no sooner than they might have ended."""
     bounds = curve.censored
     predictions = fit.predict([p.nodes for p in bounds]) if bounds else []

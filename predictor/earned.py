@@ -15,12 +15,12 @@ import numpy as np
 
 from predictor import walk
 from predictor.choose import Choice
-from predictor.judgement import Judged
+from predictor.judgement import JudgedPrediction
 from predictor.record import OWN, Record
 from predictor.table import worse
 from predictor.table_settings import TableSettings
 from predictor.types import Prediction, Problem, Run, Verdict
-from predictor.walk import Now
+from predictor.walk import NextRun
 
 #: Runs on a node count from which on its history alone may be reliable.
 REPEATS = 3
@@ -65,7 +65,7 @@ def earn(
     runs = [run for run in runs if drift is None or run.nodes not in drift.stale]
     others = sorted({run.nodes for run in runs} - set(curve))
     curve |= {p.nodes: _log(p) for p in choice.predict(others)} if others else {}
-    now = Now(
+    now = NextRun(
         runs,
         record,
         settings.site,
@@ -91,7 +91,7 @@ def earn(
     )
 
 
-def to_prediction(judged: Judged, nodes: int, level: float) -> Prediction:
+def to_prediction(judged: JudgedPrediction, nodes: int, level: float) -> Prediction:
     """Prediction of the times that were judged."""
     middle, low, high = map(math.exp, (judged.log_s, judged.low, judged.high))
     return Prediction(nodes, middle, low, high, level, judged.scale)
@@ -133,7 +133,9 @@ def mixed(record: Record, name: str) -> tuple[Problem, ...]:
     return (Problem("not_one_problem", text),)
 
 
-def _judged(now: Now, nodes: Sequence[int], repeats: Mapping[int, int]) -> list[Judged]:
+def _judged(
+    now: NextRun, nodes: Sequence[int], repeats: Mapping[int, int]
+) -> list[JudgedPrediction]:
     """Judge each node count; those between counts that were run by interpolation."""
     new = [n for n in nodes if not repeats[n]]
     some: list[int] = []
@@ -147,8 +149,11 @@ def _judged(now: Now, nodes: Sequence[int], repeats: Mapping[int, int]) -> list[
 
 
 def _between(
-    now: Now, anchors: Sequence[int], nodes: Sequence[int], exact: Mapping[int, Judged]
-) -> dict[int, Judged]:
+    now: NextRun,
+    anchors: Sequence[int],
+    nodes: Sequence[int],
+    exact: Mapping[int, JudgedPrediction],
+) -> dict[int, JudgedPrediction]:
     logs = np.log(anchors)
     rows = [exact[n] for n in anchors]
     reach = np.array([(r.low - r.log_s, r.high - r.log_s, r.half, r.width, r.scale) for r in rows])
@@ -171,7 +176,7 @@ def _between(
     return interpolated
 
 
-def _verdict(now: Now, judged: Judged, fitted: Verdict, *, raising: bool) -> Verdict:
+def _verdict(now: NextRun, judged: JudgedPrediction, fitted: Verdict, *, raising: bool) -> Verdict:
     """Verdict of the fit, as far as the record bears it out."""
     if fitted is Verdict.REFUSED or not now.voice.evident(judged):
         return fitted
@@ -181,7 +186,7 @@ def _verdict(now: Now, judged: Judged, fitted: Verdict, *, raising: bool) -> Ver
     return Verdict.RELIABLE if earned and raising else fitted
 
 
-def _predicted(fitted: Prediction, judged: Judged, level: float) -> Prediction:
+def _predicted(fitted: Prediction, judged: JudgedPrediction, level: float) -> Prediction:
     own = to_prediction(judged, fitted.nodes, level)
     # The median is what is chosen by: it is no surer than the runs behind it make it.
     runs = min(judged.guesses.repeats, OWN)

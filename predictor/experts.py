@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from predictor.similar import PastRun, Request, SimilarSettings, sample
+from predictor.similar import PastRun, RunRequest, SimilarSettings, sample
 
 #: What the experts are called, in the order of their guesses.
 EXPERTS = (
@@ -88,7 +88,7 @@ class Experts:
             else 0.0
         )
 
-    def ask(self, asked: Request) -> Guesses:
+    def ask(self, asked: RunRequest) -> Guesses:
         """Ask all of them; on a count that was not run there is only the curve, if any."""
         here = [run.elapsed_s for run in self._past if run.asked.nodes == asked.nodes]
         curve = self._curve(asked.nodes) if self._curve is not None else None
@@ -104,7 +104,7 @@ class Experts:
         capped = tuple(None if log is None else min(log, longest) for log in logs)
         return Guesses(capped, len(here), curve)
 
-    def _simple(self, asked: Request, here: Sequence[float]) -> tuple[float, ...]:
+    def _simple(self, asked: RunRequest, here: Sequence[float]) -> tuple[float, ...]:
         past = self._past
         if self._same and not here:
             past = [_scaled(run, asked.nodes) for run in past]

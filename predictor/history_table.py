@@ -7,7 +7,7 @@ from math import exp
 
 from predictor import choose, walk
 from predictor.earned import REPEATS, to_prediction
-from predictor.judgement import Judged
+from predictor.judgement import JudgedPrediction
 from predictor.record import Record
 from predictor.table import round_time, table_of
 from predictor.table_settings import TableSettings
@@ -35,7 +35,7 @@ def history_table(
     """
     same = level in CURVE_LEVELS
     recent = walk.in_order(runs)[-settings.recent :]
-    now = walk.Now(
+    now = walk.NextRun(
         recent, record, settings.site, settings.walk, same=same, level=settings.confidence
     )
     counts = Counter(run.nodes for run in recent if not run.censored)
@@ -69,7 +69,7 @@ def _around(ran: Sequence[int], settings: TableSettings) -> list[int]:
     return sorted(n for n in counts if n >= 1 and low <= n <= high)
 
 
-def _of_count(now: walk.Now, judged: Judged, repeats: int, *, same: bool) -> Verdict:
+def _of_count(now: walk.NextRun, judged: JudgedPrediction, repeats: int, *, same: bool) -> Verdict:
     """Verdict on a count of a history: runs there and the record have to speak for it."""
     if repeats < 2:
         return Verdict.REFUSED
@@ -86,7 +86,7 @@ def _limits(runs: Sequence[Run], settings: TableSettings) -> list[float]:
     return list(asked)[: settings.limits] if len(asked) > 1 else []
 
 
-def _at_limit(limit_s: float, judged: Sequence[Judged]) -> AtLimit:
+def _at_limit(limit_s: float, judged: Sequence[JudgedPrediction]) -> AtLimit:
     return AtLimit(
         limit_s,
         tuple(round_time(exp(one.log_s)) for one in judged),

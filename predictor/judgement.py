@@ -12,7 +12,7 @@ from predictor import experts
 from predictor.checks import need_share
 from predictor.curve import CurveSettings
 from predictor.experts import ExpertSettings, Guesses
-from predictor.record import GOOD, Entry, Site, class_of, quantile, side_of
+from predictor.record import GOOD, RecordEntry, Site, class_of, quantile, side_of
 
 #: Half of reliable predictions are within this.
 HALF_GOOD = math.log(1.05)
@@ -57,7 +57,7 @@ class WalkSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedPrediction:
     """One prediction with its interval; logs of seconds.
 
     ``below`` and ``above`` are the reaches of the interval before the site's factors; ``half`` and
@@ -77,7 +77,7 @@ class Judged:
     guesses: Guesses
 
 
-class Voice:
+class RecordJudge:
     """What is believed of one identity at one moment.
 
     Parameters
@@ -92,7 +92,7 @@ class Voice:
 
     def __init__(
         self,
-        entries: Sequence[Entry],
+        entries: Sequence[RecordEntry],
         site: Site,
         settings: WalkSettings,
         *,
@@ -105,7 +105,7 @@ class Voice:
         self._chosen: dict[tuple[str, tuple[bool, ...]], int] = {}
         self._spreads: dict[tuple[bool, int], tuple[float, float, list[tuple[float, float]]]] = {}
 
-    def judge(self, guesses: Guesses) -> Judged:
+    def judge(self, guesses: Guesses) -> JudgedPrediction:
         """Believe one of the guesses, and say how far."""
         repeated = guesses.repeats > 0
         named = class_of(same=self._same, repeats=guesses.repeats, curve=guesses.curve is not None)
@@ -131,7 +131,7 @@ class Voice:
             # A site's good record does not make up for the bad one of an application.
             own = _far([(e / scale, w) for e, w in errors], scale)
             half, width = max(half, own[0]), max(width, own[1])
-        return Judged(
+        return JudgedPrediction(
             log_s=log_s,
             low=log_s - min(low * below, _WIDEST),
             high=log_s + min(high * above, _WIDEST),
@@ -145,11 +145,11 @@ class Voice:
             guesses=guesses,
         )
 
-    def evident(self, judged: Judged) -> bool:
+    def evident(self, judged: JudgedPrediction) -> bool:
         """Whether a record, its own or the site's, says anything of such predictions."""
         return judged.size >= 1.0 or self._site.knows(self._side(judged))
 
-    def reliable(self, judged: Judged) -> bool:
+    def reliable(self, judged: JudgedPrediction) -> bool:
         """Whether such predictions were within 20 % nine times in ten, and within 5 % half."""
         return judged.width <= min(self._site.reliable, GOOD) and judged.half <= HALF_GOOD
 
@@ -172,7 +172,7 @@ class Voice:
         share = self._settings.pooled / (1 + size / half) / len(units)
         return sorted([(e / scale, w) for e, w in errors] + [(unit, share) for unit in units])
 
-    def _side(self, judged: Judged) -> str:
+    def _side(self, judged: JudgedPrediction) -> str:
         return side_of(same=self._same, repeated=judged.guesses.repeats > 0)
 
     def _expert(self, named: str, guesses: Guesses) -> int:

@@ -40,7 +40,7 @@ _NORMAL = tuple(NormalDist().inv_cdf((i + 0.5) / _POINTS) for i in range(_POINTS
 _HEAVY = tuple(2.0 * unit for unit in _NORMAL)
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RecordEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What became of one prediction; errors are logs of actual over predicted run time."""
 
     end_s: float
@@ -78,20 +78,20 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Record(msgspec.Struct, frozen=True, array_like=True):
     """Entries of one identity, by the ends of their runs."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[RecordEntry, ...] = ()
     until_s: float = 0.0  #: runs that ended until then are judged, or too old
 
-    def with_new(self, entries: Sequence[Entry], until_s: float) -> Record:
+    def with_new(self, entries: Sequence[RecordEntry], until_s: float) -> Record:
         """Record with entries added; the oldest go."""
         return Record((*self.entries, *entries)[-OWN:], max(until_s, self.until_s))
 
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)
-_pool_decoder = msgspec.json.Decoder(list[Entry])
+_pool_decoder = msgspec.json.Decoder(list[RecordEntry])
 
 
-def encode(record: Record | Sequence[Entry]) -> str:
+def encode(record: Record | Sequence[RecordEntry]) -> str:
     """Text of a record, or of pooled entries, as the store has it (JSON)."""
     return _encoder.encode(record).decode()
 
@@ -104,7 +104,7 @@ def decode(payload: str | None) -> Record:
         return Record()
 
 
-def decode_pool(payload: str | None) -> list[Entry]:
+def decode_pool(payload: str | None) -> list[RecordEntry]:
     """Pooled entries of a text; none where it is of another release."""
     try:
         return _pool_decoder.decode(payload) if payload else []
@@ -148,18 +148,18 @@ def side_of(*, same: bool, repeated: bool) -> str:
     return f"{'same' if same else 'many'} {'seen' if repeated else 'new'}"
 
 
-def pooled(old: Iterable[Entry], new: Iterable[Entry]) -> list[Entry]:
+def pooled(old: Iterable[RecordEntry], new: Iterable[RecordEntry]) -> list[RecordEntry]:
     """Merge entries of all identities: the last ones of each class, of each user as many.
 
     So no user's runs crowd out those of others, however many they are.
     """
-    classes: dict[str, list[Entry]] = defaultdict(list)
+    classes: dict[str, list[RecordEntry]] = defaultdict(list)
     for entry in sorted([*old, *new], key=lambda one: one.end_s):
         classes[_class(entry)].append(entry)
     return [entry for entries in classes.values() for entry in _fair(entries)]
 
 
-def _fair(entries: Sequence[Entry]) -> list[Entry]:
+def _fair(entries: Sequence[RecordEntry]) -> list[RecordEntry]:
     """Choose the last entries, each user's in turn; they rise by their ends and stay so."""
     if len(entries) <= POOLED:
         return list(entries)
@@ -172,7 +172,7 @@ def _fair(entries: Sequence[Entry]) -> list[Entry]:
     return [entries[-1 - back] for back in reversed(chosen)]
 
 
-def site_of(entries: Sequence[Entry]) -> Site:
+def site_of(entries: Sequence[RecordEntry]) -> Site:
     """Sum up the pooled entries of a site."""
     classes, sides, units = _grouped(entries)
     return Site(
@@ -204,14 +204,14 @@ def quantile(values: Sequence[tuple[float, float]], share: float) -> float:
     return values[min(bisect_left(sums, share * sums[-1] - 1e-12), len(values) - 1)][0]
 
 
-def _class(entry: Entry) -> str:
+def _class(entry: RecordEntry) -> str:
     return class_of(same=entry.same, repeats=entry.repeats, curve=entry.curve)
 
 
-_Groups = dict[str, list[Entry]]
+_Groups = dict[str, list[RecordEntry]]
 
 
-def _grouped(entries: Sequence[Entry]) -> tuple[_Groups, _Groups, _Groups]:
+def _grouped(entries: Sequence[RecordEntry]) -> tuple[_Groups, _Groups, _Groups]:
     """Group by class, by side, and by side and size of the record; without small groups."""
     groups: tuple[_Groups, ...] = defaultdict(list), defaultdict(list), defaultdict(list)
     for entry in entries:
@@ -226,7 +226,7 @@ def _grouped(entries: Sequence[Entry]) -> tuple[_Groups, _Groups, _Groups]:
     return classes, sides, units
 
 
-def _accuracies(entries: Sequence[Entry]) -> tuple[float | None, ...]:
+def _accuracies(entries: Sequence[RecordEntry]) -> tuple[float | None, ...]:
     """Mean of min(p, a) / max(p, a) of each expert."""
     columns = zip(*(entry.errors for entry in entries), strict=True)
     given = ([math.exp(-abs(e)) for e in column if e is not None] for column in columns)
@@ -248,7 +248,7 @@ def _reach(excess: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def _reliable(entries: Sequence[Entry]) -> float:
+def _reliable(entries: Sequence[RecordEntry]) -> float:
     """Widest expected error such that, of predictions no wider, enough were good.
 
     A site without a record is believed to keep what its intervals promise.

@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from predictor import summing
 from predictor.node_sums import decode as decode_sums
 from predictor.parts import tables_of, whole_key
-from predictor.record import Entry, decode, decode_pool, encode, pooled, site_of
+from predictor.record import RecordEntry, decode, decode_pool, encode, pooled, site_of
 from predictor.run_rows import owner_of
 from predictor.table import encode as encode_table
 from predictor.table_settings import TableSettings
@@ -70,7 +70,7 @@ class _Done:
     """What one batch came to; tables as text already, which is a tenth of their size."""
 
     made: Refitted = field(default_factory=Refitted)
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[RecordEntry] = field(default_factory=list)
     identities: int = 0
 
 
@@ -109,7 +109,7 @@ def refit(
     summing.add_runs(store, types)
     sums_of = partial(summing.texts, store) if len(types.types) > 1 else None
     made = fits_of(
-        Source(partial(_by_key, store, shared), sums_of, store.records.of_level),
+        RefitInput(partial(_by_key, store, shared), sums_of, store.records.of_level),
         now_s=now_s,
         settings=replace(settings or TableSettings(), node_types=types.types),
         workers=workers,
@@ -139,7 +139,7 @@ RecordsOf = Callable[[str], dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RefitInput:
     """What a refit reads: runs, what became of predictions, and where node types differ sums."""
 
     by_key: ByKey
@@ -148,7 +148,7 @@ class Source:
 
 
 def fits_of(
-    source: Source,
+    source: RefitInput,
     *,
     now_s: float,
     settings: TableSettings | None = None,
@@ -161,7 +161,7 @@ def fits_of(
     entries = decode_pool(source.records_of(SITE[0]).get(SITE[1]))
     chosen = replace(chosen, site=site_of(entries or _first_entries(source.by_key, chosen)))
     batches = _batches(source, chosen)
-    result, new = Refitted(), list[Entry]()
+    result, new = Refitted(), list[RecordEntry]()
     for done in _fit_all(batches, now_s, chosen, workers, pool):
         result.fits.extend(done.made.fits)
         result.records.extend(done.made.records)
@@ -173,9 +173,9 @@ def fits_of(
     return result
 
 
-def _first_entries(by_key: ByKey, settings: TableSettings) -> list[Entry]:
+def _first_entries(by_key: ByKey, settings: TableSettings) -> list[RecordEntry]:
     """Walk through some identities, so that a site's first tables know how predictions do there."""
-    entries: list[Entry] = []
+    entries: list[RecordEntry] = []
     for level in KeyLevel:
         for _, rows in islice(by_key(level), FIRST):
             recent = rows[-settings.recent :]
@@ -183,7 +183,7 @@ def _first_entries(by_key: ByKey, settings: TableSettings) -> list[Entry]:
     return pooled((), entries)
 
 
-def _batches(source: Source, settings: TableSettings) -> Iterator[list[Work]]:
+def _batches(source: RefitInput, settings: TableSettings) -> Iterator[list[Work]]:
     """Identities in batches of even work; of histories the recent runs are enough."""
     batch: list[Work] = []
     held = 0
@@ -283,7 +283,7 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
     return done
 
 
-def _owned(entries: Iterable[Entry], rows: Iterable[RunRow]) -> Iterator[Entry]:
+def _owned(entries: Iterable[RecordEntry], rows: Iterable[RunRow]) -> Iterator[RecordEntry]:
     """Give entries with the user whose runs they are about."""
     owner = owner_of(rows)
     return (msgspec.structs.replace(entry, owner=owner) for entry in entries)

@@ -18,7 +18,7 @@ from predictor.checks import need_nodes, need_positive, need_share
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RunRequest:
     """What a job asks for."""
 
     nodes: int
@@ -34,7 +34,7 @@ class Request:
 class PastRun:
     """One finished run of the same kind."""
 
-    asked: Request
+    asked: RunRequest
     elapsed_s: float
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class SimilarSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SimilarRuns:
     """Possible run times in rising order, with weights that sum to one."""
 
     times_s: tuple[float, ...]
@@ -81,8 +81,8 @@ class Sample:
 
 
 def sample(
-    request: Request, past: Sequence[PastRun], settings: SimilarSettings | None = None
-) -> Sample:
+    request: RunRequest, past: Sequence[PastRun], settings: SimilarSettings | None = None
+) -> SimilarRuns:
     """Weigh ``past`` (the newest run last) for ``request``.
 
     Raises
@@ -96,11 +96,11 @@ def sample(
     weighed = sorted(_weighed(request, past[-chosen.window :], chosen))
     total = sum(weight for _, weight in weighed)
     times, weights = zip(*weighed, strict=True)
-    return Sample(times, tuple(weight / total for weight in weights))
+    return SimilarRuns(times, tuple(weight / total for weight in weights))
 
 
 def _weighed(
-    request: Request, past: Sequence[PastRun], settings: SimilarSettings
+    request: RunRequest, past: Sequence[PastRun], settings: SimilarSettings
 ) -> Iterator[tuple[float, float]]:
     """Run time, capped at the limit, and weight of each run."""
     alike: Counter[float] = Counter()

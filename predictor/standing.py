@@ -12,7 +12,7 @@ from statistics import median
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PredictionOutcome:
     """One run that was predicted; times in seconds.
 
     A run that was stopped (``cut``) would have taken longer than ``realised_s``.
@@ -27,7 +27,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Band:
+class AccuracyBand:
     """Ratios (at least 1) beyond which an application leaves, and within which it comes back."""
 
     ratio: float = 1.5
@@ -47,7 +47,9 @@ class Standing:
     high: float
 
 
-def judge(outcomes: Sequence[Outcome], band: Band, *, off: bool) -> Standing | None:
+def judge(
+    outcomes: Sequence[PredictionOutcome], band: AccuracyBand, *, off: bool
+) -> Standing | None:
     """Judge an application by its last runs.
 
     Parameters

@@ -12,14 +12,14 @@ from statistics import median
 
 from predictor.curve import build
 from predictor.experts import CurveAt, Experts, Guesses
-from predictor.judgement import LEVEL, Judged, Voice, WalkSettings
+from predictor.judgement import LEVEL, JudgedPrediction, RecordJudge, WalkSettings
 from predictor.models import base
-from predictor.record import OWN, Entry, Record, Site
-from predictor.similar import PastRun, Request
+from predictor.record import OWN, Record, RecordEntry, Site
+from predictor.similar import PastRun, RunRequest
 from predictor.types import Recorded, Run
 
 
-class Now:
+class NextRun:
     """What is believed of one identity after all its runs.
 
     Parameters
@@ -41,10 +41,10 @@ class Now:
     ) -> None:
         past = past_of(in_order(runs))
         self.latest = {run.asked.nodes: run.asked.limit_s for run in past}
-        self.voice = Voice(record.entries, site, settings, same=same, level=level)
+        self.voice = RecordJudge(record.entries, site, settings, same=same, level=level)
         self._experts = Experts(past, curve, settings.experts, same=same)
 
-    def judge(self, nodes: int, limit_s: float | None = None) -> Judged:
+    def judge(self, nodes: int, limit_s: float | None = None) -> JudgedPrediction:
         """Predict the next run; without a limit as if it asked for the last one on this count."""
         return self.voice.judge(self.ask(nodes, limit_s))
 
@@ -52,7 +52,7 @@ class Now:
         """Give what all experts say of a node count."""
         if limit_s is None:
             limit_s = self.latest.get(nodes, math.inf)
-        return self._experts.ask(Request(nodes, limit_s))
+        return self._experts.ask(RunRequest(nodes, limit_s))
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
@@ -109,7 +109,7 @@ class _Walk:
     def __init__(
         self,
         ordered: Sequence[Run],
-        entries: list[Entry],
+        entries: list[RecordEntry],
         site: Site,
         settings: WalkSettings,
         *,
@@ -131,10 +131,10 @@ class _Walk:
             return
         limit = run.limit_s or math.inf
         settings = self._settings
-        asked = Request(run.nodes, limit)
+        asked = RunRequest(run.nodes, limit)
         guesses = Experts(past, curve, settings.experts, same=self._same).ask(asked)
         ended = [one for one in self.entries if one.end_s <= run.submitted_s]
-        judged = Voice(ended, self._site, settings, same=self._same).judge(guesses)
+        judged = RecordJudge(ended, self._site, settings, same=self._same).judge(guesses)
         actual = math.log(run.elapsed_s)
         if run.censored and actual <= judged.log_s:
             return  # it may have been right
@@ -143,10 +143,12 @@ class _Walk:
         self.entries.append(entry)
 
 
-def _entry(run: Run, judged: Judged, actual: float, *, same: bool, informed: bool) -> Entry:
+def _entry(
+    run: Run, judged: JudgedPrediction, actual: float, *, same: bool, informed: bool
+) -> RecordEntry:
     error = actual - judged.log_s
     reach = judged.above if error > 0 else judged.below
-    return Entry(
+    return RecordEntry(
         end_s=run.end_s,
         same=same,
         repeats=judged.guesses.repeats,
@@ -167,7 +169,7 @@ def _entry(run: Run, judged: Judged, actual: float, *, same: bool, informed: boo
 def past_of(runs: Sequence[Run]) -> list[PastRun]:
     """Finished runs as experts look at them."""
     return [
-        PastRun(Request(run.nodes, run.limit_s or math.inf), run.elapsed_s)
+        PastRun(RunRequest(run.nodes, run.limit_s or math.inf), run.elapsed_s)
         for run in runs
         if not run.censored
     ][-128:]

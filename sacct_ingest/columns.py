@@ -314,7 +314,7 @@ class _Use:
     memo: _Memo
 
 
-class Plan:
+class ColumnPlan:
     """The table bound to one header, for one kind of row."""
 
     def __init__(self, uses: Sequence[_Use]) -> None:
@@ -343,15 +343,15 @@ class Plan:
         return ""
 
 
-def plans(header: Sequence[str]) -> tuple[Plan, Plan]:
+def plans(header: Sequence[str]) -> tuple[ColumnPlan, ColumnPlan]:
     """Bind the table to a header, for the rows of jobs and for those of steps."""
     memos: dict[Converter, _Memo] = {text: _Texts(text)}
     return _plan(header, "job", memos), _plan(header, "step", memos)
 
 
-def _plan(header: Sequence[str], kind: str, memos: dict[Converter, _Memo]) -> Plan:
+def _plan(header: Sequence[str], kind: str, memos: dict[Converter, _Memo]) -> ColumnPlan:
     position = {canonical_name(name): i for i, name in reversed(list(enumerate(header)))}
-    return Plan(
+    return ColumnPlan(
         [
             _Use(
                 field,

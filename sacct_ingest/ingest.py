@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sacct_ingest.errors import SacctError, SacctOverload, StoreError
 from sacct_ingest.resized import to_store
-from sacct_ingest.sources.base import Source, Tally
+from sacct_ingest.sources.base import RunSource, Tally
 from sacct_ingest.store import RejectRow, Stored
 from sacct_ingest.windows import (
     NARROWEST_S,
@@ -70,7 +70,7 @@ class IngestSummary:
 
 def ingest(  # noqa: PLR0913 - each by its name
     store: Store,
-    source: Source,
+    source: RunSource,
     *,
     now_s: int,
     since_s: int | None = None,
@@ -162,7 +162,9 @@ def follow(
 class _Loader:
     """Puts runs into the store, batch by batch."""
 
-    def __init__(self, store: Store, source: Source, progress: Progress | None, now_s: int) -> None:
+    def __init__(
+        self, store: Store, source: RunSource, progress: Progress | None, now_s: int
+    ) -> None:
         self._store, self._source, self._now_s = store, source, now_s
         self._tally, self._stored = Tally(), Stored()
         self._progress, self._reported = progress, 0

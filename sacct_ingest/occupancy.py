@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from sacct_ingest.records import StepRun
 
 
-class Ran(Protocol):
+class RunLength(Protocol):
     """What is needed of a run itself: `JobRun` and the store's `RunRow` have it."""
 
     @property
@@ -59,7 +59,7 @@ class Usage:
     sources: dict[str, str]
 
 
-def usage(run: Ran, steps: Sequence[StepRun]) -> Usage:
+def usage(run: RunLength, steps: Sequence[StepRun]) -> Usage:
     """Make T, U and D of a run and its steps.
 
     Examples

@@ -286,7 +286,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     error: str = ""
 
 
-class Ran(Protocol):
+class AccountedRun(Protocol):
     """What of a run its outcome is made of, as ``sacct_ingest.store.RunRow`` has it."""
 
     @property
@@ -307,7 +307,7 @@ class Ran(Protocol):
     def end_s(self) -> int | None: ...  # noqa: D102
 
 
-def explanation_of(decision: DecisionRow, run: Ran | None) -> Explanation:
+def explanation_of(decision: DecisionRow, run: AccountedRun | None) -> Explanation:
     """Make the message of a decision and its run."""
     if run is None:
         return Explanation(decision=decision)

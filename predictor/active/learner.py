@@ -15,11 +15,11 @@ from predictor.active.informative import Informative
 from predictor.active.refinement import Proposal, Refinement
 from predictor.active.settings import (
     Error,
-    Order,
+    LearnerSettings,
     Purpose,
     Reference,
+    RefinementOrder,
     Selection,
-    Settings,
     Traversal,
 )
 from predictor.active.space import Assignment, Key, Space
@@ -61,9 +61,9 @@ class Learner:
         from.
     """
 
-    def __init__(self, space: Space, settings: Settings | None = None) -> None:
+    def __init__(self, space: Space, settings: LearnerSettings | None = None) -> None:
         self.space = space
-        self.settings = settings or Settings()
+        self.settings = settings or LearnerSettings()
         self.samples: list[Sample] = []
         self.tests: list[Sample] = []
         self._ahead: list[float] = []
@@ -209,8 +209,8 @@ class Learner:
         if settings.selection is not Selection.LMAX_I1:
             return False
         ordered = settings.traversal is not Traversal.DYNAMIC and len(settings.parts) > 1
-        by_effect = ordered and settings.order is Order.RELEVANCE
-        return by_effect or settings.attribute_order is Order.RELEVANCE
+        by_effect = ordered and settings.order is RefinementOrder.RELEVANCE
+        return by_effect or settings.attribute_order is RefinementOrder.RELEVANCE
 
     def _training(self) -> Iterator[Proposal]:
         propose = {
@@ -259,7 +259,7 @@ def interval_percent(expected: Predicted) -> float:
     return 100 * (sqrt(expected.high_s / expected.low_s) - 1)
 
 
-def _check(space: Space, settings: Settings) -> None:
+def _check(space: Space, settings: LearnerSettings) -> None:
     """Refuse settings that cannot be followed on a space."""
     for part, names in settings.attributes.items():
         if wrong := [name for name in names if name not in space.attributes]:

@@ -12,21 +12,30 @@ from operator import attrgetter
 from typing import Protocol
 
 from predictor.active.design import binary_search, effects, plackett_burman
-from predictor.active.settings import Form, Order, Part, Purpose, Settings, Traversal
+from predictor.active.settings import (
+    FunctionForm,
+    LearnerSettings,
+    OccupancyPart,
+    Purpose,
+    RefinementOrder,
+    Traversal,
+)
 from predictor.active.space import Assignment, Space
 from predictor.models.linear_occupancy import LinearOccupancyModel, part_errors
 from predictor.models.occupancy import Occupancies, OccupancyFit, OccupancyModel, Sample
 
 #: Field of :class:`Occupancies` that each function predicts.
 FIELDS = {
-    Part.COMPUTE: "compute_s",
-    Part.NETWORK: "network_s",
-    Part.DISK: "disk_s",
-    Part.DATA: "data_bytes",
+    OccupancyPart.COMPUTE: "compute_s",
+    OccupancyPart.NETWORK: "network_s",
+    OccupancyPart.DISK: "disk_s",
+    OccupancyPart.DATA: "data_bytes",
 }
 
 
-_WORDS = {part: f"{part.value} occupancy" for part in Part} | {Part.DATA: "data flow"}
+_WORDS = {part: f"{part.value} occupancy" for part in OccupancyPart} | {
+    OccupancyPart.DATA: "data flow"
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +47,11 @@ class Proposal:
     why: str
 
 
-class Learning(Protocol):
+class LearnerState(Protocol):
     """What has been learned so far: :class:`predictor.active.learner.Learner`."""
 
     space: Space
-    settings: Settings
+    settings: LearnerSettings
     samples: list[Sample]
     tests: list[Sample]
 
@@ -79,22 +88,22 @@ class _Progress:
 class Refinement:
     """Refines the functions of one learner."""
 
-    def __init__(self, learner: Learning) -> None:
+    def __init__(self, learner: LearnerState) -> None:
         self._learner = learner
-        self._taken: dict[Part, list[str]] = {part: [] for part in learner.settings.parts}
-        self._levels: dict[tuple[Part, str], Iterator[float]] = {}
+        self._taken: dict[OccupancyPart, list[str]] = {part: [] for part in learner.settings.parts}
+        self._levels: dict[tuple[OccupancyPart, str], Iterator[float]] = {}
 
     def model(self) -> OccupancyModel | LinearOccupancyModel:
         """Model whose functions have the attributes taken up so far; those not refined have all."""
-        taken = (self._taken.get(part) for part in Part)
+        taken = (self._taken.get(part) for part in OccupancyPart)
         compute, network, disk, data = (None if one is None else tuple(one) for one in taken)
         space = self._learner.space
         faster = frozenset(name for name, better in space.more_is_better.items() if better)
-        if self._learner.settings.form is Form.CHOSEN:
+        if self._learner.settings.form is FunctionForm.CHOSEN:
             return OccupancyModel(compute, network, disk, data, faster)
         return LinearOccupancyModel(compute, network, disk, data, faster)
 
-    def take_up(self, part: Part, name: str) -> None:
+    def take_up(self, part: OccupancyPart, name: str) -> None:
         """Add an attribute to a function."""
         if name not in self._taken[part]:
             self._taken[part].append(name)
@@ -113,7 +122,7 @@ class Refinement:
         for part in self._turns(progress):
             yield from self._iteration(part, progress[part])
 
-    def _iteration(self, part: Part, own: _Progress) -> Iterator[Proposal]:
+    def _iteration(self, part: OccupancyPart, own: _Progress) -> Iterator[Proposal]:
         """Refine one function by one run; it is exhausted where no run is left for it."""
         before = self.error_of(part)
         if own.reduction < self._learner.settings.improvement:
@@ -128,7 +137,7 @@ class Refinement:
         if len(self._learner.samples) > runs and before < inf:
             own.reduction = before - self.error_of(part)
 
-    def _next_level(self, part: Part, own: _Progress) -> dict[str, float] | None:
+    def _next_level(self, part: OccupancyPart, own: _Progress) -> dict[str, float] | None:
         """Next level that was not run, of the attribute or the first after it that has one."""
         for _ in own.order:
             self.take_up(part, own.name)
@@ -137,7 +146,7 @@ class Refinement:
             own.place += 1
         return None
 
-    def _level(self, part: Part, name: str) -> dict[str, float] | None:
+    def _level(self, part: OccupancyPart, name: str) -> dict[str, float] | None:
         space = self._learner.space
         levels = self._levels.setdefault((part, name), binary_search(space.levels(name)))
         reference = self._learner.samples[0].attributes
@@ -147,7 +156,7 @@ class Refinement:
                 return chosen
         return None
 
-    def _turns(self, progress: dict[Part, _Progress]) -> Iterator[Part]:
+    def _turns(self, progress: dict[OccupancyPart, _Progress]) -> Iterator[OccupancyPart]:
         """Functions in the order of the traversal; each until it is exhausted (section 3.2)."""
         settings = self._learner.settings
         while left := [part for part, own in progress.items() if not own.exhausted]:
@@ -163,23 +172,23 @@ class Refinement:
                 ):
                     yield part
 
-    def _part_order(self) -> tuple[Part, ...]:
+    def _part_order(self) -> tuple[OccupancyPart, ...]:
         settings = self._learner.settings
-        if settings.order is Order.DOMAIN or settings.traversal is Traversal.DYNAMIC:
+        if settings.order is RefinementOrder.DOMAIN or settings.traversal is Traversal.DYNAMIC:
             return settings.parts
         total = {part: sum(self._effects(part).values()) for part in settings.parts}
         return tuple(sorted(settings.parts, key=lambda part: -total[part]))
 
-    def _attribute_orders(self) -> dict[Part, tuple[str, ...]]:
+    def _attribute_orders(self) -> dict[OccupancyPart, tuple[str, ...]]:
         settings, every = self._learner.settings, self._learner.space.attributes
-        if settings.attribute_order is Order.DOMAIN:
+        if settings.attribute_order is RefinementOrder.DOMAIN:
             return {part: tuple(settings.attributes.get(part, every)) for part in settings.parts}
         return {
             part: tuple(sorted(every, key=self._effects(part).__getitem__, reverse=True))
             for part in settings.parts
         }
 
-    def _effects(self, part: Part) -> dict[str, float]:
+    def _effects(self, part: OccupancyPart) -> dict[str, float]:
         """Effect of each attribute on a function, in seconds of the whole run.
 
         The design's runs tell, also where they are the internal test set: an order is no function.
@@ -194,7 +203,7 @@ class Refinement:
         ]
         return effects(space, runs)
 
-    def error_of(self, part: Part) -> float:
+    def error_of(self, part: OccupancyPart) -> float:
         """Measure the current error of one function (section 3.6).
 
         Mean absolute percentage error: on the internal test set, or each sample predicted by what
@@ -214,9 +223,9 @@ class Refinement:
         return part_errors(predicted, measured)[FIELDS[part]]
 
 
-def _seconds(measured: Occupancies, part: Part, each_s: float) -> float:
+def _seconds(measured: Occupancies, part: OccupancyPart, each_s: float) -> float:
     """Time of a run that a function stands for; for the data flow what it takes on average."""
-    if part is Part.DATA:
+    if part is OccupancyPart.DATA:
         return measured.data_bytes * each_s
     value: float = attrgetter(FIELDS[part])(measured)
     return value * measured.data_bytes

@@ -6,7 +6,7 @@ from enum import StrEnum
 from math import isfinite
 
 
-class Part(StrEnum):
+class OccupancyPart(StrEnum):
     """The predictor functions."""
 
     COMPUTE = "compute"
@@ -23,7 +23,7 @@ class Reference(StrEnum):
     MAX = "max"  #: the fastest
 
 
-class Order(StrEnum):
+class RefinementOrder(StrEnum):
     """In which order functions, or their attributes, are taken up (sections 3.2 and 3.3)."""
 
     RELEVANCE = "relevance"  #: by their effect in a Plackett-Burman design with foldover
@@ -55,7 +55,7 @@ class Error(StrEnum):
     PBDF_TEST = "Plackett-Burman test set"
 
 
-class Form(StrEnum):
+class FunctionForm(StrEnum):
     """What the predictor functions are made of."""
 
     CHOSEN = "chosen"  #: terms and bottleneck by evidence; not in the paper
@@ -72,7 +72,7 @@ class Purpose(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class LearnerSettings:
     """The choices of table 1; the defaults are what our own benchmark found best.
 
     Raises
@@ -82,17 +82,17 @@ class Settings:
     """
 
     reference: Reference = Reference.MIN
-    order: Order = Order.RELEVANCE  #: of functions
-    attribute_order: Order = Order.RELEVANCE
+    order: RefinementOrder = RefinementOrder.RELEVANCE  #: of functions
+    attribute_order: RefinementOrder = RefinementOrder.RELEVANCE
     traversal: Traversal = Traversal.ROUND_ROBIN
     selection: Selection = Selection.INFORMATIVE
     error: Error = Error.AHEAD
-    form: Form = Form.CHOSEN
+    form: FunctionForm = FunctionForm.CHOSEN
     #: functions that are refined, the most important first where the order is the domain's; those
     #: left out learn from all attributes
-    parts: tuple[Part, ...] = tuple(Part)
-    #: for :attr:`Order.DOMAIN`: the attributes of each function, most important first
-    attributes: Mapping[Part, tuple[str, ...]] = field(default_factory=dict)
+    parts: tuple[OccupancyPart, ...] = tuple(OccupancyPart)
+    #: for :attr:`RefinementOrder.DOMAIN`: the attributes of each function, most important first
+    attributes: Mapping[OccupancyPart, tuple[str, ...]] = field(default_factory=dict)
     target: float = 10.0  #: MAPE in percent at which to stop
     fewest: int = 6  #: samples learned from before that
     in_a_row: int = 2  #: samples after which the error has to be that low: one may be luck
@@ -117,15 +117,17 @@ class Settings:
 
 #: The defaults of table 1, to the letter: Algorithm 1 with linear functions of predetermined
 #: transformations.  Its experiments take the data flow as known (section 4.1).
-PAPER = Settings(
+PAPER = LearnerSettings(
     reference=Reference.MIN,
-    order=Order.RELEVANCE,
-    attribute_order=Order.RELEVANCE,
+    order=RefinementOrder.RELEVANCE,
+    attribute_order=RefinementOrder.RELEVANCE,
     traversal=Traversal.ROUND_ROBIN,
     selection=Selection.LMAX_I1,
     error=Error.CROSS_VALIDATION,
-    form=Form.PAPER,
+    form=FunctionForm.PAPER,
     in_a_row=1,
 )
 #: The same as in the experiments, where the data flow is known.
-EXPERIMENT = replace(PAPER, parts=(Part.COMPUTE, Part.NETWORK, Part.DISK))
+EXPERIMENT = replace(
+    PAPER, parts=(OccupancyPart.COMPUTE, OccupancyPart.NETWORK, OccupancyPart.DISK)
+)

@@ -25,7 +25,7 @@ class UnknownModel(ConfigError):  # noqa: N818 - as above
     """No model has the name that was asked for."""
 
 
-class Fit(Protocol):
+class FittedModel(Protocol):
     """What a model learned from one curve; a frozen dataclass of plain values."""
 
     @property
@@ -53,7 +53,7 @@ class Model(Protocol):
     def min_points(self) -> int:
         """Distinct node counts without which :meth:`fit` raises :class:`TooFewPoints`."""
 
-    def fit(self, curve: Curve) -> Fit:
+    def fit(self, curve: Curve) -> FittedModel:
         """Learn from one curve.
 
         Raises
@@ -103,7 +103,9 @@ def create(name: str) -> Model:
     return _models[name]()
 
 
-def quantiles(fit: Fit, nodes: Sequence[int], shares: Sequence[float]) -> NDArray[np.float64]:
+def quantiles(
+    fit: FittedModel, nodes: Sequence[int], shares: Sequence[float]
+) -> NDArray[np.float64]:
     """Run times in seconds that these shares of new runs stay below, above one half.
 
     A fit that knows more than its intervals has a method of this name.
@@ -118,7 +120,7 @@ def quantiles(fit: Fit, nodes: Sequence[int], shares: Sequence[float]) -> NDArra
     return np.array([[p.high_s for p in fit.predict(nodes, 2 * share - 1)] for share in shares])
 
 
-def most_informative(fit: Fit, candidates: Sequence[int], targets: Sequence[int]) -> int:
+def most_informative(fit: FittedModel, candidates: Sequence[int], targets: Sequence[int]) -> int:
     """Which of ``candidates`` to observe next, to know more about ``targets``.
 
     That with the widest interval, unless the fit has a method of this name that knows better.
@@ -128,12 +130,12 @@ def most_informative(fit: Fit, candidates: Sequence[int], targets: Sequence[int]
     return max(fit.predict(candidates), key=lambda p: p.high_s / p.low_s).nodes
 
 
-def to_json(fit: Fit) -> str:
+def to_json(fit: FittedModel) -> str:
     """Text of a fit, for :func:`from_json`."""
     return msgspec.json.encode({"model": fit.model, "fit": fit}).decode()
 
 
-def from_json(text: str) -> Fit:
+def from_json(text: str) -> FittedModel:
     """Fit of a text that :func:`to_json` made.
 
     Raises
@@ -142,7 +144,7 @@ def from_json(text: str) -> Fit:
         Not such a text, or of a model that is not registered.
     """
     raw = msgspec.json.decode(text)
-    restored: Fit = msgspec.convert(raw["fit"], _fits[raw["model"]], strict=False)
+    restored: FittedModel = msgspec.convert(raw["fit"], _fits[raw["model"]], strict=False)
     return restored
 
 

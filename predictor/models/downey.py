@@ -27,7 +27,7 @@ from predictor.checks import need_finite
 Floats = NDArray[np.float64]
 
 
-class Mode(StrEnum):
+class VarianceMode(StrEnum):
     """The two modes of the model."""
 
     LOW = "low"
@@ -82,9 +82,9 @@ def working_set(A: float, sigma: float) -> int:
     return int(counts[np.argmax(np.round(speedup(counts, A, sigma) ** 2 / counts, 12))])
 
 
-def terms(mode: Mode, nodes: Floats, end: Floats) -> tuple[Floats, Floats]:
+def terms(mode: VarianceMode, nodes: Floats, end: Floats) -> tuple[Floats, Floats]:
     """Evaluate p and q of the module's docstring; ``nodes`` and ``end`` broadcast."""
-    if mode is Mode.HIGH:
+    if mode is VarianceMode.HIGH:
         p = np.maximum(end / nodes, 1.0)
         return p, np.ones_like(p)
     p = np.maximum(end / nodes, 1.0)
@@ -92,16 +92,16 @@ def terms(mode: Mode, nodes: Floats, end: Floats) -> tuple[Floats, Floats]:
     return p, q
 
 
-def sigma_of(mode: Mode, x: Floats) -> Floats:
+def sigma_of(mode: VarianceMode, x: Floats) -> Floats:
     """σ of a ratio of amplitudes."""
-    return x if mode is Mode.HIGH else 2 * x
+    return x if mode is VarianceMode.HIGH else 2 * x
 
 
-def parallelism_of(mode: Mode, end: Floats, x: Floats) -> Floats:
+def parallelism_of(mode: VarianceMode, end: Floats, x: Floats) -> Floats:
     """Parallelism A, from the end of the first section and the ratio of amplitudes."""
-    return (end + x) / (1 + x) if mode is Mode.HIGH else end
+    return (end + x) / (1 + x) if mode is VarianceMode.HIGH else end
 
 
-def serial_time_of(mode: Mode, end: Floats, x: Floats, amplitude: Floats) -> Floats:
+def serial_time_of(mode: VarianceMode, end: Floats, x: Floats, amplitude: Floats) -> Floats:
     """T(1) in the unit of ``amplitude``."""
-    return amplitude * (end + x) if mode is Mode.HIGH else amplitude * end
+    return amplitude * (end + x) if mode is VarianceMode.HIGH else amplitude * end

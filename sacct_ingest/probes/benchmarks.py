@@ -22,7 +22,7 @@ _INSTALL: Final = "install it there (apt-get install {0}, dnf install {0})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class BenchmarkPlan:
     """What is run on each node.
 
     Parameters
@@ -47,7 +47,7 @@ class Plan:
     network_port: int = 5201
 
 
-def script(plan: Plan) -> str:
+def script(plan: BenchmarkPlan) -> str:
     """Give the text of the job: each benchmark's own output between two marks."""
     runs = [line for part in plan.parts for line in _LINES[part](plan)]
     return "\n".join([_HEAD, *runs, ""])
@@ -79,7 +79,7 @@ echo "{_MARK} fact model $(sed -n 's/^\\(model name\\|cpu model\\|Model\\)[^:]*:
 export LC_ALL=C"""
 
 
-def _cpu_lines(plan: Plan) -> Iterable[str]:
+def _cpu_lines(plan: BenchmarkPlan) -> Iterable[str]:
     for threads, name in (("1", "cpu"), ('"$(nproc)"', "cpu_all")):
         yield from [
             f"nimo_run {name} sysbench cpu --cpu-max-prime=20000 --threads={threads}"
@@ -87,7 +87,7 @@ def _cpu_lines(plan: Plan) -> Iterable[str]:
         ] * plan.repeats
 
 
-def _memory_lines(plan: Plan) -> Iterable[str]:
+def _memory_lines(plan: BenchmarkPlan) -> Iterable[str]:
     # A block far larger than any cache; "total size" is out of reach, so that time ends it.
     common = f"--memory-oper=read --memory-total-size=100T --time={plan.seconds}"
     bandwidth = f'--memory-block-size=256M --threads="$(nproc)" {common}'
@@ -99,7 +99,7 @@ def _memory_lines(plan: Plan) -> Iterable[str]:
         yield from [f"nimo_run {name} sysbench memory {options} run"] * plan.repeats
 
 
-def _disk_lines(plan: Plan) -> Iterable[str]:
+def _disk_lines(plan: BenchmarkPlan) -> Iterable[str]:
     folder = shlex.quote(plan.disk_folder)
     yield f"nimo_file={folder}/.nimo-profile-$$"
     yield "trap 'rm -f \"$nimo_file\"' EXIT"
@@ -112,7 +112,7 @@ def _disk_lines(plan: Plan) -> Iterable[str]:
     )
 
 
-def _network_lines(plan: Plan) -> Iterable[str]:
+def _network_lines(plan: BenchmarkPlan) -> Iterable[str]:
     if not plan.network_host:
         return
     server = f"-c {shlex.quote(plan.network_host)} -p {plan.network_port} -J"
@@ -125,7 +125,7 @@ def _network_lines(plan: Plan) -> Iterable[str]:
         )
 
 
-_LINES: Final[Mapping[str, Callable[[Plan], Iterable[str]]]] = {
+_LINES: Final[Mapping[str, Callable[[BenchmarkPlan], Iterable[str]]]] = {
     "cpu": _cpu_lines,
     "memory": _memory_lines,
     "disk": _disk_lines,

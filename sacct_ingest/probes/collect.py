@@ -7,7 +7,7 @@ from typing import Any
 
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import wire
-from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.settings import Member, ProbeSettings
 from sacct_ingest.probes.wire import Message
 from sacct_ingest.records import Probe, Resource
 
@@ -23,7 +23,9 @@ class Gathered:
 class Collector:
     """Asks each sensor for its new measurements."""
 
-    def __init__(self, members: Sequence[Member], settings: Settings, *, key: bytes = b"") -> None:
+    def __init__(
+        self, members: Sequence[Member], settings: ProbeSettings, *, key: bytes = b""
+    ) -> None:
         self._members, self._settings, self._key = members, settings, key
         self._read: dict[str, tuple[str, int]] = {}
 

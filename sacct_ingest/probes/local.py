@@ -4,14 +4,14 @@ import time
 
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import cpu, disk
-from sacct_ingest.probes.settings import Settings
+from sacct_ingest.probes.settings import ProbeSettings
 from sacct_ingest.records import Probe, Resource
 
 
 class LocalProbes:
     """CPU and disk of this host; remembers the calibration by the last spinning process."""
 
-    def __init__(self, name: str, settings: Settings) -> None:
+    def __init__(self, name: str, settings: ProbeSettings) -> None:
         self._name, self._settings = name, settings
         self._hybrid = cpu.Hybrid()
         self._turn = 0

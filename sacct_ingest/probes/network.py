@@ -14,7 +14,7 @@ from statistics import median
 
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes.kernel_clock import Acknowledged, Stopwatch, acknowledge_at_once
-from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.settings import Member, ProbeSettings
 from sacct_ingest.probes.wire import Channel, Conversation, Superseded, translated
 from sacct_ingest.records import Probe, Resource
 
@@ -28,7 +28,7 @@ _DONE = b"."
 def measure_pair(
     source: str,
     target: Member,
-    settings: Settings,
+    settings: ProbeSettings,
     *,
     key: bytes,
     generation: Sequence[int] | None = (0, 0),

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sacct_ingest.errors import ProbeError
-from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.settings import Member, ProbeSettings
 from sacct_ingest.probes.wire import Message, Superseded
 
 Generation = tuple[int, int]  #: counter, and the place in the ring of the host that made it
@@ -58,7 +58,7 @@ class Ring:
     """
 
     def __init__(
-        self, clique: Clique, settings: Settings, measure: Callable[[Generation, float], None]
+        self, clique: Clique, settings: ProbeSettings, measure: Callable[[Generation, float], None]
     ) -> None:
         self._clique, self._settings, self._measure = clique, settings, measure
         self._changed = threading.Condition()

@@ -17,7 +17,7 @@ from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import network, transfer, wire
 from sacct_ingest.probes.local import LocalProbes
 from sacct_ingest.probes.ring import Clique, Generation, Ring
-from sacct_ingest.probes.settings import Member, Settings, find
+from sacct_ingest.probes.settings import Member, ProbeSettings, find
 from sacct_ingest.probes.wire import Channel, Message
 from sacct_ingest.records import Probe
 
@@ -52,7 +52,7 @@ class Sensor:
         self,
         members: Sequence[Member],
         name: str,
-        settings: Settings,
+        settings: ProbeSettings,
         *,
         bind: tuple[str, int],
         key: bytes = b"",

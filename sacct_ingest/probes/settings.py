@@ -48,7 +48,7 @@ def member(text: str) -> Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ProbeSettings:
     """How much is measured, how often.
 
     Parameters
@@ -102,7 +102,7 @@ class Cost:
     disk_bytes_per_hour: float
 
 
-def cost(settings: Settings, hosts: int) -> Cost:
+def cost(settings: ProbeSettings, hosts: int) -> Cost:
     """Compute the cost of probing ``hosts`` hosts, each with each, both ways."""
     pairs = hosts * (hosts - 1)
     rounds = 3600.0 / settings.period_s
@@ -120,13 +120,13 @@ def cost(settings: Settings, hosts: int) -> Cost:
     )
 
 
-def _watching(settings: Settings, hosts: int) -> float:
+def _watching(settings: ProbeSettings, hosts: int) -> float:
     """Bytes an hour for checking the token and for passing it on."""
     passes = hosts * 3600.0 / settings.period_s
     return (3600.0 / settings.timeout_s + passes) * _OVERHEAD if hosts > 1 else 0.0
 
 
-def _disk_bytes(settings: Settings) -> int:
+def _disk_bytes(settings: ProbeSettings) -> int:
     return 2 * settings.disk_bytes + 4096 * settings.disk_reads
 
 

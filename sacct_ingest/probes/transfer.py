@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes.network import measure_pair
-from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.settings import Member, ProbeSettings
 from sacct_ingest.probes.wire import Channel, Conversation, translated
 from sacct_ingest.records import Probe, Resource
 
@@ -24,7 +24,13 @@ _DONE = b"."
 
 
 def measure_transfer(
-    source: str, target: Member, file: Path, settings: Settings, *, key: bytes, probes: int = PROBES
+    source: str,
+    target: Member,
+    file: Path,
+    settings: ProbeSettings,
+    *,
+    key: bytes,
+    probes: int = PROBES,
 ) -> list[Probe]:
     """Probe the path to a host, then send it a file that it forgets.
 

@@ -40,7 +40,7 @@ class Tally:
             self.rejects.append(Reject(f"{where}{reason}", text))
 
 
-class Source(Protocol):
+class RunSource(Protocol):
     """Where runs come from."""
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from sacct_ingest.columns import Plan, canonical_name, plans
+from sacct_ingest.columns import ColumnPlan, canonical_name, plans
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun, StepRun
 from sacct_ingest.slurm_text import parse_job_id, parse_memory_request, storable
@@ -117,7 +117,7 @@ class _Reader:
                     self.refuse("its job could not be read", row)
 
     def _made(
-        self, make: Callable[..., list[Any]], plan: Plan, rows: list[Row], *more: list[Any]
+        self, make: Callable[..., list[Any]], plan: ColumnPlan, rows: list[Row], *more: list[Any]
     ) -> list[Any]:
         """Make something of each record: of all at once, or where that fails of each half."""
         if not rows:

@@ -2,12 +2,29 @@
 
 from typing import TYPE_CHECKING
 
-from sacct_ingest.store.rows import FitRow, RecordRow, RejectRow, RunRow, Selection, Stored, SumsRow
+from sacct_ingest.store.rows import (
+    DecisionSelection,
+    FitRow,
+    RecordRow,
+    RejectRow,
+    RunRow,
+    Stored,
+    SumsRow,
+)
 
 if TYPE_CHECKING:
     from sacct_ingest.store.store import Store
 
-__all__ = ["FitRow", "RecordRow", "RejectRow", "RunRow", "Selection", "Store", "Stored", "SumsRow"]
+__all__ = [
+    "DecisionSelection",
+    "FitRow",
+    "RecordRow",
+    "RejectRow",
+    "RunRow",
+    "Store",
+    "Stored",
+    "SumsRow",
+]
 
 
 def __getattr__(name: str) -> object:

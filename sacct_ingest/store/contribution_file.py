@@ -22,7 +22,7 @@ _figures = msgspec.json.Decoder(dict[str, float]).decode
 
 
 @dataclass(slots=True)
-class Refused:
+class ContributionRefused:
     """Lines that could not be read: how many, and the first of them with what is wrong."""
 
     count: int = 0
@@ -63,7 +63,7 @@ def is_one(path: Path) -> bool:
         return False
 
 
-def read(path: Path, refused: Refused) -> Iterator[list[Contribution]]:
+def read(path: Path, refused: ContributionRefused) -> Iterator[list[Contribution]]:
     """Read contributions in batches; what is wrong is counted and left out.
 
     Raises

@@ -23,7 +23,7 @@ from sacct_ingest.store.column_types import indexed, prose
 from sacct_ingest.store.engine import reading, writing
 from sacct_ingest.store.noted_decisions import FROM_NOTE, rebuild
 from sacct_ingest.store.outcomes import GIVE_UP_S, LISTED, join
-from sacct_ingest.store.rows import RunRow, Selection
+from sacct_ingest.store.rows import DecisionSelection, RunRow
 from sacct_ingest.store.runs import ROW_COLUMNS, run_row
 from sacct_ingest.store.schema import decisions, runs
 
@@ -76,7 +76,7 @@ class Decisions:
             return join(connection)
 
     def with_outcomes(
-        self, chosen: Selection | None = None
+        self, chosen: DecisionSelection | None = None
     ) -> Iterator[tuple[DecisionRow, RunRow | None]]:
         """Decisions in the order they were made, each with its job's run where that is known.
 
@@ -85,7 +85,7 @@ class Decisions:
         query = (
             select(*_PAIR)
             .select_from(decisions.outerjoin(runs, runs.c.id == decisions.c.run_id))
-            .where(*_conditions(chosen or Selection()))
+            .where(*_conditions(chosen or DecisionSelection()))
             .order_by(decisions.c.at_s, decisions.c.decision_id)
         )
         with reading(self._engine) as connection:
@@ -93,7 +93,7 @@ class Decisions:
                 yield _pair(row)
 
     def newest(
-        self, chosen: Selection, *, most: int, before: tuple[float, str] | None = None
+        self, chosen: DecisionSelection, *, most: int, before: tuple[float, str] | None = None
     ) -> list[tuple[DecisionRow, RunRow | None]]:
         """Give the newest selected decisions, the newest first, each with its job's run.
 
@@ -218,7 +218,7 @@ def _pair(row: Row[Any]) -> tuple[DecisionRow, RunRow | None]:
     return decision, None if run["run_id"] is None else run_row(run)
 
 
-def _conditions(chosen: Selection) -> Iterator[ColumnElement[bool]]:
+def _conditions(chosen: DecisionSelection) -> Iterator[ColumnElement[bool]]:
     """Make of a selection what has to hold of each decision."""
     for name in _FIELDS:
         if value := getattr(chosen, name):

@@ -15,7 +15,7 @@ from sqlalchemy import Column, Engine, Select, and_, delete, exists, func, or_, 
 from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES
 from sacct_ingest.store.engine import reading, translated, writing
 from sacct_ingest.store.noted_decisions import PRUNED
-from sacct_ingest.store.rows import Pruned, Retention
+from sacct_ingest.store.rows import Pruned, RetentionTimes
 from sacct_ingest.store.schema import decisions, probes, profiles, rejects, runs, steps
 from sacct_ingest.store.watermarks import Watermarks
 
@@ -26,7 +26,7 @@ RUNS_PER_KEY = 30
 _PAGES = 1000
 
 
-def prune(engine: Engine, retention: Retention, *, dry_run: bool = False) -> list[Pruned]:
+def prune(engine: Engine, retention: RetentionTimes, *, dry_run: bool = False) -> list[Pruned]:
     """Delete rows that are older than their table keeps them, and give the space back.
 
     Parameters
@@ -76,7 +76,7 @@ def _keys(engine: Engine, query: Select[Any]) -> Sequence[Any]:
         return [] if first is None else [first, *keys]
 
 
-def _old_runs(before_s: int, retention: Retention) -> Select[Any]:
+def _old_runs(before_s: int, retention: RetentionTimes) -> Select[Any]:
     at = func.coalesce(runs.c.end_s, runs.c.submit_s)
     curve = runs.c.state.in_(RUN_TIME_STATES)
     ranks = [
@@ -105,25 +105,25 @@ def _old_runs(before_s: int, retention: Retention) -> Select[Any]:
     )
 
 
-def _steps_of_old_runs(before_s: int, retention: Retention) -> Select[Any]:
+def _steps_of_old_runs(before_s: int, retention: RetentionTimes) -> Select[Any]:
     del retention
     at = func.coalesce(runs.c.end_s, runs.c.submit_s)
     query = select(steps.c.run_id).join(runs, runs.c.id == steps.c.run_id).where(at < before_s)
     return query.distinct().order_by(steps.c.run_id)
 
 
-_Chosen = Callable[[int, Retention], Select[Any]]
+_Chosen = Callable[[int, RetentionTimes], Select[Any]]
 
 
 def _older(at: Column[Any], key: Column[Any]) -> _Chosen:
-    def chosen(before_s: int, retention: Retention) -> Select[Any]:
+    def chosen(before_s: int, retention: RetentionTimes) -> Select[Any]:
         del retention
         return select(key).distinct().where(at < before_s).order_by(key)
 
     return chosen
 
 
-def _old_profiles(before_s: int, retention: Retention) -> Select[Any]:
+def _old_profiles(before_s: int, retention: RetentionTimes) -> Select[Any]:
     """All but the newest of each node, which tells its type."""
     del retention
     newest = select(func.max(profiles.c.at_s)).group_by(profiles.c.cluster, profiles.c.node)

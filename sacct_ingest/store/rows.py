@@ -18,7 +18,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class DecisionSelection:
     """Which decisions are meant; what is empty or None says nothing.
 
     ``only_user`` and ``only_accounts`` say whose jobs may be seen: those of the user, and all of
@@ -125,7 +125,7 @@ class RejectRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class RetentionTimes:
     """For each table the time before which rows may go, seconds since the epoch; None: never."""
 
     runs: int | None = None

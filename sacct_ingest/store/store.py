@@ -19,7 +19,7 @@ from sacct_ingest.store.probes import Probes
 from sacct_ingest.store.profiles import Profiles
 from sacct_ingest.store.records import Records
 from sacct_ingest.store.rejects import Rejects
-from sacct_ingest.store.rows import Pruned, Retention
+from sacct_ingest.store.rows import Pruned, RetentionTimes
 from sacct_ingest.store.runs import Runs
 from sacct_ingest.store.standings import Standings
 from sacct_ingest.store.sums import NodeSums
@@ -103,7 +103,7 @@ class Store:
 
         return ingest_lock(self._engine, waiting)
 
-    def prune(self, retention: Retention, *, dry_run: bool = False) -> list[Pruned]:
+    def prune(self, retention: RetentionTimes, *, dry_run: bool = False) -> list[Pruned]:
         """Delete what is older than its table keeps it; see `sacct_ingest.store.prune`."""
         from sacct_ingest.store.prune import prune  # noqa: PLC0415
 

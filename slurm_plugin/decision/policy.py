@@ -136,7 +136,7 @@ def decide(
         return Decision(action=Action.KEEP, reason=request.fixed or Reason.BEYOND_LIMITS)
     if not covers(table, asked):
         return Decision(action=Action.KEEP, reason=request.fixed or Reason.OUTSIDE_CURVE)
-    scene = _Scene(request, table, partition, rules, now_s, asked)
+    scene = _PolicyContext(request, table, partition, rules, now_s, asked)
     if unchanged := request.fixed or request.distrusted:
         return _checked(scene, unchanged)
     if not trusted(table, asked, rules.policy):
@@ -171,7 +171,7 @@ def as_scheduled(request: Request, partition: Partition, *, now_s: float) -> int
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
+class _PolicyContext:
     """All that the counts of one decision have in common."""
 
     request: Request
@@ -259,7 +259,7 @@ class _Scene:
         return limit_s <= (self.partition.max_time_s or inf)
 
 
-def _choose(scene: _Scene, options: Sequence[Option]) -> Decision:
+def _choose(scene: _PolicyContext, options: Sequence[Option]) -> Decision:
     asked = next(o for o in options if o.nodes == scene.asked)
     feasible = _feasible(options, asked)
     if not feasible:
@@ -284,7 +284,7 @@ def _feasible(options: Sequence[Option], asked: Option) -> list[Option]:
 
 
 def _reason(
-    scene: _Scene,
+    scene: _PolicyContext,
     best: Option,
     asked: Option,
     feasible: Sequence[Option],
@@ -301,7 +301,7 @@ def _reason(
     return Reason.OUTSIDE_GUARD if out_of_guard else Reason.LIMIT_TOO_LONG
 
 
-def _missed(scene: _Scene, options: Sequence[Option], asked: Option) -> Decision:
+def _missed(scene: _PolicyContext, options: Sequence[Option], asked: Option) -> Decision:
     """No count is sure to make the deadline: the one that comes closest, or a refusal."""
     allowed = [o for o in options if o.in_limit or o is asked]
     closest = min(allowed, key=lambda o: (_distance(o, asked), o.late_s, o.nodes))
@@ -324,7 +324,7 @@ def _distance(option: Option, asked: Option) -> tuple[int, bool]:
     return tuple(DeadlineVerdict).index(verdict), worse
 
 
-def _refused(scene: _Scene, options: Iterable[Option]) -> bool:
+def _refused(scene: _PolicyContext, options: Iterable[Option]) -> bool:
     """Whether the site refuses the job: all counts take too long even if nothing goes wrong.
 
     Never for a wait: that comes from the limits of other jobs, which end sooner as a rule.
@@ -336,7 +336,7 @@ def _refused(scene: _Scene, options: Iterable[Option]) -> bool:
     return all(begin_s + o.prediction.low_s > deadline_s for o in options)
 
 
-def _checked(scene: _Scene, reason: Reason) -> Decision:
+def _checked(scene: _PolicyContext, reason: Reason) -> Decision:
     """Let the request stand, and look at its deadline as far as the prediction allows."""
     if verdict_at(scene.table, scene.asked) is Verdict.REFUSED:
         return Decision(action=Action.KEEP, reason=reason)
@@ -380,7 +380,7 @@ def every_option(
         return list(decision.options)
     if asked not in counts and not covers(table, asked):
         asked = min(counts, key=lambda n: abs(n - asked))
-    scene = _Scene(request, table, partition, rules, now_s, asked)
+    scene = _PolicyContext(request, table, partition, rules, now_s, asked)
     predictions = [at(table, n) for n in sorted(counts | {asked})]
     options = scene.options(side_by_side(predictions, request, table, rules, asked))
     own = {option.nodes: option for option in decision.options}

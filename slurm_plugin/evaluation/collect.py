@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from predictor.table import decode
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.sharing import is_shared
-from sacct_ingest.store import Selection
+from sacct_ingest.store import DecisionSelection
 from slurm_plugin.evaluation.diagnoses import drifting, problems
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, select
 
@@ -21,7 +21,7 @@ _STEP = 2000  #: decisions between two reports of progress
 
 def collect(
     store: Store,
-    chosen: Selection,
+    chosen: DecisionSelection,
     *,
     confidence: float,
     application: str = "",

@@ -16,7 +16,7 @@ _RUNS, _SHARE = 3, 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class JobDiagnosis:
     """One reason not to trust an application's predictions, and the run that would improve them."""
 
     application: str
@@ -46,7 +46,7 @@ class Waste:
     slower: float  #: how many times as long the runs would take at the knee
 
 
-class Usage:
+class JobUsage:
     """Completed runs on counts that their users chose, by identity, user and count.
 
     Jobs with a deadline are left out: they have a reason to be wide.  So are jobs whose count NIMO
@@ -99,10 +99,10 @@ class Usage:
 
 def problems(
     tables: Iterable[PredictionTable], decisions: Counter[tuple[str, str]]
-) -> tuple[Diagnosis, ...]:
+) -> tuple[JobDiagnosis, ...]:
     """List the problems of applications that jobs asked for, those of most decisions first."""
     rows = [
-        Diagnosis(
+        JobDiagnosis(
             application=table.label,
             verdict=table.verdict.value,
             runs=table.runs,
@@ -117,7 +117,7 @@ def problems(
     return tuple(sorted(rows, key=lambda row: (-row.decisions, row.application, row.problem)))
 
 
-def drifting(rows: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
+def drifting(rows: Iterable[JobDiagnosis]) -> tuple[JobDiagnosis, ...]:
     """Select the applications whose problem behind the curve changed."""
     return tuple(row for row in rows if row.problem == _DRIFT)
 

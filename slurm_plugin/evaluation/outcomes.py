@@ -14,7 +14,7 @@ from sacct_ingest.signature import names_of
 from sacct_ingest.store import RunRow
 from slurm_plugin.evaluation.accuracy import Accuracy, AccuracyTally
 from slurm_plugin.evaluation.comparison import compare
-from slurm_plugin.evaluation.diagnoses import Diagnosis, Usage, Waste
+from slurm_plugin.evaluation.diagnoses import JobDiagnosis, JobUsage, Waste
 from slurm_plugin.evaluation.effects import (
     Deadlines,
     DeadlineTally,
@@ -100,8 +100,10 @@ class OutcomeReport:
     observed: Effect | None
     applications: tuple[ApplicationOutcome, ...]  #: most decisions first
     switched_off: tuple[StandingRow, ...] = ()  #: of these, for what their predictions missed
-    problems: tuple[Diagnosis, ...] = ()  #: why predictions are not reliable, and how to fix that
-    drift: tuple[Diagnosis, ...] = ()  #: applications whose problem changed
+    problems: tuple[
+        JobDiagnosis, ...
+    ] = ()  #: why predictions are not reliable, and how to fix that
+    drift: tuple[JobDiagnosis, ...] = ()  #: applications whose problem changed
     #: that a limit or deadline stopped after NIMO had changed them, by job id
     stopped: tuple[JobOutcome, ...] = ()
     jobs: tuple[JobOutcome, ...] = ()  #: the newest ones that ended
@@ -172,7 +174,7 @@ class OutcomeTally:
         self._applied, self._observed = EffectTally(), EffectTally()
         self._waits, self._deadlines = WaitTally(), DeadlineTally()
         self.asked: Counter[tuple[str, str]] = Counter()
-        self.usage = Usage()
+        self.usage = JobUsage()
 
     def add(self, decision: DecisionRow, run: RunRow | None) -> None:
         """Take a decision and its run."""
@@ -203,7 +205,7 @@ class OutcomeTally:
     def report(
         self,
         standings: Iterable[StandingRow] = (),
-        **more: tuple[Diagnosis, ...] | tuple[Waste, ...],
+        **more: tuple[JobDiagnosis, ...] | tuple[Waste, ...],
     ) -> OutcomeReport:
         """Sum up; ``more`` are fields that the tally does not have."""
         fields: dict[str, object] = dict(more)

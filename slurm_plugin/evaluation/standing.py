@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from predictor.standing import Band, Outcome, judge
+from predictor.standing import AccuracyBand, PredictionOutcome, judge
 from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.store import RunRow
 from slurm_plugin import config
@@ -33,7 +33,7 @@ def update(store: Store, settings: config.Band, *, now_s: float) -> list[Standin
     sacct_ingest.errors.StoreError
         The store cannot be read or written.
     """
-    band = Band(settings.ratio, settings.back, settings.runs, settings.least)
+    band = AccuracyBand(settings.ratio, settings.back, settings.runs, settings.least)
     since_s = (store.watermarks.get(SOURCE) or 0) - OVERLAP_S
     standings = {(row.level, row.key): row for row in store.standings.all()}
     judged = [
@@ -48,7 +48,12 @@ def update(store: Store, settings: config.Band, *, now_s: float) -> list[Standin
 
 
 def _judged(
-    store: Store, level: KeyLevel, key: str, band: Band, before: StandingRow | None, now_s: float
+    store: Store,
+    level: KeyLevel,
+    key: str,
+    band: AccuracyBand,
+    before: StandingRow | None,
+    now_s: float,
 ) -> StandingRow | None:
     """Judge one application; None where nothing changed or nothing can be said."""
     pairs = store.decisions.last_outcomes(level, key, band.runs * _SPARE)
@@ -80,12 +85,12 @@ def _was_off(before: StandingRow | None) -> bool:
     return before is not None and before.off
 
 
-def _outcomes(pairs: list[tuple[DecisionRow, RunRow]]) -> Iterator[Outcome]:
+def _outcomes(pairs: list[tuple[DecisionRow, RunRow]]) -> Iterator[PredictionOutcome]:
     """Compare runs with what was predicted for the count that they had."""
     for decision, run in pairs:
         comparison = compare(decision, run)
         if comparison is not None and comparison.low_s and comparison.high_s:
-            yield Outcome(
+            yield PredictionOutcome(
                 ended_s=float(run.end_s or 0),
                 realised_s=comparison.actual_s,
                 predicted_s=comparison.predicted_s,

@@ -7,12 +7,12 @@ import msgspec
 
 from predictor.active.settings import (
     Error,
-    Form,
-    Order,
-    Part,
+    FunctionForm,
+    LearnerSettings,
+    OccupancyPart,
     Reference,
+    RefinementOrder,
     Selection,
-    Settings,
     Traversal,
 )
 from sacct_ingest.errors import ConfigError
@@ -59,13 +59,13 @@ class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     selection: Selection = Selection.INFORMATIVE
     reference: Reference = Reference.MIN
-    order: Order = Order.RELEVANCE
-    attribute_order: Order = Order.RELEVANCE
+    order: RefinementOrder = RefinementOrder.RELEVANCE
+    attribute_order: RefinementOrder = RefinementOrder.RELEVANCE
     traversal: Traversal = Traversal.ROUND_ROBIN
     error: Error = Error.AHEAD
-    form: Form = Form.CHOSEN
-    parts: Annotated[tuple[Part, ...], _SOME] = tuple(Part)
-    attributes: dict[Part, Annotated[tuple[str, ...], _SOME]] = {}
+    form: FunctionForm = FunctionForm.CHOSEN
+    parts: Annotated[tuple[OccupancyPart, ...], _SOME] = tuple(OccupancyPart)
+    attributes: dict[OccupancyPart, Annotated[tuple[str, ...], _SOME]] = {}
     target: Positive = 10.0
     fewest: Count = 6
     in_a_row: Count = 2
@@ -73,7 +73,7 @@ class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     test_runs: Count = 10
     seed: int = 1
 
-    def settings(self) -> Settings:
+    def settings(self) -> LearnerSettings:
         """Give them as the learner takes them.
 
         Raises
@@ -81,7 +81,7 @@ class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         ValueError
             They cannot be followed.
         """
-        return Settings(**{name: getattr(self, name) for name in self.__struct_fields__})
+        return LearnerSettings(**{name: getattr(self, name) for name in self.__struct_fields__})
 
 
 class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from predictor import choose, curve
 from predictor.active.learner import WIDEST, Learner, interval_percent
-from predictor.active.settings import Settings
+from predictor.active.settings import LearnerSettings
 from predictor.active.space import Assignment, Space
 from predictor.models.occupancy import OccupancyFit
 from predictor.reliability import ReliabilitySettings
@@ -91,7 +91,7 @@ class ByOccupancies:
     """
 
     def __init__(
-        self, space: Space, settings: Settings, *, data_flow: bool, network_share: float
+        self, space: Space, settings: LearnerSettings, *, data_flow: bool, network_share: float
     ) -> None:
         self._learner = Learner(space, settings)
         self._data_flow, self._network_share = data_flow, network_share

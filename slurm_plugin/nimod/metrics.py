@@ -20,7 +20,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from sacct_ingest.errors import NimoError
-from sacct_ingest.store import Selection, Store
+from sacct_ingest.store import DecisionSelection, Store
 from sacct_ingest.windows import reached
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally
 from slurm_plugin.protocol import Counts, Status
@@ -151,7 +151,7 @@ def of_store(store: Callable[[], Store], *, days: float, file: Path | None) -> I
         with store() as opened:
             yield from _stored(opened, file)
             tally, since_s = OutcomeTally(confidence=0.9), time.time() - days * _DAY_S
-            for pair in opened.decisions.with_outcomes(Selection(since_s=since_s)):
+            for pair in opened.decisions.with_outcomes(DecisionSelection(since_s=since_s)):
                 tally.add(*pair)
             yield from _outcomes(tally.report())
     except NimoError:

@@ -118,7 +118,7 @@ def parse(text: str, *, name: str) -> Workflow:
         See :func:`load`.
     """
     document = convert(load_yaml(text, name=name), WorkflowText, name=name)
-    read = _Reader(name)
+    read = _WorkflowReader(name)
     storages = read.each("storages", document.storages, StorageText, _storage)
     places = read.each("places", document.places, PlaceText, _place)
     files = read.each("files", document.files, FileText, _file)
@@ -141,7 +141,7 @@ def parse(text: str, *, name: str) -> Workflow:
         raise ConfigError(f"{name}: {error}") from error
 
 
-class _Reader:
+class _WorkflowReader:
     """Reads parts of a file of this name."""
 
     def __init__(self, name: str) -> None:

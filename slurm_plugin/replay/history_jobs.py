@@ -13,7 +13,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from predictor.refit import Source, fits_of
+from predictor.refit import RefitInput, fits_of
 from predictor.table import at, covers
 from predictor.table_settings import TableSettings
 from predictor.types import PredictionTable
@@ -108,7 +108,7 @@ def _tables(rows: Sequence[RunRow], settings: TableSettings) -> PredictionLookup
     def by_key(level: KeyLevel) -> Iterator[tuple[str, list[RunRow]]]:
         return _grouped(rows, level)
 
-    refit = fits_of(Source(by_key), now_s=now_s, settings=settings)
+    refit = fits_of(RefitInput(by_key), now_s=now_s, settings=settings)
     return PredictionLookup((fit.level, fit.key, fit.payload) for fit in refit.fits)
 
 

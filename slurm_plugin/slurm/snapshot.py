@@ -39,7 +39,7 @@ _WAITS = frozenset({"PENDING", "PD"})
 
 
 @dataclass(slots=True)
-class _Use:
+class _NodeUse:
     """Jobs on one node: until when, and what each has of it."""
 
     ends: list[tuple[float, int, int, dict[str, int]]] = field(default_factory=list)
@@ -79,7 +79,7 @@ def build(
                 members[name].append(node.name)
     waiting = [job for job in raw.jobs if job.state in _WAITS and _waits_for_nodes(job.reason)]
     ends_predicted = any(expected.run_time_s(job) is not None for job in raw.jobs)
-    scene = _Scene(settings, taken_s, previous, nodes, members, waiting, ends_predicted)
+    scene = _SnapshotBuilder(settings, taken_s, previous, nodes, members, waiting, ends_predicted)
     made = [scene.partition(one) for one in raw.partitions]
     return Cluster(
         name=cluster,
@@ -93,7 +93,7 @@ def build(
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
+class _SnapshotBuilder:
     """What the partitions of one look have in common."""
 
     settings: SlurmConf
@@ -178,7 +178,7 @@ class _Scene:
 
 def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, NodeGroup]:
     """Usable nodes by name, each as the group it belongs to."""
-    use: dict[str, _Use] = defaultdict(_Use)
+    use: dict[str, _NodeUse] = defaultdict(_NodeUse)
     for job in raw.jobs:
         if job.node_names and job.state not in _WAITS:
             end = taken_s if job.state in _DONE else max(expected.end_s(job, taken_s), taken_s)
@@ -187,7 +187,7 @@ def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, Nod
                 use[name].ends.append(share)
     closed = _closed(raw)
     return {
-        node.name: _group(node, use.get(node.name, _Use()), settings, taken_s, closed)
+        node.name: _group(node, use.get(node.name, _NodeUse()), settings, taken_s, closed)
         for node in raw.nodes
         if node.state.isdisjoint(_UNUSABLE)
     }
@@ -207,7 +207,7 @@ def _each(job: RawJob) -> tuple[int, int, dict[str, int]]:
 
 def _group(
     node: RawNode,
-    use: _Use,
+    use: _NodeUse,
     settings: SlurmConf,
     taken_s: float,
     closed: Mapping[str, tuple[tuple[float, float], ...]],
@@ -226,7 +226,7 @@ def _group(
     )
 
 
-def _steps(node: RawNode, use: _Use, ready_s: float) -> tuple[tuple[Step, ...], float]:
+def _steps(node: RawNode, use: _NodeUse, ready_s: float) -> tuple[tuple[Step, ...], float]:
     """Tell what is free of a node from when on, and when all of it is."""
     whole = (node.cpus, node.mem_mib, tuple(sorted(node.gres.items())))
     busy = node.cpus_used or node.mem_used_mib or any(node.gres_used.values())

@@ -36,7 +36,7 @@ _decoder = msgspec.json.Decoder(_Table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class CatalogueEntry:
     """One application, as a list has it."""
 
     level: str
@@ -59,7 +59,7 @@ class Entry:
         return self.level, self.key
 
 
-def entry_of(row: FitRow, *, off: bool) -> Entry:
+def entry_of(row: FitRow, *, off: bool) -> CatalogueEntry:
     """Make an entry of a row of the store.
 
     Raises
@@ -69,7 +69,7 @@ def entry_of(row: FitRow, *, off: bool) -> Entry:
     """
     table = _decoder.decode(row.payload)
     node_counts = frozenset(point.nodes for point in table.observed)
-    return Entry(
+    return CatalogueEntry(
         level=row.level.value,
         key=row.key,
         label=row.label,
@@ -98,7 +98,7 @@ def entry_of(row: FitRow, *, off: bool) -> Entry:
 _VERDICTS = {verdict.value: place for place, verdict in enumerate(Verdict)}
 
 #: What a list may be ordered by: what is compared, and whether the largest come first.
-ORDERS: dict[str, tuple[Callable[[Entry], Any], bool]] = {
+ORDERS: dict[str, tuple[Callable[[CatalogueEntry], Any], bool]] = {
     "application": (lambda entry: entry.folded, False),
     "runs": (lambda entry: entry.runs, True),
     "nodes": (lambda entry: entry.most, True),
@@ -115,7 +115,7 @@ GROUPS: dict[str, tuple[str, frozenset[str]]] = {
 }
 
 #: Which verdicts it shows.
-VERDICTS: dict[str, tuple[str, Callable[[Entry], bool]]] = {
+VERDICTS: dict[str, tuple[str, Callable[[CatalogueEntry], bool]]] = {
     "any": ("any", lambda _: True),
     "reliable": ("reliable", lambda entry: entry.verdict == Verdict.RELIABLE),
     "doubtful": ("doubtful", lambda entry: entry.verdict == Verdict.DOUBTFUL),
@@ -138,9 +138,9 @@ class CatalogueQuery:
 class Catalogue:
     """All applications at one moment."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
+    def __init__(self, entries: Iterable[CatalogueEntry]) -> None:
         self._entries = tuple(entries)
-        self._ordered: dict[str, Sequence[Entry]] = {}
+        self._ordered: dict[str, Sequence[CatalogueEntry]] = {}
         curves = [one.listed for one in self._entries if one.level in GROUPS["curves"][1]]
         self._repeated = repeated(curves)
         self._apart = distinctions(one for one in curves if one.identity not in self._repeated)
@@ -149,22 +149,24 @@ class Catalogue:
         return len(self._entries)
 
     @cached_property
-    def _by_identity(self) -> dict[Identity, Entry]:
+    def _by_identity(self) -> dict[Identity, CatalogueEntry]:
         return {entry.identity: entry for entry in self._entries}
 
-    def find(self, identity: Identity) -> Entry | None:
+    def find(self, identity: Identity) -> CatalogueEntry | None:
         """Find one application."""
         return self._by_identity.get(identity)
 
-    def details(self, entry: Entry) -> str:
+    def details(self, entry: CatalogueEntry) -> str:
         """Say what tells an application from others of its name; empty where none has it."""
         return self._apart.get(entry.identity, "")
 
-    def all(self) -> tuple[Entry, ...]:
+    def all(self) -> tuple[CatalogueEntry, ...]:
         """Give every application."""
         return self._entries
 
-    def select(self, query: CatalogueQuery, may_see: Callable[[Entry], bool]) -> list[Entry]:
+    def select(
+        self, query: CatalogueQuery, may_see: Callable[[CatalogueEntry], bool]
+    ) -> list[CatalogueEntry]:
         """List the applications that match a query and that the user may see, in its order.
 
         In the group of curves each is there once: by its script or by its command line.
@@ -182,7 +184,7 @@ class Catalogue:
         ]
         return matches[::-1] if query.reverse else matches
 
-    def _in_order(self, order: str) -> Sequence[Entry]:
+    def _in_order(self, order: str) -> Sequence[CatalogueEntry]:
         if order not in self._ordered:
             by, largest_first = ORDERS[order]
             named = sorted(self._entries, key=lambda entry: (entry.folded, entry.identity))
@@ -190,7 +192,7 @@ class Catalogue:
         return self._ordered[order]
 
 
-def may_see(sight: PrivateDataRules) -> Callable[[Entry], bool]:
+def may_see(sight: PrivateDataRules) -> Callable[[CatalogueEntry], bool]:
     """Return a filter for the applications that a user may see: those of the user's own runs.
 
     Where the key does not begin with the user, the label does.

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import msgspec
 
-from sacct_ingest.store import Selection, Store
+from sacct_ingest.store import DecisionSelection, Store
 from slurm_plugin.config import Config, Shown
 from slurm_plugin.evaluation.collect import collect
 from slurm_plugin.evaluation.outcomes import OutcomeReport, Pair
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.web.cache import RefreshingCache
-from slurm_plugin.web.catalogue import Catalogue, Entry, entry_of, may_see
+from slurm_plugin.web.catalogue import Catalogue, CatalogueEntry, entry_of, may_see
 from slurm_plugin.web.viewer import User, Viewer, with_admins
 
 _log = logging.getLogger(__name__)
@@ -97,14 +97,14 @@ class PageData:
         """All applications."""
         return self._catalogues.get(None)
 
-    def may_see(self, viewer: Viewer) -> Callable[[Entry], bool]:
+    def may_see(self, viewer: Viewer) -> Callable[[CatalogueEntry], bool]:
         """Return a filter for the applications that a user may see."""
         return may_see(viewer.sight)
 
     def decisions(
         self,
         viewer: Viewer,
-        selection: Selection,
+        selection: DecisionSelection,
         *,
         most: int,
         before: tuple[float, str] | None = None,
@@ -116,14 +116,14 @@ class PageData:
 
     def decided_before(self, at_s: float) -> bool:
         """Whether there are decisions, of anybody, from before then."""
-        return bool(self.store.decisions.newest(Selection(until_s=at_s), most=1))
+        return bool(self.store.decisions.newest(DecisionSelection(until_s=at_s), most=1))
 
     def report(self, viewer: Viewer) -> OutcomeReport:
         """Sum up the last days, for what a user sees."""
         return self._reports.get(viewer.sight)
 
     def _report(self, sight: PrivateDataRules) -> OutcomeReport:
-        chosen = Selection(since_s=time.time() - self.config.web.days * _DAY_S)
+        chosen = DecisionSelection(since_s=time.time() - self.config.web.days * _DAY_S)
         confidence = self.config.fit.confidence
         return collect(self.store, _visible(chosen, sight), confidence=confidence)
 
@@ -142,11 +142,11 @@ def own_only(config: Config) -> bool:
     return config.web.shows is Shown.OWN
 
 
-def _visible(chosen: Selection, sight: PrivateDataRules) -> Selection:
+def _visible(chosen: DecisionSelection, sight: PrivateDataRules) -> DecisionSelection:
     return replace(chosen, only_user=sight.only_user, only_accounts=sight.accounts)
 
 
-def _entries(store: Store) -> Iterator[Entry]:
+def _entries(store: Store) -> Iterator[CatalogueEntry]:
     off = set(store.standings.off())
     for row in store.fits.each():
         # One row that cannot be read does not take the others away.

@@ -10,7 +10,7 @@ from typing import Any
 from predictor.table import decode
 from predictor.types import PredictionTable
 from sacct_ingest.records import KeyLevel
-from sacct_ingest.store import Selection
+from sacct_ingest.store import DecisionSelection
 from slurm_plugin.config import Mode
 from slurm_plugin.decision.reasons import WORDS
 from slurm_plugin.evaluation.outcomes import Pair
@@ -19,7 +19,14 @@ from slurm_plugin.reports import page
 from slurm_plugin.reports.html import PageLink, Table, TableColumn
 from slurm_plugin.reports.sheets import title_of
 from slurm_plugin.web import application_page, layout, query
-from slurm_plugin.web.catalogue import GROUPS, ORDERS, VERDICTS, Catalogue, CatalogueQuery, Entry
+from slurm_plugin.web.catalogue import (
+    GROUPS,
+    ORDERS,
+    VERDICTS,
+    Catalogue,
+    CatalogueEntry,
+    CatalogueQuery,
+)
 from slurm_plugin.web.data import PageData
 from slurm_plugin.web.decisions_page import COLUMNS, cells, facts
 from slurm_plugin.web.replay_page import replayed
@@ -122,7 +129,7 @@ def one_application(view: View) -> str:
     if not rows:
         raise PageMissing("the store has this application no more; look for it in the list")
     prediction: PredictionTable = decode(rows[0].payload)
-    same = Selection(key_level=entry.level, key=entry.key)
+    same = DecisionSelection(key_level=entry.level, key=entry.key)
     pairs = view.site.decisions(view.viewer, same, most=_SOME)
     standings = {(row.level.value, row.key): row for row in view.site.store.standings.all()}
     every = query.choice(view.query, "counts", ("some", "all"), "some") == "all"
@@ -145,7 +152,7 @@ def one_application(view: View) -> str:
 def decisions(view: View) -> str:
     """Give decisions, the newest first, a page at a time."""
     parameters = view.query
-    selection = Selection(
+    selection = DecisionSelection(
         user=query.text(parameters, "user"),
         partition=query.text(parameters, "partition"),
         mode=query.choice(parameters, "mode", ("", *(mode.value for mode in Mode)), ""),
@@ -187,7 +194,7 @@ def decisions(view: View) -> str:
 
 def one_decision(view: View) -> str:
     """Show one decision."""
-    selection = Selection(decision_id=query.text(view.query, "id"))
+    selection = DecisionSelection(decision_id=query.text(view.query, "id"))
     pairs = view.site.decisions(view.viewer, selection, most=1) if selection.decision_id else []
     if not pairs:
         raise PageMissing("there is no such decision, or it is about another user's job")
@@ -245,7 +252,7 @@ def _list_link(view: View, filters: CatalogueQuery, **more: object) -> str:
     )
 
 
-def _listing(view: View, shown: Sequence[Entry], filters: CatalogueQuery) -> Table:
+def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuery) -> Table:
     heads = {
         "application": "application", "details": "told apart by",
         "known_by": "recognised by", "runs": "runs",
@@ -288,15 +295,15 @@ def _sorted(view: View, column: TableColumn, filters: CatalogueQuery) -> TableCo
     return replace(column, href=_list_link(view, turned), order=order)
 
 
-def _application_link(view: View, entry: Entry) -> PageLink:
+def _application_link(view: View, entry: CatalogueEntry) -> PageLink:
     return PageLink(entry.label, _application_href(view, entry))
 
 
-def _application_href(view: View, entry: Entry) -> str:
+def _application_href(view: View, entry: CatalogueEntry) -> str:
     return view.link("/application", level=entry.level, key=entry.key)
 
 
-def _visible(view: View, level: str, key: str) -> Entry:
+def _visible(view: View, level: str, key: str) -> CatalogueEntry:
     entry = view.site.catalogue().find((level, key))
     # The answer does not say which: the application is missing, or the user may not see it.
     if entry is None or not view.site.may_see(view.viewer)(entry):
@@ -304,7 +311,7 @@ def _visible(view: View, level: str, key: str) -> Entry:
     return entry
 
 
-def _label(view: View, selection: Selection) -> str:
+def _label(view: View, selection: DecisionSelection) -> str:
     if not selection.key:
         return ""
     entry = view.site.catalogue().find((selection.key_level, selection.key))
@@ -331,11 +338,13 @@ def _decisions(view: View, pairs: Sequence[Pair], caption: str) -> Table:
     )
 
 
-def _of(catalogue: Catalogue, level: str, key: str) -> Entry | None:
+def _of(catalogue: Catalogue, level: str, key: str) -> CatalogueEntry | None:
     return catalogue.find((level, key)) if key else None
 
 
-def _since(view: View, selection: Selection, before: tuple[float, str] | None) -> float | None:
+def _since(
+    view: View, selection: DecisionSelection, before: tuple[float, str] | None
+) -> float | None:
     """Return the oldest time that a page searches; None: all, where an index helps."""
     slow = selection.partition or selection.mode or selection.reason or view.viewer.sight.accounts
     if not slow:

@@ -11,12 +11,12 @@ from predictor.active.design import binary_search, effects, plackett_burman
 from predictor.active.learner import Learner
 from predictor.active.settings import (
     Error,
-    Order,
-    Part,
+    LearnerSettings,
+    OccupancyPart,
     Purpose,
     Reference,
+    RefinementOrder,
     Selection,
-    Settings,
     Traversal,
 )
 from predictor.active.space import Space
@@ -32,7 +32,7 @@ SPACE = Space.full(
     },
     {"cpu_mhz": True, "memory_mb": True, "latency_ms": False},
 )
-LMAX = Settings(selection=Selection.LMAX_I1)
+LMAX = LearnerSettings(selection=Selection.LMAX_I1)
 
 
 def blast(given_: dict[str, float]) -> Sample:
@@ -43,7 +43,7 @@ def blast(given_: dict[str, float]) -> Sample:
     return Sample(given_, Occupancies(compute * 1e-6, network * 1e-6, 0.3e-6, 1e9))
 
 
-def learned(settings: Settings, runs: int = 60) -> Learner:
+def learned(settings: LearnerSettings, runs: int = 60) -> Learner:
     learner = Learner(SPACE, settings)
     for _ in range(runs):
         if (proposal := learner.propose()) is None:
@@ -98,15 +98,15 @@ def test_the_nearest_candidate_is_found_where_not_all_can_be_had() -> None:
     [(Reference.MIN, (451.0, 64.0, 18.0)), (Reference.MAX, (1396.0, 2048.0, 0.2))],
 )
 def test_the_reference_comes_first(reference: Reference, expected: tuple[float, ...]) -> None:
-    proposal = Learner(SPACE, Settings(reference=reference)).propose()
+    proposal = Learner(SPACE, LearnerSettings(reference=reference)).propose()
     assert proposal is not None
     assert proposal.purpose is Purpose.REFERENCE
     assert tuple(proposal.assignment.values()) == expected
 
 
 def test_lmax_i1_varies_one_attribute_of_the_reference() -> None:
-    told = {"order": Order.DOMAIN, "attribute_order": Order.DOMAIN}
-    learner = learned(Settings(selection=Selection.LMAX_I1, **told, target=0.0), 12)
+    told = {"order": RefinementOrder.DOMAIN, "attribute_order": RefinementOrder.DOMAIN}
+    learner = learned(LearnerSettings(selection=Selection.LMAX_I1, **told, target=0.0), 12)
     reference = learner.samples[0].attributes
     for sample in learner.samples[1:]:
         assert sum(sample.attributes[name] != reference[name] for name in SPACE.attributes) == 1
@@ -124,12 +124,12 @@ def test_relevance_screens_before_it_learns() -> None:
 
 
 def test_domain_knowledge_sets_the_order() -> None:
-    settings = Settings(
+    settings = LearnerSettings(
         selection=Selection.LMAX_I1,
-        order=Order.DOMAIN,
-        attribute_order=Order.DOMAIN,
-        parts=(Part.NETWORK, Part.COMPUTE),
-        attributes={Part.NETWORK: ("latency_ms",), Part.COMPUTE: ("cpu_mhz",)},
+        order=RefinementOrder.DOMAIN,
+        attribute_order=RefinementOrder.DOMAIN,
+        parts=(OccupancyPart.NETWORK, OccupancyPart.COMPUTE),
+        attributes={OccupancyPart.NETWORK: ("latency_ms",), OccupancyPart.COMPUTE: ("cpu_mhz",)},
         target=0.0,
     )
     learner = learned(settings, 3)
@@ -141,11 +141,13 @@ def test_domain_knowledge_sets_the_order() -> None:
 @pytest.mark.parametrize("error", [Error.CROSS_VALIDATION, Error.PBDF_TEST])
 def test_relevance_orders_attributes_whatever_the_design_s_runs_are_for(error: Error) -> None:
     """Functions as told, attributes by their effect: the paper's "static" and "relevance-based"."""
-    settings = Settings(
+    settings = LearnerSettings(
         selection=Selection.LMAX_I1,
-        order=Order.DOMAIN,
-        parts=(Part.NETWORK, Part.COMPUTE, Part.DISK),
-        attributes={Part.NETWORK: ("cpu_mhz",)},  # only counts where attributes are as told
+        order=RefinementOrder.DOMAIN,
+        parts=(OccupancyPart.NETWORK, OccupancyPart.COMPUTE, OccupancyPart.DISK),
+        attributes={
+            OccupancyPart.NETWORK: ("cpu_mhz",)
+        },  # only counts where attributes are as told
         error=error,
         target=0.0,
     )
@@ -164,7 +166,7 @@ def test_every_choice_of_table_1_learns(
     reference: Reference, traversal: Traversal, error: Error
 ) -> None:
     learner = learned(
-        Settings(
+        LearnerSettings(
             reference=reference,
             traversal=traversal,
             error=error,
@@ -180,14 +182,14 @@ def test_every_choice_of_table_1_learns(
 
 
 def test_test_sets_are_never_learned_from() -> None:
-    learner = learned(Settings(error=Error.RANDOM_TEST, test_runs=7))
+    learner = learned(LearnerSettings(error=Error.RANDOM_TEST, test_runs=7))
     assert len(learner.tests) == 7
     tested = {SPACE.key(one.attributes) for one in learner.tests}
     assert not tested & {SPACE.key(one.attributes) for one in learner.samples}
 
 
 def test_two_levels_end_when_their_design_does() -> None:
-    learner = learned(Settings(selection=Selection.L2_I2, target=0.0))
+    learner = learned(LearnerSettings(selection=Selection.L2_I2, target=0.0))
     assert learner.propose() is None
     assert len(learner.samples) == 8
 
@@ -196,7 +198,7 @@ def test_our_own_choice_needs_less_run_time_than_the_paper_s() -> None:
     """Table 2 of the paper: 10 % error with 10 % of the sample space."""
     all_s = sum(blast(one).measured.time_s for one in SPACE.candidates)
     spent = {}
-    for settings in (Settings(), LMAX):
+    for settings in (LearnerSettings(), LMAX):
         learner = learned(settings)
         spent[settings.selection] = sum(one.measured.time_s for one in learner.samples) / all_s
         if settings.selection is Selection.INFORMATIVE:
@@ -209,7 +211,7 @@ def test_no_assignment_is_run_twice_and_the_space_ends() -> None:
     small = Space.full(
         {"cpu_mhz": (1.0, 2.0), "latency_ms": (1.0, 3.0)}, {"cpu_mhz": True, "latency_ms": False}
     )
-    learner = Learner(small, Settings(target=0.0))
+    learner = Learner(small, LearnerSettings(target=0.0))
     seen = set()
     while proposal := learner.propose():
         key = small.key(proposal.assignment)
@@ -243,7 +245,7 @@ def test_what_was_not_run_keeps_it_from_stopping() -> None:
     """
     stopped = {}
     for error in (Error.CROSS_VALIDATION, Error.AHEAD):
-        learner = Learner(SPACE, Settings(error=error, fewest=3, in_a_row=1))
+        learner = Learner(SPACE, LearnerSettings(error=error, fewest=3, in_a_row=1))
         while proposal := learner.propose():
             learner.observe(flat_but_for_one_corner(proposal.assignment))
         stopped[error] = learner
@@ -258,7 +260,7 @@ def test_what_was_not_run_keeps_it_from_stopping() -> None:
 
 def test_wide_intervals_over_what_was_not_run_keep_it_from_stopping() -> None:
     """Levels were run and errors are small, but a stall shows in one corner of the space alone."""
-    learner = Learner(SPACE, Settings(in_a_row=1))
+    learner = Learner(SPACE, LearnerSettings(in_a_row=1))
     seen = []
     while proposal := learner.propose():
         learner.observe(flat_but_for_one_corner(proposal.assignment, 1.5))
@@ -273,7 +275,7 @@ def test_wide_intervals_over_what_was_not_run_keep_it_from_stopping() -> None:
 
 def test_runs_that_all_take_the_same_do_not_end_it_before_levels_were_run() -> None:
     """Errors are small from the first runs on; what the other levels do nobody has seen."""
-    learner = Learner(SPACE, Settings(fewest=3, in_a_row=1))
+    learner = Learner(SPACE, LearnerSettings(fewest=3, in_a_row=1))
     while proposal := learner.propose():
         learner.observe(Sample(proposal.assignment, Occupancies(1e-6, 1e-8, 1e-8, 1e9)))
     ran = learner.samples
@@ -285,7 +287,7 @@ def test_runs_that_all_take_the_same_do_not_end_it_before_levels_were_run() -> N
 
 
 def test_it_stops_when_good_enough_but_not_before_enough_runs() -> None:
-    learner = learned(Settings(target=50.0, fewest=5, error=Error.CROSS_VALIDATION))
+    learner = learned(LearnerSettings(target=50.0, fewest=5, error=Error.CROSS_VALIDATION))
     assert len(learner.samples) == 5
     assert learner.good_enough
     assert np.isfinite(learner.error)

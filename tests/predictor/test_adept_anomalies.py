@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from predictor.models.adept import Adept
 from predictor.models.adept.anomalies import Diagnosis, diagnose
 from predictor.models.adept.fluctuation import (
+    AnomalyExplanation,
     AnomalySettings,
-    Explanation,
     Metric,
     fluctuation,
 )
@@ -26,8 +26,8 @@ def metric(nodes: Floats, times: Floats, noise: float = 0.0) -> Metric:
     return Metric(tuple(nodes.tolist()), tuple(times.tolist()), sd, AnomalySettings())
 
 
-def all_of(count: int) -> Explanation:
-    return Explanation((tuple(range(count)),))
+def all_of(count: int) -> AnomalyExplanation:
+    return AnomalyExplanation((tuple(range(count)),))
 
 
 def named(diagnosis: Diagnosis) -> list[str]:

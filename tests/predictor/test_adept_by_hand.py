@@ -9,7 +9,7 @@ import pytest
 from predictor.models.adept import Adept
 from predictor.models.adept.anomalies import Diagnosis, diagnose
 from predictor.models.adept.envelope import Bounds, RangePair, envelope
-from predictor.models.adept.fluctuation import AnomalySettings, Explanation, Metric, explain
+from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
 from predictor.models.adept.instances import Instances
 from predictor.models.adept.model import Instance, _rounded
 from predictor.models.adept.reliability import (
@@ -20,7 +20,7 @@ from predictor.models.adept.reliability import (
     runner_up,
 )
 from predictor.models.adept.search import SearchSettings, _Limits, search, weights
-from predictor.models.downey import Mode, max_useful, speedup, terms, working_set
+from predictor.models.downey import VarianceMode, max_useful, speedup, terms, working_set
 from predictor.types import Point
 from tests.predictor.curves import Floats, curve_of, downey
 
@@ -48,10 +48,10 @@ def test_the_working_set_is_the_first_of_the_best(A: float, sigma: float) -> Non
 
 def test_the_terms_of_each_piece() -> None:
     nodes, end = np.array([4.0, 30.0, 80.0]), np.array(20.0)
-    p, q = terms(Mode.LOW, nodes, end)
+    p, q = terms(VarianceMode.LOW, nodes, end)
     assert p.tolist() == [5.0, 1.0, 1.0]
     assert q == pytest.approx([0.75, 39 / 30 - 1, 0.0])
-    p, q = terms(Mode.HIGH, nodes, end)
+    p, q = terms(VarianceMode.HIGH, nodes, end)
     assert p.tolist() == [5.0, 1.0, 1.0]
     assert q.tolist() == [1.0, 1.0, 1.0]
 
@@ -59,13 +59,17 @@ def test_the_terms_of_each_piece() -> None:
 # --- Envelope: each range pair holds what is feasible, and no more
 
 
-def feasible(mode: Mode, nodes: Floats, times: Floats, delta: float, bounds: Bounds) -> Floats:
+def feasible(
+    mode: VarianceMode, nodes: Floats, times: Floats, delta: float, bounds: Bounds
+) -> Floats:
     """(end, σ) on a fine grid that agree with both observations."""
     last = bounds.parallelism * nodes.max()
     edges = [1.0, *nodes, *((nodes + 1) / 2), last]
     ends = np.union1d(np.geomspace(1, last, 600), [e for e in edges if e >= 1])
-    sigmas = np.linspace(0, 1, 301) if mode is Mode.LOW else np.geomspace(1, bounds.sigma, 301)
-    x = sigmas / 2 if mode is Mode.LOW else sigmas
+    sigmas = (
+        np.linspace(0, 1, 301) if mode is VarianceMode.LOW else np.geomspace(1, bounds.sigma, 301)
+    )
+    x = sigmas / 2 if mode is VarianceMode.LOW else sigmas
     (p, q), (r, s) = (terms(mode, np.full_like(ends, n), ends) for n in nodes)
     ratio = (p[:, None] + x * q[:, None]) / (r[:, None] + x * s[:, None])
     measured = times[0] / times[1]
@@ -94,7 +98,7 @@ def test_range_pairs_are_tight(
     n, bounds = np.array(nodes, float), Bounds(parallelism=4.0, sigma=30.0)
     times = downey(A, sigma)(n)
     pairs = envelope(n, times, delta, bounds)
-    for mode in Mode:
+    for mode in VarianceMode:
         own = [pair for pair in pairs if pair.mode is mode]
         points = feasible(mode, n, times, delta, bounds)
         covered = np.zeros(len(points), bool)
@@ -112,11 +116,11 @@ def test_range_pairs_are_tight(
 
 
 def test_a_range_pair_holds_itself_and_what_is_smaller() -> None:
-    pair = RangePair(Mode.LOW, 2.0, 8.0, 0.2, 0.8)
+    pair = RangePair(VarianceMode.LOW, 2.0, 8.0, 0.2, 0.8)
     assert pair.holds(pair)
-    assert pair.holds(RangePair(Mode.LOW, 3.0, 7.0, 0.3, 0.7))
+    assert pair.holds(RangePair(VarianceMode.LOW, 3.0, 7.0, 0.3, 0.7))
     for other in (
-        replace(pair, mode=Mode.HIGH),
+        replace(pair, mode=VarianceMode.HIGH),
         replace(pair, end_min=1.9),
         replace(pair, end_max=8.1),
         replace(pair, sigma_min=0.1),
@@ -128,11 +132,14 @@ def test_a_range_pair_holds_itself_and_what_is_smaller() -> None:
 # --- Search
 
 
-BOXES = [RangePair(Mode.LOW, 2.0, 4.0, 0.2, 0.4), RangePair(Mode.LOW, 8.0, 16.0, 0.4, 1.0)]
+BOXES = [
+    RangePair(VarianceMode.LOW, 2.0, 4.0, 0.2, 0.4),
+    RangePair(VarianceMode.LOW, 8.0, 16.0, 0.4, 1.0),
+]
 
 
 def limits(*pairs: RangePair) -> _Limits:
-    found = _Limits.of(Mode.LOW, pairs)
+    found = _Limits.of(VarianceMode.LOW, pairs)
     assert found is not None
     return found
 
@@ -140,7 +147,7 @@ def limits(*pairs: RangePair) -> _Limits:
 def test_the_steps_of_the_first_pass() -> None:
     steps = limits(*BOXES).steps(4)
     assert steps == pytest.approx([2.0, 4.0, 8.0, 16.0])
-    assert _Limits.of(Mode.HIGH, BOXES) is None
+    assert _Limits.of(VarianceMode.HIGH, BOXES) is None
 
 
 def test_ends_move_to_the_closest_that_is_allowed() -> None:
@@ -149,7 +156,7 @@ def test_ends_move_to_the_closest_that_is_allowed() -> None:
 
 
 def test_the_closest_x_from_below_and_above() -> None:
-    both = RangePair(Mode.LOW, 2.0, 4.0, 0.6, 0.8)
+    both = RangePair(VarianceMode.LOW, 2.0, 4.0, 0.6, 0.8)
     ends = np.full(5, 3.0)
     x = np.array([0.05, 0.15, 0.25, 0.35, 0.5])  # σ/2
     below, above = limits(BOXES[0], both).nearest(ends, x)
@@ -218,7 +225,7 @@ def test_delta_is_doubled_until_it_holds(delta: float, factors: list[float]) -> 
 def test_no_delta_makes_a_rising_time_agree() -> None:
     fit = Adept(anomalies=AnomalySettings(epsilon=1e9)).fit(curve_of([1, 2, 4], [1, 8, 70]))
     assert fit.delta == 0.9
-    assert {pair.mode for pair in fit.envelope} == {Mode.LOW, Mode.HIGH}
+    assert {pair.mode for pair in fit.envelope} == {VarianceMode.LOW, VarianceMode.HIGH}
     low, high = sorted(fit.envelope, key=lambda pair: pair.sigma_max)
     assert (low.end_min, low.end_max, low.sigma_min, low.sigma_max) == (1.0, 256.0, 0.0, 1.0)
     assert (high.end_min, high.end_max, high.sigma_min, high.sigma_max) == (1.0, 256.0, 1.0, 3000.0)
@@ -260,12 +267,12 @@ def test_roughness_counts_rises_and_unevenness_falls_too() -> None:
     nodes = [1.0, 2.0, 4.0, 8.0]
     costs = [0.0, 0.2, 0.1, 0.4]  # of log(n T): changes of R -0.2, 0.3, -0.4
     times = [float(np.exp(c)) / n for c, n in zip(costs, nodes, strict=True)]
-    made, every = metric(nodes, times), Explanation(((0, 1, 2, 3),))
+    made, every = metric(nodes, times), AnomalyExplanation(((0, 1, 2, 3),))
     assert made.roughness(every) == pytest.approx(0.3)
     assert made.unevenness(every) == (0.3, pytest.approx((0.3 + 0.4) / log(8)))
     assert [rise.of for rise in made.flagged(every)] == [(0, 1, 2)]
     faster = metric([1.0, 2.0], [1.0, 0.3])
-    own = Explanation(((0, 1),))
+    own = AnomalyExplanation(((0, 1),))
     assert faster.roughness(own) == pytest.approx(log(1 / 0.6))
     assert faster.unevenness(own) == (round(log(1 / 0.6), 2), pytest.approx(log(1 / 0.6) / log(2)))
 
@@ -395,7 +402,7 @@ def test_a_rival_of_very_different_a_by_hand(swapped: bool) -> None:
 
 
 def small_times(A: float, nodes: Floats) -> Floats:
-    p, q = terms(Mode.LOW, nodes, np.array(A))
+    p, q = terms(VarianceMode.LOW, nodes, np.array(A))
     return p + 0.2 * q
 
 

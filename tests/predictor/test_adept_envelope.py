@@ -8,27 +8,27 @@ from predictor.models.adept.envelope import (
     RangePair,
     envelope,
 )
-from predictor.models.downey import Mode, speedup, terms
+from predictor.models.downey import VarianceMode, speedup, terms
 
 NODES = st.lists(st.integers(1, 500), min_size=2, max_size=5, unique=True).map(sorted)
 
 
 @st.composite
-def instances(draw: st.DrawFn) -> tuple[Mode, float, float]:
+def instances(draw: st.DrawFn) -> tuple[VarianceMode, float, float]:
     """Mode, end of the first section, σ."""
     A = draw(st.floats(1.5, 500))
     if draw(st.booleans()):
-        return Mode.LOW, A, draw(st.floats(0, 1))
+        return VarianceMode.LOW, A, draw(st.floats(0, 1))
     sigma = draw(st.floats(1, 15))
-    return Mode.HIGH, A + A * sigma - sigma, sigma
+    return VarianceMode.HIGH, A + A * sigma - sigma, sigma
 
 
-def times_of(mode: Mode, end: float, sigma: float, nodes: list[int]) -> np.ndarray:
-    A = end if mode is Mode.LOW else (end + sigma) / (1 + sigma)
+def times_of(mode: VarianceMode, end: float, sigma: float, nodes: list[int]) -> np.ndarray:
+    A = end if mode is VarianceMode.LOW else (end + sigma) / (1 + sigma)
     return 100 / speedup(nodes, A, sigma)
 
 
-def holds(pair: RangePair, mode: Mode, end: float, sigma: float) -> bool:
+def holds(pair: RangePair, mode: VarianceMode, end: float, sigma: float) -> bool:
     slack = 1 + 1e-6
     return (
         pair.mode is mode
@@ -41,7 +41,7 @@ def holds(pair: RangePair, mode: Mode, end: float, sigma: float) -> bool:
 
 @given(instances(), NODES, st.data())
 def test_each_pair_of_observations_holds_every_instance_within_delta_of_both(
-    instance: tuple[Mode, float, float], nodes: list[int], data: st.DataObject
+    instance: tuple[VarianceMode, float, float], nodes: list[int], data: st.DataObject
 ) -> None:
     delta = 0.08
     off = data.draw(st.lists(st.floats(-0.07, 0.07), min_size=len(nodes), max_size=len(nodes)))
@@ -55,7 +55,7 @@ def test_each_pair_of_observations_holds_every_instance_within_delta_of_both(
 
 @given(instances(), NODES)
 def test_the_union_over_all_pairs_holds_the_instance_that_made_the_observations(
-    instance: tuple[Mode, float, float], nodes: list[int]
+    instance: tuple[VarianceMode, float, float], nodes: list[int]
 ) -> None:
     found = envelope(np.array(nodes, float), times_of(*instance, nodes), 0.02, Bounds(1e4))
     assert any(holds(pair, *instance) for pair in found)
@@ -64,35 +64,38 @@ def test_the_union_over_all_pairs_holds_the_instance_that_made_the_observations(
 @pytest.mark.parametrize(
     ("mode", "nodes", "end", "x"),
     [
-        (Mode.LOW, (2, 8), 20.0, 0.2),
-        (Mode.LOW, (4, 30), 20.0, 0.4),
-        (Mode.LOW, (4, 64), 20.0, 0.3),
-        (Mode.LOW, (24, 35), 20.0, 0.1),
-        (Mode.LOW, (24, 64), 20.0, 0.45),
-        (Mode.HIGH, (2, 40), 60.0, 3.0),
-        (Mode.HIGH, (8, 90), 60.0, 1.5),
+        (VarianceMode.LOW, (2, 8), 20.0, 0.2),
+        (VarianceMode.LOW, (4, 30), 20.0, 0.4),
+        (VarianceMode.LOW, (4, 64), 20.0, 0.3),
+        (VarianceMode.LOW, (24, 35), 20.0, 0.1),
+        (VarianceMode.LOW, (24, 64), 20.0, 0.45),
+        (VarianceMode.HIGH, (2, 40), 60.0, 3.0),
+        (VarianceMode.HIGH, (8, 90), 60.0, 1.5),
     ],
 )
 def test_without_tolerance_the_ends_of_a_range_pair_pass_through_both_observations(
-    mode: Mode, nodes: tuple[float, float], end: float, x: float
+    mode: VarianceMode, nodes: tuple[float, float], end: float, x: float
 ) -> None:
     """Each combination of pieces once."""
     given = ratio(mode, nodes, end, x)
     found = envelope(np.array(nodes), np.array([given, 1.0]), 1e-9)
-    factor = 2 if mode is Mode.LOW else 1
+    factor = 2 if mode is VarianceMode.LOW else 1
     assert any(holds(pair, mode, end, factor * x) for pair in found)
     for pair in found:
         low, high = pair.sigma_min, pair.sigma_max
         rising = [(pair.end_min, low), (pair.end_max, high)]
         falling = [(pair.end_min, high), (pair.end_max, low)]
         assert any(
-            [ratio(pair.mode, nodes, e, s / (2 if pair.mode is Mode.LOW else 1)) for e, s in both]
+            [
+                ratio(pair.mode, nodes, e, s / (2 if pair.mode is VarianceMode.LOW else 1))
+                for e, s in both
+            ]
             == pytest.approx([given, given], rel=1e-6)
             for both in (rising, falling)
         )
 
 
-def ratio(mode: Mode, nodes: tuple[float, float], end: float, x: float) -> float:
+def ratio(mode: VarianceMode, nodes: tuple[float, float], end: float, x: float) -> float:
     p, q = terms(mode, np.array(nodes), np.array(end))
     return float((p[0] + x * q[0]) / (p[1] + x * q[1]))
 
@@ -108,7 +111,7 @@ def test_equation_1_of_the_paper_is_the_first_piece_of_the_low_variance_mode() -
     (pair,) = (
         one
         for one in envelope(np.array(n), np.array(t), 1e-9)
-        if one.mode is Mode.LOW and one.end_min >= n[1] - 1e-6
+        if one.mode is VarianceMode.LOW and one.end_min >= n[1] - 1e-6
     )
     assert (pair.end_min, pair.sigma_min) == pytest.approx((n[1], published * n[1] / A))
     assert (pair.end_max, pair.sigma_max) == pytest.approx((A / published, 1.0))

@@ -9,7 +9,7 @@ from predictor.models.adept import Adept
 from predictor.models.adept.envelope import RangePair, envelope
 from predictor.models.adept.instances import Instances
 from predictor.models.adept.search import SearchSettings, search, weights
-from predictor.models.downey import Mode, max_useful, speedup
+from predictor.models.downey import VarianceMode, max_useful, speedup
 from tests.predictor.curves import Floats, downey, drawn
 
 #: Section V.C: four instances of each set of Table 2.
@@ -112,7 +112,7 @@ def test_the_second_pass_stays_within_v_of_the_first() -> None:
 
 def test_instances_keep_to_the_envelope() -> None:
     n = np.array([2, 4, 16, 64.0])
-    box = RangePair(Mode.LOW, 10.0, 12.0, 0.2, 0.3)
+    box = RangePair(VarianceMode.LOW, 10.0, 12.0, 0.2, 0.3)
     solve = partial(search, n, downey(20, 0.8)(n))
     found: Instances = solve(np.ones((1, 4)), np.array([8.0]), [box], SearchSettings())
     assert 10 <= found.end[0] <= 12
@@ -123,7 +123,10 @@ def test_instances_keep_to_the_envelope() -> None:
 def test_between_range_pairs_there_is_nothing(target: float) -> None:
     # A is 20, which neither range pair holds.
     n = np.array([2, 4, 16, 64.0])
-    pairs = [RangePair(Mode.LOW, 5.0, 8.0, 0.0, 1.0), RangePair(Mode.LOW, 24.0, 60.0, 0.0, 1.0)]
+    pairs = [
+        RangePair(VarianceMode.LOW, 5.0, 8.0, 0.0, 1.0),
+        RangePair(VarianceMode.LOW, 24.0, 60.0, 0.0, 1.0),
+    ]
     targets = np.array([target])
     weight = weights(targets, n, 2.0)
     found = search(n, downey(20, 0.8)(n), weight, targets, pairs, SearchSettings())
@@ -132,7 +135,10 @@ def test_between_range_pairs_there_is_nothing(target: float) -> None:
 
 def test_between_two_ranges_of_sigma_there_is_nothing() -> None:
     n = np.array([2, 4, 16, 64.0])
-    pairs = [RangePair(Mode.LOW, 18.0, 22.0, 0.0, 0.5), RangePair(Mode.LOW, 18.0, 22.0, 0.9, 1.0)]
+    pairs = [
+        RangePair(VarianceMode.LOW, 18.0, 22.0, 0.0, 0.5),
+        RangePair(VarianceMode.LOW, 18.0, 22.0, 0.9, 1.0),
+    ]
     targets = np.array([8.0])
     found = search(n, downey(20, 0.8)(n), np.ones((1, 4)), targets, pairs, SearchSettings(v=0.9))
     assert found.sigma[0] == pytest.approx(0.9)

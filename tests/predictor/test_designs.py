@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from predictor.active.design import binary_search, effects, plackett_burman, signs
-from predictor.active.settings import Error, Form, Order, Part, Selection, Settings
+from predictor.active.settings import (
+    Error,
+    FunctionForm,
+    LearnerSettings,
+    OccupancyPart,
+    RefinementOrder,
+    Selection,
+)
 from predictor.active.space import MOST_CANDIDATES, Space
 
 #: Rows 1, 2, 3, 15 and 16 of table 3 of the paper (VLDB 2006, appendix A), N = 7.
@@ -112,17 +119,17 @@ def test_twenty_four_attributes_have_a_design_but_no_full_space() -> None:
         *(({"improvement": bad}, "improvement is") for bad in (-1.0, float("nan"))),
         *(({name: 0}, f"{name} is 0") for name in ("fewest", "in_a_row", "test_runs")),
         ({"parts": ()}, "parts"),
-        ({"parts": (Part.DISK, Part.DISK)}, "parts"),
-        ({"attributes": {Part.DISK: ()}}, "attributes of disk"),
-        ({"attributes": {Part.DISK: ("a", "a")}}, "attributes of disk"),
+        ({"parts": (OccupancyPart.DISK, OccupancyPart.DISK)}, "parts"),
+        ({"attributes": {OccupancyPart.DISK: ()}}, "attributes of disk"),
+        ({"attributes": {OccupancyPart.DISK: ("a", "a")}}, "attributes of disk"),
     ],
 )
 def test_settings_that_cannot_be_followed_are_refused(given: dict[str, object], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        Settings(**given)
+        LearnerSettings(**given)
 
 
 def test_the_smallest_settings_are_taken() -> None:
-    made = Settings(target=0.0, improvement=0.0, fewest=1, in_a_row=1, test_runs=1)
-    assert (made.form, made.selection) == (Form.CHOSEN, Selection.INFORMATIVE)
-    assert (made.order, made.error) == (Order.RELEVANCE, Error.AHEAD)
+    made = LearnerSettings(target=0.0, improvement=0.0, fewest=1, in_a_row=1, test_runs=1)
+    assert (made.form, made.selection) == (FunctionForm.CHOSEN, Selection.INFORMATIVE)
+    assert (made.order, made.error) == (RefinementOrder.RELEVANCE, Error.AHEAD)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.models.downey import (
-    Mode,
+    VarianceMode,
     max_useful,
     parallelism_of,
     serial_time_of,
@@ -54,7 +54,7 @@ def test_the_modes_agree_where_they_meet(A: float) -> None:
 
 @given(PARALLELISM, SIGMA)
 def test_run_time_is_linear_in_two_amplitudes(A: float, sigma: float) -> None:
-    mode = Mode.HIGH if sigma > 1 else Mode.LOW
+    mode = VarianceMode.HIGH if sigma > 1 else VarianceMode.LOW
     end = np.array(A + A * sigma - sigma if sigma > 1 else A)
     x = np.array(sigma if sigma > 1 else sigma / 2)
     amplitude = np.array(7.0)

@@ -15,7 +15,7 @@ from benchmarks._parametric import Amdahl, Usl
 from predictor import Curve, Point, Run
 from predictor.choose import choose
 from predictor.interval import Prior, around, measure
-from predictor.judgement import Voice, WalkSettings
+from predictor.judgement import RecordJudge, WalkSettings
 from predictor.metrics import mape, mse, nmae, order_preserving_degree, percentage_errors
 from predictor.models import base
 from predictor.models.adept import Adept
@@ -28,7 +28,7 @@ from predictor.models.averaged import Averaged
 from predictor.models.downey import speedup
 from predictor.record import Site
 from predictor.reliability import ReliabilitySettings
-from predictor.similar import PastRun, Request, sample
+from predictor.similar import PastRun, RunRequest, sample
 from predictor.transfer import transfer_time
 from tests.predictor.curves import curve_of, downey, drawn
 
@@ -262,14 +262,14 @@ def test_relative_errors_are_of_times_above_zero(value: float) -> None:
 
 @pytest.mark.parametrize("value", NOT_POSITIVE)
 def test_past_runs(value: float) -> None:
-    asked = Request(4, inf)
+    asked = RunRequest(4, inf)
     with pytest.raises(ValueError, match=POSITIVE):
         PastRun(asked, value)
     if value != inf:
         with pytest.raises(ValueError, match=POSITIVE):
-            Request(4, value)
+            RunRequest(4, value)
     with pytest.raises(ValueError, match=COUNT):
-        Request(0, inf)
+        RunRequest(0, inf)
     with pytest.raises(ValueError, match="no earlier run"):
         sample(asked, [])
 
@@ -277,7 +277,7 @@ def test_past_runs(value: float) -> None:
 @pytest.mark.parametrize("level", NOT_A_SHARE)
 def test_levels_of_records(level: float) -> None:
     with pytest.raises(ValueError, match=SHARE):
-        Voice((), Site(), WalkSettings(), same=True, level=level)
+        RecordJudge((), Site(), WalkSettings(), same=True, level=level)
 
 
 @pytest.mark.parametrize("value", [nan, inf, -inf])

@@ -11,7 +11,7 @@ from sacct_ingest.ingest import ingest
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
-from sacct_ingest.store.rows import Retention
+from sacct_ingest.store.rows import RetentionTimes
 from slurm_plugin.demo.applications import applications
 from slurm_plugin.demo.history import make_runs
 from slurm_plugin.demo.sacct_text import sacct_text
@@ -24,7 +24,7 @@ def outcome(url: str, path: Path) -> dict[str, Any]:
         read = ingest(store, SavedSacct(path), now_s=NOW_S)
         refit(store, now_s=NOW_S)
         before = store.fits.all()
-        retention = Retention(runs=NOW_S - 20 * DAY_S, steps=NOW_S - 10 * DAY_S, rejects=NOW_S)
+        retention = RetentionTimes(runs=NOW_S - 20 * DAY_S, steps=NOW_S - 10 * DAY_S, rejects=NOW_S)
         expected = store.prune(retention, dry_run=True)
         pruned = store.prune(retention)
         refit(store, now_s=NOW_S)

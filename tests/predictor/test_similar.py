@@ -2,15 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.similar import PastRun, Request, Sample, sample
+from predictor.similar import PastRun, RunRequest, SimilarRuns, sample
 
-ASKED = Request(4, 3600)
+ASKED = RunRequest(4, 3600)
 
 
 def test_runs_that_match_outweigh_those_that_do_not() -> None:
-    past = [PastRun(Request(1, 600), 50.0)] * 20 + [PastRun(ASKED, 1000.0)]
+    past = [PastRun(RunRequest(1, 600), 50.0)] * 20 + [PastRun(ASKED, 1000.0)]
     assert sample(ASKED, past).typical() == 1000.0
-    assert sample(Request(1, 600), past).typical() == 50.0
+    assert sample(RunRequest(1, 600), past).typical() == 50.0
 
 
 def test_newer_runs_outweigh_older_ones() -> None:
@@ -31,7 +31,7 @@ def test_nothing_exceeds_the_limit() -> None:
 def test_typical_has_the_highest_expected_accuracy(pairs: list[tuple[float, float]]) -> None:
     pairs.sort()
     total = sum(w for _, w in pairs)
-    drawn = Sample(tuple(t for t, _ in pairs), tuple(w / total for _, w in pairs))
+    drawn = SimilarRuns(tuple(t for t, _ in pairs), tuple(w / total for _, w in pairs))
 
     def accuracy(p: float) -> float:
         return sum(w * min(p, t) / max(p, t) for t, w in pairs) / total

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.standing import Band, Outcome, judge
+from predictor.standing import AccuracyBand, PredictionOutcome, judge
 
 
-def outcomes(*ratios: float, spread: float = 1.05, cut: bool = False) -> list[Outcome]:
+def outcomes(*ratios: float, spread: float = 1.05, cut: bool = False) -> list[PredictionOutcome]:
     return [
-        Outcome(float(i), 100.0 * ratio, 100.0, 100.0 / spread, 100.0 * spread, cut)
+        PredictionOutcome(float(i), 100.0 * ratio, 100.0, 100.0 / spread, 100.0 * spread, cut)
         for i, ratio in enumerate(ratios)
     ]
 
 
 def off(*ratios: float, before: bool = False, **fields: float) -> bool:
-    found = judge(outcomes(*ratios, **fields), Band(), off=before)
+    found = judge(outcomes(*ratios, **fields), AccuracyBand(), off=before)
     assert found is not None
     return found.off
 
@@ -38,7 +38,7 @@ def test_the_last_runs_count() -> None:
 
 
 def test_too_few_say_nothing() -> None:
-    assert judge(outcomes(3.0, 3.0), Band(), off=False) is None
+    assert judge(outcomes(3.0, 3.0), AccuracyBand(), off=False) is None
 
 
 def test_the_way_back_is_narrower_than_the_way_out() -> None:
@@ -55,7 +55,7 @@ def test_a_wide_prediction_has_a_wide_band() -> None:
 def test_a_run_that_was_stopped_took_at_least_that_long() -> None:
     assert off(3.0, 3.0, 3.0, cut=True)
     # Stopped before its predicted time, it may have been as predicted.
-    assert judge(outcomes(0.5, 0.5, 0.5, cut=True), Band(), off=False) is None
+    assert judge(outcomes(0.5, 0.5, 0.5, cut=True), AccuracyBand(), off=False) is None
 
 
 @given(st.lists(st.floats(0.01, 100.0), min_size=3, max_size=12), st.booleans())
@@ -66,7 +66,7 @@ def test_whoever_is_let_back_would_not_be_sent_out(ratios: list[float], before: 
 
 @pytest.mark.parametrize("before", [False, True])
 def test_the_band_that_was_used_is_told(before: bool) -> None:
-    found = judge(outcomes(1.1, 1.1, 1.1), Band(), off=before)
+    found = judge(outcomes(1.1, 1.1, 1.1), AccuracyBand(), off=before)
     assert found is not None
     assert log(found.high) == pytest.approx(log(1.25 if before else 1.5))
     assert found.low == pytest.approx(1 / found.high)

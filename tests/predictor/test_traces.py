@@ -14,12 +14,12 @@ from predictor.active.learner import Learner
 from predictor.active.settings import (
     EXPERIMENT,
     Error,
-    Order,
-    Part,
+    LearnerSettings,
+    OccupancyPart,
     Purpose,
     Reference,
+    RefinementOrder,
     Selection,
-    Settings,
     Traversal,
 )
 from predictor.active.space import Assignment, Space
@@ -29,10 +29,18 @@ SPACE = Space.full({"cpu": (1.0, 2.0, 4.0), "lat": (1.0, 3.0, 9.0)}, {"cpu": Tru
 Run = tuple[float, float]
 #: All as a domain expert says, and no end before all levels were run.
 BY_DOMAIN = replace(
-    EXPERIMENT, order=Order.DOMAIN, attribute_order=Order.DOMAIN, target=0.0, fewest=100
+    EXPERIMENT,
+    order=RefinementOrder.DOMAIN,
+    attribute_order=RefinementOrder.DOMAIN,
+    target=0.0,
+    fewest=100,
 )
 #: Two functions with an attribute each.
-APART = {Part.COMPUTE: ("cpu", "lat"), Part.NETWORK: ("lat", "cpu"), Part.DISK: ("cpu", "lat")}
+APART = {
+    OccupancyPart.COMPUTE: ("cpu", "lat"),
+    OccupancyPart.NETWORK: ("lat", "cpu"),
+    OccupancyPart.DISK: ("cpu", "lat"),
+}
 
 
 def plain(given: Assignment) -> Sample:
@@ -48,7 +56,7 @@ def crooked(given: Assignment) -> Sample:
 
 
 def trace(
-    settings: Settings, app: Callable[[Assignment], Sample] = plain
+    settings: LearnerSettings, app: Callable[[Assignment], Sample] = plain
 ) -> list[tuple[Purpose, Run]]:
     """Runs in order, with their purposes."""
     learner, runs = Learner(SPACE, settings), []
@@ -58,7 +66,7 @@ def trace(
     return runs
 
 
-def training(settings: Settings, app: Callable[[Assignment], Sample] = plain) -> list[Run]:
+def training(settings: LearnerSettings, app: Callable[[Assignment], Sample] = plain) -> list[Run]:
     return [run for purpose, run in trace(settings, app) if purpose is Purpose.TRAINING]
 
 
@@ -92,7 +100,7 @@ def test_no_level_is_skipped_where_a_function_no_longer_improves() -> None:
         {"cpu": (1.0, 2.0, 3.0, 4.0, 5.0), "lat": (1.0, 2.0, 3.0, 4.0, 5.0)},
         {"cpu": True, "lat": False},
     )
-    learner = Learner(space, replace(BY_DOMAIN, parts=(Part.COMPUTE,)))
+    learner = Learner(space, replace(BY_DOMAIN, parts=(OccupancyPart.COMPUTE,)))
     runs = []
     while proposal := learner.propose():
         runs.append(tuple(proposal.assignment.values()))
@@ -119,11 +127,15 @@ def test_improvement_based_goes_on_while_the_error_falls() -> None:
 
 def test_dynamic_refines_the_worst_function_until_it_has_no_runs_left() -> None:
     """Algorithm 4; exhausted functions make way for the next worst, until all levels were run."""
-    only = {Part.COMPUTE: ("cpu",), Part.NETWORK: ("lat",), Part.DISK: ("cpu",)}
+    only = {
+        OccupancyPart.COMPUTE: ("cpu",),
+        OccupancyPart.NETWORK: ("lat",),
+        OccupancyPart.DISK: ("cpu",),
+    }
     settings = replace(BY_DOMAIN, attributes=only, traversal=Traversal.DYNAMIC)
     # f_a has the largest error while cpu varies; f_n follows once cpu has no levels left.
     assert training(settings, crooked) == [(4.0, 9.0), (2.0, 9.0), (1.0, 1.0), (1.0, 3.0)]
-    other = replace(settings, parts=(Part.NETWORK, Part.COMPUTE))
+    other = replace(settings, parts=(OccupancyPart.NETWORK, OccupancyPart.COMPUTE))
     assert training(other, crooked) == [(1.0, 1.0), (1.0, 3.0), (4.0, 9.0), (2.0, 9.0)]
 
 
@@ -138,7 +150,11 @@ def test_relevance_screens_by_a_design_first() -> None:
 
 
 def test_static_attributes_are_added_as_told() -> None:
-    wrong_way = {Part.COMPUTE: ("lat",), Part.NETWORK: ("cpu",), Part.DISK: ("cpu", "lat")}
+    wrong_way = {
+        OccupancyPart.COMPUTE: ("lat",),
+        OccupancyPart.NETWORK: ("cpu",),
+        OccupancyPart.DISK: ("cpu", "lat"),
+    }
     settings = replace(BY_DOMAIN, attributes=wrong_way)
     assert training(settings) == [(1.0, 1.0), (4.0, 9.0), (2.0, 9.0), (1.0, 3.0)]
 
@@ -174,7 +190,7 @@ def test_the_error_of_a_function_is_leave_one_out_in_percent_of_its_own_occupanc
     the first: 100 %.  From the first and the third follows 5 for the second: 400 %.  From the
     first two follows 10/3 for the third: 44.4 %.
     """
-    learner = Learner(SPACE, replace(BY_DOMAIN, parts=(Part.COMPUTE,)))
+    learner = Learner(SPACE, replace(BY_DOMAIN, parts=(OccupancyPart.COMPUTE,)))
     for _ in range(3):
         proposal = learner.propose()
         assert proposal is not None
@@ -182,15 +198,19 @@ def test_the_error_of_a_function_is_leave_one_out_in_percent_of_its_own_occupanc
     assert [tuple(one.attributes.values()) for one in learner.samples] == [
         (1.0, 9.0), (4.0, 9.0), (2.0, 9.0),
     ]  # fmt: skip
-    assert learner._refine.error_of(Part.COMPUTE) == pytest.approx((100 + 400 + 400 / 9) / 3)
-    assert learner._refine.error_of(Part.NETWORK) == pytest.approx(0.0)
+    assert learner._refine.error_of(OccupancyPart.COMPUTE) == pytest.approx(
+        (100 + 400 + 400 / 9) / 3
+    )
+    assert learner._refine.error_of(OccupancyPart.NETWORK) == pytest.approx(0.0)
 
 
 def test_the_data_flow_is_refined_like_the_occupancies() -> None:
     def grows(given: Assignment) -> Sample:
         return Sample(dict(given), Occupancies(1.0, 1.0, 1.0, 10.0 + 5 * given["lat"]))
 
-    settings = replace(BY_DOMAIN, parts=(Part.DATA,), attributes={Part.DATA: ("lat", "cpu")})
+    settings = replace(
+        BY_DOMAIN, parts=(OccupancyPart.DATA,), attributes={OccupancyPart.DATA: ("lat", "cpu")}
+    )
     learner = Learner(SPACE, settings)
     runs, why = [], ""
     while proposal := learner.propose():

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from predictor import walk
 from predictor.experts import CurveAt
-from predictor.judgement import Judged, WalkSettings
-from predictor.record import POOLED, Entry, Record, Site, decode, encode, pooled, site_of
+from predictor.judgement import JudgedPrediction, WalkSettings
+from predictor.record import POOLED, Record, RecordEntry, Site, decode, encode, pooled, site_of
 from predictor.types import Run
-from predictor.walk import Now, replay
+from predictor.walk import NextRun, replay
 
 SETTINGS = WalkSettings()
 COUNTS = (1, 2, 4, 8)
@@ -77,7 +77,7 @@ def site() -> Site:
     """Record of a site with applications of all kinds."""
     known = Site()
     for first in (1000, 2000):
-        entries: list[Entry] = []
+        entries: list[RecordEntry] = []
         for times in (*GOOD, *BAD):
             for seed in SEEDS:
                 entries += of(history(times, first + seed), known).entries
@@ -85,10 +85,10 @@ def site() -> Site:
     return known
 
 
-def next_of(times: Times, seed: int, known: Site) -> tuple[Now, Judged, float]:
+def next_of(times: Times, seed: int, known: Site) -> tuple[NextRun, JudgedPrediction, float]:
     """What is said of the last run, from those before, and what came."""
     *past, last = history(times, seed)
-    now = Now(past, of(past, known), known, SETTINGS, same=True, curve=curve(past))
+    now = NextRun(past, of(past, known), known, SETTINGS, same=True, curve=curve(past))
     return now, now.judge(last.nodes), math.log(last.elapsed_s)
 
 
@@ -128,7 +128,8 @@ def test_the_first_prediction_at_a_site_of_bad_applications_is_as_careful() -> N
     bad = site_of(pooled((), entries))
     first = history(steady, 1, runs=9)
     fresh, known = (
-        Now(first, Record(), one, SETTINGS, same=True, curve=curve(first)) for one in (Site(), bad)
+        NextRun(first, Record(), one, SETTINGS, same=True, curve=curve(first))
+        for one in (Site(), bad)
     )
     for nodes in {run.nodes for run in first}:
         wide, narrow = known.judge(nodes), fresh.judge(nodes)
@@ -179,7 +180,7 @@ def test_no_interval_is_wider_than_numbers_are() -> None:
     """A site whose narrow predictions were off by orders of magnitude says nothing absurd."""
     wild = site_of([msgspec.structs.replace(e, scale=1e-3) for e in entries_with(9.0, 60)])
     runs = history(inputs, 1)
-    now = Now(runs, of(runs, wild), wild, SETTINGS, same=True)
+    now = NextRun(runs, of(runs, wild), wild, SETTINGS, same=True)
     for nodes in COUNTS:
         judged = now.judge(nodes)
         assert judged.log_s - 8.0 <= judged.low <= judged.log_s <= judged.high
@@ -192,9 +193,9 @@ def test_records_round_trip() -> None:
     assert decode("[[[1]]]") == decode(None) == Record()
 
 
-def entries_with(error: float, count: int) -> Iterator[Entry]:
+def entries_with(error: float, count: int) -> Iterator[RecordEntry]:
     for number in range(count):
-        yield Entry(
+        yield RecordEntry(
             end_s=float(number),
             same=True,
             repeats=3,

@@ -9,7 +9,7 @@ from sacct_ingest import columns
 from sacct_ingest.columns import (
     COLUMNS,
     REQUIRED,
-    Plan,
+    ColumnPlan,
     disk_total,
     gpus,
     lustre_total,
@@ -139,7 +139,7 @@ def test_what_steps_used_is_told_apart_by_resource() -> None:
     assert set(read_one(step, ["cpu=1,mem=2", "", "", "", "12"]).values()) == {None, 12}
 
 
-def read_one(plan: Plan, record: list[str]) -> dict[str, Any]:
+def read_one(plan: ColumnPlan, record: list[str]) -> dict[str, Any]:
     return {field: value for field, (value,) in plan.read([record]).items()}
 
 

@@ -10,7 +10,7 @@ from predictor.run_rows import runs_of
 from sacct_ingest.records import ENDED_CODES, JobState, KeyLevel
 from sacct_ingest.resized import to_store
 from sacct_ingest.store import Store
-from sacct_ingest.store.rows import Retention
+from sacct_ingest.store.rows import RetentionTimes
 from tests.sacct_ingest.records import SUBMIT_S, run, runs_with
 
 _PROJECT = Path(sacct_ingest.__file__).parents[1]
@@ -36,7 +36,7 @@ def test_prune_leaves_all_that_predictions_are_made_of(state: JobState):
     with Store.open("sqlite://") as store:
         store.runs.add([run(state=state, submit_s=SUBMIT_S, end_s=SUBMIT_S + 100)])
         used = runs_of(runs_with(store, KeyLevel.USER, "ada"))
-        store.prune(Retention(runs=SUBMIT_S + 1000))
+        store.prune(RetentionTimes(runs=SUBMIT_S + 1000))
         assert runs_of(runs_with(store, KeyLevel.USER, "ada")) == used
         assert store.runs.count() == len(used)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from predictor.interval import Prior
 from predictor.models.adept.envelope import need_observations
-from predictor.models.adept.fluctuation import AnomalySettings, Explanation, Metric, explain
+from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
 from predictor.special_counts import FAMILIES, belongs
 from predictor.types import Problem
 
@@ -96,7 +96,7 @@ def diagnose(
 
 
 def _factors(
-    usable: NDArray[np.bool_], explained: Explanation, settings: AnomalySettings
+    usable: NDArray[np.bool_], explained: AnomalyExplanation, settings: AnomalySettings
 ) -> list[float]:
     """W'/W of each observation: (θ - min(φ, D))/φ where it is anomalous, with D in units of ε."""
     factors = [float(use) for use in usable]

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.checks import need_finite, need_positive, need_rising, need_share
-from predictor.models.downey import Mode
+from predictor.models.downey import VarianceMode
 
 Floats = NDArray[np.float64]
 
 #: Pieces of the two observations of a pair, the one on fewer nodes first.
 COMBINATIONS = {
-    Mode.LOW: ((1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 3)),
-    Mode.HIGH: ((1, 1), (1, 2), (2, 2)),
+    VarianceMode.LOW: ((1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 3)),
+    VarianceMode.HIGH: ((1, 1), (1, 2), (2, 2)),
 }
 
 
@@ -45,7 +45,7 @@ class Bounds:
 class RangePair:
     """One range pair: the end of the first section (A, or A + Aσ - σ) and σ."""
 
-    mode: Mode
+    mode: VarianceMode
     end_min: float
     end_max: float
     sigma_min: float
@@ -82,7 +82,7 @@ def envelope(
     need_observations(nodes, times)
     need_share("delta", delta)
     limits, pairs = bounds or Bounds(), []
-    for mode in Mode:
+    for mode in VarianceMode:
         hull = _hulls(mode, *_pairs(mode, nodes, times), delta, limits)
         pairs += [RangePair(mode, *map(float, row)) for row in _irredundant(hull)]
     return tuple(pairs)
@@ -97,7 +97,7 @@ def need_observations(nodes: Floats, times: Floats) -> None:
     need_positive("run time", *times)
 
 
-def _pairs(mode: Mode, nodes: Floats, times: Floats) -> tuple[Floats, Floats, Floats]:
+def _pairs(mode: VarianceMode, nodes: Floats, times: Floats) -> tuple[Floats, Floats, Floats]:
     """Each pair of observations with each combination of pieces.
 
     Returns
@@ -118,12 +118,12 @@ def _pairs(mode: Mode, nodes: Floats, times: Floats) -> tuple[Floats, Floats, Fl
 Terms = tuple[Floats, Floats, Floats, Floats]
 
 
-def _coefficients(mode: Mode, pieces: Floats, nodes: Floats) -> Terms:
+def _coefficients(mode: VarianceMode, pieces: Floats, nodes: Floats) -> Terms:
     """Constant and slope, over the end, of p and of q (see :mod:`predictor.models.downey`)."""
     one, none = np.ones_like(nodes), np.zeros_like(nodes)
     first = pieces == 1
     p0, p1 = np.where(first, none, one), np.where(first, 1 / nodes, none)
-    if mode is Mode.HIGH:
+    if mode is VarianceMode.HIGH:
         return p0, p1, one, none
     second = pieces == 2
     q0 = np.where(first, 1 - 1 / nodes, np.where(second, -1 / nodes - 1, none))
@@ -150,16 +150,22 @@ def _divided(over: Floats, under: Floats) -> Floats:
     return infinite
 
 
-def _piece_range(mode: Mode, pieces: Floats, nodes: Floats, last: float) -> tuple[Floats, Floats]:
+def _piece_range(
+    mode: VarianceMode, pieces: Floats, nodes: Floats, last: float
+) -> tuple[Floats, Floats]:
     """Range of the end of the first section for which ``nodes`` lie on ``pieces``."""
-    flat = nodes if mode is Mode.HIGH else (nodes + 1) / 2
-    low = np.where(pieces == 1, nodes, np.where((pieces == 2) & (mode is Mode.LOW), flat, 1.0))
-    high = np.where(pieces == 1, last, np.where((pieces == 2) & (mode is Mode.LOW), nodes, flat))
+    flat = nodes if mode is VarianceMode.HIGH else (nodes + 1) / 2
+    low = np.where(
+        pieces == 1, nodes, np.where((pieces == 2) & (mode is VarianceMode.LOW), flat, 1.0)
+    )
+    high = np.where(
+        pieces == 1, last, np.where((pieces == 2) & (mode is VarianceMode.LOW), nodes, flat)
+    )
     return low, high
 
 
 def _hulls(
-    mode: Mode, nodes: Floats, pieces: Floats, ratio: Floats, delta: float, bounds: Bounds
+    mode: VarianceMode, nodes: Floats, pieces: Floats, ratio: Floats, delta: float, bounds: Bounds
 ) -> Floats:
     """Range pair of each row as (end_min, end_max, sigma_min, sigma_max), infeasible rows left out.
 
@@ -176,11 +182,11 @@ def _hulls(
         strict=True,
     )
     edge = np.maximum(*lows), np.minimum(*highs)
-    sides = (0.0, 0.5) if mode is Mode.LOW else (1.0, bounds.sigma)
+    sides = (0.0, 0.5) if mode is VarianceMode.LOW else (1.0, bounds.sigma)
     ratios = ratio * (1 - delta) / (1 + delta), ratio * (1 + delta) / (1 - delta)
     ends, xs, good = _candidates(first, second, edge, sides, ratios)
     exists = good.any(axis=0) & (edge[0] <= edge[1])
-    factor = 2.0 if mode is Mode.LOW else 1.0
+    factor = 2.0 if mode is VarianceMode.LOW else 1.0
     hull = np.stack(
         [
             np.where(good, ends, np.inf).min(axis=0),

@@ -72,7 +72,7 @@ class Rise:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class AnomalyExplanation:
     """Observations in their phases, without ``anomalies``; each of those with its R[j+1] - R[j]."""
 
     segments: tuple[Segment, ...]
@@ -127,7 +127,7 @@ class Metric:
             before, gap_before = value, gap
         return made
 
-    def flagged(self, explanation: Explanation) -> list[Rise]:
+    def flagged(self, explanation: AnomalyExplanation) -> list[Rise]:
         """Rises beyond what is ignored."""
         return [
             rise
@@ -136,12 +136,12 @@ class Metric:
             if rise.size > rise.limit
         ]
 
-    def roughness(self, explanation: Explanation) -> float:
+    def roughness(self, explanation: AnomalyExplanation) -> float:
         """Root of the sum of all squared rises, however small."""
         rises = (rise.size for segment in explanation.segments for rise in self.rises(segment))
         return hypot(*(max(size, 0.0) for size in rises))
 
-    def unevenness(self, explanation: Explanation) -> tuple[float, float]:
+    def unevenness(self, explanation: AnomalyExplanation) -> tuple[float, float]:
         """Tell explanations of the same rises apart.
 
         The first number is the roughness, in hundredths.  The second is the sum of all changes of
@@ -166,18 +166,18 @@ class Metric:
         return max(log1p(self.settings.epsilon), self.settings.sure * sd)
 
 
-def explain(metric: Metric, usable: Sequence[int]) -> Explanation:
+def explain(metric: Metric, usable: Sequence[int]) -> AnomalyExplanation:
     """Explain the rises of R over the observations ``usable``.
 
     What remains is explained anew until it shows no rise, or none that anything explains.
     """
-    explained = Explanation((tuple(usable),))
+    explained = AnomalyExplanation((tuple(usable),))
     while (better := _simplest(metric, explained)) is not None:
         explained = better
     return explained
 
 
-def _simplest(metric: Metric, start: Explanation) -> Explanation | None:
+def _simplest(metric: Metric, start: AnomalyExplanation) -> AnomalyExplanation | None:
     if not metric.flagged(start):
         return None
     enough = metric.settings.relief * metric.roughness(start)
@@ -197,7 +197,7 @@ def _simplest(metric: Metric, start: Explanation) -> Explanation | None:
     return None
 
 
-def _extended(metric: Metric, base: Explanation) -> Iterator[Explanation]:
+def _extended(metric: Metric, base: AnomalyExplanation) -> Iterator[AnomalyExplanation]:
     """Every explanation with one part more: an anomaly, or a step at a rise."""
     for rise in metric.flagged(base):
         (home,) = (segment for segment in base.segments if rise.of[-1] in segment)
@@ -212,12 +212,12 @@ def _extended(metric: Metric, base: Explanation) -> Iterator[Explanation]:
 
 
 def _replaced(
-    base: Explanation,
+    base: AnomalyExplanation,
     home: Segment,
     left: Segment,
     anomaly: tuple[int, float] | None,
     *more: Segment,
-) -> Explanation:
+) -> AnomalyExplanation:
     segments = tuple(sorted([*(each for each in base.segments if each != home), left, *more]))
     anomalies = base.anomalies if anomaly is None else tuple(sorted([*base.anomalies, anomaly]))
     return replace(base, segments=segments, anomalies=anomalies)

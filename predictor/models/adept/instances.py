@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.models.downey import Mode, parallelism_of, serial_time_of, sigma_of, terms
+from predictor.models.downey import VarianceMode, parallelism_of, serial_time_of, sigma_of, terms
 
 Floats = NDArray[np.float64]
 
@@ -57,9 +57,9 @@ class Instances:
         """All instances of ``parts``."""
         return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in COLUMNS))
 
-    def _by_mode(self, formula: Callable[[Mode, NDArray[np.bool_]], Floats]) -> Floats:
+    def _by_mode(self, formula: Callable[[VarianceMode, NDArray[np.bool_]], Floats]) -> Floats:
         values = np.empty_like(self.end)
-        for mode, own in ((Mode.LOW, ~self.high), (Mode.HIGH, self.high)):
+        for mode, own in ((VarianceMode.LOW, ~self.high), (VarianceMode.HIGH, self.high)):
             if own.any():
                 values[own] = formula(mode, own)
         return values
@@ -68,6 +68,6 @@ class Instances:
 COLUMNS = tuple(field.name for field in fields(Instances))
 
 
-def _time(mode: Mode, nodes: Floats, end: Floats, x: Floats, a: Floats) -> Floats:
+def _time(mode: VarianceMode, nodes: Floats, end: Floats, x: Floats, a: Floats) -> Floats:
     p, q = terms(mode, nodes, end)
     return a * (p + x * q)

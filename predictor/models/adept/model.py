@@ -15,7 +15,7 @@ from predictor.models.adept.instances import Instances
 from predictor.models.adept.reliability import JudgementSettings, judge
 from predictor.models.adept.search import SearchSettings, search, weights
 from predictor.models.base import need, register
-from predictor.models.downey import Mode, max_useful, speedup, working_set
+from predictor.models.downey import VarianceMode, max_useful, speedup, working_set
 from predictor.special_counts import belongs
 from predictor.types import Curve, Prediction, Problem
 
@@ -267,8 +267,8 @@ def _listed(instances: Instances) -> tuple[Instance, ...]:
 def _everything(observed: _Observed, bounds: Bounds) -> tuple[RangePair, ...]:
     """Envelope of observations that no δ makes agree."""
     last = bounds.parallelism * float(observed.nodes.max())
-    return RangePair(Mode.LOW, 1.0, last, 0.0, 1.0), RangePair(
-        Mode.HIGH, 1.0, last, 1.0, bounds.sigma
+    return RangePair(VarianceMode.LOW, 1.0, last, 0.0, 1.0), RangePair(
+        VarianceMode.HIGH, 1.0, last, 1.0, bounds.sigma
     )
 
 

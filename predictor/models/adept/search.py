@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from predictor.checks import need_finite, need_share
 from predictor.models.adept.envelope import RangePair, need_observations
 from predictor.models.adept.instances import COLUMNS, Instances
-from predictor.models.downey import Mode, parallelism_of, terms
+from predictor.models.downey import VarianceMode, parallelism_of, terms
 
 Floats = NDArray[np.float64]
 
@@ -89,7 +89,7 @@ def search(
     # Squares of very short or long times are beyond what numbers hold.
     scale = float(np.exp(np.log(times).mean()))
     candidates = []
-    for mode in Mode:
+    for mode in VarianceMode:
         limits = _Limits.of(mode, envelope)
         if limits is not None:
             task = _Task(mode, nodes, times / scale, weight, limits)
@@ -100,7 +100,7 @@ def search(
 
 
 def best_for(
-    nodes: Floats, times: Floats, mode: Mode, envelope: Sequence[RangePair], steps: int
+    nodes: Floats, times: Floats, mode: VarianceMode, envelope: Sequence[RangePair], steps: int
 ) -> Instances:
     """Find, with equal weights, the best instance for each end of the first section in steps.
 
@@ -116,7 +116,9 @@ def best_for(
     scale = float(np.exp(np.log(times).mean()))
     task = _Task(mode, nodes, times / scale, np.ones((1, len(nodes))), limits)
     x, a, error = _fit_amplitudes(task, ends[None, :])
-    return Instances(np.full(len(ends), mode is Mode.HIGH), ends, x[0], scale * a[0], error[0])
+    return Instances(
+        np.full(len(ends), mode is VarianceMode.HIGH), ends, x[0], scale * a[0], error[0]
+    )
 
 
 #: Least and most x at each end.
@@ -131,11 +133,11 @@ class _Limits:
     xs: Floats  #: (pairs, 2)
 
     @classmethod
-    def of(cls, mode: Mode, envelope: Sequence[RangePair]) -> "_Limits | None":
+    def of(cls, mode: VarianceMode, envelope: Sequence[RangePair]) -> "_Limits | None":
         own = [pair for pair in envelope if pair.mode is mode]
         if not own:
             return None
-        factor = 1.0 if mode is Mode.HIGH else 0.5
+        factor = 1.0 if mode is VarianceMode.HIGH else 0.5
         ends = np.array([(pair.end_min, pair.end_max) for pair in own])
         return cls(ends, factor * np.array([(pair.sigma_min, pair.sigma_max) for pair in own]))
 
@@ -173,7 +175,7 @@ class _Limits:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    mode: Mode
+    mode: VarianceMode
     nodes: Floats
     times: Floats
     weight: Floats
@@ -242,18 +244,18 @@ def _around(task: _Task, end: Floats, x: Floats, settings: SearchSettings) -> In
         at = _largest_best(error, task.weight)
         centre = tried[rows, at]
         down = up = np.maximum(down, up) * 2 / (settings.local - 1)
-    mode = np.full(len(end), task.mode is Mode.HIGH)
+    mode = np.full(len(end), task.mode is VarianceMode.HIGH)
     return Instances(mode, centre, ratio[rows, at], amplitude[rows, at], error[rows, at])
 
 
 def _variation(
-    mode: Mode, end: Floats, x: Floats, v: float
+    mode: VarianceMode, end: Floats, x: Floats, v: float
 ) -> tuple[Floats, Floats, Callable[[Floats], Ranges]]:
     """Range of ends that a share ``v`` of A and σ leads to, and the x allowed at each of them."""
     x_min, x_max = (1 - v) * x, (1 + v) * x
     parallelism = parallelism_of(mode, end, x)
     least, most = np.maximum((1 - v) * parallelism, 1.0), (1 + v) * parallelism
-    if mode is Mode.LOW:
+    if mode is VarianceMode.LOW:
         return least, most, lambda tried: _columns(tried, x_min, x_max)
 
     def limits(tried: Floats) -> Ranges:

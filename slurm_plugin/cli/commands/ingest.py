@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from sacct_ingest.errors import ConfigError, FormatError
 from sacct_ingest.ingest import FollowSettings, IngestSettings, IngestSummary, follow, ingest
-from sacct_ingest.sources.base import Source
+from sacct_ingest.sources.base import RunSource
 from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 _REFUSED_SHOWN = 3
 _DAY_S = 86_400
 #: What can be asked for a cluster's accounting.
-LIVE: Final[dict[str, Callable[[str, float], Source]]] = {
+LIVE: Final[dict[str, Callable[[str, float], RunSource]]] = {
     "sacct": lambda cluster, timeout_s: LiveSacct(cluster, timeout_s=timeout_s),
     "sacct-json": lambda cluster, timeout_s: LiveSacct(cluster, timeout_s=timeout_s, as_json=True),
     "pyslurm": lambda cluster, _: PySlurmJobs(cluster),
@@ -189,7 +189,7 @@ def describe(done: IngestSummary) -> str:
     return "; ".join(parts)
 
 
-def _sources(args: argparse.Namespace, config: Config) -> Iterator[Source]:
+def _sources(args: argparse.Namespace, config: Config) -> Iterator[RunSource]:
     cluster = args.cluster or config.cluster
     if not args.files:
         yield LIVE[args.source](args.cluster, config.ingest.timeout_s)
@@ -198,7 +198,11 @@ def _sources(args: argparse.Namespace, config: Config) -> Iterator[Source]:
 
 
 def _read(
-    args: argparse.Namespace, config: Config, store: Store, source: Source, report: ProgressReport
+    args: argparse.Namespace,
+    config: Config,
+    store: Store,
+    source: RunSource,
+    report: ProgressReport,
 ) -> IngestSummary:
     return ingest(
         store,

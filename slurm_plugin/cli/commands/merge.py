@@ -28,7 +28,7 @@ EXAMPLE = """\
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
+class _Merged:
     """Result of merging one source."""
 
     source: str
@@ -72,14 +72,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _merge(store: "Store", source: str) -> _Done:
+def _merge(store: "Store", source: str) -> _Merged:
     # Database and numbers are heavy, and --help needs none.
     from predictor import summing  # noqa: PLC0415
     from sacct_ingest.store import Store  # noqa: PLC0415
 
     if exported.is_one(Path(source)):
-        refused = exported.Refused()
+        refused = exported.ContributionRefused()
         new = summing.merge(store, exported.read(Path(source), refused))
-        return _Done(source, new, refused.count, refused.first)
+        return _Merged(source, new, refused.count, refused.first)
     with Store.open(source, create=False) as other:
-        return _Done(source, summing.merge(store, other.sums.contributions()))
+        return _Merged(source, summing.merge(store, other.sums.contributions()))

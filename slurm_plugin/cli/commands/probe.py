@@ -21,7 +21,7 @@ from sacct_ingest.errors import ConfigError, ProbeError, StoreError
 from sacct_ingest.probes.collect import Collector
 from sacct_ingest.probes.local import LocalProbes
 from sacct_ingest.probes.sensor import Sensor
-from sacct_ingest.probes.settings import Member, Settings, cost, member
+from sacct_ingest.probes.settings import Member, ProbeSettings, cost, member
 from sacct_ingest.probes.transfer import measure_transfer
 from sacct_ingest.records import Probe
 from slurm_plugin.cli.context import (
@@ -104,9 +104,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def settings_of(probes: Probes) -> Settings:
+def settings_of(probes: Probes) -> ProbeSettings:
     """Give the settings of the sensors as the configuration has them."""
-    return Settings(
+    return ProbeSettings(
         period_s=probes.period_s,
         message_bytes=probes.message_bytes,
         echoes=probes.echoes,

@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 
 from sacct_ingest.errors import ConfigError, NoHistory, ProbeError
 from sacct_ingest.probes.agreement import TypeProfile, type_profiles
-from sacct_ingest.probes.benchmarks import PARTS, Plan, read, script
+from sacct_ingest.probes.benchmarks import PARTS, BenchmarkPlan, read, script
 from sacct_ingest.probes.settings import member
 from sacct_ingest.records import NodeProfile
 from slurm_plugin.cli.context import (
@@ -154,8 +154,8 @@ def _left_out(node: Node, cluster: str, config: Config) -> NodeProfile:
     )
 
 
-def _plan(args: argparse.Namespace, settings: Benchmarks, host: str, port: int) -> Plan:
-    return Plan(
+def _plan(args: argparse.Namespace, settings: Benchmarks, host: str, port: int) -> BenchmarkPlan:
+    return BenchmarkPlan(
         parts=args.only,
         seconds=settings.seconds,
         repeats=settings.repeats,

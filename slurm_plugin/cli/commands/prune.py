@@ -10,7 +10,7 @@ import time
 from dataclasses import asdict, fields
 
 from sacct_ingest.errors import ConfigError
-from sacct_ingest.store.rows import Pruned, Retention
+from sacct_ingest.store.rows import Pruned, RetentionTimes
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import waiting
@@ -22,7 +22,7 @@ EXAMPLE = """\
   nimo prune --dry-run
   nimo prune --runs 730 --steps 90 --decisions 365"""
 _DAY_S = 86_400
-_TABLES = [field.name for field in fields(Retention)]
+_TABLES = [field.name for field in fields(RetentionTimes)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def _words(done: Pruned, *, dry_run: bool) -> str:
     return f"{done.table}: {count(done.rows, 'row')} from before {clock(done.before_s)} {verb}"
 
 
-def _retention(args: argparse.Namespace, config: Config, *, now_s: int) -> Retention:
+def _retention(args: argparse.Namespace, config: Config, *, now_s: int) -> RetentionTimes:
     days = {
         table: getattr(config.retention, f"{table}_days")
         if getattr(args, table) is None
@@ -75,4 +75,4 @@ def _retention(args: argparse.Namespace, config: Config, *, now_s: int) -> Reten
                 f"retention.{table}_days is {days[table]}: ingests read the last {again} days "
                 f"again (ingest.again_days) and would bring them back; keep more than {again} days"
             )
-    return Retention(**{table: now_s - d * _DAY_S for table, d in days.items() if d > 0})
+    return RetentionTimes(**{table: now_s - d * _DAY_S for table, d in days.items() if d > 0})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sacct_ingest import atomic_file
 from sacct_ingest.errors import NimoError
-from sacct_ingest.store import Selection
+from sacct_ingest.store import DecisionSelection
 from slurm_plugin.cli.context import (
     add_config,
     add_json,
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
 def _report(
     store: Store, args: argparse.Namespace, config: Config, rules: PrivateDataRules
 ) -> OutcomeReport:
-    chosen = Selection(
+    chosen = DecisionSelection(
         since_s=args.since,
         until_s=args.until,
         cluster=args.cluster,

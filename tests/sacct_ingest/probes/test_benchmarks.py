@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sacct_ingest.probes.benchmarks import Findings, Plan, read, script
+from sacct_ingest.probes.benchmarks import BenchmarkPlan, Findings, read, script
 
 CPU = "sysbench 1.0.20\n\nCPU speed:\n    events per second:   {}\n\nGeneral statistics:\n"
 MEMORY = "Total operations: 9 (8.1 per second)\n\n12288.00 MiB transferred ({} MiB/sec)\n"
@@ -107,7 +107,7 @@ def test_tools_that_a_node_lacks_are_named_with_the_mend(tmp_path: Path) -> None
     for name in ("sed", "head", "nproc", "sh", "rm"):
         (tmp_path / name).symlink_to(f"/usr/bin/{name}")
     done = subprocess.run(
-        ["/bin/sh", "-c", script(Plan(network_host="x"))],
+        ["/bin/sh", "-c", script(BenchmarkPlan(network_host="x"))],
         env={"PATH": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -129,7 +129,7 @@ def test_a_server_that_serves_another_node_is_waited_for(tmp_path: Path) -> None
     )
     busy.chmod(busy.stat().st_mode | stat.S_IXUSR)
     done = subprocess.run(
-        ["/bin/sh", "-c", script(Plan(parts=("network",), network_host="x"))],
+        ["/bin/sh", "-c", script(BenchmarkPlan(parts=("network",), network_host="x"))],
         env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
@@ -140,8 +140,8 @@ def test_a_server_that_serves_another_node_is_waited_for(tmp_path: Path) -> None
 
 
 def test_what_is_not_asked_for_is_not_run() -> None:
-    text = script(Plan(parts=("memory",)))
+    text = script(BenchmarkPlan(parts=("memory",)))
     assert "sysbench memory" in text
     assert "sysbench cpu" not in text
     assert "fio" not in text
-    assert "iperf3 -c" not in script(Plan(network_host=""))
+    assert "iperf3 -c" not in script(BenchmarkPlan(network_host=""))

@@ -15,7 +15,7 @@ from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import kernel_clock
 from sacct_ingest.probes.network import bandwidth, measure_pair, send_message, serve_pair
 from sacct_ingest.probes.sensor import Sensor
-from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.settings import Member, ProbeSettings
 from sacct_ingest.probes.wire import Channel
 from sacct_ingest.records import Resource
 from tests.processes import free_ports
@@ -97,7 +97,7 @@ def test_latency_is_what_the_link_was_delayed_by() -> None:
 def test_hosts_that_cannot_be_measured_are_measurements_that_failed() -> None:
     (port,) = free_ports(1)
     began = time.time()
-    found = measure_pair("a", Member("b", "127.0.0.1", port), Settings(), key=b"")
+    found = measure_pair("a", Member("b", "127.0.0.1", port), ProbeSettings(), key=b"")
     assert [each.resource for each in found] == [Resource.LATENCY, Resource.BANDWIDTH]
     for each in found:
         assert (each.value, each.error) == (None, "b: Connection refused")
@@ -132,7 +132,7 @@ def test_the_acknowledgement_is_not_part_of_the_message() -> None:
 
 def test_without_a_key_a_sensor_is_for_this_machine_only() -> None:
     with pytest.raises(ProbeError, match="key_file"):
-        Sensor([Member("a", "0.0.0.0")], "a", Settings(), bind=("0.0.0.0", 0))
+        Sensor([Member("a", "0.0.0.0")], "a", ProbeSettings(), bind=("0.0.0.0", 0))
 
 
 class Busy(Channel):

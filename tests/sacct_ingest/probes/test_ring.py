@@ -16,13 +16,13 @@ from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import network, wire
 from sacct_ingest.probes.collect import Collector
 from sacct_ingest.probes.ring import Clique, Generation, Ring
-from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.settings import Member, ProbeSettings
 from sacct_ingest.probes.wire import Message, Superseded
 from sacct_ingest.records import Probe, Resource
 from tests.processes import free_ports, wait_until
 
 CLIQUE = [Member(name, "127.0.0.1", 1) for name in "abc"]
-FAST = Settings(period_s=0.0, timeout_s=0.1, hold_s=0.5)
+FAST = ProbeSettings(period_s=0.0, timeout_s=0.1, hold_s=0.5)
 
 
 class Others:
@@ -38,7 +38,9 @@ class Others:
 
 
 @contextmanager
-def running(others: Others, settings: Settings = FAST, me: int = 0) -> Iterator[tuple[Ring, list]]:
+def running(
+    others: Others, settings: ProbeSettings = FAST, me: int = 0
+) -> Iterator[tuple[Ring, list]]:
     held: list[Generation] = []
     stopped = threading.Event()
     ring = Ring(Clique(CLIQUE, me, others), settings, lambda token, until: held.append(token))
@@ -191,7 +193,7 @@ def sensors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sensors]:
 
 def test_the_token_survives_a_kill_of_its_holder(sensors: Sensors) -> None:
     collector = Collector(
-        sensors.members, Settings(timeout_s=2.0, hold_s=8.0, period_s=600.0), key=KEY
+        sensors.members, ProbeSettings(timeout_s=2.0, hold_s=8.0, period_s=600.0), key=KEY
     )
     found = collector.measure_now().probes
     assert measured(found) == {*itertools.permutations("abc", 2)}

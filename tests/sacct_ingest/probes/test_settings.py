@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sacct_ingest.errors import ProbeError
-from sacct_ingest.probes.settings import Member, Settings, cost, find, member
+from sacct_ingest.probes.settings import Member, ProbeSettings, cost, find, member
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_host_must_be_in_its_clique_once() -> None:
 
 
 def test_the_cost_is_that_of_all_pairs() -> None:
-    settings = Settings(period_s=360.0, message_bytes=10_000, spin_s=1.8, spin_every=10)
+    settings = ProbeSettings(period_s=360.0, message_bytes=10_000, spin_s=1.8, spin_every=10)
     found = cost(settings, 3)
     assert found.pairs == 6
     assert found.probes_per_hour == 10 * (2 * 6 + 3)
@@ -45,6 +45,6 @@ def test_the_cost_is_that_of_all_pairs() -> None:
     assert 10_000 < found.bytes_per_pair < 11_000
     assert found.cpu_share == pytest.approx(0.0005)
     assert found.disk_bytes_per_hour == 0
-    with_disk = cost(Settings(period_s=3600.0, disk_folder=Path("/x"), disk_bytes=1000), 1)
+    with_disk = cost(ProbeSettings(period_s=3600.0, disk_folder=Path("/x"), disk_bytes=1000), 1)
     assert with_disk.disk_bytes_per_hour == 2000 + 32 * 4096
     assert with_disk.pairs == with_disk.network_bytes_per_hour == 0

@@ -10,7 +10,7 @@ import pytest
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import sensor, wire
 from sacct_ingest.probes.sensor import Sensor
-from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.settings import Member, ProbeSettings
 from sacct_ingest.probes.wire import Channel, Seal, Unsigned
 
 KEY = b"a key that only tests know"
@@ -112,7 +112,7 @@ def test_an_answer_without_the_key_is_refused() -> None:
 
 def test_one_connection_too_many_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sensor, "_MOST_CONNECTIONS", 3)
-    made = Sensor([Member("a", "127.0.0.1")], "a", Settings(), bind=("127.0.0.1", 0), key=KEY)
+    made = Sensor([Member("a", "127.0.0.1")], "a", ProbeSettings(), bind=("127.0.0.1", 0), key=KEY)
     thread = threading.Thread(target=made.run)
     thread.start()
     try:

@@ -6,8 +6,8 @@ import pytest
 
 from sacct_ingest.admin_comment import Note, build
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel
-from sacct_ingest.store import RunRow, Selection, Store
-from sacct_ingest.store.rows import Retention
+from sacct_ingest.store import DecisionSelection, RunRow, Store
+from sacct_ingest.store.rows import RetentionTimes
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
 
 NOTE = "JS1:abc NIMO1:0123456789ab:n=4,m=enforce"
@@ -42,24 +42,24 @@ def test_decisions_are_given_in_order_and_since_a_time(store: Store) -> None:
     rows = [decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + i) for i in (3, 1, 2)]
     store.decisions.add(rows)
     assert [row.at_s - SUBMIT_S for row, _ in store.decisions.with_outcomes()] == [1, 2, 3]
-    late = Selection(since_s=SUBMIT_S + 2)
+    late = DecisionSelection(since_s=SUBMIT_S + 2)
     assert [row.at_s - SUBMIT_S for row, _ in store.decisions.with_outcomes(late)] == [2, 3]
 
 
 @pytest.mark.parametrize(
     ("chosen", "found"),
     [
-        (Selection(user="ada"), "0"),
-        (Selection(account="bio"), "1"),
-        (Selection(partition="long", cluster="pine"), "12"),
-        (Selection(cluster="elm"), ""),
-        (Selection(until_s=SUBMIT_S + 2), "01"),
-        (Selection(only_user="cyd"), "2"),
-        (Selection(only_user="cyd", only_accounts=("bio",)), "12"),
-        (Selection(only_user="cyd", user="ada"), ""),
+        (DecisionSelection(user="ada"), "0"),
+        (DecisionSelection(account="bio"), "1"),
+        (DecisionSelection(partition="long", cluster="pine"), "12"),
+        (DecisionSelection(cluster="elm"), ""),
+        (DecisionSelection(until_s=SUBMIT_S + 2), "01"),
+        (DecisionSelection(only_user="cyd"), "2"),
+        (DecisionSelection(only_user="cyd", only_accounts=("bio",)), "12"),
+        (DecisionSelection(only_user="cyd", user="ada"), ""),
     ],
 )
-def test_decisions_are_selected(store: Store, chosen: Selection, found: str) -> None:
+def test_decisions_are_selected(store: Store, chosen: DecisionSelection, found: str) -> None:
     given = (("ada", "hpc", "batch"), ("bob", "bio", "long"), ("cyd", "hpc", "long"))
     store.decisions.add(
         [
@@ -199,7 +199,7 @@ def test_the_newest_are_given_page_by_page(store: Store) -> None:
     store.decisions.add(rows)
     seen: list[str] = []
     before = None
-    while page := store.decisions.newest(Selection(), most=4, before=before):
+    while page := store.decisions.newest(DecisionSelection(), most=4, before=before):
         seen += [one.decision_id for one, _ in page]
         before = page[-1][0].at_s, page[-1][0].decision_id
     assert seen == [row.decision_id for row in reversed(rows)]
@@ -215,7 +215,7 @@ def test_a_page_holds_what_is_selected(store: Store) -> None:
     )
 
     def found(**wanted: str) -> str:
-        page = store.decisions.newest(Selection(**wanted), most=9)
+        page = store.decisions.newest(DecisionSelection(**wanted), most=9)
         return "".join(sorted(one.decision_id[0] for one, _ in page))
 
     assert found(reason="array") == "ab"
@@ -287,7 +287,7 @@ def test_a_requeued_job_and_an_array_have_one_decision(store: Store) -> None:
 def test_deleted_decisions_do_not_come_back_from_notes(store: Store) -> None:
     store.runs.add([run(admin_comment=FULL_NOTE)])
     store.decisions.join_outcomes()
-    store.prune(Retention(decisions=SUBMIT_S + 10))
+    store.prune(RetentionTimes(decisions=SUBMIT_S + 10))
     store.decisions.join_outcomes()
     assert list(store.decisions.with_outcomes()) == []
 

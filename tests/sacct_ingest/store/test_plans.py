@@ -10,7 +10,7 @@ from sqlalchemy import Engine, create_engine, event
 
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
-from sacct_ingest.store.rows import Selection
+from sacct_ingest.store.rows import DecisionSelection
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, step
 
 RUNS = 4000
@@ -25,9 +25,11 @@ QUERIES: dict[str, Callable[[Store], Any]] = {
     "runs by script": lambda store: list(store.runs.by_key(KeyLevel.SCRIPT)),
     "steps of runs": lambda store: store.runs.steps_of([1, 2, 3]),
     "join of outcomes": lambda store: store.decisions.join_outcomes(),
-    "outcomes": lambda store: list(store.decisions.with_outcomes(Selection(since_s=LATE_S))),
+    "outcomes": lambda store: list(
+        store.decisions.with_outcomes(DecisionSelection(since_s=LATE_S))
+    ),
     "newest decisions": lambda store: store.decisions.newest(
-        Selection(only_user="ada"), most=5, before=(float(LATE_S), "f" * 12)
+        DecisionSelection(only_user="ada"), most=5, before=(float(LATE_S), "f" * 12)
     ),
     "last outcomes": lambda store: store.decisions.last_outcomes(KeyLevel.NAME, "u1/n1", 5),
     "runs that started": lambda store: list(store.runs.started(cluster="pine", since_s=LATE_S)),

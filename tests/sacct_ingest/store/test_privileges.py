@@ -12,7 +12,7 @@ import pytest
 
 from sacct_ingest.errors import StoreError
 from sacct_ingest.store import Store
-from sacct_ingest.store.rows import Retention
+from sacct_ingest.store.rows import RetentionTimes
 from tests.databases import MariaDB, Server
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, step
 
@@ -80,7 +80,7 @@ def test_the_documented_rights_are_enough(granted: Callable[[str], str]) -> None
         store.decisions.add([decision()])
         assert store.decisions.join_outcomes() == 1
         store.fits.replace([])
-        store.prune(Retention(runs=SUBMIT_S + 10**6, decisions=SUBMIT_S + 10**6))
+        store.prune(RetentionTimes(runs=SUBMIT_S + 10**6, decisions=SUBMIT_S + 10**6))
     with Store.open(granted("reader"), create=False) as reports:
         assert reports.runs.count() == 1
         assert list(reports.decisions.with_outcomes()) == []

@@ -7,7 +7,7 @@ import pytest
 from sacct_ingest.records import JobState, KeyLevel, Probe, Resource
 from sacct_ingest.store import RejectRow, Store
 from sacct_ingest.store.prune import KEPT_RUNS
-from sacct_ingest.store.rows import Pruned, Retention
+from sacct_ingest.store.rows import Pruned, RetentionTimes
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
 
 DAY_S = 86_400
@@ -32,7 +32,7 @@ def test_old_runs_go_but_for_the_newest_of_each_application_and_node_count(store
     store.runs.add(history(40, job_id=1000, nodes=64))
     failed = history(50, job_id=2000, state=JobState.FAILED)
     store.runs.add(failed)
-    retention = Retention(runs=SUBMIT_S - 10 * DAY_S)
+    retention = RetentionTimes(runs=SUBMIT_S - 10 * DAY_S)
     would = store.prune(retention, dry_run=True)
     assert store.runs.count() == KEPT_RUNS + 15 + 40 + 50
     assert store.prune(retention) == would
@@ -52,8 +52,8 @@ def test_runs_of_kept_decisions_stay(store: Store) -> None:
     store.decisions.add([decision(at_s=SUBMIT_S - 2 * DAY_S + 1.0, decision_id="a" * 12)])
     assert store.decisions.join_outcomes() == 1
     before_s = SUBMIT_S + DAY_S
-    assert store.prune(Retention(runs=before_s))[0].rows == 2
-    both = Retention(runs=before_s, decisions=before_s)
+    assert store.prune(RetentionTimes(runs=before_s))[0].rows == 2
+    both = RetentionTimes(runs=before_s, decisions=before_s)
     assert [each.rows for each in store.prune(both, dry_run=True)] == [1, 1]
     assert [each.rows for each in store.prune(both)] == [1, 1]
     assert store.runs.count() == 0
@@ -69,7 +69,7 @@ def test_steps_rejects_and_probes_go_by_their_own_age(store: Store) -> None:
         [Probe(resource=Resource.LATENCY, source="a", target=t, at_s=i, value=1.0)
          for i in range(4) for t in "bc"]
     )  # fmt: skip
-    done = store.prune(Retention(steps=SUBMIT_S - 4 * DAY_S, rejects=3, probes=1))
+    done = store.prune(RetentionTimes(steps=SUBMIT_S - 4 * DAY_S, rejects=3, probes=1))
     assert {each.table: each.rows for each in done} == {"steps": 5, "rejects": 3, "probes": 2}
     assert store.runs.count() == 10
     assert len(store.rejects.all()) == 2
@@ -86,6 +86,6 @@ def test_sqlite_gives_the_space_back(tmp_path: Path, older: bool) -> None:
             raw.close()
         store.runs.add(history(3000, state=JobState.FAILED, submit_line="x" * 2000))
         full = path.stat().st_size
-        store.prune(Retention(runs=SUBMIT_S - DAY_S))
+        store.prune(RetentionTimes(runs=SUBMIT_S - DAY_S))
         assert path.stat().st_size < full / 10
         assert store.runs.count() == 2

@@ -10,7 +10,7 @@ import pytest
 
 from sacct_ingest.errors import StoreError
 from sacct_ingest.probes.sensor import Sensor
-from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.settings import Member, ProbeSettings
 from sacct_ingest.records import Probe, Resource
 from sacct_ingest.store import Store
 from slurm_plugin.cli.commands import probe
@@ -43,7 +43,7 @@ def sensor() -> Iterator[str]:
     made = Sensor(
         [Member("alone", "127.0.0.1", port)],
         "alone",
-        Settings(spin_s=0.05, timeout_s=1.0),
+        ProbeSettings(spin_s=0.05, timeout_s=1.0),
         bind=("127.0.0.1", port),
         key=KEY,
     )

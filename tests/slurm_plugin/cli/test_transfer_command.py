@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sacct_ingest.probes.sensor import Sensor
-from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.settings import Member, ProbeSettings
 from sacct_ingest.probes.transfer import PROBES
 from sacct_ingest.records import Probe, Resource
 from sacct_ingest.store import Store
@@ -114,7 +114,7 @@ def host() -> Iterator[str]:
     """Run a sensor; give it as --host takes it."""
     (port,) = free_ports(1)
     members = [Member("there", "127.0.0.1", port)]
-    made = Sensor(members, "there", Settings(spin_s=0.01), bind=("127.0.0.1", port))
+    made = Sensor(members, "there", ProbeSettings(spin_s=0.01), bind=("127.0.0.1", port))
     thread = threading.Thread(target=made.run)
     thread.start()
     try:

@@ -1,7 +1,7 @@
 """Nodes beyond the knee, worked out by hand."""
 
 from predictor.types import PredictionTable, Verdict
-from slurm_plugin.evaluation.diagnoses import Usage
+from slurm_plugin.evaluation.diagnoses import JobUsage
 from tests.slurm_plugin.reports.rows import decision, run
 
 NODES = (1, 2, 4, 8)
@@ -17,15 +17,15 @@ def table(verdict: Verdict = Verdict.RELIABLE, knee: int | None = 4) -> Predicti
     )  # fmt: skip
 
 
-def used(runs: int, **given: object) -> Usage:
-    usage = Usage()
+def used(runs: int, **given: object) -> JobUsage:
+    usage = JobUsage()
     fields = {"requested_nodes": 8, "nodes": 8, "applied": False, **given}
     for _ in range(runs):
         usage.add("wrf", decision(**fields), run(nodes=8, elapsed_s=250.0))
     return usage
 
 
-def wasted(usage: Usage, made: PredictionTable, least: float = 0.0) -> list[float]:
+def wasted(usage: JobUsage, made: PredictionTable, least: float = 0.0) -> list[float]:
     found = usage.waste({("line", "ab12"): made}, least_node_hours=least)
     return [round(3600 * one.wasted_node_hours) for one in found]
 

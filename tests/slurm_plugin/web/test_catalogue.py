@@ -5,12 +5,19 @@ import pytest
 from predictor.refit import row_of
 from predictor.types import Verdict
 from slurm_plugin.slurm.privacy import PrivateDataRules
-from slurm_plugin.web.catalogue import ORDERS, Catalogue, CatalogueQuery, Entry, entry_of, may_see
+from slurm_plugin.web.catalogue import (
+    ORDERS,
+    Catalogue,
+    CatalogueEntry,
+    CatalogueQuery,
+    entry_of,
+    may_see,
+)
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.web.conftest import ALL, own, tables
 
 
-def everything(entry: Entry) -> bool:
+def everything(entry: CatalogueEntry) -> bool:
     return True
 
 
