@@ -9,7 +9,7 @@ from _changing_link import Series
 from _plots import panels
 from transfer_accuracy import PAPER, START_UP, WINDOWS, by_model, windows
 
-from predictor.metrics import mse, nmae
+from predictor.error_measures import mse, nmae
 from predictor.models.adrm import AdRM, RawBandwidth
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from predictor.similar import RunRequest
-from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.opened import decoded, open_file
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.saved import SavedSacct
 
 #: Columns of rows without a header, in the order of XDMoD's shredder.

@@ -2,7 +2,7 @@
 
 Simulated: an application like BLAST on the paper's 150 assignments, with the attributes that the
 paper found to matter for each function (section 4.4).  Everything is the paper's own way
-(:data:`predictor.active.settings.EXPERIMENT`) but the choice that a figure varies.  Errors are
+(``EXPERIMENT`` of its settings) but the choice that a figure varies.  Errors are
 those of 30 assignments that are never learned from.
 """
 
@@ -17,7 +17,7 @@ from _plots import panels
 from active_learning import SPACE, TESTED, WRONG_WAY
 
 from predictor.active.learner import Learner
-from predictor.active.settings import (
+from predictor.active.learner_settings import (
     EXPERIMENT,
     Error,
     LearnerSettings,
@@ -28,7 +28,7 @@ from predictor.active.settings import (
     Traversal,
 )
 from predictor.active.space import Assignment
-from predictor.metrics import mape
+from predictor.error_measures import mape
 from predictor.models.occupancy import Occupancies, Sample
 
 GOAL, MOST_RUNS = 10.0, 40

@@ -25,7 +25,7 @@ import _bench
 import numpy as np
 
 from predictor.active.learner import Learner
-from predictor.active.settings import (
+from predictor.active.learner_settings import (
     EXPERIMENT,
     Error,
     FunctionForm,
@@ -37,7 +37,7 @@ from predictor.active.settings import (
     Traversal,
 )
 from predictor.active.space import Assignment, Space
-from predictor.metrics import mape
+from predictor.error_measures import mape
 from predictor.models.occupancy import Occupancies, Sample
 
 SPACE = Space.full(

@@ -128,8 +128,8 @@ def _storable(runs: Iterable[JobRun]) -> Iterator[JobRun]:
 def _text() -> Callable[[bytes], None]:
     """Rows of sacct's text between two good ones."""
     from sacct_ingest.errors import FormatError  # noqa: PLC0415
-    from sacct_ingest.sources.base import Tally  # noqa: PLC0415
     from sacct_ingest.sources.opened import decoded  # noqa: PLC0415
+    from sacct_ingest.sources.run_source import Tally  # noqa: PLC0415
     from sacct_ingest.sources.sacct_text import read_text  # noqa: PLC0415
 
     def target(data: bytes) -> None:
@@ -148,8 +148,8 @@ def _text() -> Callable[[bytes], None]:
 def _json() -> Callable[[bytes], None]:
     """Elements of a list of jobs between two good ones, and whole documents."""
     from sacct_ingest.errors import FormatError  # noqa: PLC0415
-    from sacct_ingest.sources.base import Tally  # noqa: PLC0415
     from sacct_ingest.sources.opened import decoded  # noqa: PLC0415
+    from sacct_ingest.sources.run_source import Tally  # noqa: PLC0415
     from sacct_ingest.sources.slurm_json import read_json  # noqa: PLC0415
 
     def target(data: bytes) -> None:
@@ -168,8 +168,8 @@ def _json() -> Callable[[bytes], None]:
 
 def _swf() -> Callable[[bytes], None]:
     """Lines of a log between two good ones."""
-    from sacct_ingest.sources.base import Tally  # noqa: PLC0415
     from sacct_ingest.sources.opened import decoded  # noqa: PLC0415
+    from sacct_ingest.sources.run_source import Tally  # noqa: PLC0415
     from sacct_ingest.sources.swf import read_swf  # noqa: PLC0415
 
     def target(data: bytes) -> None:
@@ -183,7 +183,7 @@ def _swf() -> Callable[[bytes], None]:
 def _saved() -> Callable[[bytes], None]:
     """Files of any bytes, compressed or not."""
     from sacct_ingest.errors import FormatError  # noqa: PLC0415
-    from sacct_ingest.sources.base import Tally  # noqa: PLC0415
+    from sacct_ingest.sources.run_source import Tally  # noqa: PLC0415
     from sacct_ingest.sources.saved import SavedSacct  # noqa: PLC0415
 
     path = Path("fuzzed")

@@ -34,7 +34,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.errors import FormatError
 from sacct_ingest.layout import Layout
 from sacct_ingest.records import Identity, JobRun, JobState, KeyLevel
-from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.store import RunRow, Store
 from slurm_plugin.decision.lookup import PredictionLookup
 

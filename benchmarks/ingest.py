@@ -32,11 +32,11 @@ import _accounting
 import _bench
 
 from sacct_ingest.ingest import ingest
-from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.opened import decoded, open_file
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
-from slurm_plugin.demo.sacct_text import DELIMITER
+from slurm_plugin.demo.history_text import DELIMITER
 
 END_S = 2_000_000_000
 _ISO = ("Submit", "Eligible", "Start", "End")

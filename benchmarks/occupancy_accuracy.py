@@ -24,7 +24,7 @@ import _bench
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.metrics import (
+from predictor.error_measures import (
     absolute_errors,
     order_preserving_degree,
     percentage_errors,

@@ -22,9 +22,9 @@ import _bench
 
 from predictor.transfer import transfer_time
 from slurm_plugin.plan.options import Choices, choices
+from slurm_plugin.plan.plan_search import cheapest, exact, fastest, heft, heuristic, score, search
 from slurm_plugin.plan.run_times import Copies, LearnedRunTimes
 from slurm_plugin.plan.schedule import PlanningProblem, PlanSchedule, build
-from slurm_plugin.plan.search import cheapest, exact, fastest, heft, heuristic, score, search
 from slurm_plugin.plan.workflow_file import parse
 from slurm_plugin.slurm.availability import profile
 

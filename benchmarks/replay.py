@@ -23,8 +23,8 @@ import numpy as np
 from slurm_plugin import config
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume
-from slurm_plugin.replay.engine import Engine, JobShape, Order, ReplaySchedule
 from slurm_plugin.replay.measures import compare, measure
+from slurm_plugin.replay.simulation import Engine, JobShape, Order, ReplaySchedule
 from slurm_plugin.replay.what_if import WhatIf
 from slurm_plugin.replay.workload import Workload
 

@@ -33,8 +33,8 @@ from typing import Any
 import _bench
 from _changing_link import PROBES, SITES, Series, measured, simulated, slow_link
 
+from predictor.error_measures import mse, nmae
 from predictor.forecast import Bank, Criterion
-from predictor.metrics import mse, nmae
 from predictor.models.adrm import AdRM, CdfMatching, RawBandwidth, TransferModel, together
 
 #: Pairs that no prediction is scored on: the paper's start-up window.

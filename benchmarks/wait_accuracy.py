@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from predictor.queue_wait import LEAST_S, QueueWaitFit, QueueWaitModel, ratios
 from slurm_plugin.replay.cluster_view import planned
-from slurm_plugin.replay.engine import Engine, JobShape
+from slurm_plugin.replay.simulation import Engine, JobShape
 from slurm_plugin.replay.workload import Workload
 
 Floats = NDArray[np.float64]

@@ -17,7 +17,7 @@ from math import inf, isfinite, nan
 from statistics import fmean
 from typing import Protocol
 
-from predictor.checks import need_finite
+from predictor.argument_checks import need_finite
 
 #: Gains of exponential smoothing.
 GAINS = tuple(percent / 100 for percent in (5, 10, 15, 20, 30, 40, 50, 75))

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from predictor.models.samples import Sample, occupancies
-from sacct_ingest.occupancy import Usage, usage
 from sacct_ingest.probes.agreement import type_profiles
 from sacct_ingest.records import JobState, NodeProfile, StepRun
+from sacct_ingest.usage import Usage, usage
 
 #: Newest runs that are learned from.
 MOST = 500

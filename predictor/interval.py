@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from predictor.checks import need_nodes, need_positive, need_share
+from predictor.argument_checks import need_nodes, need_positive, need_share
 from predictor.types import Curve, Point, Prediction
 
 Floats = NDArray[np.float64]

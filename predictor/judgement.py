@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from predictor import experts
-from predictor.checks import need_share
+from predictor.argument_checks import need_share
 from predictor.curve import CurveSettings
 from predictor.experts import ExpertSettings, Guesses
 from predictor.record import GOOD, RecordEntry, Site, class_of, quantile, side_of

@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from predictor.checks import need_share
+from predictor.argument_checks import need_share
 from sacct_ingest.errors import NimoError, NoHistory
 
 Floats = NDArray[np.float64]

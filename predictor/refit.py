@@ -31,7 +31,7 @@ from predictor.types import HISTORY, PredictionTable, Verdict
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.sharing import SharedTag
 from sacct_ingest.store import FitRow, RecordRow, RunRow, Store
-from sacct_ingest.store.records import SITE
+from sacct_ingest.store.prediction_records import SITE
 
 #: Identities, and runs, handed to a process at a time: enough to outweigh the passing on.
 BATCH, BATCH_RUNS = 64, 10_000

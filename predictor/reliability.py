@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from predictor.checks import need_finite, need_positive
+from predictor.argument_checks import need_finite, need_positive
 from predictor.special_counts import belongs
 from predictor.types import Curve, Point, Prediction, Problem, Verdict
 

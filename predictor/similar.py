@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import inf
 
-from predictor.checks import need_nodes, need_positive, need_share
+from predictor.argument_checks import need_nodes, need_positive, need_share
 
 
 @dataclass(frozen=True, slots=True)

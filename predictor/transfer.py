@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from statistics import fmean
 
-from predictor.checks import need_finite
+from predictor.argument_checks import need_finite
 from predictor.forecast import Bank
 from predictor.models.adrm import AdRM, RawBandwidth, Throughput, together
 from predictor.types import Problem, Verdict

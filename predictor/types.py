@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from predictor.checks import need_finite, need_nodes, need_positive, need_rising
+from predictor.argument_checks import need_finite, need_nodes, need_positive, need_rising
 from sacct_ingest.layout import ANY, Layout
 
 #: Model of a table without a curve: see :mod:`predictor.experts`.

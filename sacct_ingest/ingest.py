@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sacct_ingest.errors import SacctError, SacctOverload, StoreError
 from sacct_ingest.resized import to_store
-from sacct_ingest.sources.base import RunSource, Tally
+from sacct_ingest.sources.run_source import RunSource, Tally
 from sacct_ingest.store import RejectRow, Stored
 from sacct_ingest.windows import (
     NARROWEST_S,

@@ -93,7 +93,7 @@ def safe_console(stream: TextIO, **options: Any) -> "Console":
                 yield Segment(text if control else printable_lines(text), style, control)
 
         def on_broken_pipe(self) -> None:
-            """Leave it to `slurm_plugin.cli.errors`."""
+            """Leave it to `slurm_plugin.cli.exit_status`."""
             raise BrokenPipeError
 
     return SafeConsole(file=unfiltered(stream), **options)

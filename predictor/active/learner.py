@@ -12,8 +12,7 @@ import numpy as np
 
 from predictor.active.design import plackett_burman
 from predictor.active.informative import Informative
-from predictor.active.refinement import Proposal, Refinement
-from predictor.active.settings import (
+from predictor.active.learner_settings import (
     Error,
     LearnerSettings,
     Purpose,
@@ -22,8 +21,9 @@ from predictor.active.settings import (
     Selection,
     Traversal,
 )
+from predictor.active.refinement import Proposal, Refinement
 from predictor.active.space import Assignment, Key, Space
-from predictor.metrics import mape
+from predictor.error_measures import mape
 from predictor.models.occupancy import OccupancyFit, Predicted, Sample
 
 #: Last runs whose error, predicted before they were made, counts for :attr:`Error.AHEAD`.

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from predictor.active.design import binary_search, effects, plackett_burman
-from predictor.active.settings import (
+from predictor.active.learner_settings import (
     FunctionForm,
     LearnerSettings,
     OccupancyPart,

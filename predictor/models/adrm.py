@@ -26,7 +26,7 @@ from math import inf
 from statistics import fmean, linear_regression, median
 from typing import Protocol
 
-from predictor.checks import need_positive
+from predictor.argument_checks import need_positive
 
 #: Lengths of the running window that are tried: the paper found errors flat from 8 to 20 pairs.
 WINDOWS = (4, 6, 8, 10, 12, 15, 20, 30)

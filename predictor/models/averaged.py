@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from predictor import shapes
-from predictor.checks import need_nodes, need_share
+from predictor.argument_checks import need_nodes, need_share
 from predictor.models.base import need, register
 from predictor.residual import Residuals, residuals
 from predictor.shapes import ShapePrior, Shapes

@@ -22,7 +22,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from predictor.checks import need_finite
+from predictor.argument_checks import need_finite
 
 Floats = NDArray[np.float64]
 

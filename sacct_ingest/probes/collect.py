@@ -7,7 +7,7 @@ from typing import Any
 
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import wire
-from sacct_ingest.probes.settings import Member, ProbeSettings
+from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 from sacct_ingest.probes.wire import Message
 from sacct_ingest.records import Probe, Resource
 

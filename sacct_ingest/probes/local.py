@@ -4,7 +4,7 @@ import time
 
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import cpu, disk
-from sacct_ingest.probes.settings import ProbeSettings
+from sacct_ingest.probes.probe_settings import ProbeSettings
 from sacct_ingest.records import Probe, Resource
 
 

@@ -14,7 +14,7 @@ from statistics import median
 
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes.kernel_clock import Acknowledged, Stopwatch, acknowledge_at_once
-from sacct_ingest.probes.settings import Member, ProbeSettings
+from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 from sacct_ingest.probes.wire import Channel, Conversation, Superseded, translated
 from sacct_ingest.records import Probe, Resource
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sacct_ingest.errors import ProbeError
-from sacct_ingest.probes.settings import Member, ProbeSettings
+from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 from sacct_ingest.probes.wire import Message, Superseded
 
 Generation = tuple[int, int]  #: counter, and the place in the ring of the host that made it

@@ -14,10 +14,10 @@ from dataclasses import asdict
 from typing import Any
 
 from sacct_ingest.errors import ProbeError
-from sacct_ingest.probes import network, transfer, wire
+from sacct_ingest.probes import network, transfer_probe, wire
 from sacct_ingest.probes.local import LocalProbes
+from sacct_ingest.probes.probe_settings import Member, ProbeSettings, find
 from sacct_ingest.probes.ring import Clique, Generation, Ring
-from sacct_ingest.probes.settings import Member, ProbeSettings, find
 from sacct_ingest.probes.wire import Channel, Message
 from sacct_ingest.records import Probe
 
@@ -149,8 +149,8 @@ class Sensor:
                 slow = Channel(link, max(_REQUEST_S, self._settings.timeout_s))
                 network.serve_pair(slow, size_bytes=size, echoes=echoes)
             elif request.get("op") == "transfer" and "ok" in answer:
-                slow = Channel(link, transfer.LONGEST_S)
-                transfer.serve_transfer(slow, size_bytes=int(request["bytes"]))
+                slow = Channel(link, transfer_probe.LONGEST_S)
+                transfer_probe.serve_transfer(slow, size_bytes=int(request["bytes"]))
         except wire.Unsigned:
             # A host with another key learns from this only that its key is wrong.
             with suppress(OSError):
@@ -269,8 +269,8 @@ def _generation(request: Message) -> Generation:
 
 
 def _admit_transfer(request: Message) -> Message:
-    if not 0 < int(request["bytes"]) <= transfer.LARGEST_FILE:
-        raise ValueError(f"at most {transfer.LARGEST_FILE} bytes")
+    if not 0 < int(request["bytes"]) <= transfer_probe.LARGEST_FILE:
+        raise ValueError(f"at most {transfer_probe.LARGEST_FILE} bytes")
     return {"ok": True}
 
 

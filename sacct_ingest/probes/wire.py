@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from sacct_ingest.errors import ProbeError
-from sacct_ingest.probes.settings import Member
+from sacct_ingest.probes.probe_settings import Member
 
 Message = dict[str, Any]
 

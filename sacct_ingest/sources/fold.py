@@ -11,7 +11,7 @@ from sacct_ingest.columns import ColumnPlan, canonical_name, plans
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun, StepRun
 from sacct_ingest.slurm_text import parse_job_id, parse_memory_request, storable
-from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.run_source import Tally
 
 _Record = list[str]
 #: A record, and the number of its line (or of its job, in JSON).

@@ -12,7 +12,7 @@ from select import select
 from typing import IO
 
 from sacct_ingest.errors import FormatError, SacctError, SacctOverload
-from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.run_source import Tally
 
 #: Slurmdbd's errors for a query that is too large (ESLURM_DB_QUERY_TOO_WIDE, _RESULT_TOO_LARGE).
 _TOO_MUCH = re.compile("too wide|exceeds size limit", re.IGNORECASE)

@@ -12,9 +12,9 @@ from typing import Any, Final
 from sacct_ingest.columns import names
 from sacct_ingest.errors import SacctError
 from sacct_ingest.records import JobRun
-from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.json_columns import job_id
+from sacct_ingest.sources.run_source import Tally
 
 #: Columns that the records of PySlurm 25.11 lack, or have in another form than sacct.
 LOSSES: Final = (

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from sacct_ingest.columns import canonical_name, useful
 from sacct_ingest.errors import SacctError, SacctOverload
 from sacct_ingest.records import ENDED_CODES, JobRun
-from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.opened import decoded
 from sacct_ingest.sources.process import output_of
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.slurm_json import read_json
 

@@ -11,9 +11,9 @@ from itertools import chain, islice
 from sacct_ingest.columns import REQUIRED, canonical_name, names
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
-from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.rejoin import MOST_REJOINED, Rejoin, rejoiner
+from sacct_ingest.sources.run_source import Tally
 
 #: Lines split at a time; one that is no whole record has only these looked at one by one.
 _BLOCK = 256

@@ -9,8 +9,8 @@ from typing import Final
 
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
-from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.opened import decoded, foreign_errors, open_file
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.slurm_json import read_json
 from sacct_ingest.sources.swf import looks_like_swf, read_swf

@@ -12,9 +12,9 @@ from typing import Any, Final, TextIO
 from sacct_ingest.columns import names
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
-from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB, Rows, well_formed
+from sacct_ingest.sources.run_source import Tally
 
 _CHUNK: Final = 2**20  #: characters read at a time
 _MAX_JOB: Final = 16 * 2**20  #: characters; what is longer has lost its end

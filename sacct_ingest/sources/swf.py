@@ -11,8 +11,8 @@ from typing import Final
 
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
-from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.fold import Row, fold
+from sacct_ingest.sources.run_source import Tally
 
 _FIELDS: Final = 18
 _NOTE = re.compile(r"\w+")

@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from sacct_ingest.records import JobState
 from sacct_ingest.store import counters
-from sacct_ingest.store.outcomes import LISTED
+from sacct_ingest.store.decision_outcomes import LISTED
 from sacct_ingest.store.packed_runs import Columns, Key, PackedRuns, RunColumns, unpacked
 from sacct_ingest.store.rows import Stored
 from sacct_ingest.store.schema import runs, steps

@@ -11,8 +11,8 @@ from sqlalchemy import Column, ColumnElement, Engine, and_, func, or_, select
 from sacct_ingest.records import JobRun, JobState, KeyLevel, StepRun
 from sacct_ingest.sharing import SharedTag
 from sacct_ingest.store.add_runs import BATCH, add_batch
+from sacct_ingest.store.decision_outcomes import LISTED
 from sacct_ingest.store.engine import reading, writing
-from sacct_ingest.store.outcomes import LISTED
 from sacct_ingest.store.packed_runs import pack_runs
 from sacct_ingest.store.rows import RunRow, Stored
 from sacct_ingest.store.schema import contributions, runs, steps

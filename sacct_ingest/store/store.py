@@ -15,9 +15,9 @@ from sacct_ingest.store.engine import make_engine
 from sacct_ingest.store.fits import Fits
 from sacct_ingest.store.identity import change_since, identify
 from sacct_ingest.store.migrate import migrate
+from sacct_ingest.store.prediction_records import Records
 from sacct_ingest.store.probes import Probes
 from sacct_ingest.store.profiles import Profiles
-from sacct_ingest.store.records import Records
 from sacct_ingest.store.rejects import Rejects
 from sacct_ingest.store.rows import Pruned, RetentionTimes
 from sacct_ingest.store.runs import Runs

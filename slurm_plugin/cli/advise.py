@@ -23,7 +23,7 @@ from slurm_plugin.cli.context import (
     load_config,
     table_options,
 )
-from slurm_plugin.cli.errors import guarded
+from slurm_plugin.cli.exit_status import guarded
 from slurm_plugin.cli.sbatch_request import needs_slurm, request
 from slurm_plugin.columns import terminal_width
 from slurm_plugin.config import Config

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 from slurm_plugin.cli import log
 from slurm_plugin.cli.common_options import add_manners, did_you_mean
-from slurm_plugin.cli.errors import EXIT_STATUSES, guarded
+from slurm_plugin.cli.exit_status import EXIT_STATUSES, guarded
 
 #: Command -> what it does, in the order in which one meets them.
 COMMANDS = {

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from predictor.active.settings import (
+from predictor.active.learner_settings import (
     Error,
     FunctionForm,
     LearnerSettings,
@@ -55,7 +55,7 @@ class AssignmentGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 
 class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of the learner: :class:`predictor.active.settings.Settings`."""
+    """Settings of the learner: :class:`predictor.active.learner_settings.Settings`."""
 
     selection: Selection = Selection.INFORMATIVE
     reference: Reference = Reference.MIN

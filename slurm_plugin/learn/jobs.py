@@ -10,7 +10,7 @@ from typing import Protocol
 from sacct_ingest import io_times
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.records import JobRun
-from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from slurm_plugin.learn.assignments import Assignment
 from slurm_plugin.learn.description import Description

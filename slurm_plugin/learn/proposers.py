@@ -7,7 +7,7 @@ from typing import Protocol
 
 from predictor import choose, curve
 from predictor.active.learner import WIDEST, Learner, interval_percent
-from predictor.active.settings import LearnerSettings
+from predictor.active.learner_settings import LearnerSettings
 from predictor.active.space import Assignment, Space
 from predictor.models.occupancy import OccupancyFit
 from predictor.reliability import ReliabilitySettings

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
-from sacct_ingest.occupancy import usage
 from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.usage import usage
 from slurm_plugin.learn.assignments import Assignment, Choices
 from slurm_plugin.learn.description import Description
 from slurm_plugin.learn.jobs import Jobs

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
-from slurm_plugin.plan import search
+from slurm_plugin.plan import plan_search
 from slurm_plugin.plan.options import Choices, choices, restricted
 from slurm_plugin.plan.schedule import PlanningProblem, PlanSchedule, Step
 from slurm_plugin.plan.spread import EndSpread, ends
@@ -12,7 +12,7 @@ from slurm_plugin.plan.spread import EndSpread, ends
 #: Times that the target is moved until the plan keeps the deadline with the chance asked for.
 _TRIES = 6
 #: Effort for each plan but the first: many of them are shown beside each other.
-_LESS = search.EFFORT // 5
+_LESS = plan_search.EFFORT // 5
 _UNSURE = "not surely in time, at the least node-hours"
 
 
@@ -97,24 +97,24 @@ def judged(
         confidence=confidence,
         chance=None if deadline_s is None else drawn.chance(deadline_s),
         proven=proven,
-        path=tuple(search.critical(schedule)),
+        path=tuple(plan_search.critical(schedule)),
     )
 
 
 def _candidates(
     problem: PlanningProblem, all_of: Choices, deadline_s: float | None, confidence: float
-) -> Iterator[tuple[str, search.SearchResult]]:
+) -> Iterator[tuple[str, plan_search.SearchResult]]:
     now_s = problem.now_s
     if deadline_s is not None:
         yield from _in_time(problem, all_of, deadline_s, confidence)
     for label, target_s in (("fastest", now_s), ("fewest node-hours", inf)):
-        if (best := search.search(problem, all_of, target_s)) is not None:
+        if (best := plan_search.search(problem, all_of, target_s)) is not None:
             yield label, best
     target_s = now_s if deadline_s is None else deadline_s
     for label, some in _alternatives(problem, all_of):
-        schedule = search.heuristic(problem, some, target_s, effort=_LESS) if some else None
+        schedule = plan_search.heuristic(problem, some, target_s, effort=_LESS) if some else None
         if schedule is not None:
-            yield label, search.SearchResult(schedule)
+            yield label, plan_search.SearchResult(schedule)
 
 
 def _alternatives(problem: PlanningProblem, all_of: Choices) -> Iterator[tuple[str, Choices]]:
@@ -128,12 +128,12 @@ def _alternatives(problem: PlanningProblem, all_of: Choices) -> Iterator[tuple[s
 
 def _in_time(
     problem: PlanningProblem, all_of: Choices, deadline_s: float, confidence: float
-) -> Iterator[tuple[str, search.SearchResult]]:
+) -> Iterator[tuple[str, plan_search.SearchResult]]:
     """Plans for targets before the deadline, nearer and nearer to the latest that keeps it."""
     late_s, early_s = deadline_s, problem.now_s
-    target_s, effort = deadline_s, search.EFFORT
+    target_s, effort = deadline_s, plan_search.EFFORT
     for _ in range(_TRIES):
-        result = search.search(problem, all_of, target_s, effort=effort)
+        result = plan_search.search(problem, all_of, target_s, effort=effort)
         effort = _LESS
         if result is None:
             return

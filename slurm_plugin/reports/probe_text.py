@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sacct_ingest.probes.settings import Cost
+from sacct_ingest.probes.probe_settings import Cost
 from sacct_ingest.records import Probe, Resource
 from slurm_plugin.config import Probes
 

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.config import Config
-from slurm_plugin.web import layout, pages
+from slurm_plugin.web import page_layout, pages
 from slurm_plugin.web.data import PageData
 from slurm_plugin.web.pages import PageMissing, View
 from slurm_plugin.web.peer import Peer
@@ -58,8 +58,8 @@ def application(site: PageData, proxies: Proxies) -> ASGIApp:
     config = site.config
     routes = [
         *(Route(path, _endpoint(site, proxies, page)) for path, page in PAGES.items()),
-        Route(f"/style-{layout.style_digest()}.css", _file(layout.style(), "text/css")),
-        Route("/icon.svg", _file(layout.icon(), "image/svg+xml")),
+        Route(f"/style-{page_layout.style_digest()}.css", _file(page_layout.style(), "text/css")),
+        Route("/icon.svg", _file(page_layout.icon(), "image/svg+xml")),
     ]
 
     def error_response(request: Request, error: Exception) -> Response:
@@ -172,7 +172,7 @@ def _message(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     title = _TITLES.get(status, "This cannot be shown")
-    page = layout.render(config, viewer, "message.html.j2", title, text=f"{text}.")
+    page = page_layout.render(config, viewer, "message.html.j2", title, text=f"{text}.")
     return HTMLResponse(page, status, {"Cache-Control": "no-store", **(headers or {})})
 
 

@@ -11,8 +11,8 @@ import msgspec
 
 from sacct_ingest.store import DecisionSelection, Store
 from slurm_plugin.config import Config, Shown
-from slurm_plugin.evaluation.collect import collect
 from slurm_plugin.evaluation.outcomes import OutcomeReport, Pair
+from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.web.cache import RefreshingCache
 from slurm_plugin.web.catalogue import Catalogue, CatalogueEntry, entry_of, may_see

@@ -18,7 +18,7 @@ from slurm_plugin.formatting import RECOGNISED, count
 from slurm_plugin.reports import page
 from slurm_plugin.reports.html import PageLink, Table, TableColumn
 from slurm_plugin.reports.sheets import title_of
-from slurm_plugin.web import application_page, layout, query
+from slurm_plugin.web import application_page, page_layout, query
 from slurm_plugin.web.catalogue import (
     GROUPS,
     ORDERS,
@@ -56,7 +56,7 @@ class View:
 
     def render(self, template: str, title: str, *, at: str = "", **context: Any) -> str:
         """Fill a template; ``at`` is the part of the site that it belongs to."""
-        return layout.render(self.site.config, self.viewer, template, title, at=at, **context)
+        return page_layout.render(self.site.config, self.viewer, template, title, at=at, **context)
 
 
 def overview(view: View) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli import advise
-from slurm_plugin.cli.errors import EXIT_STATUSES
+from slurm_plugin.cli.exit_status import EXIT_STATUSES
 from slurm_plugin.cli.nimo import COMMANDS, command_parser
 from slurm_plugin.config import Config
 from slurm_plugin.decision.reasons import Reason

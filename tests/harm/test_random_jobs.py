@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sacct_ingest.admin_comment import parse
 from sacct_ingest.records import DecisionRow, JobRun, JobState
-from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.store import Store
 from slurm_plugin.slurm.fields import tres

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from predictor.active.design import binary_search, effects, plackett_burman
 from predictor.active.learner import Learner
-from predictor.active.settings import (
+from predictor.active.learner_settings import (
     Error,
     LearnerSettings,
     OccupancyPart,
@@ -20,7 +20,7 @@ from predictor.active.settings import (
     Traversal,
 )
 from predictor.active.space import Space
-from predictor.metrics import mape
+from predictor.error_measures import mape
 from predictor.models.occupancy import Occupancies, Sample
 
 #: The workbench of the paper (section 4.1).

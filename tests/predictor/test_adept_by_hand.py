@@ -9,16 +9,16 @@ import pytest
 from predictor.models.adept import Adept
 from predictor.models.adept.anomalies import Diagnosis, diagnose
 from predictor.models.adept.envelope import Bounds, RangePair, envelope
-from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
-from predictor.models.adept.instances import Instances
-from predictor.models.adept.model import Instance, _rounded
-from predictor.models.adept.reliability import (
+from predictor.models.adept.fit_checks import (
     JudgementSettings,
     as_good,
     high_fitting_error,
     linear_section,
     runner_up,
 )
+from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
+from predictor.models.adept.instances import Instances
+from predictor.models.adept.model import Instance, _rounded
 from predictor.models.adept.search import SearchSettings, _Limits, search, weights
 from predictor.models.downey import VarianceMode, max_useful, speedup, terms, working_set
 from predictor.types import Point

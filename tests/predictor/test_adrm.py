@@ -6,7 +6,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from predictor.metrics import nmae
+from predictor.error_measures import nmae
 from predictor.models.adrm import (
     AdRM,
     CdfMatching,

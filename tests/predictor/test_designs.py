@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from predictor.active.design import binary_search, effects, plackett_burman, signs
-from predictor.active.settings import (
+from predictor.active.learner_settings import (
     Error,
     FunctionForm,
     LearnerSettings,

@@ -14,15 +14,15 @@ import pytest
 from benchmarks._parametric import Amdahl, Usl
 from predictor import Curve, Point, Run
 from predictor.choose import choose
+from predictor.error_measures import mape, mse, nmae, order_preserving_degree, percentage_errors
 from predictor.interval import Prior, around, measure
 from predictor.judgement import RecordJudge, WalkSettings
-from predictor.metrics import mape, mse, nmae, order_preserving_degree, percentage_errors
 from predictor.models import base
 from predictor.models.adept import Adept
 from predictor.models.adept.anomalies import diagnose
 from predictor.models.adept.envelope import Bounds, envelope
+from predictor.models.adept.fit_checks import JudgementSettings
 from predictor.models.adept.fluctuation import AnomalySettings
-from predictor.models.adept.reliability import JudgementSettings
 from predictor.models.adept.search import SearchSettings, search
 from predictor.models.averaged import Averaged
 from predictor.models.downey import speedup

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from predictor.metrics import percentage_errors
+from predictor.error_measures import percentage_errors
 from predictor.models.functions import Shape, Term
 from predictor.models.occupancy import (
     Occupancies,

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from predictor.active.learner import Learner
-from predictor.active.settings import (
+from predictor.active.learner_settings import (
     EXPERIMENT,
     Error,
     LearnerSettings,

@@ -116,7 +116,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
         [full("1 "), full("1 ", after="x"), full(" "), full("1")],
     ),
     (
-        "sacct_ingest.probes.settings",
+        "sacct_ingest.probes.probe_settings",
         lambda m: m._MEMBER.fullmatch,
         [full("a"), full("a", after="="), full("[", before="a=")],
     ),

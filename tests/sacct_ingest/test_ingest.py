@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from sacct_ingest.errors import FormatError, SacctError
 from sacct_ingest.ingest import IngestSettings, ingest
 from sacct_ingest.records import JobRun, JobState, KeyLevel
-from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
 from sacct_ingest.windows import PaceSettings, SpanSettings
 from slurm_plugin.demo.applications import applications
 from slurm_plugin.demo.history import make_runs
-from slurm_plugin.demo.sacct_text import sacct_text
+from slurm_plugin.demo.history_text import sacct_text
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with
 
 DATA = Path(__file__).parents[1] / "data"

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sacct_ingest.occupancy import usage
 from sacct_ingest.records import JobRun, JobState, KeyLevel, StepRun
-from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.store import Store
+from sacct_ingest.usage import usage
 from tests.cluster import SlurmCluster
 from tests.conftest import need_in_jobs
 from tests.sacct_ingest.records import run, runs_with

@@ -9,7 +9,7 @@ import pytest
 from sacct_ingest.errors import SacctOverload
 from sacct_ingest.ingest import IngestSettings, ingest
 from sacct_ingest.records import JobRun
-from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.store import Store
 from sacct_ingest.windows import NARROWEST_S, Pace, PaceSettings, SpanSettings
 

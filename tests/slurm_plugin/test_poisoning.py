@@ -24,7 +24,7 @@ from slurm_plugin.config import (
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.service import DecisionService
-from slurm_plugin.evaluation import standing
+from slurm_plugin.evaluation import switch_off
 from slurm_plugin.protocol import Answer, Job
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import NOW, cluster, job
@@ -184,7 +184,7 @@ def outcomes(site: Site, user: str, elapsed_s: float, first: int) -> None:
         site.store.runs.add([ended])
     site.store.decisions.add(rows)
     site.store.decisions.join_outcomes()
-    standing.update(site.store, site.config.band, now_s=NOW)
+    switch_off.update(site.store, site.config.band, now_s=NOW)
 
 
 def test_runs_of_another_user_switch_nothing_off_or_on(site: Site) -> None:

@@ -100,7 +100,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 from sacct_ingest.errors import NimoError
-from slurm_plugin.cli.errors import guarded
+from slurm_plugin.cli.exit_status import guarded
 from slurm_plugin.cli.log import set_up
 from slurm_plugin.reports.terminal import console_for
 from slurm_plugin.streams import json_text, safe_console

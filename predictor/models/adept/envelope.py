@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.checks import need_finite, need_positive, need_rising, need_share
+from predictor.argument_checks import need_finite, need_positive, need_rising, need_share
 from predictor.models.downey import VarianceMode
 
 Floats = NDArray[np.float64]

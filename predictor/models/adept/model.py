@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.checks import need_finite, need_nodes, need_share
+from predictor.argument_checks import need_finite, need_nodes, need_share
 from predictor.interval import Uncertainty, around, deviations, measure
 from predictor.models.adept.anomalies import Diagnosis, diagnose
 from predictor.models.adept.envelope import Bounds, RangePair, envelope
+from predictor.models.adept.fit_checks import JudgementSettings, judge
 from predictor.models.adept.fluctuation import AnomalySettings
 from predictor.models.adept.instances import Instances
-from predictor.models.adept.reliability import JudgementSettings, judge
 from predictor.models.adept.search import SearchSettings, search, weights
 from predictor.models.base import need, register
 from predictor.models.downey import VarianceMode, max_useful, speedup, working_set

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.checks import need_finite, need_share
+from predictor.argument_checks import need_finite, need_share
 from predictor.models.adept.envelope import RangePair, need_observations
 from predictor.models.adept.instances import COLUMNS, Instances
 from predictor.models.downey import VarianceMode, parallelism_of, terms

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from sacct_ingest.errors import ConfigError, FormatError
 from sacct_ingest.ingest import FollowSettings, IngestSettings, IngestSummary, follow, ingest
-from sacct_ingest.sources.base import RunSource
 from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
+from sacct_ingest.sources.run_source import RunSource
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
 from sacct_ingest.windows import PaceSettings, SpanSettings
@@ -27,7 +27,7 @@ from slurm_plugin.cli.context import add_config, add_json, add_store, load_confi
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.progress import ProgressReport, progress
 from slurm_plugin.config import Config
-from slurm_plugin.evaluation import standing
+from slurm_plugin.evaluation import switch_off
 from slurm_plugin.formatting import clock, count
 from slurm_plugin.reports.curve_text import standing_line
 from slurm_plugin.store_access import open_store
@@ -147,7 +147,7 @@ def _once(args: argparse.Namespace, config: Config) -> int:
             except FormatError as error:
                 failed.append(error)  # of a file: the others are read all the same
         shown = [reject for one in done for reject in _refused(store, one)]
-        turned = standing.update(store, config.band, now_s=time.time())
+        turned = switch_off.update(store, config.band, now_s=time.time())
     if args.json:
         print(json.dumps([asdict(summary) for summary in done]), flush=True)
     elif lines := [*map(describe, done), *shown, *map(standing_line, turned)]:

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from sacct_ingest.errors import ConfigError, ProbeError, StoreError
 from sacct_ingest.probes.collect import Collector
 from sacct_ingest.probes.local import LocalProbes
+from sacct_ingest.probes.probe_settings import Member, ProbeSettings, cost, member
 from sacct_ingest.probes.sensor import Sensor
-from sacct_ingest.probes.settings import Member, ProbeSettings, cost, member
-from sacct_ingest.probes.transfer import measure_transfer
+from sacct_ingest.probes.transfer_probe import measure_transfer
 from sacct_ingest.records import Probe
 from slurm_plugin.cli.context import (
     add_config,

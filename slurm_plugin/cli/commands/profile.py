@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from sacct_ingest.errors import ConfigError, NoHistory, ProbeError
 from sacct_ingest.probes.agreement import TypeProfile, type_profiles
 from sacct_ingest.probes.benchmarks import PARTS, BenchmarkPlan, read, script
-from sacct_ingest.probes.settings import member
+from sacct_ingest.probes.probe_settings import member
 from sacct_ingest.records import NodeProfile
 from slurm_plugin.cli.context import (
     add_config,

@@ -170,7 +170,7 @@ def _prepared(
     from predictor.judgement import WalkSettings  # noqa: PLC0415
     from predictor.table_settings import TableSettings  # noqa: PLC0415
     from slurm_plugin.replay import assumed_jobs, history_jobs  # noqa: PLC0415
-    from slurm_plugin.replay.engine import Order  # noqa: PLC0415
+    from slurm_plugin.replay.simulation import Order  # noqa: PLC0415
     from slurm_plugin.replay.what_if import WhatIf  # noqa: PLC0415
     from slurm_plugin.replay.workload import Workload  # noqa: PLC0415
 

@@ -30,8 +30,8 @@ from slurm_plugin.cli.progress import progress
 from slurm_plugin.columns import terminal_width
 from slurm_plugin.config import Config
 from slurm_plugin.decision.reasons import WORDS
-from slurm_plugin.evaluation.collect import collect
 from slurm_plugin.evaluation.outcomes import OutcomeReport
+from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.reports.sheets import title_of
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.store_access import open_store, sight_of

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(config: Config) -> None:
-    from slurm_plugin.web import serve  # noqa: PLC0415
+    from slurm_plugin.web import server  # noqa: PLC0415
     from slurm_plugin.web.app import application  # noqa: PLC0415
     from slurm_plugin.web.data import PageData, own_only  # noqa: PLC0415
     from slurm_plugin.web.viewer import proxies_of  # noqa: PLC0415
@@ -63,8 +63,8 @@ def _serve(config: Config) -> None:
         partial(open_store, config),
         lambda user: sight_for(config, user.uid, user.name, own_only=own_only(config)),
     )
-    with serve.listening(config.web, proxies) as (channel, where):
+    with server.listening(config.web, proxies) as (channel, where):
         print(where, flush=True)
         threading.Thread(target=site.warm_up, name="warm-up", daemon=True).start()
-        serve.server(application(site, proxies), proxies).run(sockets=[channel])
+        server.server(application(site, proxies), proxies).run(sockets=[channel])
     site.close()

@@ -14,8 +14,8 @@ import pytest
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import kernel_clock
 from sacct_ingest.probes.network import bandwidth, measure_pair, send_message, serve_pair
+from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 from sacct_ingest.probes.sensor import Sensor
-from sacct_ingest.probes.settings import Member, ProbeSettings
 from sacct_ingest.probes.wire import Channel
 from sacct_ingest.records import Resource
 from tests.processes import free_ports
@@ -27,7 +27,7 @@ MIB = 1 << 20
 FAR = """
 import sys
 from sacct_ingest.probes.sensor import Sensor
-from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.probe_settings import Member, Settings
 host, key = sys.argv[1:]
 far = Sensor([Member("far", host)], "far", Settings(), bind=(host, 7733), key=key.encode())
 far.run(ready=lambda: print("ready", flush=True))
@@ -35,7 +35,7 @@ far.run(ready=lambda: print("ready", flush=True))
 NEAR = """
 import dataclasses, json, sys
 from sacct_ingest.probes.network import measure_pair
-from sacct_ingest.probes.settings import Member, Settings
+from sacct_ingest.probes.probe_settings import Member, Settings
 host, key, size = sys.argv[1:]
 settings = Settings(message_bytes=int(size), timeout_s=60)
 found = measure_pair("near", Member("far", host), settings, key=key.encode())

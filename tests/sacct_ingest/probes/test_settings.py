@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sacct_ingest.errors import ProbeError
-from sacct_ingest.probes.settings import Member, ProbeSettings, cost, find, member
+from sacct_ingest.probes.probe_settings import Member, ProbeSettings, cost, find, member
 
 
 @pytest.mark.parametrize(

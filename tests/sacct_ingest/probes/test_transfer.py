@@ -17,8 +17,8 @@ from tests.sacct_ingest.probes.test_network import FAR, KEY
 SEND = """
 import dataclasses, json, sys
 from pathlib import Path
-from sacct_ingest.probes.settings import Member, Settings
-from sacct_ingest.probes.transfer import measure_transfer
+from sacct_ingest.probes.probe_settings import Member, Settings
+from sacct_ingest.probes.transfer_probe import measure_transfer
 host, key, file = sys.argv[1:]
 for line in sys.stdin:
     found = measure_transfer("near", Member("far", host), Path(file), Settings(timeout_s=60),

@@ -9,8 +9,8 @@ import pytest
 
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import sensor, wire
+from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 from sacct_ingest.probes.sensor import Sensor
-from sacct_ingest.probes.settings import Member, ProbeSettings
 from sacct_ingest.probes.wire import Channel, Seal, Unsigned
 
 KEY = b"a key that only tests know"

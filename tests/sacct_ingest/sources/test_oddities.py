@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from sacct_ingest.records import JobRun, JobState
-from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store.packed_runs import pack_runs

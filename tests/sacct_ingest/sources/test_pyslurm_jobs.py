@@ -11,8 +11,8 @@ import pytest
 
 from sacct_ingest.errors import SacctError
 from sacct_ingest.records import JobRun, JobState
-from sacct_ingest.sources.base import Tally
 from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
+from sacct_ingest.sources.run_source import Tally
 
 STEP: dict[str, Any] = {
     "id": 0,

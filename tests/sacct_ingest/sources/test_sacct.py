@@ -13,7 +13,7 @@ from msgspec import structs
 from sacct_ingest.errors import SacctError, SacctOverload
 from sacct_ingest.ingest import IngestSettings, ingest
 from sacct_ingest.records import JobRun, JobState, KeyLevel
-from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store

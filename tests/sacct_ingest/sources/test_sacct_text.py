@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun, JobState
-from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text, split_records
 from sacct_ingest.sources.saved import SavedSacct
-from slurm_plugin.demo.sacct_text import sacct_text
+from slurm_plugin.demo.history_text import sacct_text
 
 DATA = Path(__file__).parents[2] / "data"
 

@@ -14,7 +14,7 @@ import pytest
 
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
-from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.saved import SavedSacct
 from tests.sacct_ingest.sources.json_jobs import TEXT, new_job
 from tests.sacct_ingest.sources.test_swf import LINE, NOTES

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources import slurm_json
-from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.slurm_json import read_json
 from tests.sacct_ingest.sources.json_jobs import (

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun, JobState
-from sacct_ingest.sources.base import Tally
+from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.swf import looks_like_swf, read_swf
 
 NOTES = """\

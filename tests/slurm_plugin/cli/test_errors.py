@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from sacct_ingest.errors import ConfigError, NimoError, NoHistory, StoreError
-from slurm_plugin.cli.errors import INTERRUPTED, guarded
+from slurm_plugin.cli.exit_status import INTERRUPTED, guarded
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_status_of_a_command_is_passed_on() -> None:
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
     code = (
-        "import sys; from slurm_plugin.cli.errors import guarded\n"
+        "import sys; from slurm_plugin.cli.exit_status import guarded\n"
         "def command():\n"
         "    for _ in range(100_000): print('line')\n"
         "    return 0\n"

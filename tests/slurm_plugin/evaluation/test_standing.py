@@ -7,7 +7,7 @@ import pytest
 from sacct_ingest.records import JobState
 from sacct_ingest.store import Store
 from slurm_plugin.config import Band
-from slurm_plugin.evaluation import standing
+from slurm_plugin.evaluation import switch_off
 from slurm_plugin.reports.curve_text import standing_line
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.reports.rows import AT_S, decision
@@ -41,7 +41,7 @@ def took(store, *ratios, state=JobState.COMPLETED, nodes=4, **fields):
 
 
 def update(store):
-    return standing.update(store, Band(), now_s=AT_S + 10 * next(NUMBER))
+    return switch_off.update(store, Band(), now_s=AT_S + 10 * next(NUMBER))
 
 
 def test_three_times_slower_is_switched_off_and_comes_back(store):

@@ -11,9 +11,9 @@ from predictor.types import Prediction
 from slurm_plugin.plan import estimates
 from slurm_plugin.plan.estimates import GUESSED, TaskEstimate, TransferPath
 from slurm_plugin.plan.options import choices, restricted
+from slurm_plugin.plan.plan_search import critical, score
 from slurm_plugin.plan.plans import plans
 from slurm_plugin.plan.schedule import TaskOption, build
-from slurm_plugin.plan.search import critical, score
 from slurm_plugin.plan.timeline import Timeline
 from tests.slurm_plugin.plan.made import NOW, problem
 

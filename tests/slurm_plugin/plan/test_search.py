@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_plugin.plan.options import choices
+from slurm_plugin.plan.plan_search import cheapest, exact, fastest, heft, heuristic, score, search
 from slurm_plugin.plan.schedule import PlanningProblem, PlanSchedule, build
-from slurm_plugin.plan.search import cheapest, exact, fastest, heft, heuristic, score, search
 from tests.slurm_plugin.plan.made import NOW, problem, random_text
 
 

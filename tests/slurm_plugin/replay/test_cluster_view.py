@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from slurm_plugin.replay.cluster_view import DAY_S, ClusterViewer, planned
-from slurm_plugin.replay.engine import Engine, JobShape
+from slurm_plugin.replay.simulation import Engine, JobShape
 
 
 def test_nodes_come_free_by_the_limits() -> None:

@@ -69,7 +69,7 @@ def test_how_waits_came_true() -> None:
 
 _TO_NOBODY = """
 import sys
-from slurm_plugin.cli.errors import guarded
+from slurm_plugin.cli.exit_status import guarded
 from slurm_plugin.reports.terminal import console_for
 sys.exit(guarded("nimo", lambda: console_for(terminal=False).print("modes") or 0))
 """

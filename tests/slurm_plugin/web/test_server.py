@@ -19,7 +19,7 @@ import pytest
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config import Web
-from slurm_plugin.web import serve
+from slurm_plugin.web import server
 from slurm_plugin.web.peer import Peer
 from slurm_plugin.web.viewer import Proxies
 
@@ -108,8 +108,8 @@ def test_headers_without_end_are_cut_off(store_path: Path) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "_LOOK_S", 0.2)
-    monkeypatch.setattr(serve, "_CONNECTIONS_EACH", 2)
+    monkeypatch.setattr(server, "_LOOK_S", 0.2)
+    monkeypatch.setattr(server, "_CONNECTIONS_EACH", 2)
 
 
 @contextmanager
@@ -118,12 +118,12 @@ def in_a_thread(folder: Path) -> Iterator[str]:
 
     async def page(scope: Any, receive: object, send: Any) -> None:
         if scope["path"] == "/slow":
-            await asyncio.sleep(5 * serve._LOOK_S)
+            await asyncio.sleep(5 * server._LOOK_S)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"ok"})
 
-    made = serve.server(page, NOBODY)
-    with serve.listening(Web(listen=str(folder / "s")), NOBODY) as (channel, place):
+    made = server.server(page, NOBODY)
+    with server.listening(Web(listen=str(folder / "s")), NOBODY) as (channel, place):
         thread = threading.Thread(target=made.run, kwargs={"sockets": [channel]})
         thread.start()
         try:
@@ -166,7 +166,7 @@ def test_who_waits_for_a_page_is_not_dropped(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_a_user_has_so_many_connections(tmp_path: Path) -> None:
-    serve._LOOK_S = 1000.0
+    server._LOOK_S = 1000.0
     with in_a_thread(tmp_path) as place:
         ask = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
         channels = [connected(place) for _ in range(2)]
@@ -190,19 +190,19 @@ def test_a_user_has_so_many_connections(tmp_path: Path) -> None:
     ],
 )
 def test_an_address_that_cannot_be_is_told_the_mend(listen: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told), serve.listening(Web(listen=listen), NOBODY):
+    with pytest.raises(ConfigError, match=told), server.listening(Web(listen=listen), NOBODY):
         pass
 
 
 def test_answers_do_not_wait_for_acknowledgements() -> None:
     # asyncio switches Nagle's delay off only where the socket names its protocol.
-    with serve.listening(Web(listen="127.0.0.1:0"), NOBODY) as (channel, _):
+    with server.listening(Web(listen="127.0.0.1:0"), NOBODY) as (channel, _):
         assert channel.proto == socket.IPPROTO_TCP
 
 
 def test_a_network_needs_a_proxy() -> None:
     proxies = Proxies("X-Forwarded-User", addresses=frozenset({"10.0.0.5"}))
-    with serve.listening(Web(listen="0.0.0.0:0"), proxies) as (_, place):
+    with server.listening(Web(listen="0.0.0.0:0"), proxies) as (_, place):
         assert place.startswith("http://0.0.0.0:")
 
 
@@ -225,10 +225,10 @@ def test_headers_that_come_at_once_are_limited_too(store_path: Path) -> None:
 
 def test_who_connects_over_tcp_is_looked_up_so_often_only(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up = []
-    monkeypatch.setattr(serve, "peer_of", lambda channel: looked_up.append(1) or Peer(uid=1))
-    monkeypatch.setattr(serve, "_LOOK_UPS_PER_S", 1.0)
-    made = serve.server(_nothing, NOBODY)
-    with serve.listening(Web(listen="127.0.0.1:0"), NOBODY) as (channel, _):
+    monkeypatch.setattr(server, "peer_of", lambda channel: looked_up.append(1) or Peer(uid=1))
+    monkeypatch.setattr(server, "_LOOK_UPS_PER_S", 1.0)
+    made = server.server(_nothing, NOBODY)
+    with server.listening(Web(listen="127.0.0.1:0"), NOBODY) as (channel, _):
         thread = threading.Thread(target=made.run, kwargs={"sockets": [channel]})
         thread.start()
         crowd = [socket.create_connection(channel.getsockname()) for _ in range(40)]

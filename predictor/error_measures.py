@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
-from predictor.checks import need_finite, need_positive
+from predictor.argument_checks import need_finite, need_positive
 
 Floats = NDArray[np.float64]
 

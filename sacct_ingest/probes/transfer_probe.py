@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes.network import measure_pair
-from sacct_ingest.probes.settings import Member, ProbeSettings
+from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 from sacct_ingest.probes.wire import Channel, Conversation, translated
 from sacct_ingest.records import Probe, Resource
 

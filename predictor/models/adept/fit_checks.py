@@ -7,7 +7,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.checks import need_finite, need_positive
+from predictor.argument_checks import need_finite, need_positive
 from predictor.models.adept.envelope import RangePair
 from predictor.models.adept.instances import Instances
 from predictor.models.adept.search import best_for
