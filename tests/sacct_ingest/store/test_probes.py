@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from sacct_ingest.records import NodeProfile, Probe, Resource
 from sacct_ingest.store import Store
-from sacct_ingest.store.prune import Retention
+from sacct_ingest.store.prune import RetentionTimes
 from tests.sacct_ingest.records import run, step
 
 
@@ -86,7 +86,7 @@ def test_profiles_of_nodes(store: Store) -> None:
 def test_the_newest_profile_of_a_node_is_never_pruned(store: Store) -> None:
     old, new = profile(at_s=1.0), profile(at_s=2.0)
     store.profiles.add([old, new, profile(node="n2", at_s=1.5)])
-    (done,) = store.prune(Retention(profiles=10))
+    (done,) = store.prune(RetentionTimes(profiles=10))
     assert (done.table, done.rows) == ("profiles", 1)
     assert [(p.node, p.at_s) for p in store.profiles.latest()] == [("n1", 2.0), ("n2", 1.5)]
 

@@ -6,7 +6,7 @@ import pytest
 
 from sacct_ingest.records import JobState, KeyLevel, Probe, Resource
 from sacct_ingest.store import RejectRow, Store
-from sacct_ingest.store.prune import KEPT_RUNS
+from sacct_ingest.store.prune import RUNS_PER_KEY
 from sacct_ingest.store.rows import Pruned, RetentionTimes
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
 
@@ -28,22 +28,22 @@ def history(days: int, *, job_id: int = 0, **given: object) -> list[object]:
 
 
 def test_old_runs_go_but_for_the_newest_of_each_application_and_node_count(store: Store) -> None:
-    store.runs.add(history(KEPT_RUNS + 15))
+    store.runs.add(history(RUNS_PER_KEY + 15))
     store.runs.add(history(40, job_id=1000, nodes=64))
     failed = history(50, job_id=2000, state=JobState.FAILED)
     store.runs.add(failed)
     retention = RetentionTimes(runs=SUBMIT_S - 10 * DAY_S)
     would = store.prune(retention, dry_run=True)
-    assert store.runs.count() == KEPT_RUNS + 15 + 40 + 50
+    assert store.runs.count() == RUNS_PER_KEY + 15 + 40 + 50
     assert store.prune(retention) == would
     kept = runs_with(store, KeyLevel.USER, "ada")
     assert {r.job_id for r in kept if r.state is JobState.FAILED} == set(range(2000, 2011)) - {
         2010
     } | {2010 for r in kept if r.job_id == 2010}
     assert sorted(r.job_id for r in kept if r.nodes == 2 and r.job_id < 1000) == list(
-        range(KEPT_RUNS)
+        range(RUNS_PER_KEY)
     )
-    assert sum(r.nodes == 64 for r in kept) == KEPT_RUNS
+    assert sum(r.nodes == 64 for r in kept) == RUNS_PER_KEY
     assert store.prune(retention) == [Pruned("runs", SUBMIT_S - 10 * DAY_S, 0)]
 
 
