@@ -41,11 +41,11 @@ def fit(key: str = "a", **given: object) -> FitRow:
 
 def test_what_is_public() -> None:
     assert sacct_ingest.store.__all__ == [
+        "DecisionSelection",
         "FitRow",
         "RecordRow",
         "RejectRow",
         "RunRow",
-        "Selection",
         "Store",
         "Stored",
         "SumsRow",
