@@ -13,7 +13,7 @@ from sacct_ingest.sources.opened import decoded, foreign_errors, open_file
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.slurm_json import read_json
-from sacct_ingest.sources.swf import looks_like_swf, read_swf
+from sacct_ingest.sources.swf import looks_like_swf, machine_nodes, read_swf
 
 #: Bytes by which a format is recognised.
 _SAMPLE: Final = 4096
@@ -76,6 +76,23 @@ class SavedSacct:
             raise FormatError(
                 f"{self.path}: {getattr(error, 'strerror', None) or error}"
             ) from error
+
+
+def cluster_nodes(path: Path) -> int:
+    """Count the nodes of the cluster as the header of a saved history says; 0 where it does not.
+
+    Only logs in the Standard Workload Format say it.
+
+    Raises
+    ------
+    FormatError
+        The file cannot be read.
+    """
+    try:
+        with open_file(path) as binary:
+            return machine_nodes(decoded(binary)) if recognise(binary) == "swf" else 0
+    except foreign_errors() as error:
+        raise FormatError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def recognise(binary: BufferedReader) -> str:

@@ -58,6 +58,22 @@ def read_swf(lines: Iterable[str], tally: Tally, *, cluster: str = "") -> Iterat
     return fold(_rows(lines, tally, cluster), COLUMNS, tally)
 
 
+def machine_nodes(lines: Iterable[str]) -> int:
+    """Count the nodes of the machine by the header of a log; 0 where it does not say.
+
+    A processor counts as a node where the header names no number of nodes, as in :func:`read_swf`.
+
+    >>> machine_nodes(["; MaxNodes: 50", "; MaxProcs: 400", "1 0 0 9 8 -1 -1 8"])
+    50
+    """
+    notes = _Notes("")
+    for line in lines:
+        if not line.startswith(";"):
+            break
+        notes.read(line)
+    return notes.number("MaxNodes") or notes.number("MaxProcs")
+
+
 @dataclass(slots=True)
 class _Notes:
     """Header fields: the lines that start with a semicolon."""

@@ -84,6 +84,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     cost_s: float
     in_guard: bool  #: its turnaround is near that of the request
     in_limit: bool  #: its time limit is allowed
+    leaves_room: bool = True  #: others find enough free nodes beside it, or it does not grow
     fits: bool = True  #: its nodes have the memory that the job is known to need
     late_s: float  #: by how much it misses the deadline; zero or less: made
     limits: TimeLimits | None = None  #: what the prediction makes of the time limit
@@ -186,6 +187,7 @@ class _PolicyContext:
         waits = self._waits(prospects)
         asked = next(i for i, p in enumerate(prospects) if p.prediction.nodes == self.asked)
         policy, part = self.rules.policy, self.partition
+        room = self._room(prospects, waits)
         most = policy.guard_ratio * (waits[asked] + prospects[asked].time_s) + policy.guard_s
         price = policy.price * (part.queue + part.queue_mean / 2 + 2) / part.nodes
         made = [
@@ -198,11 +200,12 @@ class _PolicyContext:
                 cost_s=wait_s + one.time_s + price * one.work_s,
                 in_guard=wait_s + one.time_s <= most,
                 in_limit=self._allows(one, wait_s),
+                leaves_room=leaves_room,
                 fits=one.fits,
                 late_s=-inf,
                 limits=one.limits,
             )
-            for one, wait_s in zip(prospects, waits, strict=True)
+            for one, wait_s, leaves_room in zip(prospects, waits, room, strict=True)
         ]
         deadline_s = self.request.deadline_s
         return made if deadline_s is None else [self._judged(one, deadline_s) for one in made]
@@ -241,12 +244,26 @@ class _PolicyContext:
         starts: list[float] = []
         before = inf
         for one in prospects:
-            duration = one.limit_s or one.prediction.high_s
+            duration = _planned_s(one)
             # More nodes for at least as long never start earlier.
             since = starts[-1] if duration >= before else begin
             starts.append(free.earliest_start(one.prediction.nodes, duration, from_s=since))
             before = duration
         return [start - self.now_s for start in starts]
+
+    def _room(self, prospects: Sequence[Candidate], waits: Sequence[float]) -> list[bool]:
+        """Whether a count that is larger than the request leaves most of the free nodes to others.
+
+        Jobs that arrive while a grown job runs find only what it left.  Most of them are small.
+        """
+        share, free = self.rules.policy.growth_share, self.partition.profile
+        room = []
+        for one, wait_s in zip(prospects, waits, strict=True):
+            nodes, start_s = one.prediction.nodes, self.now_s + wait_s
+            end_s = start_s + _planned_s(one)
+            grows = nodes > self.asked
+            room.append(not grows or nodes <= share * free.least(start_s, end_s))
+        return room
 
     def _allows(self, one: Candidate, wait_s: float) -> bool:
         limit_s = one.limit_s
@@ -257,6 +274,11 @@ class _PolicyContext:
         if not (self.request.limit_raisable or shortens(one.limits, self.request)):
             return one.prediction.high_s * self.rules.policy.limit_margin <= limit_s
         return limit_s <= (self.partition.max_time_s or inf)
+
+
+def _planned_s(one: Candidate) -> float:
+    """Time for which a scheduler plans with a count."""
+    return one.limit_s or one.prediction.high_s
 
 
 def _choose(scene: _PolicyContext, options: Sequence[Option]) -> Decision:
@@ -276,10 +298,11 @@ def _choose(scene: _PolicyContext, options: Sequence[Option]) -> Decision:
 
 
 def _feasible(options: Sequence[Option], asked: Option) -> list[Option]:
-    """Select the counts that may be taken; the guard yields to memory and to a deadline."""
+    """Select the counts that may be taken; room and guard yield to memory and to a deadline."""
     in_time = (None, DeadlineVerdict.MADE)
     allowed = [o for o in options if o.deadline in in_time and (o.in_limit or o is asked)]
     allowed = [o for o in allowed if o.fits] or allowed
+    allowed = [o for o in allowed if o.leaves_room] or allowed
     return [o for o in allowed if o.in_guard] or allowed
 
 
@@ -297,8 +320,10 @@ def _reason(
         return Reason.CHEAPEST
     if len(feasible) > 1:
         return Reason.BEST_ALREADY
-    out_of_guard = any(o.in_limit and not o.in_guard for o in options)
-    return Reason.OUTSIDE_GUARD if out_of_guard else Reason.LIMIT_TOO_LONG
+    if any(o.in_limit and not o.in_guard for o in options):
+        return Reason.OUTSIDE_GUARD
+    crowded = any(o.in_limit and not o.leaves_room for o in options)
+    return Reason.NO_ROOM_TO_GROW if crowded else Reason.LIMIT_TOO_LONG
 
 
 def _missed(scene: _PolicyContext, options: Sequence[Option], asked: Option) -> Decision:

@@ -60,6 +60,7 @@ class Reason(StrEnum):
     BEYOND_LIMITS = "beyond_limits", "the partition or QOS does not allow that many nodes"
     NO_CHOICE = "no_choice", "the limits of partition and memory leave one count only"
     OUTSIDE_GUARD = "outside_guard", "other counts would delay the job too much"
+    NO_ROOM_TO_GROW = "no_room_to_grow", "more nodes would leave too few free for other jobs"
     LIMIT_TOO_LONG = "limit_too_long", "fewer nodes need a time limit that is not allowed"
     # Deadlines.
     DEADLINE_MISSED = "deadline_missed", "no allowed node count makes the deadline"

@@ -35,6 +35,8 @@ class ReplayComparison:
     worse_off: float  #: share of jobs whose turnaround grew by more than five per cent and a minute
     worse_by: float  #: by which factor, the median of those
     much_worse: float  #: share of jobs whose turnaround more than doubled
+    much_better: float  #: share of jobs whose turnaround more than halved
+    slowdown: tuple[float, float]  #: mean bounded slowdown of the requests, and of the other one
 
 
 def measure(
@@ -78,6 +80,8 @@ def compare(
         worse_off=_mean(worse.astype(np.float64)),
         worse_by=float(np.median(after[worse] / before[worse])) if worse.any() else 1.0,
         much_worse=_mean((after > 2 * before).astype(np.float64)),
+        much_better=_mean((2 * after < before).astype(np.float64)),
+        slowdown=(measure(workload, rigid, of).slowdown, measure(workload, other, of).slowdown),
     )
 
 

@@ -29,7 +29,9 @@ PRICES = (2.0, 4.0, 8.0, 16.0, 32.0)
 GUARDS = (1.1, 1.25, 1.5)
 #: The mean response has to fall by this much for the policy to be worth switching on ...
 WORTH = 0.02
-#: ... and settings that differ by less than this are alike: the present one is kept.
+#: Jobs that take no part are hurt where their response or slowdown grows by more than this.
+HURT = 0.01
+#: Settings that differ by less than this are alike: the present one is kept.
 ALIKE = 0.01
 
 
@@ -57,6 +59,12 @@ class Result:
     moldable: ReplayComparison
     rigid: ReplayComparison
     reasons: dict[Reason, int]
+
+    @property
+    def hurts_bystanders(self) -> bool:
+        """Whether the jobs that take no part fare worse on average than by the requests."""
+        before, after = self.rigid.slowdown
+        return self.rigid.response_ratio > 1 + HURT or after > before * (1 + HURT)
 
 
 def settings(
@@ -90,6 +98,7 @@ def evaluate(
 def suggest(results: Sequence[Result], present: config.Policy) -> Result | None:
     """Choose the setting with the shortest mean response; None where switching on would not help.
 
+    A setting that hurts jobs that take no part, at any load, is chosen only where all others do so.
     The mean over all loads counts; the result returned is that at the highest one.  Of settings
     alike within one per cent the present one wins, or else the one with the fewest jobs worse off.
     """
@@ -103,10 +112,13 @@ def suggest(results: Sequence[Result], present: config.Policy) -> Result | None:
     def worse_off(policy: config.Policy) -> float:
         return fmean(r.everybody.worse_off for r in settings[policy])
 
-    best = min(map(response, settings), default=1.0)
-    if best > 1 - WORTH:
+    helpful = [policy for policy in settings if response(policy) <= 1 - WORTH]
+    harmless = [p for p in helpful if not any(r.hurts_bystanders for r in settings[p])]
+    candidates = harmless or helpful
+    if not candidates:
         return None
-    alike = [policy for policy in settings if response(policy) <= best * (1 + ALIKE)]
+    best = min(map(response, candidates))
+    alike = [policy for policy in candidates if response(policy) <= best * (1 + ALIKE)]
     own = [policy for policy in alike if policy == present]
     chosen = min(own or alike, key=lambda policy: (worse_off(policy), response(policy)))
     return max(settings[chosen], key=lambda result: result.load)

@@ -97,9 +97,22 @@ def verdict(report: ReplayReport) -> str:
     settings = f"price {policy.price:g} and guard_ratio {policy.guard_ratio:g}"
     loads = {result.load for result in report.results}
     at_load = f" at load {suggestion.load:.2f}" if len(loads) > 1 else ""
-    return (
+    helps = (
         f"Switching on would help: mean response {everybody.response_ratio:.2f} of what it "
         f"is{at_load}, with {'the present ' if same else ''}{settings}; {_worse(everybody)}."
+    )
+    return f"{helps} {_warning(suggestion)}".rstrip()
+
+
+def _warning(result: Result) -> str:
+    """Warn of a setting that others pay for; empty where they do not."""
+    if not result.hurts_bystanders:
+        return ""
+    before, after = result.rigid.slowdown
+    return (
+        "But jobs that take no part would pay for it: their mean response would be "
+        f"{result.rigid.response_ratio:.2f} of what it is, their slowdown {after:.1f} instead of "
+        f"{before:.1f}."
     )
 
 
@@ -177,7 +190,11 @@ def _group_rows(report: ReplayReport) -> Iterator[Sequence[str]]:
         ("moldable jobs", chosen.moldable_jobs, chosen.moldable),
         ("rigid jobs", chosen.jobs - chosen.moldable_jobs, chosen.rigid),
     ):
-        text = f"mean response {comparison.response_ratio:.2f} of what it was, {_worse(comparison)}"
+        before, after = comparison.slowdown
+        text = (
+            f"mean response {comparison.response_ratio:.2f} of what it was, slowdown "
+            f"{before:.1f} to {after:.1f}, {_worse(comparison)}"
+        )
         yield name, str(jobs), text
 
 
@@ -194,5 +211,6 @@ def _worse(comparison: ReplayComparison) -> str:
     return (
         f"{percent(comparison.worse_off, 1)} of jobs worse off, half of them by "
         f"{comparison.worse_by:.1f} times or more, "
-        f"{percent(comparison.much_worse, 1)} by more than twice"
+        f"{percent(comparison.much_worse, 1)} take more than twice as long, "
+        f"{percent(comparison.much_better, 1)} less than half"
     )

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-N",
         "--nodes",
         type=whole,
-        help="nodes of the cluster (default, and 0: the most in use at once)",
+        help="nodes of the cluster (default, and 0: by the log's header, or those that jobs name)",
     )
     parser.add_argument(
         "--learn",
@@ -178,17 +178,26 @@ def _prepared(
     order = Order.SHORTEST if args.sjbf else Order.SUBMITTED
     if args.assume is not None:
         made = assumed_jobs.Assumptions(share=args.assume, range=args.range, seed=args.seed)
-        work = Workload.of(rows, cluster_nodes=args.nodes or None)
+        work = Workload.of(rows, cluster_nodes=_cluster_nodes(args))
         what_if = WhatIf(work, assumed_jobs.assume(work, made), order)
         return what_if.adopted(args.adopt, seed=args.seed), source, assumed_jobs.in_words(made)
     learned = rows[: round(args.learn * len(rows))]
     begin_s = float(learned[-1].submit_s) if learned else 0.0
     fit = TableSettings(confidence=config.fit.confidence, walk=WalkSettings(model=config.fit.model))
     knowledge = history_jobs.learn(rows, begin_s=begin_s, settings=fit)
-    work = Workload.of(rows[len(learned) :], cluster_nodes=args.nodes or None)
+    work = Workload.of(rows[len(learned) :], cluster_nodes=_cluster_nodes(args))
     chosen = history_jobs.moldable(work, knowledge, reach=args.range, seed=args.seed)
     words = history_jobs.in_words(len(learned), args.range, args.adopt)
     return WhatIf(work, chosen, order).adopted(args.adopt, seed=args.seed), source, words
+
+
+def _cluster_nodes(args: argparse.Namespace) -> int | None:
+    """Nodes as the user says, or else the header of the log; None: by the jobs."""
+    from sacct_ingest.sources.saved import cluster_nodes  # noqa: PLC0415
+
+    if args.nodes or len(args.files) != 1:
+        return args.nodes or None
+    return cluster_nodes(args.files[0]) or None
 
 
 def _rows(

@@ -73,6 +73,21 @@ def test_a_saved_log_without_curves_is_replayed_on_assumptions(
     assert "Assumed, since a log does not tell it: 100% of the jobs" in capsys.readouterr().out
 
 
+def test_nodes_of_the_cluster_are_those_of_the_logs_header(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.swf"
+    jobs = [f"{n} {60 * n} 0 600 4 -1 -1 4 1200 -1 1 1 1 1 1 1 -1 -1" for n in range(1, 40)]
+    log.write_text("\n".join(["; MaxProcs: 64", *jobs]) + "\n")
+
+    def nodes(*more: str) -> int:
+        assert main(["replay", "-M", "lab", "--assume", "0.5", "--json", *more, str(log)]) == 0
+        return int(json.loads(capsys.readouterr().out)["nodes"])
+
+    assert nodes() == 64
+    assert nodes("--nodes", "32") == 32
+
+
 def test_nothing_to_replay_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Store.open(str(tmp_path / "nimo.db")).close()
     assert main(["replay", "--store", str(tmp_path / "nimo.db")]) != 0

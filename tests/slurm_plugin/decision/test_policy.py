@@ -90,6 +90,37 @@ def test_only_the_request_in_the_guard_is_said_so():
     assert (decided.chosen.nodes, decided.reason) == (16, Reason.OUTSIDE_GUARD)
 
 
+def test_a_job_grows_to_a_share_of_the_free_nodes_only():
+    small = replace(REQUEST, low=1, high=32, asked=1)
+    steep, idle = table(amdahl(0.0, 36000.0)), partition(profile([(NOW, 32)]))
+    assert choose(small, steep, idle).chosen.nodes == 8
+    assert choose(small, steep, idle, policy(growth_share=1.0)).chosen.nodes > 8
+    # Twenty of them are somebody's in a minute.
+    soon = partition(profile([(NOW, 32), (NOW + 60, -20)]))
+    assert choose(small, steep, soon).chosen.nodes == 3
+
+
+def test_a_request_of_most_nodes_stays_and_may_shrink():
+    wide = replace(REQUEST, low=1, high=32, asked=32)
+    decided = choose(wide, part=partition(profile([(NOW, 32)])))
+    assert decided.request.leaves_room
+    assert decided.chosen.nodes < 32
+
+
+def test_a_job_that_only_the_free_nodes_hold_back_is_told_so():
+    steep = table(amdahl(0.0, 36000.0))
+    one = replace(REQUEST, low=8, high=32, asked=8)
+    decided = choose(one, known=steep, part=partition(profile([(NOW, 12)])))
+    assert (decided.chosen.nodes, decided.reason) == (8, Reason.NO_ROOM_TO_GROW)
+
+
+def test_a_deadline_goes_before_the_room_for_others():
+    hurried = replace(REQUEST, low=1, high=16, asked=1, limit_s=420.0, deadline_s=NOW + 450.0)
+    decided = choose(hurried, part=partition(profile([(NOW, 16)])))
+    assert decided.deadline_met is True
+    assert not decided.chosen.leaves_room
+
+
 def test_waiting_for_more_nodes_pays_when_the_wait_is_short():
     soon = partition(profile([(NOW, 1), (NOW + 30, 31)]))
     decided = choose(part=soon)
@@ -570,6 +601,9 @@ def test_limits_are_between_the_quantile_and_what_was_asked_for(request, known, 
         return
     limits, nodes = decided.chosen.limits, decided.chosen.nodes
     assert request.time_use is not TimeUse.OFF
-    assert quantile(known, nodes, 0.99) <= limits.limit_s < (request.limit_s or inf)
+    least = quantile(known, nodes, 0.99)
+    if request.deadline_s is not None:  # the run's end is later than it, or the limit holds it
+        least = min(least, decided.chosen.prediction.high_s)
+    assert least <= limits.limit_s < (request.limit_s or inf)
     assert limits.least_s is None or quantile(known, nodes, 0.9) <= limits.least_s < limits.limit_s
     assert limits.limit_s % 60 == 0

@@ -55,6 +55,9 @@ def test_comparison_says_who_is_worse_off() -> None:
     assert found.worse_off == pytest.approx(1 / 3)
     assert found.worse_by == pytest.approx(300 / 105)
     assert found.much_worse == pytest.approx(1 / 3)
+    assert found.much_better == 0.0
+    assert found.slowdown == (measure(WORK, RIGID).slowdown, measure(WORK, other).slowdown)
+    assert compare(WORK, other, RIGID).much_better == pytest.approx(1 / 3)
 
 
 def test_a_few_seconds_are_not_worse() -> None:

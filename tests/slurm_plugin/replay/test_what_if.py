@@ -192,6 +192,26 @@ def test_a_suggestion_does_for_all_loads() -> None:
     assert (found.setting.policy.price, found.setting.load) == (8.0, 0.9)
 
 
+def hurting(result: Result, after: float) -> Result:
+    return replace(result, rigid=replace(result.rigid, slowdown=(2.0, after)))
+
+
+def test_a_suggestion_spares_those_who_take_no_part() -> None:
+    policy = config.Policy()
+    some = list(
+        evaluate(replayed(history()), settings(policy, prices=(4.0, 8.0)), config.Deadline())
+    )
+    ratios = (0.5, 0.7)
+    given = [
+        replace(r, everybody=replace(r.everybody, response_ratio=ratio))
+        for r, ratio in zip(some, ratios, strict=True)
+    ]
+    best, second = given
+    assert suggest([hurting(best, 2.0), second], policy) == hurting(best, 2.0)
+    assert suggest([hurting(best, 3.0), second], policy) == second
+    assert suggest([hurting(best, 3.0)], policy) == hurting(best, 3.0)
+
+
 def test_results_tell_moldable_and_rigid_jobs_apart() -> None:
     work = workload()
     what_if = WhatIf(work, assume(work, Assumptions(share=0.5)))
