@@ -48,7 +48,10 @@ _database_names = (f"nimo_test_{number}" for number in itertools.count(1))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the release of Slurm be chosen."""
+    """Let the release of Slurm be chosen, and recorded decisions be renewed."""
+    parser.addoption(
+        "--record", action="store_true", help="record the decisions of today as the right ones"
+    )
     parser.addoption(
         "--slurm",
         metavar="RELEASE[/AUTH]",

@@ -1,0 +1,99 @@
+"""Decisions on several hundred requests of all shapes, as they were recorded.
+
+Whoever moves code or changes a name must not change a decision.  Whoever changes decisions for
+cause renews the record, and looks at its difference:
+
+    pytest tests/slurm_plugin/decision/test_recorded_decisions.py --record
+    git diff tests/data/decisions.jsonl
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from slurm_plugin.config import Config
+from slurm_plugin.decision.reasons import Reason
+from tests.slurm_plugin.decision.requests_of_all_shapes import EACH, SITES, requests, service
+from tests.slurm_plugin.made import NOW
+
+RECORD = Path(__file__).parents[2] / "data" / "decisions.jsonl"
+RENEW = (
+    "{n} of {all} decisions differ from the recorded ones, the first on line {line}.  Where that "
+    "is meant: pytest tests/slurm_plugin/decision/test_recorded_decisions.py --record, then look "
+    "at git diff tests/data/decisions.jsonl\n"
+    "recorded: {recorded}\n     now: {now}"
+)
+
+
+@pytest.fixture(scope="module")
+def decided() -> list[bytes]:
+    return [
+        line
+        for seed, (name, config) in enumerate(SITES.items())
+        for line in decisions(name, config, seed)
+    ]
+
+
+def decisions(name: str, config: Config, seed: int) -> Iterator[bytes]:
+    """Each request with its answer, the record of its decision, and the advice on it."""
+    made = service(config)
+    for second, job in enumerate(requests(seed)):
+        now_s = NOW + second
+        advice = made.advise(job, now_s=now_s)
+        answer, row = made.submit(job, via="job_submit", now_s=now_s)
+        one = {
+            "site": name,
+            "job": _said(job, "script", "argv"),
+            "answer": answer,
+            "decision": _said(row) if row else None,
+            "advice": {
+                "verdict": advice.verdict,
+                "nodes": advice.nodes,
+                "lines": [advice.directive, advice.time_directive],
+                "waits_s": [row.wait_s for row in advice.rows],
+                "meets_deadline": advice.meets_deadline,
+            },
+        }
+        yield msgspec.json.encode(one)
+
+
+def _said(one: object, *without: str) -> dict[str, object]:
+    """Fields that say something: a new one that is empty changes no line."""
+    given = msgspec.to_builtins(one)
+    return {name: value for name, value in given.items() if value and name not in without}
+
+
+def test_decisions_are_the_recorded_ones(
+    decided: list[bytes], request: pytest.FixtureRequest
+) -> None:
+    if request.config.getoption("--record"):
+        RECORD.write_bytes(b"\n".join(decided) + b"\n")
+    recorded = RECORD.read_bytes().splitlines()
+    pairs = zip(decided, recorded, strict=True)
+    differing = [i for i, (now, before) in enumerate(pairs) if now != before]
+    if differing:
+        i = differing[0]
+        pytest.fail(
+            RENEW.format(
+                n=len(differing),
+                all=len(recorded),
+                line=i + 1,
+                recorded=recorded[i].decode(),
+                now=decided[i].decode(),
+            )
+        )
+
+
+def test_the_requests_lead_to_decisions_of_all_kinds(decided: list[bytes]) -> None:
+    """What no request leads to, the record says nothing of."""
+    made = [msgspec.json.decode(line)["decision"] for line in decided]
+    rows = [row for row in made if row]
+    assert len(decided) == EACH * len(SITES) >= 500
+    assert {row["action"] for row in rows} == {"keep", "set", "refuse"}
+    assert {row["reason"] for row in rows} >= {
+        *(Reason.CHEAPEST, Reason.ARRAY, Reason.HET, Reason.UNKNOWN_APPLICATION),
+        *(Reason.UNKNOWN_PARTITION, Reason.FIXED_TASKS, Reason.RESERVATION),
+    }
+    assert sum(row.get("applied", False) for row in rows) > 40
