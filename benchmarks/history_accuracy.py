@@ -17,6 +17,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -28,6 +29,7 @@ from _logs import saved
 
 from predictor.parts import tables_of
 from predictor.record import Record, RecordEntry, pooled, site_of
+from predictor.run_rows import attributes_of_run
 from predictor.table import at, covers, encode, for_limit, verdict_at
 from predictor.table_settings import TableSettings
 from predictor.types import PredictionTable
@@ -200,7 +202,8 @@ def _scored(row: RunRow, fits: Fits, simple: Mapping[str, float], number: int) -
         Layout(-(-tasks // nodes), each, gpus=-(-gpus // nodes)),
         Layout(tasks, row.cpus, in_all=True, gpus=gpus),
     )
-    table = fits.lookup(identity, float(row.submit_s)).find(identity, layouts)
+    lookup = fits.lookup(identity, float(row.submit_s))
+    table = lookup.find(identity, layouts, attributes=partial(attributes_of_run, row))
     if table is None or not simple:
         return None
     table = for_limit(table, float(row.limit_s) if row.limit_s else None)

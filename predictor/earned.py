@@ -16,7 +16,7 @@ import numpy as np
 from predictor import walk
 from predictor.choose import Choice
 from predictor.judgement import JudgedPrediction
-from predictor.record import OWN, Record
+from predictor.record import ENOUGH, OWN, Record
 from predictor.table import worse
 from predictor.table_settings import TableSettings
 from predictor.types import Prediction, Problem, Run, Verdict
@@ -24,11 +24,10 @@ from predictor.walk import NextRun
 
 #: Runs on a node count from which on its history alone may be reliable.
 REPEATS = 3
-#: Entries of its own from which on an identity's record may raise a verdict.
-_ENOUGH = 5
 _NO_NAME = re.compile(r"[^\w.+-]+")
-#: Median error on counts that had been run, beyond which runs are not of one problem.
-_ONE_PROBLEM = 0.2
+#: Runs are not of one problem where, on counts that had been run, half of the predictions were off
+#: by more than the first, or one in four by more than the second (logs).
+_HALF_OFF, _QUARTER_OFF = math.log(1.2), math.log(1.5)
 #: Distance of node counts between which intervals are interpolated.
 _STEP = 2**0.5
 
@@ -107,7 +106,7 @@ def recall(record: Record) -> tuple[Problem, ...]:
             f"{100 * one.median_error:.0f} % in the middle, {one.inside} inside their interval",
         )
         for one in walk.recorded(record)
-        if one.predictions >= _ENOUGH
+        if one.predictions >= ENOUGH
     )
 
 
@@ -119,9 +118,10 @@ def mixed(record: Record, name: str) -> tuple[Problem, ...]:
     name
         What the job is called.
     """
-    if not any(
-        one.seen and one.predictions >= _ENOUGH and one.median_error > _ONE_PROBLEM
-        for one in walk.recorded(record)
+    errors = sorted((abs(one.error) for one in record.entries if one.repeated), reverse=True)
+    often = len(errors) >= ENOUGH
+    if not often or (
+        errors[len(errors) // 2] <= _HALF_OFF and errors[len(errors) // 4] <= _QUARTER_OFF
     ):
         return ()
     app = _NO_NAME.sub("-", name) or "NAME"
@@ -182,7 +182,7 @@ def _verdict(now: NextRun, judged: JudgedPrediction, fitted: Verdict, *, raising
         return fitted
     if not now.voice.reliable(judged):
         return worse(fitted, Verdict.DOUBTFUL)
-    earned = judged.guesses.repeats >= REPEATS and judged.size >= _ENOUGH
+    earned = judged.guesses.repeats >= REPEATS and judged.size >= ENOUGH
     return Verdict.RELIABLE if earned and raising else fitted
 
 

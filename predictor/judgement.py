@@ -12,18 +12,14 @@ from predictor import experts
 from predictor.argument_checks import need_share
 from predictor.curve import CurveSettings
 from predictor.experts import ExpertSettings, Guesses
-from predictor.record import GOOD, RecordEntry, Site, class_of, quantile, side_of
+from predictor.record import ENOUGH, GOOD, LEVEL, RecordEntry, Site, class_of, quantile, side_of
 
 #: Half of reliable predictions are within this.
 HALF_GOOD = math.log(1.05)
-#: Entries of its own from which on an identity's record speaks for itself.
-_ENOUGH = 5
 #: Sizes of a record at which the site's weighs half, for intervals and for verdicts.
 _HALF_TAILS, _HALF_VERDICT = 60.0, 8.0
 #: Log of the widest factor between a prediction and an end of its interval.
 _WIDEST = 8.0
-#: Share of runs that the intervals of a record hold.
-LEVEL = 0.9
 #: Two-sided 90 % of a normal distribution, in standard deviations.
 _NINE_IN_TEN = 1.645
 
@@ -127,7 +123,7 @@ class RecordJudge:
         above = min(scale * max(quantile(spread, 1 - self._outside), 0.0), _WIDEST)
         low, high = self._site.reaches.get(side, (1.0, 1.0))
         half, width = _far(self._with_site(errors, scale, units, size, half=_HALF_VERDICT), scale)
-        if size >= _ENOUGH:
+        if size >= ENOUGH:
             # A site's good record does not make up for the bad one of an application.
             own = _far([(e / scale, w) for e, w in errors], scale)
             half, width = max(half, own[0]), max(width, own[1])
@@ -151,7 +147,8 @@ class RecordJudge:
 
     def reliable(self, judged: JudgedPrediction) -> bool:
         """Whether such predictions were within 20 % nine times in ten, and within 5 % half."""
-        return judged.width <= min(self._site.reliable, GOOD) and judged.half <= HALF_GOOD
+        widest = self._site.fresh if judged.size < ENOUGH else self._site.reliable
+        return judged.width <= min(widest, GOOD) and judged.half <= HALF_GOOD
 
     def _with_site(
         self,

@@ -1,26 +1,32 @@
 """Whether the runs of one identity are one problem: its table, and those of its parts.
 
-Runs with another layout (:mod:`sacct_ingest.layout`) are another curve.  Each part that repeats has
-a table of its own; the identity's own table is then a history of all runs, for jobs that belong to
-none of them.
+Runs with another layout (:mod:`sacct_ingest.layout`) are another curve.  So are runs with other
+arguments, limits or the like, where these explain the run times (:mod:`predictor.split`).  Each
+part that repeats has a table of its own.  The identity's own table is then a history of all runs,
+for jobs that belong to none of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
+from math import log
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
+from predictor import split
 from predictor.record import Record
-from predictor.run_rows import ended_runs
+from predictor.run_rows import attributes_of_run, ended_runs, owner_of
 from predictor.table import worse
 from predictor.table_settings import TableSettings
 from predictor.tabulate import mixture, record_of, tabulate, unfinished
 from predictor.type_tables import SumsByType
 from predictor.types import Part, PredictionTable, Problem, Verdict
-from sacct_ingest.layout import ANY, Layout, layouts
+from sacct_ingest.attributes import describe
+from sacct_ingest.layout import ANY, layouts
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 
 if TYPE_CHECKING:
@@ -30,7 +36,7 @@ _Make = Callable[..., PredictionTable | None]
 #: Between an identity's key and what tells its part.
 MARK = "#part="
 #: Parts with tables of their own, at most.
-MOST = 16
+MOST = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,9 @@ def tables_of(
         What became of earlier predictions, by key.
     """
     old = records or {}
-    groups = layouts(ended_runs(rows)) if level in CURVE_LEVELS else {}
+    before = old.get(key, Record())
+    names = _split_by(level, rows, before.split)
+    groups = _grouped(level, rows, names)
 
     def fitted(
         name: str, own: Sequence[RunRow], make: Callable[..., PredictionTable | None]
@@ -77,24 +85,69 @@ def tables_of(
         return Fitted(name, table, record, _new(before, record))
 
     if len(groups) < 2:
-        layout = next(iter(groups), ANY)
+        layout = next(iter(groups), Part("")).layout
         one = fitted(key, rows, partial(tabulate, sums=sums))
-        return [_with(one, layout=layout)]
+        return [_with(_split(one, names), layout=layout)]
     made = []
-    for layout, own in list(groups.items())[:MOST]:
-        part = fitted(f"{key}{MARK}{_digest(str(layout))}", own, tabulate)
-        label = f"{part.table.label} ({layout})" if part.table else ""
-        made.append(_with(part, layout=layout, label=label))
-    whole = fitted(key, rows, mixture)
-    parts = tuple(Part(one.key, one.table.layout) for one in made if one.table)
+    for group, own in list(groups.items())[:MOST]:
+        part = fitted(f"{key}{MARK}{_digest(group)}", own, tabulate)
+        label = f"{part.table.label} ({_words(group)})" if part.table else ""
+        made.append((_with(part, layout=group.layout, label=label), group))
+    whole = _split(fitted(key, rows, mixture), names)
+    parts = tuple(replace(group, key=one.key) for one, group in made if one.table)
     if whole.table is not None:
         whole = replace(whole, table=_doubted(replace(whole.table, parts=parts), list(groups)))
-    return [whole, *made]
+    return [whole, *(one for one, _ in made)]
+
+
+def _split_by(level: KeyLevel, rows: Sequence[RunRow], before: Sequence[str]) -> tuple[str, ...]:
+    """Attributes that tell apart the problems of one user's runs; of a user alone none are."""
+    if level is KeyLevel.USER or not owner_of(rows):
+        return ()
+    sized = layouts(ended_runs(rows)) if level in CURVE_LEVELS else {ANY: ended_runs(rows)}
+    examples = [
+        split.Example(
+            nodes=row.nodes,
+            size=(layout, row.nodes),
+            log_s=log(row.elapsed_s),
+            submit_s=float(row.submit_s),
+            end_s=float(row.end_s or 0),
+            read=partial(attributes_of_run, row),
+        )
+        for layout, own in sized.items()
+        for row in own
+        if not row.state.cut_short
+    ]
+    return split.choose(examples, before)
+
+
+def _grouped(
+    level: KeyLevel, rows: Sequence[RunRow], names: Sequence[str]
+) -> dict[Part, list[RunRow]]:
+    """Group runs by layout and by the values of attributes, the largest group first.
+
+    Parts have no key yet.
+    """
+    sized = layouts(ended_runs(rows)) if level in CURVE_LEVELS else {}
+    if not names:
+        return {Part("", layout): own for layout, own in sized.items()}
+    groups: dict[Part, list[RunRow]] = {}
+    for layout, own in (sized or {ANY: ended_runs(rows)}).items():
+        for row in own:
+            values = attributes_of_run(row)
+            named = tuple((name, values.get(name, "")) for name in names)
+            groups.setdefault(Part("", layout, named), []).append(row)
+    return dict(sorted(groups.items(), key=lambda one: -len(one[1])))
 
 
 def whole_key(key: str) -> str:
     """Key of the identity that a part belongs to; its own where it is none."""
     return key.partition(MARK)[0]
+
+
+def _split(fitted: Fitted, names: tuple[str, ...]) -> Fitted:
+    """Note in a record what its runs are split by, for the next fit."""
+    return replace(fitted, record=structs.replace(fitted.record, split=names))
 
 
 def _with(fitted: Fitted, **changes: Any) -> Fitted:
@@ -108,16 +161,38 @@ def _new(before: Record, after: Record) -> int:
     return sum(entry.end_s > before.until_s for entry in after.entries)
 
 
-def _doubted(table: PredictionTable, groups: Sequence[Layout]) -> PredictionTable:
-    """Table of runs with several layouts: doubtful at best."""
-    listed = "; ".join(map(str, groups[:3])) + ("; …" if len(groups) > 3 else "")
-    text = f"runs had {len(groups)} layouts ({listed}): they are not one curve"
+def _doubted(table: PredictionTable, groups: Sequence[Part]) -> PredictionTable:
+    """Table of runs with several layouts, or of several problems: doubtful at best."""
+    sizes = list(dict.fromkeys(group.layout for group in groups))
+    names = [name for name, _ in groups[0].values]
+    problems = []
+    if names:
+        listed = _listed(describe(dict(group.values)) for group in groups)
+        text = f"not one problem: run times differ by {' and '.join(names)} (runs with {listed})"
+        problems.append(Problem("several_problems", text))
+    if len(sizes) > 1:
+        text = f"runs had {len(sizes)} layouts ({_listed(map(str, sizes))}): they are not one curve"
+        problems.append(Problem("layouts", text))
     return replace(
         table,
         verdict=worse(table.verdict, Verdict.DOUBTFUL),
-        problems=(Problem("layouts", text), *table.problems),
+        verdicts=tuple(worse(one, Verdict.DOUBTFUL) for one in table.verdicts),
+        problems=(*problems, *table.problems),
     )
 
 
-def _digest(text: str) -> str:
+def _listed(texts: Iterable[str]) -> str:
+    """List the first three texts."""
+    each = list(dict.fromkeys(texts))
+    return "; ".join([*each[:3], *(["…"] if len(each) > 3 else [])])
+
+
+def _words(group: Part) -> str:
+    """Say what the runs of a part have in common."""
+    values = f"with {describe(dict(group.values))}" if group.values else ""
+    return "; ".join(filter(None, (str(group.layout), values)))
+
+
+def _digest(group: Part) -> str:
+    text = "\0".join((str(group.layout), *(f"{name}={value}" for name, value in group.values)))
     return blake2b(text.encode(), digest_size=4).hexdigest()

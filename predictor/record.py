@@ -31,6 +31,12 @@ OWN, POOLED = 40, 400
 SIZES, REPEATS = (1, 3, 6, 12, 25), (1, 2, 4, 8)
 #: A prediction is good where it is within a fifth; of reliable ones so many shall be.
 GOOD, SHARE_GOOD = math.log(1.2), 0.95
+#: Entries of its own from which on an identity's record speaks for itself.
+ENOUGH = 5
+#: Share of runs that the intervals of a record hold, and the most that they are widened to hold.
+LEVEL, _MOST_HELD = 0.9, 0.99
+#: Entries of a site that say what its intervals missed of late.
+_LATELY = 100
 #: Fewer entries of a class are not asked; the same number as a prior has its say in factors.
 FEW = 20
 #: Points of a distribution.
@@ -80,10 +86,12 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
     entries: tuple[RecordEntry, ...] = ()
     until_s: float = 0.0  #: runs that ended until then are judged, or too old
+    split: tuple[str, ...] = ()  #: attributes that its runs are split by (`predictor.split`)
 
     def with_new(self, entries: Sequence[RecordEntry], until_s: float) -> Record:
         """Record with entries added; the oldest go."""
-        return Record((*self.entries, *entries)[-OWN:], max(until_s, self.until_s))
+        held = (*self.entries, *entries)[-OWN:]
+        return Record(held, max(until_s, self.until_s), self.split)
 
 
 _encoder = msgspec.json.Encoder()
@@ -122,6 +130,7 @@ class Site:
     reaches: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     sides: frozenset[str] = frozenset()
     reliable: float = GOOD  #: expected error up to which predictions were reliable
+    fresh: float = GOOD  #: the same, of applications that have next to no record of their own
 
     def knows(self, side: str) -> bool:
         """Whether there is a record of this part of all classes."""
@@ -185,10 +194,11 @@ def site_of(entries: Sequence[RecordEntry]) -> Site:
         reaches={
             name: _reach(informed)
             for name, group in sides.items()
-            if len(informed := [entry.excess for entry in group if entry.informed]) >= FEW
+            if len(informed := [entry for entry in group if entry.informed]) >= FEW
         },
         sides=frozenset(sides),
         reliable=_reliable([entry for entry in entries if entry.same and entry.informed]),
+        fresh=_fresh([entry for entry in entries if entry.same]),
     )
 
 
@@ -238,10 +248,18 @@ def _scale(errors: Sequence[float]) -> float:
     return math.exp(sum(math.log(abs(error) + 0.01) for error in errors) / len(errors))
 
 
-def _reach(excess: Sequence[float]) -> tuple[float, float]:
-    """Factors on the two sides of intervals with which they would have held nine in ten."""
-    ordered, count = sorted(excess), len(excess)
-    place = min(max(math.ceil(0.95 * (count + 1)) - 1, 0), count - 1)
+def _reach(entries: Sequence[RecordEntry]) -> tuple[float, float]:
+    """Factors on the two sides of intervals with which they would have held nine in ten.
+
+    What the intervals missed of late is added to what they shall hold (adaptive conformal
+    inference, Gibbs and Candès, NeurIPS 34, 2021): errors come in bursts.
+    """
+    ordered, count = sorted(entry.excess for entry in entries), len(entries)
+    latest = sorted(entries, key=lambda one: one.end_s)[-_LATELY:]
+    last = [entry.inside for entry in latest]
+    missing = max(LEVEL - sum(last) / len(last), 0.0)
+    share = min((1 + LEVEL) / 2 + missing, _MOST_HELD)
+    place = min(max(math.ceil(share * (count + 1)) - 1, 0), count - 1)
     sides = (-ordered[count - 1 - place], ordered[place])
     weight = count / (count + FEW)
     low, high = (math.exp(weight * math.log(min(max(one, 0.7), 10.0))) for one in sides)
@@ -253,11 +271,42 @@ def _reliable(entries: Sequence[RecordEntry]) -> float:
 
     A site without a record is believed to keep what its intervals promise.
     """
-    good, count, widest = FEW * SHARE_GOOD, FEW, 0.3 * GOOD
+    return _widest_good(entries, prior=SHARE_GOOD, weight=FEW, least=0.3 * GOOD)
+
+
+def _fresh(entries: Sequence[RecordEntry]) -> float:
+    """Give the same for those without a record: believed to be as good as all others at first.
+
+    Where most applications are hard to predict, one that looks smooth after three runs is not
+    believed before many others that looked like it were good.
+    """
+    prior = SHARE_GOOD
+    if len(entries) >= FEW:
+        prior = sum(abs(entry.error) <= GOOD for entry in entries) / len(entries)
+    young = [entry for entry in entries if entry.size < ENOUGH]
+    return _widest_good(young, prior=prior, weight=FEW / 2, least=0.0)
+
+
+def _widest_good(
+    entries: Sequence[RecordEntry], *, prior: float, weight: float, least: float
+) -> float:
+    """Widest expected error such that, of predictions no wider, enough were good.
+
+    Parameters
+    ----------
+    prior, weight
+        Share of good ones that is believed beforehand, and how many predictions that is worth.
+    least
+        Expected error that is reliable at any rate.
+    """
+    enough = SHARE_GOOD - 0.02
+    good, count, widest = weight * prior, weight, least
     narrow = sorted((one.width, abs(one.error)) for one in entries if one.width <= GOOD)
     for i, (_, error) in enumerate(narrow):
         count += 1
         good += error <= GOOD
-        if good >= (SHARE_GOOD - 0.02) * count:
+        if good >= enough * count:
             widest = narrow[i + 1][0] if i + 1 < len(narrow) else GOOD
-    return widest if narrow else GOOD
+    if narrow:
+        return widest
+    return GOOD if prior >= enough else least

@@ -275,7 +275,7 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
         ):
             if one.table is not None:
                 done.made.fits.append(row_of(one.table))
-            if one.record.entries:
+            if one.record.entries or one.record.split:
                 payload = encode(one.record)
                 done.made.records.append(RecordRow(level=level.value, key=one.key, payload=payload))
             new = one.record.entries[-one.new :] if one.new else ()

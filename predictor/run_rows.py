@@ -8,8 +8,9 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from predictor.types import UNBOUNDED, Longest, Memory, Run
+from sacct_ingest.attributes import attributes
 from sacct_ingest.records import JobState, KeyLevel
-from sacct_ingest.signature import command_of_line
+from sacct_ingest.signature import command_of_line, words_of_line
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
@@ -33,6 +34,18 @@ def runs_of(rows: Iterable[RunRow]) -> list[Run]:
         )
         for row in ended_runs(rows)
     ]
+
+
+def attributes_of_run(row: RunRow) -> dict[str, str]:
+    """Give the attributes of a stored run by name."""
+    return attributes(
+        words_of_line(row.submit_line, row.work_dir, row.comment, row.name),
+        account=row.account,
+        limit_s=row.limit_s,
+        mem_node_bytes=(row.req_mem_bytes or 0) / max(row.nodes, 1),
+        work_dir=row.work_dir,
+        script=row.script,
+    )
 
 
 _COMMAND_LENGTH = 200  #: characters of a command that tables keep

@@ -5,7 +5,7 @@ Loaded by nimod and ``nimo-advise``, so nothing but the standard library and msg
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 
@@ -118,17 +118,27 @@ def for_type(table: PredictionTable, node_type: str) -> PredictionTable:
     return replace(table, **{name: getattr(own, name) for name in _OF_TYPE}, at_limits=())
 
 
-def part_for(table: PredictionTable, layouts: Sequence[Layout]) -> Part | None:
-    """Find the part of an identity's runs that a job with these layouts belongs to.
+def part_for(
+    table: PredictionTable,
+    layouts: Sequence[Layout] | None,
+    attributes: Callable[[], Mapping[str, str]] = dict,
+) -> Part | None:
+    """Find the part of an identity's runs that a job belongs to.
 
     Parameters
     ----------
     layouts
-        Of each of its nodes, or of the whole job; any will do.
+        Of each of its nodes, or of the whole job; any will do.  None: they are left open.
+    attributes
+        Gives its attributes by name; asked only where parts differ by them.
     """
-    fitting = (p for p in table.parts if any(one.matches(p.layout) for one in layouts))
-    matches = list(fitting)
-    return matches[0] if len(matches) == 1 else None
+    parts = list(table.parts)
+    if layouts is not None:
+        parts = [p for p in parts if any(one.matches(p.layout) for one in layouts)]
+    if any(part.values for part in parts):
+        values = attributes()
+        parts = [p for p in parts if all(values.get(name, "") == v for name, v in p.values)]
+    return parts[0] if len(parts) == 1 else None
 
 
 @lru_cache(maxsize=_CACHED)

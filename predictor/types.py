@@ -221,11 +221,13 @@ class Recorded:
 class Part:
     """Runs of an identity that have something in common, and a table of their own.
 
-    ``key`` is that of their table, at the same level.
+    ``key`` is that of their table, at the same level; ``values`` are pairs of an attribute's name
+    and its value (:mod:`sacct_ingest.attributes`), an empty one where runs did not have it.
     """
 
     key: str
     layout: Layout = ANY
+    values: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from statistics import median
 
 from predictor.curve import build
 from predictor.experts import CurveAt, Experts, Guesses
-from predictor.judgement import LEVEL, JudgedPrediction, RecordJudge, WalkSettings
+from predictor.judgement import JudgedPrediction, RecordJudge, WalkSettings
 from predictor.models import base
-from predictor.record import OWN, Record, RecordEntry, Site
+from predictor.record import LEVEL, OWN, Record, RecordEntry, Site
 from predictor.similar import PastRun, RunRequest
 from predictor.types import Recorded, Run
 

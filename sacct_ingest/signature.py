@@ -39,13 +39,17 @@ def identity_of_request(
         Folder that paths among the arguments start from; empty: unknown.
     """
     parsed = _parsed(script) if script else None
-    if parsed is not None and parsed.wrapped:
-        words = ("--wrap", *parsed.body.split())
-    else:
-        words = _words_of_command(argv[0], argv[1:], work_dir) if argv else ()
+    words = words_of_request(script, argv, work_dir)
     arguments = [_argument(word, work_dir) for word in argv[1:]]
     digest = _digest(parsed.body, *arguments) if parsed is not None and parsed.body else ""
     return _identity(user, name, comment, digest, words)
+
+
+def words_of_request(script: str, argv: Sequence[str], work_dir: str = "") -> tuple[str, ...]:
+    """Command of a job and its arguments, as `words_of_line` spells them."""
+    if script and (parsed := _parsed(script)).wrapped:
+        return ("--wrap", *parsed.body.split())
+    return _words_of_command(argv[0], argv[1:], work_dir) if argv else ()
 
 
 @bounded_cache(entries=4096, characters=2048)
@@ -57,7 +61,7 @@ def identity_of_line(
     The script's text is not in the accounting, so ``script`` is empty: the decision made at the
     job's submission knows it.
     """
-    words = _words_of_line(submit_line, work_dir, comment, name)
+    words = words_of_line(submit_line, work_dir, comment, name)
     return _identity(user, name, comment, "", words)
 
 
@@ -74,7 +78,7 @@ def command_of_line(submit_line: str, work_dir: str = "", *values: str) -> str:
     >>> command_of_line("sbatch -N 4 run/wrf.sh /home/ada/in.dat --fast", "/home/ada")
     'wrf.sh in.dat --fast'
     """
-    return " ".join(_words_of_line(submit_line, work_dir, *values))
+    return " ".join(words_of_line(submit_line, work_dir, *values))
 
 
 def _identity(user: str, name: str, comment: str, script: str, words: Sequence[str]) -> Identity:
@@ -116,8 +120,8 @@ def names_of(label: str) -> tuple[str, str, str]:
     return label, label.partition("/")[2], label.rpartition("/")[2]
 
 
-def _words_of_line(line: str, work_dir: str, *values: str) -> tuple[str, ...]:
-    """Words to compare of a submit line.
+def words_of_line(line: str, work_dir: str, *values: str) -> tuple[str, ...]:
+    """Command of a run and its arguments, out of its submit line.
 
     ``values`` are those of its options that sacct shows elsewhere too: the quotes around them are
     lost, and what follows a space in a comment would be taken for the script.

@@ -33,6 +33,13 @@ class Records:
         with reading(self._engine) as connection:
             return {str(row.key): str(row.payload) for row in connection.execute(query)}
 
+    def find(self, level: str, key: str) -> str | None:
+        """Give the payload of one identity; None where there is none."""
+        query = select(records.c.payload).where(records.c.level == level, records.c.key == key)
+        with reading(self._engine) as connection:
+            payload = connection.execute(query).scalar()
+        return None if payload is None else str(payload)
+
     def site(self) -> str | None:
         """Give the payload of what is pooled; None where there is none yet."""
-        return self.of_level(SITE[0]).get(SITE[1])
+        return self.find(*SITE)

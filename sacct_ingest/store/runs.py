@@ -17,11 +17,14 @@ from sacct_ingest.store.packed_runs import pack_runs
 from sacct_ingest.store.rows import RunRow, Stored
 from sacct_ingest.store.schema import contributions, runs, steps
 
-_JOINED = ("run_id", "node_type", "node_list", "submit_line")
+#: What a run's attributes are made of; decisions are not joined with it.
+_ATTRIBUTES = ("account", "req_mem_bytes", "submit_line", "comment")
+_JOINED = ("run_id", "node_type", "node_list", *_ATTRIBUTES)
 ROW_COLUMNS = [
     runs.c.id.label("run_id"),
     *(runs.c[n] for n in RunRow.__slots__ if n not in _JOINED),
 ]
+_FULL_COLUMNS = [*ROW_COLUMNS, *(runs.c[n] for n in _ATTRIBUTES)]
 _NODE_TYPE = func.coalesce(contributions.c.node_type, "").label("node_type")
 _SAME_RUN = and_(*(contributions.c[n] == runs.c[n] for n in ("cluster", "submit_s", "job_id")))
 _STEP_NAMES = [column.name for column in steps.columns][2:]
@@ -57,7 +60,7 @@ class Runs:
         """Group runs by key: groups in the order of their keys, the newest run last in each."""
         columns = _key_columns(level)
         query = (
-            select(*ROW_COLUMNS, _NODE_TYPE, runs.c.submit_line)
+            select(*_FULL_COLUMNS, _NODE_TYPE)
             .select_from(runs.outerjoin(contributions, _SAME_RUN))
             # Not "!=": of an index only a range can be read.
             .where(*(column > "" for column in columns))
@@ -72,7 +75,7 @@ class Runs:
     def of_key(self, level: KeyLevel, key: str) -> list[RunRow]:
         """Give the runs with a key (not that of names), the newest last."""
         query = (
-            select(*ROW_COLUMNS, _NODE_TYPE, runs.c.submit_line)
+            select(*_FULL_COLUMNS, _NODE_TYPE)
             .select_from(runs.outerjoin(contributions, _SAME_RUN))
             .where(runs.c[level.value] == key)
             .order_by(*_CHRONOLOGICAL)
@@ -84,7 +87,7 @@ class Runs:
         """Group the runs of those who share tags by their key, as `by_key` does."""
         takes_part = or_(runs.c.user.in_(tags.users), runs.c.account.in_(tags.accounts))
         query = (
-            select(*ROW_COLUMNS, _NODE_TYPE, runs.c.submit_line)
+            select(*_FULL_COLUMNS, _NODE_TYPE)
             .select_from(runs.outerjoin(contributions, _SAME_RUN))
             .where(runs.c.tag > "", takes_part)
             .order_by(*_CHRONOLOGICAL)
@@ -120,7 +123,7 @@ class Runs:
         conditions += [runs.c.submit_s >= since_s] if since_s is not None else []
         conditions += [runs.c.submit_s < until_s] if until_s is not None else []
         query = (
-            select(*ROW_COLUMNS, runs.c.node_list)
+            select(*_FULL_COLUMNS, runs.c.node_list)
             .where(*conditions)
             .order_by(runs.c.submit_s, runs.c.job_id)
         )

@@ -9,10 +9,12 @@ from msgspec.structs import replace
 
 from predictor.table import for_limit, for_type
 from predictor.types import PredictionTable
+from sacct_ingest.attributes import attributes
 from sacct_ingest.bounded_cache import bounded_cache
 from sacct_ingest.job_script import parse_script
 from sacct_ingest.records import Identity
 from sacct_ingest.sharing import SharedTag
+from sacct_ingest.signature import words_of_request
 from sacct_ingest.tag import parse_tag
 from sacct_ingest.time_spec import parse_time
 from slurm_plugin.config import JobSettings, OptIn, TimeUse, Trust
@@ -109,6 +111,33 @@ def application_of(job: Job, identity: Identity) -> str:
     return identity.application or job.name
 
 
+def attributes_of(
+    job: Job, partition: Partition | None, script: str, account: str
+) -> dict[str, str]:
+    """Give the attributes of a request by name, as its run will have them in the accounting.
+
+    Parameters
+    ----------
+    partition
+        Whose default limit and memory hold where the job gives none.
+    script
+        Key of its script.
+    """
+    return attributes(
+        words_of_request(job.script, job.argv, job.work_dir),
+        account=account,
+        limit_s=_limit_s(job, partition),
+        mem_node_bytes=memory_bytes(job, partition),
+        work_dir=job.work_dir,
+        script=script,
+    )
+
+
+def _limit_s(job: Job, partition: Partition | None) -> float | None:
+    default = (partition.default_time_s or partition.max_time_s) if partition else None
+    return 60.0 * job.time_limit if job.time_limit else default
+
+
 def request_of(
     job: Job,
     opt_in: OptIn,
@@ -138,8 +167,7 @@ def request_of(
         deadline_s = deadline_of(job, now_s=now_s)
     except ValueError:
         fixed = fixed or Reason.DEADLINE_UNREADABLE
-    default = (partition.default_time_s or partition.max_time_s) if partition else None
-    limit_s = 60.0 * job.time_limit if job.time_limit else default
+    limit_s = _limit_s(job, partition)
     least_s = 60.0 * job.time_min if job.time_min else None
     return Request(
         low=span.low,

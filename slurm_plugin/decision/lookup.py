@@ -8,7 +8,7 @@ garbage collector does not walk through them.
 import logging
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 
 import msgspec
@@ -141,6 +141,7 @@ class PredictionLookup:
         layouts: tuple[Layout, ...] | None = None,
         *,
         shared: Sequence[str] = (),
+        attributes: Callable[[], Mapping[str, str]] = dict,
     ) -> PredictionTable | None:
         """Find the table that says most about an application.
 
@@ -156,30 +157,36 @@ class PredictionLookup:
         shared
             Keys of tags that the user shares with others: looked at where the user's own runs
             make no curve.
+        attributes
+            Gives the job's attributes by name (:mod:`sacct_ingest.attributes`).
         """
         candidates = [
             table
             for level in KeyLevel
             if (key := identity.key(level))
-            and (table := self._for_layout(level.value, key, layouts)) is not None
+            and (table := self._for_job(level.value, key, layouts, attributes)) is not None
         ]
         curves = [t for t in candidates if t.is_curve and t.verdict is not Verdict.REFUSED]
         if curves:
             return reduce(_broader, curves)
-        others = (self._for_layout(KeyLevel.TAG.value, key, layouts) for key in shared)
+        others = (self._for_job(KeyLevel.TAG.value, key, layouts, attributes) for key in shared)
         return next(
             (t for t in others if t is not None and t.is_curve), next(iter(candidates), None)
         )
 
-    def _for_layout(
-        self, level: str, key: str, layouts: tuple[Layout, ...] | None
+    def _for_job(
+        self,
+        level: str,
+        key: str,
+        layouts: tuple[Layout, ...] | None,
+        attributes: Callable[[], Mapping[str, str]],
     ) -> PredictionTable | None:
         table = self._table(level, key)
-        if table is None or layouts is None:
-            return table
-        part = part_for(table, layouts)
+        if table is None:
+            return None
+        part = part_for(table, layouts, attributes)
         own = self._table(level, part.key) if part else None
-        return own or for_layout(table, layouts)
+        return own or (table if layouts is None else for_layout(table, layouts))
 
     def _table(self, level: str, key: str) -> PredictionTable | None:
         # The newest once more: a table may have come there since, and have left the older ones.

@@ -26,6 +26,7 @@ from slurm_plugin.decision.context import (
     DecisionContext,
     PartitionContext,
     application_of,
+    attributes_of,
     distrust,
     request_of,
     shared_by,
@@ -398,7 +399,14 @@ class DecisionService:
         )
         tags = () if private else self._config.sharing.tags
         shared = shared_by(tags, identity, self._account_of(job))
-        table = self._tables.find(identity, layouts_of(job, partition), shared=tuple(shared))
+        table = self._tables.find(
+            identity,
+            layouts_of(job, partition),
+            shared=tuple(shared),
+            attributes=partial(
+                attributes_of, job, partition, identity.script, self._account_of(job)
+            ),
+        )
         off = table is not None and self._tables.is_off(table)
         if table is not None:
             table = for_inputs(table, job.work_dir, job.inputs_changed_s)

@@ -29,6 +29,19 @@ class JobDiagnosis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSummary:
+    """What became of the last predictions about an application, which its verdict is earned by."""
+
+    application: str
+    verdict: str
+    repeated: bool  #: for node counts that had been run before
+    predictions: int
+    median_error: float  #: of the predicted time, as a share of the actual one
+    inside: int  #: how many ended inside their interval
+    decisions: int  #: in this report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Waste:
     """Node-hours of one user's application on more nodes than its knee (ADEPT, section III.B).
 
@@ -115,6 +128,26 @@ def problems(
         for problem in table.problems
     ]
     return tuple(sorted(rows, key=lambda row: (-row.decisions, row.application, row.problem)))
+
+
+def records_of(
+    tables: Iterable[PredictionTable], decisions: Counter[tuple[str, str]]
+) -> tuple[RecordSummary, ...]:
+    """List the records of applications that jobs asked for, those of most decisions first."""
+    rows = [
+        RecordSummary(
+            application=table.label,
+            verdict=table.verdict.value,
+            repeated=one.seen,
+            predictions=one.predictions,
+            median_error=one.median_error,
+            inside=one.inside,
+            decisions=decisions[table.level, table.key],
+        )
+        for table in tables
+        for one in table.record
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.decisions, row.application, not row.repeated)))
 
 
 def drifting(rows: Iterable[JobDiagnosis]) -> tuple[JobDiagnosis, ...]:

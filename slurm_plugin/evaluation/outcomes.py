@@ -14,7 +14,7 @@ from sacct_ingest.signature import names_of
 from sacct_ingest.store import RunRow
 from slurm_plugin.evaluation.accuracy import Accuracy, AccuracyTally
 from slurm_plugin.evaluation.comparison import compare
-from slurm_plugin.evaluation.diagnoses import JobDiagnosis, JobUsage, Waste
+from slurm_plugin.evaluation.diagnoses import JobDiagnosis, JobUsage, RecordSummary, Waste
 from slurm_plugin.evaluation.effects import (
     Deadlines,
     DeadlineTally,
@@ -104,6 +104,7 @@ class OutcomeReport:
         JobDiagnosis, ...
     ] = ()  #: why predictions are not reliable, and how to fix that
     drift: tuple[JobDiagnosis, ...] = ()  #: applications whose problem changed
+    records: tuple[RecordSummary, ...] = ()  #: what became of the last predictions about each
     #: that a limit or deadline stopped after NIMO had changed them, by job id
     stopped: tuple[JobOutcome, ...] = ()
     jobs: tuple[JobOutcome, ...] = ()  #: the newest ones that ended
@@ -205,7 +206,7 @@ class OutcomeTally:
     def report(
         self,
         standings: Iterable[StandingRow] = (),
-        **more: tuple[JobDiagnosis, ...] | tuple[Waste, ...],
+        **more: tuple[JobDiagnosis, ...] | tuple[RecordSummary, ...] | tuple[Waste, ...],
     ) -> OutcomeReport:
         """Sum up; ``more`` are fields that the tally does not have."""
         fields: dict[str, object] = dict(more)

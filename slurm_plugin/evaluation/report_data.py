@@ -9,7 +9,7 @@ from predictor.table import decode
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.sharing import is_shared
 from sacct_ingest.store import DecisionSelection
-from slurm_plugin.evaluation.diagnoses import drifting, problems
+from slurm_plugin.evaluation.diagnoses import drifting, problems, records_of
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, select
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
@@ -60,5 +60,6 @@ def collect(
         store.standings.all(),
         problems=diagnoses,
         drift=drifting(diagnoses),
+        records=records_of(tables.values(), tally.asked),
         waste=tally.usage.waste(tables, least_node_hours=least_node_hours),
     )

@@ -1,10 +1,16 @@
-"""Applications are switched off or on by the outcomes of the decisions about them."""
+"""Applications are switched off or on by the record of their predictions.
+
+That is the record that verdicts are earned by, up to the last fit, and from then on what became of
+the decisions about them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import exp
 from typing import TYPE_CHECKING
 
+from predictor.record import Record, decode
 from predictor.standing import AccuracyBand, PredictionOutcome, judge
 from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.store import RunRow
@@ -56,8 +62,12 @@ def _judged(
     now_s: float,
 ) -> StandingRow | None:
     """Judge one application; None where nothing changed or nothing can be said."""
+    record = decode(store.records.find(level.value, key))
     pairs = store.decisions.last_outcomes(level, key, band.runs * _SPARE)
-    judgement = judge(list(_outcomes(pairs)), band, off=_was_off(before))
+    if not pairs:
+        return None
+    outcomes = [*_recorded(record), *_outcomes(pairs, after_s=record.until_s)]
+    judgement = judge(outcomes, band, off=_was_off(before))
     if judgement is None:
         return None
     turned = judgement.off != _was_off(before)
@@ -85,13 +95,28 @@ def _was_off(before: StandingRow | None) -> bool:
     return before is not None and before.off
 
 
-def _outcomes(pairs: list[tuple[DecisionRow, RunRow]]) -> Iterator[PredictionOutcome]:
-    """Compare runs with what was predicted for the count that they had."""
+def _recorded(record: Record) -> Iterator[PredictionOutcome]:
+    """Turn entries of a record into outcomes; only ratios of times count."""
+    for entry in record.entries:
+        yield PredictionOutcome(
+            ended_s=entry.end_s,
+            realised_s=exp(entry.error),
+            predicted_s=1.0,
+            low_s=exp(-entry.width),
+            high_s=exp(entry.width),
+        )
+
+
+def _outcomes(
+    pairs: list[tuple[DecisionRow, RunRow]], *, after_s: float
+) -> Iterator[PredictionOutcome]:
+    """Compare runs that ended later with what was predicted for the count that they had."""
     for decision, run in pairs:
-        comparison = compare(decision, run)
+        ended_s = float(run.end_s or 0)
+        comparison = compare(decision, run) if ended_s > after_s else None
         if comparison is not None and comparison.low_s and comparison.high_s:
             yield PredictionOutcome(
-                ended_s=float(run.end_s or 0),
+                ended_s=ended_s,
                 realised_s=comparison.actual_s,
                 predicted_s=comparison.predicted_s,
                 low_s=comparison.low_s,

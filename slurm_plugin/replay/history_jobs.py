@@ -8,12 +8,14 @@ against late ones, with the error of the late ones drawn on top.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import exp, hypot
 from operator import attrgetter
 
 import numpy as np
 
 from predictor.refit import RefitInput, fits_of
+from predictor.run_rows import attributes_of_run
 from predictor.table import at, covers
 from predictor.table_settings import TableSettings
 from predictor.types import PredictionTable
@@ -89,8 +91,9 @@ def _moldable(
     reach: float,
     off: defaultdict[str, float],
 ) -> Moldable | None:
-    identity = row.identity
-    before, now = knowledge.before.find(identity), knowledge.now.find(identity)
+    asked = partial(attributes_of_run, row)
+    before = knowledge.before.find(row.identity, attributes=asked)
+    now = knowledge.now.find(row.identity, attributes=asked)
     if before is None or now is None or not before.is_curve or not now.is_curve:
         return None
     if not (covers(before, row.nodes) and covers(now, row.nodes)):

@@ -73,10 +73,24 @@ def _wrapped(lines: Iterable[str], width: int) -> str:
 
 def _record_line(record: Recorded) -> str:
     """Describe how accurate the last predictions were; the verdict rests on them."""
-    where = "node counts that had been run" if record.seen else "new node counts"
+    made = record_words(
+        record.predictions, record.median_error, record.inside, repeated=record.seen
+    )
+    return f"  the last {made}"
+
+
+def record_words(predictions: int, median_error: float, inside: int, *, repeated: bool) -> str:
+    """Put a record into words.
+
+    Examples
+    --------
+    >>> record_words(40, 0.03, 36, repeated=True)
+    '40 predictions on node counts that had been run: median error 3 %, 36 inside the interval'
+    """
+    where = "node counts that had been run" if repeated else "new node counts"
     return (
-        f"  the last {count(record.predictions, 'prediction')} on {where}: "
-        f"median error {percent(record.median_error)}, {record.inside} inside the interval"
+        f"{count(predictions, 'prediction')} on {where}: "
+        f"median error {percent(median_error)}, {inside} inside the interval"
     )
 
 

@@ -20,7 +20,7 @@ _SECTIONS = (
     ("How near predictions came", ("accuracy", "weeks")),
     ("What was decided", ("reasons", "deadlines")),
     ("What came of it", ("effects", "waits")),
-    ("Applications", ("applications", "switched_off", "drift", "problems")),
+    ("Applications", ("applications", "switched_off", "records", "drift", "problems")),
     ("Nodes beyond the knee", ("waste",)),
     ("Job by job", ("jobs",)),
 )

@@ -4,12 +4,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from slurm_plugin.evaluation.diagnoses import JobDiagnosis
 from slurm_plugin.evaluation.job_outcomes import JobOutcome
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 
 _Row = TypeVar("_Row")
 #: What names a selection may hold, and what stands for them.
 _SELECTED = {"user": "user", "account": "account", "application": "application"}
+#: Texts of problems that would name arguments, folders or jobs, without them.
+_TEXTS = {
+    "several_problems": "not one problem: run times differ by attributes of the jobs",
+    "not_one_problem": "not one problem: runs on the same node count differ too much; a tag in the "
+    "script, with another word for each input, would tell them apart",
+}
 
 
 class Pseudonyms:
@@ -40,6 +47,10 @@ def anonymous(report: OutcomeReport) -> OutcomeReport:
         named = names.of("application", row.application)  # type: ignore[attr-defined]
         return replace(row, application=named)  # type: ignore[type-var]
 
+    def problem(row: JobDiagnosis) -> JobDiagnosis:
+        # Arguments, folders and job names stand in some of these texts.
+        return replace(application(row), text=_TEXTS.get(row.problem, row.text))
+
     def job(row: JobOutcome) -> JobOutcome:
         return replace(application(row), user=names.of("user", row.user))
 
@@ -50,7 +61,8 @@ def anonymous(report: OutcomeReport) -> OutcomeReport:
         report,
         anonymous=True,
         applications=each(report.applications, application),
-        problems=each(report.problems, application),
+        problems=each(report.problems, problem),
+        records=each(report.records, application),
         drift=each(report.drift, application),
         stopped=each(report.stopped, job),
         jobs=each(report.jobs, job),

@@ -38,6 +38,7 @@ def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet,
         _waits(report),
         _deadlines(report),
         _switched_off(report),
+        _records(report),
         _table("problems", "Why predictions are not to be relied on", report.problems),
         _table("drift", "Applications whose problem changed", report.drift),
         _waste(report),
@@ -276,6 +277,23 @@ def _switched_off(report: OutcomeReport) -> Sheet:
             SheetField("since_s", "since", attrgetter("since_s"), clock),
         ),
         rows=report.switched_off,
+    )
+
+
+def _records(report: OutcomeReport) -> Sheet:
+    return Sheet(
+        name="records",
+        caption="What became of the last predictions, by which verdicts are earned",
+        fields=(
+            SheetField("application", "application", attrgetter("application"), left=True),
+            SheetField("verdict", "verdict", attrgetter("verdict"), left=True),
+            SheetField("repeated", "node count had been run", attrgetter("repeated"), _yes),
+            SheetField("predictions", "last predictions", attrgetter("predictions")),
+            SheetField("median_error", "median error", attrgetter("median_error"), percent),
+            SheetField("inside", "inside the interval", attrgetter("inside")),
+            SheetField("decisions", "decisions", attrgetter("decisions")),
+        ),
+        rows=report.records,
     )
 
 

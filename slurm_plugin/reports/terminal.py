@@ -16,7 +16,7 @@ from slurm_plugin.evaluation.outcomes import ApplicationOutcome, OutcomeReport
 from slurm_plugin.evaluation.wait_accuracy import SHARE
 from slurm_plugin.formatting import count, duration, hours, percent, printable
 from slurm_plugin.protocol import WaitShares
-from slurm_plugin.reports.curve_text import standing_line
+from slurm_plugin.reports.curve_text import record_words, standing_line
 from slurm_plugin.reports.sheets import decision_of
 from slurm_plugin.streams import safe_console
 
@@ -48,6 +48,8 @@ def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
         parts += [Text(f"  and {left_out} more: nimo report -P")] if left_out > 0 else []
     # Text, not markup: labels are the users' own.
     parts += [Text(standing_line(row)) for row in report.switched_off]
+    if report.records:
+        parts += [_head("What became of the last predictions"), *_records(report)]
     if report.problems:
         parts += [_head("What would improve predictions"), *_problems(report)]
     if report.waste:
@@ -71,6 +73,17 @@ def _stopped(report: OutcomeReport) -> Iterator[Text]:
 
 def _head(text: str) -> Text:
     return Text(f"\n{text}", style="bold")
+
+
+def _records(report: OutcomeReport) -> Iterator[Text]:
+    """Those of most decisions; all are in the tables."""
+    for row in report.records[:_MOST]:
+        yield Text(
+            f"  {printable(row.application)}, {row.verdict}: the last "
+            f"{record_words(row.predictions, row.median_error, row.inside, repeated=row.repeated)}"
+        )
+    if len(report.records) > _MOST:
+        yield Text(f"  and {len(report.records) - _MOST} more: nimo report -P --table records")
 
 
 def _problems(report: OutcomeReport) -> Iterator[Text]:

@@ -218,6 +218,42 @@ def test_a_site_where_narrow_intervals_failed_asks_for_narrower_ones() -> None:
     assert site_of(failed).reaches["same seen"][1] > 5
 
 
+def test_where_most_applications_are_hard_a_smooth_beginning_is_not_believed() -> None:
+    """Nor is it for long: many such beginnings that turned out well earn it."""
+
+    def beginnings(count: int) -> list[RecordEntry]:
+        return [replace(one, size=2.0) for one in entries_with(0.01, count)]
+
+    hard = [replace(one, width=0.8) for one in entries_with(0.7, 60)]
+    fine = [replace(one, width=0.1) for one in entries_with(0.02, 60)]
+    assert site_of(fine).fresh == Site().fresh
+    assert site_of([*hard, *beginnings(5)]).fresh == 0.0
+    assert site_of([*hard, *beginnings(300)]).fresh == Site().fresh
+    runs = history(steady, 2, runs=4)
+    record = of(runs)
+    for entries, reliable in ((fine, True), (hard, False)):
+        known = replace_fresh(site_of(entries))
+        now = NextRun(runs, record, known, SETTINGS, same=True, curve=curve(runs))
+        judged = now.judge(runs[-1].nodes)
+        assert judged.size < 5
+        assert now.voice.reliable(judged) is reliable
+
+
+def replace_fresh(of_site: Site) -> Site:
+    """Site that says nothing but how far such beginnings are believed."""
+    return Site(fresh=of_site.fresh)
+
+
+def test_intervals_that_missed_of_late_become_wider() -> None:
+    excess = [0.02 * number for number in range(60)]
+    entries = [
+        replace(one, excess=off) for one, off in zip(entries_with(0.01, 60), excess, strict=True)
+    ]
+    held = site_of([replace(one, inside=True) for one in entries])
+    missed = site_of([replace(one, inside=one.end_s < 50) for one in entries])
+    assert missed.reaches["same seen"][1] > held.reaches["same seen"][1]
+
+
 def test_the_pool_keeps_the_newest_of_each_class() -> None:
     old, new = list(entries_with(0.5, 300)), list(entries_with(0.1, 300))
     kept = pooled(old, new)

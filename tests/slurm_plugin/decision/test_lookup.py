@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from predictor.table import encode
-from predictor.types import Verdict
+from predictor.types import Part, Verdict
+from sacct_ingest.layout import Layout
 from sacct_ingest.records import Identity
 from slurm_plugin.decision.lookup import PackedTables, PredictionLookup
 from tests.slurm_plugin.made import history, stored, table
@@ -121,3 +122,23 @@ def test_a_table_is_decoded_once_and_when_it_is_asked_for(monkeypatch):
     assert (len(tables), decoded) == (2, [])
     assert [tables.find(ALICE) for _ in range(2)] == [None, None]
     assert len(decoded) == 1
+
+
+def test_a_job_finds_the_part_of_its_runs_with_the_same_attributes():
+    nine, four = (of("line", f"11e#part={value}") for value in (9, 4))
+    parts = (Part(nine.key, values=(("KPAR", "9"),)), Part(four.key, values=(("KPAR", "4"),)))
+    whole = of("line", "11e", model="history", parts=parts)
+    tables = stored(whole, nine, four)
+    for layouts in (None, (Layout(4, 4),)):
+        for own, value in ((nine, "9"), (four, "4")):
+            assert tables.find(ALICE, layouts, attributes=lambda v=value: {"KPAR": v}) == own
+        assert tables.find(ALICE, layouts, attributes=lambda: {"KPAR": "1"}) == whole
+    assert tables.find(ALICE) == whole
+
+
+def test_attributes_are_asked_for_only_where_parts_differ_by_them():
+    def attributes():
+        raise AssertionError("asked")
+
+    line = of("line", "11e")
+    assert stored(line).find(ALICE, attributes=attributes) == line

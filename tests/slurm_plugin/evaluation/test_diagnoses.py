@@ -1,7 +1,17 @@
 """Nodes beyond the knee, worked out by hand."""
 
-from predictor.types import PredictionTable, Verdict
-from slurm_plugin.evaluation.diagnoses import JobUsage
+import io
+from collections import Counter
+from dataclasses import replace
+
+from rich.console import Console
+
+from predictor.types import PredictionTable, Problem, Recorded, Verdict
+from slurm_plugin.evaluation.diagnoses import JobUsage, records_of
+from slurm_plugin.evaluation.diagnoses import problems as problems_of
+from slurm_plugin.evaluation.outcomes import OutcomeTally
+from slurm_plugin.reports.pseudonyms import anonymous
+from slurm_plugin.reports.terminal import render
 from tests.slurm_plugin.reports.rows import decision, run
 
 NODES = (1, 2, 4, 8)
@@ -54,3 +64,27 @@ def test_only_reliable_curves_tell() -> None:
     assert wasted(used(4), table(Verdict.DOUBTFUL)) == []
     assert wasted(used(4), table(knee=None)) == []
     assert wasted(used(4), table(knee=8)) == []
+
+
+def test_a_report_shows_what_became_of_the_last_predictions() -> None:
+    """In words on the terminal, and without names where these are left out."""
+    record = (Recorded(seen=True, predictions=40, median_error=0.03, inside=36),)
+    text = "not one problem: run times differ by in (runs with in=secret.dat)"
+    problems = (Problem("several_problems", text),)
+    made = replace(table(), record=record, problems=problems)
+    asked = Counter({("line", "ab12"): 2})
+    tally = OutcomeTally(0.9)
+    tally.add(decision(), run(nodes=8, elapsed_s=250.0))
+    report = tally.report(records=records_of([made], asked), problems=problems_of([made], asked))
+    console = Console(file=io.StringIO(), width=120)
+    console.print(render(report, {}))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert (
+        "wrf, reliable: the last 40 predictions on node counts that had been run: "
+        "median error 3 %, 36 inside the interval"
+    ) in shown
+    assert "secret.dat" in shown
+    hidden = anonymous(report)
+    assert [row.application for row in hidden.records] == ["application-1"]
+    assert "secret" not in str(hidden)

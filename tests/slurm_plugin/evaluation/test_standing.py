@@ -1,11 +1,13 @@
 """An application is switched off by what came of its decisions, and on again, in a real store."""
 
 import itertools
+from math import log
 
 import pytest
 
+from predictor.record import Record, RecordEntry, encode
 from sacct_ingest.records import JobState
-from sacct_ingest.store import Store
+from sacct_ingest.store import RecordRow, Store
 from slurm_plugin.config import Band
 from slurm_plugin.evaluation import switch_off
 from slurm_plugin.reports.curve_text import standing_line
@@ -80,3 +82,34 @@ def test_nothing_new_writes_nothing(store):
     version = store.standings.version()
     assert update(store) == []
     assert store.standings.version() == version
+
+
+def recorded(store, errors, until_s=1e12):
+    """Leave a record with errors (logs of actual over predicted run time) until a fit."""
+    entries = [
+        RecordEntry(
+            end_s=until_s - 100 + number, same=True, repeats=3, curve=True, size=9.0,
+            errors=(error,) * 7, chosen=0, scale=0.02, excess=1.0, width=0.1, inside=False,
+            informed=True,
+        )
+        for number, error in enumerate(errors)
+    ]  # fmt: skip
+    payload = encode(Record(tuple(entries), until_s))
+    store.records.replace([RecordRow(level="line", key="ab12", payload=payload)])
+
+
+def test_the_record_of_a_fit_judges_what_had_ended_before_it(store):
+    """It is the one that verdicts are earned by: the fit has learned what decisions missed."""
+    took(store, 3.0, 3.1, 2.9)
+    recorded(store, [0.0, 0.02, -0.02])
+    assert update(store) == []
+    recorded(store, [log(3.0)] * 6)
+    assert [row.off for row in update(store)] == [True]
+
+
+def test_what_ended_since_the_fit_is_added_to_its_record(store):
+    recorded(store, [0.0] * 6, until_s=AT_S)
+    took(store, 3.0, 3.0)
+    assert update(store) == []
+    took(store, 3.0, 3.0)
+    assert [row.off for row in update(store)] == [True]
