@@ -112,13 +112,16 @@ class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
         )
 
 
+Operation = Literal[
+    "decide", "prepare", "advise", "status", "reload", "applications", "explain", "links"
+]
+
+
 class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A request to nimod."""
 
     v: int = msgspec.field(default_factory=_version)
-    op: Literal["decide", "prepare", "advise", "status", "reload", "applications", "explain"] = (
-        "decide"
-    )
+    op: Operation = "decide"
     via: Literal["job_submit", "advise"] = "job_submit"
     job: Job = msgspec.field(default_factory=Job)
     command: Command = msgspec.field(default_factory=Command)  #: to ``prepare``
@@ -160,6 +163,7 @@ class Answer(msgspec.Struct, omit_defaults=True, kw_only=True):
     #: no job is changed as the settings are: on this connection the hook may tell from now on
     quiet: bool = False
     error: str = ""
+    link_down: bool = False  #: there is no answer because a relay does not reach its controller
 
 
 class WaitShares(msgspec.Struct, frozen=True, kw_only=True):
@@ -361,6 +365,28 @@ class Status(msgspec.Struct, kw_only=True):
     decisions_pending: int = 0
     store_trouble: str = ""  #: why the store cannot be read or written; empty: it can
     counts: Counts = msgspec.field(default_factory=Counts)
+    relays: list[str] = []  #: login nodes that are linked
+    error: str = ""
+
+
+class Uplinked(msgspec.Struct, kw_only=True):
+    """One link of a relay."""
+
+    controller: str  #: HOST:PORT
+    trouble: str = ""  #: why there is no link; empty: there is one
+    auth: str = ""
+    release: str = ""  #: of nimod there
+    clock_offset_s: float = 0.0  #: its clock less that of the login node
+    used: bool = False  #: requests go there
+
+
+class Uplinks(msgspec.Struct, kw_only=True):
+    """Answer to ``links`` of a relay; nimod itself has none."""
+
+    v: int = msgspec.field(default_factory=_version)
+    ok: bool = True
+    release: str = ""
+    links: list[Uplinked] = []
     error: str = ""
 
 

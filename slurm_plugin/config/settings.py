@@ -296,6 +296,32 @@ class Web(_Section, frozen=True, kw_only=True):
     replay: str = ""  #: file of "nimo replay --json"
 
 
+class Auth(StrEnum):
+    """How nimod and relays prove to each other who they are."""
+
+    MUNGE = "munge"
+    TLS = "tls"
+
+
+class Tls(_Section, frozen=True, kw_only=True):
+    """Certificates of the site; paths of files in PEM."""
+
+    authority: str = ""
+    certificate: str = ""
+    key: str = ""
+    login_nodes: tuple[str, ...] = ()  #: names in relays' certificates, as shell patterns
+
+
+class Relay(_Section, frozen=True, kw_only=True):
+    """Answers on login nodes: there a relay, on the controller nimod, which takes relays."""
+
+    listen: str = ""  #: HOST[:PORT] on which nimod takes relays; empty: none
+    controllers: tuple[str, ...] = ()  #: HOST[:PORT] of nimod, for a relay
+    auth: Auth = Auth.MUNGE
+    munge_socket: str = ""  #: empty: munge's default
+    tls: Tls = Tls()
+
+
 class Config(_Section, frozen=True, kw_only=True):
     """All settings.  The text of each is in ``etc/nimo.yaml``."""
 
@@ -313,6 +339,7 @@ class Config(_Section, frozen=True, kw_only=True):
     band: Band = Band()
     snapshot: Snapshot = Snapshot()
     access: Access = Access()
+    relay: Relay = Relay()
     advise: Advise = Advise()
     ingest: Ingest = Ingest()
     retention: Retention = Retention()

@@ -81,7 +81,7 @@ class ConnectionLimiter:
     respond
         Makes the answer to a line.
     names
-        Where names of users come from.
+        Where names of users come from; None: nobody needs them.
     later
         Takes a connection that may be served from now on; called in another thread.
     """
@@ -92,7 +92,7 @@ class ConnectionLimiter:
         *,
         trusted: Callable[[int], bool],
         respond: Respond,
-        names: UserNames,
+        names: UserNames | None,
         later: Callable[[Connection], None],
     ) -> None:
         self._limits = limits
@@ -112,9 +112,7 @@ class ConnectionLimiter:
             channel.close()
             return None
         made = Connection(channel, self._respond, uid=uid, first=first)
-        if first:
-            return made
-        if self._names.cached(uid) is not None:
+        if first or self._names is None or self._names.cached(uid) is not None:
             return made
         self._names.ask(uid, lambda: self._later(made))
         return None
@@ -129,8 +127,12 @@ class ConnectionLimiter:
     def leave(self, connection: Connection) -> None:
         """Note that a connection is over."""
         if not connection.first:
-            self._inside[connection.uid] -= 1
-            self._inside += Counter()  # without those that have none
+            self.give_back(connection.uid)
+
+    def give_back(self, uid: int) -> None:
+        """Give a place of a user back."""
+        self._inside[uid] -= 1
+        self._inside += Counter()  # without those that have none
 
     def _complain(self, uid: int) -> None:
         if self._reported.allow(uid, time.monotonic()):

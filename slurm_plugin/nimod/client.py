@@ -11,11 +11,20 @@ from typing import TypeVar
 import msgspec
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.protocol import Advice, Answer, Applications, Ask, Explanation, Status, encode
+from slurm_plugin.protocol import (
+    Advice,
+    Answer,
+    Applications,
+    Ask,
+    Explanation,
+    Status,
+    Uplinks,
+    encode,
+)
 
 _MAX_ANSWER_BYTES = 16 * 2**20
 
-Message = TypeVar("Message", Answer, Advice, Status, Applications, Explanation)
+Message = TypeVar("Message", Answer, Advice, Status, Applications, Explanation, Uplinks)
 
 
 class Unreachable(NimoError):  # noqa: N818 - a state that a user knows
@@ -26,6 +35,12 @@ class Unreachable(NimoError):  # noqa: N818 - a state that a user knows
 
 class Unanswered(Unreachable):
     """Nimod runs and does not answer in time."""
+
+
+class LinkDown(Unreachable):
+    """The relay of this login node does not reach nimod on the controller."""
+
+    exit_status = 74  # sysexits.h EX_IOERR
 
 
 def advise(path: str | Path, ask: Ask, *, timeout_s: float) -> Advice:
@@ -88,6 +103,17 @@ def status(path: str | Path, *, reload: bool = False, timeout_s: float) -> Statu
     return _exchange(path, Ask(op="reload" if reload else "status"), Status, timeout_s)
 
 
+def links(path: str | Path, *, timeout_s: float) -> Uplinks:
+    """Ask a relay for its links; nimod on a controller has none.
+
+    Raises
+    ------
+    Unreachable
+        There is no answer.
+    """
+    return _exchange(path, Ask(op="links"), Uplinks, timeout_s)
+
+
 def _exchange(path: str | Path, ask: Ask, kind: type[Message], timeout_s: float) -> Message:
     try:
         line = _line(str(path), encode(ask), timeout_s)
@@ -98,6 +124,8 @@ def _exchange(path: str | Path, ask: Ask, kind: type[Message], timeout_s: float)
         raise Unreachable(f"nimod at {path}: {error.strerror or error}") from error
     except msgspec.DecodeError as error:
         raise Unreachable(f"nimod at {path} answers something unknown: {error}") from error
+    if not answer.ok and msgspec.json.decode(line, type=Answer).link_down:
+        raise LinkDown(answer.error)
     if not answer.ok:
         raise Unreachable(f"nimod at {path}: {answer.error or 'refused'}")
     return answer

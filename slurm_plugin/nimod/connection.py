@@ -23,9 +23,11 @@ class Reply(msgspec.Struct, frozen=True):
     last: bool = False  #: hang up after it
     quiet: bool = False  #: the peer is told not to wait for answers from now on
     roused: bool = False  #: another request is about to come
-    query: Callable[[], bytes] | None = None  #: makes the answer, elsewhere: it takes long
+    query: "Query | None" = None  #: has the answer made, elsewhere: it takes long
 
 
+#: Has an answer made, and what it is given called with it; in any thread, now or later.
+Query = Callable[[Callable[[bytes], None]], None]
 Respond = Callable[[bytes, int], Reply]
 
 
@@ -58,7 +60,7 @@ class Connection:
     roused
         Whether it said that a request is about to come.
     query
-        Makes the answer that it waits for; None: it waits for none.
+        Has the answer made that it waits for; None: it waits for none.
     """
 
     __slots__ = (
@@ -76,7 +78,7 @@ class Connection:
         self.served_s = 0.0
         self.since_s: float | None = None
         self.quiet = self.roused = False
-        self.query: Callable[[], bytes] | None = None
+        self.query: Query | None = None
         self._channel = channel
         self._respond = respond
         self._received = bytearray()

@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -34,7 +35,9 @@ from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.periodic import Periodic
 from slurm_plugin.nimod.queries import StoreQueries
 from slurm_plugin.nimod.ready_decisions import ReadyDecisions, is_ticket
+from slurm_plugin.nimod.remote_requests import RemoteRequests
 from slurm_plugin.nimod.store_link import StoreLink
+from slurm_plugin.nimod.supervision import answer_until_stopped, stop_at_signals
 from slurm_plugin.protocol import (
     VERSION,
     Advice,
@@ -46,7 +49,10 @@ from slurm_plugin.protocol import (
     encode,
 )
 from slurm_plugin.slurm.poller import ClusterPoller
-from slurm_plugin.systemd import notify, watchdog_s
+from slurm_plugin.systemd import notify
+
+if TYPE_CHECKING:
+    from slurm_plugin.nimod.relay.gateway import Gateway
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +60,7 @@ _FIRST_LOOK_S = 5.0  #: for the store, before nimod calls itself ready
 _STORE_S = 1.0  #: between looks for new tables
 _STOP_S = 10.0
 #: Settings that nimod only looks at when it starts.
-_FIXED = ("store", "socket", "cluster", "snapshot", "access")
-_TICK_S = 1.0  #: between looks for peers that leave us waiting
+_FIXED = ("store", "socket", "cluster", "snapshot", "access", "relay")
 #: Longest that a background thread may keep the interpreter from answering, seconds.
 _SWITCH_S = 0.0001
 
@@ -110,6 +115,8 @@ class Daemon:
         self._rates = Rates(config.access.requests_per_s)
         self._names = UserNames()
         self._loop: Loop | None = None
+        self._gateway: Gateway | None = None
+        self._asked_s: float | None = None  # when slurmctld asked last
         self._loaded_s: float | None = None
         self._answered = self._failed = 0
         self._counts = AnswerCounts(time.time())
@@ -122,8 +129,10 @@ class Daemon:
             self._ready.open()
             loop = self._start(channel)
             try:
-                self._serve(loop)
+                answer_until_stopped(loop, self._config.socket)
             finally:
+                if self._gateway is not None:
+                    self._gateway.close()
                 self._ready.close()
                 self._errands.shutdown(cancel_futures=True)
                 self._queries.close()
@@ -138,25 +147,28 @@ class Daemon:
             names=self._names,
             later=self._adopt,
         )
-        loop = self._loop = Loop(
-            channel, limiter, clock=time.monotonic, queries=self._queries.submit
-        )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: loop.call_soon(loop.stop))
+        loop = self._loop = Loop(channel, limiter, clock=time.monotonic)
+        stop_at_signals(loop)
+        if self._config.relay.listen:
+            self._gateway = self._take_relays(loop, limiter)
         signal.signal(signal.SIGHUP, lambda *_: loop.call_soon(self._hang_up))
         for periodic in self._background:
             periodic.start()
         self._background[0].tried(_FIRST_LOOK_S)
         return loop
 
-    def _serve(self, loop: Loop) -> None:
-        notify("READY=1")
-        _log.info("answering on %s", self._config.socket)
-        interval_s = watchdog_s()
-        if interval_s is None:
-            loop.run(lambda: None, tick_s=_TICK_S)
-        else:
-            loop.run(_alive, tick_s=min(_TICK_S, interval_s / 3))
+    def _take_relays(self, loop: Loop, limiter: ConnectionLimiter) -> "Gateway":
+        """Take requests from relays on login nodes."""
+        from slurm_plugin.nimod.relay.gateway import Gateway  # noqa: PLC0415 - only where listened
+
+        respond = partial(self.respond, remote=True)
+        requests = RemoteRequests(loop, limiter, self._names, respond)
+        gateway = Gateway(self._config.relay, submit=requests.submit, asked_s=self._since_asked_s)
+        gateway.start()
+        return gateway
+
+    def _since_asked_s(self) -> float | None:
+        return None if self._asked_s is None else time.monotonic() - self._asked_s
 
     def _adopt(self, connection: Connection) -> None:
         """Serve a peer whose name is known by now; called by the thread that found it."""
@@ -186,12 +198,17 @@ class Daemon:
         if self._link.pending:
             _log.error("%d decisions could not be written", self._link.pending)
 
-    def respond(self, line: bytes, uid: int) -> Reply:
+    def respond(self, line: bytes, uid: int, *, remote: bool = False) -> Reply:
         """Answer one request line of a peer; never raises.
 
         An empty one says that slurmctld is about to ask.
+
+        Parameters
+        ----------
+        remote
+            It comes from a login node, where nobody may do more than a user.
         """
-        trusted = self._trusts(uid)
+        trusted = not remote and self._trusts(uid)
         if not trusted and not self._rates.allow(uid, time.monotonic()):
             self._failed += 1
             most = self._config.access.requests_per_s
@@ -220,7 +237,8 @@ class Daemon:
             return Reply(encode(Answer(ok=False, error=f"user {uid} has no name")))
         self._answered += 1
         private = self._watch.private
-        return Reply(query=partial(self._queries.answer, ask, user, private=private))
+        query = partial(self._queries.answer, ask, user, private=private)
+        return Reply(query=partial(self._queries.submit, query))
 
     def _handle_notice(self, ask: Ask, uid: int) -> None:
         """Decide of a job that slurmctld told of, and waits for no answer to."""
@@ -253,6 +271,8 @@ class Daemon:
     ) -> tuple[Answer | Advice | Status, Book | None]:
         if ask.v != VERSION:
             return Answer(ok=False, error=f"version {ask.v}; nimod speaks {VERSION}"), None
+        if ask.op == "decide" and trusted:
+            self._asked_s = time.monotonic()
         if ask.op == "decide" and trusted and ask.taken:
             # Of a nimod before this one: nobody knows what was decided but the job's note.
             return self._advisor.redeem(ask.job, now_s=time.time()) or (Answer(), None)
@@ -260,6 +280,7 @@ class Daemon:
             return self._advisor.answer(ask.job, via=ask.via, now_s=time.time())
         for_all: dict[str, Callable[[], Answer | Advice | Status]] = {
             "status": self._status,
+            "links": lambda: Answer(ok=False, error="this is no relay"),
             "advise": lambda: self._advice(ask.job, uid, trusted=trusted),
             "prepare": lambda: self._prepare(ask, uid, trusted=trusted),
         }
@@ -320,6 +341,7 @@ class Daemon:
             decisions_pending=self._link.pending,
             store_trouble=self._link.trouble,
             counts=self._counts.counts(),
+            relays=self._gateway.relays if self._gateway else [],
         )
 
     def _hang_up(self) -> None:
@@ -369,10 +391,6 @@ class Daemon:
         # What was promised since is taken off in the loop, where promises are made.
         if self._loop is not None:
             self._loop.call_soon(partial(setattr, self._advisor, "cluster", cluster))
-
-
-def _alive() -> None:
-    notify("WATCHDOG=1")
 
 
 def _slurm_account() -> set[int]:

@@ -29,14 +29,6 @@ _ACCEPTED = 64  #: most that are let in or refused before others have their turn
 _REPORTED = 100  #: most places whose errors are logged
 
 
-#: Makes an answer.
-Query = Callable[[], bytes]
-
-
-def _at_once(query: Query, done: Callable[[bytes], None]) -> None:
-    done(query())
-
-
 class Admission(Protocol):
     """Decides who may connect."""
 
@@ -62,9 +54,6 @@ class Loop:
         Makes connections of channels.
     clock
         Seconds, rising.
-    queries
-        Has a query answered elsewhere; its second argument is called with the answer, in any
-        thread.
     """
 
     def __init__(
@@ -73,15 +62,15 @@ class Loop:
         doorman: Admission,
         *,
         clock: Callable[[], float],
-        queries: Callable[[Query, Callable[[bytes], None]], None] = _at_once,
     ) -> None:
         listener.settimeout(0)
         self._listener = listener
         self._limiter = doorman
         self._clock = clock
-        self._queries = queries
         self._selector = selectors.DefaultSelector()
         self._calls: deque[Callable[[], None]] = deque()
+        self._turns: deque[Callable[[], None]] = deque()  # one at a time, after slurmctld
+        self._turns_next = False  # they and the other peers take turns
         self._woken, self._waker = socket.socketpair()
         self._more: set[Connection] = set()  # have sent more than one request
         self._turn = 0
@@ -99,6 +88,11 @@ class Loop:
         self._calls.append(call)
         with suppress(BlockingIOError):  # woken already
             self._waker.send(b"\0")
+
+    def call_in_turn(self, call: Callable[[], None]) -> None:
+        """Call something in the loop's thread as one of the peers that wait; from any thread."""
+        self._turns.append(call)
+        self.call_soon(lambda: None)
 
     def stop(self) -> None:
         """Make :meth:`run` return."""
@@ -123,7 +117,7 @@ class Loop:
         """Serve until stopped; ``tick`` is called about every ``tick_s`` seconds."""
         due_s = self._clock()
         while not self._stopping:
-            self._once(0.0 if self._more or self._awake() else tick_s)
+            self._once(0.0 if self._more or self._turns or self._awake() else tick_s)
             if self._clock() >= due_s:
                 due_s = self._clock() + tick_s
                 self._sweep()
@@ -158,7 +152,11 @@ class Loop:
                 self._serve(peer)
             else:
                 waiting.append(peer)
-        if waiting:
+        if self._turns and (self._turns_next or not waiting):
+            self._turns_next = False
+            self._attempt(self._turns.popleft())
+        elif waiting:
+            self._turns_next = True
             self._serve(min(waiting, key=attrgetter("turn")))
         # These may add connections and end some, so they come last.
         if self._woken in others:
@@ -229,7 +227,7 @@ class Loop:
         if peer.query is not None:
             self._more.discard(peer)
             self._selector.unregister(peer)
-            self._queries(peer.query, lambda data: self.call_soon(partial(self._end, peer, data)))
+            peer.query(lambda data: self.call_soon(partial(self._end, peer, data)))
             return
         if peer.halfway and peer.since_s is None:
             peer.since_s = self._clock()

@@ -1,5 +1,7 @@
 """Run nimod: answer the hooks and nimo-advise on a Unix socket until stopped by a signal.
 
+With --relay, on a login node, it answers users there with what nimod on the controller says.
+
 SIGTERM stops it, after what was decided is in the store; SIGHUP makes it read the settings and the
 tables anew (a file that cannot be read leaves the settings as they were, and the log says so).
 """
@@ -11,18 +13,30 @@ from msgspec.structs import replace
 from slurm_plugin.cli.context import add_config, add_store, load_config
 from slurm_plugin.config import Config
 
-EXAMPLE = "  nimo serve\n  nimo serve --config ./nimo.yaml -v"
+EXAMPLE = "  nimo serve\n  nimo serve --config ./nimo.yaml -v\n  nimo serve --relay ctl1,ctl2"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--socket", metavar="PATH", default="", help="instead of the configured")
+    parser.add_argument(
+        "--relay",
+        metavar="HOST[:PORT]",
+        nargs="?",
+        const="",
+        help="on a login node: ask nimod there, several with commas (default: relay.controllers)",
+    )
     add_store(parser)
     add_config(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal ends it."""
+    if args.relay is not None:
+        from slurm_plugin.nimod.relay import relay  # noqa: PLC0415 - only on login nodes
+
+        relay.serve(_settings(args), [one for one in args.relay.split(",") if one])
+        return 0
     from slurm_plugin.nimod.daemon import serve  # noqa: PLC0415 - heavy, and --help needs none
 
     serve(_settings(args), lambda: _settings(args))

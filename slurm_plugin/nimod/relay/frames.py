@@ -1,0 +1,140 @@
+"""What travels between relay and controller: frames with a number, each under its sender's seal.
+
+A frame is its length (4 bytes), its seal (32 bytes, or none where TLS protects the link), and its
+body: kind, number of the request, uid of the user, and data.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from sacct_ingest.errors import NimoError
+from slurm_plugin.protocol import MAX_LINE_BYTES
+
+_LENGTH = struct.Struct(">I")
+_HEAD = struct.Struct(">BQI")  # kind, number, uid
+_COUNT = struct.Struct(">Q")
+_SEAL_BYTES = hashlib.sha256().digest_size
+LONGEST_REQUEST = MAX_LINE_BYTES + _HEAD.size + _SEAL_BYTES
+LONGEST_ANSWER = 16 * 2**20 + _HEAD.size + _SEAL_BYTES
+#: What may wait to be sent: a peer that takes nothing is as good as cut off.
+_MOST_UNSENT = 32 * 2**20
+
+
+class LinkError(NimoError):
+    """The link between a relay and its controller does not come about, or broke."""
+
+    exit_status = 74  # sysexits.h EX_IOERR
+
+
+class Kind(IntEnum):
+    """What a frame is."""
+
+    ASK = 1  #: a request line of a user
+    TELL = 2  #: one that is not answered
+    PENDING = 3  #: it arrived, and its answer takes longer
+    ANSWER = 4
+    PING = 5
+    PONG = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message of a link."""
+
+    kind: Kind
+    number: int = 0  #: of the request
+    uid: int = 0  #: of who asks
+    data: bytes = b""
+
+
+class Seal:
+    """Message authentication of one direction: nobody can change, repeat, drop or reorder frames.
+
+    Parameters
+    ----------
+    key
+        Secret of both sides; empty: frames have no seal, because TLS protects them.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._count = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of a seal."""
+        return _SEAL_BYTES if self._key else 0
+
+    def of(self, body: bytes) -> bytes:
+        """Make the seal of the next frame."""
+        if not self._key:
+            return b""
+        self._count += 1
+        return hmac.digest(self._key, _COUNT.pack(self._count) + body, "sha256")
+
+
+class Link:
+    """An authenticated connection: frames in both directions.
+
+    Parameters
+    ----------
+    ours, theirs
+        Seals of what is sent and received.
+    longest
+        Bytes of the longest frame that is taken.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        ours: Seal,
+        theirs: Seal,
+        longest: int,
+    ) -> None:
+        self._reader, self._writer = reader, writer
+        self._ours, self._theirs = ours, theirs
+        self._longest = longest
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame, without waiting; a peer that takes nothing is hung up on."""
+        transport = self._writer.transport
+        if transport.get_write_buffer_size() > _MOST_UNSENT:
+            transport.abort()
+        if transport.is_closing():
+            return
+        body = _HEAD.pack(frame.kind, frame.number, frame.uid) + frame.data
+        seal = self._ours.of(body)
+        self._writer.write(b"".join((_LENGTH.pack(len(seal) + len(body)), seal, body)))
+
+    async def receive(self) -> Frame:
+        """Receive a frame.
+
+        Raises
+        ------
+        LinkError
+            The frame is too long, was changed, or is none.
+        OSError, EOFError
+            The link is cut.
+        """
+        (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+        if not self._theirs.size + _HEAD.size <= length <= self._longest:
+            raise LinkError(f"a frame of {length} bytes")
+        seal = await self._reader.readexactly(self._theirs.size)
+        body = await self._reader.readexactly(length - self._theirs.size)
+        if not hmac.compare_digest(seal, self._theirs.of(body)):
+            raise LinkError("a frame was changed on its way")
+        kind, number, uid = _HEAD.unpack_from(body)
+        try:
+            return Frame(Kind(kind), number, uid, body[_HEAD.size :])
+        except ValueError as error:
+            raise LinkError(f"a frame of kind {kind}") from error
+
+    def close(self) -> None:
+        """Hang up at once."""
+        self._writer.transport.abort()

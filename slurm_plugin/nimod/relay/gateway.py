@@ -1,0 +1,212 @@
+"""The controller's side: takes relays in over TCP, and gives nimod what their users ask.
+
+All of it happens in a thread of its own, so that neither munge nor a peer can keep nimod's loop
+from answering slurmctld.
+"""
+
+import asyncio
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import count
+
+from slurm_plugin.config import Auth, Relay
+from slurm_plugin.formatting import printable
+from slurm_plugin.listening import Rates
+from slurm_plugin.nimod.relay.address import Address, address
+from slurm_plugin.nimod.relay.certificates import Certificates, check_name
+from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError
+from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, receive
+from slurm_plugin.nimod.relay.munge import Munge
+from slurm_plugin.protocol import Answer, encode
+
+_log = logging.getLogger(__name__)
+#: Connections that have not shown yet who they are: when one more comes, the oldest goes.
+STRANGERS = 32
+HANDSHAKE_S = 2.0  #: longest that showing it may take
+SILENCE_S = 15.0  #: a relay that says nothing for so long is gone
+PENDING_S = 0.05  #: after which a relay is told that the answer takes longer
+_IN_WORK = 256  #: requests of one relay at the same time
+_BIND_AGAIN_S = 5.0
+
+#: Takes a line, the uid that sent it, and what the answer is given to, in any thread.
+Submit = Callable[[bytes, int, Callable[[bytes], None]], None]
+
+
+class Gateway:
+    """Listens for relays.
+
+    Parameters
+    ----------
+    settings
+        The site's.
+    submit
+        Has a request answered.
+    asked_s
+        Seconds since slurmctld asked; None: it has not.
+    """
+
+    def __init__(
+        self, settings: Relay, *, submit: Submit, asked_s: Callable[[], float | None]
+    ) -> None:
+        self._settings = settings
+        self._submit = submit
+        self._asked_s = asked_s
+        self._address = address(settings.listen)
+        tls = settings.auth is Auth.TLS
+        self._certificates = Certificates(settings.tls, server=True) if tls else None
+        self._munge = None if tls else Munge(settings.munge_socket)
+        self._strangers: dict[int, asyncio.Task[None]] = {}
+        self._numbers = count()
+        self._links: dict[int, str] = {}
+        self._logged = Rates(1 / 60)  # or a peer could fill the log
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="relays", daemon=True)
+
+    @property
+    def relays(self) -> list[str]:
+        """Hosts that are linked."""
+        return sorted(self._links.values())
+
+    def start(self) -> None:
+        """Begin to listen; while the address is taken, try again now and then."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        self._loop.call_soon_threadsafe(self._end)
+        self._thread.join(HANDSHAKE_S)
+
+    def _end(self) -> None:
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+
+    def _run(self) -> None:
+        with suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._listen())
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    async def _listen(self) -> None:
+        with await self._bound() as listener:
+            _log.info("relays of login nodes are taken on %s", self._address)
+            while True:
+                try:
+                    channel, peer = await self._loop.sock_accept(listener)
+                except OSError as error:  # no descriptor is left, or the peer is gone already
+                    self._complain("accept", error)
+                    await asyncio.sleep(PENDING_S)
+                    continue
+                self._take_in(channel, str(peer[0]))
+
+    async def _bound(self) -> socket.socket:
+        while True:
+            try:
+                return _bind(self._address)
+            except OSError as error:
+                self._complain(f"relay.listen: {self._address}", error)
+                await asyncio.sleep(_BIND_AGAIN_S)
+
+    def _take_in(self, channel: socket.socket, host: str) -> None:
+        """Serve a connection; while it has not shown who it is, it takes a stranger's place."""
+        if len(self._strangers) >= STRANGERS:
+            # Of a crowd the oldest goes: a relay needs a moment, and comes again.
+            self._strangers.pop(next(iter(self._strangers))).cancel()
+        number = next(self._numbers)
+        task = self._loop.create_task(self._meet(channel, host, number))
+        self._strangers[number] = task
+        task.add_done_callback(lambda _: self._strangers.pop(number, None))
+
+    async def _meet(self, channel: socket.socket, host: str, number: int) -> None:
+        writer: asyncio.StreamWriter | None = None
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                reader, writer = await self._streams(channel)
+                link, name = await receive(reader, writer, self._munge)
+            self._strangers.pop(number, None)
+            self._links[number] = name
+            _log.info("relay on %s (%s) is linked", name, host)
+            try:
+                await self._serve(link)
+            finally:
+                link.close()
+        except (LinkError, OSError, EOFError, TimeoutError) as error:
+            self._complain(host, error)
+        finally:
+            self._links.pop(number, None)
+            if writer is not None:
+                writer.close()
+            else:
+                channel.close()
+
+    async def _streams(
+        self, channel: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        reader = asyncio.StreamReader(limit=LONGEST_LINE, loop=self._loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
+        context = self._certificates.context() if self._certificates else None
+        transport, _ = await self._loop.connect_accepted_socket(
+            lambda: protocol, channel, ssl=context
+        )
+        writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
+        if context is not None:
+            check_name(transport.get_extra_info("peercert"), self._settings.tls.login_nodes)
+        return reader, writer
+
+    async def _serve(self, link: Link) -> None:
+        waiting: dict[int, asyncio.TimerHandle] = {}
+        while True:
+            async with asyncio.timeout(SILENCE_S):
+                frame = await link.receive()
+            if frame.kind is Kind.PING:
+                link.send(Frame(Kind.PONG, data=encode(self._asked_s())))
+            elif frame.kind is Kind.TELL:
+                self._submit(frame.data, frame.uid, lambda _: None)
+            elif frame.kind is not Kind.ASK:
+                raise LinkError(f"a relay sent {frame.kind.name}")
+            elif len(waiting) >= _IN_WORK or frame.number in waiting:
+                busy = Answer(ok=False, error="too many questions wait; try again in a moment")
+                link.send(Frame(Kind.ANSWER, frame.number, data=encode(busy)))
+            else:
+                pending = partial(link.send, Frame(Kind.PENDING, frame.number))
+                waiting[frame.number] = self._loop.call_later(PENDING_S, pending)
+                answered = partial(self._answer, link, waiting, frame.number)
+                self._submit(frame.data, frame.uid, partial(self._soon, answered))
+
+    def _soon(self, answered: Callable[[bytes], None], data: bytes) -> None:
+        """Hand an answer over; from any thread."""
+        with suppress(RuntimeError):  # we are about to end
+            self._loop.call_soon_threadsafe(answered, data)
+
+    def _answer(
+        self, link: Link, waiting: dict[int, asyncio.TimerHandle], number: int, data: bytes
+    ) -> None:
+        waiting.pop(number).cancel()
+        link.send(Frame(Kind.ANSWER, number, data=data))
+
+    def _complain(self, host: str, error: Exception) -> None:
+        """Log what is wrong with a host, once a minute."""
+        if self._logged.allow(hash(host), time.monotonic()):
+            text = str(error) or "it said nothing for too long"
+            _log.warning("%s: no link: %s", host, printable(text))
+
+
+def _bind(where: Address) -> socket.socket:
+    family, _, _, _, place = socket.getaddrinfo(
+        where.host, where.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+        listener.listen(128)
+        listener.settimeout(0)
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,268 @@
+"""How relay and controller prove to each other who they are.
+
+The controller greets with a random number.  With munge, the relay answers with a credential that
+only the controller's user can decode, and the controller with one that only the relay's user can;
+each credential holds half of the keys that seal all frames, and what the other side said before.
+So neither can be forged, taken from another connection, or passed on by somebody in between who
+wants to change what follows.  With TLS, certificates of the site do all this.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import os
+import pwd
+import secrets
+import socket
+import time
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Literal, Protocol, TypeVar
+
+import msgspec
+
+from slurm_plugin.nimod.relay.frames import (
+    LONGEST_ANSWER,
+    LONGEST_REQUEST,
+    Link,
+    LinkError,
+    Seal,
+)
+from slurm_plugin.nimod.relay.munge import MungeError
+from slurm_plugin.protocol import VERSION
+
+LINK_VERSION = 1
+LONGEST_LINE = 16 * 2**10  #: of the handshake
+_RELAY, _NIMOD = "relay", "nimod"
+_SHOWN = 200  #: characters of a peer's words
+
+
+class Credentials(Protocol):
+    """What makes and checks credentials: :class:`slurm_plugin.nimod.relay.munge.Munge`."""
+
+    def encode(self, payload: bytes, *, for_uid: int) -> str:
+        """Make a credential for a uid."""
+
+    def decode(self, credential: str) -> tuple[bytes, int]:
+        """Give payload and maker of a credential."""
+
+
+class Greeting(msgspec.Struct, kw_only=True):
+    """What a controller says first."""
+
+    link: int = LINK_VERSION
+    v: int = VERSION
+    release: str = ""
+    auth: Literal["munge", "tls"] = "munge"
+    uid: int = 0  #: that nimod runs as
+    nonce: str = ""
+    now_s: float = 0.0
+
+
+class Introduction(msgspec.Struct, kw_only=True):
+    """What a relay answers."""
+
+    link: int = LINK_VERSION
+    v: int = VERSION
+    host: str = ""
+    credential: str = ""
+
+
+class Welcome(msgspec.Struct, kw_only=True):
+    """What a controller says in the end: a credential of its own, or why the relay is refused."""
+
+    credential: str = ""
+    error: str = ""
+
+
+class _Proof(msgspec.Struct, kw_only=True):
+    """Payload of a credential."""
+
+    side: str
+    about: str  #: the controller's nonce; in its answer the digest of the relay's proof
+    key: bytes
+
+
+def trusted_uids() -> frozenset[int]:
+    """Uids whose credentials count: root's, nimo's, and that of this process."""
+    uids = {0, os.geteuid()}
+    with suppress(KeyError):
+        uids.add(pwd.getpwnam("nimo").pw_uid)
+    return frozenset(uids)
+
+
+async def introduce(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, munge: Credentials | None
+) -> tuple[Link, Greeting]:
+    """Make a link of a connection to a controller.
+
+    Parameters
+    ----------
+    munge
+        None: the connection is TLS, with the certificate of the controller checked.
+
+    Raises
+    ------
+    LinkError
+        The controller is not what it says, refuses, or has another release.
+    OSError, EOFError
+        The connection is cut.
+    """
+    greeting = await _read(reader, Greeting)
+    _check_release(greeting)
+    ours = "tls" if munge is None else "munge"
+    if greeting.auth != ours:
+        raise LinkError(
+            f"it wants {greeting.auth}, this relay {ours}; relay.auth must be the same on both"
+        )
+    introduction = Introduction(host=socket.gethostname())
+    if munge is None:
+        _write(writer, introduction)
+        _welcomed(await _read(reader, Welcome))
+        return Link(
+            reader, writer, ours=Seal(b""), theirs=Seal(b""), longest=LONGEST_ANSWER
+        ), greeting
+    _check_uid(greeting.uid)
+    proof = msgspec.json.encode(
+        _Proof(side=_RELAY, about=greeting.nonce, key=secrets.token_bytes(32))
+    )
+    introduction.credential = await _encoded(munge, proof, greeting.uid)
+    _write(writer, introduction)
+    welcome = _welcomed(await _read(reader, Welcome))
+    answer, uid = await _decoded(munge, welcome.credential)
+    _check_uid(uid)
+    _opened(answer, _NIMOD, _digest(proof))
+    return _link(reader, writer, proof, answer, ours=_RELAY), greeting
+
+
+async def receive(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, munge: Credentials | None
+) -> tuple[Link, str]:
+    """Make a link of a connection of a relay; also give the relay's host, as it says.
+
+    Parameters
+    ----------
+    munge
+        None: the connection is TLS, with the certificate of the relay checked.
+
+    Raises
+    ------
+    LinkError
+        The relay cannot prove that it is one; it was told so.
+    OSError, EOFError
+        The connection is cut.
+    """
+    greeting = Greeting(
+        release=version("nimo-slurm"),
+        auth="tls" if munge is None else "munge",
+        uid=os.geteuid(),
+        nonce=secrets.token_hex(16),
+        now_s=time.time(),
+    )
+    _write(writer, greeting)
+    introduction = await _read(reader, Introduction)
+    try:
+        _check_version(introduction)
+        if munge is None:
+            _write(writer, Welcome())
+            link = Link(reader, writer, ours=Seal(b""), theirs=Seal(b""), longest=LONGEST_REQUEST)
+            return link, introduction.host[:_SHOWN]
+        proof, uid = await _decoded(munge, introduction.credential)
+        _check_uid(uid)
+        _opened(proof, _RELAY, greeting.nonce)
+        answer = msgspec.json.encode(
+            _Proof(side=_NIMOD, about=_digest(proof), key=secrets.token_bytes(32))
+        )
+        credential = await _encoded(munge, answer, uid)
+    except LinkError as error:
+        _write(writer, Welcome(error=str(error)))
+        raise
+    _write(writer, Welcome(credential=credential))
+    return _link(reader, writer, proof, answer, ours=_NIMOD), introduction.host[:_SHOWN]
+
+
+_Message = TypeVar("_Message", Greeting, Introduction, Welcome)
+
+
+async def _read(reader: asyncio.StreamReader, kind: type[_Message]) -> _Message:
+    try:
+        line = await reader.readuntil(b"\n")
+        return msgspec.json.decode(line, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, asyncio.LimitOverrunError) as error:
+        raise LinkError("what answers there is not nimod; correct relay.controllers") from error
+
+
+def _write(writer: asyncio.StreamWriter, message: msgspec.Struct) -> None:
+    writer.write(msgspec.json.encode(message) + b"\n")
+
+
+def _check_release(greeting: Greeting) -> None:
+    if (greeting.link, greeting.v) != (LINK_VERSION, VERSION):
+        raise LinkError(
+            f"it is release {greeting.release[:_SHOWN]!r}, this relay {version('nimo-slurm')}; "
+            "install the same release of nimo-slurm on both"
+        )
+
+
+def _check_version(introduction: Introduction) -> None:
+    if (introduction.link, introduction.v) != (LINK_VERSION, VERSION):
+        raise LinkError(f"a relay of version {introduction.link}.{introduction.v}")
+
+
+def _check_uid(uid: int) -> None:
+    if uid not in trusted_uids():
+        raise LinkError(
+            f"credentials of uid {uid} do not count, only those of root and nimo; "
+            "give nimo the same uid on both hosts, or see who listens there"
+        )
+
+
+def _welcomed(welcome: Welcome) -> Welcome:
+    if welcome.error:
+        raise LinkError(f"it refuses: {welcome.error[:_SHOWN]}")
+    return welcome
+
+
+async def _encoded(munge: Credentials, payload: bytes, uid: int) -> str:
+    try:
+        return await asyncio.to_thread(munge.encode, payload, for_uid=uid)
+    except MungeError as error:
+        raise LinkError(f"{error}; start munged on both hosts") from error
+
+
+async def _decoded(munge: Credentials, credential: str) -> tuple[bytes, int]:
+    try:
+        return await asyncio.to_thread(munge.decode, credential)
+    except MungeError as error:
+        raise LinkError(f"{error}; munge's key and the clock must be the same on both") from error
+
+
+def _opened(payload: bytes, side: str, about: str) -> _Proof:
+    """Read the payload of a credential that is to be of this side, and about this."""
+    try:
+        proof = msgspec.json.decode(payload, type=_Proof)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise LinkError("a credential for something else") from error
+    if (proof.side, proof.about) != (side, about):
+        raise LinkError("a credential of another connection")
+    return proof
+
+
+def _digest(payload: bytes) -> str:
+    return hashlib.sha256(payload).hexdigest()
+
+
+def _link(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    relays: bytes,
+    nimods: bytes,
+    *,
+    ours: str,
+) -> Link:
+    """Make a link whose keys come from both proofs."""
+    secret = b"".join(msgspec.json.decode(one, type=_Proof).key for one in (relays, nimods))
+    seals = {side: Seal(hmac.digest(secret, side.encode(), "sha256")) for side in (_RELAY, _NIMOD)}
+    theirs = seals.pop(_NIMOD if ours == _RELAY else _RELAY)
+    longest = LONGEST_ANSWER if ours == _RELAY else LONGEST_REQUEST
+    return Link(reader, writer, ours=seals[ours], theirs=theirs, longest=longest)

@@ -1,0 +1,112 @@
+"""The relay of a login node: users ask it as they ask nimod, and nimod on the controller answers.
+
+It keeps nothing, reads no database, and knows nothing of jobs.
+"""
+
+import socket
+import time
+from collections.abc import Sequence
+from functools import partial
+from importlib.metadata import version
+
+import msgspec
+
+from sacct_ingest.errors import ConfigError
+from slurm_plugin.config import Config
+from slurm_plugin.listening import Listening, Rates
+from slurm_plugin.nimod.access import ConnectionLimiter
+from slurm_plugin.nimod.connection import Reply
+from slurm_plugin.nimod.loop import Loop
+from slurm_plugin.nimod.relay.address import address
+from slurm_plugin.nimod.relay.uplink import Uplink
+from slurm_plugin.nimod.supervision import answer_until_stopped, stop_at_signals
+from slurm_plugin.protocol import VERSION, Answer, Ask, Uplinks, decode_ask, encode
+from slurm_plugin.systemd import notify
+
+#: What only slurmctld asks, on its own host.
+_NOT_HERE = ("decide", "reload")
+
+
+def serve(config: Config, controllers: Sequence[str]) -> None:
+    """Run a relay until SIGTERM or SIGINT.
+
+    Parameters
+    ----------
+    controllers
+        Where nimod listens; empty: as configured.
+
+    Raises
+    ------
+    ConfigError
+        There is no controller, or the socket cannot be made.
+    MungeError
+        Munge's library is not installed.
+    """
+    named = controllers or config.relay.controllers
+    if not named:
+        raise ConfigError(
+            "which controller? name it: nimo serve --relay HOST, or relay.controllers in nimo.yaml"
+        )
+    uplink = Uplink([address(one) for one in named], config.relay)
+    Relay(config, uplink).run()
+
+
+class Relay:
+    """The process: local users on one side, links to controllers on the other."""
+
+    def __init__(self, config: Config, uplink: Uplink) -> None:
+        self._config = config
+        self._uplink = uplink
+        self._rates = Rates(config.access.requests_per_s)
+
+    def run(self) -> None:
+        """Start, answer until told to stop, stop."""
+        with Listening(self._config.socket, program="nimod or relay") as channel:
+            loop = self._loop(channel)
+            stop_at_signals(loop)
+            self._uplink.start()
+            try:
+                answer_until_stopped(loop, self._config.socket)
+            finally:
+                notify("STOPPING=1")
+                self._uplink.close()
+                loop.close()
+
+    def _loop(self, channel: socket.socket) -> Loop:
+        limiter = ConnectionLimiter(
+            self._config.access,
+            trusted=lambda _: False,
+            respond=self.respond,
+            names=None,
+            later=lambda _: None,
+        )
+        return Loop(channel, limiter, clock=time.monotonic)
+
+    def respond(self, line: bytes, uid: int) -> Reply:
+        """Answer one request line of a user, or have it answered on the controller."""
+        if not self._rates.allow(uid, time.monotonic()):
+            most = self._config.access.requests_per_s
+            return _refused(f"more than {most:g} requests a second; wait a moment", last=True)
+        if line.isspace():
+            return Reply()
+        try:
+            ask = decode_ask(line)
+        except msgspec.DecodeError as error:
+            return _refused(str(error))
+        if ask.v != VERSION:
+            return _refused(f"version {ask.v}; this relay speaks {VERSION}")
+        return self._reply(ask, line, uid)
+
+    def _reply(self, ask: Ask, line: bytes, uid: int) -> Reply:
+        if ask.op in _NOT_HERE:
+            return _refused(f"{ask.op} is for the controller; this is a relay")
+        if ask.op == "links":
+            return Reply(encode(Uplinks(release=version("nimo-slurm"), links=self._uplink.state())))
+        if ask.tell:
+            self._uplink.tell(line, uid)
+            return Reply()
+        return Reply(query=partial(self._uplink.ask, line, uid))
+
+
+def _refused(error: str, *, last: bool = False) -> Reply:
+    return Reply(encode(Answer(ok=False, error=error)), last=last)

@@ -1,0 +1,65 @@
+"""Requests of users on login nodes: limited, named and answered like those of users here."""
+
+from collections.abc import Callable
+from functools import partial
+
+from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
+from slurm_plugin.nimod.connection import Respond
+from slurm_plugin.nimod.loop import Loop
+from slurm_plugin.protocol import Answer, encode
+
+Done = Callable[[bytes], None]
+
+
+class RemoteRequests:
+    """Gives them to the loop, one after the other.
+
+    Parameters
+    ----------
+    loop
+        That answers everybody.
+    limiter
+        A request takes a place in it, as a connection here does.
+    names
+        Where names of users come from.
+    respond
+        Makes the answer to a line.
+    """
+
+    def __init__(
+        self, loop: Loop, limiter: ConnectionLimiter, names: UserNames, respond: Respond
+    ) -> None:
+        self._loop = loop
+        self._limiter = limiter
+        self._names = names
+        self._respond = respond
+
+    def submit(self, line: bytes, uid: int, done: Done) -> None:
+        """Have a request answered; ``done`` is called once, with nothing where none is due."""
+        self._loop.call_in_turn(partial(self._begin, line, uid, done))
+
+    def _begin(self, line: bytes, uid: int, done: Done) -> None:
+        if not self._limiter.take(uid):
+            error = f"user {uid} asks too much at the same time; try again in a moment"
+            done(encode(Answer(ok=False, error=error)))
+        elif self._names.cached(uid) is None:
+            answer = partial(self._loop.call_in_turn, partial(self._answer, line, uid, done))
+            self._names.ask(uid, answer)
+        else:
+            self._answer(line, uid, done)
+
+    def _answer(self, line: bytes, uid: int, done: Done) -> None:
+        end = partial(self._end, uid, done)
+        try:
+            reply = self._respond(line, uid)
+        except BaseException:
+            end(b"")
+            raise
+        if reply.query is None:
+            end(reply.data)
+        else:
+            reply.query(lambda data: self._loop.call_soon(partial(end, data)))
+
+    def _end(self, uid: int, done: Done, data: bytes) -> None:
+        self._limiter.give_back(uid)
+        done(data)
