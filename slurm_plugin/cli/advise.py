@@ -25,6 +25,7 @@ from slurm_plugin.cli.context import (
 )
 from slurm_plugin.cli.exit_status import guarded
 from slurm_plugin.cli.sbatch_request import needs_slurm, request
+from slurm_plugin.cli.through_nimod import not_on_login_nodes
 from slurm_plugin.columns import terminal_width
 from slurm_plugin.config import Config
 from slurm_plugin.nimod import client
@@ -224,7 +225,10 @@ def _answer(args: argparse.Namespace, config: Config, job: Job) -> Advice:
         try:
             ask = Ask(op="advise", via="advise", job=job)
             return client.advise(config.socket, ask, timeout_s=_TIMEOUT_S)
+        except client.Refused:
+            raise
         except client.Unreachable as error:
+            not_on_login_nodes(config, error)
             print(f"nimo-advise: {error}; reading the store instead", file=sys.stderr)
     from slurm_plugin.cli import stored_advice  # noqa: PLC0415 - the database is heavy
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from sacct_ingest.errors import StoreError
 from slurm_plugin.config import Config
-from slurm_plugin.nimod.client import Unreachable
+from slurm_plugin.nimod.client import Refused, Unreachable
 from slurm_plugin.store_access import store_owner
 
 TIMEOUT_S = 10.0
@@ -25,6 +25,8 @@ def nimod_or_store(
 ) -> _Answer:
     """Ask nimod for ordinary users, and read the store for root and the store's owner.
 
+    Login nodes have no store: there everybody asks.
+
     Parameters
     ----------
     store_named
@@ -37,14 +39,32 @@ def nimod_or_store(
     StoreError
         The store cannot be read.
     """
-    if store_named or os.geteuid() in (0, store_owner(config)):
+    login_node = bool(config.relay.controllers)
+    if store_named or (not login_node and os.geteuid() in (0, store_owner(config))):
         return read_store()
     try:
         return ask_nimod()
+    except Refused:
+        raise
     except Unreachable as error:
+        not_on_login_nodes(config, error)
         try:
             answer = read_store()
         except StoreError as unreadable:
             raise Unreachable(f"{error}; nor can you read the store: {unreadable}") from error
         print(f"nimo: {error}; read the store instead", file=sys.stderr)
         return answer
+
+
+def not_on_login_nodes(config: Config, error: Unreachable) -> None:
+    """Raise an error of a command that would read the store next, on a host that has none.
+
+    Raises
+    ------
+    Unreachable
+        This is a login node, and its relay does not answer.
+    """
+    if config.relay.controllers:
+        raise Unreachable(
+            f"{error}; start the relay of this login node: systemctl start nimo-relay"
+        )

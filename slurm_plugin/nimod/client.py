@@ -37,7 +37,11 @@ class Unanswered(Unreachable):
     """Nimod runs and does not answer in time."""
 
 
-class LinkDown(Unreachable):
+class Refused(Unreachable):
+    """Nimod runs, and says why it has no answer."""
+
+
+class LinkDown(Refused):
     """The relay of this login node does not reach nimod on the controller."""
 
     exit_status = 74  # sysexits.h EX_IOERR
@@ -127,7 +131,7 @@ def _exchange(path: str | Path, ask: Ask, kind: type[Message], timeout_s: float)
     if not answer.ok and msgspec.json.decode(line, type=Answer).link_down:
         raise LinkDown(answer.error)
     if not answer.ok:
-        raise Unreachable(f"nimod at {path}: {answer.error or 'refused'}")
+        raise Refused(f"nimod at {path}: {answer.error or 'refused'}")
     return answer
 
 

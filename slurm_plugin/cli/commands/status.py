@@ -26,6 +26,8 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args)
     try:
         status = client.status(config.socket, reload=args.reload, timeout_s=_TIMEOUT_S)
+    except client.Refused:
+        raise
     except client.Unreachable as error:
         raise client.Unreachable(f"{error}; does it run? systemctl status nimod") from error
     if args.json:
@@ -48,6 +50,7 @@ def describe(status: Status, *, now_s: float, max_age_s: float) -> str:
             f"requests   {status.answered} answered, {status.failed} failed",
             f"answers    {_answers(status.counts)}",
             f"store      {_store(status)}",
+            *([f"relays     {', '.join(status.relays)}"] if status.relays else ()),
         )
     )
 

@@ -7,10 +7,8 @@ from answering slurmctld.
 import asyncio
 import logging
 import socket
-import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from itertools import count
 
@@ -20,7 +18,8 @@ from slurm_plugin.listening import Rates
 from slurm_plugin.nimod.relay.address import Address, address
 from slurm_plugin.nimod.relay.certificates import Certificates, check_name
 from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError
-from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, receive
+from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, receive, release
+from slurm_plugin.nimod.relay.loop_thread import LoopThread
 from slurm_plugin.nimod.relay.munge import Munge
 from slurm_plugin.protocol import Answer, encode
 
@@ -57,6 +56,7 @@ class Gateway:
         self._submit = submit
         self._asked_s = asked_s
         self._address = address(settings.listen)
+        release()  # so that no connection has to wait for files
         tls = settings.auth is Auth.TLS
         self._certificates = Certificates(settings.tls, server=True) if tls else None
         self._munge = None if tls else Munge(settings.munge_socket)
@@ -64,8 +64,8 @@ class Gateway:
         self._numbers = count()
         self._links: dict[int, str] = {}
         self._logged = Rates(1 / 60)  # or a peer could fill the log
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="relays", daemon=True)
+        self._thread = LoopThread("relays", self._listen)
+        self._loop = self._thread.loop
 
     @property
     def relays(self) -> list[str]:
@@ -78,18 +78,7 @@ class Gateway:
 
     def close(self) -> None:
         """Hang up on everybody."""
-        self._loop.call_soon_threadsafe(self._end)
-        self._thread.join(HANDSHAKE_S)
-
-    def _end(self) -> None:
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-
-    def _run(self) -> None:
-        with suppress(asyncio.CancelledError):
-            self._loop.run_until_complete(self._listen())
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+        self._thread.close(HANDSHAKE_S)
 
     async def _listen(self) -> None:
         with await self._bound() as listener:
@@ -175,25 +164,20 @@ class Gateway:
             else:
                 pending = partial(link.send, Frame(Kind.PENDING, frame.number))
                 waiting[frame.number] = self._loop.call_later(PENDING_S, pending)
-                answered = partial(self._answer, link, waiting, frame.number)
-                self._submit(frame.data, frame.uid, partial(self._soon, answered))
-
-    def _soon(self, answered: Callable[[bytes], None], data: bytes) -> None:
-        """Hand an answer over; from any thread."""
-        with suppress(RuntimeError):  # we are about to end
-            self._loop.call_soon_threadsafe(answered, data)
-
-    def _answer(
-        self, link: Link, waiting: dict[int, asyncio.TimerHandle], number: int, data: bytes
-    ) -> None:
-        waiting.pop(number).cancel()
-        link.send(Frame(Kind.ANSWER, number, data=data))
+                answered = partial(_answer, link, waiting, frame.number)
+                self._submit(frame.data, frame.uid, partial(self._thread.call_soon, answered))
 
     def _complain(self, host: str, error: Exception) -> None:
         """Log what is wrong with a host, once a minute."""
         if self._logged.allow(hash(host), time.monotonic()):
-            text = str(error) or "it said nothing for too long"
+            text = "it hung up" if isinstance(error, EOFError) else str(error)
+            text = text or "it said nothing for too long"
             _log.warning("%s: no link: %s", host, printable(text))
+
+
+def _answer(link: Link, waiting: dict[int, asyncio.TimerHandle], number: int, data: bytes) -> None:
+    waiting.pop(number).cancel()
+    link.send(Frame(Kind.ANSWER, number, data=data))
 
 
 def _bind(where: Address) -> socket.socket:

@@ -16,6 +16,7 @@ import secrets
 import socket
 import time
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from typing import Literal, Protocol, TypeVar
 
@@ -81,6 +82,12 @@ class _Proof(msgspec.Struct, kw_only=True):
     side: str
     about: str  #: the controller's nonce; in its answer the digest of the relay's proof
     key: bytes
+
+
+@cache
+def release() -> str:
+    """Give this program's release; reads files once."""
+    return version("nimo-slurm")
 
 
 def trusted_uids() -> frozenset[int]:
@@ -153,7 +160,7 @@ async def receive(
         The connection is cut.
     """
     greeting = Greeting(
-        release=version("nimo-slurm"),
+        release=release(),
         auth="tls" if munge is None else "munge",
         uid=os.geteuid(),
         nonce=secrets.token_hex(16),
@@ -199,7 +206,7 @@ def _write(writer: asyncio.StreamWriter, message: msgspec.Struct) -> None:
 def _check_release(greeting: Greeting) -> None:
     if (greeting.link, greeting.v) != (LINK_VERSION, VERSION):
         raise LinkError(
-            f"it is release {greeting.release[:_SHOWN]!r}, this relay {version('nimo-slurm')}; "
+            f"it is release {greeting.release[:_SHOWN]!r}, this relay {release()}; "
             "install the same release of nimo-slurm on both"
         )
 

@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Sequence
 from functools import partial
-from importlib.metadata import version
 
 import msgspec
 
@@ -18,6 +17,7 @@ from slurm_plugin.nimod.access import ConnectionLimiter
 from slurm_plugin.nimod.connection import Reply
 from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.relay.address import address
+from slurm_plugin.nimod.relay.handshake import release
 from slurm_plugin.nimod.relay.uplink import Uplink
 from slurm_plugin.nimod.supervision import answer_until_stopped, stop_at_signals
 from slurm_plugin.protocol import VERSION, Answer, Ask, Uplinks, decode_ask, encode
@@ -101,7 +101,7 @@ class Relay:
         if ask.op in _NOT_HERE:
             return _refused(f"{ask.op} is for the controller; this is a relay")
         if ask.op == "links":
-            return Reply(encode(Uplinks(release=version("nimo-slurm"), links=self._uplink.state())))
+            return Reply(encode(Uplinks(release=release(), links=self._uplink.state())))
         if ask.tell:
             self._uplink.tell(line, uid)
             return Reply()

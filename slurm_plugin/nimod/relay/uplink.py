@@ -9,10 +9,8 @@ import logging
 import random
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -26,6 +24,7 @@ from slurm_plugin.nimod.relay.address import Address
 from slurm_plugin.nimod.relay.certificates import Certificates
 from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError
 from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, Greeting, introduce
+from slurm_plugin.nimod.relay.loop_thread import LoopThread
 from slurm_plugin.nimod.relay.munge import Munge
 from slurm_plugin.protocol import Answer, Uplinked, encode
 
@@ -94,8 +93,8 @@ class Uplink:
         self._auth = settings.auth
         self._controllers = [_Controller(where) for where in controllers]
         self._numbers = count(1)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="links", daemon=True)
+        self._thread = LoopThread("links", self._follow_all)
+        self._loop = self._thread.loop
 
     def start(self) -> None:
         """Begin to connect."""
@@ -103,16 +102,15 @@ class Uplink:
 
     def close(self) -> None:
         """Hang up."""
-        self._loop.call_soon_threadsafe(self._end)
-        self._thread.join(CONNECT_S)
+        self._thread.close(CONNECT_S)
 
     def ask(self, line: bytes, uid: int, done: Done) -> None:
         """Send a request; ``done`` gets the answer, or that there is none, in another thread."""
-        self._loop.call_soon_threadsafe(self._ask, line, uid, done)
+        self._thread.call_soon(self._ask, line, uid, done)
 
     def tell(self, line: bytes, uid: int) -> None:
         """Send a request that is not answered."""
-        self._loop.call_soon_threadsafe(self._tell, line, uid)
+        self._thread.call_soon(self._tell, line, uid)
 
     def state(self) -> list[Uplinked]:
         """Tell how the links are; from any thread."""
@@ -135,15 +133,6 @@ class Uplink:
         return min(up, key=_rank, default=None)
 
     # --- in the thread of the links ---------------------------------------------------------
-
-    def _run(self) -> None:
-        with suppress(asyncio.CancelledError):
-            self._loop.run_until_complete(self._follow_all())
-        self._loop.close()
-
-    def _end(self) -> None:
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
 
     async def _follow_all(self) -> None:
         await asyncio.gather(*map(self._follow, self._controllers))

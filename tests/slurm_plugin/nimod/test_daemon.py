@@ -18,7 +18,7 @@ import pytest
 
 from sacct_ingest.sharing import SharedTag
 from sacct_ingest.store import Store
-from slurm_plugin.config import Config, Mode, Sharing, Snapshot
+from slurm_plugin.config import Config, Mode, Relay, Sharing, Snapshot
 from slurm_plugin.config.loader import dump
 from slurm_plugin.nimod import client
 from slurm_plugin.nimod.daemon import Daemon
@@ -69,9 +69,10 @@ class Nimod:
         (self.folder / "nodes").write_text("".join(map(idle_node, range(1, 9))))
         (self.folder / "partitions").write_text(PARTITIONS.splitlines()[0] + "\n")
 
-    def start(self, ready=True, sharing=Sharing(), **environ):  # noqa: B008 - it is frozen
+    def start(self, ready=True, sharing=Sharing(), relay=Relay(), **environ):  # noqa: B008 - frozen
         config = Config(
             sharing=sharing,
+            relay=relay,
             store=self.url,
             socket=self.socket,
             mode=Mode.ENFORCE,

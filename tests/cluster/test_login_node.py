@@ -1,0 +1,364 @@
+"""A login node with a network and files of its own; two users there, one of them hostile."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from predictor.refit import row_of
+from sacct_ingest.store import Store
+from slurm_plugin.nimod import client
+from tests.certificates import Authority
+from tests.cluster.login_node import PROJECT, Cable, LoginNode
+from tests.cluster.nimod import hooks_for
+from tests.conftest import ClusterFactory, scratch_directory, unavailable
+from tests.end_to_end.site import Site
+from tests.processes import PATIENCE_S, Account, free_ports, wait_until
+from tests.requests.conftest import SHAPES, curve
+
+pytestmark = [
+    pytest.mark.releases,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a login node"),
+]
+HONEST, HOSTILE = "nobody", "games"
+LINK_DOWN = 74
+stranger = (PROJECT / "tests" / "attack" / "stranger.py").read_text()
+
+
+@dataclass
+class Place:
+    """A site with a login node."""
+
+    site: Site
+    login: LoginNode
+    port: int
+    script: Path
+
+    @property
+    def controller(self) -> str:
+        """Where nimod listens for relays."""
+        return f"{self.login.cable.controller}:{self.port}"
+
+    def advise(self, *argv: str, user: str = HONEST) -> Any:
+        """Run nimo-advise on the login node."""
+        done, _ = self.login.nimo("advise", *argv, "-N", "1-8", self.script, user=user)
+        return done
+
+    def submit(self, *argv: str) -> dict[str, str]:
+        """Submit on the login node as the honest user; give the job as slurmctld has it."""
+        words = ("sbatch", "-H", "--parsable", *argv, self.script)
+        done = self.login.run(*words, user=HONEST)
+        return self.site.cluster.job(int(done.stdout.partition(";")[0]))
+
+
+@contextmanager
+def cable() -> Iterator[Cable]:
+    if missing := [name for name in ("ip", "nsenter", "setpriv") if not shutil.which(name)]:
+        unavailable(f"not installed: {', '.join(missing)}")
+    made = Cable.new()
+    made.lay()
+    try:
+        yield made
+    finally:
+        made.take_away()
+
+
+def relay_settings(folder: Path, cable: Cable, port: int, auth: str, munge: Path) -> Any:
+    """Sections ``relay`` of nimod's settings and of the login node's."""
+    where = f"{cable.controller}:{port}"
+    sides: list[dict[str, Any]] = [{"listen": where}, {"controllers": [where]}]
+    if auth == "munge":
+        return [side | {"munge_socket": str(munge)} for side in sides]
+    site = Authority(folder / "certificates")
+    nimod = site.certify("ctl1", f"IP:{cable.controller}") | {"login_nodes": ["login*"]}
+    tls = [nimod, site.certify("login1")]
+    return [side | {"auth": "tls", "tls": one} for side, one in zip(sides, tls, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def place(slurm_cluster: ClusterFactory) -> Iterator[Place]:
+    with scratch_directory("nimo-login-") as folder, cable() as made:
+        (folder / "here").mkdir()
+        hooks = hooks_for(folder)
+        conf = hooks / "nimo_hook.conf"
+        text = conf.read_text().replace("/nimod.sock\n", "/here/nimod.sock\n")
+        conf.write_text(text + "rewrite_in_cli_filter = yes\n")
+        name = os.uname().nodename
+        with slurm_cluster(lua=hooks, conf=[f"SlurmctldHost={name}({made.controller})"]) as cluster:
+            site = Site(folder, cluster)
+            site.nimod.socket = folder / "here" / "nimod.sock"
+            with Store.open(site.nimod.store) as store:
+                store.fits.replace([row_of(curve(user)) for user in (HONEST, HOSTILE)])
+            (port,) = free_ports(1)
+            munge = cluster.layout.munge_socket
+            nimod, login = relay_settings(folder, made, port, cluster.settings.auth, munge)
+            site.run_nimod("enforce", relay=nimod, snapshot={"interval_s": 0.3})
+            node = LoginNode(folder, cluster, made, login)
+            node.start()
+            node.start_relay()
+            script = site.write_script("shapes.sh", SHAPES)
+            shutil.chown(script, HONEST)  # cli_filter reads what its user may write
+            yield Place(site, node, port, script)
+
+
+def test_there_is_no_socket_of_the_controller_on_the_login_node(place: Place) -> None:
+    seen = place.login.root("ls", place.site.nimod.socket.parent).stdout.split()
+    assert [name for name in seen if not name.endswith("lock")] == ["nimod.sock"]
+    assert place.site.nimod.socket.stat().st_ino != place.login.socket.stat().st_ino
+    connect = f"import socket; socket.create_connection(('127.0.0.1', {place.port}))"
+    refused = place.login.root(sys.executable, "-c", connect, check=False)
+    assert "refused" in refused.stderr
+
+
+def test_users_get_advice_and_their_applications(place: Place) -> None:
+    advice = place.advise("--json")
+    assert advice.returncode == 0, advice.stderr
+    assert json.loads(advice.stdout)["nodes"] > 1
+    assert advice.stderr == ""
+    listed, _ = place.login.nimo("nimo", "predict", "--all", "--json", user=HONEST)
+    assert listed.returncode == 0, listed.stderr
+    assert [one["key"] for one in json.loads(listed.stdout)] == [f"{HONEST}/shapes"]
+    # Root of a login node is nobody special, and opens no store.
+    listed, _ = place.login.nimo("nimo", "predict")
+    assert (listed.returncode, "shapes" in listed.stdout) == (0, False), listed.stderr
+
+
+def test_cli_filter_has_nimod_choose_and_hands_the_deadline_on(place: Place) -> None:
+    place.site.settled()
+    before = place.site.status().answered
+    job = place.submit("-N", "1-8", "-t", "60", "--comment=mine", "--deadline=2033-05-18")
+
+    def asked_twice() -> bool:
+        """Whether it was prepared, and then decided; each status is a request, too."""
+        nonlocal before
+        before += 1
+        return place.site.status().answered >= before + 2
+
+    wait_until(asked_twice, what="two requests for a submission", timeout_s=20)
+    low, _, high = job["NumNodes"].partition("-")
+    assert (int(low) > 1, high in ("", low), job["Comment"]) == (True, True, "mine")
+    note = re.search(r"NIMO1:(\w+)", job["AdminComment"])
+    assert note is not None
+
+    def decided() -> bool:
+        with Store.open(place.site.nimod.store) as store:
+            found = store.decisions.of_job(int(job["JobId"]), decision_id=note[1])
+        return found is not None and found[0].user == HONEST
+
+    wait_until(decided, what="the decision in the store")
+    why, _ = place.login.nimo("nimo", "why", job["JobId"], user=HONEST)
+    assert why.returncode == 0, why.stderr
+    why, _ = place.login.nimo("nimo", "why", job["JobId"], user=HOSTILE)
+    assert why.returncode == 3
+
+
+def test_a_hostile_user_gets_nowhere_and_keeps_nobody_out(place: Place) -> None:
+    who = Account.of(HOSTILE)
+    munge = place.site.cluster.layout.munge_socket
+    argv = [place.login.cable.controller, place.port, munge, who.uid, who.gid]
+    tried = place.login.root(
+        "env", f"PYTHONPATH={PROJECT}", sys.executable, "-c", stranger, *map(str, argv)
+    )
+    result = json.loads(tried.stdout)
+    assert result.pop("crowd") == 64
+    if place.site.cluster.settings.auth == "munge":
+        assert f"uid {who.uid} do not count" in result.pop("as a relay")
+        assert f"uid {who.uid} do not count" in result.pop("forged")
+        assert "Unauthorized" in result.pop("decodes for root")
+    assert all("ok" not in str(said) and "linked" not in str(said) for said in result.values())
+    asked = client.Ask(op="advise", job=client_job())
+    with pytest.raises(client.Refused, match=r"not for user"):
+        as_user(place, HOSTILE, asked)
+    assert place.advise().returncode == 0
+    assert place.site.status().relays == ["login1"]
+
+
+def trouble(place: Place) -> str:
+    """Why the relay has no link; empty where it has one."""
+    return place.login.links().links[0].trouble
+
+
+def client_job() -> Any:
+    from slurm_plugin.protocol import Job  # noqa: PLC0415
+
+    return Job(user_id=0, user_name="root", name="shapes")
+
+
+def as_user(place: Place, user: str, ask: Any) -> Any:
+    """Ask the relay as a user, from this process."""
+    account = Account.of(user)
+    os.setegid(account.gid)
+    os.seteuid(account.uid)
+    try:
+        return client.advise(place.login.socket, ask, timeout_s=PATIENCE_S)
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
+class Between:
+    """Somebody between relay and controller: passes on, remembers, and can change."""
+
+    def __init__(self, here: str, port: int, to: tuple[str, int]) -> None:
+        self._listener = socket.create_server((here, port))
+        self._to = to
+        self.sent = bytearray()  # by the relay
+        self.change = lambda data: data
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        with suppress(OSError):
+            while True:
+                relay, _ = self._listener.accept()
+                nimod = socket.create_connection(self._to)
+                for ends in ((relay, nimod, True), (nimod, relay, False)):
+                    threading.Thread(target=self._pass, args=ends, daemon=True).start()
+
+    def _pass(self, source: socket.socket, to: socket.socket, relays: bool) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if relays:
+                    self.sent += data
+                to.sendall(self.change(data) if relays else data)
+        for end in (source, to):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def test_somebody_in_between_can_neither_change_nor_replay(place: Place) -> None:
+    cable, settings = place.login.cable, place.login.settings
+    (port,) = free_ports(1)
+    between = Between(cable.controller, port, (cable.controller, place.port))
+    place.login.stop_relay()
+    place.login.configure(relay=settings | {"controllers": [f"{cable.controller}:{port}"]})
+    place.login.start_relay()
+    try:
+        assert place.advise().returncode == 0
+        uid = Account.of(HONEST).uid.to_bytes(4, "big")
+        if settings.get("auth") == "tls":
+            between.change = lambda data: data[:-1] + bytes([data[-1] ^ 1])
+        else:
+            between.change = lambda data: data.replace(uid, bytes(4))
+        assert place.advise().returncode == LINK_DOWN
+        between.change = lambda data: data
+        with socket.create_connection((cable.controller, place.port)) as again:
+            again.settimeout(PATIENCE_S)
+            again.sendall(between.sent)
+            said = again.makefile("rb").read()
+        assert b'"nodes"' not in said
+        if settings.get("auth") != "tls":
+            assert b"Replayed credential" in said
+    finally:
+        between.close()
+        place.login.stop_relay()
+        place.login.configure()
+        place.login.start_relay()
+
+
+def test_a_cut_link_is_named_with_its_fix(place: Place) -> None:
+    with stopped(place):
+        wait_until(lambda: bool(trouble(place)), what="the end of the link")
+        for command in (("advise", "-N", "1-8", place.script), ("nimo", "predict")):
+            done, _ = place.login.nimo(*command, user=HONEST)
+            assert done.returncode == LINK_DOWN
+            assert place.controller in done.stderr
+            assert "start nimod there" in done.stderr or "cut" in done.stderr
+            assert "store" not in done.stderr
+        job = place.submit("-N", "1-8", "-t", "60", "--comment=mine")
+        assert (job["NumNodes"], job["Comment"]) == ("1-8", "mine")
+    place.login.wait_linked()
+    assert place.advise().returncode == 0
+
+
+@contextmanager
+def stopped(place: Place) -> Iterator[None]:
+    place.site.nimod.stop()
+    try:
+        yield
+    finally:
+        place.site.nimod.start()
+        wait_until(place.site.watching, what="nimod to see the cluster")
+
+
+def test_a_slow_controller_is_named_and_keeps_no_job_waiting(place: Place) -> None:
+    processes = place.site.cluster.processes
+    processes.signal("nimod", signal.SIGSTOP)
+    try:
+        done = place.advise()
+        assert done.returncode == LINK_DOWN
+        assert f"nimod on {place.controller}" in done.stderr
+    finally:
+        processes.signal("nimod", signal.SIGCONT)
+    place.login.wait_linked()
+
+
+def test_a_cable_that_loses_everything_is_noticed(place: Place) -> None:
+    place.login.cable.cut()
+    try:
+        done = place.advise()
+        assert (done.returncode, place.controller in done.stderr) == (LINK_DOWN, True)
+        wait_until(lambda: bool(trouble(place)), what="the end of the link")
+        done = place.advise()
+        assert (done.returncode, place.controller in done.stderr) == (LINK_DOWN, True)
+    finally:
+        place.login.cable.join()
+    place.login.wait_linked()
+
+
+IMPOSTOR = """
+import os, sys
+import concurrent.futures.thread, encodings.idna
+from slurm_plugin.config.loader import load
+from slurm_plugin.nimod.relay.gateway import Gateway
+from pathlib import Path
+relay = load(Path(sys.argv[1])).relay
+gateway = Gateway(relay, submit=lambda line, uid, done: done(b"{}"), asked_s=lambda: None)
+os.setgroups([]); os.setgid(int(sys.argv[3])); os.setuid(int(sys.argv[2]))
+gateway.start()
+gateway._thread._thread.join()
+"""
+
+
+def test_a_user_who_takes_nimods_place_is_not_believed(place: Place) -> None:
+    if place.site.cluster.settings.auth != "munge":
+        pytest.skip("users can read no key of a certificate")
+    who, processes = Account.of(HOSTILE), place.site.cluster.processes
+    with stopped(place):
+        argv = [sys.executable, "-c", IMPOSTOR, place.site.nimod.config, str(who.uid), str(who.gid)]
+        processes.start("impostor", argv, env={"PYTHONPATH": str(PROJECT)})
+        try:
+            wait_until(lambda: "do not count" in trouble(place), what="the impostor", timeout_s=30)
+            done = place.advise()
+            assert done.returncode == LINK_DOWN
+            assert f"credentials of uid {who.uid} do not count" in done.stderr
+            assert place.controller in done.stderr
+        finally:
+            processes.stop("impostor")
+    place.login.wait_linked()
+
+
+def test_without_a_relay_the_user_learns_what_to_start(place: Place) -> None:
+    place.login.stop_relay()
+    try:
+        done = place.advise()
+        assert done.returncode == 69
+        assert "systemctl start nimo-relay" in done.stderr
+        assert place.submit("-N", "1-8", "-t", "60")["NumNodes"] != ""
+    finally:
+        place.login.start_relay()

@@ -1,0 +1,1 @@
+"""Relay, gateway and the link between them."""
