@@ -1,6 +1,7 @@
 """What a hostile user of a login node tries against the controller's port; prints what came of it.
 
 python -c <this> HOST PORT MUNGE_SOCKET UID GID: our modules are loaded before the user is another.
+Without MUNGE_SOCKET the port has TLS.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import encodings.idna  # noqa: F401
 import json
 import os
 import socket
+import ssl
 import sys
 import time
 
@@ -42,14 +44,34 @@ async def as_a_relay() -> None:
 async def with_bytes(name: str, data: bytes) -> None:
     """Send something instead of an introduction; give what comes back after the greeting."""
     reader, writer = await connect()
-    await reader.readline()
     try:
+        if munge_socket:
+            await reader.readline()
         writer.write(data)
         answer = await reader.read(1000)
     except ConnectionError:
         answer = b""
     result[name] = answer.decode(errors="replace")
     writer.close()
+
+
+async def without_certificate() -> None:
+    """With TLS, and no certificate, or one that the authority did not make."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        reader, writer = await asyncio.open_connection(host, port, ssl=context)
+        writer.write(msgspec.json.encode(handshake.Introduction(host="login1")) + b"\n")
+        result["without certificate"] = (await reader.read(1000)).decode()
+    except OSError as error:
+        result["without certificate"] = str(error)
+
+
+async def forged() -> None:
+    """With a credential that says something else."""
+    credential = Munge(munge_socket).encode(b'{"side":"relay"}', for_uid=0)
+    introduction = handshake.Introduction(host="login1", credential=credential)
+    await with_bytes("forged", msgspec.json.encode(introduction) + b"\n")
 
 
 async def crowd() -> None:
@@ -74,10 +96,12 @@ def decodes(credential: str) -> str:
 
 async def main() -> None:
     async with asyncio.timeout(TIMEOUT_S):
-        await as_a_relay()
-        forged = Munge(munge_socket).encode(b'{"side":"relay"}', for_uid=0)
-        introduction = handshake.Introduction(host="login1", credential=forged)
-        await with_bytes("forged", msgspec.json.encode(introduction) + b"\n")
+        if munge_socket:
+            await as_a_relay()
+            await forged()
+            result["decodes for root"] = decodes(Munge(munge_socket).encode(b"x", for_uid=0))
+        else:
+            await without_certificate()
         request = b'{"v":1,"op":"decide","job":{"user_id":0}}\n'
         await with_bytes("without a word", request)
         await with_bytes("without end", b"x" * 1_000_000)
@@ -87,5 +111,4 @@ async def main() -> None:
 
 
 asyncio.run(main())
-result["decodes for root"] = decodes(Munge(munge_socket).encode(b"x", for_uid=0))
 print(json.dumps(result))  # noqa: T201 - that is its result
