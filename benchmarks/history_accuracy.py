@@ -34,7 +34,7 @@ from predictor.table import at, covers, encode, for_limit, verdict_at
 from predictor.table_settings import TableSettings
 from predictor.types import PredictionTable
 from sacct_ingest.errors import FormatError
-from sacct_ingest.layout import Layout
+from sacct_ingest.layout import layouts_of_run
 from sacct_ingest.records import Identity, JobRun, JobState, KeyLevel
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.store import RunRow, Store
@@ -195,17 +195,13 @@ def _identity(row: RunRow) -> Identity:
 
 
 def _scored(row: RunRow, fits: Fits, simple: Mapping[str, float], number: int) -> Scored | None:
-    identity, nodes = _identity(row), row.nodes
-    each, tasks = -(-row.cpus // nodes), row.tasks or 0
-    gpus = row.gpus or 0
-    layouts = (
-        Layout(-(-tasks // nodes), each, gpus=-(-gpus // nodes)),
-        Layout(tasks, row.cpus, in_all=True, gpus=gpus),
-    )
+    identity = _identity(row)
     lookup = fits.lookup(identity, float(row.submit_s))
-    table = lookup.find(identity, layouts, attributes=partial(attributes_of_run, row))
+    attributes = partial(attributes_of_run, row)
+    table = lookup.find(identity, layouts_of_run(row), attributes=attributes)
     if table is None or not simple:
         return None
+    nodes = table.unit.size_of(row)
     table = for_limit(table, float(row.limit_s) if row.limit_s else None)
     if not covers(table, nodes):
         return None

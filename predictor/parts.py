@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from predictor import split
+from predictor.axis import Axis, axis_of, on_axis
 from predictor.record import Record
 from predictor.run_rows import attributes_of_run, ended_runs, owner_of
 from predictor.table import worse
@@ -26,7 +27,7 @@ from predictor.tabulate import mixture, record_of, tabulate, unfinished
 from predictor.type_tables import SumsByType
 from predictor.types import Part, PredictionTable, Problem, Verdict
 from sacct_ingest.attributes import describe
-from sacct_ingest.layout import ANY, layouts
+from sacct_ingest.layout import ANY, Unit
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 
 if TYPE_CHECKING:
@@ -71,22 +72,26 @@ def tables_of(
     """
     old = records or {}
     before = old.get(key, Record())
-    names = _split_by(level, rows, before.split)
-    groups = _grouped(level, rows, names)
+    finished = ended_runs(rows)
+    axis = axis_of(finished) if level in CURVE_LEVELS else Axis(Unit.NODES, {})
+    names = _split_by(level, axis, finished, before.split)
+    unit, groups = axis.unit, _grouped(axis, finished, names)
 
     def fitted(
         name: str, own: Sequence[RunRow], make: Callable[..., PredictionTable | None]
     ) -> Fitted:
-        before = old.get(name, Record())
+        before, own = old.get(name, Record()), on_axis(own, unit)
         record = record_of(level, own, settings, before)
         table = make(level, name, own, now_s=now_s, settings=settings, record=record)
         if table is None and name == key:
             table = unfinished(level, key, rows, now_s=now_s)
+        if table is not None and unit is not Unit.NODES:
+            table = _in_unit(table, unit)
         return Fitted(name, table, record, _new(before, record))
 
     if len(groups) < 2:
         layout = next(iter(groups), Part("")).layout
-        one = fitted(key, rows, partial(tabulate, sums=sums))
+        one = fitted(key, rows, partial(tabulate, sums=sums if unit is Unit.NODES else None))
         return [_with(_split(one, names), layout=layout)]
     made = []
     for group, own in list(groups.items())[:MOST]:
@@ -100,21 +105,22 @@ def tables_of(
     return [whole, *(one for one, _ in made)]
 
 
-def _split_by(level: KeyLevel, rows: Sequence[RunRow], before: Sequence[str]) -> tuple[str, ...]:
+def _split_by(
+    level: KeyLevel, axis: Axis, rows: Sequence[RunRow], before: Sequence[str]
+) -> tuple[str, ...]:
     """Attributes that tell apart the problems of one user's runs; of a user alone none are."""
     if level is KeyLevel.USER or not owner_of(rows):
         return ()
-    sized = layouts(ended_runs(rows)) if level in CURVE_LEVELS else {ANY: ended_runs(rows)}
     examples = [
         split.Example(
-            nodes=row.nodes,
-            size=(layout, row.nodes),
+            nodes=axis.unit.size_of(row),
+            size=(layout, axis.unit.size_of(row)),
             log_s=log(row.elapsed_s),
             submit_s=float(row.submit_s),
             end_s=float(row.end_s or 0),
             read=partial(attributes_of_run, row),
         )
-        for layout, own in sized.items()
+        for layout, own in (axis.groups or {ANY: rows}).items()
         for row in own
         if not row.state.cut_short
     ]
@@ -122,22 +128,27 @@ def _split_by(level: KeyLevel, rows: Sequence[RunRow], before: Sequence[str]) ->
 
 
 def _grouped(
-    level: KeyLevel, rows: Sequence[RunRow], names: Sequence[str]
-) -> dict[Part, list[RunRow]]:
+    axis: Axis, rows: Sequence[RunRow], names: Sequence[str]
+) -> Mapping[Part, Sequence[RunRow]]:
     """Group runs by layout and by the values of attributes, the largest group first.
 
     Parts have no key yet.
     """
-    sized = layouts(ended_runs(rows)) if level in CURVE_LEVELS else {}
     if not names:
-        return {Part("", layout): own for layout, own in sized.items()}
+        return {Part("", layout): own for layout, own in axis.groups.items()}
     groups: dict[Part, list[RunRow]] = {}
-    for layout, own in (sized or {ANY: ended_runs(rows)}).items():
+    for layout, own in (axis.groups or {ANY: rows}).items():
         for row in own:
             values = attributes_of_run(row)
             named = tuple((name, values.get(name, "")) for name in names)
             groups.setdefault(Part("", layout, named), []).append(row)
     return dict(sorted(groups.items(), key=lambda one: -len(one[1])))
+
+
+def _in_unit(table: PredictionTable, unit: Unit) -> PredictionTable:
+    """Table of runs whose sizes are counted in another unit than nodes, in its words."""
+    problems = tuple(replace(one, text=unit.words(one.text)) for one in table.problems)
+    return replace(table, unit=unit, problems=problems)
 
 
 def whole_key(key: str) -> str:

@@ -11,8 +11,17 @@ from functools import lru_cache
 
 import msgspec
 
-from predictor.types import ByType, Part, Prediction, PredictionTable, Problem, Verdict
-from sacct_ingest.layout import Layout
+from predictor.types import (
+    UNBOUNDED,
+    ByType,
+    Memory,
+    Part,
+    Prediction,
+    PredictionTable,
+    Problem,
+    Verdict,
+)
+from sacct_ingest.layout import Each, Layout, Unit
 
 #: Tables of a node type or time limit that are kept: the next job is often of the same kind.
 _CACHED = 1024
@@ -147,7 +156,7 @@ def for_layout(table: PredictionTable, layouts: tuple[Layout, ...]) -> Predictio
     runs = [part.layout for part in table.parts] or [table.layout]
     if any(one.matches(other) for one in layouts for other in runs):
         return table
-    alike = (one for one in layouts if one.in_all == runs[0].in_all)
+    alike = (one for one in layouts if _kind(one) == _kind(runs[0]))
     asked = str(next(alike, layouts[0])) or _NOTHING
     had = " or ".join(str(one) or _NOTHING for one in runs)
     text = f"all runs had {had}, this job has {asked}: not the same curve"
@@ -157,6 +166,58 @@ def for_layout(table: PredictionTable, layouts: tuple[Layout, ...]) -> Predictio
         verdicts=(Verdict.REFUSED,) * len(table.nodes),
         problems=(Problem(OTHER_LAYOUT, text), *table.problems),
     )
+
+
+@lru_cache(maxsize=_CACHED)
+def over_nodes(table: PredictionTable, cpus: int) -> PredictionTable | None:
+    """Table over nodes of one over CPUs, for jobs with ``cpus`` on each node.
+
+    Only where the number of CPUs alone counts, however they are spread over nodes.  None: it says
+    nothing of these.
+    """
+    nodes = tuple(n // cpus for n in table.nodes if n % cpus == 0)
+    if not nodes:
+        return None
+    at_each = [at(table, n * cpus) for n in nodes]
+    rows = [table.nodes.index(n * cpus) for n in nodes]
+    return replace(
+        table,
+        unit=Unit.NODES,
+        layout=Layout(cpus=cpus, gpus=table.layout.gpus),
+        nodes=nodes,
+        median_s=tuple(one.time_s for one in at_each),
+        low_s=tuple(one.low_s for one in at_each),
+        high_s=tuple(one.high_s for one in at_each),
+        curve_sd=tuple(one.curve_sd for one in at_each),
+        verdicts=tuple(verdict_at(table, n * cpus) for n in nodes),
+        observed=tuple(
+            replace(point, nodes=point.nodes // cpus)
+            for point in table.observed
+            if point.nodes % cpus == 0
+        ),
+        tails=tuple(replace(one, time_s=tuple(one.time_s[i] for i in rows)) for one in table.tails),
+        at_limits=(),
+        by_type=(),
+        knee=table.knee and max(table.knee // cpus, 1),
+        max_useful=table.max_useful and -(-table.max_useful // cpus),
+        widest=table.widest // cpus,
+        # Memory is that of the whole job, which its nodes share.
+        memory=tuple(
+            replace(one, nodes=one.nodes // cpus, mem_bytes=_shared(one, cpus))
+            for one in table.memory
+            if one.nodes % cpus == 0
+        ),
+        longest=tuple(replace(one, nodes=-(-one.nodes // cpus)) for one in table.longest),
+    )
+
+
+def _shared(one: Memory, cpus: int) -> int:
+    """Memory of each node; that of a job that had too little stays above all."""
+    return one.mem_bytes if one.mem_bytes >= UNBOUNDED else -(-one.mem_bytes * cpus // one.nodes)
+
+
+def _kind(layout: Layout) -> tuple[bool, Each]:
+    return layout.in_all, layout.each
 
 
 def quantile(table: PredictionTable, nodes: int, share: float) -> float | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from predictor.argument_checks import need_finite, need_nodes, need_positive, need_rising
-from sacct_ingest.layout import ANY, Layout
+from sacct_ingest.layout import ANY, Layout, Unit
 
 #: Model of a table without a curve: see :mod:`predictor.experts`.
 HISTORY = "history"
@@ -287,6 +287,8 @@ class PredictionTable:
     longest: tuple[Longest, ...] = ()
     record: tuple[Recorded, ...] = ()
     command: str = ""  #: script and arguments of the newest run, where one key has one command
+    #: what the table's sizes count: wherever it or what is made of it says ``nodes``
+    unit: Unit = Unit.NODES
 
     @property
     def is_curve(self) -> bool:

@@ -1,11 +1,14 @@
-"""How a job spreads over its nodes: runs with another layout are another curve.
+"""How a job is laid out besides its size: runs with another layout are another curve.
 
-A layout counts tasks, CPUs and GPUs, of each node or of the whole job.  Zero tasks or CPUs are not
-known, and differ from nothing.  Zero GPUs are none, or not accounted: Slurm does not say which.
+A size is a count of nodes, CPUs or GPUs (:class:`Unit`).  A layout is what stays the same where the
+size changes.  Zero tasks or CPUs are not known, and differ from nothing.  Zero GPUs are none, or
+not accounted: Slurm does not say which.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol, TypeVar
 
 
@@ -27,9 +30,68 @@ class Sized(Protocol):
 R = TypeVar("R", bound=Sized)
 
 
+class Unit(StrEnum):
+    """What the size of a run is counted in: the axis of its curve."""
+
+    NODES = "nodes"
+    CPUS = "cpus"
+    GPUS = "gpus"
+
+    @property
+    def word(self) -> str:
+        """One of them, for people."""
+        return _WORDS[self]
+
+    @property
+    def plural(self) -> str:
+        """Several of them, for people."""
+        return f"{self.word}s"
+
+    @property
+    def heading(self) -> str:
+        """Several of them, as the title of a column."""
+        return self.plural[0].upper() + self.plural[1:]
+
+    def size_of(self, run: Sized) -> int:
+        """Size of a run; 0 where it is not known, or where it has none."""
+        return getattr(run, self.value) or 0
+
+    def words(self, text: str) -> str:
+        """Give a text about a number of nodes in the words of this unit.
+
+        >>> Unit.CPUS.words("runs on 4 nodes; no run on that node type")
+        'runs on 4 CPUs; no run on that node type'
+        """
+        return text if self is Unit.NODES else _NODE.sub(rf"{self.word}\1", text)
+
+
+#: Of node types, and of Slurm's options, nothing is counted.
+_NODE = re.compile(r"(?<!-)\bnode(s?)\b(?! type)")
+_WORDS = {Unit.NODES: "node", Unit.CPUS: "CPU", Unit.GPUS: "GPU"}
+
+
+class Each(StrEnum):
+    """What CPUs are counted for where a size changes on a number of nodes."""
+
+    NODE = "node"
+    TASK = "task"
+    GPU = "GPU"
+    JOB = "job"
+    ANY = "any"  #: the size alone counts, however it is laid out
+
+
+_WHERE = {
+    Each.NODE: "on each node",
+    Each.TASK: "for each task",
+    Each.GPU: "for each GPU",
+    Each.JOB: "in all",
+    Each.ANY: "",
+}
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Layout:
-    """Tasks, CPUs and GPUs of each node, or with ``in_all`` of the whole job.
+    """Tasks, CPUs and GPUs of each node, of each task or GPU, or with ``in_all`` of the whole job.
 
     A request leaves ``gpus`` open (None) where it gets all that its nodes have.
     """
@@ -38,17 +100,22 @@ class Layout:
     cpus: int = 0
     in_all: bool = False
     gpus: int | None = 0
+    each: Each = Each.NODE
+    nodes: int = 0  #: that all runs had; 0: the size is counted in nodes, or any number
 
     def __str__(self) -> str:
         counts = ((self.tasks, "task"), (self.cpus, "CPU"), (self.gpus or 0, "GPU"))
         words = [_counted(count, word) for count, word in counts if count]
-        where = "in all" if self.in_all else "on each node"
+        where = "in all" if self.in_all else _WHERE[self.each]
         listed = " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
-        return f"{listed} {where}" if words else ""
+        counted = f"{listed} {where}" if words else ""
+        return " ".join(filter(None, (counted, f"on {_nodes(self.nodes)}" if self.nodes else "")))
 
     def matches(self, other: "Layout") -> bool:
         """Whether nothing differs that both say; tasks go before CPUs."""
-        if self.in_all != other.in_all:
+        if (self.in_all, self.each) != (other.in_all, other.each):
+            return False
+        if self.nodes and other.nodes and self.nodes != other.nodes:
             return False
         if None not in (self.gpus, other.gpus) and self.gpus != other.gpus:
             return False
@@ -75,6 +142,65 @@ def layouts(runs: Sequence[R]) -> dict[Layout, list[R]]:
         whole = _grouped(runs, [_in_all(run, by_cpus=by_cpus) for run in runs])
         each = min(each, whole, key=len)
     return dict(sorted(each.items(), key=lambda one: (-len(one[1]), one[0])))
+
+
+def size_layouts(runs: Sequence[R], unit: Unit) -> dict[Layout, list[R]]:
+    """Group runs that differ in CPUs or GPUs on as many nodes; as :func:`layouts` does.
+
+    Either the tasks stay, and each has more CPUs, or each task (or GPU) has as many CPUs.
+    """
+    ways = _WAYS[unit]
+    return _sorted(min((_grouped(runs, list(map(way, runs))) for way in ways), key=len))
+
+
+def any_layout(runs: Sequence[R], unit: Unit) -> dict[Layout, list[R]]:
+    """Group runs by the GPUs that they have: the number of CPUs alone counts."""
+    groups: dict[Layout, list[R]] = {}
+    for run in runs:
+        gpus = None if unit is Unit.GPUS else run.gpus or 0
+        groups.setdefault(Layout(gpus=gpus, each=Each.ANY), []).append(run)
+    return _sorted(groups)
+
+
+def layouts_of_run(run: Sized) -> tuple[Layout, ...]:
+    """Layouts that a run has, whatever the size is counted in."""
+    ways = [way for unit in _WAYS.values() for way in unit]
+    sized = [way(run) for way in ways]
+    whole = [_of_node(run, by_cpus=True), _in_all(run, by_cpus=True)]
+    return (*whole, *sized, *(next(iter(any_layout([run], unit))) for unit in _WAYS))
+
+
+def _of_threads(run: Sized) -> Layout:
+    return Layout(run.tasks or 0, gpus=run.gpus or 0, each=Each.JOB, nodes=run.nodes)
+
+
+def _of_tasks(run: Sized) -> Layout:
+    cpus = run.cpus // run.tasks if run.tasks else 0
+    return Layout(cpus=cpus, gpus=run.gpus or 0, each=Each.TASK, nodes=run.nodes)
+
+
+def _of_same_cpus(run: Sized) -> Layout:
+    return Layout(cpus=run.cpus, gpus=None, each=Each.JOB, nodes=run.nodes)
+
+
+def _of_gpus(run: Sized) -> Layout:
+    cpus = -(-run.cpus // run.gpus) if run.gpus else 0
+    return Layout(cpus=cpus, gpus=None, each=Each.GPU, nodes=run.nodes)
+
+
+_WAYS: dict[Unit, tuple[Callable[[Sized], Layout], ...]] = {
+    Unit.CPUS: (_of_threads, _of_tasks),
+    Unit.GPUS: (_of_same_cpus, _of_gpus),
+}
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count != 1)}"
+
+
+def _sorted(groups: dict[Layout, list[R]]) -> dict[Layout, list[R]]:
+    """Largest group first; ``gpus`` may be open, which has no order."""
+    return dict(sorted(groups.items(), key=lambda one: (-len(one[1]), str(one[0]), one[0].tasks)))
 
 
 def _of_node(run: Sized, *, by_cpus: bool) -> Layout:
@@ -104,9 +230,13 @@ def _cpus_differ(runs: Iterable[Sized]) -> bool:
 
 def _grouped(runs: Sequence[R], layout_of: Sequence[Layout]) -> dict[Layout, list[R]]:
     """Group runs; those whose tasks are not known join others with as many CPUs and GPUs."""
-    full = {(one.cpus, one.gpus): one for one in sorted(set(layout_of), reverse=True) if one.tasks}
+    full = {_but_tasks(one): one for one in sorted(set(layout_of), reverse=True) if one.tasks}
     groups: dict[Layout, list[R]] = {}
     for run, layout in zip(runs, layout_of, strict=True):
-        own = layout if layout.tasks else full.get((layout.cpus, layout.gpus), layout)
+        own = layout if layout.tasks else full.get(_but_tasks(layout), layout)
         groups.setdefault(own, []).append(run)
     return groups
+
+
+def _but_tasks(layout: Layout) -> tuple[int, int | None, int]:
+    return layout.cpus, layout.gpus, layout.nodes

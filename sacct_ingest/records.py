@@ -270,6 +270,7 @@ class DecisionRow:
     request_high_s: float | None = None
     request_wait_s: float | None = None
     confidence: float | None = None  #: nominal share of runs inside these intervals
+    unit: str = "nodes"  #: what ``nodes`` and ``requested_nodes`` count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

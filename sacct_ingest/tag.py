@@ -2,7 +2,8 @@
 
 ``nimo:app=wrf,problem=d02`` names the application, ``nimo:off`` asks to be left alone, ``nimo:on``
 says that the node count may be chosen, ``nimo:nodes=2-8`` from which counts, and ``nimo:time=set``
-that the time limit may be.
+that the time limit may be.  ``nimo:cpus=4-32``, ``nimo:tasks=8-64`` and ``nimo:gpus=1-8`` do so for
+CPUs of each task, tasks and GPUs.
 """
 
 import re
@@ -12,6 +13,7 @@ from sacct_ingest.bounded_cache import bounded_cache
 
 _TAG = re.compile(r"(?:^|[\s;|])nimo:(\S*)")
 _NODES = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})")
+_RANGES = ("nodes", "cpus", "tasks", "gpus")
 _LENGTH = 200
 #: Characters of a tag; the rest of a longer one is not read.
 LONGEST = 1024
@@ -27,6 +29,9 @@ class Tag:
     on: bool = False
     time: str = ""  #: what to do with the time limit
     nodes: tuple[int, int] | None = None  #: fewest and most nodes that it may get
+    cpus: tuple[int, int] | None = None  #: CPUs of each task
+    tasks: tuple[int, int] | None = None
+    gpus: tuple[int, int] | None = None
 
     @property
     def key(self) -> str:
@@ -43,8 +48,8 @@ def parse_tag(comment: str) -> Tag | None:
 
     Examples
     --------
-    >>> parse_tag("for the paper nimo:app=wrf,problem=d02")
-    Tag(app='wrf', problem='d02', off=False, on=False, time='', nodes=None)
+    >>> parse_tag("for the paper nimo:app=wrf,problem=d02").key
+    'wrf/d02'
     >>> parse_tag("nimo:off").off
     True
     """
@@ -61,7 +66,7 @@ def parse_tag(comment: str) -> Tag | None:
         off="off" in values,
         on="on" in values,
         time=values.get("time", ""),
-        nodes=_range(values.get("nodes", "")),
+        **{name: _range(values.get(name, "")) for name in _RANGES},
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from predictor.types import Point, PredictionTable
+from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow, JobState, StandingRow
 
 VERSION = 1
@@ -141,7 +142,12 @@ class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
     max_nodes: int | None = None
     num_tasks: int | None = None
     min_cpus: int | None = None
-    time_limit: int | None = None  #: minutes; raised only together with a node count
+    ntasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+    tres_per_job: str | None = None
+    tres_per_node: str | None = None
+    tres_per_task: str | None = None
+    time_limit: int | None = None  #: minutes; raised only together with another size
     time_min: int | None = None  #: minutes, at most the limit; never where the user gave one
 
 
@@ -230,6 +236,7 @@ class Advice(msgspec.Struct, kw_only=True):
     v: int = msgspec.field(default_factory=_version)
     ok: bool = True
     application: str = ""
+    unit: Unit = Unit.NODES  #: what the rows' ``nodes`` and ``node_hours`` count
     key_level: str = ""
     verdict: str = ""  #: reliable, doubtful, refused, or unknown
     verdict_text: str = ""  #: in plain words, with what would improve it

@@ -1,7 +1,7 @@
 """Decisions, and what became of the jobs that they were about."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -17,6 +17,7 @@ from sqlalchemy import (
     select,
 )
 
+from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.store import counters
 from sacct_ingest.store.column_types import indexed, prose
@@ -214,8 +215,11 @@ def _add(connection: Connection, rows: Sequence[DecisionRow]) -> None:
 def _pair(row: Row[Any]) -> tuple[DecisionRow, RunRow | None]:
     values = tuple(row)
     decision = DecisionRow(**dict(zip(_NAMES, values, strict=False)))
-    run = dict(zip(_RUN_NAMES, values[len(_NAMES) :], strict=True))
-    return decision, None if run["run_id"] is None else run_row(run)
+    values_of_run = dict(zip(_RUN_NAMES, values[len(_NAMES) :], strict=True))
+    if values_of_run["run_id"] is None:
+        return decision, None
+    run, unit = run_row(values_of_run), Unit(decision.unit)
+    return decision, run if unit is Unit.NODES else replace(run, nodes=unit.size_of(run))
 
 
 def _conditions(chosen: DecisionSelection) -> Iterator[ColumnElement[bool]]:

@@ -193,6 +193,7 @@ decisions = Table(
     _real("request_high_s"),
     _real("request_wait_s"),
     _real("confidence"),
+    Column("unit", short(16), nullable=False, server_default="nodes"),
     Column("run_id", number(), ForeignKey("runs.id", ondelete="SET NULL"), unique=True),
     Index("ix_decisions_at_s", "at_s"),
     Index("ix_decisions_key", "key", "at_s"),

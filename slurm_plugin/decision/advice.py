@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from predictor.table import at, verdict_at, worse
 from predictor.types import Prediction, PredictionTable, Verdict
+from sacct_ingest.layout import Unit
 from slurm_plugin.decision import messages
 from slurm_plugin.decision.candidates import PolicySettings, Request, trusted
 from slurm_plugin.decision.context import DecisionContext
@@ -19,12 +20,15 @@ from slurm_plugin.decision.policy import (
     limits_to_ask,
 )
 from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.sizes import options_for
 from slurm_plugin.protocol import Advice, PartitionRow, Row
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
 
 #: Reasons that bind a submission but not somebody who still considers what to ask for.
 _OPEN_QUESTION = frozenset({Reason.FIXED_COUNT, Reason.NOT_OPTED_IN})
+#: And where the size is counted in CPUs or GPUs: each task of an array has it.
+_OPEN_SIZE = frozenset({Reason.FIXED_CPUS, Reason.INTERACTIVE, Reason.ARRAY})
 
 #: Reasons why a prediction changes no job, and is advice all the same.
 _FOR_ADVICE = frozenset({Reason.OTHERS_RUNS, Reason.FEW_OWN_RUNS})
@@ -50,16 +54,17 @@ def advice_of(case: DecisionContext, rules: PolicySettings, *, fresh: bool) -> A
         verdict_text=messages.verdict_text(table), deadline_s=request.deadline_s, verdict="unknown"
     )
     advice.largest = case.partition.largest if fresh and case.partition else None
+    advice.unit = request.unit
     if table is None:
         return advice
-    _describe(advice, table, largest=case.partition.largest if case.partition else inf)
+    _describe(advice, table, largest=case.place.largest if case.place else inf)
     if not table.nodes:
         advice.reason = messages.reason_text(Reason.NO_FINISHED_RUN)
         return advice
-    part = case.partition if fresh and case.partition else _idle(table, case.now_s)
+    part = case.place if fresh and case.place else _idle(table, case.now_s)
     considered = _considered(case, part, rules)
     decided = decide(considered, table, part, rules, now_s=case.now_s)
-    _recommend(advice, decided, considered, fresh=fresh)
+    _recommend(advice, decided, considered, case, fresh=fresh)
     _lower(advice, decided, table, part)
     low, high = (request.low, request.high) if request.low < request.high else (1, part.largest)
     advice.rows = [
@@ -149,7 +154,7 @@ def _idle(table: PredictionTable, now_s: float) -> Partition:
 def _considered(case: DecisionContext, part: Partition, rules: PolicySettings) -> Request:
     """Make the request of somebody who has not decided yet: any count, compared with theirs."""
     request, table = case.request, case.table
-    fixed = None if request.fixed in _OPEN_QUESTION else request.fixed
+    fixed = None if request.fixed in _open_question(request) else request.fixed
     if request.fixed is None or fixed is not None or table is None:
         return request
     whole = [n for n in table.nodes if n <= part.largest and n % request.segment == 0]
@@ -158,17 +163,29 @@ def _considered(case: DecisionContext, part: Partition, rules: PolicySettings) -
     return replace(request, low=1, high=part.largest, asked=asked, fixed=None)
 
 
-def _recommend(advice: Advice, decided: Decision, request: Request, *, fresh: bool) -> None:
-    reason = messages.reason_text(decided.reason)
+def _open_question(request: Request) -> frozenset[Reason]:
+    return _OPEN_QUESTION if request.unit is Unit.NODES else _OPEN_QUESTION | _OPEN_SIZE
+
+
+def _recommend(
+    advice: Advice, decided: Decision, request: Request, case: DecisionContext, *, fresh: bool
+) -> None:
+    reason = messages.reason_text(decided.reason, request.unit)
     advice.reason = reason if fresh else f"{reason} (The queue is not known: as if it were empty.)"
     chosen = decided.chosen
     if chosen is None:
         return
     if decided.action is not Action.KEEP:
         advice.nodes = chosen.nodes
-        advice.directive = f"#SBATCH --nodes={advice.nodes}"
+        advice.directive = f"#SBATCH {_options(case, chosen.nodes)}"
     options = messages.time_options(limits_to_ask(chosen, request))
     advice.time_directive = f"#SBATCH {options}" if options else ""
+
+
+def _options(case: DecisionContext, nodes: int) -> str:
+    if case.request.unit is Unit.NODES or case.table is None:
+        return f"--nodes={nodes}"
+    return " ".join(options_for(case.job, case.table, nodes))
 
 
 def _row(option: Option, table: PredictionTable, *, recommended: bool, waits: bool) -> Row:

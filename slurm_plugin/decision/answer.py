@@ -1,10 +1,12 @@
 """What of a decision reaches the job and its user, by the mode that the site has set."""
 
+from sacct_ingest.layout import Unit
 from slurm_plugin.config import Mode, TimeUse
 from slurm_plugin.decision import messages
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.layout import change_for
 from slurm_plugin.decision.policy import Action, Decision, Option
+from slurm_plugin.decision.sizes import change_of
 from slurm_plugin.protocol import Answer, Change
 
 
@@ -22,15 +24,22 @@ def permitted(case: DecisionContext, decided: Decision) -> Answer:
         if change != Change():
             answer.action, answer.set = "set", change
             every = case.site.tell_changes
-            line = messages.changed(decided, change, case.job.time_limit, every=every)
+            own, unit = case.job.time_limit, case.request.unit
+            line = messages.changed(decided, change, own, unit, every=every)
             answer.message = "\n".join(filter(None, (answer.message, line)))
     return answer
+
+
+def _resized(case: DecisionContext, nodes: int) -> Change:
+    if case.request.unit is Unit.NODES or case.table is None:
+        return change_for(case.job, nodes)
+    return change_of(case.job, case.table, nodes)
 
 
 def _change(case: DecisionContext, action: Action, chosen: Option) -> Change:
     """Fields to write: the count with what goes with it, and the limit even of a kept count."""
     set_nodes = action is Action.SET
-    change = change_for(case.job, chosen.nodes) if set_nodes else Change()
+    change = _resized(case, chosen.nodes) if set_nodes else Change()
     own, limits = case.job.time_limit, chosen.limits
     if limits is not None and case.request.time_use is TimeUse.SET:
         change.time_limit = round(limits.limit_s / 60)

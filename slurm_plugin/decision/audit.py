@@ -35,6 +35,7 @@ def row_of(
         requested_nodes=asked.nodes if asked else case.job.min_nodes,
         limit_s=int(request.limit_s or 0) if limited else None,
         deadline_s=request.deadline_s,
+        unit=request.unit.value,
         applied=answer.action != "keep",
         message=answer.message,
         given_limit_s=_seconds(answer.set.time_limit if answer.set else None),

@@ -16,6 +16,7 @@ import msgspec
 
 from predictor.table import at, covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
+from sacct_ingest.layout import Unit
 from slurm_plugin import config
 from slurm_plugin.decision.memory import memory_floor
 from slurm_plugin.decision.reasons import Reason
@@ -44,6 +45,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     distrusted: Reason | None = None  #: why the prediction is only observed
     time_use: config.TimeUse = config.TimeUse.OFF  #: of a limit from the prediction
     with_least: bool = False  #: a ``--time-min`` may go with it
+    unit: Unit = Unit.NODES  #: of all counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)

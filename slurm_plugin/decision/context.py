@@ -12,6 +12,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.attributes import attributes
 from sacct_ingest.bounded_cache import bounded_cache
 from sacct_ingest.job_script import parse_script
+from sacct_ingest.layout import Unit
 from sacct_ingest.records import Identity
 from sacct_ingest.sharing import SharedTag
 from sacct_ingest.signature import words_of_request
@@ -46,6 +47,12 @@ class DecisionContext(msgspec.Struct, frozen=True):
     now_s: float
     node_type: str = ""  #: of the nodes it may get; empty: not known, or they differ
     unready: bool = False  #: its nodes are not counted yet, so that the partition is left out
+    sized: Partition | None = None  #: the partition in the unit of the table, where that is no node
+
+    @property
+    def place(self) -> Partition | None:
+        """The partition, counted as the request is."""
+        return self.partition if self.request.unit is Unit.NODES else self.sized
 
     def on(self, node_type: str) -> "DecisionContext":
         """Give the same job on nodes of this type."""
@@ -182,7 +189,7 @@ def request_of(
         mem_node_bytes=memory_bytes(job, partition),
         fixed=fixed,
         distrusted=distrusted,
-        time_use=_time_use(job, fixed, time_use),
+        time_use=wanted_of_time(job, fixed, time_use),
     )
 
 
@@ -190,11 +197,19 @@ def request_of(
 _UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
 
 
-def _time_use(job: Job, fixed: Reason | None, site: TimeUse) -> TimeUse:
-    """Say what is wanted of the time limit; nothing where the job's node count is not known."""
+def wanted_of_time(
+    job: Job, fixed: Reason | None, site: TimeUse, *, sized: bool = False
+) -> TimeUse:
+    """Say what is wanted of the time limit; nothing where the job's size is not known.
+
+    Parameters
+    ----------
+    sized
+        Its size is known otherwise than by its node count.
+    """
     if fixed in _UNTIMED:
         return TimeUse.OFF
-    counted = job.min_nodes is not None or max(job.num_tasks or 1, job.min_cpus or 1) == 1
+    counted = sized or job.min_nodes is not None or max(job.num_tasks or 1, job.min_cpus or 1) == 1
     if fixed is not None and not counted:
         return TimeUse.OFF
     tag = parse_tag(job.comment)

@@ -3,11 +3,13 @@
 import re
 from dataclasses import dataclass
 
+from predictor.types import PredictionTable
 from sacct_ingest.job_script import script_options
 from sacct_ingest.tag import Tag, parse_tag
 from slurm_plugin.config import OptIn
 from slurm_plugin.decision.layout import fixed_layout
 from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.sizes import offered_sizes
 from slurm_plugin.protocol import Job
 
 _EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)
@@ -41,6 +43,17 @@ def span_of(job: Job, opt_in: OptIn, application: str) -> CountRange:
     opted_out = Reason.OPTED_OUT if tag and tag.off else None
     fixed = opted_out or _placed(job) or span.fixed or fixed_layout(job)
     return CountRange(span.low, span.high, fixed)
+
+
+def size_span_of(job: Job, opt_in: OptIn, table: PredictionTable) -> CountRange:
+    """Sizes of a job, in the unit of its table, as its user wants them; 0: only its own."""
+    tag = parse_tag(job.comment)
+    offered = offered_sizes(tag, job, table) if opt_in.tag else None
+    fixed = (Reason.OPTED_OUT if tag and tag.off else None) or _placed(job)
+    if fixed is None and not job.script:
+        fixed = Reason.INTERACTIVE
+    low, high = offered or (0, 0)
+    return CountRange(low, high, fixed or (None if offered else Reason.FIXED_CPUS))
 
 
 def _asked(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountRange:

@@ -45,7 +45,7 @@ def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
     tasks, each = job.num_tasks or 0, job.ntasks_per_node or 0
     taken = footprint(job, partition) if partition else None
     alone = taken.alone if taken else job.shared == 0
-    gpus, all_gpus = (None, None) if alone else _gpus(job, nodes)
+    gpus, all_gpus = (None, None) if alone else gpus_of(job, nodes)
     if not nodes and ((tasks and not each) or gpus == UNKNOWN_GPUS):
         return (Layout(tasks, in_all=True, gpus=all_gpus),)
     each = each or ceil(tasks / (nodes or 1))
@@ -57,7 +57,7 @@ def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
     return (on_node,) if cpus or each else (on_node, Layout(in_all=True, gpus=all_gpus))
 
 
-def _gpus(job: Job, nodes: int | None) -> tuple[int, int]:
+def gpus_of(job: Job, nodes: int | None) -> tuple[int, int]:
     """GPUs of a job on each node, and in all; `UNKNOWN_GPUS` where a number cannot be told."""
     requests = (job.tres_per_node, job.tres_per_job, job.tres_per_task, job.tres_per_socket)
     counts = [gpu_count(one) for one in requests]

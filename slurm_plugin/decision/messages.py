@@ -4,6 +4,7 @@ from math import inf
 
 from predictor.table import verdict_at
 from predictor.types import PredictionTable, Verdict
+from sacct_ingest.layout import Unit
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.policy import Action, Decision, Option
 from slurm_plugin.decision.reasons import Reason
@@ -20,13 +21,15 @@ def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: 
     advise
         Also tell which count would be better; otherwise only missed deadlines.
     """
+    unit = request.unit
     lines = _deadline_lines(decision, request, now_s=now_s)
     if lines or not advise or decision.chosen is None:
         return "\n".join(f"nimo: {line}" for line in lines)
-    return "\n".join(filter(None, (_better_count(decision), _shorter_limit(decision.chosen))))
+    limit = unit.words(_shorter_limit(decision.chosen))
+    return "\n".join(filter(None, (_better_count(decision, unit), limit)))
 
 
-def changed(decision: Decision, change: Change, own: int | None, *, every: bool) -> str:
+def changed(decision: Decision, change: Change, own: int | None, unit: Unit, *, every: bool) -> str:
     """Line for the user whose job is changed; empty where there is nothing to say.
 
     Parameters
@@ -35,6 +38,8 @@ def changed(decision: Decision, change: Change, own: int | None, *, every: bool)
         What is written into the job.
     own
         Time limit that it asked for, minutes.
+    unit
+        What the decision counts.
     every
         Tell every change; otherwise only a limit that is made longer.
     """
@@ -43,7 +48,7 @@ def changed(decision: Decision, change: Change, own: int | None, *, every: bool)
     if chosen is None or not (every or longer):
         return ""
     instead = f" instead of {asked.nodes}" if asked and asked.nodes != chosen.nodes else ""
-    nodes = f"runs on {count(chosen.nodes, 'node')}{instead}" if instead or longer else ""
+    nodes = f"runs on {count(chosen.nodes, unit.word)}{instead}" if instead or longer else ""
     limit = ""
     if minutes is not None and minutes != own:
         before = "" if own is None else f" instead of {duration(60.0 * own)}"
@@ -77,18 +82,22 @@ def _shorter_limit(chosen: Option) -> str:
     return options and f"nimo: {options} would do for this job on {which} and may start it earlier"
 
 
-def _better_count(decision: Decision) -> str:
+def _better_count(decision: Decision, unit: Unit) -> str:
     better, asked = decision.chosen, decision.request
     if decision.action is not Action.SET or better is None or asked is None:
         return ""
     if better.nodes == asked.nodes:
         return ""
     return (
-        f"nimo: --nodes={better.nodes} would suit this job better than {asked.nodes} now: "
+        f"nimo: {_request(better.nodes, unit)} would suit this job better than {asked.nodes} now: "
         f"{duration(better.wait_s)} of wait and {duration(better.prediction.time_s)} of run, "
         f"instead of {duration(asked.wait_s)} and {duration(asked.prediction.time_s)} "
         f"({decision.reason.text})"
     )
+
+
+def _request(size: int, unit: Unit) -> str:
+    return f"--nodes={size}" if unit is Unit.NODES else count(size, unit.word)
 
 
 def _deadline_lines(decision: Decision, request: Request, *, now_s: float) -> list[str]:
@@ -102,7 +111,7 @@ def _deadline_lines(decision: Decision, request: Request, *, now_s: float) -> li
     lines = _DEADLINE[decision.reason](best, deadline_s, begin_s, which)
     if decision.action is Action.REFUSE:
         lines.append("this site refuses such jobs; give it a later deadline or more nodes")
-    return lines
+    return list(map(request.unit.words, lines))
 
 
 def _too_long(best: Option, deadline_s: float, begin_s: float, which: str) -> list[str]:
@@ -163,7 +172,9 @@ def verdict_text(
         return "NIMO has no finished run of this job yet.  It predicts jobs that ran before."
     sentences = [_opening(table, nodes), *(_sentence(one.text) for one in table.problems)]
     if observe := next_run(table, largest):
-        sentences.append(f"A run on {count(observe, 'node')} would improve the prediction most.")
+        sentences.append(
+            f"A run on {count(observe, table.unit.word)} would improve the prediction most."
+        )
     return "  ".join(sentences)
 
 
@@ -181,14 +192,16 @@ def _opening(table: PredictionTable, nodes: int | None) -> str:
     if not table.is_curve:
         return "There are run times, but no scaling curve yet."
     if nodes is not None and table.verdict is not verdict_at(table, nodes):
-        return f"{_OPENINGS[verdict_at(table, nodes)]} on {count(nodes, 'node')}."
+        return f"{_OPENINGS[verdict_at(table, nodes)]} on {count(nodes, table.unit.word)}."
     sure = [n for n, one in zip(table.nodes, table.verdicts, strict=False) if one is table.verdict]
-    where = f" on {_span(sure[0], sure[-1])}" if 0 < len(sure) < len(table.nodes) else ""
+    where = (
+        f" on {_span(sure[0], sure[-1], table.unit)}" if 0 < len(sure) < len(table.nodes) else ""
+    )
     return f"{_OPENINGS[table.verdict]}{where}."
 
 
-def _span(low: int, high: int) -> str:
-    return count(low, "node") if low == high else f"{low} to {high} nodes"
+def _span(low: int, high: int, unit: Unit) -> str:
+    return count(low, unit.word) if low == high else f"{low} to {high} {unit.plural}"
 
 
 def _sentence(text: str) -> str:
@@ -203,6 +216,6 @@ _OPENINGS = {
 _GUESSED = {"name": "of this user with this name", "user": "of this user"}
 
 
-def reason_text(reason: Reason) -> str:
-    """Sentence of a reason."""
-    return _sentence(reason.text)
+def reason_text(reason: Reason, unit: Unit = Unit.NODES) -> str:
+    """Sentence of a reason, where sizes are counted in this unit."""
+    return _sentence(unit.words(reason.text))

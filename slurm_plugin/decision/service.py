@@ -15,6 +15,7 @@ import msgspec
 
 from predictor.inputs import for_inputs
 from predictor.types import PredictionTable
+from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow, Identity
 from sacct_ingest.signature import identity_of_request
 from slurm_plugin.config import Config, JobSettings, Mode
@@ -31,11 +32,15 @@ from slurm_plugin.decision.context import (
     request_of,
     shared_by,
 )
+from slurm_plugin.decision.eligibility import size_span_of
 from slurm_plugin.decision.layout import layouts_of
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.policy import Action, Decision, as_scheduled, decide
 from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.size_request import sized_request
+from slurm_plugin.decision.size_view import in_sizes, sizes_between
 from slurm_plugin.decision.sized_cache import SizedCache
+from slurm_plugin.decision.sizes import in_unit, nodes_of, size_layouts_of, sizes_of
 from slurm_plugin.decision.tickets import (
     PreparedDecision,
     Publish,
@@ -376,7 +381,24 @@ class DecisionService:
         made = DecisionContext(
             job, identity, site, request, table, partition, now_s, unready=bool(wait)
         )
+        if request.unit is not Unit.NODES and partition and cluster and table:
+            made = self._in_sizes(made, cluster, table, every=not prompt)
         return made.on(self._type(job, partition) if table and table.node_type else "")
+
+    def _in_sizes(
+        self, case: DecisionContext, seen: Cluster, table: PredictionTable, *, every: bool
+    ) -> DecisionContext:
+        """Add the partition in the unit of the table; ``every``: all sizes, for advice."""
+        own = sizes_of(case.job, case.partition)[table.unit]
+        view = in_sizes(
+            case.job,
+            table,
+            table.nodes if every else sizes_between(case.request.low, case.request.high, table),
+            lambda job: partition_for(seen, job, self._terms),
+            own=own,
+            margin=self._rules.policy.memory_margin,
+        )
+        return msgspec.structs.replace(case, sized=view)
 
     def _what_is_asked(
         self, job: Job, partition: Partition | None, now_s: float, *, private: bool
@@ -401,12 +423,13 @@ class DecisionService:
         shared = shared_by(tags, identity, self._account_of(job))
         table = self._tables.find(
             identity,
-            layouts_of(job, partition),
+            (*layouts_of(job, partition), *size_layouts_of(job, partition)),
             shared=tuple(shared),
             attributes=partial(
                 attributes_of, job, partition, identity.script, self._account_of(job)
             ),
         )
+        table = table and in_unit(table, job, partition)
         off = table is not None and self._tables.is_off(table)
         if table is not None:
             table = for_inputs(table, job.work_dir, job.inputs_changed_s)
@@ -426,6 +449,9 @@ class DecisionService:
             ),
             now_s=now_s,
         )
+        if table is not None and table.unit is not Unit.NODES:
+            span = size_span_of(job, self._config.opt_in, table)
+            request = sized_request(request, job, table, partition, span, site.time_limit)
         request = msgspec.structs.replace(
             request,
             with_least=self._keeps_limit,
@@ -456,10 +482,10 @@ class DecisionService:
         problem = self._blind(case)
         if case.table is not None and not case.table.nodes:
             problem = problem or Reason.NO_FINISHED_RUN
-        if problem is not None or case.table is None or case.partition is None:
+        if problem is not None or case.table is None or case.place is None:
             reason = case.request.fixed or problem or Reason.UNKNOWN_APPLICATION
             return Decision(action=Action.KEEP, reason=reason)
-        return decide(case.request, case.table, case.partition, self._rules, now_s=case.now_s)
+        return decide(case.request, case.table, case.place, self._rules, now_s=case.now_s)
 
     def _blind(self, case: DecisionContext) -> Reason | None:
         """Tell why the nodes that the job would run on are not known."""
@@ -478,7 +504,9 @@ class DecisionService:
         part, request = case.partition, case.request
         if part is None or request.fixed in _NOT_COUNTED:
             return
-        chosen = decided.chosen if decided else None
+        chosen = decided.chosen if decided and request.unit is Unit.NODES else None
+        if request.unit is not Unit.NODES:
+            request = msgspec.structs.replace(request, asked=nodes_of(case.job) or 1)
         nodes = chosen.nodes if chosen else as_scheduled(request, part, now_s=case.now_s)
         if nodes is None:
             return

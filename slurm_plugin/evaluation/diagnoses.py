@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from predictor.table import at, covers, verdict_at
 from predictor.types import PredictionTable, Verdict
+from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.store import RunRow
 
@@ -75,6 +76,8 @@ class JobUsage:
     def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
         """Take a decision and its run."""
         if not decision.key or decision.deadline_s or run.state is not JobState.COMPLETED:
+            return
+        if decision.unit != Unit.NODES:
             return
         if decision.applied and run.nodes == decision.nodes != decision.requested_nodes:
             return

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from math import hypot
 from typing import NamedTuple
 
+from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.store import RunRow
 from slurm_plugin.evaluation.comparison import predicted_for
@@ -94,7 +95,7 @@ class EffectTally:
     def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
         """Take a decision for another count than was asked for, and its run."""
         other = _other(decision)
-        if other is None or run.state is not JobState.COMPLETED:
+        if other is None or run.state is not JobState.COMPLETED or decision.unit != Unit.NODES:
             return
         self.jobs += 1
         self.more_nodes += (decision.nodes or 0) > (decision.requested_nodes or 0)

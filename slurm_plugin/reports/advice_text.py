@@ -107,7 +107,7 @@ def render_starts(advice: Advice, *, now_s: float) -> str:
         ]
         for row in rows
     ]
-    header = ["", "nodes", "wait", "+ run time", "= ends"]
+    header = ["", advice.unit.plural, "wait", "+ run time", "= ends"]
     title = "Starts as Slurm estimates them now (sbatch --test-only)"
     return f"{title}\n\n{table(header, lines, left=frozenset({0}))}" if rows else ""
 
@@ -158,7 +158,9 @@ def _partition_columns(advice: Advice, now_s: float) -> list[Column]:
     return [
         _column("recommended", "", lambda row: _MARK if row.recommended else "", left=True),
         _column("partition", "partition", lambda row: printable(row.partition) or "-", left=True),
-        _column("nodes", "nodes", lambda row: "-" if row.nodes is None else str(row.nodes)),
+        _column(
+            "nodes", advice.unit.plural, lambda row: "-" if row.nodes is None else str(row.nodes)
+        ),
         _column("time_s", "run time", lambda row: duration(row.time_s)),
         _derived("interval", f"{percent(advice.confidence)} of runs take", interval, worth=4),
         _column("wait_s", "wait", lambda row: duration(row.wait_s)),
@@ -196,7 +198,7 @@ def advice_columns(advice: Advice, now_s: float) -> list[Column]:
     curve, share = not advice.guess, percent(advice.confidence)
     return [
         _column("recommended", "", lambda row: _MARK if row.recommended else "", left=True),
-        _column("nodes", "nodes", lambda row: str(row.nodes)),
+        _column("nodes", advice.unit.plural, lambda row: str(row.nodes)),
         _column("time_s", "run time", lambda row: duration(row.time_s)),
         _column("low_s", "at least", lambda row: duration(row.low_s), worth=ON_REQUEST),
         _column("high_s", "at most", lambda row: duration(row.high_s), worth=ON_REQUEST),
@@ -208,7 +210,9 @@ def advice_columns(advice: Advice, now_s: float) -> list[Column]:
             lambda row: percent(row.efficiency),
             worth=if_any(1, there=curve),
         ),
-        _column("node_hours", "node-hours", lambda row: hours(row.node_hours), worth=2),
+        _column(
+            "node_hours", f"{advice.unit.word}-hours", lambda row: hours(row.node_hours), worth=2
+        ),
         _column("wait_s", "wait", lambda row: duration(row.wait_s), worth=if_any(7, there=waits)),
         _column(
             "slurm_wait_s",

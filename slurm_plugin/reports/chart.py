@@ -169,7 +169,7 @@ def curve(picture: Picture) -> Chart:
 
     Both axes are logarithmic.
     """
-    frame = _Frame(*picture.limits())
+    frame = _Frame(*picture.limits(), picture.unit.plural)
     first, last = picture.observed_range
     inside = [i for i, n in enumerate(picture.nodes) if first <= n <= last]
     marks: list[Mark] = [frame.observed_range(first, last), *frame.axes()]
@@ -212,6 +212,7 @@ class _Frame:
     many: int
     low_s: float
     high_s: float
+    unit: str  #: of the horizontal axis
 
     HEIGHT: ClassVar[int] = 320
     LEFT: ClassVar[int] = 86
@@ -243,7 +244,7 @@ class _Frame:
                 ChartLabel("faint middle", x, self.BASE + 20, str(nodes)),
             ]
         middle = (self.LEFT + self.RIGHT) / 2
-        return [*marks, ChartLabel("faint middle", middle, self.BASE + 36, "nodes")]
+        return [*marks, ChartLabel("faint middle", middle, self.BASE + 36, self.unit)]
 
     def observed_range(self, first: int, last: int) -> Box:
         x = self.x(first / 1.03)
@@ -273,20 +274,21 @@ def _legend(picture: Picture) -> str:
         f"line: predicted (dashed beyond what was observed); band: {percent(picture.confidence)} "
         "of runs; dots: observed, with their spread"
     ]
-    parts += [f"dotted line: knee, {picture.knee} nodes"] if picture.knee else []
+    parts += [f"dotted line: knee, {picture.knee} {picture.unit.plural}"] if picture.knee else []
     parts += [f"orange: recommended, {picture.recommended}"] if picture.recommended else []
     parts += [f"green: observe next, {picture.observe}"] if picture.observe else []
     return "; ".join(parts)
 
 
 def _in_words(picture: Picture) -> str:
-    points = ", ".join(f"{p.nodes} nodes {duration(p.time_s)}" for p in picture.observed)
+    unit = picture.unit.plural
+    points = ", ".join(f"{p.nodes} {unit} {duration(p.time_s)}" for p in picture.observed)
     text = f"Observed run times: {points}."
     if picture.nodes:
         few, many = picture.nodes[0], picture.nodes[-1]
         text += (
             f" Predicted from {duration(picture.median_s[0])} on {few} to "
-            f"{duration(picture.median_s[-1])} on {many} nodes."
+            f"{duration(picture.median_s[-1])} on {many} {unit}."
         )
     return text
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from predictor.table import for_type
 from predictor.types import PredictionTable, Recorded, Verdict
+from sacct_ingest.layout import Unit
 from sacct_ingest.records import StandingRow
 from slurm_plugin import columns as table_columns
 from slurm_plugin.columns import ON_REQUEST, WIDTH, Column, TableOptions
@@ -41,7 +42,7 @@ def render(
     NoColumn
         The options name a column that there is not.
     """
-    level = RECOGNISED[prediction.level]
+    level, word = RECOGNISED[prediction.level], prediction.unit.word
     head = [
         f"{printable(prediction.label)}: {count(prediction.runs, 'run')}, recognised by {level}",
         *([f"command: {printable(prediction.command)}"] if prediction.command else []),
@@ -49,15 +50,13 @@ def render(
     ]
     lines = [
         f"verdict: {_READ[prediction.verdict]}",
-        *map(_record_line, prediction.record),
+        *(_record_line(one, prediction.unit) for one in prediction.record),
         *(f"  {problem.name}: {printable(problem.text)}" for problem in prediction.problems),
     ]
     if prediction.knee is not None:
-        lines.append(
-            f"knee (most speedup for its cost, max S²/n): {count(prediction.knee, 'node')}"
-        )
+        lines.append(f"knee (most speedup for its cost, max S²/n): {count(prediction.knee, word)}")
     if prediction.max_useful is not None:
-        lines.append(f"run time stops falling at {count(prediction.max_useful, 'node')}")
+        lines.append(f"run time stops falling at {count(prediction.max_useful, word)}")
     if prediction.node_type:
         head.insert(0, f"nodes of the type {printable(prediction.node_type)}")
     parts = [_wrapped(head, width), _table(prediction, every=every, width=width, options=options)]
@@ -71,15 +70,22 @@ def _wrapped(lines: Iterable[str], width: int) -> str:
     return wrapped("\n".join(lines), width)
 
 
-def _record_line(record: Recorded) -> str:
+def _record_line(record: Recorded, unit: Unit) -> str:
     """Describe how accurate the last predictions were; the verdict rests on them."""
     made = record_words(
-        record.predictions, record.median_error, record.inside, repeated=record.seen
+        record.predictions, record.median_error, record.inside, repeated=record.seen, unit=unit
     )
     return f"  the last {made}"
 
 
-def record_words(predictions: int, median_error: float, inside: int, *, repeated: bool) -> str:
+def record_words(
+    predictions: int,
+    median_error: float,
+    inside: int,
+    *,
+    repeated: bool,
+    unit: Unit = Unit.NODES,
+) -> str:
     """Put a record into words.
 
     Examples
@@ -89,7 +95,7 @@ def record_words(predictions: int, median_error: float, inside: int, *, repeated
     """
     where = "node counts that had been run" if repeated else "new node counts"
     return (
-        f"{count(predictions, 'prediction')} on {where}: "
+        f"{count(predictions, 'prediction')} on {unit.words(where)}: "
         f"median error {percent(median_error)}, {inside} inside the interval"
     )
 
@@ -227,7 +233,8 @@ def list_columns(tables: Iterable[PredictionTable]) -> list[Column]:
 
 def _span(prediction: PredictionTable) -> str:
     observed = [point.nodes for point in prediction.observed]
-    return f"{min(observed)}-{max(observed)}" if observed else "-"
+    unit = "" if prediction.unit is Unit.NODES else f" {prediction.unit.plural}"
+    return f"{min(observed)}-{max(observed)}{unit}" if observed else "-"
 
 
 def shown_counts(prediction: PredictionTable, *, every: bool) -> list[int]:
@@ -278,7 +285,7 @@ def curve_columns(prediction: PredictionTable) -> list[Column]:
         )
 
     return [
-        Column(name="nodes", title="nodes", value=lambda i: nodes[i]),
+        Column(name="nodes", title=prediction.unit.plural, value=lambda i: nodes[i]),
         seconds("median_s", "run time", median, table_columns.ALWAYS),
         seconds("low_s", "at least", low, ON_REQUEST),
         seconds("high_s", "at most", high, ON_REQUEST),

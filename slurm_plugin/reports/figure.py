@@ -52,7 +52,13 @@ def draw(picture: Picture) -> Figure:
     """Make the figure of a curve."""
     figure = Figure(figsize=_INCHES, layout="constrained")
     axes = figure.add_subplot()
-    axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="run time", title=picture.title)
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel=picture.unit.plural,
+        ylabel="run time",
+        title=picture.title,
+    )
     _curve(axes, picture)
     _observations(axes, picture)
     _marks(axes, picture)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
+from sacct_ingest.layout import Unit
 from slurm_plugin.formatting import count, printable
 from slurm_plugin.protocol import Advice
 
@@ -43,6 +44,7 @@ class Picture:
     knee: int | None = None
     observe: int | None = None  #: where one more run would help most
     recommended: int | None = None
+    unit: Unit = Unit.NODES  #: of ``nodes``
 
     @property
     def observed_range(self) -> tuple[int, int]:
@@ -85,6 +87,7 @@ def of_table(table: PredictionTable) -> Picture:
             observed=table.observed,
             knee=table.knee,
             observe=next((p.observe for p in table.problems if p.observe), None),
+            unit=table.unit,
         )
     )
 
@@ -109,6 +112,7 @@ def of_advice(advice: Advice) -> Picture:
             knee=advice.knee,
             observe=advice.observe,
             recommended=advice.nodes,
+            unit=advice.unit,
         )
     )
 

@@ -141,7 +141,11 @@ def _node_axis(canvas: _Canvas, picture: Picture) -> list[str]:
     span = f"├{name:─^{last - first - 1}}┤" if last > first else "┴"
     indent = " " * _LABEL
     text = "".join(labels).rstrip()
-    return [f"{indent}└{''.join(axis)}", f"{indent} {text} nodes", f"{indent} {' ' * first}{span}"]
+    return [
+        f"{indent}└{''.join(axis)}",
+        f"{indent} {text} {picture.unit.plural}",
+        f"{indent} {' ' * first}{span}",
+    ]
 
 
 def _legend(picture: Picture) -> list[str]:

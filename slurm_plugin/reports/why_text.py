@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow
 from slurm_plugin.decision.reasons import WORDS
 from slurm_plugin.evaluation.comparison import predicted_for
@@ -63,16 +64,18 @@ def _recognised(one: DecisionRow) -> str:
 
 def _expected(one: DecisionRow) -> Iterator[str]:
     """Give the predictions for the requested node count and for the chosen one."""
+    word = Unit(one.unit).word
     if one.request_predicted_s is not None and one.requested_nodes is not None:
         times = (one.request_predicted_s, one.request_low_s, one.request_high_s)
-        yield _on(one.requested_nodes, "as asked", times, one.request_wait_s, one.confidence)
+        asked = count(one.requested_nodes, word)
+        yield _on(asked, "as asked", times, one.request_wait_s, one.confidence)
     if one.predicted_s is not None and one.nodes not in (None, one.requested_nodes):
         times = (one.predicted_s, one.low_s, one.high_s)
-        yield _on(one.nodes or 0, "as chosen", times, one.wait_s, one.confidence)
+        yield _on(count(one.nodes or 0, word), "as chosen", times, one.wait_s, one.confidence)
 
 
 def _on(
-    nodes: int,
+    size: str,
     which: str,
     times: tuple[float, float | None, float | None],
     wait_s: float | None,
@@ -82,19 +85,16 @@ def _on(
     share = f"{percent(confidence)} of runs: " if confidence else ""
     range_text = "" if low_s is None else f" ({share}{duration(low_s)} to {duration(high_s)})"
     wait = "" if wait_s is None else f", after a wait of {duration(wait_s)}"
-    return (
-        f"On {count(nodes, 'node')}, {which}, a run time of {duration(time_s)}{range_text} "
-        f"was expected{wait}."
-    )
+    return f"On {size}, {which}, a run time of {duration(time_s)}{range_text} was expected{wait}."
 
 
 def _decided(one: DecisionRow) -> str:
-    why = WORDS.get(one.reason, one.reason)
+    why = Unit(one.unit).words(WORDS.get(one.reason, one.reason))
     if one.action == "refuse":
         return f"NIMO decided to refuse the job: {why}."
     if one.action == "set" and one.nodes is not None:
-        return f"NIMO chose {count(one.nodes, 'node')}: {why}."
-    return f"NIMO left the node count as it was: {why}."
+        return f"NIMO chose {count(one.nodes, Unit(one.unit).word)}: {why}."
+    return f"NIMO left the {Unit(one.unit).word} count as it was: {why}."
 
 
 def _done(one: DecisionRow) -> str:
@@ -105,7 +105,7 @@ def _done(one: DecisionRow) -> str:
         return "The job was refused."
     changes = []
     if one.action == "set" and one.nodes is not None:
-        changes.append(count(one.nodes, "node"))
+        changes.append(count(one.nodes, Unit(one.unit).word))
     if one.given_limit_s is not None:
         changes.append(f"a time limit of {duration(one.given_limit_s)}")
     if one.given_min_s is not None:
@@ -119,9 +119,8 @@ def _came(one: DecisionRow, came: Outcome | None) -> str:
     state = _STATES.get(came.state, f"ended as {came.state}")
     waited = came.start_s - came.submit_s if came.start_s and came.submit_s else None
     wait = "" if waited is None else f" after a wait of {duration(waited)}"
-    text = (
-        f"It ran on {count(came.nodes, 'node')} for {duration(came.elapsed_s)}{wait}, and {state}"
-    )
+    size = count(came.nodes, Unit(one.unit).word)
+    text = f"It ran on {size} for {duration(came.elapsed_s)}{wait}, and {state}"
     predicted = predicted_for(one, came.nodes)
     if came.state != "COMPLETED" or predicted is None:
         return f"{text}."

@@ -15,7 +15,7 @@ from slurm_plugin.slurm.fields import device
 
 _EXCLUSIVE = 0  #: job_desc.shared of ``--exclusive``
 #: Stands in where the cluster is not known.
-_UNKNOWN = Partition(name="", nodes=0, profile=profile([(0.0, 0)]))
+UNKNOWN = Partition(name="", nodes=0, profile=profile([(0.0, 0)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def memory_bytes(job: Job, partition: Partition | None) -> int | None:
     """
     if partition is None and job.shared == _EXCLUSIVE and job.min_mem_per_cpu:
         return None
-    mem_mib = footprint(job, partition or _UNKNOWN).mem_mib
+    mem_mib = footprint(job, partition or UNKNOWN).mem_mib
     return int(mem_mib * 2**20) if 0 < mem_mib < inf else None
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from predictor.table import for_type
 from predictor.types import PredictionTable, Problem, Verdict
 from sacct_ingest.errors import PlotError
+from sacct_ingest.layout import Unit
 from sacct_ingest.records import StandingRow
 from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent
 from slurm_plugin.reports import chart
@@ -41,8 +42,8 @@ def facts(prediction: PredictionTable, standing: StandingRow | None) -> list[tup
         ("Layout of its runs", str(prediction.layout)),
         ("Finished runs", str(prediction.runs)),
         ("Model", prediction.model),
-        ("Knee (most speedup for its cost)", _nodes(prediction.knee)),
-        ("Run time stops falling at", _nodes(prediction.max_useful)),
+        ("Knee (most speedup for its cost)", _size(prediction.knee, prediction.unit)),
+        ("Run time stops falling at", _size(prediction.max_useful, prediction.unit)),
         ("Largest memory observed on a node", _gib(prediction.mem_node_bytes)),
         ("Learned at", clock(prediction.fitted_s)),
         ("What came of its predictions", standing_line(standing) if standing else ""),
@@ -63,7 +64,8 @@ def curves(prediction: PredictionTable, *, every: bool) -> Iterator[CurveView]:
 def _curve(prediction: PredictionTable, node_type: str, *, every: bool) -> CurveView:
     on = f" on nodes of the type {node_type}" if node_type else ""
     try:
-        picture = replace(of_table(prediction), title=f"Run time over nodes{on}")
+        title = f"Run time over {prediction.unit.plural}{on}"
+        picture = replace(of_table(prediction), title=title)
         drawn = chart.curve(picture)
     except PlotError:
         drawn = None
@@ -80,9 +82,9 @@ def _table(prediction: PredictionTable, on: str, *, every: bool) -> Table:
     repeats = {point.nodes: point.repeats for point in prediction.observed}
     return Table(
         name="counts",
-        caption=f"Run time by node count{on}",
+        caption=f"Run time by {prediction.unit.word} count{on}",
         columns=(
-            TableColumn(key="nodes", title="nodes"),
+            TableColumn(key="nodes", title=prediction.unit.plural),
             TableColumn(key="median_s", title="run time"),
             TableColumn(key="low_s", title=f"{percent(prediction.confidence)} of runs: from"),
             TableColumn(key="high_s", title="to"),
@@ -104,8 +106,8 @@ def _table(prediction: PredictionTable, on: str, *, every: bool) -> Table:
     )
 
 
-def _nodes(number: int | None) -> str:
-    return count(number, "node") if number else ""
+def _size(number: int | None, unit: Unit) -> str:
+    return count(number, unit.word) if number else ""
 
 
 def _gib(size_bytes: int | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from predictor.types import Verdict
-from sacct_ingest.layout import ANY, Layout
+from sacct_ingest.layout import ANY, Layout, Unit
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store import FitRow
 from slurm_plugin.reports.listing import Listed, distinctions, repeated
@@ -30,6 +30,7 @@ class _Table(msgspec.Struct):
     command: str = ""
     layout: Layout = ANY
     parts: list[Any] = []
+    unit: Unit = Unit.NODES
 
 
 _decoder = msgspec.json.Decoder(_Table)
@@ -48,6 +49,7 @@ class CatalogueEntry:
     runs: int
     fewest: int  #: nodes observed; 0: none
     most: int
+    unit: str  #: of these counts, behind them; empty: nodes
     knee: int | None
     off: bool
     fitted_s: float
@@ -79,6 +81,7 @@ def entry_of(row: FitRow, *, off: bool) -> CatalogueEntry:
         runs=table.runs,
         fewest=min(node_counts, default=0),
         most=max(node_counts, default=0),
+        unit="" if table.unit is Unit.NODES else f" {table.unit.plural}",
         knee=table.knee,
         off=off,
         fitted_s=row.fitted_s,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import RunRow
 from slurm_plugin.decision.reasons import WORDS
@@ -47,7 +48,7 @@ def facts(decision: DecisionRow, run: RunRow | None) -> Groups:
     groups = (
         ("The request", _request(decision)),
         ("The decision", _decided(decision)),
-        ("What happened", _happened(run)),
+        ("What happened", _happened(run, Unit(decision.unit))),
     )
     return [
         (title, [(name, value) for name, value in pairs if value not in ("", "-")])
@@ -57,6 +58,7 @@ def facts(decision: DecisionRow, run: RunRow | None) -> Groups:
 
 def _request(one: DecisionRow) -> list[tuple[str, str]]:
     low, high = _or_dash(one.min_nodes), _or_dash(one.max_nodes)
+    unit = Unit(one.unit).heading
     return [
         ("Submitted", clock(one.at_s)),
         ("User", one.user),
@@ -65,7 +67,7 @@ def _request(one: DecisionRow) -> list[tuple[str, str]]:
         ("Partition", one.partition),
         ("QOS", one.qos),
         ("Nodes it may have", "" if low == high == "-" else f"{low} to {high}"),
-        ("Nodes it would have had", _or_dash(one.requested_nodes)),
+        (f"{unit} it would have had", _or_dash(one.requested_nodes)),
         ("Time limit", duration(one.limit_s)),
         ("Deadline", clock(one.deadline_s) if one.deadline_s else ""),
         ("Working directory", one.work_dir),
@@ -79,7 +81,7 @@ def _decided(one: DecisionRow) -> list[tuple[str, str]]:
         ("Mode", one.mode),
         ("Action", f"{one.action}, {'applied' if one.applied else 'not applied'}"),
         ("Why", _why(one)),
-        ("Nodes chosen", _or_dash(one.nodes)),
+        (f"{Unit(one.unit).heading} chosen", _or_dash(one.nodes)),
         ("Predicted run time", _interval(one.predicted_s, one.low_s, one.high_s) + share),
         (
             "Predicted as asked",
@@ -94,14 +96,14 @@ def _decided(one: DecisionRow) -> list[tuple[str, str]]:
     ]
 
 
-def _happened(run: RunRow | None) -> list[tuple[str, str]]:
+def _happened(run: RunRow | None, unit: Unit) -> list[tuple[str, str]]:
     if run is None:
         return [("Run", "not read from the accounting yet, or the job never was")]
     waited_s = run.start_s - run.submit_s if run.start_s is not None else None
     return [
         ("Job", f"{run.job_id} on {run.cluster}"),
         ("State", run.state.value),
-        ("Nodes", str(run.nodes)),
+        (unit.heading, str(run.nodes)),
         ("Waited", duration(waited_s)),
         ("Started", clock(run.start_s)),
         ("Ended", clock(run.end_s)),

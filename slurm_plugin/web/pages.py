@@ -273,7 +273,7 @@ def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuer
                 details(entry),
                 RECOGNISED[entry.level],
                 str(entry.runs),
-                f"{entry.fewest} to {entry.most}" if entry.most else "-",
+                f"{entry.fewest} to {entry.most}{entry.unit}" if entry.most else "-",
                 str(entry.knee or "-"),
                 f"{entry.verdict}, switched off" if entry.off else entry.verdict,
                 entry.model,

@@ -67,12 +67,12 @@ def test_a_request_with_another_layout_is_refused_and_told_why() -> None:
 
 
 def test_a_curve_never_mixes_layouts() -> None:
-    both = sorted([*rows(4, 600.0), *rows(1, 2400.0, first=20)], key=lambda one: one.submit_s)
+    both = sorted([*rows(4, 600.0), *rows(1, 900.0, first=20)], key=lambda one: one.submit_s)
     whole, *parts = made(both)
     assert whole.model == "history"
     assert whole.verdict is not Verdict.RELIABLE
     assert all(table.runs == 8 and table.model != "history" for table in parts)
-    for tasks, scale in ((4, 600.0), (1, 2400.0)):
+    for tasks, scale in ((4, 600.0), (1, 900.0)):
         part = part_for(whole, (Layout(tasks, tasks),))
         assert part is not None
         own = next(table for table in parts if table.key == part.key)

@@ -1,0 +1,50 @@
+"""A request counted in CPUs or GPUs, as the prediction of its application is."""
+
+from msgspec.structs import replace
+
+from predictor.types import PredictionTable
+from slurm_plugin.config import TimeUse
+from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.context import wanted_of_time
+from slurm_plugin.decision.eligibility import CountRange
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.sizes import knob_of, sizes_of, step_of
+from slurm_plugin.protocol import Job
+from slurm_plugin.slurm.cluster_state import Partition
+
+
+def sized_request(
+    request: Request,
+    job: Job,
+    table: PredictionTable,
+    partition: Partition | None,
+    span: CountRange,
+    time_use: TimeUse,
+) -> Request:
+    """Count a request in the unit of a table.
+
+    Parameters
+    ----------
+    request
+        As counted in nodes.
+    span
+        Sizes that the job's tag offers, and why they must not be chosen.
+    time_use
+        What the site wants of its time limit.
+    """
+    own, step = sizes_of(job, partition)[table.unit], step_of(job, knob_of(job, table))
+    low, high = (span.low, span.high) if span.high else (own, own)
+    unreadable = request.fixed is Reason.DEADLINE_UNREADABLE
+    fixed = request.fixed if unreadable else span.fixed
+    nearest = min(max(own, low), high)
+    return replace(
+        request,
+        unit=table.unit,
+        asked=nearest if nearest == own else max(nearest - nearest % step, low),
+        low=low,
+        high=high,
+        segment=step,
+        mem_node_bytes=None,
+        fixed=fixed,
+        time_use=wanted_of_time(job, fixed, time_use, sized=True),
+    )

@@ -1,0 +1,176 @@
+"""Jobs whose size is a number of CPUs or GPUs: what they ask for, and the same job of another size.
+
+The size counts what Slurm would allocate, as the accounting does for runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec.structs import replace
+
+from predictor.table import over_nodes
+from predictor.types import PredictionTable
+from sacct_ingest.layout import Each, Layout, Unit
+from sacct_ingest.tag import Tag
+from slurm_plugin.decision.layout import gpus_of
+from slurm_plugin.protocol import Change, Job
+from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.footprint import UNKNOWN, footprint
+
+
+class Knob(StrEnum):
+    """What of a request sets its size."""
+
+    CPUS = "cpus"  #: CPUs of each task
+    TASKS = "tasks"
+    GPUS = "gpus"
+
+
+def sizes_of(job: Job, partition: Partition | None) -> Mapping[Unit, int]:
+    """CPUs and GPUs that a job asks for in all; 0: none, or not known."""
+    nodes = nodes_of(job)
+    whole = replace(job, min_nodes=nodes or 1, max_nodes=nodes or 1)
+    taken = footprint(whole, partition or UNKNOWN)
+    cpus = 0 if taken.alone and partition is None else taken.cpus * (nodes or 1)
+    return {Unit.CPUS: cpus, Unit.GPUS: max(gpus_of(whole, nodes or 1)[1], 0)}
+
+
+def nodes_of(job: Job) -> int:
+    """Nodes of a job whose size is counted otherwise; 0: as many as its tasks happen to get."""
+    if job.min_nodes is not None and job.min_nodes == job.max_nodes:
+        return job.min_nodes
+    return 1 if job.min_nodes is None and tasks_of(job) == 1 else 0
+
+
+def tasks_of(job: Job) -> int:
+    """Tasks of a job; one where it names none."""
+    return job.num_tasks or (job.ntasks_per_node or 1) * (job.min_nodes or 1)
+
+
+def size_layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
+    """Layouts that runs must have had where their size is a number of CPUs or GPUs."""
+    nodes, sizes = nodes_of(job), sizes_of(job, partition)
+    cpus, gpus = sizes[Unit.CPUS], sizes[Unit.GPUS]
+    made = [
+        Layout(tasks_of(job), gpus=gpus, each=Each.JOB, nodes=nodes),
+        Layout(cpus=cpus // tasks_of(job), gpus=gpus, each=Each.TASK, nodes=nodes),
+        Layout(gpus=gpus, each=Each.ANY),
+    ]
+    if gpus:
+        made.append(Layout(cpus=cpus, gpus=None, each=Each.JOB, nodes=nodes))
+        made.append(Layout(cpus=-(-cpus // gpus), gpus=None, each=Each.GPU, nodes=nodes))
+        made.append(Layout(gpus=None, each=Each.ANY))
+    return tuple(made)
+
+
+def in_unit(table: PredictionTable, job: Job, partition: Partition | None) -> PredictionTable:
+    """Table over nodes for a job that leaves only its nodes open; else as it is."""
+    over_cpus = table.unit is Unit.CPUS and table.layout.each is Each.ANY
+    if not over_cpus or partition is None or not counts_nodes(job):
+        return table
+    return over_nodes(table, footprint(job, partition).cpus) or table
+
+
+def counts_nodes(job: Job) -> bool:
+    """Whether a job leaves only its node count open: tasks and CPUs are those of each node."""
+    several = job.max_nodes is None or job.max_nodes > 1
+    return (
+        job.min_nodes is not None and several and (not job.num_tasks or bool(job.ntasks_per_node))
+    )
+
+
+def knob_of(job: Job, table: PredictionTable) -> Knob:
+    """Say what to change so that a job has another size, as the runs of the table had it."""
+    if table.unit is Unit.GPUS:
+        return Knob.GPUS
+    layout = table.layout
+    if layout.each is Each.TASK and layout.cpus:
+        return Knob.TASKS
+    if layout.each is Each.JOB and layout.tasks:
+        return Knob.CPUS
+    return Knob.CPUS if tasks_of(job) == 1 else Knob.TASKS
+
+
+def step_of(job: Job, knob: Knob) -> int:
+    """Sizes are multiples of this."""
+    if knob is Knob.GPUS:
+        return 1
+    return tasks_of(job) if knob is Knob.CPUS else job.cpus_per_task or 1
+
+
+def resized(job: Job, table: PredictionTable, size: int) -> Job:
+    """Give the same job with a size in the unit of the table, a multiple of `step_of`."""
+    knob = knob_of(job, table)
+    if knob is Knob.GPUS:
+        return _with_gpus(job, table, size)
+    count = max(size // step_of(job, knob), 1)
+    if knob is Knob.CPUS:
+        return replace(job, cpus_per_task=count, min_cpus=count * tasks_of(job))
+    each = job.ntasks_per_node and count // nodes_of(job) if nodes_of(job) else None
+    return replace(
+        job, num_tasks=count, ntasks_per_node=each, min_cpus=count * (job.cpus_per_task or 1)
+    )
+
+
+def change_of(job: Job, table: PredictionTable, size: int) -> Change:
+    """Fields to write so that a batch job starts with a size in the unit of the table.
+
+    Only what differs; a number of tasks or CPUs for each task that the job does not name stays out
+    of its environment.
+    """
+    other = resized(job, table, size)
+    names = ("num_tasks", "ntasks_per_node", "cpus_per_task", "min_cpus", *_TRES)
+    changed = {
+        name: getattr(other, name) for name in names if getattr(other, name) != getattr(job, name)
+    }
+    return Change(**changed)
+
+
+def options_for(job: Job, table: PredictionTable, size: int) -> list[str]:
+    """Options of sbatch that give a job a size in the unit of the table."""
+    knob = knob_of(job, table)
+    other = resized(job, table, size)
+    if knob is Knob.CPUS:
+        return [f"--cpus-per-task={other.cpus_per_task}"]
+    if knob is Knob.TASKS:
+        each = [f"--ntasks-per-node={other.ntasks_per_node}"] if other.ntasks_per_node else []
+        return [f"--ntasks={other.num_tasks}", *each]
+    each = [f"--cpus-per-task={other.cpus_per_task}"] * (other.cpus_per_task != job.cpus_per_task)
+    name = {"tres_per_job": "--gpus", "tres_per_task": "--gpus-per-task"}.get(_gpu_field(job))
+    return [f"{name or '--gpus-per-node'}={_gpu_text(getattr(other, _gpu_field(job)))}", *each]
+
+
+def offered_sizes(tag: Tag | None, job: Job, table: PredictionTable) -> tuple[int, int] | None:
+    """Fewest and most of the table's unit that the job's tag offers; None: nothing."""
+    if tag is None:
+        return None
+    knob = knob_of(job, table)
+    ends: tuple[int, int] | None = getattr(tag, knob.value)
+    step = step_of(job, knob)
+    return ends and (ends[0] * step, ends[1] * step)
+
+
+_TRES = ("tres_per_job", "tres_per_node", "tres_per_task", "tres_per_socket")
+
+
+def _gpu_field(job: Job) -> str:
+    return next((name for name in _TRES if "gpu" in getattr(job, name)), "tres_per_node")
+
+
+def _gpu_text(tres: str) -> str:
+    return tres.rpartition("gpu")[2].lstrip(":=")
+
+
+def _with_gpus(job: Job, table: PredictionTable, size: int) -> Job:
+    name = _gpu_field(job)
+    share = {"tres_per_job": 1, "tres_per_task": tasks_of(job)}.get(name, nodes_of(job) or 1)
+    before, mark, count = getattr(job, name).rpartition(":")
+    each = max(size // share, 1)
+    text = f"{before}{mark}{each}" if count.isdecimal() else f"{getattr(job, name)}:{each}"
+    other = replace(job, **{name: text if "gpu" in text else f"gres/gpu:{each}"})
+    if table.layout.each is not Each.GPU:
+        return other
+    cpus = max(table.layout.cpus * size // tasks_of(job), 1)
+    return replace(other, cpus_per_task=cpus, min_cpus=cpus * tasks_of(job))

@@ -1,0 +1,124 @@
+"""What a curve is over, and tables over CPUs and GPUs."""
+
+from dataclasses import replace
+
+import pytest
+
+from predictor.axis import axis_of, on_axis
+from predictor.table import over_nodes
+from predictor.types import PredictionTable, Verdict
+from sacct_ingest.layout import Each, Layout, Unit
+from sacct_ingest.store import RunRow
+from tests.predictor.test_parts import made, row
+
+
+def sized(
+    number: int,
+    elapsed_s: float,
+    *,
+    cpus: int,
+    tasks: int | None = None,
+    gpus: int | None = None,
+    nodes: int = 1,
+) -> RunRow:
+    return replace(row(number, nodes, elapsed_s), cpus=cpus, tasks=tasks, gpus=gpus)
+
+
+def time_s(size: int) -> float:
+    return 600 / size + 20
+
+
+def threads(*, first: int = 0, nodes: int = 1) -> list[RunRow]:
+    return [
+        sized(first + i, time_s(n), cpus=n, tasks=1, nodes=nodes)
+        for i, n in enumerate((1, 2, 4, 8) * 2)
+    ]
+
+
+def only(rows: list[RunRow]) -> PredictionTable:
+    (table,) = made(rows)
+    return table
+
+
+def test_one_node_with_more_cpus_for_each_task_is_a_curve_over_cpus() -> None:
+    table = only(threads())
+    assert (table.unit, table.layout) == (Unit.CPUS, Layout(1, each=Each.JOB, nodes=1))
+    assert table.verdict is Verdict.RELIABLE
+    assert [point.nodes for point in table.observed] == [1, 2, 4, 8]
+    assert str(table.layout) == "1 task in all on 1 node"
+
+
+def test_one_node_with_more_tasks_is_a_curve_over_cpus() -> None:
+    runs = [sized(i, time_s(n), cpus=2 * n, tasks=n) for i, n in enumerate((1, 2, 4, 8) * 2)]
+    table = only(runs)
+    assert (table.unit, table.layout) == (
+        Unit.CPUS,
+        Layout(cpus=2, each=Each.TASK, nodes=1),
+    )
+
+
+def test_more_gpus_with_as_many_cpus_each_are_a_curve_over_gpus() -> None:
+    runs = [sized(i, time_s(n), cpus=4 * n, gpus=n) for i, n in enumerate((1, 2, 4, 8) * 2)]
+    table = only(runs)
+    assert (table.unit, table.layout.each) == (Unit.GPUS, Each.GPU)
+    fixed = [replace(one, cpus=16) for one in runs]
+    assert only(fixed).layout == Layout(cpus=16, gpus=None, each=Each.JOB, nodes=1)
+
+
+def test_threads_and_tasks_of_as_many_cpus_are_no_repeats() -> None:
+    ranks = [replace(one, tasks=one.cpus, elapsed_s=3 * one.elapsed_s) for one in threads(first=20)]
+    tables = made([*threads(), *ranks])
+    assert len(tables) > 2  # the parts, besides the whole
+    assert all(table.unit is Unit.CPUS for table in tables)
+
+
+def half_and_whole(power: float) -> list[RunRow]:
+    shapes = [(nodes, each) for nodes in (1, 2, 4, 8) for each in (18, 36)] * 2
+    return [
+        sized(i, 9000 / (n * each**power) + 20, cpus=n * each, tasks=n * each, nodes=n)
+        for i, (n, each) in enumerate(shapes)
+    ]
+
+
+def test_half_filled_nodes_are_one_curve_over_cpus_where_the_number_alone_counts() -> None:
+    table = only(half_and_whole(1.0))
+    assert (table.unit, table.layout) == (Unit.CPUS, Layout(each=Each.ANY))
+
+
+def test_half_filled_nodes_are_curves_over_nodes_where_they_run_otherwise() -> None:
+    whole, *parts = made(half_and_whole(0.3))
+    assert {one.unit for one in (whole, *parts)} == {Unit.NODES}
+    assert len(parts) == 2
+
+
+def test_nodes_stay_the_unit_where_cpus_explain_little() -> None:
+    mixed = [
+        replace(one, elapsed_s=one.elapsed_s * (1 + 9 * (i % 3)))
+        for i, one in enumerate(half_and_whole(1.0))
+    ]
+    assert axis_of(mixed).unit is Unit.NODES
+
+
+def test_problems_speak_the_unit() -> None:
+    table = only(threads()[:2])
+    assert (
+        table.problems[0].text == "finished runs on 1 and 2 CPUs only; a curve needs 3 CPU counts"
+    )
+
+
+def test_memory_is_that_of_the_whole_job() -> None:
+    runs = [replace(one, mem_bytes=100, tasks=4, nodes=2, cpus=8) for one in threads()]
+    assert {one.mem_bytes for one in on_axis(runs, Unit.CPUS)} == {400}
+    assert on_axis(runs, Unit.GPUS) == []
+
+
+def test_a_curve_over_cpus_says_how_long_jobs_with_so_many_on_each_node_take() -> None:
+    table = only([replace(one, mem_bytes=100) for one in half_and_whole(1.0)])
+    nodes = over_nodes(table, 36)
+    assert nodes is not None
+    assert nodes.unit is Unit.NODES
+    assert nodes.nodes[:3] == (1, 2, 3)
+    assert nodes.median_s[1] == pytest.approx(table.median_s[table.nodes.index(72)])
+    assert [point.nodes for point in nodes.observed] == [1, 2, 4, 8]
+    assert {one.mem_bytes for one in nodes.memory} == {3600}
+    assert over_nodes(table, 10**6) is None

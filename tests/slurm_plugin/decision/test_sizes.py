@@ -1,0 +1,180 @@
+"""Jobs whose size is a number of CPUs, tasks or GPUs: advised on, and changed where a tag asks."""
+
+import pytest
+
+from predictor.types import Memory
+from sacct_ingest.layout import Each, Layout, Unit
+from slurm_plugin.config import Mode
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.protocol import Change
+from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
+from tests.slurm_plugin.decision.test_service import advisor, submit
+from tests.slurm_plugin.made import NOW, cluster, job, partition, table
+
+THREADS = Layout(1, each=Each.JOB, nodes=1)
+TASKS = Layout(cpus=2, each=Each.TASK, nodes=1)
+DEVICES = Layout(cpus=4, gpus=None, each=Each.GPU, nodes=1)
+#: A node that is idle, and one with four CPUs and one GPU free for now.
+FREE = NodeGroup(
+    cpus=16, mem_mib=16_000, gres=(("gpu", 4),), steps=((NOW, 16, 16_000, (("gpu", 4),)),)
+)
+BUSY = NodeGroup(
+    cpus=16,
+    mem_mib=16_000,
+    gres=(("gpu", 4),),
+    steps=((NOW, 4, 4_000, (("gpu", 1),)), (NOW + 3600, 16, 16_000, (("gpu", 4),))),
+)
+
+
+def seen(*groups: NodeGroup, **fields):
+    pool = NodePool(now_s=NOW, groups={one: (f"n{i}",) for i, one in enumerate(groups)})
+    own = {"nodes": len(groups), "node_cpus": 16, "node_mem_bytes": 16_000 * 2**20, "pool": pool}
+    return cluster(partition(**own | {"mem_cpu_mib": 500} | fields))
+
+
+def sized(layout=THREADS, unit=Unit.CPUS, **fields):
+    return table(unit=unit, layout=layout, key="alice/solve", **fields)
+
+
+def one_node(**fields):
+    return job(**{"min_nodes": None, "max_nodes": None} | fields)
+
+
+def advice(request, *, tables=None, where=None, **settings):
+    made = advisor(tables=tables or [sized()], seen=where or seen(FREE), **settings)
+    return made.advise(request, now_s=NOW)
+
+
+def test_a_job_on_one_node_is_advised_over_its_cpus():
+    told = advice(one_node(cpus_per_task=4, min_cpus=4))
+    assert told.unit is Unit.CPUS
+    assert [row.nodes for row in told.rows] == list(range(1, 17))  # those of a node
+    best = next(row for row in told.rows if row.recommended)
+    assert told.directive == f"#SBATCH --cpus-per-task={best.nodes}"
+    assert best.node_hours == pytest.approx(best.nodes * (100 + 3600 / best.nodes) / 3600)
+
+
+def test_waits_are_those_for_so_many_cpus_on_a_node():
+    told = advice(one_node(cpus_per_task=4, min_cpus=4), where=seen(BUSY))
+    waits = {row.nodes: row.wait_s for row in told.rows}
+    assert (waits[4], waits[5]) == (0.0, 3600.0)
+
+
+def test_tasks_are_advised_where_runs_differed_in_them():
+    told = advice(one_node(num_tasks=4, cpus_per_task=2, min_cpus=8), tables=[sized(TASKS)])
+    best = next(row for row in told.rows if row.recommended)
+    assert told.directive == f"#SBATCH --ntasks={best.nodes // 2}"
+    assert all(row.nodes % 2 == 0 for row in told.rows)
+
+
+@pytest.mark.parametrize(
+    ("field", "option"),
+    [
+        ({"tres_per_job": "gres/gpu:2"}, "--gpus="),
+        ({"tres_per_node": "gres/gpu:a100:2"}, "--gpus-per-node=a100:"),
+        ({"tres_per_task": "gres/gpu:2", "num_tasks": 1}, "--gpus-per-task="),
+    ],
+)
+def test_gpus_are_advised_with_the_cpus_that_go_with_them(field, option):
+    made = sized(DEVICES, Unit.GPUS, nodes=[1, 2, 3, 4], observed=[1, 2, 4])
+    told = advice(one_node(**field, cpus_per_task=8, min_cpus=8), tables=[made])
+    assert told.unit is Unit.GPUS
+    assert [row.nodes for row in told.rows] == [1, 2, 3, 4]
+    assert told.nodes == 3
+    assert told.directive == f"#SBATCH {option}3 --cpus-per-task=12"
+
+
+def test_an_array_is_advised_on_each_of_its_tasks():
+    assert advice(one_node(cpus_per_task=4, min_cpus=4, array_inx="0-9")).nodes is not None
+
+
+def test_other_tasks_than_the_runs_had_are_another_curve():
+    told = advice(one_node(num_tasks=4, min_cpus=4))
+    assert (told.nodes, told.verdict) == (None, "refused")
+
+
+TAGGED = {"comment": "nimo:cpus=4-16", "cpus_per_task": 4, "min_cpus": 4}
+
+
+def test_a_tag_lets_the_cpus_of_a_task_be_chosen():
+    answer, row = submit(advisor(tables=[sized()], seen=seen(FREE)), one_node(**TAGGED))
+    assert 4 < row.nodes <= 16
+    assert answer.set == Change(cpus_per_task=row.nodes, min_cpus=row.nodes)
+    assert answer.message == f"nimo: this job runs on {row.nodes} CPUs instead of 4"
+    assert (row.unit, row.requested_nodes) == ("cpus", 4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"comment": ""}, Reason.FIXED_CPUS),
+        ({"comment": "nimo:nodes=1-4"}, Reason.FIXED_CPUS),
+        ({"comment": "nimo:cpus=4-16 nimo:off"}, Reason.OPTED_OUT),
+        ({"script": ""}, Reason.INTERACTIVE),
+        ({"array_inx": "0-9"}, Reason.ARRAY),
+        ({"reservation": "r"}, Reason.RESERVATION),
+    ],
+)
+def test_other_jobs_keep_their_cpus(fields, reason):
+    answer, _ = submit(advisor(tables=[sized()], seen=seen(FREE)), one_node(**TAGGED | fields))
+    assert (answer.action, answer.reason) == ("keep", reason)
+
+
+def test_a_job_that_names_no_cpus_gets_the_least_that_its_tag_offers_or_more():
+    request = one_node(comment="nimo:cpus=4-8")
+    answer, row = submit(advisor(tables=[sized()], seen=seen(FREE)), request)
+    assert answer.set.cpus_per_task == row.nodes >= 4
+
+
+def test_a_tag_on_tasks_changes_tasks_and_those_on_each_node():
+    request = one_node(
+        comment="nimo:tasks=2-8",
+        min_nodes=1, max_nodes=1, num_tasks=2, ntasks_per_node=2, cpus_per_task=2, min_cpus=4,
+    )  # fmt: skip
+    answer, row = submit(advisor(tables=[sized(TASKS)], seen=seen(FREE)), request)
+    tasks = row.nodes // 2
+    assert tasks > 2
+    assert answer.set == Change(num_tasks=tasks, ntasks_per_node=tasks, min_cpus=2 * tasks)
+
+
+def test_a_tag_on_gpus_changes_gpus():
+    made = sized(DEVICES, Unit.GPUS, nodes=[1, 2, 3, 4], observed=[1, 2, 4])
+    request = one_node(
+        comment="nimo:gpus=1-4", tres_per_node="gres/gpu:1", cpus_per_task=4, min_cpus=4
+    )
+    answer, row = submit(advisor(tables=[made], seen=seen(FREE)), request)
+    assert row.nodes > 1
+    assert answer.set.tres_per_node == f"gres/gpu:{row.nodes}"
+    assert answer.set.cpus_per_task == 4 * row.nodes
+
+
+def test_no_size_is_chosen_whose_memory_is_too_little():
+    # A job gets 500 MiB for each CPU; its runs needed 5,300.
+    made = sized(memory=(Memory(16, 5300 * 2**20),))
+    request = one_node(**TAGGED | {"comment": "nimo:cpus=2-16", "cpus_per_task": 16})
+    where = seen(FREE, queue=500)
+    row = submit(advisor(tables=[made], seen=where), request)[1]
+    assert submit(advisor(tables=[sized()], seen=where), request)[1].nodes < 12
+    assert row.nodes == 12  # 1.1 times as much
+
+
+def test_observe_mode_changes_nothing():
+    made = advisor(tables=[sized()], seen=seen(FREE), mode=Mode.OBSERVE)
+    answer, row = submit(made, one_node(**TAGGED))
+    assert (answer.action, row.action) == ("keep", "set")
+
+
+def test_runs_on_cpus_alone_choose_nodes_for_a_job_that_leaves_them_open():
+    made = table(
+        unit=Unit.CPUS,
+        layout=Layout(each=Each.ANY),
+        nodes=[16, 32, 64, 128, 256],
+        observed=[16, 32, 64],
+        time_of=lambda n: 100 + 57_600 / n,
+    )
+    request = job(ntasks_per_node=16, min_cpus=16, max_nodes=8)
+    where = seen(
+        *(NodeGroup(cpus=16, mem_mib=16_000 + i, steps=((NOW, 16, 16_000, ()),)) for i in range(8))
+    )
+    answer, row = submit(advisor(tables=[made], seen=where), request)
+    assert (row.unit, answer.set.min_nodes) == ("nodes", row.nodes)
