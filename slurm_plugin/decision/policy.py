@@ -256,7 +256,7 @@ class _PolicyContext:
 
         Jobs that arrive while a grown job runs find only what it left.  Most of them are small.
         """
-        share, free = self.rules.policy.growth_share, self.partition.profile
+        share, free = self.rules.policy.growth_share, self.partition.spare or self.partition.profile
         room = []
         for one, wait_s in zip(prospects, waits, strict=True):
             nodes, start_s = one.prediction.nodes, self.now_s + wait_s

@@ -15,7 +15,7 @@ from predictor.types import UNBOUNDED, PredictionTable
 from sacct_ingest.layout import Unit
 from slurm_plugin.decision.sizes import knob_of, nodes_of, resized, step_of
 from slurm_plugin.protocol import Job
-from slurm_plugin.slurm.availability import NodeAvailability
+from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import memory_bytes
 
@@ -63,6 +63,7 @@ def in_sizes(
         node_mem_bytes=None,
         pool=None,
         promised=(),
+        spare=_spare(base, table.unit),
     )
 
 
@@ -100,6 +101,20 @@ def _most(free: list[tuple[int, NodeAvailability]]) -> NodeAvailability:
     times = sorted({time_s for _, one in free for time_s in one.times_s})
     most = [max((size for size, one in free if one.free_at(t)), default=0) for t in times]
     return NodeAvailability(tuple(times), tuple(most), all(a <= b for a, b in pairwise(most)))
+
+
+def _spare(part: Partition, unit: Unit) -> NodeAvailability | None:
+    """CPUs or GPUs that are free in all, over time; None where nodes are not known one by one."""
+    if part.pool is None:
+        return None
+    changes = [(part.pool.now_s, 0)]
+    for group, names in part.pool.groups.items():
+        before = 0
+        for time_s, cpus, _, gres in group.steps:
+            free = cpus if unit is Unit.CPUS else dict(gres).get("gpu", 0)
+            changes.append((max(time_s, part.pool.now_s), (free - before) * len(names)))
+            before = free
+    return profile(changes)
 
 
 def _in_all(part: Partition, unit: Unit) -> int:

@@ -99,7 +99,11 @@ end
 -- Checking ----------------------------------------------------------------------------------------
 
 local MESSAGE_BYTES = 4096
-local FIELDS = { "min_nodes", "max_nodes", "num_tasks", "min_cpus", "time_limit", "time_min" }
+local FIELDS = {
+  "min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "cpus_per_task", "min_cpus",
+  "time_limit", "time_min",
+}
+local DEVICES = { "tres_per_job", "tres_per_node", "tres_per_task" }
 
 -- The largest `field` among the partitions that the job names; nil where that is not known.
 local function largest(partitions, names, field)
@@ -128,10 +132,74 @@ local function check_nodes(change, job, partitions)
   end
 end
 
+-- The range that the job's own tag gives, as `nimo:cpus=4-32`; nil where it gives none.
+local function tagged(job, name)
+  local values = (" " .. (job.comment or "")):match(".*[%s;|]nimo:(%S*)")
+  for part in (values or ""):gmatch("[^,]+") do
+    local low, high = part:match("^" .. name .. "=([1-9]%d*)%-([1-9]%d*)$")
+    if low then
+      low, high = tonumber(low), tonumber(high)
+      return math.min(low, high), math.max(low, high)
+    end
+  end
+end
+
+local function within(value, low, high) return low and value >= low and value <= high end
+
+-- Number of GPUs in `gres/gpu:a100:2`, and what goes before it.
+local function devices(text)
+  local kind, count = (text or ""):match("^(gres[:/]gpu[%w:_-]-):?(%d*)$")
+  return kind, tonumber(count ~= "" and count or 1)
+end
+
+-- GPUs differ from those asked for in their number alone.
+local function check_devices(change, job)
+  for _, field in ipairs(DEVICES) do
+    local text = change[field]
+    if text ~= nil then
+      local kind, count = devices(text)
+      local own = devices(job[field])
+      local low, high = tagged(job, "gpus")
+      if not kind or (own and own ~= kind) or not within(count, low, high) then
+        return field .. " is not in the tag"
+      end
+    end
+  end
+end
+
+local function resized(change)
+  return change.cpus_per_task or not change.min_nodes and change.num_tasks
+    or change.tres_per_job or change.tres_per_node or change.tres_per_task
+end
+
+-- Another number of tasks, of CPUs for each or of GPUs: what the job's own tag asks for, on as many
+-- nodes, and of batch jobs only, as other commands have computed what depends on it.
+local function check_size(change, job)
+  if not resized(change) then return nil end
+  if not job.script or change.min_nodes or job.array_inx then return "its size is not chosen" end
+  local tasks, each = change.num_tasks, change.cpus_per_task
+  local gpus = change.tres_per_job or change.tres_per_node or change.tres_per_task
+  if tasks and not within(tasks, tagged(job, "tasks")) then return "num_tasks is not in the tag" end
+  if each and not gpus and not within(each, tagged(job, "cpus")) then
+    return "cpus_per_task is not in the tag"
+  end
+  local cpus = (tasks or job.num_tasks or job.ntasks_per_node or 1)
+    * (each or job.cpus_per_task or 1)
+  if change.min_cpus and change.min_cpus > cpus * math.max(job.min_nodes or 1, 1) then
+    return "min_cpus does not fit the size"
+  end
+  local per_node = change.ntasks_per_node
+  if per_node and (not tasks or per_node * (job.min_nodes or 1) ~= tasks) then
+    return "ntasks_per_node does not fit the tasks"
+  end
+  return check_devices(change, job)
+end
+
 -- More nodes than tasks end slurmctld 22.05 (division by zero) as soon as srun makes a step, and
 -- SLURM_NTASKS of salloc and srun is out of reach: their clients have computed it already.
 local function check_tasks(change, job)
   local nodes, tasks, per_node = change.min_nodes, change.num_tasks, job.ntasks_per_node
+  if resized(change) then return check_size(change, job) end
   if not nodes or not job.num_tasks then
     return tasks and "num_tasks without need" or nil
   elseif tasks then
@@ -144,7 +212,7 @@ end
 
 local function check_cpus(change, job)
   local nodes, cpus = change.min_nodes, change.min_cpus
-  if not cpus then return nil end
+  if not cpus or resized(change) then return nil end
   local enough = (nodes or 0) * (job.ntasks_per_node or 1) * (job.cpus_per_task or 1)
   if not nodes or cpus < nodes or cpus > math.max(enough, job.min_cpus or 0) then
     return "min_cpus does not fit the nodes"
@@ -162,15 +230,15 @@ end
 -- The least that a limit may be shortened to: a share of the user's own.
 local function least(own, settings) return own and own * settings.least_limit_share or 0 end
 
--- A limit is raised only together with a node count: fewer nodes need longer.
+-- A limit is raised only together with another size: fewer nodes need longer.
 local function check_limit(change, job, partitions, settings)
-  local limit = change.time_limit
+  local limit, sized = change.time_limit, change.min_nodes or resized(change)
   if not limit then return nil end
   local own = job.time_limit or default_limit(partitions, job.partition)
   local most = largest(partitions, job.partition, "max_time") or own
   local raised = own and limit > own
   if not own or limit < (job.time_min or 1) or limit < least(own, settings)
-    or raised and not (job.time_limit and change.min_nodes and limit <= most) then
+    or raised and not (job.time_limit and sized and limit <= most) then
     return "time_limit " .. limit .. " is not allowed"
   end
 end
@@ -196,6 +264,9 @@ local function check_change(change, job, partitions, settings)
   for _, field in ipairs(FIELDS) do
     if change[field] ~= nil and not shared.is_count(change[field]) then return "bad " .. field end
   end
+  for _, field in ipairs(DEVICES) do
+    if change[field] ~= nil and type(change[field]) ~= "string" then return "bad " .. field end
+  end
   return check_nodes(change, job, partitions) or check_tasks(change, job)
     or check_cpus(change, job) or check_limit(change, job, partitions, settings)
     or check_time_min(change, job, partitions, settings)
@@ -217,6 +288,28 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
+-- Variables that sbatch has put there from the request, and what they are to say of another size.
+local function told_of_size(job_desc, change)
+  local environment, writes = job_desc.environment, {}
+  if not environment or not resized(change) then return writes end
+  local names = {
+    SLURM_NTASKS = change.num_tasks, SLURM_NPROCS = change.num_tasks,
+    SLURM_NTASKS_PER_NODE = change.ntasks_per_node,
+    SLURM_CPUS_PER_TASK = change.cpus_per_task, SRUN_CPUS_PER_TASK = change.cpus_per_task,
+  }
+  for field, name in pairs({ job = "GPUS", node = "GPUS_PER_NODE", task = "GPUS_PER_TASK" }) do
+    local text = change["tres_per_" .. field]
+    names["SLURM_" .. name] = text and text:gsub("^gres[:/]gpu:", "") or nil
+  end
+  for name, value in pairs(names) do
+    if environment[name] then
+      local text = type(value) == "number" and ("%d"):format(value) or value
+      writes[#writes + 1] = { at = environment, key = name, value = text }
+    end
+  end
+  return writes
+end
+
 -- How many tasks the job will have, where its environment says another number: sbatch has put it
 -- there from the request, or has passed on that of the job it runs in.
 local function tasks_told(job_desc, change)
@@ -231,7 +324,7 @@ end
 
 local function planned(job_desc, answer)
   local change = answer.action == "set" and answer.set or {}
-  local writes = {}
+  local writes = told_of_size(job_desc, change)
   local tasks = tasks_told(job_desc, change)
   for _, name in ipairs(tasks and { "SLURM_NTASKS", "SLURM_NPROCS" } or {}) do
     -- srun inside the job goes by them.
@@ -240,7 +333,7 @@ local function planned(job_desc, answer)
       writes[#writes + 1] = { at = job_desc.environment, key = name, value = value }
     end
   end
-  for _, field in ipairs(FIELDS) do
+  for _, field in ipairs(shared.joined(FIELDS, DEVICES)) do
     if change[field] then
       writes[#writes + 1] = { at = job_desc, key = field, value = change[field] }
     end

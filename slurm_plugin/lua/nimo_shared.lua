@@ -24,6 +24,15 @@ function M.is_count(value)
   return type(value) == "number" and value >= 1 and value < 4294967294 and value % 1 == 0
 end
 
+--- One list of two.
+function M.joined(one, other)
+  local all = {}
+  for _, list in ipairs({ one, other }) do
+    for _, value in ipairs(list) do all[#all + 1] = value end
+  end
+  return all
+end
+
 local function put(write, value) write.at[write.key] = value end
 
 --- Carry out writes (`at`, `key`, `value`): all of them or none.

@@ -61,6 +61,8 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     admits: AccessRules = AccessRules()
     pool: NodePool | None = None  #: its nodes one by one; None: ``profile`` is all that is known
     promised: tuple[Promise, ...] = ()  #: taken off the profile already
+    #: what is free in all, where the profile is that of one node's CPUs or GPUs
+    spare: NodeAvailability | None = None
     bound: str = ""  #: limit of QOS or association that cuts the node counts, for people
 
     @property

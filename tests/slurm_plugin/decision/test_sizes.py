@@ -27,8 +27,14 @@ BUSY = NodeGroup(
 
 
 def seen(*groups: NodeGroup, **fields):
-    pool = NodePool(now_s=NOW, groups={one: (f"n{i}",) for i, one in enumerate(groups)})
-    own = {"nodes": len(groups), "node_cpus": 16, "node_mem_bytes": 16_000 * 2**20, "pool": pool}
+    names = {one: tuple(f"n{i}{letter}" for letter in "abcd") for i, one in enumerate(groups)}
+    pool = NodePool(now_s=NOW, groups=names)
+    own = {
+        "nodes": 4 * len(groups),
+        "node_cpus": 16,
+        "node_mem_bytes": 16_000 * 2**20,
+        "pool": pool,
+    }
     return cluster(partition(**own | {"mem_cpu_mib": 500} | fields))
 
 
@@ -60,6 +66,13 @@ def test_waits_are_those_for_so_many_cpus_on_a_node():
     assert (waits[4], waits[5]) == (0.0, 3600.0)
 
 
+def test_a_job_does_not_grow_beyond_a_quarter_of_what_is_free():
+    told = advice(one_node(cpus_per_task=4, min_cpus=4), where=seen(FREE))
+    assert told.nodes > 4  # of 64
+    crowded = advice(one_node(cpus_per_task=4, min_cpus=4), where=seen(BUSY))
+    assert crowded.nodes <= 4  # of 16
+
+
 def test_tasks_are_advised_where_runs_differed_in_them():
     told = advice(one_node(num_tasks=4, cpus_per_task=2, min_cpus=8), tables=[sized(TASKS)])
     best = next(row for row in told.rows if row.recommended)
@@ -80,8 +93,8 @@ def test_gpus_are_advised_with_the_cpus_that_go_with_them(field, option):
     told = advice(one_node(**field, cpus_per_task=8, min_cpus=8), tables=[made])
     assert told.unit is Unit.GPUS
     assert [row.nodes for row in told.rows] == [1, 2, 3, 4]
-    assert told.nodes == 3
-    assert told.directive == f"#SBATCH {option}3 --cpus-per-task=12"
+    assert told.nodes == 4
+    assert told.directive == f"#SBATCH {option}4 --cpus-per-task=16"
 
 
 def test_an_array_is_advised_on_each_of_its_tasks():
@@ -149,13 +162,13 @@ def test_a_tag_on_gpus_changes_gpus():
 
 
 def test_no_size_is_chosen_whose_memory_is_too_little():
-    # A job gets 500 MiB for each CPU; its runs needed 5,300.
-    made = sized(memory=(Memory(16, 5300 * 2**20),))
+    # A job gets 500 MiB for each CPU; its runs needed 4,900.
+    made = sized(memory=(Memory(16, 4900 * 2**20),))
     request = one_node(**TAGGED | {"comment": "nimo:cpus=2-16", "cpus_per_task": 16})
     where = seen(FREE, queue=500)
     row = submit(advisor(tables=[made], seen=where), request)[1]
     assert submit(advisor(tables=[sized()], seen=where), request)[1].nodes < 12
-    assert row.nodes == 12  # 1.1 times as much
+    assert row.nodes == 12  # 1.2 times as much
 
 
 def test_observe_mode_changes_nothing():

@@ -1,0 +1,69 @@
+"""Numbers of tasks, CPUs and GPUs: written only within what the job's own tag asks for."""
+
+import pytest
+
+from tests.lua.hooks import Fields, Hooks
+
+CPUS: Fields = {"script": "#!/bin/sh\n", "comment": "nimo:cpus=4-16", "cpus_per_task": 4}
+TASKS: Fields = {"script": "#!/bin/sh\n", "comment": "for x nimo:app=a,tasks=8-2", "num_tasks": 2}
+GPUS: Fields = {
+    "script": "#!/bin/sh\n",
+    "comment": "nimo:gpus=1-4",
+    "tres_per_node": "gres:gpu:a100:1",
+}
+
+
+def size(**fields: object) -> dict[str, object]:
+    return {"v": 1, "action": "set", "set": fields}
+
+
+def test_cpus_of_a_task_and_the_environment(hooks: Hooks) -> None:
+    hooks.answer(size(cpus_per_task=8, min_cpus=8))
+    outcome = hooks.submit(**CPUS, environment={"SLURM_CPUS_PER_TASK": "4", "HOME": "/root"})
+    assert (outcome.job["cpus_per_task"], outcome.job["min_cpus"]) == (8, 8)
+    assert outcome.environment == {"SLURM_CPUS_PER_TASK": "8", "HOME": "/root"}
+    assert outcome.log == []
+
+
+def test_tasks_and_the_environment(hooks: Hooks) -> None:
+    hooks.answer(size(num_tasks=6, min_cpus=6))
+    outcome = hooks.submit(**TASKS, environment={"SLURM_NTASKS": "2", "SLURM_NPROCS": "2"})
+    assert outcome.job["num_tasks"] == 6
+    assert outcome.environment == {"SLURM_NTASKS": "6", "SLURM_NPROCS": "6"}
+
+
+def test_gpus_with_the_cpus_that_go_with_them(hooks: Hooks) -> None:
+    hooks.answer(size(tres_per_node="gres:gpu:a100:4", cpus_per_task=8, min_cpus=8))
+    outcome = hooks.submit(**GPUS, environment={"SLURM_GPUS_PER_NODE": "a100:1"})
+    assert outcome.job["tres_per_node"] == "gres:gpu:a100:4"
+    assert outcome.environment == {"SLURM_GPUS_PER_NODE": "a100:4"}
+
+
+@pytest.mark.parametrize(
+    ("job", "change", "why"),
+    [
+        (CPUS, {"cpus_per_task": 17}, "cpus_per_task is not in the tag"),
+        (CPUS, {"cpus_per_task": 3}, "cpus_per_task is not in the tag"),
+        (CPUS | {"comment": "nimo:app=x"}, {"cpus_per_task": 8}, "cpus_per_task is not in the tag"),
+        (CPUS | {"comment": "xnimo:cpus=4-16"}, {"cpus_per_task": 8}, "is not in the tag"),
+        (CPUS | {"script": ""}, {"cpus_per_task": 8}, "its size is not chosen"),
+        (CPUS | {"array_inx": "0-9"}, {"cpus_per_task": 8}, "its size is not chosen"),
+        (CPUS, {"cpus_per_task": 8, "min_nodes": 2, "max_nodes": 2}, "outside the request"),
+        (CPUS, {"cpus_per_task": 8, "min_cpus": 9}, "min_cpus does not fit"),
+        (CPUS, {"cpus_per_task": "8"}, "bad cpus_per_task"),
+        (TASKS, {"num_tasks": 9}, "num_tasks is not in the tag"),
+        (TASKS, {"num_tasks": 4, "ntasks_per_node": 2}, "ntasks_per_node does not fit"),
+        (TASKS, {"num_tasks": 4, "cpus_per_task": 2}, "cpus_per_task is not in the tag"),
+        (GPUS, {"tres_per_node": "gres:gpu:a100:5"}, "tres_per_node is not in the tag"),
+        (GPUS, {"tres_per_node": "gres:gpu:v100:2"}, "tres_per_node is not in the tag"),
+        (GPUS, {"tres_per_node": "gres:nic:2"}, "tres_per_node is not in the tag"),
+        (GPUS, {"tres_per_node": 2}, "bad tres_per_node"),
+        (CPUS, {"tres_per_node": "gres/gpu:2"}, "tres_per_node is not in the tag"),
+    ],
+)
+def test_nothing_else_is_written(hooks: Hooks, job: Fields, change: Fields, why: str) -> None:
+    hooks.answer(size(**change))
+    partitions: Fields = {"batch": {"flag_default": 1, "total_nodes": 1}}
+    outcome = hooks.submit(partitions=partitions, **job)
+    assert outcome.writes == []
+    assert why in outcome.log[0]
