@@ -8,6 +8,8 @@ Why not mutmut or cosmic-ray: mutmut leaves out constants of modules and of data
 most of this project's numbers.  cosmic-ray starts a Python with NumPy and SciPy for each mutant,
 which takes longer than the tests.  Here each mutant is a fork that has both.
 
+Only tests that call the changed function run; all do where it runs on import.
+
 A sample says how many are noticed at a fraction of the cost: ``--sample 80 --seed 2``.
 """
 
@@ -22,12 +24,13 @@ import os
 import random
 import resource
 import sys
+import tempfile
 import tomllib
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -81,6 +84,7 @@ class Mutant:
     change: str
     place: int  #: which of the module's places
     variant: int  #: which of its changes
+    function: int = 0  #: first line of the function that it is in; 0: what runs on import
 
     def tree(self) -> ast.Module:
         """Parse the module with the change."""
@@ -126,12 +130,37 @@ def groups(table: Path = TABLE) -> dict[str, Group]:
 def mutants(path: Path) -> list[Mutant]:
     """Every mutant of one module, in the order of its text."""
     text = path.read_text()
-    lines = text.splitlines()
+    lines, tree = text.splitlines(), ast.parse(text)
+    inside = dict(_functions(tree))
     return [
-        Mutant(path, node.lineno, lines[node.lineno - 1].strip(), change, place, variant)
-        for place, node in enumerate(_places(ast.parse(text)))
+        Mutant(
+            path,
+            node.lineno,
+            lines[node.lineno - 1].strip(),
+            change,
+            place,
+            variant,
+            inside.get(id(node), 0),
+        )
+        for place, node in enumerate(_places(tree))
         for variant, change in enumerate(_changes(node))
     ]
+
+
+def _functions(tree: ast.AST, first: int = 0) -> Iterator[tuple[int, int]]:
+    """Each node of a body with the first line of its outermost function.
+
+    Defaults and decorators run on import.
+    """
+    for name, value in ast.iter_fields(tree):
+        for child in value if isinstance(value, list) else [value]:
+            if not isinstance(child, ast.AST):
+                continue
+            own = first
+            if isinstance(tree, ast.FunctionDef) and name == "body":
+                own = first or min([tree, *tree.decorator_list], key=lambda one: one.lineno).lineno
+            yield id(child), own
+            yield from _functions(child, own)
 
 
 def _places(tree: ast.AST) -> Iterator[ast.expr | ast.stmt]:
@@ -277,11 +306,56 @@ class _Finder(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, self._mutant.path, loader=loader)
 
 
-def passes(tests: Sequence[str], mutant: Mutant | None, cpu_s: int) -> bool:
+Calls = dict[tuple[str, int], list[str]]
+
+
+class _Calls:
+    """A plugin of pytest that notes which test calls which function of ours."""
+
+    def __init__(self, modules: Sequence[Path]) -> None:
+        self._modules = frozenset(map(str, modules))
+        self._test = ""
+        self.calls: Calls = {}
+
+    def note(self, frame: FrameType, event: str, _: Any) -> None:
+        """Note a call; as a profile function of Python."""
+        code = frame.f_code
+        if event == "call" and code.co_filename in self._modules:
+            tests = self.calls.setdefault((code.co_filename, code.co_firstlineno), [])
+            if self._test not in tests[-1:]:
+                tests.append(self._test)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note the test that begins."""
+        self._test = nodeid
+
+
+def calls_of(group: Group, cpu_s: int) -> Calls | None:
+    """Find the tests that call each function, by its file and first line; None where one fails."""
+    with tempfile.NamedTemporaryFile() as file:
+        if not passes(group.tests, None, cpu_s, noted=(group.modules, Path(file.name))):
+            return None
+        rows = json.loads(Path(file.name).read_text())
+    return {(path, line): tests for path, line, tests in rows}
+
+
+def chosen_tests(group: Group, mutant: Mutant, calls: Calls) -> Sequence[str]:
+    """Choose the tests that can notice a mutant: all where it runs before any test."""
+    tests = calls.get((str(mutant.path), mutant.function), [])
+    return group.tests if not mutant.function or "" in tests else list(dict.fromkeys(tests))
+
+
+def passes(
+    tests: Sequence[str],
+    mutant: Mutant | None,
+    cpu_s: int,
+    *,
+    noted: tuple[Sequence[Path], Path] | None = None,
+) -> bool:
     """Run the tests in a fork, with the mutant's module in place of its file.
 
     A fork that uses more than ``cpu_s`` seconds of CPU ends as one that noticed: the fault made
-    something endless.
+    something endless.  ``noted`` are modules, and a file for who calls their functions.
     """
     child = os.fork()
     if child:
@@ -300,7 +374,14 @@ def passes(tests: Sequence[str], mutant: Mutant | None, cpu_s: int) -> bool:
             del sys.modules[name]  # what the parent has imported is not the mutant
         if mutant is not None:
             sys.meta_path.insert(0, _Finder(mutant))
-        code = int(pytest.main([*tests, "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]))
+        options = [*tests, "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
+        plugin = _Calls(noted[0] if noted else ())
+        sys.setprofile(plugin.note if noted else None)
+        code = int(pytest.main(options, [plugin]))
+        sys.setprofile(None)
+        if noted:
+            rows = [(path, line, tests) for (path, line), tests in plugin.calls.items()]
+            noted[1].write_text(json.dumps(rows))
     finally:
         os._exit(code)
 
@@ -344,7 +425,8 @@ def main() -> int:
 
 
 def _measure(group: Group, options: argparse.Namespace) -> dict[str, Any]:
-    if not passes(group.tests, None, options.cpu):
+    calls = calls_of(group, options.cpu)
+    if calls is None:
         raise SystemExit(f"{group.name}: the tests fail without any mutant")
     every = [
         mutant
@@ -358,7 +440,8 @@ def _measure(group: Group, options: argparse.Namespace) -> dict[str, Any]:
         tried = random.Random(options.seed).sample(differing, options.sample)
     survived = []
     for mutant in tried:
-        if passes(group.tests, mutant, options.cpu):
+        tests = chosen_tests(group, mutant, calls)
+        if not tests or passes(tests, mutant, options.cpu):
             survived.append(str(mutant))
             print(f"survived: {mutant}", flush=True)
     share = 100 * (1 - len(survived) / max(len(tried), 1))

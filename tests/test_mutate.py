@@ -87,3 +87,28 @@ def test_every_survivor_that_is_listed_is_still_a_mutant(mutate: ModuleType) -> 
         assert group.modules
         assert group.tests
         assert [each for each in group.equivalent if each not in made] == []
+
+
+def test_only_tests_that_call_a_function_run_for_its_mutants(
+    mutate: ModuleType, tmp_path: Path
+) -> None:
+    """What runs on import is every test's business."""
+    path = mutate.ROOT / "predictor" / "metrics.py"
+    own = "tests/predictor/test_metrics.py"
+    group = mutate.Group("metrics", (path,), (own,), ())
+    calls = mutate.calls_of(group, 60)
+    every = mutate.mutants(path)
+    mutant = next(m for m in every if m.change == "100 -> 101")
+    assert path.read_text().splitlines()[mutant.function - 1].startswith("def ")
+    chosen = mutate.chosen_tests(group, mutant, calls)
+    assert chosen
+    assert all(one.startswith(f"{own}::") for one in chosen)
+    assert not mutate.passes(chosen, mutant, 60)
+    module = tmp_path / "m.py"
+    module.write_text("A = 1\n\n@cache\ndef f(x=2):\n    return [y + 3 for y in x]\n")
+    assert {(m.source[:3], m.function) for m in mutate.mutants(module)} == {
+        ("A =", 0), ("def", 0), ("ret", 3),
+    }  # fmt: skip
+    failing = tmp_path / "test_fails.py"
+    failing.write_text("def test_it():\n    assert False\n")
+    assert mutate.calls_of(mutate.Group("no", (path,), (str(failing),), ()), 60) is None
