@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import ceil, exp, inf, isfinite
 
 from predictor import choose, drift
+from predictor.argument_checks import need_finite, need_nodes, need_positive, need_share
 from predictor.earned import earn
 from predictor.record import Record
 from predictor.table import round_time, table_of, worse
@@ -79,6 +80,8 @@ def surprise_factor(surprises: Sequence[float], share: float, *, least: float) -
     >>> surprise_factor([0.0] * 8, 0.9, least=0.9), surprise_factor([0.0] * 9, 0.99, least=0.9)
     (inf, 1.0)
     """
+    need_share("share", share, least)
+    need_finite("surprise", *surprises)
     count = len(surprises)
     # The largest of so many is exceeded by one in (known + 1) new ones.
     if count + 1 < 1 / (1 - least) - 1e-9:
@@ -88,6 +91,7 @@ def surprise_factor(surprises: Sequence[float], share: float, *, least: float) -
 
 def grid(observed: Sequence[int], settings: TableSettings) -> list[int]:
     """Node counts of a table: each one at first, then in equal ratios, and all observed."""
+    need_nodes(observed)
     end = settings.reach * max(observed)
     counts = set(range(1, min(settings.every_up_to, end) + 1)) | set(observed) | {end}
     ratio, nodes = 2 ** (1 / settings.per_doubling), float(settings.every_up_to)
@@ -101,12 +105,19 @@ def knee_of(nodes: Sequence[int], times: Sequence[float]) -> int | None:
 
     None where it rises to the end.
     """
+    _need_curve(nodes, times)
     best = min(zip(nodes, times, strict=True), key=lambda pair: pair[0] * pair[1] ** 2)[0]
     return best if best < nodes[-1] else None
 
 
 def max_useful_of(nodes: Sequence[int], times: Sequence[float]) -> int | None:
     """Fewest nodes within one percent of the shortest time; None where time falls to the end."""
+    _need_curve(nodes, times)
     enough = min(times) * 1.01
     fewest = next(n for n, t in zip(nodes, times, strict=True) if t <= enough)
     return fewest if fewest < nodes[-1] else None
+
+
+def _need_curve(nodes: Sequence[int], times: Sequence[float]) -> None:
+    need_nodes(nodes)
+    need_positive("run time in seconds", *times)

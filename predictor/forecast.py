@@ -308,6 +308,7 @@ def nine_of_ten(errors: Iterable[float]) -> tuple[float, float]:
     are (Vovk, Gammerman, Shafer, *Algorithmic Learning in a Random World*, 2005).
     """
     sizes = sorted(map(abs, errors))
+    need_finite("error", *sizes)
     if len(sizes) < _FEWEST_ERRORS:
         width = 2 * sizes[-1] if sizes else inf
     else:

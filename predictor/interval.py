@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from predictor.argument_checks import need_nodes, need_positive, need_share
+from predictor.argument_checks import need_finite, need_nodes, need_positive, need_share
 from predictor.types import Curve, Point, Prediction
 
 Floats = NDArray[np.float64]
@@ -74,6 +74,9 @@ def measure(curve: Curve, errors: Sequence[float], prior: Prior | None = None) -
         :func:`left_out` makes it; empty where that cannot be told.
     """
     believed, points = prior or Prior(), curve.points
+    if not points or len(errors) not in (0, len(points)):
+        raise ValueError(f"{len(errors)} errors for {len(points)} points: one for each is needed")
+    need_finite("error", *errors)
     inner, ends = errors[1:-1], _end_errors(points, errors)
     return Uncertainty(
         first=points[0].nodes,
@@ -128,6 +131,7 @@ def around(
     """
     need_nodes(nodes)
     need_share("level", level)
+    need_positive("median", *medians.tolist())
     clock = uncertainty.clock_s / medians
     curve_sd = np.hypot(curve_deviation(nodes, uncertainty), clock / math.sqrt(uncertainty.runs))
     noise = np.hypot(uncertainty.noise, clock)
@@ -143,6 +147,8 @@ def around(
 def curve_deviation(nodes: Sequence[int], uncertainty: Uncertainty) -> Floats:
     """Measure the median itself at ``nodes``: standard deviation of its log, the clock apart."""
     n = np.asarray(nodes, dtype=float)
+    if not (n >= 1).all():
+        raise ValueError(f"{nodes}: node counts are numbers of 1 or more")
     beyond = np.log2(np.maximum(np.maximum(n / uncertainty.last, uncertainty.first / n), 1.0))
     return np.hypot(uncertainty.inside, uncertainty.growth * beyond)
 

@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from predictor.argument_checks import need_finite
+
 Floats = NDArray[np.float64]
 
 
@@ -80,6 +82,8 @@ def take(shapes: Shapes, places: NDArray[np.intp]) -> Shapes:
 
 def log_time(shapes: Shapes, ratios: Floats) -> Floats:
     """Log of T(x)/T(1) for each shape (rows) at each ratio of node counts (columns)."""
+    if not ((ratios > 0) & np.isfinite(ratios)).all():
+        raise ValueError(f"ratios of node counts {ratios}: each must be finite and above 0")
     log_x = np.log(ratios)[None, :]
     serial = shapes.serial[:, None]
     growth = shapes.growth[:, None]
@@ -95,6 +99,8 @@ def spread_evenly(count: int, dimensions: int) -> Floats:
     Additive recurrence with powers of the generalised golden ratio, the root of
     x^(d+1) = x + 1 (Roberts 2018, after Kronecker and Weyl).
     """
+    need_finite("count", count, least=0)
+    need_finite("dimensions", dimensions, least=1)
     root = 2.0
     for _ in range(64):
         root = (1.0 + root) ** (1.0 / (dimensions + 1))

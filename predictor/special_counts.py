@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from math import isqrt
 
+from predictor.argument_checks import need_nodes
+
 
 def _power_of_two(n: int) -> bool:
     return n & (n - 1) == 0
@@ -27,4 +29,7 @@ FAMILIES: dict[str, Callable[[int], bool]] = {
 
 def belongs(family: str, nodes: int) -> bool:
     """Whether ``nodes`` is of ``family``; every count is of the family without a name."""
-    return not family or FAMILIES[family](nodes)
+    if not family:
+        return True
+    need_nodes((nodes,))
+    return FAMILIES[family](nodes)

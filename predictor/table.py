@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
+from predictor.argument_checks import need_share
 from predictor.types import (
     UNBOUNDED,
     ByType,
@@ -38,6 +39,7 @@ def table_of(
     predictions: Sequence[Prediction], verdicts: tuple[Verdict, ...], confidence: float
 ) -> PredictionTable:
     """Table with its columns; what else belongs into it is replaced by the callers."""
+    need_share("confidence", confidence)
     return PredictionTable(
         level="",
         key="",

@@ -14,6 +14,7 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.argument_checks import need_nodes
 from predictor.models.occupancy import occupancies
 from predictor.models.product_form import ProductFit, ProductForm, Sums, TooFewObservations
 
@@ -231,6 +232,7 @@ def ratio_at(
     The way is off by something that most node counts share (a Gaussian process of log nodes):
     without a run there all of ``believed.off`` is open, with every run less.
     """
+    need_nodes(nodes)
     mean = _said(believed, evidence, target, nodes)
     if own is None or not own.nodes:
         return Ratio(mean, np.full(len(nodes), believed.off), None)

@@ -39,6 +39,7 @@ class Run:
         return self.submit_s or self.end_s - self.elapsed_s
 
     def __post_init__(self) -> None:
+        need_finite("node count of a run", self.nodes)
         need_finite("run time in seconds", self.elapsed_s)
         need_finite("end of a run", self.end_s)
 

@@ -158,7 +158,7 @@ def _functions(tree: ast.AST, first: int = 0) -> Iterator[tuple[int, int]]:
                 continue
             own = first
             if isinstance(tree, ast.FunctionDef) and name == "body":
-                own = first or min([tree, *tree.decorator_list], key=lambda one: one.lineno).lineno
+                own = first or min([tree.lineno, *(one.lineno for one in tree.decorator_list)])
             yield id(child), own
             yield from _functions(child, own)
 

@@ -5,11 +5,13 @@ by NIMO to rank functions and attributes (VLDB 2006, appendix A) and for its L2-
 """
 
 from collections.abc import Iterator, Sequence
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.active.space import Assignment, Key, Space
+from predictor.argument_checks import need_finite, need_positive
 
 Signs = NDArray[np.int_]
 
@@ -38,8 +40,8 @@ def signs(count: int) -> Signs:
     >>> signs(7)[:3].tolist()
     [[1, 1, 1, -1, 1, -1, -1], [-1, 1, 1, 1, -1, 1, -1], [-1, -1, 1, 1, 1, -1, 1]]
     """
-    if count < 1:
-        raise ValueError("a design needs at least one factor")
+    if not 1 <= count < inf:
+        raise ValueError(f"a design of {count} factors needs at least one factor")
     size = 4 * (count // 4 + 1)
     while (made := _plain(size)) is None:
         size += 4
@@ -91,7 +93,17 @@ def effects(space: Space, runs: Sequence[tuple[Assignment, float]]) -> dict[str,
     """Absolute main effect of each attribute: mean value at its upper less that at its lower level.
 
     ``runs`` are assignments of a two-level design with the value measured on each.
+
+    Raises
+    ------
+    ValueError
+        A run lacks an attribute of the space, or a value is not finite.
     """
+    for one, value in runs:
+        need_finite("value of a run", value)
+        if missing := [name for name in space.attributes if name not in one]:
+            raise ValueError(f"a run lacks attribute {missing[0]}")
+        need_positive("attribute", *(one[name] for name in space.attributes))
     differences = {}
     for name in space.attributes:
         levels = space.levels(name)
@@ -110,6 +122,9 @@ def binary_search(levels: Sequence[float]) -> Iterator[float]:
     >>> list(binary_search([1.0, 2.0, 3.0, 4.0, 5.0]))
     [1.0, 5.0, 3.0, 2.0, 4.0]
     """
+    if not levels:
+        raise ValueError("no level to order")
+    need_finite("level", *levels)
     low, high = min(levels), max(levels)
     left = sorted(set(levels))
     for share in _shares(4 * len(levels)):

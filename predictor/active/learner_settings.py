@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from math import isfinite
+from math import inf, isfinite
 
 
 class OccupancyPart(StrEnum):
@@ -106,7 +106,7 @@ class LearnerSettings:
             if not (isfinite(value := getattr(self, name)) and value >= 0):
                 raise ValueError(f"{name} is {value}: a finite percentage of at least 0 is needed")
         for name in ("fewest", "in_a_row", "test_runs"):
-            if getattr(self, name) < 1:
+            if not 1 <= getattr(self, name) < inf:
                 raise ValueError(f"{name} is {getattr(self, name)}: at least 1 is needed")
         if not self.parts or len(set(self.parts)) < len(self.parts):
             raise ValueError("parts: give each function to refine once, and at least one")

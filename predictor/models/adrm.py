@@ -186,7 +186,8 @@ class AdRM:
     """
 
     def __init__(self, window: int | None = None, *, start_up: int = START_UP) -> None:
-        if start_up < 1 or (window is not None and window < 1):
+        lengths = (start_up,) if window is None else (start_up, window)
+        if not all(1 <= length < inf for length in lengths):
             raise ValueError(f"windows of {window} and {start_up} pairs: each needs one at least")
         self._ways = _all_ways() if window is None else [_Way(_line, window)]
         self._start_up, self._held = start_up, window is None

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from predictor.models.functions import Function, Shape, Term
+from predictor.argument_checks import need_finite, need_positive
+from predictor.models.functions import Function, Shape, Term, reference_of
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -112,7 +113,8 @@ def learn_bottleneck(
     attributes
         Which attributes the demand may depend on.
     """
-    base = {name: reference[name] for name in attributes}
+    base = reference_of(reference, attributes)
+    _need_runs(samples, compute_s, stall_s, base)
     ratios = [{name: one[name] / base[name] for name in base} for one in samples]
     terms = _terms(ratios, attributes)
     columns = np.array([[1.0, *(term(one) for term in terms)] for one in ratios])
@@ -133,6 +135,22 @@ def learn_bottleneck(
         bounds = tuple(demands[order].tolist()), tuple(at_most.tolist())
         made.append(Demand(function, one.idle_s, weight, *bounds))
     return Bottleneck(tuple(made))
+
+
+def _need_runs(
+    samples: Sequence[Mapping[str, float]],
+    compute_s: Floats,
+    stall_s: Floats,
+    base: Mapping[str, float],
+) -> None:
+    if not len(samples) == len(compute_s) == len(stall_s) > 0:
+        raise ValueError("runs: each needs its attributes, compute and stall, and one at least")
+    need_finite("stall in seconds a byte", *stall_s, least=0)
+    need_finite("compute in seconds a byte", *compute_s, least=0)
+    need_positive("time in seconds a byte", *(compute_s + stall_s))
+    for one in samples:
+        for name in base:
+            need_positive(f"attribute {name}", one.get(name, 0.0))
 
 
 def _likeliest(tried: Iterable["_Learned"]) -> list["_Learned"]:

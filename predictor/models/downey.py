@@ -62,6 +62,8 @@ def speedup(nodes: ArrayLike, A: float, sigma: float) -> Floats:
 
 def max_useful(A: float, sigma: float) -> float:
     """Nodes beyond which speedup no longer grows (section III.B)."""
+    need_finite("A", A, least=1)
+    need_finite("sigma", sigma, least=0)
     return A + A * sigma - sigma if sigma > 1 else 2 * A - 1
 
 

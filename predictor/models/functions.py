@@ -4,13 +4,15 @@ What NIMO's predictor functions are made of (Shivam, Babu, Chase, *Learning Appl
 Utility Resource Planning*, ICAC 2006, section IV.C); :mod:`predictor.models.transformed` fits them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from predictor.argument_checks import need_positive
 
 Floats = NDArray[np.float64]
 Amount = TypeVar("Amount", float, Floats)
@@ -118,3 +120,17 @@ class Function:
             for c, term in zip(self.coefficients, self.terms, strict=True)
         ]
         return " + ".join(parts)
+
+
+def reference_of(reference: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
+    """Give these attributes of the reference assignment.
+
+    Raises
+    ------
+    ValueError
+        One is missing, or not above zero and finite.
+    """
+    base = {name: reference.get(name, 0.0) for name in names}
+    for name, value in base.items():
+        need_positive(f"attribute {name} of the reference", value)
+    return base

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from predictor.argument_checks import need_finite
 from predictor.models.functions import Function
 from predictor.models.occupancy import (
     PARTS,
@@ -90,6 +91,7 @@ def percentage_error(predicted: float, actual: float, whole: float) -> float:
     It has none where the actual occupancy is nothing: then it counts as 100 if what was predicted
     matters beside the ``whole``, and as nothing otherwise.
     """
+    need_finite("occupancy", predicted, actual, whole, least=0)
     if actual > _NOTHING * whole:
         return 100 * abs(actual - predicted) / actual
     return 100.0 if predicted > _NOTHING * whole else 0.0

@@ -131,6 +131,8 @@ class Sums:
         ValueError
             An amount or a time is not above zero and finite.
         """
+        if times not in (1, -1):
+            raise ValueError(f"times is {times}: 1 takes runs in, -1 takes them out")
         if not runs:
             return self
         if wrong := [time_s for _, time_s in runs if not _SHORTEST_S < time_s < 1 / _SHORTEST_S]:

@@ -106,6 +106,9 @@ def supported(samples: Sequence[Mapping[str, float]], names: Sequence[str]) -> S
     """
     if not samples or not names:
         return Support({})
+    for one in samples:
+        for name in names:
+            check_amount(name, one.get(name, 0.0))
     values = np.array([[one[name] for name in names] for one in samples], float)
     low, high = values.min(axis=0), values.max(axis=0)
     bounds = dict(zip(names, zip(low.tolist(), high.tolist(), strict=True), strict=True))
@@ -137,6 +140,10 @@ def beyond(value: float, low: float, high: float) -> float:
     >>> beyond(64.0, 1.0, 8.0), beyond(0.5, 1.0, 2.0), beyond(4.0, 2.0, 2.0)
     (1.0, 1.0, 0.5)
     """
+    for given in (value, low, high):
+        check_amount("value", given)
+    if low > high:
+        raise ValueError(f"a range from {low} to {high}: it must not fall")
     if low <= value <= high:
         return 0.0
     if high <= low * (1 + _SAME):

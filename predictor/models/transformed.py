@@ -18,7 +18,7 @@ from itertools import combinations, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.models.functions import Function, Shape, Term
+from predictor.models.functions import Function, Shape, Term, reference_of
 
 Floats = NDArray[np.float64]
 #: A term has to reduce the error by this share.
@@ -81,12 +81,10 @@ def learn(
     if not samples:
         raise ValueError("no sample to learn from")
     names = (*attributes, hides) if hides else tuple(attributes)
-    base = {name: reference[name] for name in names}
+    base = reference_of(reference, names)
     ratios = [_ratios(one, base) for one in samples]
     weights = _weights(sizes, len(samples))
-    target = np.asarray(values, dtype=np.float64)
-    if not np.isfinite(target).all():
-        raise ValueError("a value to predict is not finite")
+    target = _target(values, len(samples))
     scale = float(np.abs(target).mean()) or 1.0
     target = target / scale * weights
     enough = max(_NOISE, noise / scale)
@@ -112,10 +110,10 @@ def linear(
     A term that does not differ between samples has no part in it; terms that only differ together
     share theirs.  See :func:`learn` for the parameters and errors.
     """
-    base = {term.attribute: reference[term.attribute] for term in terms}
+    base = reference_of(reference, [term.attribute for term in terms])
     ratios = [_ratios(one, base) for one in samples]
     weights = _weights(sizes, len(samples))
-    target = np.asarray(values, dtype=np.float64)
+    target = _target(values, len(samples))
     scale = float(np.abs(target).mean()) or 1.0
     columns = _columns(ratios, terms)
     share = weights**2 / (weights**2).sum()
@@ -134,6 +132,15 @@ def _weights(sizes: Sequence[float] | None, count: int) -> Floats:
         raise ValueError("sizes: one above zero is needed for each sample")
     weights: Floats = (1 / given) / np.mean(1 / given)
     return weights
+
+
+def _target(values: Sequence[float], count: int) -> Floats:
+    target = np.asarray(values, dtype=np.float64)
+    if not len(target) == count > 0:
+        raise ValueError(f"{len(target)} values for {count} samples: one for each is needed")
+    if not np.isfinite(target).all():
+        raise ValueError("a value to predict is not finite")
+    return target
 
 
 def _ratios(sample: Mapping[str, float], base: Mapping[str, float]) -> dict[str, float]:

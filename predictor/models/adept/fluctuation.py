@@ -15,6 +15,8 @@ from math import expm1, hypot, log, log1p
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.models.adept.envelope import need_observations
+
 Floats = NDArray[np.float64]
 Segment = tuple[int, ...]
 
@@ -90,6 +92,7 @@ def fluctuation(nodes: Floats, times: Floats) -> Floats:
     >>> fluctuation(np.array([2.0, 4.0, 8.0]), np.array([8.0, 4.0, 2.0])).tolist()
     [1.5, 1.5]
     """
+    need_observations(nodes, times)
     n, m = nodes[:-1], nodes[1:]
     return times[:-1] * n / m / times[1:] * (1 + (m - n) / m)
 

@@ -55,6 +55,9 @@ def weights(targets: Floats, nodes: Floats, q: float) -> Floats:
     >>> weights(np.array([16.0]), np.array([2.0, 4.0, 8.0]), 2.0).tolist()
     [[14.0, 16.0, 20.0]]
     """
+    if not (len(nodes) and np.isfinite(nodes).all() and np.isfinite(targets).all()):
+        raise ValueError(f"targets {targets} and node counts {nodes}: finite numbers are needed")
+    need_finite("q", q, least=1)
     distance = np.abs(targets[:, None] - nodes)
     weight: Floats = q * distance.max(axis=1, keepdims=True) - distance
     return weight
@@ -86,6 +89,11 @@ def search(
     need_observations(nodes, times)
     if not envelope:
         raise ValueError("the envelope has no range pair")
+    if not len(targets) or not (np.isfinite(targets) & (targets >= 1)).all():
+        raise ValueError(f"targets {targets}: finite node counts of 1 or more are needed")
+    usable = weight.shape == (len(targets), len(nodes)) and np.isfinite(weight).all()
+    if not usable or (weight < 0).any():
+        raise ValueError("weights: one for each target and observation is needed, none below 0")
     # Squares of very short or long times are beyond what numbers hold.
     scale = float(np.exp(np.log(times).mean()))
     candidates = []

@@ -1,0 +1,363 @@
+"""Every public function of the numbers refuses what it cannot answer, in one sentence.
+
+A row of the table is a call that works.  Each number in it is replaced by NaN, an infinity, zero
+and a negative one; each sequence is emptied, reversed and given a value twice.  What comes back is
+a :class:`ValueError` of one line, or numbers without NaN: no other exception, and no warning.
+"""
+
+import importlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import partial
+from math import inf, nan
+from typing import Any
+
+import numpy as np
+import pytest
+
+from predictor import Run, Verdict
+from predictor.active.design import binary_search
+from predictor.active.space import Space
+from predictor.drift import DriftSettings
+from predictor.forecast import forecasts
+from predictor.interval import measure
+from predictor.models.adept.envelope import envelope
+from predictor.models.adept.search import SearchSettings
+from predictor.models.adrm import AdRM, Throughput
+from predictor.models.averaged import Averaged
+from predictor.models.functions import Shape, Term
+from predictor.models.linear_occupancy import LinearOccupancyModel
+from predictor.models.occupancy import OccupancyModel
+from predictor.models.product_form import ProductForm, Sums
+from predictor.models.samples import Occupancies, Sample
+from predictor.shapes import ShapePrior, draw
+from predictor.similar import PastRun, RunRequest, sample
+from predictor.standing import AccuracyBand, PredictionOutcome
+from predictor.table import table_of
+from predictor.table_settings import TableSettings
+from predictor.type_ratios import ObservedRatios, TypeEvidence, believe
+from tests.predictor.curves import downey, drawn
+
+NODES = [1, 2, 4, 8, 16]
+CURVE = drawn(NODES, downey(24, 0.5))
+TIMES = [point.time_s for point in CURVE.points]
+FIT = Averaged().fit(CURVE)
+TABLE = table_of(FIT.predict(NODES), (Verdict.RELIABLE,) * 5, 0.9)
+AMOUNTS = [{"cpu": c, "lat": n} for c, n in ((1.0, 9.0), (2.0, 9.0), (4.0, 9.0), (1.0, 3.0))]
+SAMPLES = [Sample(one, Occupancies(8 / one["cpu"], one["lat"], 1.0, 10.0)) for one in AMOUNTS]
+MEASURED = [one.measured for one in SAMPLES]
+PROFILE = OccupancyModel().fit(SAMPLES)
+SPACE = Space.full({"cpu": (1.0, 2.0), "lat": (1.0, 3.0)}, {"cpu": True, "lat": False})
+SUMS = Sums.none(("cpu",)).add_all([({"cpu": c}, 5 / c + 1.0) for c in (1.0, 2.0, 3.0, 4.0)])
+UNCERTAINTY = measure(CURVE, [0.01, 0.02, -0.01, 0.01, 0.02])
+EVIDENCE = TypeEvidence(
+    reference="old", figures={"old": {"cpu": 1.0}, "new": {"cpu": 2.0}}, utilisation=[(4, 0.9)]
+)
+OUTCOMES = [PredictionOutcome(float(i), 110.0, 100.0, 90.0, 120.0) for i in range(4)]
+
+
+ROWS = [Run(n, t) for n, t in zip(NODES, TIMES, strict=True)]
+N, T = np.array(NODES, float), np.array(TIMES)
+ENVELOPE = envelope(N, T, 0.05)
+SEEN = ObservedRatios((4, 8), (0.1, 0.2), (0.01, 0.01))
+PAIR = {"predicted": [9.0, 11.0, 14.0], "actual": [10.0, 12.0, 15.0]}
+LINE = [Term("cpu", Shape.LINEAR)]
+
+
+def transferred(pairs: list[float], probe: float, window: int) -> Throughput:
+    """Teach AdRM, and ask it."""
+    model = AdRM(window)
+    for value in pairs:
+        model.update(value, 2 * value)
+    return model.predict(probe)
+
+
+#: A call that works for each function or class; None: the function itself.
+CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
+    "types.Point": (None, {"nodes": 4, "time_s": 10.0, "repeats": 2, "spread": 0.1}),
+    "types.Run": (None, {"nodes": 4, "elapsed_s": 10.0, "end_s": 5.0}),
+    "types.Curve": (None, {"points": CURVE.points, "resolution_s": 1.0}),
+    "curve.build": (None, {"runs": ROWS}),
+    "curve.censored_median": (None, {"runs": ROWS}),
+    "choose.choose": (None, {"curve": CURVE}),
+    "curve_table.grid": (None, {"observed": NODES, "settings": TableSettings()}),
+    "curve_table.knee_of": (None, {"nodes": NODES, "times": TIMES}),
+    "curve_table.max_useful_of": (None, {"nodes": NODES, "times": TIMES}),
+    "curve_table.surprise_factor": (
+        None, {"surprises": [0.1, 0.2, 0.4] * 5, "share": 0.9, "least": 0.8},
+    ),
+    "drift.follow": (None, {"runs": ROWS, "settings": DriftSettings()}),
+    "forecast.Bank": (lambda values: [*forecasts(values)], {"values": [1.0, 2.0, 3.0]}),
+    "forecast.forecasts": (lambda values: [*forecasts(values)], {"values": [1.0, 2.0, 3.0]}),
+    "forecast.nine_of_ten": (None, {"errors": [0.1, -0.2]}),
+    "interval.measure": (None, {"curve": CURVE, "errors": [0.01, 0.02, -0.01, 0.01, 0.02]}),
+    "interval.deviations": (None, {"curve": CURVE}),
+    "interval.around": (
+        None,
+        {"nodes": [3], "medians": np.array([10.0]), "uncertainty": UNCERTAINTY, "level": 0.9},
+    ),
+    "interval.curve_deviation": (None, {"nodes": NODES, "uncertainty": UNCERTAINTY}),
+    "error_measures.absolute_errors": (None, PAIR),
+    "error_measures.percentage_errors": (None, PAIR),
+    "error_measures.mape": (None, PAIR),
+    "error_measures.nmae": (None, PAIR),
+    "error_measures.mse": (None, PAIR),
+    "error_measures.order_preserving_degree": (None, PAIR),
+    "error_measures.ranking_distance": (None, {**PAIR, "k": 2}),
+    "shapes.spread_evenly": (None, {"count": 8, "dimensions": 2}),
+    "shapes.log_time": (
+        None, {"shapes": draw(ShapePrior(shapes=8)), "ratios": np.array([1.0, 2.0])},
+    ),
+    "similar.RunRequest": (None, {"nodes": 4, "limit_s": 60.0}),
+    "similar.PastRun": (None, {"asked": RunRequest(4, 60.0), "elapsed_s": 10.0}),
+    "similar.sample": (
+        None, {"request": RunRequest(4, 60.0), "past": [PastRun(RunRequest(4, 60.0), 10.0)] * 3},
+    ),
+    "similar.SimilarRuns": (
+        sample(RunRequest(4, 60.0), [PastRun(RunRequest(4, 60.0), 9.0)]).quantile, {"share": 0.5},
+    ),
+    "special_counts.belongs": (None, {"family": "powers of two", "nodes": 8}),
+    "standing.judge": (None, {"outcomes": OUTCOMES, "band": AccuracyBand(), "off": False}),
+    "table.at": (None, {"table": TABLE, "nodes": 3}),
+    "table.covers": (None, {"table": TABLE, "nodes": 3}),
+    "table.longest": (None, {"table": TABLE, "nodes": 3}),
+    "table.quantile": (None, {"table": TABLE, "nodes": 3, "share": 0.9}),
+    "table.verdict_at": (None, {"table": TABLE, "nodes": 3}),
+    "table.for_limit": (None, {"table": TABLE, "limit_s": 60.0}),
+    "table.table_of": (
+        None,
+        {"predictions": FIT.predict([4]), "verdicts": (Verdict.RELIABLE,), "confidence": 0.9},
+    ),
+    "transfer.transfer_time": (
+        None, {"series": [], "size_bytes": 1e6, "source": "a", "target": "b", "now_s": 0.0},
+    ),
+    "type_ratios.believe": (
+        None, {"evidence": EVIDENCE, "observed": {"new": SEEN}, "target": "new"},
+    ),
+    "type_ratios.ratio_at": (
+        None,
+        {
+            "believed": believe(EVIDENCE, {}, "new"), "evidence": EVIDENCE, "target": "new",
+            "own": SEEN, "nodes": NODES,
+        },
+    ),
+    "models.adrm.together": (None, {"probes": [1.0, 2.0]}),
+    "models.adrm.AdRM": (transferred, {"pairs": [1.0, 2.0, 3.0], "probe": 2.0, "window": 3}),
+    "models.base.quantiles": (None, {"fit": FIT, "nodes": NODES, "shares": [0.5, 0.9]}),
+    "models.base.most_informative": (None, {"fit": FIT, "candidates": NODES, "targets": NODES}),
+    "models.base.need": (None, {"curve": CURVE, "points": 3}),
+    "models.bottleneck.learn_bottleneck": (
+        None,
+        {
+            "samples": AMOUNTS, "compute_s": np.array([8.0, 4.0, 2.0, 8.0]),
+            "stall_s": np.array([1.0, 5.0, 7.0, 0.0]), "reference": AMOUNTS[0],
+            "attributes": ["cpu", "lat"],
+        },
+    ),
+    "models.downey.speedup": (None, {"nodes": NODES, "A": 8.0, "sigma": 0.5}),
+    "models.downey.max_useful": (None, {"A": 8.0, "sigma": 0.5}),
+    "models.downey.working_set": (None, {"A": 8.0, "sigma": 0.5}),
+    "models.adept.envelope.envelope": (None, {"nodes": N, "times": T, "delta": 0.05}),
+    "models.adept.anomalies.diagnose": (None, {"nodes": N, "times": T}),
+    "models.adept.fluctuation.fluctuation": (None, {"nodes": N, "times": T}),
+    "models.adept.search.search": (
+        None,
+        {
+            "nodes": N, "times": T, "weight": np.ones((1, 5)), "targets": np.array([3.0]),
+            "envelope": ENVELOPE, "settings": SearchSettings(),
+        },
+    ),
+    "models.adept.search.weights": (
+        None, {"targets": np.array([3.0]), "nodes": N, "q": 4.0},
+    ),
+    "models.linear_occupancy.LinearOccupancyModel": (
+        lambda samples: LinearOccupancyModel().fit(samples), {"samples": SAMPLES},
+    ),
+    "models.linear_occupancy.percentage_error": (
+        None, {"predicted": 1.0, "actual": 2.0, "whole": 4.0},
+    ),
+    "models.linear_occupancy.part_errors": (
+        None, {"predicted": MEASURED, "actual": MEASURED},
+    ),
+    "models.occupancy.OccupancyModel": (
+        lambda samples: OccupancyModel().fit(samples), {"samples": SAMPLES},
+    ),
+    "models.occupancy.OccupancyFit": (
+        PROFILE.predict, {"attributes": {"cpu": 2.0, "lat": 5.0}, "level": 0.9},
+    ),
+    "models.occupancy.transformation": (None, {"name": "cpu", "faster": frozenset({"cpu"})}),
+    "models.occupancy.judged_by": (
+        None, {"fit": PROFILE, "samples": SAMPLES, "predicted": MEASURED},
+    ),
+    "models.product_form.terms": (None, {"resources": ["cpu", "nodes"]}),
+    "models.product_form.explanatory": (None, {"resources": ["cpu"], "amounts": {"cpu": 2.0}}),
+    "models.product_form.Sums": (
+        Sums.none(("cpu",)).add, {"amounts": {"cpu": 2.0}, "time_s": 3.0, "times": 1},
+    ),
+    "models.product_form.ProductFit": (
+        ProductForm().fit(SUMS).predict, {"amounts": {"cpu": 2.0}, "level": 0.9},
+    ),
+    "models.product_form.ProductForm": (
+        lambda runs: ProductForm().fit(
+            Sums.none(("cpu",)).add_all([({"cpu": c}, 5 + c) for c in runs])
+        ),
+        {"runs": [1.0, 2.0, 4.0, 8.0]},
+    ),
+    "models.samples.occupancies": (
+        None, {"utilisation": 0.5, "time_s": 9.0, "data_bytes": 1e9, "network_share": 0.5},
+    ),
+    "models.samples.checked": (None, {"samples": SAMPLES, "reference": AMOUNTS[0]}),
+    "models.samples.from_the_others": (None, {"samples": SAMPLES, "learn": len}),
+    "models.support.supported": (None, {"samples": AMOUNTS, "names": ["cpu", "lat"]}),
+    "models.support.beyond": (None, {"value": 9.0, "low": 1.0, "high": 4.0}),
+    "models.support.check_amount": (None, {"name": "cpu", "value": 1.0}),
+    "models.transformed.learn": (
+        None,
+        {
+            "samples": AMOUNTS, "values": [8.0, 4.0, 2.0, 8.0], "reference": AMOUNTS[0],
+            "attributes": ["cpu", "lat"], "noise": 0.1, "sizes": [1.0, 2.0, 3.0, 4.0],
+        },
+    ),
+    "models.transformed.linear": (
+        None,
+        {
+            "samples": AMOUNTS, "values": [8.0, 4.0, 2.0, 8.0], "reference": AMOUNTS[0],
+            "terms": LINE, "sizes": [1.0, 2.0, 3.0, 4.0],
+        },
+    ),
+    "active.design.signs": (None, {"count": 3}),
+    "active.design.binary_search": (
+        lambda levels: [*binary_search(levels)], {"levels": [1.0, 2.0]},
+    ),
+    "active.design.effects": (
+        None, {"space": SPACE, "runs": [(one, 1.0 + i) for i, one in enumerate(SPACE.candidates)]},
+    ),
+    "active.design.plackett_burman": (None, {"space": SPACE}),
+    "active.space.Space": (
+        lambda levels: Space.full({"cpu": levels}, {"cpu": True}), {"levels": [1.0, 2.0]},
+    ),
+    "active.learner_settings.LearnerSettings": (
+        None,
+        {"target": 10.0, "fewest": 6, "in_a_row": 2, "improvement": 2.0, "test_runs": 10},
+    ),
+    "active.learner.interval_percent": (
+        None, {"expected": PROFILE.predict({"cpu": 2.0, "lat": 5.0})},
+    ),
+}  # fmt: skip
+
+
+def bad(given: Any) -> Iterator[Any]:
+    """Give every variant of a value with one bad number or one bad sequence in it."""
+    if isinstance(given, bool | str | Enum) or given is None or callable(given):
+        return
+    if isinstance(given, int | float):
+        yield from (nan, inf, -inf, 0, -1)
+    elif isinstance(given, np.ndarray):
+        yield from (np.asarray(one, float) for one in bad(given.tolist()))
+    elif isinstance(given, Mapping):
+        yield from ({**given, key: one} for key, value in given.items() for one in bad(value))
+        yield {}
+    elif isinstance(given, list | tuple) and not hasattr(given, "_fields"):
+        numbers = [isinstance(one, int | float) for one in given]
+        if all(numbers):
+            yield from (type(given)(one) for one in ([*given, *given[-1:]], given[::-1]))
+        if all(numbers) or not any(numbers):
+            yield type(given)()
+        yield from (
+            type(given)([*given[:i], one, *given[i + 1 :]])
+            for i in {0, len(given) // 2}
+            if given
+            for one in bad(given[i])
+        )
+
+
+def refused_or_numbers(call: Callable[[], Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            made = call()
+        except (ValueError, LookupError) as error:
+            text = str(error)
+            assert text, "an error without a word"
+            assert "\n" not in text
+            assert not isinstance(error, KeyError | IndexError), text
+            return
+    assert not has_nan(made), made
+
+
+def has_nan(made: Any) -> bool:
+    if isinstance(made, float):
+        return made != made
+    if isinstance(made, np.ndarray):
+        return made.dtype.kind == "f" and bool(np.isnan(made).any())
+    if isinstance(made, Mapping):
+        return any(map(has_nan, made.values()))
+    if is_dataclass(made):
+        return any(has_nan(getattr(made, one.name)) for one in fields(made))
+    return isinstance(made, list | tuple) and any(map(has_nan, made))
+
+
+def public(name: str) -> Callable[..., Any]:
+    module, _, what = name.rpartition(".")
+    found: Callable[..., Any] = getattr(importlib.import_module(f"predictor.{module}"), what)
+    return found
+
+
+CASES = [
+    pytest.param(name, argument, id=f"{name}-{argument}")
+    for name, (_, given) in CALLS.items()
+    for argument, value in given.items()
+    if next(bad(value), None) is not None
+]
+
+
+#: Public functions that get no number, or only from functions above that have looked at it.
+NOT_CALLED = {
+    "forecast": "median trimmed_mean bank",
+    "curve_table": "curve_table",
+    "drift": "problem started",
+    "interval": "left_out",
+    "shapes": "draw take",
+    "table": "decode encode for_layout for_type part_for round_time worse over_nodes",
+    "models.base": "create from_json names register to_json",
+    "models.downey": "parallelism_of serial_time_of sigma_of terms",
+    "models.support": "judged widening",
+    "models.adept.anomalies": "special_counts",
+    "models.adept.envelope": "need_observations",
+    "models.adept.fluctuation": "explain",
+    "models.adept.search": "best_for",
+}
+MODULES = sorted({name.rpartition(".")[0] for name in CALLS} - {"types"})
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_function_is_called_or_named(module: str) -> None:
+    whole = f"predictor.{module}"
+    called = {name.rpartition(".")[2] for name in CALLS if name.rpartition(".")[0] == module}
+    listed = {*NOT_CALLED.get(module, "").split(), *(name for name in called if name[0].islower())}
+    defined = {
+        name
+        for name, one in vars(importlib.import_module(whole)).items()
+        if name[0].islower() and callable(one) and getattr(one, "__module__", "") == whole
+    }
+    assert listed == defined
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_call_works(name: str) -> None:
+    call, given = CALLS[name]
+    (call or public(name))(**given)
+
+
+@pytest.mark.parametrize(("name", "argument"), CASES)
+def test_bad_values_are_refused_in_one_sentence(name: str, argument: str) -> None:
+    call, given = CALLS[name]
+    for value in bad(given[argument]):
+        changed = partial(call or public(name), **{**given, argument: value})
+        try:
+            refused_or_numbers(changed)
+        except Exception as error:
+            text = f"{argument}={value!r}: {type(error).__name__}: {error}"
+            raise AssertionError(text) from error
