@@ -47,9 +47,14 @@ _unpack = msgspec.msgpack.Decoder(list[Work]).decode
 
 @dataclass(frozen=True, slots=True)
 class RefitSummary:
-    """What a refit left: curves by verdict, histories without a curve, seconds taken."""
+    """What a refit left: curves by verdict, histories without a curve, seconds taken.
+
+    ``by_level`` counts the curves by what their runs have in common: one application may have a
+    curve for its tag, its script, and its command line.
+    """
 
     curves: int
+    by_level: dict[str, int]
     reliable: int
     doubtful: int
     refused: int
@@ -314,6 +319,7 @@ def _summary(made: list[FitRow], seconds: float) -> RefitSummary:
     verdicts = Counter(row.verdict for row in curves)
     return RefitSummary(
         curves=len(curves),
+        by_level=dict(sorted(Counter(row.level.value for row in curves).items())),
         reliable=verdicts[Verdict.RELIABLE],
         doubtful=verdicts[Verdict.DOUBTFUL],
         refused=verdicts[Verdict.REFUSED],

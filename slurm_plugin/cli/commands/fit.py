@@ -91,10 +91,19 @@ def _workers(
     return pool.workers, pool.executor
 
 
+#: How the runs of a curve were recognised.
+_RECOGNISED = {"tag": "by tag", "script": "by script", "line": "by command line"}
+
+
 def describe(done: "RefitSummary") -> str:
-    """Describe a refit."""
+    """Describe a refit.
+
+    An application can have a curve for its script and one for its command line: the numbers of each
+    say so.
+    """
+    levels = ", ".join(f"{n} {_RECOGNISED.get(level, level)}" for level, n in done.by_level.items())
     return (
-        f"{count(done.curves, 'scaling curve')}: {done.reliable} reliable, {done.doubtful} "
-        f"doubtful, {done.refused} refused; {count(done.histories, 'history', 'histories')} "
-        f"without a curve; {done.seconds:.1f} s"
+        f"{count(done.curves, 'scaling curve')}{f' ({levels})' if levels else ''}: "
+        f"{done.reliable} reliable, {done.doubtful} doubtful, {done.refused} refused; "
+        f"{count(done.histories, 'history', 'histories')} without a curve; {done.seconds:.1f} s"
     )

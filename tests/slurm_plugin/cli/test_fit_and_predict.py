@@ -23,7 +23,8 @@ def test_fit_tells_what_it_left(use: DemoSite, capsys: pytest.CaptureFixture[str
 
 def test_fit_in_words(use: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", "--workers", "1"]) == 0
-    assert capsys.readouterr().out.startswith("7 scaling curves: ")
+    # One application is recognised by its tag and by its command line: it has two of the curves.
+    assert capsys.readouterr().out.startswith("7 scaling curves (6 by command line, 1 by tag): ")
 
 
 @pytest.mark.parametrize("command", [["fit"], ["predict"], ["report"]])
