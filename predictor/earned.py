@@ -128,7 +128,7 @@ def mixed(record: Record, name: str) -> tuple[Problem, ...]:
     text = (
         "not one problem: runs on the same node count differ too much; "
         f"'#SBATCH --comment=nimo:app={app},problem=INPUT' in the script, with another word for "
-        "each input, would tell them apart"
+        "each input, separates them"
     )
     return (Problem("not_one_problem", text),)
 

@@ -54,7 +54,7 @@ def curve_problems(curve: Curve, settings: ReliabilitySettings) -> tuple[Problem
     worst = max(noisy, key=lambda p: p.spread)
     text = (
         f"runs on {worst.nodes} nodes differ by {math.expm1(worst.spread):.0%} among themselves: "
-        "perhaps not one problem; a tag in the job's comment would tell them apart"
+        "they may be different problems; a tag in the job's comment would separate them"
     )
     return (Problem("noisy_repeats", text),)
 
@@ -131,7 +131,7 @@ def uncertain(
     beyond = [f"from {n} nodes on" for n in nodes if n > last][:1]
     ends = " to ".join(map(str, dict.fromkeys((within[0], within[-1])))) if within else ""
     where = [f"on {ends} node{'s' * (ends != '1')}"] if within else []
-    off = f"it may be off by more than {100 * settings.reliable_factor - 100:.0f} %"
+    off = f"the prediction may be off by more than {100 * settings.reliable_factor - 100:.0f} %"
     text = f"{' and '.join(where + beyond)} {off}"
     return Problem("uncertain", text, observe)
 

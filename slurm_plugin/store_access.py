@@ -63,7 +63,7 @@ def matching_tables(tables: Sequence[PredictionTable], query: str) -> list[Predi
     names = {name for table in tables for name in names_of(table.label)}
     near = difflib.get_close_matches(query, names)
     hint = f"did you mean {' or '.join(near)}?" if near else "'nimo predict --all' lists what is"
-    raise NoHistory(f"nothing is known about {query!r}; {hint}")
+    raise NoHistory(f"there is no history of {query!r}; {hint}")
 
 
 def own_tables(tables: Sequence[PredictionTable]) -> Sequence[PredictionTable]:

@@ -41,8 +41,8 @@ exit status:
   0  advice was given
   1  an error, printed on stderr; also any status above 63
   2  wrong usage
-  3  not enough is known about this job
-  4  the deadline cannot be made on any node count
+  3  there is too little history of this job
+  4  the deadline cannot be met on any node count
 
 All options of sbatch are taken, and its SBATCH_ variables: the command line goes before them, and
 they before the script.  With --test-only Slurm is asked, too, when the job would start.

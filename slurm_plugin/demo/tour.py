@@ -21,17 +21,17 @@ _WORDS = {reason.value: reason.text for reason in Reason}
 _FIRST_ID = 900_000  #: job ids of the demo's own submissions
 
 _BEGINNING = """\
-NIMO for Slurm, shown on a made-up cluster of 32 nodes: no Slurm runs here.
+NIMO for Slurm, shown on a simulated cluster of 32 nodes: no Slurm runs here.
 Made up are two months of its accounting ({folder}/sacct.txt), the answers of squeue, sinfo and
 scontrol ({folder}/bin), and later the runs of what is submitted.  Everything else is the product:
 the commands below, the store, the fits, nimod and its socket."""
 _INGEST = "1. History in.  Here a saved file; on a cluster 'nimo ingest' asks sacct itself."
 _FIT = "2. Learn how run time depends on nodes."
-_PREDICT = "3. What is known about one application."
+_PREDICT = "3. What NIMO predicts for one application."
 _SERVE = "4. nimod holds the tables in memory and answers the hooks and nimo-advise."
-_ADVISE = "5. A user asks before submitting.  This application is well known:"
-_DEADLINE = "   With a deadline that no node count can make, scripts see it in the exit status:"
-_UNKNOWN = "   This one was only seen on two node counts, so nothing is made up:"
+_ADVISE = "5. A user asks before submitting.  This application has many runs:"
+_DEADLINE = "   No node count meets this deadline.  The exit status says so to scripts:"
+_UNKNOWN = "   This application ran on two node counts only, so there is no recommendation:"
 _SUBMIT = """\
 6. Submissions.  The demo sends nimod what job_submit.lua would send at each sbatch (mode: enforce,
    as {folder}/nimo.yaml says; a site begins with 'observe')."""
@@ -43,7 +43,7 @@ _END = """\
 Next:
   export NIMO_CONFIG={config}
   export PATH={programs}:{stand_ins}:$PATH
-  nimo predict                  all applications that are known by now
+  nimo predict                  all applications with a prediction
   nimo serve &                  then ask: nimo-advise {folder}/membrane.sh
   make cluster                  the same with a real, throw-away Slurm
   README.md                     how to begin on your own: observe, read the report, enforce"""

@@ -308,7 +308,7 @@ def curve_columns(prediction: PredictionTable) -> list[Column]:
         ),
         Column(
             name="runs",
-            title="runs kept",
+            title="runs used",
             value=lambda i: repeats.get(nodes[i], 0),
             show=lambda i: str(repeats.get(nodes[i], "")),
             worth=3,

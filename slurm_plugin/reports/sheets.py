@@ -253,7 +253,7 @@ def _waits(report: OutcomeReport) -> Sheet:
 
 def _deadlines(report: OutcomeReport) -> Sheet:
     names = ("met", "missed", "refused", "open", "warned")
-    titles = ("made", "missed", "refused", "not known yet", "warned of at submission")
+    titles = ("made", "missed", "refused", "still open", "warned of at submission")
     some = report.deadlines != Deadlines()
     return Sheet(
         name="deadlines",

@@ -169,7 +169,7 @@ def _accuracy(accuracy: Accuracy | None, confidence: float) -> str:
 def _deadlines(deadlines: Deadlines) -> str:
     text = (
         f"{deadlines.met} met, {deadlines.missed} missed, {deadlines.refused} refused, "
-        f"{deadlines.open} not known yet"
+        f"{deadlines.open} still open"
     )
     return f"{text}; {deadlines.warned} warned of" if deadlines.warned else text
 

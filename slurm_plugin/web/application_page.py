@@ -89,7 +89,7 @@ def _table(prediction: PredictionTable, on: str, *, every: bool) -> Table:
             TableColumn(key="low_s", title=f"{percent(prediction.confidence)} of runs: from"),
             TableColumn(key="high_s", title="to"),
             TableColumn(key="verdict", title="verdict", left=True),
-            TableColumn(key="repeats", title="runs kept"),
+            TableColumn(key="repeats", title="runs used"),
         ),
         rows=[
             (

@@ -1,4 +1,4 @@
-"""Check the configuration and print all settings in force, defaults included, as YAML."""
+"""Check the configuration and print all settings as YAML, with their defaults."""
 
 import argparse
 import sys

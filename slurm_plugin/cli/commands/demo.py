@@ -1,6 +1,6 @@
-"""Show the main job on a made-up cluster: history, fit, advice, submissions, report.
+"""Show NIMO on a simulated cluster: history, fit, advice, submissions, report.
 
-Needs neither Slurm nor root, and stays within one folder.
+It needs neither Slurm nor root.  It writes only into its own folder.
 """
 
 import argparse

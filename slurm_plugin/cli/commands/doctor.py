@@ -1,6 +1,6 @@
-"""Check the installation, from munge to the last fit, and say how to fix what is wrong.
+"""Check the installation, from munge to the last fit, and say how to fix each fault.
 
-Best run as root where slurmctld runs.  Exit status: 0 nothing is wrong (there may be warnings), 1
+Run it as root where slurmctld runs.  Exit status: 0 nothing is wrong (there may be warnings), 1
 something is.
 """
 

@@ -1,6 +1,6 @@
-"""Learn run time over node counts: fit the runs in the store and leave prediction tables.
+"""Fit the runs in the store: run time over node counts, as one prediction table each.
 
-Nimod sees the new tables by itself.
+Nimod loads the new tables by itself.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Forecast the next value of each series that "nimo probe" has stored.
 
-As in the Network Weather Service many simple forecasters see the series, and the one with the least
-error so far speaks.  Without a resource or host all series are forecast.
+As in the Network Weather Service, many simple forecasters run on each series.  The one with the
+smallest error so far gives the forecast.  Without a resource or host all series are forecast.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Print the folder of the installed Lua hooks, or put them beside slurm.conf.
 
---install replaces the hooks of another release so that no submission meets half of them, and has
-slurmctld load them.  A job_submit.lua or cli_filter.lua of the site's own stays, and ours is put
-beside it as nimo_job_submit.lua or nimo_cli_filter.lua, for it to call (docs/install.md).
+--install replaces the hooks of another release at once and makes slurmctld load them.  A
+job_submit.lua or cli_filter.lua of the site stays.  NIMO's hook is then nimo_job_submit.lua or
+nimo_cli_filter.lua beside it, for the site's hook to call (docs/install.md).
 """
 
 import argparse

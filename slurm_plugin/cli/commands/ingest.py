@@ -1,7 +1,7 @@
-"""Read job accounting into the store: from sacct what is new since the last time, or saved files.
+"""Read job accounting into the store: what is new in sacct, or saved files.
 
-Doing it twice changes nothing, and one that was stopped anywhere goes on where it was.  Decisions
-find the runs that came of them.
+Reading the same runs twice changes nothing.  An ingest that was stopped goes on where it was.
+Each recorded decision is joined with the run of its job.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=sorted(FORMATS),
         default="",
-        help="of the files; detected from their content",
+        help="format of the files (default: detected from their content)",
     )
     parser.add_argument(
         "-o",
@@ -80,30 +80,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,…",
         type=_names,
         default=(),
-        help="columns of a text without a header of sacct's; - for one that is not to be read",
+        help="columns of text without sacct's header; - skips a column",
     )
     parser.add_argument(
-        "--delimiter", metavar="TEXT", default="", help="between the fields of a text"
+        "--delimiter", metavar="TEXT", default="", help="what separates the fields of text"
     )
     parser.add_argument(
         "-S",
         "--since",
         metavar="TIME",
         type=moment,
-        help="ask sacct for runs since then, going on where this was stopped before",
+        help="ask sacct for runs since this time; an interrupted ingest goes on where it was",
     )
-    parser.add_argument("-E", "--until", metavar="TIME", type=moment, help="and until then")
+    parser.add_argument("-E", "--until", metavar="TIME", type=moment, help="ask sacct for runs until this time")
     parser.add_argument(
-        "-M", "--cluster", default="", help="cluster to ask for, or that of a file without it"
+        "-M", "--cluster", default="", help="cluster to ask for, or the cluster of a file that does not name it"
     )
     parser.add_argument(
-        "--follow", action="store_true", help="go on for ever, every few minutes, through outages"
+        "--follow", action="store_true", help="repeat every few minutes until stopped, through outages"
     )
     parser.add_argument(
         "--every",
         metavar="MINUTES",
         type=positive,
-        help="between two ingests of --follow (default: the configuration's)",
+        help="pause of --follow (default: the configuration's)",
     )
     add_json(parser)
     add_store(parser)
@@ -178,7 +178,7 @@ def _names(text: str) -> tuple[str, ...]:
 def describe(done: IngestSummary) -> str:
     """Describe an ingest."""
     span = f", {clock(done.begin_s)} to {clock(done.end_s)}" if done.begin_s is not None else ""
-    runs = f"{done.new} new, {done.changed} changed, {done.same} known before"
+    runs = f"{done.new} new, {done.changed} changed, {done.same} stored before"
     parts = [f"{done.source.rstrip(':')}{span}: {count(done.read, 'row')} read", f"runs: {runs}"]
     if done.unfinished:
         parts.append(f"{done.unfinished} still to end")

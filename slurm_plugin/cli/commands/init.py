@@ -1,9 +1,8 @@
-"""Write the first configuration: ask Slurm, ask you for what it cannot say, write the files.
+"""Write the first configuration from what Slurm says and from your answers.
 
-What Slurm says (its name, its partitions, how long slurmdbd keeps jobs, which plugins are on) is
-taken from it; the rest is asked for on a terminal, and proposed elsewhere.  Options answer, too.
-Your changes are never overwritten: a file stays, unless it is there just as it was shipped.
-Lines for slurm.conf are printed, not written.
+Slurm gives the cluster's name, its partitions, its plugins, and how long slurmdbd keeps jobs.  The
+rest is asked on a terminal, or given by options.  Files that you have changed are never
+overwritten.  Lines for slurm.conf are printed, not written.
 """
 
 import argparse
@@ -42,14 +41,14 @@ EXAMPLE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("-M", "--cluster", metavar="NAME", help="its name (default: ask Slurm)")
+    parser.add_argument("-M", "--cluster", metavar="NAME", help="name of the cluster (default: ask Slurm)")
     parser.add_argument("--store", metavar="STORE", help="SQLite file or database URL")
-    parser.add_argument("--socket", metavar="PATH", help="where nimod is to listen")
+    parser.add_argument("--socket", metavar="PATH", help="socket of nimod")
     parser.add_argument(
         "--mode", choices=[str(mode) for mode in Mode], help="what nimod may do with jobs"
     )
     parser.add_argument(
-        "-p", "--partition", metavar="NAMES", help="look at jobs in these partitions only"
+        "-p", "--partition", metavar="NAMES", help="decide on jobs in these partitions only"
     )
     parser.add_argument("--hooks", action="store_true", help="put the hooks beside slurm.conf, too")
     parser.add_argument("-i", "--immediate", action="store_true", help="ask nothing")

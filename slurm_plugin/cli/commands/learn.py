@@ -1,7 +1,7 @@
-"""Learn an application by running it: the runs that teach most, as Slurm jobs, within a budget.
+"""Learn an application by running its most informative jobs, within a budget.
 
-A YAML file describes the application and what it can be given (docs/learning.md).  What was run is
-kept in a file beside it: stopped at any moment, the same command goes on.
+A YAML file describes the application and what it can be given (docs/learning.md).  A journal beside
+it records each run: the same command goes on after an interruption.
 """
 
 import argparse
@@ -45,15 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--application",
         metavar="NAME",
-        help="that of the store whose curve the runs are to join, as 'nimo predict' lists it "
+        help="application in the store whose curve the runs join, as 'nimo predict' lists it "
         "(default: the one with the file's application as its tag)",
     )
     parser.add_argument("--dry-run", action="store_true", help="show the next run, submit nothing")
     parser.add_argument(
-        "--budget", type=positive, metavar="NODE-HOURS", help="instead of the file's"
+        "--budget", type=positive, metavar="NODE-HOURS", help="budget, in place of the file's"
     )
     parser.add_argument(
-        "--state", type=Path, metavar="FILE", help="where runs are kept (default: beside the file)"
+        "--state", type=Path, metavar="FILE", help="journal of the runs (default: beside the file)"
     )
     add_json(parser)
     add_store(parser)

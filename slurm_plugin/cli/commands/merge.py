@@ -1,8 +1,8 @@
-"""Merge what other stores know of run times on their types of nodes into this one's.
+"""Merge run times by node type from other stores into this one.
 
-aprof's sums over the runs of each application on each type of node are added up: predictions for a
-type of node then rest on the runs of all clusters.  Each run counts once, in whatever order and how
-often stores are merged; a run of this store's own accounting stays as it is known here.
+aprof's sums over the runs of each application on each node type are added.  Predictions for a node
+type then use the runs of all clusters.  Each run counts once, in any order of merges.  This store's
+own runs stay as they are.
 """
 
 import argparse

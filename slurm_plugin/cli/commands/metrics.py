@@ -1,7 +1,7 @@
-"""Give Prometheus figures on nimod, the store and the accuracy of predictions.
+"""Give Prometheus metrics of nimod, the store and the accuracy of predictions.
 
-Printed, written into a file for node_exporter's textfile collector, or served over HTTP until
-stopped by a signal.  Needs the extra 'metrics'.
+They are printed, written into a file for node_exporter's textfile collector, or served over HTTP
+until a signal stops it.  Needs the extra 'metrics'.
 """
 
 import argparse

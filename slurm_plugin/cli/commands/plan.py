@@ -1,7 +1,7 @@
-"""Plan a workflow: where each task runs, on how many nodes, and where its data has to be.
+"""Plan a workflow: where each task runs, on how many nodes, and where its data goes.
 
-Prints the best plan, others beside it and the command lines of sbatch; --submit submits them.
-The exit status is 4 where no plan keeps the deadline.
+It prints the best plan, alternatives, and the command lines of sbatch; --submit submits them.
+The exit status is 4 where no plan meets the deadline.
 """
 
 import argparse
@@ -44,36 +44,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("workflow", metavar="WORKFLOW", type=Path, help="YAML file")
     parser.add_argument(
-        "--deadline", metavar="TIME", type=moment, help="when all has to have ended, as sbatch's"
+        "--deadline", metavar="TIME", type=moment, help="time by which all tasks have ended, as for sbatch"
     )
     parser.add_argument(
         "--confidence",
         metavar="SHARE",
         type=float,
         default=0.95,
-        help="share of the cases in which the deadline is to be kept (default: 0.95)",
+        help="probability of meeting the deadline (default: 0.95)",
     )
     parser.add_argument("--submit", action="store_true", help="submit the first plan")
-    parser.add_argument("--dry-run", action="store_true", help="only print; what is done anyway")
-    parser.add_argument("--follow", action="store_true", help="wait for the jobs, say what they do")
+    parser.add_argument("--dry-run", action="store_true", help="only print the plans (the default)")
+    parser.add_argument("--follow", action="store_true", help="follow the jobs and print their progress")
     parser.add_argument(
-        "--fixed", action="store_true", help="follow without planning again what has not begun"
+        "--fixed", action="store_true", help="never plan again while following"
     )
     parser.add_argument(
         "--slip",
         metavar="S",
         type=float,
         default=SLIP_S,
-        help=f"how far off the plan a step may be, besides a tenth of its time ({SLIP_S:g} s)",
+        help=f"allowed difference from the plan, besides a tenth of a step's time ({SLIP_S:g} s)",
     )
     parser.add_argument(
-        "--hard", action="store_true", help="let Slurm end jobs that can no longer be in time"
+        "--hard", action="store_true", help="let Slurm end jobs that can no longer meet the deadline"
     )
     parser.add_argument(
         "--empty", action="store_true", help="plan for idle clusters, without asking Slurm"
     )
     parser.add_argument(
-        "--interval", metavar="S", type=float, default=10.0, help="between looks (default: 10)"
+        "--interval", metavar="S", type=float, default=10.0, help="seconds between two looks (default: 10)"
     )
     add_json(parser)
     add_store(parser)

@@ -1,7 +1,7 @@
-"""Show the predicted run time of an application over node counts, and how sure that is.
+"""Show the predicted run times of an application on each node count, with their intervals.
 
-Without APPLICATION it lists those that have a scaling curve: for root and the owner of the store
-all of them, for other users those that they ran.
+Without APPLICATION it lists applications with a scaling curve: all of them for root and the owner
+of the store, their own for other users.
 """
 
 from __future__ import annotations

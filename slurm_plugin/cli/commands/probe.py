@@ -1,7 +1,7 @@
-"""Measure network, CPU and disk as the Network Weather Service does, and keep the series.
+"""Measure network, CPU and disk as the Network Weather Service does, and store the series.
 
-Sensors run on the hosts (--serve); without an option each measures once, and the results are
-stored.  Where no hosts are configured, only this one's CPU and disk are measured.
+Sensors run on the hosts (--serve).  Without an option each sensor measures once.  Where no hosts
+are configured, only this host's CPU and disk are measured.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--serve", action="store_true", help="run this host's sensor")
     what.add_argument(
-        "--follow", action="store_true", help="store what the sensors find, until stopped"
+        "--follow", action="store_true", help="store what the sensors measure, until stopped"
     )
     what.add_argument("--show", action="store_true", help="print the newest of each series")
-    what.add_argument("--cost", action="store_true", help="print what the probes use, and end")
+    what.add_argument("--cost", action="store_true", help="print what the probes cost, and end")
     what.add_argument(
         "--transfer",
         nargs=2,
         metavar=("FILE", "HOST"),
-        help="probe the path to a host, send it a file that it forgets, and keep both",
+        help="probe the path to a host, send it a file that it discards, and store both",
     )
     parser.add_argument(
         "--host",

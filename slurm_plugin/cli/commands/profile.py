@@ -1,7 +1,6 @@
-"""Benchmark nodes with sysbench, fio and iperf3, as Slurm jobs: one resource profile a node type.
+"""Benchmark nodes with sysbench, fio and iperf3 in Slurm jobs: one profile for each node type.
 
-Nodes of one type are held against each other.  The exit status is 1 where some do not agree or
-could not be measured.
+Nodes of one type are compared.  The exit status is 1 where some differ or could not be measured.
 """
 
 import argparse

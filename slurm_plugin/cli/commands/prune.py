@@ -1,7 +1,7 @@
-"""Delete rows that are older than the store is to keep them, and give the space back.
+"""Delete rows that are older than their retention time, and free the space.
 
-What prediction tables are made of stays: of each application on each node count the 30 newest runs
-that completed or met their limit, whatever their age; and the runs that kept decisions are about.
+Runs behind prediction tables stay: of each application, on each node count, the 30 newest that
+completed or reached their limit.  So do the runs of decisions that stay.
 """
 
 import argparse

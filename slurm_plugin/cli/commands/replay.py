@@ -1,7 +1,7 @@
-"""What if: the site's own history through a scheduler, as asked and as the policy would decide.
+"""Replay the site's history through a scheduler, as asked and under the policy.
 
-Run times on other node counts come from the curves of the history; what the policy knows is what
-was known before the replay begins.  Nothing is submitted and nothing is stored.
+Run times on other node counts come from the curves of the history.  The policy uses only what had
+ended before the replay begins.  Nothing is submitted and nothing is stored.
 """
 
 import argparse

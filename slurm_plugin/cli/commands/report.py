@@ -1,7 +1,7 @@
-"""Compare what was predicted and decided with what happened.
+"""Compare predictions and decisions with what happened.
 
-Outcomes are those that 'nimo ingest' has read so far.  Where PrivateData hides users' jobs from
-each other, only operators see all jobs; others see their own.
+It uses the outcomes that 'nimo ingest' has read.  Where PrivateData hides jobs from other users,
+operators see all jobs and others see their own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Run nimod: answer the hooks and nimo-advise on a Unix socket until stopped by a signal.
+"""Run nimod: answer the hooks and nimo-advise on a Unix socket until a signal stops it.
 
 With --relay, on a login node, it answers users there with what nimod on the controller says.
 
-SIGTERM stops it, after what was decided is in the store; SIGHUP makes it read the settings and the
-tables anew (a file that cannot be read leaves the settings as they were, and the log says so).
+SIGTERM stops it once all decisions are stored.  SIGHUP makes it read settings and tables again.
+Settings that cannot be read leave the old ones in force, and the log says so.
 """
 
 import argparse

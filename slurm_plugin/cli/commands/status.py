@@ -1,4 +1,4 @@
-"""Ask nimod how it is: what it knows, how fresh its view of the cluster is, what it answered."""
+"""Show the state of nimod: its tables, the age of its view of the cluster, its answers."""
 
 import argparse
 import time

@@ -1,7 +1,7 @@
-"""Predict how long a transfer between two hosts will take, from probes and past transfers.
+"""Predict how long a transfer between two hosts takes, from probes and past transfers.
 
-With --took a transfer that was made is recorded: what a staging script calls when it is done.
-"nimo probe --transfer" makes one.
+--took records a transfer, for a staging script to call after each.  "nimo probe --transfer" makes
+one.
 """
 
 import argparse

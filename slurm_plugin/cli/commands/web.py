@@ -1,8 +1,7 @@
-"""Show overview, applications, decisions and replays as pages for browsers, until stopped.
+"""Serve read-only pages of applications, decisions and replays to browsers, until stopped.
 
-Nothing can be changed there.  Without a proxy that authenticates it listens on the loopback or on a
-Unix socket, and the kernel says which user asks: users see their own jobs, admins all.  Needs the
-extra 'web'.
+Without a proxy that authenticates, it listens on the loopback or on a Unix socket, and the kernel
+identifies the user.  Users see their own jobs, admins all.  Needs the extra 'web'.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Explain the decision about a job: what was asked for, predicted, chosen and done, and why.
+"""Explain the decision about a job: the request, the prediction, the choice, and the reason.
 
-Users see the decisions about their own jobs, through nimod.  Root and the owner of the store see
-all of them.
+Users see decisions about their own jobs, through nimod.  Root and the owner of the store see all of
+them.
 """
 
 import argparse

@@ -92,5 +92,5 @@ def test_an_unknown_name_proposes_one_that_looks_alike(
     assert main(["predict", "wrf-do2"]) == 3
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("nimo: nothing is known about 'wrf-do2'; did you mean ")
+    assert err.startswith("nimo: there is no history of 'wrf-do2'; did you mean ")
     assert "wrf-d02" in err

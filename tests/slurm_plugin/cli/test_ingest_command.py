@@ -31,10 +31,10 @@ def test_summary_in_words_and_a_second_time_nothing_is_new(
     path = saved(tmp_path, ROW.format(id=1, n=2), ROW.format(id=2, n=4))
     assert ingest(tmp_path / "nimo.db", path) == 0
     assert capsys.readouterr().out == (
-        f"{path}: 2 rows read; runs: 2 new, 0 changed, 0 known before\n"
+        f"{path}: 2 rows read; runs: 2 new, 0 changed, 0 stored before\n"
     )
     assert ingest(tmp_path / "nimo.db", path) == 0
-    assert "0 new, 0 changed, 2 known before" in capsys.readouterr().out
+    assert "0 new, 0 changed, 2 stored before" in capsys.readouterr().out
 
 
 def test_json_has_one_object_a_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,7 +142,7 @@ def test_a_task_that_nothing_is_known_of_is_named(
     flow.write_text(FLOW.replace("run_time: 20", "nodes: 1"))
     assert main(["plan", "--empty", str(flow)]) == 3
     error = capsys.readouterr().err
-    assert error.startswith("nimo: tasks.count: nothing is known about 'flow/count'")
+    assert error.startswith("nimo: tasks.count: there is no history of 'flow/count'")
     assert error.endswith("or give its run_time, or samples\n")
 
 
