@@ -77,7 +77,7 @@ def follow(
 
 
 def problem(drift: Drift) -> Problem:
-    """Say what changed, and which run would tell most about the new level."""
+    """Say what changed, and which run would say most about the new level."""
     change = "rose" if drift.factor > 1 else "fell"
     when = datetime.fromtimestamp(drift.since_s, UTC).date()
     text = f"run times {change} by {abs(drift.factor - 1):.0%} with the run of {when}"

@@ -125,7 +125,7 @@ def uncertain(
     last
         The largest one observed.
     observe
-        Where another run would tell most about them.
+        Where another run would reduce the uncertainty most.
     """
     within = [n for n in nodes if n <= last]
     beyond = [f"from {n} nodes on" for n in nodes if n > last][:1]

@@ -62,8 +62,8 @@ Work = Callable[[], None]
 #: A job is decided on this long before squeue can show it.
 _UNSEEN_S = 0.5
 _PROMISES = 1_000  #: most bookings of one user
-_ASKED = 8 << 20  #: characters of the requests that are known by heart, at most
-_ASKED_LEAST = 4096  #: what one counts at least: with what follows from it
+_ASKED = 8 << 20  #: most characters of cached requests
+_ASKED_LEAST = 4096  #: fewest that one counts, with what follows from it
 _ALL_BUT_ARGV = attrgetter(*(name for name in Job.__struct_fields__ if name != "argv"))
 #: Fields of a partition that a request depends on.
 _OF_PARTITION = attrgetter(

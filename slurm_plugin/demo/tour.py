@@ -46,7 +46,7 @@ Next:
   nimo predict                  all applications with a prediction
   nimo serve &                  then ask: nimo-advise {folder}/membrane.sh
   make cluster                  the same with a real, throw-away Slurm
-  README.md                     how to begin on your own: observe, read the report, enforce"""
+  docs/tutorial-admin.md        how to begin on your own: observe, read the report, enforce"""
 
 
 def tour(

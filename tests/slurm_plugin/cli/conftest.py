@@ -41,7 +41,7 @@ def use(learned: DemoSite, monkeypatch: pytest.MonkeyPatch) -> DemoSite:
 
 @pytest.fixture(scope="session")
 def nimod(learned: DemoSite) -> Iterator[DemoSite]:
-    """Nimod on the learned store, which sees the made-up cluster."""
+    """Nimod on the learned store, which sees the simulated cluster."""
     env = os.environ | {
         "NIMO_CONFIG": str(learned.config),
         "PATH": f"{learned.stand_ins}{os.pathsep}{os.environ['PATH']}",
