@@ -94,7 +94,7 @@ def top_parser() -> argparse.ArgumentParser:
     listing = "\n".join(f"  {name:{width}}  {text}" for name, text in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog="nimo",
-        description="Predicts run times of Slurm jobs from the cluster's history, and recommends node counts.",
+        description="Predicts run times of Slurm jobs from history, and recommends node counts.",
         usage="nimo COMMAND [OPTION...]",
         epilog=f"commands:\n{listing}\n\n{EXIT_STATUSES}\n\n"
         "'nimo COMMAND --help' explains one with examples.",

@@ -4,11 +4,9 @@ Everything needed is in memory: tables and cluster are put here from outside and
 SQL, no fit and no Slurm command happens on the way.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial, reduce
-from math import inf
+from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 
 import msgspec
@@ -22,6 +20,7 @@ from slurm_plugin.config import Config, JobSettings, Mode
 from slurm_plugin.decision.advice import advice_of, side_by_side
 from slurm_plugin.decision.answer import permitted
 from slurm_plugin.decision.audit import note_of, row_of
+from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.candidates import PolicySettings, Request
 from slurm_plugin.decision.context import (
     DecisionContext,
@@ -35,12 +34,12 @@ from slurm_plugin.decision.context import (
 from slurm_plugin.decision.eligibility import size_span_of
 from slurm_plugin.decision.layout import layouts_of
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.policy import Action, Decision, as_scheduled, decide
+from slurm_plugin.decision.policy import Action, Decision, decide
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.size_request import sized_request
 from slurm_plugin.decision.size_view import in_sizes, sizes_between
 from slurm_plugin.decision.sized_cache import SizedCache
-from slurm_plugin.decision.sizes import in_unit, nodes_of, size_layouts_of, sizes_of
+from slurm_plugin.decision.sizes import in_unit, size_layouts_of, sizes_of
 from slurm_plugin.decision.tickets import (
     PreparedDecision,
     Publish,
@@ -59,9 +58,6 @@ from slurm_plugin.slurm.partition_view import TermsCache, partition_for, share_o
 Book = Callable[[], DecisionRow | None]
 Work = Callable[[], None]
 
-#: A job is decided on this long before squeue can show it.
-_UNSEEN_S = 0.5
-_PROMISES = 1_000  #: most bookings of one user
 _ASKED = 8 << 20  #: most characters of cached requests
 _ASKED_LEAST = 4096  #: fewest that one counts, with what follows from it
 _ALL_BUT_ARGV = attrgetter(*(name for name in Job.__struct_fields__ if name != "argv"))
@@ -70,10 +66,6 @@ _OF_PARTITION = attrgetter(
     *("default_time_s", "max_time_s", "exclusive", "node_cpus", "threads_core"),
     *("mem_cpu_mib", "mem_node_mib", "max_mem_cpu_mib"),
 )
-#: Jobs whose nodes cannot be told from their own request.
-_NOT_COUNTED = frozenset({Reason.ARRAY, Reason.HET, Reason.RESERVATION, Reason.FIXED_TASKS})
-
-
 #: What follows from a request as long as settings and tables hold.
 _Asked = tuple[Identity, JobSettings, Request, PredictionTable | None]
 
@@ -86,18 +78,6 @@ def _size(key: tuple[object, ...]) -> int:
     job, *others = key
     texts = (one for one in (*job, *others) if isinstance(one, str))  # type: ignore[misc]
     return _ASKED_LEAST + sum(map(len, texts))
-
-
-@dataclass(frozen=True, slots=True)
-class _Reservation:
-    """Nodes that a job will take and that the view of the cluster does not show yet."""
-
-    made_s: float
-    partition: str
-    nodes: int
-    start_s: float
-    end_s: float
-    waits: bool  #: for nodes, so that nobody knows yet when it starts
 
 
 class DecisionService:
@@ -137,8 +117,7 @@ class DecisionService:
         self._types: dict[tuple[str, NodeShare], str] = {}
         self._terms: TermsCache = {}
         self._asked = _requests()
-        self._promises: dict[str, deque[_Reservation]] = {}
-        self._views: dict[str, Cluster] = {}
+        self._bookings = Bookings()
         self._tickets = TicketCache(publish)
         self.tables = PredictionLookup()
         self.waits = WaitAccuracy()
@@ -171,24 +150,15 @@ class DecisionService:
 
     @cluster.setter
     def cluster(self, view: Cluster) -> None:
-        for user, made in list(self._promises.items()):
-            while made and made[0].made_s < view.taken_s - _UNSEEN_S:
-                made.popleft()
-            if not made:
-                del self._promises[user]
         if view.keeps_limit is not self._keeps_limit:  # slurmctld was upgraded, or is seen at last
             self._keeps_limit, self._asked = view.keeps_limit, _requests()
         self._cluster = view
-        self._types, self._terms, self._views = {}, {}, {}
+        self._types, self._terms = {}, {}
+        self._bookings.renew(view)
 
     def view(self, user: str) -> Cluster | None:
         """View of the cluster, less what was booked for the jobs of this user since."""
-        cluster = self._cluster
-        if cluster is None or user not in self._promises:
-            return cluster
-        if user not in self._views:
-            self._views[user] = reduce(_booked, self._promises[user], cluster)
-        return self._views[user]
+        return self._bookings.view(user)
 
     def submit(self, job: Job, *, via: str, now_s: float) -> tuple[Answer, DecisionRow | None]:
         """Answer for a job that is being submitted, and the record of the decision.
@@ -211,7 +181,7 @@ class DecisionService:
             return taken
         case = self._case(job, now_s, prompt=True)
         if case.site.mode is Mode.OFF:
-            return Answer(reason=Reason.OFF), partial(self._promise, case, None)
+            return Answer(reason=Reason.OFF), partial(self._bookings.add, case, None)
         decided, answer, decision_id = self._judge(case)
         return answer, partial(self._book, case, decided, answer, decision_id, via)
 
@@ -281,9 +251,11 @@ class DecisionService:
         self, case: DecisionContext, decided: Decision, answer: Answer, decision_id: str, via: str
     ) -> DecisionRow:
         if case.unready:
-            self._count(case.job, lambda: self._promise(self._case(case.job, case.now_s), None))
+            self._count(
+                case.job, lambda: self._bookings.add(self._case(case.job, case.now_s), None)
+            )
         else:
-            self._promise(case, decided if answer.action == "set" else None)
+            self._bookings.add(case, decided if answer.action == "set" else None)
         cluster = self._config.cluster or (self._cluster.name if self._cluster else "")
         return row_of(case, decided, answer, decision_id=decision_id, cluster=cluster, via=via)
 
@@ -498,36 +470,3 @@ class DecisionService:
         if case.partition is None or not case.partition.open:
             return Reason.UNKNOWN_PARTITION
         return None
-
-    def _promise(self, case: DecisionContext, decided: Decision | None) -> None:
-        """Keep in mind the nodes that the job will take until the cluster shows it."""
-        part, request = case.partition, case.request
-        if part is None or request.fixed in _NOT_COUNTED:
-            return
-        chosen = decided.chosen if decided and request.unit is Unit.NODES else None
-        if request.unit is not Unit.NODES:
-            request = msgspec.structs.replace(request, asked=nodes_of(case.job) or 1)
-        nodes = chosen.nodes if chosen else as_scheduled(request, part, now_s=case.now_s)
-        if nodes is None:
-            return
-        limit_s = (chosen.limit_s if chosen else request.limit_s) or part.max_time_s or inf
-        begin = max(case.now_s, request.begin_s)
-        start = part.profile.earliest_start(nodes, limit_s, from_s=begin)
-        if start < inf:
-            waits, end = start > begin, start + limit_s
-            made = _Reservation(case.now_s, part.name, nodes, start, end, waits)
-            user = case.job.user_name
-            cluster = self.view(user)
-            self._promises.setdefault(user, deque(maxlen=_PROMISES)).append(made)
-            if cluster is not None:
-                self._views[user] = _booked(cluster, made)
-
-
-def _booked(cluster: Cluster, made: _Reservation) -> Cluster:
-    """View of the cluster without the nodes of a booking."""
-    part = cluster.partitions.get(made.partition)
-    if part is None:
-        return cluster
-    times = made.start_s, made.end_s
-    left = part.queued() if made.waits else part.promise(made.nodes, *times)
-    return cluster.with_partition(left)

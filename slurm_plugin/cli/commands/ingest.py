@@ -92,12 +92,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=moment,
         help="ask sacct for runs since this time; an interrupted ingest goes on where it was",
     )
-    parser.add_argument("-E", "--until", metavar="TIME", type=moment, help="ask sacct for runs until this time")
+    parser.add_argument("-E", "--until", metavar="TIME", type=moment, help="and until this time")
     parser.add_argument(
-        "-M", "--cluster", default="", help="cluster to ask for, or the cluster of a file that does not name it"
+        "-M",
+        "--cluster",
+        default="",
+        help="cluster to ask for, or that of a file without a name",
     )
     parser.add_argument(
-        "--follow", action="store_true", help="repeat every few minutes until stopped, through outages"
+        "--follow",
+        action="store_true",
+        help="repeat until stopped, also through outages",
     )
     parser.add_argument(
         "--every",

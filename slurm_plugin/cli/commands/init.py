@@ -41,7 +41,7 @@ EXAMPLE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("-M", "--cluster", metavar="NAME", help="name of the cluster (default: ask Slurm)")
+    parser.add_argument("-M", "--cluster", metavar="NAME", help="cluster name (default: ask Slurm)")
     parser.add_argument("--store", metavar="STORE", help="SQLite file or database URL")
     parser.add_argument("--socket", metavar="PATH", help="socket of nimod")
     parser.add_argument(

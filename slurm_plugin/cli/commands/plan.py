@@ -44,7 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("workflow", metavar="WORKFLOW", type=Path, help="YAML file")
     parser.add_argument(
-        "--deadline", metavar="TIME", type=moment, help="time by which all tasks have ended, as for sbatch"
+        "--deadline",
+        metavar="TIME",
+        type=moment,
+        help="when all tasks have to have ended",
     )
     parser.add_argument(
         "--confidence",
@@ -55,10 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--submit", action="store_true", help="submit the first plan")
     parser.add_argument("--dry-run", action="store_true", help="only print the plans (the default)")
-    parser.add_argument("--follow", action="store_true", help="follow the jobs and print their progress")
-    parser.add_argument(
-        "--fixed", action="store_true", help="never plan again while following"
-    )
+    parser.add_argument("--follow", action="store_true", help="follow the jobs, print progress")
+    parser.add_argument("--fixed", action="store_true", help="never plan again while following")
     parser.add_argument(
         "--slip",
         metavar="S",
@@ -67,13 +68,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"allowed difference from the plan, besides a tenth of a step's time ({SLIP_S:g} s)",
     )
     parser.add_argument(
-        "--hard", action="store_true", help="let Slurm end jobs that can no longer meet the deadline"
+        "--hard",
+        action="store_true",
+        help="let Slurm end jobs that will miss the deadline",
     )
     parser.add_argument(
         "--empty", action="store_true", help="plan for idle clusters, without asking Slurm"
     )
     parser.add_argument(
-        "--interval", metavar="S", type=float, default=10.0, help="seconds between two looks (default: 10)"
+        "--interval",
+        metavar="S",
+        type=float,
+        default=10.0,
+        help="seconds between looks (default: 10)",
     )
     add_json(parser)
     add_store(parser)

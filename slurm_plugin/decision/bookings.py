@@ -1,0 +1,96 @@
+"""Nodes that jobs will take before squeue shows the jobs: for each user, since the latest view."""
+
+from collections import deque
+from dataclasses import dataclass
+from functools import reduce
+from math import inf
+
+import msgspec
+
+from sacct_ingest.layout import Unit
+from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.policy import Decision, as_scheduled
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.sizes import nodes_of
+from slurm_plugin.slurm.cluster_state import Cluster
+
+#: A job is decided on this long before squeue can show it.
+_UNLISTED_S = 0.5
+_MOST = 1_000  #: most bookings of one user
+#: Jobs whose nodes do not follow from their own request.
+_NOT_COUNTED = frozenset({Reason.ARRAY, Reason.HET, Reason.RESERVATION, Reason.FIXED_TASKS})
+
+
+@dataclass(frozen=True, slots=True)
+class _Reservation:
+    """Nodes that a job will take and that the view of the cluster does not show yet."""
+
+    made_s: float
+    partition: str
+    nodes: int
+    start_s: float
+    end_s: float
+    waits: bool  #: for nodes, so that its start is open
+
+
+class Bookings:
+    """The latest view of the cluster, and the nodes that were booked since.
+
+    A booking counts for its own user's jobs only: nobody's submissions change another's decisions.
+    """
+
+    def __init__(self) -> None:
+        self._cluster: Cluster | None = None
+        self._booked: dict[str, deque[_Reservation]] = {}
+        self._views: dict[str, Cluster] = {}
+
+    def renew(self, cluster: Cluster) -> None:
+        """Take a new view, which shows the jobs that were booked before it."""
+        for user, made in list(self._booked.items()):
+            while made and made[0].made_s < cluster.taken_s - _UNLISTED_S:
+                made.popleft()
+            if not made:
+                del self._booked[user]
+        self._cluster, self._views = cluster, {}
+
+    def view(self, user: str) -> Cluster | None:
+        """View of the cluster, less what was booked for the jobs of this user since."""
+        cluster = self._cluster
+        if cluster is None or user not in self._booked:
+            return cluster
+        if user not in self._views:
+            self._views[user] = reduce(_without, self._booked[user], cluster)
+        return self._views[user]
+
+    def add(self, case: DecisionContext, decided: Decision | None) -> None:
+        """Book the nodes that a job will take; None: it runs as it was asked for."""
+        part, request = case.partition, case.request
+        if part is None or request.fixed in _NOT_COUNTED:
+            return
+        chosen = decided.chosen if decided and request.unit is Unit.NODES else None
+        if request.unit is not Unit.NODES:
+            request = msgspec.structs.replace(request, asked=nodes_of(case.job) or 1)
+        nodes = chosen.nodes if chosen else as_scheduled(request, part, now_s=case.now_s)
+        if nodes is None:
+            return
+        limit_s = (chosen.limit_s if chosen else request.limit_s) or part.max_time_s or inf
+        begin = max(case.now_s, request.begin_s)
+        start = part.profile.earliest_start(nodes, limit_s, from_s=begin)
+        if start < inf:
+            waits, end = start > begin, start + limit_s
+            made = _Reservation(case.now_s, part.name, nodes, start, end, waits)
+            user = case.job.user_name
+            cluster = self.view(user)
+            self._booked.setdefault(user, deque(maxlen=_MOST)).append(made)
+            if cluster is not None:
+                self._views[user] = _without(cluster, made)
+
+
+def _without(cluster: Cluster, made: _Reservation) -> Cluster:
+    """View of the cluster without the nodes of a reservation."""
+    part = cluster.partitions.get(made.partition)
+    if part is None:
+        return cluster
+    times = made.start_s, made.end_s
+    left = part.queued() if made.waits else part.promise(made.nodes, *times)
+    return cluster.with_partition(left)
