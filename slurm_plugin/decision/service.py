@@ -7,39 +7,24 @@ SQL, no fit and no Slurm command happens on the way.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 
 import msgspec
 
-from predictor.inputs import for_inputs
-from predictor.types import PredictionTable
-from sacct_ingest.layout import Unit
-from sacct_ingest.records import DecisionRow, Identity
-from sacct_ingest.signature import identity_of_request
-from slurm_plugin.config import Config, JobSettings, Mode
+from sacct_ingest.records import DecisionRow
+from slurm_plugin.config import Config, Mode
 from slurm_plugin.decision.advice import advice_of, side_by_side
 from slurm_plugin.decision.answer import permitted
 from slurm_plugin.decision.audit import note_of, row_of
 from slurm_plugin.decision.bookings import Bookings
-from slurm_plugin.decision.candidates import PolicySettings, Request
+from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.decision.context import (
     DecisionContext,
     PartitionContext,
-    application_of,
-    attributes_of,
-    distrust,
-    request_of,
-    shared_by,
 )
-from slurm_plugin.decision.eligibility import size_span_of
-from slurm_plugin.decision.layout import layouts_of
+from slurm_plugin.decision.context_builder import ContextBuilder, Later
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.policy import Action, Decision, decide
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.size_request import sized_request
-from slurm_plugin.decision.size_view import in_sizes, sizes_between
-from slurm_plugin.decision.sized_cache import SizedCache
-from slurm_plugin.decision.sizes import in_unit, size_layouts_of, sizes_of
 from slurm_plugin.decision.tickets import (
     PreparedDecision,
     Publish,
@@ -50,34 +35,10 @@ from slurm_plugin.decision.tickets import (
 )
 from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy
 from slurm_plugin.protocol import ESTIMATE_COMMENT, Advice, Answer, Job, Row
-from slurm_plugin.slurm.cluster_state import Cluster, Partition
-from slurm_plugin.slurm.node_pool import NodeShare
-from slurm_plugin.slurm.partition_view import TermsCache, partition_for, share_of, unready
+from slurm_plugin.slurm.cluster_state import Cluster
 
 #: Does what follows from a decision and gives its record, if there is to be one.
 Book = Callable[[], DecisionRow | None]
-Work = Callable[[], None]
-
-_ASKED = 8 << 20  #: most characters of cached requests
-_ASKED_LEAST = 4096  #: fewest that one counts, with what follows from it
-_ALL_BUT_ARGV = attrgetter(*(name for name in Job.__struct_fields__ if name != "argv"))
-#: Fields of a partition that a request depends on.
-_OF_PARTITION = attrgetter(
-    *("default_time_s", "max_time_s", "exclusive", "node_cpus", "threads_core"),
-    *("mem_cpu_mib", "mem_node_mib", "max_mem_cpu_mib"),
-)
-#: What follows from a request as long as settings and tables hold.
-_Asked = tuple[Identity, JobSettings, Request, PredictionTable | None]
-
-
-def _requests() -> SizedCache[tuple[object, ...], _Asked]:
-    return SizedCache(_ASKED)
-
-
-def _size(key: tuple[object, ...]) -> int:
-    job, *others = key
-    texts = (one for one in (*job, *others) if isinstance(one, str))  # type: ignore[misc]
-    return _ASKED_LEAST + sum(map(len, texts))
 
 
 class DecisionService:
@@ -106,18 +67,14 @@ class DecisionService:
         config: Config,
         *,
         new_id: Callable[[], str],
-        later: Callable[[Work, Work], None] | None = None,
+        later: Later | None = None,
         publish: Publish = lambda _key, _decision: None,
     ) -> None:
-        self.config = config
         self._new_id = new_id
-        self._later = later
         self._cluster: Cluster | None = None
-        self._keeps_limit = False
-        self._types: dict[tuple[str, NodeShare], str] = {}
-        self._terms: TermsCache = {}
-        self._asked = _requests()
         self._bookings = Bookings()
+        self._contexts = ContextBuilder(config, self._bookings, later)
+        self.config = config
         self._tickets = TicketCache(publish)
         self.tables = PredictionLookup()
         self.waits = WaitAccuracy()
@@ -129,7 +86,8 @@ class DecisionService:
 
     @config.setter
     def config(self, config: Config) -> None:
-        self._config, self._rules, self._asked = config, PolicySettings.of(config), _requests()
+        self._config, self._rules = config, PolicySettings.of(config)
+        self._contexts.configure(config)
 
     @property
     def tables(self) -> PredictionLookup:
@@ -138,7 +96,8 @@ class DecisionService:
 
     @tables.setter
     def tables(self, tables: PredictionLookup) -> None:
-        self._tables, self._types, self._asked = tables, {}, _requests()
+        self._tables = tables
+        self._contexts.load(tables)
 
     @property
     def cluster(self) -> Cluster | None:
@@ -150,10 +109,8 @@ class DecisionService:
 
     @cluster.setter
     def cluster(self, view: Cluster) -> None:
-        if view.keeps_limit is not self._keeps_limit:  # slurmctld was upgraded, or is seen at last
-            self._keeps_limit, self._asked = view.keeps_limit, _requests()
         self._cluster = view
-        self._types, self._terms = {}, {}
+        self._contexts.renew(view)
         self._bookings.renew(view)
 
     def view(self, user: str) -> Cluster | None:
@@ -179,7 +136,7 @@ class DecisionService:
             return Answer(reason=Reason.OFF), lambda: None
         if (taken := self.redeem(job, now_s=now_s)) is not None:
             return taken
-        case = self._case(job, now_s, prompt=True)
+        case = self._contexts.build(job, now_s, prompt=True)
         if case.site.mode is Mode.OFF:
             return Answer(reason=Reason.OFF), partial(self._bookings.add, case, None)
         decided, answer, decision_id = self._judge(case)
@@ -222,11 +179,11 @@ class DecisionService:
         full = completed(job, self._config, self._cluster) if self._cluster else None
         if full is None or job.comment == ESTIMATE_COMMENT:
             return Answer()
-        case = self._case(full, now_s, private=private, prompt=True)
+        case = self._contexts.build(full, now_s, private=private, prompt=True)
         if case.site.mode is Mode.OFF:
             return Answer(reason=Reason.OFF)
         if case.unready:
-            self._count(full, lambda: None)
+            self._contexts.count(full, lambda: None)
             return Answer()
         if (waiting := without_texts(case)) is None:
             return Answer()
@@ -251,8 +208,9 @@ class DecisionService:
         self, case: DecisionContext, decided: Decision, answer: Answer, decision_id: str, via: str
     ) -> DecisionRow:
         if case.unready:
-            self._count(
-                case.job, lambda: self._bookings.add(self._case(case.job, case.now_s), None)
+            self._contexts.count(
+                case.job,
+                lambda: self._bookings.add(self._contexts.build(case.job, case.now_s), None),
             )
         else:
             self._bookings.add(case, decided if answer.action == "set" else None)
@@ -267,7 +225,7 @@ class DecisionService:
         private
             Only from the runs of this user, whatever the site lets users share.
         """
-        case = self._case(job, now_s, private=private)
+        case = self._contexts.build(job, now_s, private=private)
         choices = self._choices(case, private=private)
         advice = side_by_side(choices) or self._advice(case)
         best = next((row for row in advice.rows if row.recommended), None)
@@ -279,7 +237,7 @@ class DecisionService:
 
         As if all nodes were free; where node types make no difference, one advice for all.
         """
-        case = self._case(job, now_s)
+        case = self._contexts.build(job, now_s)
         if case.table is None or not case.table.node_type:
             return self._advice(case)
         choices = []
@@ -308,7 +266,7 @@ class DecisionService:
             for part in cluster.partitions.values()
             if part.open and part.admits.holds(account, case.job.qos or "normal")
         ]
-        cases = [self._case(job, case.now_s, private=private) for job in jobs]
+        cases = [self._contexts.build(job, case.now_s, private=private) for job in jobs]
         advised = [(one, self._advice(one)) for one in cases if one.node_type]
         return [(advice, self._likely(one, advice)) for one, advice in advised]
 
@@ -320,135 +278,6 @@ class DecisionService:
         lenient = replace(self._rules, policy=policy)
         doubtful = advice_of(case, lenient, fresh=self._blind(case) is None)
         return next((row for row in doubtful.rows if row.recommended), None)
-
-    def _count(self, job: Job, then: Work) -> None:
-        """Count the nodes that are free for jobs of this shape, in the background."""
-        cluster = self._cluster
-        if self._later is None or cluster is None:
-            return
-        uncounted = unready(cluster, job, self._terms)
-
-        def work() -> None:
-            for part, share in uncounted:
-                if part.pool and not part.pool.ready(share):
-                    part.fitting(share)
-
-        self._later(work, then)
-
-    def _case(
-        self, job: Job, now_s: float, *, private: bool = False, prompt: bool = False
-    ) -> DecisionContext:
-        """Put together what is known about a job; ``prompt``: without counting many nodes."""
-        cluster = self.view(job.user_name)
-        wait = prompt and self._later and cluster and bool(unready(cluster, job, self._terms))
-        partition = partition_for(cluster, job, self._terms) if cluster and not wait else None
-        terms = _OF_PARTITION(partition) if partition else None
-        key = (_ALL_BUT_ARGV(job), *job.argv, terms, private)
-        cached = self._asked  # another thread may exchange the tables, and begin with none
-        if (asked := cached.get(key)) is None:
-            asked = self._what_is_asked(job, partition, now_s, private=private)
-            if asked[2].deadline_s is None:  # which may depend on the moment
-                cached.put(key, asked, _size(key))
-        identity, site, request, table = asked
-        made = DecisionContext(
-            job, identity, site, request, table, partition, now_s, unready=bool(wait)
-        )
-        if request.unit is not Unit.NODES and partition and cluster and table:
-            made = self._in_sizes(made, cluster, table, every=not prompt)
-        return made.on(self._type(job, partition) if table and table.node_type else "")
-
-    def _in_sizes(
-        self, case: DecisionContext, seen: Cluster, table: PredictionTable, *, every: bool
-    ) -> DecisionContext:
-        """Add the partition in the unit of the table; ``every``: all sizes, for advice."""
-        own = sizes_of(case.job, case.partition)[table.unit]
-        view = in_sizes(
-            case.job,
-            table,
-            table.nodes if every else sizes_between(case.request.low, case.request.high, table),
-            lambda job: partition_for(seen, job, self._terms),
-            own=own,
-            margin=self._rules.policy.memory_margin,
-        )
-        return msgspec.structs.replace(case, sized=view)
-
-    def _what_is_asked(
-        self, job: Job, partition: Partition | None, now_s: float, *, private: bool
-    ) -> _Asked:
-        identity = identity_of_request(
-            user=job.user_name,
-            name=job.name,
-            comment=job.comment,
-            script=job.script,
-            argv=job.argv,
-            work_dir=job.work_dir,
-        )
-        name = application_of(job, identity)
-        site = self._config.for_job(
-            partition=job.partition,
-            account=job.account,
-            qos=job.qos,
-            user=job.user_name,
-            application=name,
-        )
-        tags = () if private else self._config.sharing.tags
-        shared = shared_by(tags, identity, self._account_of(job))
-        table = self._tables.find(
-            identity,
-            (*layouts_of(job, partition), *size_layouts_of(job, partition)),
-            shared=tuple(shared),
-            attributes=partial(
-                attributes_of, job, partition, identity.script, self._account_of(job)
-            ),
-        )
-        table = table and in_unit(table, job, partition)
-        off = table is not None and self._tables.is_off(table)
-        if table is not None:
-            table = for_inputs(table, job.work_dir, job.inputs_changed_s)
-        request = request_of(
-            job,
-            self._config.opt_in,
-            name,
-            partition,
-            time_use=site.time_limit,
-            distrusted=distrust(
-                table,
-                site,
-                user=job.user_name,
-                shared=shared,
-                own_runs=self._config.sharing.own_runs,
-                off=off,
-            ),
-            now_s=now_s,
-        )
-        if table is not None and table.unit is not Unit.NODES:
-            span = size_span_of(job, self._config.opt_in, table)
-            request = sized_request(request, job, table, partition, span, site.time_limit)
-        request = msgspec.structs.replace(
-            request,
-            with_least=self._keeps_limit,
-            limit_raisable=request.limit_raisable and self._config.time_limit.lengthen,
-        )
-        return identity, site, request, table
-
-    def _account_of(self, job: Job) -> str:
-        cluster = self._cluster
-        return cluster.limits.account_of(job.user_name, job.account) if cluster else job.account
-
-    def _type(self, job: Job, partition: Partition | None) -> str:
-        """Type of all nodes that a job may get; empty where it is not known, or they differ."""
-        cluster, node_types = self._cluster, self.tables.node_types
-        if cluster is None or partition is None:
-            return ""
-        share = share_of(job, partition)
-        if (node_type := self._types.get((partition.name, share))) is None:
-            name = self._config.cluster or cluster.name
-            pools = [cluster.partitions[one].pool for one in partition.name.split(",")]
-            names = {node for pool in pools if pool for node in pool.names(share)}
-            types = {node_types[name, node] for node in names if (name, node) in node_types}
-            node_type = types.pop() if len(types) == 1 else ""
-            self._types[partition.name, share] = node_type
-        return node_type
 
     def _decide(self, case: DecisionContext) -> Decision:
         problem = self._blind(case)

@@ -1,0 +1,231 @@
+"""Contexts of requests: identity, settings, prediction table and partition of each job.
+
+What follows from a request is cached for as long as settings, tables and the release of Slurm hold.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
+
+import msgspec
+
+from predictor.inputs import for_inputs
+from predictor.types import PredictionTable
+from sacct_ingest.layout import Unit
+from sacct_ingest.records import Identity
+from sacct_ingest.signature import identity_of_request
+from slurm_plugin.config import Config, JobSettings
+from slurm_plugin.decision.bookings import Bookings
+from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.context import (
+    DecisionContext,
+    application_of,
+    attributes_of,
+    distrust,
+    request_of,
+    shared_by,
+)
+from slurm_plugin.decision.eligibility import size_span_of
+from slurm_plugin.decision.layout import layouts_of
+from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.decision.size_request import sized_request
+from slurm_plugin.decision.size_view import in_sizes, sizes_between
+from slurm_plugin.decision.sized_cache import SizedCache
+from slurm_plugin.decision.sizes import in_unit, size_layouts_of, sizes_of
+from slurm_plugin.protocol import Job
+from slurm_plugin.slurm.cluster_state import Cluster, Partition
+from slurm_plugin.slurm.node_pool import NodeShare
+from slurm_plugin.slurm.partition_view import TermsCache, partition_for, share_of, unready
+
+Work = Callable[[], None]
+#: Does the first, which takes long, in the background, and then the second where answers are made.
+Later = Callable[[Work, Work], None]
+
+_MOST_SIZE = 8 << 20  #: most characters of cached requests
+_LEAST_SIZE = 4096  #: fewest that one counts, with what follows from it
+_ALL_BUT_ARGV = attrgetter(*(name for name in Job.__struct_fields__ if name != "argv"))
+#: Fields of a partition that a request depends on.
+_OF_PARTITION = attrgetter(
+    *("default_time_s", "max_time_s", "exclusive", "node_cpus", "threads_core"),
+    *("mem_cpu_mib", "mem_node_mib", "max_mem_cpu_mib"),
+)
+#: What follows from a request as long as settings and tables hold.
+_Requested = tuple[Identity, JobSettings, Request, PredictionTable | None]
+
+
+def _requests() -> SizedCache[tuple[object, ...], _Requested]:
+    return SizedCache(_MOST_SIZE)
+
+
+def _size(key: tuple[object, ...]) -> int:
+    job, *others = key
+    texts = (one for one in (*job, *others) if isinstance(one, str))  # type: ignore[misc]
+    return _LEAST_SIZE + sum(map(len, texts))
+
+
+class ContextBuilder:
+    """Makes the context of each request.
+
+    Parameters
+    ----------
+    config
+        The site's settings.
+    bookings
+        The view of the cluster, with what was booked since.
+    later
+        Does what takes long; None: nothing is put off.
+    """
+
+    def __init__(self, config: Config, bookings: Bookings, later: Later | None) -> None:
+        self._config, self._bookings, self._later = config, bookings, later
+        self._tables = PredictionLookup()
+        self._cluster: Cluster | None = None
+        self._keeps_limit = False
+        self._types: dict[tuple[str, NodeShare], str] = {}
+        self._terms: TermsCache = {}
+        self._cache = _requests()
+
+    def configure(self, config: Config) -> None:
+        """Take new settings."""
+        self._config, self._cache = config, _requests()
+
+    def load(self, tables: PredictionLookup) -> None:
+        """Take new prediction tables."""
+        self._tables, self._types, self._cache = tables, {}, _requests()
+
+    def renew(self, view: Cluster) -> None:
+        """Take a new view of the cluster."""
+        if view.keeps_limit is not self._keeps_limit:  # slurmctld was upgraded, or answers at last
+            self._keeps_limit, self._cache = view.keeps_limit, _requests()
+        self._cluster = view
+        self._types, self._terms = {}, {}
+
+    def count(self, job: Job, then: Work) -> None:
+        """Count the nodes that are free for jobs of this shape, in the background."""
+        cluster = self._cluster
+        if self._later is None or cluster is None:
+            return
+        uncounted = unready(cluster, job, self._terms)
+
+        def work() -> None:
+            for part, share in uncounted:
+                if part.pool and not part.pool.ready(share):
+                    part.fitting(share)
+
+        self._later(work, then)
+
+    def build(
+        self, job: Job, now_s: float, *, private: bool = False, prompt: bool = False
+    ) -> DecisionContext:
+        """Context of a job; ``prompt``: without counting many nodes."""
+        cluster = self._bookings.view(job.user_name)
+        wait = prompt and self._later and cluster and bool(unready(cluster, job, self._terms))
+        partition = partition_for(cluster, job, self._terms) if cluster and not wait else None
+        terms = _OF_PARTITION(partition) if partition else None
+        key = (_ALL_BUT_ARGV(job), *job.argv, terms, private)
+        cached = self._cache  # another thread may exchange the tables, and begin with none
+        if (requested := cached.get(key)) is None:
+            requested = self._follow(job, partition, now_s, private=private)
+            if requested[2].deadline_s is None:  # which may depend on the moment
+                cached.put(key, requested, _size(key))
+        identity, site, request, table = requested
+        made = DecisionContext(
+            job, identity, site, request, table, partition, now_s, unready=bool(wait)
+        )
+        if request.unit is not Unit.NODES and partition and cluster and table:
+            made = self._in_sizes(made, cluster, table, every=not prompt)
+        return made.on(self._type(job, partition) if table and table.node_type else "")
+
+    def _in_sizes(
+        self, case: DecisionContext, cluster: Cluster, table: PredictionTable, *, every: bool
+    ) -> DecisionContext:
+        """Add the partition in the unit of the table; ``every``: all sizes, for advice."""
+        own = sizes_of(case.job, case.partition)[table.unit]
+        view = in_sizes(
+            case.job,
+            table,
+            table.nodes if every else sizes_between(case.request.low, case.request.high, table),
+            lambda job: partition_for(cluster, job, self._terms),
+            own=own,
+            margin=self._config.policy.memory_margin,
+        )
+        return msgspec.structs.replace(case, sized=view)
+
+    def _follow(
+        self, job: Job, partition: Partition | None, now_s: float, *, private: bool
+    ) -> _Requested:
+        identity = identity_of_request(
+            user=job.user_name,
+            name=job.name,
+            comment=job.comment,
+            script=job.script,
+            argv=job.argv,
+            work_dir=job.work_dir,
+        )
+        name = application_of(job, identity)
+        site = self._config.for_job(
+            partition=job.partition,
+            account=job.account,
+            qos=job.qos,
+            user=job.user_name,
+            application=name,
+        )
+        tags = () if private else self._config.sharing.tags
+        shared = shared_by(tags, identity, self.account_of(job))
+        table = self._tables.find(
+            identity,
+            (*layouts_of(job, partition), *size_layouts_of(job, partition)),
+            shared=tuple(shared),
+            attributes=partial(
+                attributes_of, job, partition, identity.script, self.account_of(job)
+            ),
+        )
+        table = table and in_unit(table, job, partition)
+        off = table is not None and self._tables.is_off(table)
+        if table is not None:
+            table = for_inputs(table, job.work_dir, job.inputs_changed_s)
+        request = request_of(
+            job,
+            self._config.opt_in,
+            name,
+            partition,
+            time_use=site.time_limit,
+            distrusted=distrust(
+                table,
+                site,
+                user=job.user_name,
+                shared=shared,
+                own_runs=self._config.sharing.own_runs,
+                off=off,
+            ),
+            now_s=now_s,
+        )
+        if table is not None and table.unit is not Unit.NODES:
+            span = size_span_of(job, self._config.opt_in, table)
+            request = sized_request(request, job, table, partition, span, site.time_limit)
+        request = msgspec.structs.replace(
+            request,
+            with_least=self._keeps_limit,
+            limit_raisable=request.limit_raisable and self._config.time_limit.lengthen,
+        )
+        return identity, site, request, table
+
+    def account_of(self, job: Job) -> str:
+        """Account of a job: its own, or its user's default one."""
+        cluster = self._cluster
+        return cluster.limits.account_of(job.user_name, job.account) if cluster else job.account
+
+    def _type(self, job: Job, partition: Partition | None) -> str:
+        """Type of all nodes that a job may get; empty where it is not known, or they differ."""
+        cluster, node_types = self._cluster, self._tables.node_types
+        if cluster is None or partition is None:
+            return ""
+        share = share_of(job, partition)
+        if (node_type := self._types.get((partition.name, share))) is None:
+            name = self._config.cluster or cluster.name
+            pools = [cluster.partitions[one].pool for one in partition.name.split(",")]
+            names = {node for pool in pools if pool for node in pool.names(share)}
+            types = {node_types[name, node] for node in names if (name, node) in node_types}
+            node_type = types.pop() if len(types) == 1 else ""
+            self._types[partition.name, share] = node_type
+        return node_type
