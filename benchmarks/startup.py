@@ -26,7 +26,7 @@ import _bench
 from slurm_plugin.cli.nimo import COMMANDS
 from slurm_plugin.demo.sandbox import HISTORY, DemoSite, prepare
 from slurm_plugin.nimod import client
-from slurm_plugin.store_access import user_name
+from slurm_plugin.process_user import user_name
 
 BUDGET_S = 0.25
 PROGRAMS = Path(sys.executable).parent

@@ -8,13 +8,11 @@ new one.  Field names of
 ``Job`` are those of Slurm's ``job_desc`` (unset fields are absent, sentinels never travel).
 """
 
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
-from predictor.types import Point, PredictionTable
 from sacct_ingest.layout import Unit
-from sacct_ingest.records import DecisionRow, JobState, StandingRow
 
 VERSION = 1
 MAX_LINE_BYTES = 256 * 1024  #: longer requests are refused; the hooks cut scripts to fit
@@ -230,6 +228,15 @@ class PartitionRow(msgspec.Struct, kw_only=True):
     reason: str = ""
 
 
+class ObservedPoint(msgspec.Struct, frozen=True):
+    """One observation of an advice, as `predictor.types.Point`, which takes long to load."""
+
+    nodes: int
+    time_s: float
+    repeats: int = 1
+    spread: float = 0.0
+
+
 class Advice(msgspec.Struct, kw_only=True):
     """Nimod's answer to ``advise``."""
 
@@ -250,7 +257,7 @@ class Advice(msgspec.Struct, kw_only=True):
     time_directive: str = ""  #: ``#SBATCH --time=00:20:00 --time-min=00:15:00``
     reason: str = ""
     observe: int | None = None  #: node count where one more run would help most
-    points: list[Point] = []  #: what was observed
+    points: list[ObservedPoint] = []  #: what was observed
     knee: int | None = None  #: processor working set, argmax S²/n
     deadline_s: float | None = None
     meets_deadline: bool | None = None
@@ -260,79 +267,6 @@ class Advice(msgspec.Struct, kw_only=True):
     node_type: str = ""
     partitions: list[PartitionRow] = []  #: side by side, where the job may use several
     error: str = ""
-
-
-class Applications(msgspec.Struct, kw_only=True):
-    """Nimod's answer to ``applications``: prediction tables that a user may see."""
-
-    v: int = msgspec.field(default_factory=_version)
-    ok: bool = True
-    tables: list[PredictionTable] = []
-    standings: list[StandingRow] = []
-    left_off: int = 0  #: tables that there are besides
-    own_only: bool = False  #: only of this user's runs
-    error: str = ""
-
-
-class Outcome(msgspec.Struct, kw_only=True):
-    """What became of a job."""
-
-    job_id: int
-    state: str
-    nodes: int
-    elapsed_s: float
-    limit_s: int | None = None
-    submit_s: int = 0
-    start_s: int | None = None
-    end_s: int | None = None
-
-
-class Explanation(msgspec.Struct, kw_only=True):
-    """Nimod's answer to ``explain``: one decision, and what became of its job."""
-
-    v: int = msgspec.field(default_factory=_version)
-    ok: bool = True
-    decision: DecisionRow | None = None
-    outcome: Outcome | None = None  #: None: not ended, or not read from accounting yet
-    error: str = ""
-
-
-class AccountedRun(Protocol):
-    """What of a run its outcome is made of, as ``sacct_ingest.store.RunRow`` has it."""
-
-    @property
-    def job_id(self) -> int: ...  # noqa: D102
-    @property
-    def state(self) -> JobState: ...  # noqa: D102
-    @property
-    def nodes(self) -> int: ...  # noqa: D102
-    @property
-    def elapsed_s(self) -> float: ...  # noqa: D102
-    @property
-    def limit_s(self) -> int | None: ...  # noqa: D102
-    @property
-    def submit_s(self) -> int: ...  # noqa: D102
-    @property
-    def start_s(self) -> int | None: ...  # noqa: D102
-    @property
-    def end_s(self) -> int | None: ...  # noqa: D102
-
-
-def explanation_of(decision: DecisionRow, run: AccountedRun | None) -> Explanation:
-    """Make the message of a decision and its run."""
-    if run is None:
-        return Explanation(decision=decision)
-    outcome = Outcome(
-        job_id=run.job_id,
-        state=run.state.value,
-        nodes=run.nodes,
-        elapsed_s=float(run.elapsed_s),
-        limit_s=run.limit_s,
-        submit_s=run.submit_s,
-        start_s=run.start_s,
-        end_s=run.end_s,
-    )
-    return Explanation(decision=decision, outcome=outcome)
 
 
 class Decided(msgspec.Struct, kw_only=True):

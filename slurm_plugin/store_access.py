@@ -3,7 +3,6 @@
 import difflib
 import gc
 import os
-import pwd
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -16,6 +15,7 @@ from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import CURVE_LEVELS
 from sacct_ingest.signature import names_of
 from slurm_plugin.config import Config
+from slurm_plugin.process_user import user_name
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.privacy import PrivateDataRules, sight
 
@@ -70,15 +70,6 @@ def own_tables(tables: Sequence[PredictionTable]) -> Sequence[PredictionTable]:
     """Choose those of the user's own runs; all where there are none."""
     own = user_name()
     return [table for table in tables if table.owner == own] or tables
-
-
-def user_name() -> str:
-    """Name of the user whose process this is; the number where there is no name (containers)."""
-    uid = os.getuid()
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def sight_of(config: Config) -> PrivateDataRules:

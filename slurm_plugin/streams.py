@@ -6,11 +6,8 @@ around.  All of standard output and standard error goes through `SafeStream`, an
 through `SafeConsole`, with `printable` doing the work in both.
 """
 
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
-
-import msgspec
 
 from slurm_plugin.formatting import printable
 
@@ -59,6 +56,8 @@ def json_text(value: object) -> str:
     >>> json_text(["\x9b2J", "\u202e", "ä"])
     '["\\u009b2J","\\u202e","ä"]'
     """
+    import msgspec  # noqa: PLC0415
+
     text = msgspec.json.encode(value).decode()
     if text.isprintable():
         return text
@@ -66,6 +65,8 @@ def json_text(value: object) -> str:
 
 
 def _escaped(char: str) -> str:
+    import json  # noqa: PLC0415 - hardly ever
+
     return json.dumps(char)[1:-1]
 
 

@@ -4,10 +4,14 @@ It stands where sbatch would: all of sbatch's options are taken, with the script
 Starts fast: what is heavy (database, numpy, rich) is not imported on the way through nimod.
 """
 
+from __future__ import annotations
+
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.job_script import parse_command_line
@@ -25,13 +29,15 @@ from slurm_plugin.cli.context import (
 )
 from slurm_plugin.cli.exit_status import guarded
 from slurm_plugin.cli.sbatch_request import needs_slurm, request
-from slurm_plugin.cli.through_nimod import not_on_login_nodes
 from slurm_plugin.columns import terminal_width
-from slurm_plugin.config import Config
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Advice, Ask, Job
 from slurm_plugin.reports.advice_text import parsable, render, render_starts
+from slurm_plugin.settings_file import socket_of
 from slurm_plugin.streams import json_text
+
+if TYPE_CHECKING:
+    from slurm_plugin.config import Config
 
 ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
 _TIMEOUT_S = 2.0
@@ -161,17 +167,18 @@ def _advise(arguments: Sequence[str]) -> int:
         if lookup("sbatch", name) is None:
             dashes = "-" if len(name) == 1 else "--"
             parser().error(f"neither nimo-advise nor sbatch has an option {dashes}{name}")
-    config, job = load_config(args, for_user=True), request(sbatch, user=args.user)
-    advice = _answer(args, config, job)
-    if config.advise.test_only and needs_slurm(job, sbatch, advice.largest):
+    settings = cache(lambda: load_config(args, for_user=True))
+    job = request(sbatch, user=args.user)
+    advice = _answer(args, settings, job)
+    if needs_slurm(job, sbatch, advice.largest) and settings().advise.test_only:
         from slurm_plugin.cli import slurm_estimates  # noqa: PLC0415 - most jobs need it not
 
-        slurm_estimates.check(sbatch, job, config.advise)
+        slurm_estimates.check(sbatch, job, settings().advise)
     if not scripts:
         # At once: Slurm may take its time.
         _print(advice, args)
     if "test-only" in command.options:
-        _ask_slurm(advice, sbatch, job, config, text=not scripts)
+        _ask_slurm(advice, sbatch, job, settings(), text=not scripts)
     if args.json:
         print(json_text(advice))
     elif args.parsable2:
@@ -220,16 +227,19 @@ def _ask_slurm(
         print(f"\n{starts}")
 
 
-def _answer(args: argparse.Namespace, config: Config, job: Job) -> Advice:
+def _answer(args: argparse.Namespace, settings: Callable[[], Config], job: Job) -> Advice:
     if not args.store:
+        socket = socket_of(args.config) or settings().socket
         try:
             ask = Ask(op="advise", via="advise", job=job)
-            return client.advise(config.socket, ask, timeout_s=_TIMEOUT_S)
+            return client.advise(socket, ask, timeout_s=_TIMEOUT_S)
         except client.Refused:
             raise
         except client.Unreachable as error:
-            not_on_login_nodes(config, error)
+            from slurm_plugin.cli.through_nimod import not_on_login_nodes  # noqa: PLC0415 - heavy
+
+            not_on_login_nodes(settings(), error)
             print(f"nimo-advise: {error}; reading the store instead", file=sys.stderr)
     from slurm_plugin.cli import stored_advice  # noqa: PLC0415 - the database is heavy
 
-    return stored_advice.advise(job, config, now_s=time.time())
+    return stored_advice.advise(job, settings(), now_s=time.time())

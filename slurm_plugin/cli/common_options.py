@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 
@@ -18,6 +17,8 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     >>> did_you_mean("sttaus", ["status", "fit"])
     "did you mean 'status'?"
     """
+    from difflib import get_close_matches  # noqa: PLC0415 - only for typos
+
     names = list(choices)
     near = get_close_matches(word, names, n=1)
     return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"

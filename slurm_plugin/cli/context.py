@@ -1,15 +1,19 @@
-"""What the commands share: configuration, store, options that mean the same everywhere."""
+"""What the commands share: configuration, store, options that mean the same everywhere.
+
+Imports nothing heavy: settings, times and YAML are loaded where they are read.
+"""
+
+from __future__ import annotations
 
 import argparse
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from sacct_ingest.time_spec import parse_time
 from slurm_plugin.columns import TableOptions
-from slurm_plugin.config import Config
-from slurm_plugin.config.loader import load, load_for_user
+
+if TYPE_CHECKING:
+    from slurm_plugin.config import Config
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -84,6 +88,8 @@ def moment(text: str) -> int:
     ArgumentTypeError
         It is none: a usage error.
     """
+    from sacct_ingest.time_spec import parse_time  # noqa: PLC0415
+
     try:
         return parse_time(text, now_s=time.time())
     except ValueError as error:
@@ -117,6 +123,10 @@ def load_config(args: argparse.Namespace, *, for_user: bool = False) -> Config:
     ConfigError
         The file cannot be read or holds a wrong value.
     """
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    from slurm_plugin.config.loader import load, load_for_user  # noqa: PLC0415
+
     config = load_for_user(args.config) if for_user else load(args.config)
     store = getattr(args, "store", "")
     return replace(config, store=store_url(store)) if store else config

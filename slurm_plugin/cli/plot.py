@@ -1,7 +1,6 @@
 """The option ``--plot``: a curve drawn on the terminal or into a file."""
 
 import argparse
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +47,8 @@ def show(picture: "Picture", target: str) -> None:
 
         figure.save(picture, Path(target))
         return
+    import shutil  # noqa: PLC0415
+
     from slurm_plugin.reports import terminal_plot  # noqa: PLC0415
 
     text = terminal_plot.draw(picture, width=min(shutil.get_terminal_size().columns, _WIDEST))

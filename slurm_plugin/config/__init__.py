@@ -1,7 +1,6 @@
 """The settings of a site: typed structures, and the loader that reads ``nimo.yaml`` into them."""
 
 from slurm_plugin.config.settings import (
-    SOCKET,
     Access,
     Advise,
     Auth,
@@ -43,6 +42,7 @@ from slurm_plugin.config.settings import (
     Web,
     data_folder,
 )
+from slurm_plugin.settings_file import SOCKET
 
 __all__ = [
     "SOCKET",

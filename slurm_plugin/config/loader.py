@@ -12,8 +12,7 @@ import yaml
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config import Config
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
-
-SYSTEM_FILE = Path("/etc/nimo/nimo.yaml")
+from slurm_plugin.settings_file import find
 
 
 def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Config:
@@ -64,15 +63,6 @@ def _hook_socket(environ: Mapping[str, str]) -> str:
         return ""
     match = re.search(r"(?m)^\s*socket\s*=\s*(\S+)", text)
     return match[1] if match else ""
-
-
-def find(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """File that :func:`load` would read, None for the built-in defaults."""
-    if path is not None:
-        return path
-    if named := environ.get("NIMO_CONFIG"):
-        return Path(named)
-    return SYSTEM_FILE if SYSTEM_FILE.exists() else None
 
 
 def parse(text: str, *, name: str) -> Config:

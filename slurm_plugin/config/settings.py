@@ -13,8 +13,7 @@ from typing import Annotated
 import msgspec
 
 from sacct_ingest.sharing import SharedTag
-
-SOCKET = "/run/nimo/nimod.sock"
+from slurm_plugin.settings_file import SOCKET
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]

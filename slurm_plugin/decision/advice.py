@@ -21,7 +21,7 @@ from slurm_plugin.decision.policy import (
 )
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.sizes import options_for
-from slurm_plugin.protocol import Advice, PartitionRow, Row
+from slurm_plugin.protocol import Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
 
@@ -126,7 +126,9 @@ def _describe(advice: Advice, table: PredictionTable, *, largest: float) -> None
     advice.verdict = table.verdict.value
     advice.confidence = table.confidence
     advice.runs = table.runs
-    advice.points = list(table.observed)
+    advice.points = [
+        ObservedPoint(one.nodes, one.time_s, one.repeats, one.spread) for one in table.observed
+    ]
     advice.knee = table.knee
     advice.guess = table.is_guess
     advice.observe = messages.next_run(table, largest)

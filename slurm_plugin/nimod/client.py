@@ -6,25 +6,24 @@ Starts fast: nothing but the standard library and msgspec.
 import socket
 import time
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.protocol import (
-    Advice,
-    Answer,
-    Applications,
-    Ask,
-    Explanation,
-    Status,
-    Uplinks,
-    encode,
-)
+from slurm_plugin.protocol import Advice, Answer, Ask, Status, Uplinks, encode
 
 _MAX_ANSWER_BYTES = 16 * 2**20
 
-Message = TypeVar("Message", Answer, Advice, Status, Applications, Explanation, Uplinks)
+
+class _Message(Protocol):
+    """What all answers of nimod have."""
+
+    ok: bool
+    error: str
+
+
+Message = TypeVar("Message", bound=_Message)
 
 
 class Unreachable(NimoError):  # noqa: N818 - a state that a user knows
@@ -55,7 +54,7 @@ def advise(path: str | Path, ask: Ask, *, timeout_s: float) -> Advice:
     Unreachable
         There is no answer.
     """
-    return _exchange(path, ask, Advice, timeout_s)
+    return exchange(path, ask, Advice, timeout_s)
 
 
 def decide(path: str | Path, ask: Ask, *, timeout_s: float) -> Answer:
@@ -66,34 +65,7 @@ def decide(path: str | Path, ask: Ask, *, timeout_s: float) -> Answer:
     Unreachable
         There is no answer.
     """
-    return _exchange(path, ask, Answer, timeout_s)
-
-
-def applications(
-    path: str | Path, name: str = "", *, every: bool, timeout_s: float
-) -> Applications:
-    """Ask for prediction tables: one application's, or all that the user ran.
-
-    Raises
-    ------
-    Unreachable
-        There is no answer.
-    """
-    return _exchange(path, Ask(op="applications", name=name, every=every), Applications, timeout_s)
-
-
-def explain(path: str | Path, job_id: int, decision_id: str, *, timeout_s: float) -> Explanation:
-    """Ask for the decision about a job.
-
-    Raises
-    ------
-    NoDecision
-        There is none that the user may see.
-    Unreachable
-        There is no answer.
-    """
-    ask = Ask(op="explain", job_id=job_id, decision_id=decision_id)
-    return _exchange(path, ask, Explanation, timeout_s)
+    return exchange(path, ask, Answer, timeout_s)
 
 
 def status(path: str | Path, *, reload: bool = False, timeout_s: float) -> Status:
@@ -104,7 +76,7 @@ def status(path: str | Path, *, reload: bool = False, timeout_s: float) -> Statu
     Unreachable
         There is no answer.
     """
-    return _exchange(path, Ask(op="reload" if reload else "status"), Status, timeout_s)
+    return exchange(path, Ask(op="reload" if reload else "status"), Status, timeout_s)
 
 
 def links(path: str | Path, *, timeout_s: float) -> Uplinks:
@@ -115,10 +87,17 @@ def links(path: str | Path, *, timeout_s: float) -> Uplinks:
     Unreachable
         There is no answer.
     """
-    return _exchange(path, Ask(op="links"), Uplinks, timeout_s)
+    return exchange(path, Ask(op="links"), Uplinks, timeout_s)
 
 
-def _exchange(path: str | Path, ask: Ask, kind: type[Message], timeout_s: float) -> Message:
+def exchange(path: str | Path, ask: Ask, kind: type[Message], timeout_s: float) -> Message:
+    """Ask something, and give the answer as a message of this kind.
+
+    Raises
+    ------
+    Unreachable
+        There is no answer.
+    """
     try:
         line = _line(str(path), encode(ask), timeout_s)
         answer = msgspec.json.decode(line, type=kind)

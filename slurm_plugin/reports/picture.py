@@ -8,6 +8,8 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
 from sacct_ingest.layout import Unit
@@ -108,7 +110,7 @@ def of_advice(advice: Advice) -> Picture:
             low_s=tuple(row.low_s for row in advice.rows),
             high_s=tuple(row.high_s for row in advice.rows),
             confidence=advice.confidence,
-            observed=tuple(advice.points),
+            observed=tuple(Point(**structs.asdict(one)) for one in advice.points),
             knee=advice.knee,
             observe=advice.observe,
             recommended=advice.nodes,

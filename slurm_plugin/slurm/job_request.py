@@ -11,7 +11,6 @@ from pathlib import PurePath
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.job_script import CommandLine, Options, parse_script
 from sacct_ingest.slurm_text import parse_size, parse_time_limit
-from sacct_ingest.time_spec import parse_time
 from slurm_plugin.protocol import Job
 
 _Reader = Callable[[str], dict[str, object]]
@@ -60,9 +59,9 @@ def make_job(
         "work_dir": work_dir,
     }
     readers = _READERS | {
-        "begin": lambda text: {"begin_time": parse_time(text, now_s=now_s)},
+        "begin": lambda text: {"begin_time": _parse_time(text, now_s=now_s)},
         # Handed on as it is: nimod reads it by its own clock.
-        "deadline": lambda text: {"deadline": text} if parse_time(text, now_s=now_s) else {},
+        "deadline": lambda text: {"deadline": text} if _parse_time(text, now_s=now_s) else {},
     }
     for name, value in {**parsed.options, **environment, **command.options}.items():
         if name in readers:
@@ -88,7 +87,7 @@ def check_times(job: Job, *, now_s: float) -> None:
         )
     if not job.deadline:
         return
-    deadline_s = parse_time(job.deadline, now_s=now_s)
+    deadline_s = _parse_time(job.deadline, now_s=now_s)
     if job.begin_time and deadline_s < job.begin_time:
         raise ScriptError(
             f"--deadline={job.deadline}: before --begin; Slurm says: Incompatible begin and "
@@ -202,3 +201,9 @@ _READERS: dict[str, _Reader] = {
     "time": _minutes("time_limit"),
     "time-min": _minutes("time_min"),
 }
+
+
+def _parse_time(text: str, *, now_s: float) -> int:
+    from sacct_ingest.time_spec import parse_time  # noqa: PLC0415 - few requests name a time
+
+    return parse_time(text, now_s=now_s)

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 from slurm_plugin.cli.context import add_config
-from slurm_plugin.config.loader import dump, find, load
+from slurm_plugin.config.loader import dump, load
+from slurm_plugin.settings_file import find
 
 EXAMPLE = "  nimo config\n  nimo config ./nimo.yaml\n  nimo config --check /etc/nimo/nimo.yaml"
 

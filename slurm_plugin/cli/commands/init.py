@@ -15,8 +15,9 @@ from sacct_ingest.errors import ConfigError, SlurmError
 from slurm_plugin.cli.context import add_config, add_json, store_url
 from slurm_plugin.cli.installation import installation_of
 from slurm_plugin.config import Mode
-from slurm_plugin.config.loader import SYSTEM_FILE, find, parse
+from slurm_plugin.config.loader import parse
 from slurm_plugin.doctor import Installation
+from slurm_plugin.settings_file import SYSTEM_FILE, find
 from slurm_plugin.setup import (
     Answers,
     Planned,

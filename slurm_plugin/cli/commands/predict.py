@@ -23,12 +23,12 @@ from slurm_plugin.cli.context import (
     load_config,
     table_options,
 )
-from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
+from slurm_plugin.cli.through_nimod import TIMEOUT_S, may_read_store, nimod_or_store
 from slurm_plugin.columns import terminal_width
 from slurm_plugin.config import Config
 from slurm_plugin.formatting import wrapped
-from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Applications
+from slurm_plugin.nimod import query_client
+from slurm_plugin.query_protocol import Applications
 from slurm_plugin.reports import curve_text
 from slurm_plugin.reports.picture import of_table
 from slurm_plugin.slurm.privacy import is_own
@@ -70,10 +70,12 @@ def run(args: argparse.Namespace) -> int:
     name, every = args.application or "", bool(args.all)
     answer = nimod_or_store(
         config,
-        lambda: client.applications(config.socket, name, every=every, timeout_s=TIMEOUT_S),
+        lambda: query_client.applications(config.socket, name, every=every, timeout_s=TIMEOUT_S),
         lambda: _stored(config),
         store_named=bool(args.store),
     )
+    if (answer.left_off or not answer.tables) and not args.store and may_read_store(config):
+        answer = _stored(config)  # nimod tells a part, and names nothing alike
     tables = answer.tables
     standings = {(row.level.value, row.key): row for row in answer.standings}
     if answer.left_off:

@@ -11,8 +11,8 @@ from sacct_ingest.errors import NoHistory, SlurmError
 from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config import Config
-from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Explanation, explanation_of
+from slurm_plugin.nimod import query_client
+from slurm_plugin.query_protocol import Explanation, explanation_of
 from slurm_plugin.reports.why_text import explain
 from slurm_plugin.slurm import commands
 from slurm_plugin.store_access import open_store
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     decision_id = "" if args.store else _noted(args.job, timeout_s=config.snapshot.timeout_s)
     explanation = nimod_or_store(
         config,
-        lambda: client.explain(config.socket, args.job, decision_id, timeout_s=TIMEOUT_S),
+        lambda: query_client.explain(config.socket, args.job, decision_id, timeout_s=TIMEOUT_S),
         lambda: _stored(config, args.job, decision_id),
         store_named=bool(args.store),
     )

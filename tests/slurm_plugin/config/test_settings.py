@@ -7,7 +7,8 @@ import pytest
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config import Config, Mode, ModeRule, TimeUse, Trust
-from slurm_plugin.config.loader import dump, find, load, parse
+from slurm_plugin.config.loader import dump, load, parse
+from slurm_plugin.settings_file import find
 
 ROOT = Path(__file__).parents[3]
 

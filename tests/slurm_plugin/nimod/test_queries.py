@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from sacct_ingest.store import Store
-from slurm_plugin.nimod import client
+from slurm_plugin.nimod import client, query_client
 from slurm_plugin.protocol import Ask, encode
 from tests.predictor.rows import job as made_run
 from tests.processes import PATIENCE_S, wait_until
@@ -78,7 +78,7 @@ def test_a_decision_is_for_its_owner(asked):
 
 
 def test_root_sees_everything(running):  # noqa: F811
-    found = client.applications(running.socket, every=True, timeout_s=PATIENCE_S)
+    found = query_client.applications(running.socket, every=True, timeout_s=PATIENCE_S)
     assert [one.label for one in found.tables] == ["solve"]
     assert not found.own_only
 
@@ -106,4 +106,4 @@ def test_no_store_is_an_error_in_words(nimod):  # noqa: F811
     nimod.start(ready=False)
     nimod.notify.recv(100)
     with pytest.raises(client.Unreachable, match="/dev/null"):
-        client.applications(nimod.socket, every=True, timeout_s=PATIENCE_S)
+        query_client.applications(nimod.socket, every=True, timeout_s=PATIENCE_S)

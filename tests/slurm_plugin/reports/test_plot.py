@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from predictor.types import Point, Problem, Verdict
 from sacct_ingest.errors import PlotError
-from slurm_plugin.protocol import Advice, Row
+from slurm_plugin.protocol import Advice, ObservedPoint, Row
 from slurm_plugin.reports import figure, terminal_plot
 from slurm_plugin.reports.picture import Picture, of_advice, of_table
 from slurm_plugin.reports.terminal_plot import KNEE, OBSERVE, OBSERVED, RECOMMENDED, draw
@@ -45,7 +45,9 @@ def test_an_advice_brings_its_recommendation() -> None:
     row = Row(
         nodes=4, time_s=10.0, low_s=9.0, high_s=11.0, speedup=1.0, efficiency=1.0, node_hours=1.0
     )
-    advice = Advice(rows=[row], points=[Point(4, 10.0)], nodes=4, knee=2, application="solve")
+    advice = Advice(
+        rows=[row], points=[ObservedPoint(4, 10.0)], nodes=4, knee=2, application="solve"
+    )
     made = of_advice(advice)
     assert (made.recommended, made.knee, made.observed) == (4, 2, (Point(4, 10.0),))
 

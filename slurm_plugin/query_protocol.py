@@ -1,0 +1,90 @@
+"""What nimod answers to questions about the store; the questions are `slurm_plugin.protocol.Ask`.
+
+Apart from the other messages, because prediction tables and records take long to load.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from predictor.types import PredictionTable
+from sacct_ingest.records import DecisionRow, JobState, StandingRow
+from slurm_plugin.protocol import VERSION
+
+
+def _version() -> int:
+    # A factory: plain defaults are not sent, and the version must be.
+    return VERSION
+
+
+class Applications(msgspec.Struct, kw_only=True):
+    """Nimod's answer to ``applications``: prediction tables that a user may see."""
+
+    v: int = msgspec.field(default_factory=_version)
+    ok: bool = True
+    tables: list[PredictionTable] = []
+    standings: list[StandingRow] = []
+    left_off: int = 0  #: tables that there are besides
+    own_only: bool = False  #: only of this user's runs
+    error: str = ""
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What became of a job."""
+
+    job_id: int
+    state: str
+    nodes: int
+    elapsed_s: float
+    limit_s: int | None = None
+    submit_s: int = 0
+    start_s: int | None = None
+    end_s: int | None = None
+
+
+class Explanation(msgspec.Struct, kw_only=True):
+    """Nimod's answer to ``explain``: one decision, and what became of its job."""
+
+    v: int = msgspec.field(default_factory=_version)
+    ok: bool = True
+    decision: DecisionRow | None = None
+    outcome: Outcome | None = None  #: None: not ended, or not read from accounting yet
+    error: str = ""
+
+
+class AccountedRun(Protocol):
+    """What of a run its outcome is made of, as ``sacct_ingest.store.RunRow`` has it."""
+
+    @property
+    def job_id(self) -> int: ...  # noqa: D102
+    @property
+    def state(self) -> JobState: ...  # noqa: D102
+    @property
+    def nodes(self) -> int: ...  # noqa: D102
+    @property
+    def elapsed_s(self) -> float: ...  # noqa: D102
+    @property
+    def limit_s(self) -> int | None: ...  # noqa: D102
+    @property
+    def submit_s(self) -> int: ...  # noqa: D102
+    @property
+    def start_s(self) -> int | None: ...  # noqa: D102
+    @property
+    def end_s(self) -> int | None: ...  # noqa: D102
+
+
+def explanation_of(decision: DecisionRow, run: AccountedRun | None) -> Explanation:
+    """Make the message of a decision and its run."""
+    if run is None:
+        return Explanation(decision=decision)
+    outcome = Outcome(
+        job_id=run.job_id,
+        state=run.state.value,
+        nodes=run.nodes,
+        elapsed_s=float(run.elapsed_s),
+        limit_s=run.limit_s,
+        submit_s=run.submit_s,
+        start_s=run.start_s,
+        end_s=run.end_s,
+    )
+    return Explanation(decision=decision, outcome=outcome)

@@ -1,0 +1,48 @@
+"""Which file of settings is in force, and the socket that it names.
+
+To load a reader of YAML takes as long as to start Python: commands that only need nimod's socket
+read that line themselves.  Imports nothing heavy.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+SYSTEM_FILE = Path("/etc/nimo/nimo.yaml")
+SOCKET = "/run/nimo/nimod.sock"
+_LINE = re.compile(r"socket[ \t]*:[ \t]+(/[\w./+-]*)[ \t]*(?:#.*)?")
+
+
+def find(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """File that `slurm_plugin.config.loader.load` reads, None for the built-in defaults."""
+    if path is not None:
+        return path
+    if named := environ.get("NIMO_CONFIG"):
+        return Path(named)
+    return SYSTEM_FILE if SYSTEM_FILE.exists() else None
+
+
+def socket_of(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
+    """Socket that the file in force names, or the usual one.
+
+    None where only the whole file tells: it cannot be read, or the line is no plain one.
+
+    Parameters
+    ----------
+    path, environ
+        As `slurm_plugin.config.loader.load` takes them.
+    """
+    chosen = find(path, environ)
+    if chosen is None:
+        return SOCKET
+    try:
+        text = chosen.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    lines = [line for line in text.splitlines() if "socket" in line and not line.startswith("#")]
+    if not lines:
+        # Flow style or an alias would not stand at the beginning of a line.
+        return None if text.lstrip().startswith(("{", "%", "&", "!", '"', "'")) else SOCKET
+    match = _LINE.fullmatch(lines[0].rstrip())
+    return match[1] if match and len(lines) == 1 else None
