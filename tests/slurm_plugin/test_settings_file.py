@@ -1,4 +1,4 @@
-"""The socket out of nimo.yaml without a reader of YAML, and never another than that reader gives."""
+"""The socket out of nimo.yaml without a reader of YAML; never another than that reader gives."""
 
 from pathlib import Path
 
