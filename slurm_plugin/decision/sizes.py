@@ -90,7 +90,8 @@ def knob_of(job: Job, table: PredictionTable) -> Knob:
         return Knob.TASKS
     if layout.each is Each.JOB and layout.tasks:
         return Knob.CPUS
-    return Knob.CPUS if tasks_of(job) == 1 else Knob.TASKS
+    # Accounting without steps knows no tasks: what the job itself names is what its user changes.
+    return Knob.CPUS if job.cpus_per_task or not job.num_tasks else Knob.TASKS
 
 
 def step_of(job: Job, knob: Knob) -> int:

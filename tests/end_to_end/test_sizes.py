@@ -1,0 +1,128 @@
+"""Programs whose run time depends on CPUs, tasks or GPUs: a history, advice, and a tag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.nimod import hooks_for
+from tests.conftest import ClusterFactory, scratch_directory
+from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site
+
+CPUS, GPUS = 16, 4
+#: Work that is shared by CPUs, tasks or GPUs, and some that is not.
+PROGRAM = f"""\
+#!/bin/bash
+{BEGAN}
+{SLEEP_UNTIL}
+@COUNT@
+echo $count > $SLURM_JOB_NAME.$SLURM_JOB_ID
+sleep_until $((1000 + 24000 / count))
+"""
+COUNTS = {
+    "threads": "count=${SLURM_CPUS_PER_TASK:-1}",
+    "ranks": "count=$SLURM_NTASKS",
+    # As CUDA does: a device that is not visible is not there.  Slurm names none that are plain files,
+    # so that the script does it as a prolog would.
+    "devices": """\
+: ${CUDA_VISIBLE_DEVICES:=$(seq -s, $SLURM_GPUS_ON_NODE)}
+IFS=, read -ra visible <<< $CUDA_VISIBLE_DEVICES
+count=${#visible[@]}""",
+}
+#: Requests of the history; the last says how many there are.
+REQUESTS = {
+    "threads": ("-N1", "-c{n}"),
+    "ranks": ("-N1", "-n{n}"),
+    "devices": ("-N1", "--gres=gpu:{n}", "-c{n}"),
+}
+HISTORY = {"threads": (1, 2, 4, 8), "ranks": (1, 2, 4, 8), "devices": (1, 2, 3, 4)}
+
+
+@pytest.fixture(scope="module")
+def sized(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+    """A site with a history of each program on four sizes; nimod enforces."""
+    with (
+        scratch_directory("nimo-sizes-") as directory,
+        slurm_cluster(lua=hooks_for(directory), nodes=2, cpus=CPUS, gpus=GPUS) as cluster,
+    ):
+        site = Site(directory, cluster)
+        jobs = [
+            site.submit(*_options(name, n), "-t5", script=_program(site, name))
+            for name, counts in HISTORY.items()
+            for n in counts
+            for _ in range(2)
+        ]
+        cluster.wait(*jobs, timeout_s=400, accounted=True)
+        site.learn()
+        site.run_nimod("enforce")
+        yield site
+        site.empty_queue()
+
+
+def _program(site: Site, name: str) -> Path:
+    text = PROGRAM.replace("@COUNT@", COUNTS[name])
+    return site.write_script(f"{name}.sh", text)
+
+
+def _options(name: str, count: int) -> list[str]:
+    return [f"-J{name}", *(one.format(n=count) for one in REQUESTS[name])]
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "unit"),
+    [
+        ("threads", "--cpus-per-task=", "CPUs"),
+        ("ranks", "--ntasks=", "CPUs"),
+        ("devices", "--gpus-per-node=", "GPUs"),
+    ],
+)
+def test_advice_names_the_option_that_the_runs_differed_in(
+    sized: Site, name: str, option: str, unit: str
+) -> None:
+    site = sized
+    site.settled()
+    told = site.advise(*_options(name, 1), "-t5", _program(site, name)).stdout
+    assert f"#SBATCH {option}" in told
+    assert unit in told.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "tag"), [("threads", "cpus"), ("ranks", "tasks"), ("devices", "gpus")]
+)
+def test_a_tagged_job_starts_on_the_size_that_the_policy_names(
+    sized: Site, name: str, tag: str
+) -> None:
+    site, script = sized, _program(sized, name)
+    site.settled()
+    options = (*_options(name, 1), "-t5", f"--comment=nimo:{tag}=1-4")
+    job, decision = site.decided(*options, script=script)
+    assert (decision.unit, decision.action, decision.applied) == (
+        "gpus" if name == "devices" else "cpus",
+        "set",
+        True,
+    )
+    assert decision.nodes is not None
+    assert decision.nodes > 1
+    job_id = int(job["JobId"])
+    site.cluster.wait(job_id, accounted=True)
+    # What the program itself counted.
+    counted = (site.cluster.layout.work / f"{name}.{job_id}").read_text()
+    assert int(counted) == decision.nodes
+    run = site.outcome(decision)
+    assert run is not None
+    assert run.nodes == decision.nodes  # counted as the decision is
+    assert decision.predicted_s is not None
+    assert abs(run.elapsed_s / decision.predicted_s - 1) < 0.5
+
+
+def test_without_a_tag_a_job_keeps_its_size(sized: Site) -> None:
+    site = sized
+    site.settled()
+    job, decision = site.decided(
+        "-Jthreads", "-N1", "-c2", "-t5", "--hold", script=_program(site, "threads")
+    )
+    assert (decision.action, decision.reason, decision.unit) == ("keep", "fixed_cpus", "cpus")
+    assert job["CPUs/Task"] == "2"
+    site.empty_queue()
