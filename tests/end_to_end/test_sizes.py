@@ -24,8 +24,8 @@ sleep_until $((1000 + 24000 / count))
 COUNTS = {
     "threads": "count=${SLURM_CPUS_PER_TASK:-1}",
     "ranks": "count=$SLURM_NTASKS",
-    # As CUDA does: a device that is not visible is not there.  Slurm names none that are plain files,
-    # so that the script does it as a prolog would.
+    # As CUDA does: a device that is not visible is not there.  Slurm names none that are plain
+    # files, so that the script does it as a prolog would.
     "devices": """\
 : ${CUDA_VISIBLE_DEVICES:=$(seq -s, $SLURM_GPUS_ON_NODE)}
 IFS=, read -ra visible <<< $CUDA_VISIBLE_DEVICES
