@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, exp, inf, isfinite
+from math import ceil, exp, inf, isfinite, isnan
 
 from predictor import choose, drift
-from predictor.argument_checks import need_finite, need_nodes, need_positive, need_share
+from predictor.argument_checks import need_nodes, need_positive, need_share
 from predictor.earned import earn
 from predictor.record import Record
 from predictor.table import round_time, table_of, worse
@@ -75,13 +75,14 @@ def surprise_factor(surprises: Sequence[float], share: float, *, least: float) -
 
     Split conformal prediction (Vovk et al., *Algorithmic Learning in a Random World*, 2005, section
     4.1); where there are too few for so high a share, the largest one seen.  Infinite where there
-    are too few for ``least``, too.
+    are too few for ``least``, too.  A surprise is infinite where the run was cut short.
 
     >>> surprise_factor([0.0] * 8, 0.9, least=0.9), surprise_factor([0.0] * 9, 0.99, least=0.9)
     (inf, 1.0)
     """
     need_share("share", share, least)
-    need_finite("surprise", *surprises)
+    if any(isnan(surprise) for surprise in surprises):
+        raise ValueError("a surprise is nan: it must be a number, or inf for a run cut short")
     count = len(surprises)
     # The largest of so many is exceeded by one in (known + 1) new ones.
     if count + 1 < 1 / (1 - least) - 1e-9:

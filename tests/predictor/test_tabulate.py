@@ -1,9 +1,10 @@
 from dataclasses import replace
 from itertools import pairwise
+from math import exp, inf
 
 import pytest
 
-from predictor.curve_table import grid, knee_of, max_useful_of
+from predictor.curve_table import grid, knee_of, max_useful_of, surprise_factor
 from predictor.run_rows import label_of, memory_of
 from predictor.table import at, covers, decode, encode, for_limit
 from predictor.table_settings import TableSettings
@@ -244,3 +245,9 @@ def test_a_run_that_was_stopped_leaves_no_high_quantile_among_few() -> None:
     told = table_of(repeated(*[1.0] * 19) + repeated(1.5, state=JobState.TIMEOUT)[-1:])
     assert told is not None
     assert [tail.share for tail in told.tails] == [0.9]
+
+
+def test_runs_cut_short_beyond_what_was_usual_leave_quantiles() -> None:
+    cut = [inf, *[0.1] * 30]
+    assert surprise_factor(cut, 0.9, least=0.9) == pytest.approx(exp(0.1))
+    assert surprise_factor(cut, 0.99, least=0.9) == inf
