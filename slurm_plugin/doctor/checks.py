@@ -54,14 +54,26 @@ CHECKS = (
 )
 
 
+#: Checks on a login node: what users' commands and the relay need.
+_THERE = (
+    *("configuration", "munge", "slurmctld", "security", "clock", "cli_filter", "hook files"),
+    *("hook syntax", "Lua modules", "hook settings", "forwarding", "socket"),
+)
+LOGIN_NODE_CHECKS = (
+    *(check for check in CHECKS if check.name in _THERE),
+    Check("relay", nimo_checks.relay),
+    Check("link", nimo_checks.link),
+)
+
+
 def examine(installation: Installation) -> Iterator[Finding]:
-    """Make all checks, one after the other."""
+    """Make all checks that this host needs, one after the other."""
     there = {
         Need.NOTHING: True,
         Need.SLURMCTLD: bool(installation.slurm),
         Need.CONFIGURATION: isinstance(installation.config, Config),
     }
-    for check in CHECKS:
+    for check in LOGIN_NODE_CHECKS if installation.settings.relay.controllers else CHECKS:
         findings = check.make(installation) if there[check.needs] else iter([skipped(check.needs)])
         for finding in findings:
             yield replace(finding, check=check.name)

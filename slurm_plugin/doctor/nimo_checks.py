@@ -17,6 +17,7 @@ from slurm_plugin.nimod import client
 _TIMEOUT_S = 2.0
 #: What begins a command that writes into the store.
 _AS_NIMO = "sudo -u nimo nimo"
+_SKEW_S = 5.0
 _OLD_S = 2 * 86400  #: a nightly ingest that was missed once is no news, twice is
 
 
@@ -154,6 +155,62 @@ def nimod(installation: Installation) -> Iterator[Finding]:
         yield wrong(f"nimod {snapshot}: jobs pass unchanged", "its log: journalctl -u nimod")
     else:
         yield fine(f"nimod saw the cluster {age_s:.0f} s ago")
+
+    if installation.settings.relay.listen:
+        yield fine(f"relays that are linked: {', '.join(status.relays) or 'none'}")
+
+
+def relay(installation: Installation) -> Iterator[Finding]:
+    """Check the relay of a login node: it answers and is of this release; its key is secret."""
+    from importlib.metadata import version  # noqa: PLC0415 - slow to load, for nimo init too
+
+    settings = installation.settings
+    try:
+        links = client.links(settings.socket, timeout_s=_TIMEOUT_S)
+    except client.Unanswered as error:
+        yield wrong(f"{error}: it hangs", "systemctl restart nimo-relay")
+    except client.Unreachable as error:
+        yield wrong(str(error), "systemctl start nimo-relay; its log: journalctl -u nimo-relay")
+    else:
+        if links.release != version("nimo-slurm"):
+            yield warning(
+                f"the relay is release {links.release}, this is {version('nimo-slurm')}",
+                "systemctl restart nimo-relay",
+            )
+        else:
+            yield fine(f"the relay {links.release} answers")
+    key = Path(settings.relay.tls.key)
+    if settings.relay.tls.key and key.exists() and key.stat().st_mode & (stat.S_IROTH):
+        yield wrong(f"every user can read {key}", f"chmod o-r {key}; then have a new one made")
+
+
+def link(installation: Installation) -> Iterator[Finding]:
+    """Check each link of the relay: it is up, releases and clocks agree."""
+    try:
+        links = client.links(installation.settings.socket, timeout_s=_TIMEOUT_S)
+    except client.Unreachable:
+        yield skipped("there is no relay")
+        return
+    up = any(not one.trouble for one in links.links)
+    for one in links.links:
+        if one.trouble:
+            make = warning if up else wrong
+            yield make(
+                f"no link to nimod on {one.controller}: {one.trouble}",
+                "systemctl status nimod there; log here: journalctl -u nimo-relay",
+            )
+            continue
+        yield fine(f"linked to nimod on {one.controller} by {one.auth}")
+        if one.release != links.release:
+            yield warning(
+                f"nimod there is release {one.release}, the relay {links.release}",
+                "install the same release of nimo-slurm on both",
+            )
+        if abs(one.clock_offset_s) > _SKEW_S:
+            yield wrong(
+                f"the clock there is {one.clock_offset_s:+.0f} s off; munge refuses from 300 s on",
+                "have both keep time (chrony, systemd-timesyncd)",
+            )
 
 
 def reach(installation: Installation) -> Iterator[Finding]:

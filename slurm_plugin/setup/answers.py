@@ -13,6 +13,7 @@ from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.doctor.slurm_checks import purge_days
 
 STORE = "sqlite:////var/lib/nimo/nimo.db"
+_CONTROLLER = re.compile(r"^SlurmctldHost\[\d+\]\s*= ([^(\s]+)(?:\(([^)]+)\))?", re.MULTILINE)
 _PARTITION = re.compile(r"^PartitionName=(\S+)", re.MULTILINE)
 
 
@@ -25,6 +26,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode = Mode.OBSERVE
     partitions: tuple[str, ...] = ()  #: the only ones whose jobs are looked at; none: all
     first_days: int = Config().ingest.first_days
+    controllers: tuple[str, ...] = ()  #: of a login node: where its relay asks
 
 
 def propose(installation: Installation) -> Answers:
@@ -34,6 +36,21 @@ def propose(installation: Installation) -> Answers:
         cluster=installation.slurm.get("ClusterName", ""),
         first_days=first_days if purge_after is None else max(1, min(first_days, int(purge_after))),
     )
+
+
+def controllers(installation: Installation) -> tuple[str, ...]:
+    """Hosts of slurmctld in their order: the address where slurm.conf has one, else the name.
+
+    Raises
+    ------
+    ConfigError
+        Slurm does not say.
+    """
+    text = installation.slurm_text if isinstance(installation.slurm_text, str) else ""
+    hosts = tuple(address or name for name, address in _CONTROLLER.findall(text))
+    if not hosts:
+        raise ConfigError("which controller? scontrol names none; say --login-node HOST")
+    return hosts
 
 
 def partitions(installation: Installation) -> list[str]:

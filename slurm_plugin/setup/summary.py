@@ -55,10 +55,30 @@ def _facts(installation: Installation) -> dict[str, str]:
     }
 
 
+_USERADD = f"useradd --system --home-dir /var/lib/{ACCOUNT} --create-home {ACCOUNT}"
+
+
+def _login_steps(installation: Installation, answers: Answers) -> list[str]:
+    """List the steps on a login node, and those on the controllers that it needs."""
+    where = " and ".join(answers.controllers)
+    steps = {
+        f"on {where}: relay.listen in nimo.yaml, then: systemctl restart nimod": True,
+        f"{_USERADD}, with the uid that it has on {answers.controllers[0]}": _no_account(),
+        f"nimo hook-path --install {installation.hooks}": not (
+            installation.hooks / "nimo.lua"
+        ).exists(),
+        "systemctl enable --now nimo-relay": True,
+        "nimo doctor": True,
+    }
+    return [step for step, needed in steps.items() if needed]
+
+
 def _steps(installation: Installation, answers: Answers) -> list[str]:
+    if answers.controllers:
+        return _login_steps(installation, answers)
     text = installation.slurm_text if isinstance(installation.slurm_text, str) else ""
     steps = {
-        f"useradd --system --home-dir /var/lib/{ACCOUNT} --create-home {ACCOUNT}": _no_account(),
+        _USERADD: _no_account(),
         f"sacctmgr add user {ACCOUNT} account=root adminlevel=operator": (
             read_settings(text).private
         ),

@@ -23,7 +23,8 @@ def settings(sample: str, answers: Answers) -> str:
         sample,
         {
             "cluster": json.dumps(answers.cluster),
-            "store": json.dumps(answers.store),
+            "store": json.dumps("" if answers.controllers else answers.store),
+            "relay.controllers": json.dumps(answers.controllers),
             "socket": json.dumps(answers.socket),
             "mode": shown[0],
             "ingest.first_days": str(answers.first_days),

@@ -180,7 +180,7 @@ def test_a_hostile_user_gets_nowhere_and_keeps_nobody_out(place: Place) -> None:
         assert f"uid {who.uid} do not count" in result.pop("forged")
         assert "Unauthorized" in result.pop("decodes for root")
     else:
-        assert "certificate required" in result["without certificate"].lower()
+        assert "credential" not in result["without certificate"], "no welcome"
     assert all("ok" not in str(said) and "linked" not in str(said) for said in result.values())
     asked = client.Ask(op="advise", job=client_job())
     with pytest.raises(client.Refused, match=r"not for user"):
@@ -272,6 +272,28 @@ def test_somebody_in_between_can_neither_change_nor_replay(place: Place) -> None
         place.login.stop_relay()
         place.login.configure()
         place.login.start_relay()
+
+
+def doctor(place: Place) -> dict[str, list[dict[str, str]]]:
+    """Findings of nimo doctor on the login node, by their check."""
+    done, _ = place.login.nimo("nimo", "doctor", "--json")
+    found: dict[str, list[dict[str, str]]] = {}
+    for one in json.loads(done.stdout):
+        found.setdefault(one["check"], []).append(one)
+    return found
+
+
+def test_doctor_looks_at_the_relay_and_its_links(place: Place) -> None:
+    found = doctor(place)
+    for check in ("configuration", "slurmctld", "clock", "relay", "link", "socket"):
+        assert {one["state"] for one in found[check]} == {"ok"}, found[check]
+    assert "store" not in found
+    assert place.controller in found["link"][0]["message"]
+    with stopped(place):
+        wait_until(lambda: bool(trouble(place)), what="the end of the link")
+        (finding,) = doctor(place)["link"]
+        assert (finding["state"], place.controller in finding["message"]) == ("error", True)
+    place.login.wait_linked()
 
 
 def test_a_cut_link_is_named_with_its_fix(place: Place) -> None:

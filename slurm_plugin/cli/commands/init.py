@@ -29,13 +29,14 @@ from slurm_plugin.setup import (
     texts,
     write,
 )
-from slurm_plugin.setup.answers import partitions
+from slurm_plugin.setup.answers import controllers, partitions
 from slurm_plugin.shipped_files import ETC
 from slurm_plugin.streams import json_text
 
 EXAMPLE = (
     "  nimo init\n"
     "  nimo init --dry-run\n"
+    "  nimo init --login-node ctl1,ctl2\n"
     "  nimo init --immediate --store postgresql+psycopg://nimo@db.example/nimo -p batch --hooks"
 )
 
@@ -55,6 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-i", "--immediate", action="store_true", help="ask nothing")
     parser.add_argument(
         "--dry-run", action="store_true", help="write nothing, print the differences"
+    )
+    parser.add_argument(
+        "--login-node",
+        metavar="HOST[:PORT]",
+        nargs="?",
+        const="",
+        help="this is a login node, whose relay asks nimod there (default: slurmctld's hosts)",
     )
     add_json(parser)
     add_config(parser)
@@ -88,9 +96,12 @@ def _print_differences(planned: Sequence[Planned], *, as_json: bool) -> None:
 
 def _answers(args: argparse.Namespace, installation: Installation) -> Answers:
     names = partitions(installation)
-    answers = _from_options(args, propose(installation))
+    hosts: tuple[str, ...] = ()
+    if args.login_node is not None:
+        hosts = _names(args.login_node) or controllers(installation)
+    answers = _from_options(args, propose(installation), hosts)
     check(answers, names)
-    if args.immediate or args.json or not sys.stdin.isatty():
+    if answers.controllers or args.immediate or args.json or not sys.stdin.isatty():
         return answers
     for name, question in _QUESTIONS.items():
         if getattr(args, name) is None:
@@ -98,7 +109,7 @@ def _answers(args: argparse.Namespace, installation: Installation) -> Answers:
     return answers
 
 
-def _from_options(args: argparse.Namespace, proposed: Answers) -> Answers:
+def _from_options(args: argparse.Namespace, proposed: Answers, hosts: tuple[str, ...]) -> Answers:
     """Answers with the values of the options."""
     said = {
         "cluster": args.cluster,
@@ -106,6 +117,7 @@ def _from_options(args: argparse.Namespace, proposed: Answers) -> Answers:
         "socket": args.socket,
         "mode": args.mode and Mode(args.mode),
         "partitions": args.partition and _names(args.partition),
+        "controllers": hosts,
     }
     return replace(proposed, **{key: value for key, value in said.items() if value})
 

@@ -4,6 +4,7 @@ import socket
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 
@@ -128,6 +129,26 @@ def test_lines_are_answered_in_their_order_and_booked(running):
     reader = channel.makefile("rb")
     assert [reader.readline() for _ in lines] == lines
     wait_until(lambda: running.door.booked == lines, what="the books")
+
+
+def test_requests_from_elsewhere_and_peers_take_turns_after_slurmctld(running):
+    others = [running.connect() for _ in range(4)]
+    running.settle()
+    running.door.first = True
+    slurmctld = running.connect()
+    running.settle()
+    others[0].sendall(b"hold\n")
+    assert others[0].recv(10) == b"hold\n"
+    for number in range(1, 4):
+        others[number].sendall(b"peer\n")
+        running.loop.call_in_turn(lambda: running.door.served.append(b"remote\n"))
+    slurmctld.sendall(b"first\n")
+    running.door.released.set()
+    wait_until(lambda: len(running.door.served) == 8, what="all of it")
+    served = running.door.served
+    assert served.index(b"first\n") <= 2, "one of the others at most"
+    rest = served[served.index(b"first\n") + 1 :]
+    assert all(one != after for one, after in pairwise(rest)), served
 
 
 def test_a_line_in_pieces_is_one_line(running):

@@ -70,6 +70,29 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path)
 
 
+def test_a_login_node_gets_the_controllers_and_no_store(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scontrol = machine.etc.parent / "bin" / "scontrol"
+    hosts = "SlurmctldHost[0]        = ctl1(10.0.0.1)\nSlurmctldHost[1]        = ctl2\n"
+    scontrol.write_text(scontrol.read_text().replace("SLURM_VERSION", f"{hosts}SLURM_VERSION"))
+    assert machine.init("--login-node", "--json") == 0
+    made, steps = load(machine.config), json.loads(capsys.readouterr().out)["next"]
+    assert (made.relay.controllers, made.store) == (("10.0.0.1", "ctl2"), "")
+    assert "systemctl enable --now nimo-relay" in steps
+    assert any("relay.listen" in step for step in steps)
+    assert not any("ingest" in step or "nimod nimo" in step for step in steps)
+
+
+def test_the_controllers_of_a_login_node_can_be_named(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert machine.init("--login-node") == 78  # scontrol names none
+    assert "--login-node HOST" in capsys.readouterr().err
+    assert machine.init("--login-node", "ctl1,ctl2:7000") == 0
+    assert load(machine.config).relay.controllers == ("ctl1", "ctl2:7000")
+
+
 def test_what_slurm_says_is_written_down_and_the_rest_is_told(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
