@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from _plots import panels
 from active_learning import SPACE, TESTED, WRONG_WAY
+from numpy.typing import NDArray
 
 from predictor.active.learner import Learner
 from predictor.active.learner_settings import (
@@ -32,6 +33,8 @@ from predictor.error_measures import mape
 from predictor.models.occupancy import Occupancies, Sample
 
 GOAL, MOST_RUNS = 10.0, 40
+#: Draws of noise, test set and whatever a choice draws; hours at which errors are drawn.
+DRAWS, STEPS = 10, 120
 BYTES = 5e8
 #: Everything is run, so that each curve goes on to its end.
 BASE = replace(EXPERIMENT, target=0.0)
@@ -73,6 +76,7 @@ PUBLISHED = {
     "8: error (dynamic)": "cross-validation starts earlier, not smooth, slow; test sets robust",
 }
 Application = Callable[[Assignment], Sample]
+Floats = NDArray[np.float64]
 
 
 def blast_like(seed: int) -> Application:
@@ -115,13 +119,13 @@ def followed(settings: LearnerSettings, seed: int) -> list[tuple[float, float]]:
 
 def figures(directory: Path, *, quick: bool) -> dict[str, list[dict[str, Any]]]:
     """Draw the figures; give the tables."""
-    seeds = range(1 if quick else 5)
+    seeds = range(2 if quick else DRAWS)
     rows = []
     with panels(directory / "nimo-4-8.png", len(FIGURES), _TITLE) as axes:
         for axis, (figure, alternatives) in zip(axes, FIGURES.items(), strict=True):
             for name, settings in alternatives.items():
                 curves = [followed(replace(settings, seed=1 + seed), seed) for seed in seeds]
-                axis.plot(*zip(*curves[0], strict=True), ".-", ms=3, label=name)
+                _band(axis, curves, name)
                 rows.append({"figure": figure, "choice": name, **_summed(curves)})
             axis.set(title=figure, xlabel="hours", ylabel="MAPE %", yscale="log")
             axis.legend(fontsize=7)
@@ -132,7 +136,36 @@ def figures(directory: Path, *, quick: bool) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-_TITLE = "NIMO, figures 4 to 8: error over learning time (simulated)"
+_TITLE = (
+    "NIMO, figures 4 to 8: error over learning time "
+    f"(simulated; geometric mean of {DRAWS} draws, with the middle eight tenths)"
+)
+
+
+def _band(axis: Any, curves: list[list[tuple[float, float]]], name: str) -> None:
+    """Draw the mean over draws from when all have begun, and from where to where most are."""
+    hours, errors = over_time(curves)
+    line = axis.plot(hours, np.exp(np.log(errors).mean(axis=0)), "-", lw=1.3, label=name)[0]
+    low, high = np.quantile(errors, (0.1, 0.9), axis=0)
+    axis.fill_between(hours, low, high, color=line.get_color(), alpha=0.15, lw=0)
+
+
+def over_time(curves: list[list[tuple[float, float]]]) -> tuple[Floats, Floats]:
+    """Errors of all draws at the same hours: each keeps its error until its next run has ended.
+
+    Returns
+    -------
+    hours
+        From the latest first error to the latest last one.
+    errors
+        A row for each draw.
+    """
+    hours = np.linspace(max(one[0][0] for one in curves), max(one[-1][0] for one in curves), STEPS)
+    rows = []
+    for one in curves:
+        times, errors = np.array(one).T
+        rows.append(errors[np.searchsorted(times, hours, side="right") - 1])
+    return hours, np.array(rows)
 
 
 def _summed(curves: list[list[tuple[float, float]]]) -> dict[str, Any]:
