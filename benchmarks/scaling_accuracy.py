@@ -65,6 +65,7 @@ class Measured:
     family: str
     nodes: tuple[int, ...]
     times_s: tuple[float, ...]
+    unit: str = "nodes"  #: what ``nodes`` count
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +100,15 @@ def load(path: Path, min_points: int = 6) -> list[Measured]:
             runs[key][int(row["n"])].append(float(row["runtime_s"]))
             families[key] = row["family"]
     return [
-        Measured(families[key], tuple(sorted(times)), _medians(times))
+        Measured(families[key], tuple(sorted(times)), _medians(times), _unit(key[-1]))
         for key, times in sorted(runs.items())
         if len(times) >= min_points
     ]
+
+
+def _unit(name: str) -> str:
+    """Give the unit of a curve as NIMO has it: ranks, threads and cores are all CPUs."""
+    return name if name in ("nodes", "gpus") else "cpus"
 
 
 def cases(curves: Sequence[Measured]) -> Iterator[Case]:
@@ -197,7 +203,21 @@ def main() -> None:
     verdicts = [row for name in PROTOCOLS for row in trust(name, judged[name])]
     verdicts += trust("all beyond", beyond)
     _bench.table(verdicts, title="Verdicts of nimo")
-    _bench.write(arguments.json, accuracy=figures, verdicts=verdicts)
+    units = by_unit(curves)
+    _bench.table(units, title="nimo by the unit of the curve")
+    _bench.write(arguments.json, accuracy=figures, verdicts=verdicts, units=units)
+
+
+def by_unit(curves: Sequence[Measured]) -> list[dict[str, Any]]:
+    """Score NIMO under all protocols, apart for the curves over nodes, CPUs and GPUs."""
+    rows = []
+    for unit in ("nodes", "cpus", "gpus"):
+        own = [curve for curve in curves if curve.unit == unit]
+        for protocol, scores in score(_nimo, list(cases(own))).items():
+            if scores:
+                head = {"unit": unit, "protocol": protocol, "points": len(scores)}
+                rows.append(head | summary("nimo", scores))
+    return rows
 
 
 def _made(curves: Sequence[_generated.GeneratedCurve]) -> list[Measured]:

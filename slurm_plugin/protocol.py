@@ -254,6 +254,7 @@ class Advice(msgspec.Struct, kw_only=True):
     rows: list[Row] = []
     nodes: int | None = None  #: the recommended count
     directive: str = ""  #: ``#SBATCH --nodes=4``
+    script_text: str = ""  #: what the script fixes itself, in plain words; empty: nothing
     time_directive: str = ""  #: ``#SBATCH --time=00:20:00 --time-min=00:15:00``
     reason: str = ""
     observe: int | None = None  #: node count where one more run would help most

@@ -20,7 +20,7 @@ from slurm_plugin.decision.policy import (
     limits_to_ask,
 )
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.sizes import options_for
+from slurm_plugin.decision.sizes import fixed_by_script, options_for
 from slurm_plugin.protocol import Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
@@ -28,7 +28,9 @@ from slurm_plugin.slurm.cluster_state import Partition
 #: Reasons that bind a submission but not somebody who still considers what to ask for.
 _OPEN_QUESTION = frozenset({Reason.FIXED_COUNT, Reason.NOT_OPTED_IN})
 #: And where the size is counted in CPUs or GPUs: each task of an array has it.
-_OPEN_SIZE = frozenset({Reason.FIXED_CPUS, Reason.INTERACTIVE, Reason.ARRAY})
+_OPEN_SIZE = frozenset(
+    {Reason.FIXED_CPUS, Reason.INTERACTIVE, Reason.ARRAY, Reason.FIXED_BY_SCRIPT}
+)
 
 #: Reasons why a prediction changes no job, and is advice all the same.
 _FOR_ADVICE = frozenset({Reason.OTHERS_RUNS, Reason.FEW_OWN_RUNS})
@@ -180,6 +182,7 @@ def _recommend(
     if decided.action is not Action.KEEP:
         advice.nodes = chosen.nodes
         advice.directive = f"#SBATCH {_options(case, chosen.nodes)}"
+        advice.script_text = _script_text(case)
     options = messages.time_options(limits_to_ask(chosen, request))
     advice.time_directive = f"#SBATCH {options}" if options else ""
 
@@ -188,6 +191,14 @@ def _options(case: DecisionContext, nodes: int) -> str:
     if case.request.unit is Unit.NODES or case.table is None:
         return f"--nodes={nodes}"
     return " ".join(options_for(case.job, case.table, nodes))
+
+
+def _script_text(case: DecisionContext) -> str:
+    """Say what the script fixes itself, and has to follow the options; empty: nothing."""
+    if case.request.unit is Unit.NODES or case.table is None:
+        return ""
+    words = fixed_by_script(case.job, case.table)
+    return words and f"The script says {words}: it does not follow the option, so change it, too."
 
 
 def _row(option: Option, table: PredictionTable, *, recommended: bool, waits: bool) -> Row:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from predictor.types import PredictionTable
 from sacct_ingest.job_script import script_options
+from sacct_ingest.script_sizes import fixed_sizes
 from sacct_ingest.tag import Tag, parse_tag
 from slurm_plugin.config import OptIn
 from slurm_plugin.decision.layout import fixed_layout
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.sizes import offered_sizes
+from slurm_plugin.decision.sizes import fixed_by_script, offered_sizes
 from slurm_plugin.protocol import Job
 
 _EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)
@@ -41,8 +42,15 @@ def span_of(job: Job, opt_in: OptIn, application: str) -> CountRange:
     tag = parse_tag(job.comment)
     span = _asked(job, tag, opt_in, application)
     opted_out = Reason.OPTED_OUT if tag and tag.off else None
-    fixed = opted_out or _placed(job) or span.fixed or fixed_layout(job)
+    fixed = opted_out or _placed(job) or span.fixed or fixed_layout(job) or _scripted(job)
     return CountRange(span.low, span.high, fixed)
+
+
+def _scripted(job: Job) -> Reason | None:
+    """Why a script runs on one node count alone: others would wait for each other for ever."""
+    if "torchrun" not in job.script:
+        return None
+    return Reason.FIXED_BY_SCRIPT if "nodes" in fixed_sizes(job.script) else None
 
 
 def size_span_of(job: Job, opt_in: OptIn, table: PredictionTable) -> CountRange:
@@ -52,6 +60,8 @@ def size_span_of(job: Job, opt_in: OptIn, table: PredictionTable) -> CountRange:
     fixed = (Reason.OPTED_OUT if tag and tag.off else None) or _placed(job)
     if fixed is None and not job.script:
         fixed = Reason.INTERACTIVE
+    if fixed is None and offered and fixed_by_script(job, table):
+        fixed = Reason.FIXED_BY_SCRIPT
     low, high = offered or (0, 0)
     return CountRange(low, high, fixed or (None if offered else Reason.FIXED_CPUS))
 

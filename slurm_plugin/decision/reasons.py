@@ -29,6 +29,10 @@ class Reason(StrEnum):
     FIXED_COUNT = "fixed_count", "the job asks for one node count"
     FIXED_TASKS = "fixed_tasks", "the job asks for a number of tasks, which fixes its layout"
     FIXED_CPUS = "fixed_cpus", "the job asks for a number of CPUs or of devices in total"
+    FIXED_BY_SCRIPT = (
+        "fixed_by_script",
+        "the script sets its number of nodes, threads, tasks or GPUs itself",
+    )
     INTERACTIVE = (
         "interactive",
         "only a batch job can be given other numbers of tasks, CPUs or GPUs",

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from predictor.table import over_nodes
 from predictor.types import PredictionTable
 from sacct_ingest.layout import Each, Layout, Unit
+from sacct_ingest.script_sizes import fixed_sizes
 from sacct_ingest.tag import Tag
 from slurm_plugin.decision.layout import gpus_of
 from slurm_plugin.protocol import Change, Job
@@ -92,6 +93,11 @@ def knob_of(job: Job, table: PredictionTable) -> Knob:
         return Knob.CPUS
     # Accounting without steps knows no tasks: what the job itself names is what its user changes.
     return Knob.CPUS if job.cpus_per_task or not job.num_tasks else Knob.TASKS
+
+
+def fixed_by_script(job: Job, table: PredictionTable) -> str:
+    """Words of the script that fix what would be changed; empty where there are none."""
+    return fixed_sizes(job.script).get(knob_of(job, table).value, "") if job.script else ""
 
 
 def step_of(job: Job, knob: Knob) -> int:

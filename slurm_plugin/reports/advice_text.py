@@ -276,4 +276,5 @@ def _recommendation(advice: Advice) -> str:
         reason = reason and f"No recommendation: {reason}"
     elif advice.deadline_text:  # the deadline text gives the numbers
         reason = ""
-    return "\n".join(filter(None, (reason, advice.directive, advice.time_directive)))
+    lines = (reason, advice.directive, advice.time_directive, printable(advice.script_text))
+    return "\n".join(filter(None, lines))

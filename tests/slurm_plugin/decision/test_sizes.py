@@ -7,6 +7,7 @@ from sacct_ingest.layout import Each, Layout, Unit
 from slurm_plugin.config import Mode
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.protocol import Change
+from slurm_plugin.reports.advice_text import render
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
 from tests.slurm_plugin.decision.test_service import advisor, submit
 from tests.slurm_plugin.made import NOW, cluster, job, partition, table
@@ -191,3 +192,31 @@ def test_runs_on_cpus_alone_choose_nodes_for_a_job_that_leaves_them_open():
     )
     answer, row = submit(advisor(tables=[made], seen=where), request)
     assert (row.unit, answer.set.min_nodes) == ("nodes", row.nodes)
+
+
+FIXED = "#!/bin/sh\nexport OMP_NUM_THREADS=8\n./solve\n"
+
+
+def test_advice_says_what_the_script_fixes_itself():
+    told = advice(one_node(cpus_per_task=4, min_cpus=4, script=FIXED))
+    assert told.script_text == (
+        "The script says OMP_NUM_THREADS=8: it does not follow the option, so change it, too."
+    )
+    assert told.script_text in render(told, now_s=NOW, width=200)
+    assert advice(one_node(cpus_per_task=4, min_cpus=4)).script_text == ""
+
+
+def test_a_size_that_the_script_fixes_is_not_changed():
+    made = advisor(tables=[sized()], seen=seen(FREE))
+    answer, _ = submit(made, one_node(**TAGGED | {"script": FIXED}))
+    assert (answer.action, answer.reason) == ("keep", Reason.FIXED_BY_SCRIPT)
+    tasks = FIXED.replace("export OMP_NUM_THREADS=8", "mpirun -np 8 ./x")
+    assert submit(made, one_node(**TAGGED | {"script": tasks}))[0].action == "set"
+
+
+@pytest.mark.parametrize(
+    ("count", "reason"), [("2", Reason.FIXED_BY_SCRIPT), ("$N", Reason.CHEAPEST)]
+)
+def test_a_script_that_fixes_its_nodes_keeps_them(count, reason):
+    script = f"#!/bin/sh\ntorchrun --nnodes={count} --nproc-per-node=4 train.py\n"
+    assert submit(advisor(), job(script=script))[0].reason == reason

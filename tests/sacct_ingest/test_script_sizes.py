@@ -1,0 +1,31 @@
+"""Numbers that a script sets itself."""
+
+import pytest
+
+from sacct_ingest.script_sizes import fixed_sizes
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("export OMP_NUM_THREADS=8", {"cpus": "OMP_NUM_THREADS=8"}),
+        ('OMP_NUM_THREADS="4" ./solve', {"cpus": 'OMP_NUM_THREADS="4'}),
+        ("export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK", {}),
+        ("# export OMP_NUM_THREADS=8", {}),
+        ("mpirun -np 16 ./solve", {"tasks": "-np 16"}),
+        ("mpiexec.hydra -n 16 ./solve", {"tasks": "-n 16"}),
+        ("mpirun -np $SLURM_NTASKS ./solve -n 16", {}),
+        ("mpirun ./solve; ./other -np 4", {}),
+        ("srun -n4 ./solve", {"tasks": "-n4"}),
+        ("srun --ntasks=4 ./solve", {"tasks": "--ntasks=4"}),
+        ("srun -N 2 ./solve", {}),
+        (
+            "torchrun --nnodes=2 --nproc-per-node=4 t.py",
+            {"gpus": "--nproc-per-node=4", "nodes": "--nnodes=2"},
+        ),
+        ("torchrun --nproc_per_node $SLURM_GPUS_ON_NODE t.py", {}),
+        ("export CUDA_VISIBLE_DEVICES=0,1", {"gpus": "CUDA_VISIBLE_DEVICES=0,1"}),
+    ],
+)
+def test_what_a_script_fixes(line: str, found: dict[str, str]) -> None:
+    assert fixed_sizes(f"#!/bin/bash\n#SBATCH -n 4\n{line}\n") == found
