@@ -11,29 +11,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-#: How many lines of Lua count as different places.
-LINES = 2000
+#: How many steps from line to line in Lua count as different places; those of one function.
+STEPS, EACH = 4000, 100
 USER = 1001
-#: Notes the lines that run; given the number of each line by its file and number.
-_NOTE_LINES = """
-local numbers, ran, last = {}, {}, 0
-debug.sethook(function(_, line)
-  local key = debug.getinfo(2, "S").short_src .. line
-  local number = numbers[key]
-  if not number then
-    last = last + 1
-    number = last
-    numbers[key] = number
-  end
-  ran[number] = true
-end, "l")
-return function()
-  local text = {}
-  for number in pairs(ran) do text[#text + 1] = number end
-  ran = {}
-  return table.concat(text, " ")
-end
-"""
 
 
 def messages() -> Callable[[bytes], None]:
@@ -75,38 +55,37 @@ def _ignored(_: object) -> None:
 
 
 def hooks() -> Callable[[bytes], None]:
-    """Answers to job_submit: the job passes, and what is written is within its request."""
+    """Give the hooks what nimod, a ticket or a comment says: jobs stay within their requests.
+
+    One Lua state takes all inputs, and only steps that no earlier one took are counted: that is all
+    that libFuzzer learns from.
+    """
     import atheris  # noqa: PLC0415 - an extra
 
     from tests.lua.hooks import Hooks  # noqa: PLC0415
 
-    made = Hooks("lua51", Path(tempfile.mkdtemp())).load()
-    lines_run = made.lua.execute(_NOTE_LINES)
-    note = atheris.instrument_func(_branches())
-    request: dict[str, Any] = {
-        "min_nodes": 1, "max_nodes": 8, "num_tasks": 4294967294, "min_cpus": 1, "time_limit": 60,
-        "user_id": USER, "user_name": "alice", "partition": "batch", "script": "#!/bin/sh\n",
-    }  # fmt: skip
-    rooms = {"batch": {"flag_default": 1, "total_nodes": 8, "max_nodes": 8, "max_time": 60}}
+    conf = "forward_deadline = yes\nrewrite_in_cli_filter = yes\ntimeout_ms = 100"
+    made = Hooks("lua51", Path(tempfile.mkdtemp()), conf)
+    source = Path(__file__).with_name("_fuzz_hooks.lua").read_text()
+    feed = made.lua.execute(source, made.stub, made.peer, str(made.folder))
+    notes = [atheris.instrument_func(_branches()) for _ in range(STEPS // EACH)]
+    seen = 0
 
     def target(data: bytes) -> None:
-        made.answer(data.decode("latin-1"))
-        left = made.submit(partitions=rooms, **request)
-        note(set(map(int, str(lines_run()).split())))
-        assert left.code == 0, left
-        assert 1 <= left.job["min_nodes"] <= left.job["max_nodes"] <= 8, left
-        assert left.job["time_limit"] <= 60, left
-        assert left.job["script"] == request["script"], left
+        nonlocal seen
+        for _ in range(feed(data.decode("latin-1"))):
+            notes[seen // EACH % len(notes)](seen % EACH)
+            seen += 1
 
     return target
 
 
-def _branches() -> Callable[[set[int]], int]:
-    """Make a function with a branch for each line of Lua: what libFuzzer sees of what ran there."""
-    body = "\n".join(f"    if {number} in ran: hit += 1" for number in range(1, LINES))
+def _branches() -> Callable[[int], int]:
+    """Make a function with a branch for each step in Lua: what libFuzzer sees of what ran there."""
+    body = "\n".join(f"    if step == {number}: return {number}" for number in range(EACH))
     made: dict[str, Any] = {}
-    exec(f"def note(ran):\n    hit = 0\n{body}\n    return hit\n", made)
-    note: Callable[[set[int]], int] = made["note"]
+    exec(f"def note(step):\n{body}\n    return -1\n", made)
+    note: Callable[[int], int] = made["note"]
     return note
 
 
@@ -137,4 +116,9 @@ ANSWERS = [
     b'"admin_comment":"NIMO1:3f9a0c12b7de:n=4","message":"\\u00e9 x","ticket":"a"}\n',
     b'{"v":1,"action":"refuse","message":"too late"}\n',
     b'{"v":1,"ok":false,"error":"no"}\n',
+    b'{"v":1,"ok":true,"action":"set","ticket":"abc","set":{"min_nodes":4,"max_nodes":4,'
+    b'"time_limit":90,"time_min":30}}\n',
+    b'{"v":1,"user_id":1001,"until_s":9e9,"fields":["min_nodes"],"values":[1],'
+    b'"answer":{"v":1,"action":"set","set":{"min_nodes":2,"max_nodes":2,"time_limit":30}}}',
+    b"nimo{deadline=uts1767261600,sizes=1,ticket=abc,own=9} my solver",
 ]

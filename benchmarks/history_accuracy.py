@@ -15,7 +15,7 @@ import heapq
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from predictor.table import at, covers, encode, for_limit, verdict_at
 from predictor.table_settings import TableSettings
 from predictor.types import PredictionTable
 from sacct_ingest.errors import FormatError
-from sacct_ingest.layout import layouts_of_run
+from sacct_ingest.layout import Layout, layouts_of_run
 from sacct_ingest.records import Identity, JobRun, JobState, KeyLevel
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.store import RunRow, Store
@@ -77,6 +77,7 @@ class Fits:
     pool: list[RecordEntry] = field(default_factory=list)
     new: list[RecordEntry] = field(default_factory=list)
     settings: TableSettings = field(default_factory=TableSettings)
+    acting: bool = False
     pooled_s: float = -math.inf
 
     def __post_init__(self) -> None:
@@ -84,14 +85,21 @@ class Fits:
             key: [float(row.end_s or 0) for row in rows] for key, rows in self.history.items()
         }
 
-    def lookup(self, identity: Identity, now_s: float) -> PredictionLookup:
-        """Give the tables that nimod would have of an application."""
+    def find(
+        self,
+        identity: Identity,
+        layouts: tuple[Layout, ...],
+        attributes: Callable[[], Mapping[str, str]],
+        now_s: float,
+    ) -> PredictionTable | None:
+        """Find the table that nimod would have of an application."""
         self._pool(now_s)
         found = []
         for level in KeyLevel:
             if key := identity.key(level):
                 found += self._tables(level, key, now_s)
-        return PredictionLookup((t.level, t.key, encode(t)) for t in found)
+        tables = PredictionLookup((t.level, t.key, encode(t)) for t in found)
+        return tables.find(identity, layouts, attributes=attributes, acting=self.acting)
 
     def _pool(self, now_s: float) -> None:
         """Pool what became of predictions, once an hour."""
@@ -121,6 +129,7 @@ def main() -> None:
     parser = _bench.options(str(__doc__), data="log of a site (SWF, sacct text or JSON)")
     parser.add_argument("--jobs", type=int, help="only so many jobs, from the beginning")
     parser.add_argument("--every", type=int, default=1, help="refit after so many runs (1)")
+    parser.add_argument("--acting", action="store_true", help="by the tables that change jobs")
     parser.add_argument("--no-boosting", action="store_true", help="without gradient boosting")
     arguments = parser.parse_args()
     try:
@@ -128,7 +137,7 @@ def main() -> None:
     except FormatError as error:
         parser.error(str(error))
     rows = rows[: arguments.jobs or (3000 if arguments.quick else None)]
-    scored = walk(rows, every=arguments.every)
+    scored = walk(rows, every=arguments.every, acting=arguments.acting)
     if not arguments.no_boosting:
         scored = with_boosting(scored)
     figures = summary(scored)
@@ -167,9 +176,15 @@ def _made(count: int) -> Iterator[JobRun]:
         )
 
 
-def walk(rows: Sequence[RunRow], *, every: int) -> list[Scored]:
-    """Predict each job from what had ended when it was submitted."""
-    fits = Fits(_histories(rows), every)
+def walk(rows: Sequence[RunRow], *, every: int, acting: bool = False) -> list[Scored]:
+    """Predict each job from what had ended when it was submitted.
+
+    Parameters
+    ----------
+    acting
+        By the tables that change jobs, in which no other user's runs have a say.
+    """
+    fits = Fits(_histories(rows), every, acting=acting)
     past = _Past()
     scored = []
     for number, row in enumerate(sorted(rows, key=lambda one: (one.submit_s, one.job_id))):
@@ -196,9 +211,8 @@ def _identity(row: RunRow) -> Identity:
 
 def _scored(row: RunRow, fits: Fits, simple: Mapping[str, float], number: int) -> Scored | None:
     identity = _identity(row)
-    lookup = fits.lookup(identity, float(row.submit_s))
     attributes = partial(attributes_of_run, row)
-    table = lookup.find(identity, layouts_of_run(row), attributes=attributes)
+    table = fits.find(identity, layouts_of_run(row), attributes, float(row.submit_s))
     if table is None or not simple:
         return None
     nodes = table.unit.size_of(row)

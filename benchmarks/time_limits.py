@@ -27,6 +27,7 @@ import _generated
 import numpy as np
 from _logs import Job, in_order, load
 
+from predictor.record import ALONE
 from predictor.similar import RunRequest
 from predictor.table import covers, quantile, verdict_at
 from predictor.table_settings import TableSettings
@@ -41,6 +42,8 @@ from slurm_plugin.decision.time_limits import TimeLimits, from_prediction
 DAY_S = 86_400.0
 SETTINGS = config.TimeLimit()
 KEPT = 1000  #: runs of an application
+#: Limits lean on no other application's record.
+ACTING = TableSettings(site=ALONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +70,7 @@ class Application:
         if midnight > self.fitted_s:
             rows = [_row(job) for job in self.ended if job.end_s <= midnight][-KEPT:]
             rows.sort(key=lambda row: row.end_s or 0)
-            self.table = tabulate(
-                KeyLevel.LINE, "u/n/line", rows, now_s=midnight, settings=TableSettings()
-            )
+            self.table = tabulate(KeyLevel.LINE, "u/n/line", rows, now_s=midnight, settings=ACTING)
             self.fitted_s = midnight
         return self.table
 

@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import ceil, exp, inf, isfinite, isnan
 
 from predictor import choose, drift
 from predictor.argument_checks import need_nodes, need_positive, need_share
 from predictor.earned import earn
 from predictor.record import Record
+from predictor.reliability import ReliabilitySettings
 from predictor.table import round_time, table_of, worse
 from predictor.table_settings import TableSettings
 from predictor.types import Curve, Prediction, PredictionTable, Run, Tail, Verdict
+
+#: Fits that are shared: those of an identity's parts, and of its node types.
+_FITS = 32
 
 
 def curve_table(
@@ -25,10 +30,11 @@ def curve_table(
     record
         What became of earlier predictions.
     """
-    choice = choose.choose(drawn, settings.walk.model)
     nodes = grid([p.nodes for p in drawn.points], settings)
-    fitted = choice.predict(nodes, settings.confidence)
-    judged = choice.judge(fitted, settings.reliability)
+    shares = tuple(sorted(set(settings.tails)))
+    choice, fitted, judged, quantiles = _fit(
+        drawn, settings.walk.model, tuple(nodes), shares, settings.confidence, settings.reliability
+    )
     verdicts = judged.verdicts
     if drawn.drift and drawn.drift.stale:
         verdicts = tuple(worse(verdict, Verdict.DOUBTFUL) for verdict in verdicts)
@@ -40,23 +46,42 @@ def curve_table(
         model=choice.model,
         problems=(*drifted, *columns.problems, *judged.problems),
         observed=drawn.points,
-        tails=_tails(choice, columns.predictions, settings.tails),
+        tails=_tails(quantiles, choice.curve.surprises, columns.predictions, shares),
         knee=knee_of(nodes, times),
         max_useful=max_useful_of(nodes, times),
     )
 
 
+_Rows = list[list[float]]
+
+
+@lru_cache(maxsize=_FITS)
+def _fit(
+    drawn: Curve,
+    model: str,
+    nodes: tuple[int, ...],
+    shares: tuple[float, ...],
+    confidence: float,
+    reliable: ReliabilitySettings,
+) -> tuple[choose.Choice, list[Prediction], choose.FitVerdicts, _Rows]:
+    """Fit a curve; no record has a say here, so that two tables of one curve share it."""
+    choice = choose.choose(drawn, model)
+    fitted = choice.predict(nodes, confidence)
+    rows: _Rows = choice.quantiles(nodes, shares).tolist()
+    return choice, fitted, choice.judge(fitted, reliable), rows
+
+
 def _tails(
-    choice: choose.Choice, predictions: Sequence[Prediction], shares: Sequence[float]
+    quantiles: _Rows,
+    surprises: Sequence[float],
+    predictions: Sequence[Prediction],
+    shares: Sequence[float],
 ) -> tuple[Tail, ...]:
     """High quantiles: those of the fit, or what repeated runs surprised by where that is more.
 
     Only repeats can tell that an identity stands for one problem, and a limit stops those that are
     another one: there is no quantile with fewer than its share of them needs.
     """
-    ordered = sorted(set(shares))
-    rows = choice.quantiles([p.nodes for p in predictions], ordered)
-    surprises = choice.curve.surprises
     return tuple(
         Tail(
             share,
@@ -65,8 +90,8 @@ def _tails(
                 for t, p in zip(row, predictions, strict=True)
             ),
         )
-        for share, row in zip(ordered, rows.tolist(), strict=True)
-        if isfinite(factor := surprise_factor(surprises, share, least=ordered[0]))
+        for share, row in zip(shares, quantiles, strict=True)
+        if isfinite(factor := surprise_factor(surprises, share, least=shares[0]))
     )
 
 

@@ -158,19 +158,19 @@ def _between(
     rows = [exact[n] for n in anchors]
     reach = np.array([(r.low - r.log_s, r.high - r.log_s, r.half, r.width, r.scale) for r in rows])
     interpolated = {}
-    for n in nodes:
-        low, high, half, width, scale = (np.interp(math.log(n), logs, one) for one in reach.T)
+    columns = [np.interp(np.log(nodes), logs, one).tolist() for one in reach.T]
+    for n, low, high, half, width, scale in zip(nodes, *columns, strict=True):
         guesses = now.ask(n)
         log_s = guesses.logs[rows[0].expert]
         assert log_s is not None
         interpolated[n] = replace(
             rows[0],
             log_s=log_s,
-            low=log_s + float(low),
-            high=log_s + float(high),
-            half=float(half),
-            width=float(width),
-            scale=float(scale),
+            low=log_s + low,
+            high=log_s + high,
+            half=half,
+            width=width,
+            scale=scale,
             guesses=guesses,
         )
     return interpolated

@@ -19,9 +19,9 @@ from msgspec import structs
 
 from predictor import split
 from predictor.axis import Axis, axis_of, on_axis
-from predictor.record import Record
+from predictor.record import ALONE, Record
 from predictor.run_rows import attributes_of_run, ended_runs, owner_of
-from predictor.table import worse
+from predictor.table import with_acting, worse
 from predictor.table_settings import TableSettings
 from predictor.tabulate import mixture, record_of, tabulate, unfinished
 from predictor.type_tables import SumsByType
@@ -65,17 +65,51 @@ def tables_of(
 ) -> list[Fitted]:
     """Fit one identity: it comes first, then its parts; parameters of `tabulate`.
 
+    Jobs are changed by tables that lean on no other user's runs: those are made beside it.
+
     Parameters
     ----------
     records
         What became of earlier predictions, by key.
     """
-    old = records or {}
-    before = old.get(key, Record())
+    before = (records or {}).get(key, Record())
     finished = ended_runs(rows)
     axis = axis_of(finished) if level in CURVE_LEVELS else Axis(Unit.NODES, {})
     names = _split_by(level, axis, finished, before.split)
-    unit, groups = axis.unit, _grouped(axis, finished, names)
+    groups = _grouped(axis, finished, names)
+    runs = _IdentityRuns(level, key, rows, axis.unit, names, groups, sums, now_s)
+    shown = _fitted(runs, settings, records or {})
+    if level not in CURVE_LEVELS:  # no job is changed for what a user or a job name is like
+        return shown
+    acting = _fitted(runs, replace(settings, site=ALONE), {one.key: one.record for one in shown})
+    return [_with_acting(one, other) for one, other in zip(shown, acting, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class _IdentityRuns:
+    """The runs of one identity, grouped, with what tables are made of besides."""
+
+    level: KeyLevel
+    key: str
+    rows: Sequence[RunRow]
+    unit: Unit
+    names: tuple[str, ...]  #: attributes that they are split by
+    groups: Mapping[Part, Sequence[RunRow]]
+    sums: SumsByType | None
+    now_s: float
+
+
+def _with_acting(shown: Fitted, acting: Fitted) -> Fitted:
+    if shown.table is None or acting.table is None:
+        return shown
+    return replace(shown, table=with_acting(shown.table, acting.table))
+
+
+def _fitted(
+    runs: _IdentityRuns, settings: TableSettings, old: Mapping[str, Record]
+) -> list[Fitted]:
+    level, key, rows, now_s = runs.level, runs.key, runs.rows, runs.now_s
+    unit, names, groups = runs.unit, runs.names, runs.groups
 
     def fitted(
         name: str, own: Sequence[RunRow], make: Callable[..., PredictionTable | None]
@@ -91,7 +125,7 @@ def tables_of(
 
     if len(groups) < 2:
         layout = next(iter(groups), Part("")).layout
-        one = fitted(key, rows, partial(tabulate, sums=sums if unit is Unit.NODES else None))
+        one = fitted(key, rows, partial(tabulate, sums=runs.sums if unit is Unit.NODES else None))
         return [_with(_split(one, names), layout=layout)]
     made = []
     for group, own in list(groups.items())[:MOST]:

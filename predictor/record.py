@@ -24,6 +24,7 @@ from itertools import accumulate
 from statistics import NormalDist
 
 import msgspec
+from scipy.special import stdtrit
 
 #: Entries that an identity and a class of the site hold.
 OWN, POOLED = 40, 400
@@ -76,9 +77,12 @@ class RecordEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.errors[self.chosen] or 0.0
 
     def error_of(self, expert: int) -> float:
-        """Error of an expert; where it said nothing, of the one that was believed."""
+        """Error of an expert; where it said nothing, of the usual one, who comes first.
+
+        Who was believed does not count here: others' runs may have decided that.
+        """
         own = self.errors[expert]
-        return self.error if own is None else own
+        return own if own is not None else next(one for one in self.errors if one is not None)
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
@@ -144,6 +148,16 @@ class Site:
         unknown = _NORMAL if curve else _HEAVY
         like = self.units.get(f"{side} {bisect_right(SIZES, size)}")
         return like or self.units.get(side, unknown)
+
+
+#: In place of a site's record where nobody else's runs may have a say.  Errors in units of what was
+#: expected are as Student's t with 1.5 degrees of freedom; see "What decides" in docs/trust.md.
+ALONE = Site(
+    units=dict.fromkeys(
+        ("same seen", "same new"),
+        tuple(float(stdtrit(1.5, (i + 0.5) / _POINTS)) for i in range(_POINTS)),
+    )
+)
 
 
 def class_of(*, same: bool, repeats: int, curve: bool) -> str:

@@ -31,6 +31,7 @@ OTHER_LAYOUT = "other_layout"
 #: Words for a layout that counts nothing.
 _NOTHING = "no GPUs"
 _OF_TYPE = tuple(one.name for one in fields(ByType))
+_FIELDS = tuple(one.name for one in fields(PredictionTable) if one.name != "acting")
 _decoder = msgspec.json.Decoder(PredictionTable)
 _encoder = msgspec.json.Encoder()
 
@@ -82,6 +83,24 @@ def decode(payload: str | bytes) -> PredictionTable:
         Not JSON, or not a table (``msgspec.ValidationError``).
     """
     return _decoder.decode(payload)
+
+
+def with_acting(shown: PredictionTable, acting: PredictionTable) -> PredictionTable:
+    """Table that holds another one, too: what jobs are changed by (:func:`acting_of`)."""
+    pairs = ((name, getattr(shown, name), getattr(acting, name)) for name in _FIELDS)
+    differing = {name: own for name, other, own in pairs if own != other}
+    return replace(shown, acting=msgspec.to_builtins(differing))
+
+
+def acting_of(table: PredictionTable) -> PredictionTable:
+    """Table that changes jobs: no other user's runs have a say in it.
+
+    What is shown leans on the record of the whole site where an application has few runs.
+    """
+    if not table.acting:
+        return table
+    values = {name: getattr(table, name) for name in _FIELDS}
+    return msgspec.convert({**msgspec.to_builtins(values), **table.acting}, PredictionTable)
 
 
 def covers(table: PredictionTable, nodes: int) -> bool:

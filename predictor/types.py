@@ -1,7 +1,8 @@
 """What the models exchange: curves in, fits and predictions out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from predictor.argument_checks import need_finite, need_nodes, need_positive, need_rising
 from sacct_ingest.layout import ANY, Layout, Unit
@@ -290,6 +291,8 @@ class PredictionTable:
     command: str = ""  #: script and arguments of the newest run, where one key has one command
     #: what the table's sizes count: wherever it or what is made of it says ``nodes``
     unit: Unit = Unit.NODES
+    #: fields that differ where the owner's runs alone may have a say: what decisions go by
+    acting: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_curve(self) -> bool:

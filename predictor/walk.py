@@ -136,7 +136,8 @@ class _Walk:
         ended = [one for one in self.entries if one.end_s <= run.submitted_s]
         judged = RecordJudge(ended, self._site, settings, same=self._same).judge(guesses)
         actual = math.log(run.elapsed_s)
-        if run.censored and actual <= judged.log_s:
+        usual = next(log_s for log_s in guesses.logs if log_s is not None)
+        if run.censored and actual <= usual:
             return  # it may have been right
         informed = bool(self._site.sides)
         entry = _entry(run, judged, actual, same=self._same, informed=informed)

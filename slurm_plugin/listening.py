@@ -4,6 +4,7 @@ import os
 import socket
 import stat
 import struct
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,12 @@ from sacct_ingest.errors import ConfigError
 _MODE = 0o666
 _REMEMBERED = 10_000  #: users whose requests are counted
 _PEERCRED = struct.Struct("3i")  # pid, uid, gid: unix(7)
+_PRIVATE_MODE = 0o600
+#: An access list of POSIX as the kernel takes it: a version, then entries of tag, rights and id.
+#: The tags rise (acl(5), linux/posix_acl_xattr.h).
+_ACL_VERSION, _ACL_ENTRY = struct.pack("<I", 2), struct.Struct("<HHI")
+_OWNER, _USER, _GROUP, _MASK, _OTHER, _NO_ID = 0x01, 0x02, 0x04, 0x10, 0x20, 0xFFFFFFFF
+_READ_WRITE = 6
 
 
 class Listening:
@@ -29,6 +36,8 @@ class Listening:
         Where the socket is to be.
     program
         Who listens, for people.
+    only
+        Uids that may connect, besides our own and root; None: everybody.
 
     Raises
     ------
@@ -36,8 +45,11 @@ class Listening:
         Another one has it, or it cannot be made there.
     """
 
-    def __init__(self, path: str | Path, program: str = "nimod") -> None:
+    def __init__(
+        self, path: str | Path, program: str = "nimod", *, only: Collection[int] | None = None
+    ) -> None:
         self._path = Path(path)
+        self._only = only
         self._program = program
         self._lock = ExitStack()
         self._channel: socket.socket | None = None
@@ -75,9 +87,11 @@ class Listening:
 
     def _bind(self) -> socket.socket:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o777 & ~_MODE)
+        before = os.umask(0o777 & ~(_MODE if self._only is None else _PRIVATE_MODE))
         try:
             channel.bind(str(self._path))
+            if self._only is not None:
+                let_in(self._path, self._only)
         except OSError:
             channel.close()
             raise
@@ -86,6 +100,26 @@ class Listening:
         # All who wait are let in or refused at once; whoever comes meanwhile finds room.
         channel.listen(1024)
         return channel
+
+
+def let_in(path: str | Path, uids: Collection[int]) -> None:
+    """Let these users, and ourselves, connect to a socket of ours, and nobody else but root.
+
+    Raises
+    ------
+    OSError
+        It is not ours, or its file system has no access lists.
+    """
+    others = sorted(set(uids) - {0, os.geteuid()})
+    entries = [
+        (_OWNER, _READ_WRITE, _NO_ID),
+        *((_USER, _READ_WRITE, uid) for uid in others),
+        (_GROUP, 0, _NO_ID),
+        (_MASK, _READ_WRITE, _NO_ID),
+        (_OTHER, 0, _NO_ID),
+    ]
+    value = _ACL_VERSION + b"".join(_ACL_ENTRY.pack(*entry) for entry in entries)
+    os.setxattr(path, "system.posix_acl_access", value)
 
 
 def peer_uid(channel: socket.socket) -> int:

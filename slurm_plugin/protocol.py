@@ -308,6 +308,8 @@ class Status(msgspec.Struct, kw_only=True):
     store_trouble: str = ""  #: why the store cannot be read or written; empty: it can
     counts: Counts = msgspec.field(default_factory=Counts)
     relays: list[str] = []  #: login nodes that are linked
+    #: longest processor time for which nobody was served, since the start
+    longest_s: float = 0.0
     error: str = ""
 
 

@@ -28,14 +28,12 @@ from sacct_ingest.records import JobState
 from sacct_ingest.store import counters
 from sacct_ingest.store.decision_outcomes import LISTED
 from sacct_ingest.store.packed_runs import Columns, Key, PackedRuns, RunColumns, unpacked
+from sacct_ingest.store.request_keys import KEYS, copy_to_tasks
 from sacct_ingest.store.rows import Stored
 from sacct_ingest.store.schema import runs, steps
 
 #: Runs in one transaction: small enough to stop at, large enough to be fast.
 BATCH = 2000
-#: What a run is recognised by stays as it was first read, or as its decision has it: whoever
-#: changes the comment of a job afterwards does not make it a run of another application.
-_FIRST = ("tag", "script", "line")
 _COLUMNS = [column.name for column in runs.columns if column.name != "id"]
 
 
@@ -123,7 +121,8 @@ def _insert(
 ) -> None:
     if not any(new):
         return
-    free = counters.increase(connection, "runs", sum(map(len, new)))
+    count = sum(map(len, new))
+    free = first = counters.increase(connection, "runs", count)
     for some, positions in zip(given, new, strict=True):
         if positions:
             ids = range(free, free + len(positions))
@@ -131,6 +130,7 @@ def _insert(
             run_columns, step_columns = unpacked(some.body).only(positions).with_ids(ids)
             insert_columns(connection, runs, run_columns)
             insert_columns(connection, steps, step_columns)
+    copy_to_tasks(connection, range(first, first + count))
 
 
 def _change(connection: Connection, changed: RunColumns, ids: Sequence[int]) -> None:
@@ -152,7 +152,9 @@ def _parameters(columns: Columns) -> list[dict[str, Any]]:
 
 def _update() -> Any:
     values: dict[str, Any] = {name: bindparam(f"{name}_") for name in _COLUMNS}
-    for name in _FIRST:
+    # What a run is recognised by stays as it was first read, or as its decision has it: whoever
+    # changes the comment of a job afterwards does not make it a run of another application.
+    for name in KEYS:
         del values[name]
     values["state"] = case((_RESIZED, runs.c.state), else_=values["state"])
     return update(runs).where(runs.c.id == bindparam("id_")).values(values)

@@ -4,10 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, case, func, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, func, select, update
 
 from sacct_ingest.records import JobState
 from sacct_ingest.store import counters
+from sacct_ingest.store.request_keys import copy_to_linked, copy_to_noted
 from sacct_ingest.store.schema import decisions, runs
 
 #: Seconds between a decision and the submit time of its job; slurmctld may have been busy.
@@ -24,34 +25,25 @@ _Pair = tuple[str, int]  # decision, run
 def join(connection: Connection) -> int:
     """Link decisions to runs inside a transaction; returns how many got a run."""
     counters.lock(connection, "runs")
-    return sum(
+    linked = sum(
         _link(connection, pairs) for pairs in (_by_id(connection), _by_submission(connection))
     )
+    copy_to_noted(connection)
+    return linked
 
 
 def _link(connection: Connection, pairs: Iterator[_Pair]) -> int:
-    links = [{"decision_": decision, "run_": run} for decision, run in pairs]
+    links: list[dict[str, Any]] = [{"decision_": one, "run_": run} for one, run in pairs]
     if not links:
         return 0
     chosen = decisions.c.decision_id == bindparam("decision_")
     # Two statements, for the run that goes from one decision to another in the same batch.
     connection.execute(update(decisions).where(chosen).values(run_id=None), links)
     connection.execute(update(decisions).where(chosen).values(run_id=bindparam("run_")), links)
-    connection.execute(_copy_keys(), links)
+    for start in range(0, len(links), LISTED):
+        batch = links[start : start + LISTED]
+        copy_to_linked(connection, [one["decision_"] for one in batch])
     return len(links)
-
-
-def _copy_keys() -> Any:
-    """Keys of the request go first: it knows its script, and its words with their quotes.
-
-    Its tag counts even where it had none: the job's comment may have been changed since.
-    """
-    decided = decisions.c.decision_id == bindparam("decision_")
-    values: dict[str, Any] = {}
-    for name in ("tag", "script", "line"):
-        key = select(decisions.c[name]).where(decided).scalar_subquery()
-        values[name] = key if name == "tag" else case((key != "", key), else_=runs.c[name])
-    return update(runs).where(runs.c.id == bindparam("run_")).values(values)
 
 
 def _by_id(connection: Connection) -> Iterator[_Pair]:

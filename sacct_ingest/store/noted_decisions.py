@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, select
 
 from sacct_ingest.admin_comment import Note, parse
 from sacct_ingest.records import DecisionRow, JobState
+from sacct_ingest.store.request_keys import KEYS
 from sacct_ingest.store.schema import decisions, runs, watermarks
 
 #: What `DecisionRow.via` says of such a decision.
@@ -19,7 +20,6 @@ FROM_NOTE: Final = "note"
 #: Mark of the time before which decisions were deleted on purpose.
 PRUNED: Final = "decisions pruned"
 _SAME = ("cluster", "uid", "user", "name", "work_dir", "account", "partition", "qos")
-_KEYS = ("tag", "script", "line")
 _log = logging.getLogger(__name__)
 
 
@@ -52,7 +52,7 @@ def _unrecorded(connection: Connection) -> Any:
     recorded = select(decisions.c.decision_id).where(decisions.c.decision_id == runs.c.decision_id)
     return (
         select(
-            *(runs.c[name] for name in (*_SAME, *_KEYS)),
+            *(runs.c[name] for name in (*_SAME, *KEYS)),
             *(runs.c.decision_id, runs.c.admin_comment, runs.c.submit_s, runs.c.req_nodes),
         )
         .where(
@@ -86,7 +86,7 @@ def _decision(note: Note, run: Row[Any]) -> DecisionRow:
         high_s=float(note.high_s),
         given_limit_s=_seconds(note.limit_min),
         given_min_s=_seconds(note.least_min),
-        **{name: getattr(run, name) for name in (*_SAME, *_KEYS)},
+        **{name: getattr(run, name) for name in (*_SAME, *KEYS)},
     )
 
 

@@ -117,15 +117,15 @@ class ContextBuilder:
     def build(
         self, job: Job, now_s: float, *, private: bool = False, prompt: bool = False
     ) -> DecisionContext:
-        """Context of a job; ``prompt``: without counting many nodes."""
+        """Context of a job; ``prompt``: to change it, and without counting many nodes."""
         cluster = self._bookings.view(job.user_name)
         wait = prompt and self._later and cluster and bool(unready(cluster, job, self._terms))
         partition = partition_for(cluster, job, self._terms) if cluster and not wait else None
         terms = _OF_PARTITION(partition) if partition else None
-        key = (_ALL_BUT_ARGV(job), *job.argv, terms, private)
+        key = (_ALL_BUT_ARGV(job), *job.argv, terms, private, prompt)
         cached = self._cache  # another thread may exchange the tables, and begin with none
         if (requested := cached.get(key)) is None:
-            requested = self._follow(job, partition, now_s, private=private)
+            requested = self._follow(job, partition, now_s, private=private, acting=prompt)
             if requested[2].deadline_s is None:  # which may depend on the moment
                 cached.put(key, requested, _size(key))
         identity, site, request, table = requested
@@ -152,7 +152,7 @@ class ContextBuilder:
         return msgspec.structs.replace(case, sized=view)
 
     def _follow(
-        self, job: Job, partition: Partition | None, now_s: float, *, private: bool
+        self, job: Job, partition: Partition | None, now_s: float, *, private: bool, acting: bool
     ) -> _Requested:
         identity = identity_of_request(
             user=job.user_name,
@@ -179,6 +179,7 @@ class ContextBuilder:
             attributes=partial(
                 attributes_of, job, partition, identity.script, self.account_of(job)
             ),
+            acting=acting,
         )
         table = table and in_unit(table, job, partition)
         off = table is not None and self._tables.is_off(table)

@@ -9,11 +9,11 @@ import logging
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 
 import msgspec
 
-from predictor.table import at, covers, decode, for_layout, part_for, worse
+from predictor.table import acting_of, at, covers, decode, for_layout, part_for, worse
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.layout import Layout
 from sacct_ingest.records import Identity, KeyLevel
@@ -142,6 +142,7 @@ class PredictionLookup:
         *,
         shared: Sequence[str] = (),
         attributes: Callable[[], Mapping[str, str]] = dict,
+        acting: bool = False,
     ) -> PredictionTable | None:
         """Find the table that says most about an application.
 
@@ -159,41 +160,49 @@ class PredictionLookup:
             make no curve.
         attributes
             Gives the job's attributes by name (:mod:`sacct_ingest.attributes`).
+        acting
+            To change a job by, not to show: no other user's runs have a say.
         """
+        table_at = partial(self._table, acting=acting)
         candidates = [
             table
             for level in KeyLevel
             if (key := identity.key(level))
-            and (table := self._for_job(level.value, key, layouts, attributes)) is not None
+            and (table := _for_job(table_at, level.value, key, layouts, attributes)) is not None
         ]
         curves = [t for t in candidates if t.is_curve and t.verdict is not Verdict.REFUSED]
         if curves:
             return reduce(_broader, curves)
-        others = (self._for_job(KeyLevel.TAG.value, key, layouts, attributes) for key in shared)
+        tags = KeyLevel.TAG.value
+        others = (_for_job(table_at, tags, key, layouts, attributes) for key in shared)
         return next(
             (t for t in others if t is not None and t.is_curve), next(iter(candidates), None)
         )
 
-    def _for_job(
-        self,
-        level: str,
-        key: str,
-        layouts: tuple[Layout, ...] | None,
-        attributes: Callable[[], Mapping[str, str]],
-    ) -> PredictionTable | None:
-        table = self._table(level, key)
-        if table is None:
-            return None
-        part = part_for(table, layouts, attributes)
-        own = self._table(level, part.key) if part else None
-        return own or (table if layouts is None else for_layout(table, layouts))
-
-    def _table(self, level: str, key: str) -> PredictionTable | None:
+    def _table(self, level: str, key: str, *, acting: bool = False) -> PredictionTable | None:
         # The newest once more: a table may have come there since, and have left the older ones.
         for state in (*self._states, self._states[0]):
             if (table := state.table(level, key)) is not None:
-                return table
+                return _acting(table) if acting else table
         return None
+
+
+def _for_job(
+    table_at: Callable[[str, str], PredictionTable | None],
+    level: str,
+    key: str,
+    layouts: tuple[Layout, ...] | None,
+    attributes: Callable[[], Mapping[str, str]],
+) -> PredictionTable | None:
+    table = table_at(level, key)
+    if table is None:
+        return None
+    part = part_for(table, layouts, attributes)
+    own = table_at(level, part.key) if part else None
+    return own or (table if layouts is None else for_layout(table, layouts))
+
+
+_acting = lru_cache(maxsize=_DECODED)(acting_of)
 
 
 @lru_cache(maxsize=_DECODED)

@@ -28,7 +28,7 @@ local function load_hook()
   local nimo = require("nimo")
   local settings, complaints = require("nimo_settings").read(folder .. "nimo_hook.conf")
   for _, complaint in ipairs(complaints) do log("nimo: " .. complaint) end
-  local link = require("nimo_link").new(settings)
+  local link = require("nimo_link").new(settings, nil, true)
   local complain = nimo.complainer(log, link.clock, nimo.COMPLAINT_PAUSE_S)
   local ready = require("nimo_ready").new(settings)
   return {

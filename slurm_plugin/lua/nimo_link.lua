@@ -22,9 +22,17 @@ local function grant(connection, left_s)
 end
 
 function Link:connect(left)
+  if self.reserved then
+    local ok, problem = self:connect_to(self.reserved, left)
+    if ok or problem == "timeout" then return ok, problem end
+  end
+  return self:connect_to(self.settings.socket, left)
+end
+
+function Link:connect_to(path, left)
   local connection = self.stream()
   local ok, problem = grant(connection, left())
-  if ok then ok, problem = connection:connect(self.settings.socket) end
+  if ok then ok, problem = connection:connect(path) end
   if not ok then
     connection:close()
     return nil, problem
@@ -108,10 +116,13 @@ end
 -- it does not try for `breaker_s`: submissions are serial, so each would wait for all before it.
 -- A nimod that is not there costs no time and is therefore asked again at the next job.
 -- @param clock seconds as a number; LuaSocket's where none is given
-local function new(settings, clock)
+-- @param reserved whether to try nimod's socket for slurmctld alone first: users cannot fill it, and
+-- a nimod of another release may have none
+local function new(settings, clock, reserved)
   return setmetatable({
     settings = settings,
     clock = clock or gettime,
+    reserved = reserved and settings.socket:gsub("%.sock$", "") .. ".ctld" or nil,
     stream = type(unix) == "table" and (unix.stream or unix.tcp) or unix,
     quiet = false,
     timeouts = 0,

@@ -21,6 +21,15 @@ _SHARE_LEFT = 0.25
 _NAMELESS_S = 60.0  #: after which a uid without a name is looked up again
 
 
+def reserved_socket(path: str) -> str:
+    """Path of the socket on which slurmctld alone can connect, beside that of everybody.
+
+    >>> reserved_socket("/run/nimo/nimod.sock")
+    '/run/nimo/nimod.ctld'
+    """
+    return path.removesuffix(".sock") + ".ctld"
+
+
 class UserNames:
     """User names by uid.
 

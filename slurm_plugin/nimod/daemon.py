@@ -27,8 +27,8 @@ from slurm_plugin.config import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import Book, DecisionService
 from slurm_plugin.decision.tickets import job_of
-from slurm_plugin.listening import Listening, Rates
-from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
+from slurm_plugin.listening import Listening, Rates, let_in
+from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, reserved_socket
 from slurm_plugin.nimod.connection import Connection, Reply
 from slurm_plugin.nimod.counters import AnswerCounts
 from slurm_plugin.nimod.loop import Loop
@@ -110,6 +110,8 @@ class Daemon:
             Periodic("slurm", self._look, pause_s=self._watch.pause_s),
         )
         self._own_trusted = frozenset({0, os.geteuid(), *_slurm_account()})
+        self._reserved = reserved_socket(config.socket)
+        self._let_in = self._own_trusted
         # Nobody asks for the names of those that are served at once.
         self._own_names = {uid: _name_of(uid) for uid in self._own_trusted}
         self._rates = Rates(config.access.requests_per_s)
@@ -125,9 +127,12 @@ class Daemon:
 
     def run(self) -> None:
         """Start, answer until told to stop, stop."""
-        with Listening(self._config.socket) as channel:
+        with (
+            Listening(self._config.socket) as channel,
+            Listening(self._reserved, only=self._own_trusted) as reserved,
+        ):
             self._ready.open()
-            loop = self._start(channel)
+            loop = self._start(channel, reserved)
             try:
                 answer_until_stopped(loop, self._config.socket)
             finally:
@@ -139,7 +144,7 @@ class Daemon:
                 loop.close()
                 self._stop()
 
-    def _start(self, channel: socket.socket) -> Loop:
+    def _start(self, channel: socket.socket, reserved: socket.socket) -> Loop:
         limiter = ConnectionLimiter(
             self._config.access,
             trusted=self._trusts,
@@ -147,7 +152,7 @@ class Daemon:
             names=self._names,
             later=self._adopt,
         )
-        loop = self._loop = Loop(channel, limiter, clock=time.monotonic)
+        loop = self._loop = Loop(channel, limiter, clock=time.monotonic, reserved=reserved)
         stop_at_signals(loop)
         if self._config.relay.listen:
             self._gateway = self._take_relays(loop, limiter)
@@ -342,6 +347,7 @@ class Daemon:
             store_trouble=self._link.trouble,
             counts=self._counts.counts(),
             relays=self._gateway.relays if self._gateway else [],
+            longest_s=self._loop.longest_s if self._loop else 0.0,
         )
 
     def _hang_up(self) -> None:
@@ -388,9 +394,20 @@ class Daemon:
             self._complaint = str(error)
             return
         self._complaint = ""
+        self._reserve()
         # What was promised since is taken off in the loop, where promises are made.
         if self._loop is not None:
             self._loop.call_soon(partial(setattr, self._advisor, "cluster", cluster))
+
+    def _reserve(self) -> None:
+        """Let slurmctld's user connect where others may not: Slurm says for sure who that is."""
+        trusted = self._own_trusted | self._watch.slurm_users
+        if trusted != self._let_in:
+            self._let_in = trusted
+            try:
+                let_in(self._reserved, trusted)
+            except OSError as error:
+                _log.warning("%s: %s; slurmctld uses the other socket", self._reserved, error)
 
 
 def _slurm_account() -> set[int]:

@@ -7,6 +7,7 @@ every cache cold; asyncio's share of such an answer was 100 µs of 300.
 import logging
 import selectors
 import socket
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -50,10 +51,20 @@ class Loop:
     ----------
     listener
         Bound, listening socket.
+    reserved
+        Another one, on which only peers that go first can connect: no crowd fills its queue.
     doorman
         Makes connections of channels.
     clock
         Seconds, rising.
+    cpu_clock
+        Processor time of the thread that runs the loop, seconds.
+
+    Attributes
+    ----------
+    longest_s
+        Longest processor time between two looks for peers: nobody was served meanwhile.  How busy
+        the machine was does not count.
     """
 
     def __init__(
@@ -62,11 +73,13 @@ class Loop:
         doorman: Admission,
         *,
         clock: Callable[[], float],
+        reserved: socket.socket | None = None,
+        cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        listener.settimeout(0)
-        self._listener = listener
+        self._listeners = (listener,) if reserved is None else (reserved, listener)
         self._limiter = doorman
-        self._clock = clock
+        self._clock, self._cpu_clock = clock, cpu_clock
+        self.longest_s = 0.0
         self._selector = selectors.DefaultSelector()
         self._calls: deque[Callable[[], None]] = deque()
         self._turns: deque[Callable[[], None]] = deque()  # one at a time, after slurmctld
@@ -78,9 +91,9 @@ class Loop:
         self._awake_s = 0.0  # until when no request is waited for asleep; 0: one is
         self._stopping = False
         self._reported: set[tuple[type[Exception], str, int]] = set()
-        for channel in (self._woken, self._waker):
+        for channel in (*self._listeners, self._woken, self._waker):
             channel.settimeout(0)
-        for channel in (listener, self._woken):
+        for channel in (*self._listeners, self._woken):
             self._selector.register(channel, selectors.EVENT_READ, None)
 
     def call_soon(self, call: Callable[[], None]) -> None:
@@ -138,8 +151,13 @@ class Loop:
         return self._awake_s > 0.0
 
     def _once(self, wait_s: float) -> None:
-        asking, others = set(self._more), []
         ready = self._selector.select(min(wait_s, REST_S) if self._undone else wait_s)
+        began_s = self._cpu_clock()
+        self._take_turns(ready)
+        self.longest_s = max(self.longest_s, self._cpu_clock() - began_s)
+
+    def _take_turns(self, ready: Iterable[tuple[selectors.SelectorKey, int]]) -> None:
+        asking, others = set(self._more), []
         self._catch_up()
         for key, _ in ready:
             if key.data is None:
@@ -161,8 +179,9 @@ class Loop:
         # These may add connections and end some, so they come last.
         if self._woken in others:
             self._do_calls()
-        if self._listener in others:
-            self._accept()
+        for listener in self._listeners:
+            if listener in others:
+                self._accept(listener)
 
     def _catch_up(self) -> None:
         """Do what could wait: before anybody asks again, who is to find it done."""
@@ -190,11 +209,11 @@ class Loop:
             self._reported.add(place)
             _log.error("unexpected error; logged this once", exc_info=error)
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         """Let in, or refuse, who waits: slurmctld may be the last of a crowd."""
         for _ in range(_ACCEPTED):
             try:
-                channel, _address = self._listener.accept()
+                channel, _address = listener.accept()
             except OSError as error:  # nobody is left, or no descriptor
                 _log.debug("accept: %s", error)
                 return

@@ -92,7 +92,7 @@ def _moldable(
     off: defaultdict[str, float],
 ) -> Moldable | None:
     asked = partial(attributes_of_run, row)
-    before = knowledge.before.find(row.identity, attributes=asked)
+    before = knowledge.before.find(row.identity, attributes=asked, acting=True)
     now = knowledge.now.find(row.identity, attributes=asked)
     if before is None or now is None or not before.is_curve or not now.is_curve:
         return None

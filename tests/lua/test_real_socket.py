@@ -72,6 +72,16 @@ def submit(
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def test_slurmctld_takes_the_socket_that_is_its_own(folder: Path, nimod: Start) -> None:
+    shared, reserved = nimod(hang), CannedNimod(folder / "s.ctld", say(SET_4))
+    try:
+        (outcome,) = submit(folder)
+    finally:
+        reserved.stop()
+    assert outcome["min_nodes"] == 4
+    assert (shared.connections, reserved.connections) == (0, 1)
+
+
 def unchanged(outcome: dict[str, Any]) -> bool:
     return outcome["code"] == 0 and not outcome["writes"] and outcome["comment"] == "mine"
 

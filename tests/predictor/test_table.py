@@ -42,6 +42,16 @@ def test_a_table_comes_back_from_its_text() -> None:
     assert table.decode(table.encode(make())) == make()
 
 
+def test_a_table_holds_what_differs_in_the_one_that_acts() -> None:
+    shown = make(verdicts=(Verdict.RELIABLE,) * 3)
+    acting = make(verdicts=(Verdict.RELIABLE, Verdict.DOUBTFUL, Verdict.REFUSED))
+    both = table.decode(table.encode(table.with_acting(shown, acting)))
+    assert list(both.acting) == ["verdicts"]
+    assert both.verdicts == shown.verdicts
+    assert table.acting_of(both) == acting
+    assert table.acting_of(shown) is shown
+
+
 def test_what_is_no_table_is_refused() -> None:
     with pytest.raises(msgspec.DecodeError):
         table.decode(b'{"level": 3}')

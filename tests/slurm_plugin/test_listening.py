@@ -3,11 +3,12 @@
 import os
 import socket
 import stat
+import struct
 
 import pytest
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.listening import Listening
+from slurm_plugin.listening import Listening, let_in
 
 
 @pytest.fixture
@@ -19,6 +20,19 @@ def test_everybody_may_connect(path):
     with Listening(path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o666
     assert not path.exists()
+
+
+def test_only_some_may_connect(path):
+    with Listening(path, only={os.geteuid(), 4711}):
+        # Of what ls shows the group's rights are the most that anybody on the list has.
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        entries = os.getxattr(path, "system.posix_acl_access")[4:]
+        rows = [struct.unpack("<HHI", entries[i : i + 8]) for i in range(0, len(entries), 8)]
+        given = {(tag, number): rights for tag, rights, number in rows}
+        assert given[0x02, 4711] == 6
+        assert [given[tag, 0xFFFFFFFF] for tag in (0x01, 0x04, 0x20)] == [6, 0, 0]
+        let_in(path, {4712})
+        assert struct.pack("<I", 4711) not in os.getxattr(path, "system.posix_acl_access")
 
 
 def test_the_umask_is_as_before(path):

@@ -1,6 +1,7 @@
 """Other users' runs move nobody's job: their node count, limit and fate are as without them."""
 
-from collections.abc import Callable, Iterable
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from predictor.refit import refit
-from sacct_ingest.records import JobRun, JobState, KeyLevel
+from predictor.table import acting_of, decode
+from predictor.types import PredictionTable
+from sacct_ingest.records import CURVE_LEVELS, JobRun, JobState, KeyLevel
 from sacct_ingest.sharing import SharedTag
 from sacct_ingest.store import Store
 from slurm_plugin.config import (
@@ -211,6 +214,68 @@ def test_a_comment_that_changed_after_the_submission_is_no_tag(site: Site) -> No
     site.store.decisions.join_outcomes()
     tagged = dict(site.store.runs.by_key(KeyLevel.TAG))["alice/cfd"]
     assert one.job_id not in [each.job_id for each in tagged]
+
+
+def tables_after(
+    tmp_path: Path, own: Sequence[JobRun], others: Sequence[Sequence[JobRun]]
+) -> list[PredictionTable]:
+    """Give Alice's tables after three refits, between which others' runs come in."""
+    with Store.open(f"sqlite:///{tmp_path}/{len(others)}.db", create=True) as store:
+        store.runs.add(own[::2])
+        for number in range(3):
+            store.runs.add(others[number] if others else [])
+            store.runs.add(own if number == 1 else [])
+            refit(store, now_s=NOW)
+        rows = (row for level in CURVE_LEVELS for row in store.fits.all() if row.level == level)
+        return [one for one in (decode(row.payload) for row in rows) if one.owner == "alice"]
+
+
+def stopped_by_their_limit(runs: Iterable[JobRun]) -> list[JobRun]:
+    """Every fifth run of some."""
+    return [
+        replace(one, state=JobState.TIMEOUT, limit_s=one.end_s - (one.start_s or 0))
+        if number % 5 == 4
+        else one
+        for number, one in enumerate(runs)
+    ]
+
+
+HISTORIES = {
+    "curve": runs_of("alice", 3600.0, repeats=4),
+    "few": runs_of("alice", 3600.0, repeats=2)[:6],
+    "one count": runs_of("alice", 3600.0)[::4],
+    "limits": stopped_by_their_limit(runs_of("alice", 3600.0)),
+    "layouts": [
+        *runs_of("alice", 3600.0, repeats=5),
+        *(replace(one, tasks=4 * one.nodes, cpus=8 * one.nodes)
+          for one in runs_of("alice", 1800.0, first=500, repeats=5)),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_no_digit_of_what_jobs_are_changed_by_is_moved(tmp_path: Path, history: str) -> None:
+    """What is shown leans on the site's record, which others feed; what acts does not."""
+    own = HISTORIES[history]
+    others = [
+        [
+            one
+            for user in range(12)
+            for one in runs_of(f"u{user}", 10.0 ** (user % 5), first=10_000 * (user + 1) + 99 * n)
+        ]
+        for n in range(3)
+    ]
+    others[1] = [replace(one, elapsed_s=7.0 * one.elapsed_s) for one in others[1]]
+    without, beside = (tables_after(tmp_path, own, given) for given in ((), others))
+    assert len(without) > 1
+    for alone, crowded in zip(without, beside, strict=True):
+        assert _numbers(acting_of(alone)) == _numbers(acting_of(crowded))
+    assert without != beside
+
+
+def _numbers(table: PredictionTable) -> PredictionTable:
+    """Table without what is only told: of the predictions that were believed then."""
+    return dataclasses.replace(table, record=(), problems=())
 
 
 SHARED = SharedTag(name="lab", application="cf*", users=("bob",), accounts=("lab",))

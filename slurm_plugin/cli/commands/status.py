@@ -49,6 +49,7 @@ def describe(status: Status, *, now_s: float, max_age_s: float) -> str:
             f"cluster    {_view(status.snapshot_age_s, max_age_s)}",
             f"requests   {status.answered} answered, {status.failed} failed",
             f"answers    {_answers(status.counts)}",
+            f"longest    {1e3 * status.longest_s:.1f} ms of processor time between two requests",
             f"store      {_store(status)}",
             *([f"relays     {', '.join(status.relays)}"] if status.relays else ()),
         )

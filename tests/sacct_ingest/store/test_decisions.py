@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from sacct_ingest.admin_comment import Note, build
-from sacct_ingest.records import DecisionRow, JobState, KeyLevel
+from sacct_ingest.records import DecisionRow, JobRun, JobState, KeyLevel
 from sacct_ingest.store import DecisionSelection, RunRow, Store
 from sacct_ingest.store.rows import RetentionTimes
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
@@ -154,6 +155,35 @@ def test_a_run_gets_the_keys_of_the_request_and_keeps_them(store: Store) -> None
     row = runs_with(store, KeyLevel.USER, "ada")[0]
     assert (row.tag, row.script, row.line) == ("ada/wrf", "5c41", "11e0")
     assert [key for key, _ in store.runs.by_key(KeyLevel.SCRIPT)] == ["5c41"]
+
+
+def tasks(*numbers: int, **given: Any) -> list[JobRun]:
+    """Tasks of one array whose comment was changed after the submission."""
+    return [
+        run(job_id=17 + n, array_job_id=17, array_task_id=n, comment="nimo:app=melt", **given)
+        for n in numbers
+    ]
+
+
+@pytest.mark.parametrize("note", [NOTE, ""])
+def test_all_tasks_of_an_array_have_the_tag_of_its_submission(store: Store, note: str) -> None:
+    store.decisions.add([decision(tag="ada/wrf", script="5c41")])
+    store.runs.add(tasks(0, 1, admin_comment=note))
+    store.decisions.join_outcomes()
+    # Later tasks end later: sacct tells of them when the first is linked already.
+    store.runs.add(tasks(1, 2, admin_comment=note))
+    store.decisions.join_outcomes()
+    rows = runs_with(store, KeyLevel.USER, "ada")
+    assert [(row.tag, row.script) for row in rows] == [("ada/wrf", "5c41")] * 3
+
+
+@pytest.mark.parametrize("other", [{"array_job_id": 18}, {"submit_s": SUBMIT_S + 60}])
+def test_another_array_keeps_its_own_tag(store: Store, other: dict[str, int]) -> None:
+    store.decisions.add([decision(tag="ada/wrf")])
+    store.runs.add([*tasks(0), msgspec.structs.replace(*tasks(9), **other)])
+    store.decisions.join_outcomes()
+    rows = {row.job_id: row.tag for row in runs_with(store, KeyLevel.USER, "ada")}
+    assert rows == {17: "ada/wrf", 26: "ada/melt"}
 
 
 def test_a_decision_that_arrives_after_its_run_is_joined_too(store: Store) -> None:

@@ -68,7 +68,10 @@ class Running:
         self.path = path
         self.channels = []
         self.ticks = 0
-        self.loop = Loop(self.listener, self.door, clock=lambda: self.now_s)
+        self.cpu_s = 0.0
+        self.loop = Loop(
+            self.listener, self.door, clock=lambda: self.now_s, cpu_clock=lambda: self.cpu_s
+        )
         self.thread = threading.Thread(
             target=self.loop.run, args=(self.tick,), kwargs={"tick_s": 0.01}
         )
@@ -368,6 +371,16 @@ def test_slurmctld_waits_for_one_of_the_crowd_at_most(running):
     assert slurmctld.recv(100) == b"first\n"
     wait_until(lambda: len(running.door.served) == 51, what="all answers")
     assert running.door.served.index(b"first\n") <= 1
+
+
+def test_the_longest_work_without_a_look_at_requests_is_measured(running):
+    def work(seconds):
+        running.cpu_s += seconds
+
+    for seconds in (0.25, 2.0, 0.5):
+        running.loop.call_soon(lambda s=seconds: work(s))
+        running.settle()
+    assert running.loop.longest_s == 2.0
 
 
 def test_turns_are_taken(running):
