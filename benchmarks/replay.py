@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import _bench
 import numpy as np
 
+from predictor.backfilling import Engine, JobShape, Order, ReplaySchedule
 from sacct_ingest.ingest import ingest
 from sacct_ingest.sources.saved import SavedSacct, cluster_nodes
 from sacct_ingest.store import Store
@@ -24,7 +25,6 @@ from slurm_plugin import config
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume
 from slurm_plugin.replay.measures import compare, measure
-from slurm_plugin.replay.simulation import Engine, JobShape, Order, ReplaySchedule
 from slurm_plugin.replay.what_if import WhatIf
 from slurm_plugin.replay.workload import Workload
 

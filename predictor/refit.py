@@ -6,7 +6,7 @@ What became of earlier predictions is read from the store, goes on with the runs
 and is written back: of each identity, and pooled for the site.
 """
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -21,6 +21,8 @@ from threadpoolctl import threadpool_limits
 from predictor import summing
 from predictor.node_sums import decode as decode_sums
 from predictor.parts import tables_of, whole_key
+from predictor.queue_history import NEWEST, queue_past
+from predictor.queue_past import encode as encode_past
 from predictor.record import RecordEntry, decode, decode_pool, encode, pooled, site_of
 from predictor.run_rows import owner_of
 from predictor.table import encode as encode_table
@@ -31,7 +33,7 @@ from predictor.types import HISTORY, PredictionTable, Verdict
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.sharing import SharedTag
 from sacct_ingest.store import FitRow, RecordRow, RunRow, Store
-from sacct_ingest.store.prediction_records import SITE
+from sacct_ingest.store.prediction_records import QUEUE, SITE
 
 #: Identities, and runs, handed to a process at a time: enough to outweigh the passing on.
 BATCH, BATCH_RUNS = 64, 10_000
@@ -123,7 +125,19 @@ def refit(
     )
     store.fits.replace(made.fits)
     store.records.replace(made.records)
+    _put_pasts(store)
     return _summary(made.fits, perf_counter() - started)
+
+
+def _put_pasts(store: Store) -> None:
+    """Leave the past of each cluster's queue for nimod."""
+    clusters: dict[str, list[RunRow]] = defaultdict(list)
+    for run in store.runs.newest(NEWEST):
+        clusters[run.cluster].append(run)
+    for cluster, runs in clusters.items():
+        store.records.put(
+            RecordRow(level=QUEUE, key=cluster, payload=encode_past(queue_past(runs)))
+        )
 
 
 def _by_key(

@@ -112,7 +112,15 @@ class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 Operation = Literal[
-    "decide", "prepare", "advise", "status", "reload", "applications", "explain", "links"
+    "decide",
+    "prepare",
+    "advise",
+    "status",
+    "reload",
+    "applications",
+    "explain",
+    "links",
+    "waits",
 ]
 
 
@@ -124,9 +132,11 @@ class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     via: Literal["job_submit", "advise"] = "job_submit"
     job: Job = msgspec.field(default_factory=Job)
     command: Command = msgspec.field(default_factory=Command)  #: to ``prepare``
+    confidence: float = 0.0  #: to ``advise``: chance that is wanted of a deadline; 0: the site's
     name: str = ""  #: to ``applications``: this one alone
     every: bool = False  #: to ``applications``: also those without a curve
     job_id: int | None = None  #: to ``explain``
+    job_ids: list[int] = []  #: to ``waits``; none: all that the user has in the queue
     decision_id: str = ""  #: to ``explain``, where the job's admin_comment has it
     tell: bool = False  #: the peer does not wait for an answer, and there is none
     ticket: str = ""  #: under which a command finds what it tells nimod to ``prepare``
@@ -203,13 +213,19 @@ class Row(msgspec.Struct, kw_only=True):
     speedup: float | None  #: against the fewest nodes of the table's observations; None: a guess
     efficiency: float | None
     node_hours: float
-    wait_s: float | None = None
+    wait_s: float | None = None  #: median
     slurm_wait_s: float | None = None  #: what ``sbatch --test-only`` says
     observed: bool = False
     recommended: bool = False
     meets_deadline: bool | None = None
     limit_s: float | None = None  #: time limit to ask for, whole minutes; None: keep one's own
     time_min_s: float | None = None  #: ``--time-min`` to go with it
+    wait_low_s: float | None = None  #: nine in ten wait so long at least ...
+    wait_high_s: float | None = None  #: ... and at most; None: it follows from time limits
+    end_s: float | None = None  #: seconds from now on, as for the wait
+    end_low_s: float | None = None
+    end_high_s: float | None = None
+    chance: float | None = None  #: of making the deadline
 
 
 class PartitionRow(msgspec.Struct, kw_only=True):
@@ -263,11 +279,63 @@ class Advice(msgspec.Struct, kw_only=True):
     deadline_s: float | None = None
     meets_deadline: bool | None = None
     deadline_text: str = ""  #: in plain words; empty: there is none, or nothing to say
+    sure: float = 0.0  #: chance that is wanted of a deadline
+    cheapest_sure: int | None = None  #: node count that has it with the fewest node-hours
     waits: WaitShares | None = None  #: how near waits like the recommended one came
     partition: str = ""  #: that all this is about, where nodes differ in type
     node_type: str = ""
     partitions: list[PartitionRow] = []  #: side by side, where the job may use several
     error: str = ""
+
+
+class WaitRow(msgspec.Struct, kw_only=True):
+    """When a job in the queue is expected to start."""
+
+    job_id: int  #: of an array that of its tasks in the queue: the first of them to start
+    tasks: int = 1
+    user: str = ""
+    name: str = ""
+    partition: str = ""
+    nodes: int = 0
+    reason: str = ""  #: Slurm's, why it waits
+    submit_s: float | None = None  #: moments: seconds since the epoch
+    start_s: float | None = None  #: half of such jobs have started by then; None: not known
+    low_s: float | None = None  #: nine in ten start between these
+    high_s: float | None = None
+    slurm_start_s: float | None = None  #: planned by Slurm, as ``squeue --start`` has it
+
+
+class Waits(msgspec.Struct, kw_only=True):
+    """Nimod's answer to ``waits``."""
+
+    v: int = msgspec.field(default_factory=_version)
+    ok: bool = True
+    made_s: float | None = None  #: when the queue was run forward; None: not yet
+    recorded: int = 0  #: estimates whose outcome is on record
+    rows: list[WaitRow] = []
+    missing: list[int] = []  #: jobs that do not wait, or that the user may not see
+    error: str = ""
+
+
+class PartitionWait(msgspec.Struct, kw_only=True):
+    """Outlook of one partition for one size of job."""
+
+    partition: str
+    waiting: int  #: jobs in its queue
+    nodes: int
+    limit_s: float
+    wait_s: float
+    low_s: float
+    high_s: float
+
+
+class QueueOutlook(msgspec.Struct, kw_only=True):
+    """What new jobs have to expect: as nimod leaves it in the store for the pages."""
+
+    made_s: float  #: seconds since the epoch
+    recorded: int = 0  #: estimates whose outcome is on record
+    inside: float | None = None  #: share of them that were inside their interval
+    partitions: list[PartitionWait] = []  #: by partition, for rising sizes
 
 
 class Decided(msgspec.Struct, kw_only=True):
@@ -305,6 +373,10 @@ class Status(msgspec.Struct, kw_only=True):
     answered: int = 0
     failed: int = 0
     decisions_pending: int = 0
+    outlook_age_s: float | None = None  #: since the queue was run forward; None: not yet
+    waits: list[PartitionWait] = []  #: what new jobs have to expect
+    waits_recorded: int = 0  #: estimates whose outcome is on record
+    waits_inside: float | None = None  #: share of them that were inside their interval
     store_trouble: str = ""  #: why the store cannot be read or written; empty: it can
     counts: Counts = msgspec.field(default_factory=Counts)
     relays: list[str] = []  #: login nodes that are linked

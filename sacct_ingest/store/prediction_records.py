@@ -11,6 +11,10 @@ from sacct_ingest.store.schema import records
 _BATCH = 500
 #: Level and key of what is pooled over all identities.
 SITE = ("site", "")
+#: Levels of what no refit replaces, by cluster: errors of estimated waits, how jobs came to the
+#: queue, and what new jobs have to expect.
+WAITS, QUEUE, OUTLOOK = "waits", "queue", "outlook"
+_LASTING = (WAITS, QUEUE, OUTLOOK)
 
 
 class Records:
@@ -20,12 +24,20 @@ class Records:
         self._engine = engine
 
     def replace(self, rows: Iterable[RecordRow]) -> None:
-        """Write ``rows`` in place of all that are there, in one transaction."""
+        """Write ``rows`` in place of all that refits made, in one transaction."""
         values = [{"level": r.level, "key": r.key, "payload": r.payload} for r in rows]
         with writing(self._engine) as connection:
-            connection.execute(delete(records))
+            connection.execute(delete(records).where(records.c.level.not_in(_LASTING)))
             for start in range(0, len(values), _BATCH):
                 connection.execute(insert(records), values[start : start + _BATCH])
+
+    def put(self, row: RecordRow) -> None:
+        """Write one row, in place of that with its level and key."""
+        place = (records.c.level == row.level) & (records.c.key == row.key)
+        values = {"level": row.level, "key": row.key, "payload": row.payload}
+        with writing(self._engine) as connection:
+            connection.execute(delete(records).where(place))
+            connection.execute(insert(records), [values])
 
     def of_level(self, level: str) -> dict[str, str]:
         """Give the payloads of a level by key."""

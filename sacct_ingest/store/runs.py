@@ -131,6 +131,17 @@ class Runs:
             for row in connection.execute(query).mappings():
                 yield run_row(row)
 
+    def newest(self, most: int) -> list[RunRow]:
+        """Give the runs that started and were submitted last, the newest first."""
+        query = (
+            select(*ROW_COLUMNS)
+            .where(runs.c.start_s.is_not(None))
+            .order_by(runs.c.submit_s.desc(), runs.c.job_id.desc())
+            .limit(most)
+        )
+        with reading(self._engine) as connection:
+            return [run_row(row) for row in connection.execute(query).mappings()]
+
     def steps_of(self, run_ids: Iterable[int]) -> dict[int, list[StepRun]]:
         """Give the steps of these runs, by run id; runs without any have an empty list."""
         ids = sorted(set(run_ids))

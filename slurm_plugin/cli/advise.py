@@ -28,6 +28,7 @@ from slurm_plugin.cli.context import (
     table_options,
 )
 from slurm_plugin.cli.exit_status import guarded
+from slurm_plugin.cli.numbers import percentage
 from slurm_plugin.cli.sbatch_request import needs_slurm, request
 from slurm_plugin.columns import terminal_width
 from slurm_plugin.nimod import client
@@ -56,6 +57,7 @@ they before the script.  With --test-only Slurm is asked, too, when the job woul
 examples:
   nimo-advise job.sh
   nimo-advise --deadline=now+4hours -p long job.sh input.dat
+  nimo-advise --deadline=now+4hours --confidence=99 job.sh
   nimo-advise --json job.sh | jq .nodes
   nimo-advise -P job.sh | cut -d'|' -f1,2
   nimo-advise --format=nodes,time,ends%-14 --sort=-nodes --noheader job.sh
@@ -79,7 +81,7 @@ _FLAGS = (
     "--verbose",
     "--noheader",
 )
-_VALUED = ("--config", "--store", "--user", "--format", "--sort")
+_VALUED = ("--config", "--store", "--user", "--format", "--sort", "--confidence")
 _PLOT = "--plot"  #: its value may be left out
 
 
@@ -106,6 +108,13 @@ def parser() -> argparse.ArgumentParser:
     )
     add_table_options(made)  # -o, -u and -n are sbatch's
     made.add_argument("--user", metavar="NAME", default="", help="whose job it is (default: yours)")
+    made.add_argument(
+        "--confidence",
+        metavar="PERCENT",
+        type=percentage,
+        default=0.0,
+        help="chance to make the deadline that is wanted (default: the site's, 95)",
+    )
     plot.add_plot(made)
     add_parsable(made)
     add_json(made)
@@ -231,7 +240,7 @@ def _answer(args: argparse.Namespace, settings: Callable[[], Config], job: Job) 
     if not args.store:
         socket = socket_of(args.config) or settings().socket
         try:
-            ask = Ask(op="advise", via="advise", job=job)
+            ask = Ask(op="advise", via="advise", job=job, confidence=args.confidence)
             return client.advise(socket, ask, timeout_s=_TIMEOUT_S)
         except client.Refused:
             raise

@@ -21,6 +21,7 @@ COMMANDS = {
     "serve": "run nimod, which answers the hooks and nimo-advise",
     "status": "show the state of nimod",
     "predict": "show the predicted run times of an application",
+    "wait": "say when jobs in the queue will start",
     "why": "explain the decision about a job",
     "report": "compare predictions and decisions with what happened",
     "web": "serve read-only pages of applications, decisions and replays",

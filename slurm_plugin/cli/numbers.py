@@ -3,6 +3,8 @@
 import argparse
 from math import inf
 
+_HALF, _ALL = 50.0, 100.0
+
 
 def whole(text: str) -> int:
     """Read a whole number from 0 on.
@@ -25,6 +27,18 @@ def share(text: str) -> float:
     if not 0 <= number <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not a share from 0 to 1")
     return number
+
+
+def percentage(text: str) -> float:
+    """Read a percentage above 50 and below 100, as a share.
+
+    >>> percentage("95"), percentage("99.5%")
+    (0.95, 0.995)
+    """
+    number = _number(text.removesuffix("%"))
+    if not _HALF < number < _ALL:
+        raise argparse.ArgumentTypeError(f"{text} is not above 50 and below 100")
+    return number / _ALL
 
 
 def positive(text: str) -> float:

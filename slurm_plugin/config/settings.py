@@ -124,7 +124,10 @@ class Deadline(_Section, frozen=True, kw_only=True):
     """What ``--deadline`` means here."""
 
     missed: OnMissed = OnMissed.WARN
-    #: Estimated waits are multiplied by this when a deadline depends on them.
+    #: Chance of wait and run together that is wanted of a job to make its deadline; a job is
+    #: refused where it has less than the rest.
+    confidence: HighShare = 0.95
+    #: Waits that follow from time limits alone are multiplied by this.
     wait_factor: Ratio = 1.45
 
 

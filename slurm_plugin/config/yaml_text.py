@@ -117,7 +117,7 @@ def keys_at(path: str, kind: type) -> list[str]:
 
     >>> from slurm_plugin.config import Config
     >>> keys_at("deadline", Config)
-    ['missed', 'wait_factor']
+    ['missed', 'confidence', 'wait_factor']
     """
     return [field.encode_name for field in msgspec.structs.fields(_type_at(path, kind))]
 

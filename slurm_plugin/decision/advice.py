@@ -1,6 +1,6 @@
 """The advice that nimo-advise shows: node counts side by side, one of them recommended."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf, log
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from slurm_plugin.decision.policy import (
     limits_to_ask,
 )
 from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.remedies import MISSED, remedies
 from slurm_plugin.decision.sizes import fixed_by_script, options_for
 from slurm_plugin.protocol import Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.slurm.availability import profile
@@ -36,7 +37,13 @@ _OPEN_SIZE = frozenset(
 _FOR_ADVICE = frozenset({Reason.OTHERS_RUNS, Reason.FEW_OWN_RUNS})
 
 
-def advice_of(case: DecisionContext, rules: PolicySettings, *, fresh: bool) -> Advice:
+def advice_of(
+    case: DecisionContext,
+    rules: PolicySettings,
+    *,
+    fresh: bool,
+    others: Callable[[], Sequence[Partition]] = tuple,
+) -> Advice:
     """Make the advice for a job.
 
     Parameters
@@ -48,6 +55,8 @@ def advice_of(case: DecisionContext, rules: PolicySettings, *, fresh: bool) -> A
     fresh
         Whether the view of the job's partition can be believed; otherwise the advice is that for
         an idle cluster, without waits.
+    others
+        Gives the partitions that the job might ask for instead.
     """
     if case.request.distrusted in _FOR_ADVICE:
         case = replace(case, request=replace(case.request, distrusted=None))
@@ -75,8 +84,21 @@ def advice_of(case: DecisionContext, rules: PolicySettings, *, fresh: bool) -> A
         if low <= option.nodes <= high and option.nodes % request.segment == 0
     ]
     advice.meets_deadline = decided.deadline_met
+    if decided.reason in MISSED and request.unit is Unit.NODES:
+        proposals = remedies(considered, table, part, others(), rules, decided, now_s=case.now_s)
+        decided = replace(decided, remedies=proposals)
+    _cheapest_sure(advice, rules)
     advice.deadline_text = messages.deadline_text(decided, considered, now_s=case.now_s)
     return advice
+
+
+def _cheapest_sure(advice: Advice, rules: PolicySettings) -> None:
+    """Note which row makes the deadline with the confidence that is asked for at least cost."""
+    advice.sure = rules.deadline.confidence
+    enough = [r for r in advice.rows if r.chance is not None and r.chance >= advice.sure]
+    advice.cheapest_sure = (
+        min(enough, key=lambda r: (r.node_hours, r.nodes)).nodes if enough else None
+    )
 
 
 def side_by_side(choices: Sequence[tuple[Advice, Row | None]]) -> Advice | None:
@@ -216,10 +238,29 @@ def _row(option: Option, table: PredictionTable, *, recommended: bool, waits: bo
         wait_s=option.wait_s if waits and option.wait_s < inf else None,
         observed=any(point.nodes == option.nodes for point in table.observed),
         recommended=recommended,
+        **_outlook(option, one) if waits else {},
         limit_s=option.limits.limit_s if option.limits else None,
         time_min_s=option.limits.least_s if option.limits else None,
         meets_deadline=option.meets_deadline,
     )
+
+
+def _outlook(option: Option, one: Prediction) -> dict[str, float | None]:
+    """Give wait and end as intervals, and the chance to make the deadline."""
+    wait = option.wait
+    if wait is None or wait.median_s == inf:
+        return {}
+    if len(wait.waits_s) == 1:  # from time limits: nobody knows how sure that is
+        return {"chance": option.chance}
+    low_s, high_s = wait.interval_s
+    return {
+        "wait_low_s": low_s,
+        "wait_high_s": high_s,
+        "end_s": wait.end_s(one, 0.5),
+        "end_low_s": wait.end_s(one, 0.05),
+        "end_high_s": wait.end_s(one, 0.95),
+        "chance": option.chance,
+    }
 
 
 def _base(table: PredictionTable) -> Prediction:

@@ -92,5 +92,5 @@ def _without(cluster: Cluster, made: _Reservation) -> Cluster:
     if part is None:
         return cluster
     times = made.start_s, made.end_s
-    left = part.queued() if made.waits else part.promise(made.nodes, *times)
+    left = part.queued(made.nodes) if made.waits else part.promise(made.nodes, *times)
     return cluster.with_partition(left)

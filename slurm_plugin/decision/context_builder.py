@@ -136,6 +136,27 @@ class ContextBuilder:
             made = self._in_sizes(made, cluster, table, every=not prompt)
         return made.on(self._type(job, partition) if table and table.node_type else "")
 
+    def other_partitions(self, case: DecisionContext) -> list[Partition]:
+        """Partitions that the job might ask for instead of its own, as far as they are counted."""
+        cluster = self._bookings.view(case.job.user_name)
+        if cluster is None or case.partition is None:
+            return []
+        account = cluster.limits.account_of(case.job.user_name, case.job.account)
+        own = case.partition.name.split(",")
+        others = (
+            msgspec.structs.replace(case.job, partition=part.name)
+            for part in cluster.partitions.values()
+            if part.open
+            and part.name not in own
+            and part.admits.holds(account, case.job.qos or "normal")
+        )
+        views = (
+            partition_for(cluster, job, self._terms)
+            for job in others
+            if not unready(cluster, job, self._terms)
+        )
+        return [part for part in views if part is not None]
+
     def _in_sizes(
         self, case: DecisionContext, cluster: Cluster, table: PredictionTable, *, every: bool
     ) -> DecisionContext:

@@ -5,11 +5,12 @@ from math import inf
 from predictor.table import verdict_at
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.layout import Unit
+from slurm_plugin.decision import remedies
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.policy import Action, Decision, Option
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.time_limits import TimeLimits
-from slurm_plugin.formatting import clock, count, duration
+from slurm_plugin.formatting import clock, count, duration, percent
 from slurm_plugin.protocol import Change
 
 
@@ -109,6 +110,8 @@ def _deadline_lines(decision: Decision, request: Request, *, now_s: float) -> li
     which += "" if only else f", the best of {request.low} to {request.high}"
     begin_s = max(now_s, request.begin_s)
     lines = _DEADLINE[decision.reason](best, deadline_s, begin_s, which)
+    if proposals := remedies.line(decision.remedies):
+        lines.append(proposals)
     if decision.action is Action.REFUSE:
         lines.append("this site refuses such jobs; give it a later deadline or more nodes")
     return list(map(request.unit.words, lines))
@@ -139,7 +142,13 @@ def _start_unsure(best: Option, deadline_s: float, begin_s: float, which: str) -
     latest_s = max(deadline_s - max(limit_s, one.high_s), begin_s)
     time = f" with --time={duration(limit_s)}" if best.fitting_limit_s else ""
     start = "its start is not known"
-    if best.wait_s < inf:
+    if best.wait is not None and best.chance is not None:
+        low_s, high_s = best.wait.interval_s
+        start = (
+            f"it is expected to wait {duration(best.wait_s)} ({duration(low_s)} to "
+            f"{duration(high_s)}): it makes the deadline with a chance of {percent(best.chance)}"
+        )
+    elif best.wait_s < inf:
         wait = f"within {duration(best.wait_s)}"
         start = f"it starts {wait} if the jobs before it take their whole time limits"
     return [

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from predictor.table import OTHER_LAYOUT, at, covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
+from predictor.wait_estimate import ENOUGH, WaitEstimate
 from slurm_plugin import config
 from slurm_plugin.decision.candidates import (
     Candidate,
@@ -88,6 +89,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     fits: bool = True  #: its nodes have the memory that the job is known to need
     late_s: float  #: by how much it misses the deadline; zero or less: made
     limits: TimeLimits | None = None  #: what the prediction makes of the time limit
+    wait: WaitEstimate | None = None  #: ``wait_s`` is its median
+    chance: float | None = None  #: of making the deadline; None: none, or not known
     deadline: DeadlineVerdict | None = None  #: None: there is none
     #: time limit that ends by the deadline and holds the run
     fitting_limit_s: float | None = None
@@ -107,6 +110,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     request: Option | None = None  #: what it would have had
     deadline_met: bool | None = None  #: None: no deadline, or not known
     options: Sequence[Option] = ()  #: all that were weighed
+    remedies: Sequence[str] = ()  #: what would make the deadline, in words
 
 
 def decide(
@@ -184,7 +188,8 @@ class _PolicyContext:
 
     def options(self, prospects: Sequence[Candidate]) -> list[Option]:
         """Options for rising node counts, the request among them."""
-        waits = self._waits(prospects)
+        estimates = self._waits(prospects)
+        waits = [one.median_s for one in estimates]
         asked = next(i for i, p in enumerate(prospects) if p.prediction.nodes == self.asked)
         policy, part = self.rules.policy, self.partition
         room = self._room(prospects, waits)
@@ -204,8 +209,11 @@ class _PolicyContext:
                 fits=one.fits,
                 late_s=-inf,
                 limits=one.limits,
+                wait=wait,
             )
-            for one, wait_s, leaves_room in zip(prospects, waits, room, strict=True)
+            for one, wait, wait_s, leaves_room in zip(
+                prospects, estimates, waits, room, strict=True
+            )
         ]
         deadline_s = self.request.deadline_s
         return made if deadline_s is None else [self._judged(one, deadline_s) for one in made]
@@ -215,20 +223,32 @@ class _PolicyContext:
         left_s = deadline_s - max(self.now_s, self.request.begin_s)
         wait_s = self.now_s + one.wait_s * self.rules.deadline.wait_factor
         late_s = wait_s + one.prediction.high_s - deadline_s
+        one = replace(one, late_s=late_s, chance=self._chance(one, 0.0, deadline_s))
         if one.prediction.high_s > left_s:
-            return replace(one, late_s=late_s, deadline=DeadlineVerdict.RUN)
+            return replace(one, deadline=DeadlineVerdict.RUN)
         limit_s = self._least_limit(one)
         margin = self.rules.policy.limit_margin
         fits_s = fitting(one.limits, one.prediction.high_s, margin, left_s)
         # Slurm starts no job whose limit reaches beyond its deadline: it ends it instead.
         if limit_s > left_s:
             if fits_s is None or not self._may_set(one.nodes):
+                chance = None if one.chance is None else 0.0
                 verdict = DeadlineVerdict.LIMIT
-                return replace(one, late_s=late_s, deadline=verdict, fitting_limit_s=fits_s)
+                return replace(one, deadline=verdict, fitting_limit_s=fits_s, chance=chance)
             limit_s, one = fits_s, replace(one, limit_s=fits_s, limits=TimeLimits(fits_s))
-        in_time = late_s <= 0 and self.now_s + one.wait_s + limit_s <= deadline_s
+        chance = self._chance(one, limit_s, deadline_s)
+        if chance is None:
+            in_time = late_s <= 0 and self.now_s + one.wait_s + limit_s <= deadline_s
+        else:
+            in_time = chance >= self.rules.deadline.confidence
         verdict = DeadlineVerdict.MADE if in_time else DeadlineVerdict.WAIT
-        return replace(one, late_s=late_s, deadline=verdict, fitting_limit_s=fits_s)
+        return replace(one, deadline=verdict, fitting_limit_s=fits_s, chance=chance)
+
+    def _chance(self, one: Option, limit_s: float, deadline_s: float) -> float | None:
+        """Chance of wait and run together; None: waits follow from time limits alone."""
+        if one.wait is None or self.partition.outlook is None:
+            return None
+        return one.wait.chance(one.prediction, deadline_s - self.now_s, limit_s=limit_s)
 
     def _least_limit(self, one: Option) -> float:
         """Shortest limit that the job may run with: its ``--time-min``, where it has one."""
@@ -239,17 +259,20 @@ class _PolicyContext:
         opted_in = self.request.time_use is config.TimeUse.SET and not self.request.distrusted
         return opted_in and trusted(self.table, nodes, self.rules.policy)
 
-    def _waits(self, prospects: Sequence[Candidate]) -> list[float]:
-        free, begin = self.partition.profile, max(self.now_s, self.request.begin_s)
-        starts: list[float] = []
+    def _waits(self, prospects: Sequence[Candidate]) -> list[WaitEstimate]:
+        """Estimate the waits; more nodes for at least as long never start earlier."""
+        begin = max(self.now_s, self.request.begin_s)
+        waits: list[WaitEstimate] = []
         before = inf
         for one in prospects:
             duration = _planned_s(one)
-            # More nodes for at least as long never start earlier.
-            since = starts[-1] if duration >= before else begin
-            starts.append(free.earliest_start(one.prediction.nodes, duration, from_s=since))
+            nodes = one.prediction.nodes
+            since = begin
+            if duration >= before and self.partition.outlook is None:
+                since = self.now_s + waits[-1].median_s
+            waits.append(self.partition.wait(nodes, duration, now_s=self.now_s, begin_s=since))
             before = duration
-        return [start - self.now_s for start in starts]
+        return waits
 
     def _room(self, prospects: Sequence[Candidate], waits: Sequence[float]) -> list[bool]:
         """Whether a count that is larger than the request leaves most of the free nodes to others.
@@ -350,15 +373,25 @@ def _distance(option: Option, asked: Option) -> tuple[int, bool]:
 
 
 def _refused(scene: _PolicyContext, options: Iterable[Option]) -> bool:
-    """Whether the site refuses the job: all counts take too long even if nothing goes wrong.
+    """Whether the site refuses the job: no count has a chance, even if nothing goes wrong.
 
-    Never for a wait: that comes from the limits of other jobs, which end sooner as a rule.
+    A wait counts where what such waits were off by is on record.
     """
-    deadline_s = scene.request.deadline_s
-    if deadline_s is None or scene.rules.deadline.missed is not config.OnMissed.REFUSE:
+    deadline_s, rules = scene.request.deadline_s, scene.rules.deadline
+    if deadline_s is None or rules.missed is not config.OnMissed.REFUSE:
         return False
     begin_s = max(scene.now_s, scene.request.begin_s)
-    return all(begin_s + o.prediction.low_s > deadline_s for o in options)
+    return all(
+        begin_s + o.prediction.low_s > deadline_s or _hopeless(o, 1 - rules.confidence)
+        for o in options
+    )
+
+
+def _hopeless(option: Option, least: float) -> bool:
+    wait, chance = option.wait, option.chance
+    by_limit = option.deadline is DeadlineVerdict.LIMIT
+    recorded = wait is not None and wait.recorded >= ENOUGH
+    return recorded and not by_limit and chance is not None and chance < least
 
 
 def _checked(scene: _PolicyContext, reason: Reason) -> Decision:

@@ -10,6 +10,7 @@ from functools import partial
 
 import msgspec
 
+from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow
 from slurm_plugin.config import Config, Mode
 from slurm_plugin.decision.advice import advice_of, side_by_side
@@ -25,6 +26,7 @@ from slurm_plugin.decision.context_builder import ContextBuilder, Later
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.policy import Action, Decision, decide
 from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.remedies import MISSED, remedies
 from slurm_plugin.decision.tickets import (
     PreparedDecision,
     Publish,
@@ -198,7 +200,7 @@ class DecisionService:
 
     def _judge(self, case: DecisionContext) -> tuple[Decision, Answer, str]:
         """Decide, under an id of its own."""
-        decided, decision_id = self._decide(case), self._new_id()
+        decided, decision_id = self._with_remedies(case, self._decide(case)), self._new_id()
         answer = permitted(case, decided)
         if case.site.mode in (Mode.ADVISE, Mode.ENFORCE):
             answer.admin_comment = note_of(case, decided, answer.set, decision_id=decision_id)
@@ -217,17 +219,25 @@ class DecisionService:
         cluster = self._config.cluster or (self._cluster.name if self._cluster else "")
         return row_of(case, decided, answer, decision_id=decision_id, cluster=cluster, via=via)
 
-    def advise(self, job: Job, *, now_s: float, private: bool = False) -> Advice:
+    def advise(
+        self, job: Job, *, now_s: float, private: bool = False, confidence: float = 0.0
+    ) -> Advice:
         """Advice for a job that may be submitted.
 
         Parameters
         ----------
         private
             Only from the runs of this user, whatever the site lets users share.
+        confidence
+            Chance that is wanted of a deadline; 0: the site's.
         """
         case = self._contexts.build(job, now_s, private=private)
         choices = self._choices(case, private=private)
-        advice = side_by_side(choices) or self._advice(case)
+        rules = self._rules
+        if confidence:
+            deadline = msgspec.structs.replace(rules.deadline, confidence=confidence)
+            rules = replace(rules, deadline=deadline)
+        advice = side_by_side(choices) or self._advice(case, rules)
         best = next((row for row in advice.rows if row.recommended), None)
         advice.waits = self.waits.like(best.wait_s) if best else None
         return advice
@@ -248,8 +258,10 @@ class DecisionService:
             choices.append((advice, self._likely(there, advice)))
         return side_by_side(choices) or next((one for one, _ in choices), self._advice(case))
 
-    def _advice(self, case: DecisionContext) -> Advice:
-        advice = advice_of(case, self._rules, fresh=self._blind(case) is None)
+    def _advice(self, case: DecisionContext, rules: PolicySettings | None = None) -> Advice:
+        rules = rules or self._rules
+        others = partial(self._contexts.other_partitions, case)
+        advice = advice_of(case, rules, fresh=self._blind(case) is None, others=others)
         if case.table is not None and case.node_type:
             advice.partition = case.partition.name if case.partition else ""
             advice.node_type = case.node_type
@@ -287,6 +299,24 @@ class DecisionService:
             reason = case.request.fixed or problem or Reason.UNKNOWN_APPLICATION
             return Decision(action=Action.KEEP, reason=reason)
         return decide(case.request, case.table, case.place, self._rules, now_s=case.now_s)
+
+    def _with_remedies(self, case: DecisionContext, decided: Decision) -> Decision:
+        """Add what would make the deadline, where it may be missed and a user can read it."""
+        if decided.reason not in MISSED or case.site.mode is Mode.OBSERVE:
+            return decided
+        counted = case.request.unit is Unit.NODES
+        if case.table is None or case.partition is None or not counted:
+            return decided
+        proposals = remedies(
+            case.request,
+            case.table,
+            case.partition,
+            self._contexts.other_partitions(case),
+            self._rules,
+            decided,
+            now_s=case.now_s,
+        )
+        return msgspec.structs.replace(decided, remedies=proposals)
 
     def _blind(self, case: DecisionContext) -> Reason | None:
         """Tell why the nodes that the job would run on are not known."""

@@ -18,6 +18,7 @@ from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import memory_bytes
+from slurm_plugin.slurm.outlook import PartitionOutlook, SizedOutlook
 
 #: Sizes between the ends of a range whose nodes are counted at a submission.
 _SIZES = 12
@@ -43,6 +44,7 @@ def in_sizes(
     if base is None:
         return None
     free: list[tuple[int, NodeAvailability]] = []
+    outlooks: list[tuple[PartitionOutlook, int]] = []
     for size in sorted({*(one for one in sizes if one % step == 0), own}):
         other = job if size == own else resized(job, table, size)
         nodes = nodes_of(job) or -(-size // base.node_cpus)
@@ -54,6 +56,8 @@ def in_sizes(
         enough = size == own or has_memory(other, part, table, size, margin=margin)
         if part.largest >= nodes and enough:
             free.append((size, _times(part.profile, nodes)))
+            if isinstance(part.outlook, PartitionOutlook):
+                outlooks.append((part.outlook, nodes))
     return replace(
         base,
         profile=_most(free) if free else base.profile,
@@ -63,6 +67,8 @@ def in_sizes(
         node_mem_bytes=None,
         pool=None,
         promised=(),
+        ahead=0,
+        outlook=_outlook([size for size, _ in free], outlooks),
         spare=_spare(base, table.unit),
     )
 
@@ -88,6 +94,13 @@ def has_memory(
         return False
     need = max(one.mem_bytes for one in near if one.mem_bytes < UNBOUNDED)
     return need * max(size / near[-1].nodes, 1.0) * margin <= given * (nodes_of(job) or 1)
+
+
+def _outlook(sizes: list[int], parts: list[tuple[PartitionOutlook, int]]) -> SizedOutlook | None:
+    """Give the waits by size; None where the queue was not run forward."""
+    if not sizes or len(parts) < len(sizes):
+        return None
+    return SizedOutlook(sizes=tuple(sizes), parts=tuple(parts))
 
 
 def _times(free: NodeAvailability, nodes: int) -> NodeAvailability:

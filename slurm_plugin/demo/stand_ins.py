@@ -8,7 +8,7 @@ from pathlib import Path
 
 from slurm_plugin.demo.history import NODES, node_names
 from slurm_plugin.slurm import fields
-from slurm_plugin.slurm.sources import line
+from slurm_plugin.slurm.sources import SEPARATOR, line
 
 _HOUR_S = 3600
 #: Running jobs: nodes, and hours until their limit.
@@ -28,7 +28,9 @@ def write(folder: Path, *, now_s: float) -> None:
         command = folder / name
         settings = f"[ \"$*\" != 'show config' ] || {{ echo '{_RELEASE}'; exit; }}\n"
         first = settings if name == "scontrol" else ""
-        command.write_text(f"#!/bin/sh\n{first}cat <<'END'\n{text}END\n")
+        # What follows the last colon is the separator that squeue is asked for.
+        shown = f'sed "s/{SEPARATOR}/${{*##*:}}/g"' if name == "squeue" else "cat"
+        command.write_text(f"#!/bin/sh\n{first}{shown} <<'END'\n{text}END\n")
         command.chmod(0o755)
 
 

@@ -5,13 +5,14 @@ Starts fast: nothing but the standard library and msgspec.
 
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.protocol import Advice, Answer, Ask, Status, Uplinks, encode
+from slurm_plugin.protocol import Advice, Answer, Ask, Status, Uplinks, Waits, encode
 
 _MAX_ANSWER_BYTES = 16 * 2**20
 
@@ -66,6 +67,17 @@ def decide(path: str | Path, ask: Ask, *, timeout_s: float) -> Answer:
         There is no answer.
     """
     return exchange(path, ask, Answer, timeout_s)
+
+
+def waits(path: str | Path, job_ids: Sequence[int], *, timeout_s: float) -> Waits:
+    """Ask when jobs in the queue start; without ids, all of one's own.
+
+    Raises
+    ------
+    Unreachable
+        There is no answer.
+    """
+    return exchange(path, Ask(op="waits", job_ids=list(job_ids)), Waits, timeout_s)
 
 
 def status(path: str | Path, *, reload: bool = False, timeout_s: float) -> Status:

@@ -32,10 +32,12 @@ from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, reserved_soc
 from slurm_plugin.nimod.connection import Connection, Reply
 from slurm_plugin.nimod.counters import AnswerCounts
 from slurm_plugin.nimod.loop import Loop
+from slurm_plugin.nimod.outlooks import Outlooks
 from slurm_plugin.nimod.periodic import Periodic
 from slurm_plugin.nimod.queries import StoreQueries
 from slurm_plugin.nimod.ready_decisions import ReadyDecisions, is_ticket
 from slurm_plugin.nimod.remote_requests import RemoteRequests
+from slurm_plugin.nimod.run_times import QueueRunTimes
 from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.nimod.supervision import answer_until_stopped, stop_at_signals
 from slurm_plugin.protocol import (
@@ -43,8 +45,8 @@ from slurm_plugin.protocol import (
     Advice,
     Answer,
     Ask,
-    Job,
     Status,
+    Waits,
     decode_ask,
     encode,
 )
@@ -97,10 +99,12 @@ class Daemon:
             publish=self._ready.publish,
         )
         self._watch = ClusterPoller(time.time, cluster=config.cluster, how=config.snapshot)
+        self._outlooks = Outlooks(QueueRunTimes(lambda: self._advisor.tables))
         self._link = StoreLink(
             config.store_url,
             publish=self._publish,
             publish_waits=partial(setattr, self._advisor, "waits"),
+            wait_record=self._outlooks,
             clock=time.time,
             cluster=self._cluster_name,
         )
@@ -255,7 +259,7 @@ class Daemon:
         if ask.op in ("applications", "explain") and ask.v == VERSION:
             return self._query(ask, uid, trusted=trusted)
         began, book = time.perf_counter(), None
-        message: Answer | Advice | Status
+        message: Answer | Advice | Status | Waits
         try:
             message, book = self._answer(ask, uid, trusted=trusted)
         except Exception as error:
@@ -273,7 +277,7 @@ class Daemon:
 
     def _answer(
         self, ask: Ask, uid: int, *, trusted: bool
-    ) -> tuple[Answer | Advice | Status, Book | None]:
+    ) -> tuple[Answer | Advice | Status | Waits, Book | None]:
         if ask.v != VERSION:
             return Answer(ok=False, error=f"version {ask.v}; nimod speaks {VERSION}"), None
         if ask.op == "decide" and trusted:
@@ -283,10 +287,11 @@ class Daemon:
             return self._advisor.redeem(ask.job, now_s=time.time()) or (Answer(), None)
         if ask.op == "decide" and trusted:
             return self._advisor.answer(ask.job, via=ask.via, now_s=time.time())
-        for_all: dict[str, Callable[[], Answer | Advice | Status]] = {
+        for_all: dict[str, Callable[[], Answer | Advice | Status | Waits]] = {
             "status": self._status,
             "links": lambda: Answer(ok=False, error="this is no relay"),
-            "advise": lambda: self._advice(ask.job, uid, trusted=trusted),
+            "advise": lambda: self._advice(ask, uid, trusted=trusted),
+            "waits": lambda: self._waits(ask, uid, trusted=trusted),
             "prepare": lambda: self._prepare(ask, uid, trusted=trusted),
         }
         if ask.op in for_all:
@@ -296,15 +301,33 @@ class Daemon:
         self._reload()
         return self._status(), None
 
-    def _advice(self, job: Job, uid: int, *, trusted: bool) -> Advice:
+    def _waits(self, ask: Ask, uid: int, *, trusted: bool) -> Waits:
+        """When jobs in the queue start: of others as far as squeue shows them to this user."""
+        own = self._own_names.get(uid) or self._names.cached(uid)
+        if not own:
+            return Waits(ok=False, error=f"user {uid} has no name")
+        user = None if trusted or not self._watch.private else own
+        rows = self._outlooks.queued(ask.job_ids, user=user, own=own)
+        shown = {row.job_id for row in rows}
+        return Waits(
+            made_s=self._outlooks.made_s,
+            recorded=len(self._outlooks.record),
+            rows=rows,
+            missing=[one for one in ask.job_ids if one not in shown],
+        )
+
+    def _advice(self, ask: Ask, uid: int, *, trusted: bool) -> Advice:
+        job, confidence = ask.job, ask.confidence
         if trusted:
-            return self._advisor.advise(job, now_s=time.time())
+            return self._advisor.advise(job, now_s=time.time(), confidence=confidence)
         own = self._names.cached(uid)
         if not own or job.user_name not in ("", own) or job.user_id not in (None, uid):
             whose = job.user_name or job.user_id
             return Advice(ok=False, error=f"jobs of user {whose!r} are not for user {uid}")
         job.user_name, job.user_id = own, uid
-        return self._advisor.advise(job, now_s=time.time(), private=self._watch.private)
+        return self._advisor.advise(
+            job, now_s=time.time(), private=self._watch.private, confidence=confidence
+        )
 
     def _prepare(self, ask: Ask, uid: int, *, trusted: bool) -> Answer:
         """Decide on what a peer is about to submit, always as itself."""
@@ -335,7 +358,7 @@ class Daemon:
             self._link.record(row)
 
     def _status(self) -> Status:
-        cluster = self._advisor.cluster
+        cluster, made_s = self._advisor.cluster, self._outlooks.made_s
         return Status(
             release=version("nimo-slurm"),
             identities=len(self._advisor.tables),
@@ -344,6 +367,10 @@ class Daemon:
             answered=self._answered,
             failed=self._failed,
             decisions_pending=self._link.pending,
+            outlook_age_s=None if made_s is None else time.time() - made_s,
+            waits=self._outlooks.partition_waits(),
+            waits_recorded=len(self._outlooks.record),
+            waits_inside=self._outlooks.record.inside(),
             store_trouble=self._link.trouble,
             counts=self._counts.counts(),
             relays=self._gateway.relays if self._gateway else [],
@@ -395,6 +422,7 @@ class Daemon:
             return
         self._complaint = ""
         self._reserve()
+        cluster = self._outlooks.attach(cluster, self._watch.raw, self._watch.settings)
         # What was promised since is taken off in the loop, where promises are made.
         if self._loop is not None:
             self._loop.call_soon(partial(setattr, self._advisor, "cluster", cluster))

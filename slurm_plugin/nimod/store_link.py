@@ -14,9 +14,11 @@ from typing import TypeVar
 
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import DecisionRow
-from sacct_ingest.store import Store
+from sacct_ingest.store import RecordRow, Store
+from sacct_ingest.store.prediction_records import OUTLOOK, QUEUE, WAITS
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy, judge
+from slurm_plugin.nimod.outlooks import Outlooks
 
 _Item = TypeVar("_Item")
 
@@ -43,6 +45,8 @@ class StoreLink:
         Called with new tables, in the thread that visits.
     publish_waits
         Called now and then with how near predicted waits came.
+    wait_record
+        Keeps what estimates of waits were off by: read from the store once, written now and then.
     clock
         Seconds since the epoch.
     cluster
@@ -53,13 +57,14 @@ class StoreLink:
         Most decisions kept in memory.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it reads and writes, each for somebody else
         self,
         url: str,
         *,
         publish: Callable[[PredictionLookup], None],
         cluster: Callable[[], str],
         publish_waits: Callable[[WaitAccuracy], None] = lambda _: None,
+        wait_record: Outlooks | None = None,
         clock: Callable[[], float] = time.time,
         pause: Callable[[], None] = lambda: time.sleep(_PAUSE_S),
         limit: int = 100_000,
@@ -67,6 +72,9 @@ class StoreLink:
         self._url = url
         self._publish = publish
         self._publish_waits = publish_waits
+        self._wait_record = wait_record
+        self._record_read = False
+        self._past_of: int | None = None
         self._clock = clock
         self._waits_s = -inf
         self._cluster = cluster
@@ -110,6 +118,7 @@ class StoreLink:
             self._write(store)
             self._read(store)
             self._judge_waits(store)
+            self._exchange_record(store)
         except StoreError as error:
             self._complain(str(error))
         else:
@@ -147,6 +156,23 @@ class StoreLink:
         if now_s - self._waits_s >= _WAITS_EVERY_S:
             self._waits_s = now_s
             self._publish_waits(judge(store.decisions.waits(now_s - _WAITS_OF_S, _WAITS)))
+
+    def _exchange_record(self, store: Store) -> None:
+        """Read the record of waits when the cluster is known, and write what is new in it."""
+        outlooks, cluster = self._wait_record, self._cluster()
+        if outlooks is None or not cluster:
+            return
+        if not self._record_read:
+            outlooks.restore(store.records.of_level(WAITS).get(cluster, ""))
+            self._record_read = True
+        if self._past_of != self._version:
+            outlooks.remember(store.records.of_level(QUEUE).get(cluster, ""))
+            self._past_of = self._version
+        now_s = self._clock()
+        new = ((WAITS, outlooks.unsaved(now_s=now_s)), (OUTLOOK, outlooks.outlook(now_s=now_s)))
+        for level, payload in new:
+            if payload is not None:
+                store.records.put(RecordRow(level=level, key=cluster, payload=payload))
 
     def _write(self, store: Store) -> None:
         if self._lost:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import exp, inf
 
-from slurm_plugin.replay.simulation import Engine, JobShape
+from predictor.backfilling import Engine, JobShape
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Partition
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from slurm_plugin.replay.simulation import ReplaySchedule
+from predictor.backfilling import ReplaySchedule
 from slurm_plugin.replay.workload import Floats, Workload
 
 #: Run times are taken as at least this long: short jobs would swamp the mean slowdown (Feitelson

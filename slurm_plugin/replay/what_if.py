@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from predictor.backfilling import Engine, JobShape, Order, ReplaySchedule
 from predictor.types import PredictionTable
 from slurm_plugin.decision.candidates import PolicySettings, Request
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.replay.cluster_view import ClusterViewer
-from slurm_plugin.replay.simulation import Engine, JobShape, Order, ReplaySchedule
 from slurm_plugin.replay.workload import Workload
 
 

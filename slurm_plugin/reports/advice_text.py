@@ -21,6 +21,9 @@ from slurm_plugin.formatting import (
 from slurm_plugin.protocol import Advice, PartitionRow, Row
 
 _MARK = "=>"
+#: Share of waits and ends inside their intervals, as in :mod:`predictor.wait_estimate`.
+WAITS = "90 %"
+_SURE = 0.99
 
 
 def render(
@@ -183,7 +186,10 @@ def advice_columns(advice: Advice, now_s: float) -> list[Column]:
     """Columns of the table of node counts; those without anything to say only on request."""
 
     def ends(row: Row) -> str:
-        return short_clock(None if row.wait_s is None else now_s + row.wait_s + row.time_s)
+        end_s = row.end_s
+        if end_s is None and row.wait_s is not None:
+            end_s = row.wait_s + row.time_s
+        return short_clock(None if end_s is None else now_s + end_s)
 
     def made(row: Row) -> str:
         return {True: "made", False: "missed", None: "-"}[row.meets_deadline]
@@ -194,7 +200,15 @@ def advice_columns(advice: Advice, now_s: float) -> list[Column]:
     def if_any(worth: int, *, there: bool) -> int:
         return worth if there else ON_REQUEST
 
+    def waiting(row: Row) -> str:
+        return interval_text(row.wait_low_s, row.wait_high_s, duration)
+
+    def ending(row: Row) -> str:
+        low_s, high_s = (end and now_s + end for end in (row.end_low_s, row.end_high_s))
+        return interval_text(low_s, high_s, short_clock)
+
     waits = any(row.wait_s is not None for row in advice.rows)
+    spread = any(row.wait_high_s is not None for row in advice.rows)
     curve, share = not advice.guess, percent(advice.confidence)
     return [
         _column("recommended", "", lambda row: _MARK if row.recommended else "", left=True),
@@ -220,12 +234,41 @@ def advice_columns(advice: Advice, now_s: float) -> list[Column]:
             lambda row: duration(row.slurm_wait_s),
             worth=ON_REQUEST,
         ),
+        _column("wait_low_s", "waits at least", lambda r: duration(r.wait_low_s), worth=ON_REQUEST),
+        _column("wait_high_s", "at most", lambda row: duration(row.wait_high_s), worth=ON_REQUEST),
+        _derived("wait_interval", f"{WAITS} of waits", waiting, worth=if_any(4, there=spread)),
         _derived("ends", "ends", ends, worth=if_any(6, there=waits)),
+        _column("end_s", "ends in", lambda row: duration(row.end_s), worth=ON_REQUEST),
+        _column("end_low_s", "at least", lambda row: duration(row.end_low_s), worth=ON_REQUEST),
+        _column("end_high_s", "at most", lambda row: duration(row.end_high_s), worth=ON_REQUEST),
+        _derived("end_interval", f"{WAITS} end", ending, worth=if_any(2, there=spread)),
+        _column(
+            "chance",
+            "chance",
+            lambda row: chance_text(row.chance),
+            worth=if_any(8, there=any(row.chance is not None for row in advice.rows)),
+        ),
         _column("meets_deadline", "deadline", made, worth=if_any(8, there=bool(advice.deadline_s))),
         _column("observed", "", lambda row: "observed" if row.observed else "", worth=3, left=True),
         _column("limit_s", "limit", lambda row: duration(row.limit_s), worth=ON_REQUEST),
         _column("time_min_s", "time-min", lambda row: duration(row.time_min_s), worth=ON_REQUEST),
     ]
+
+
+def interval_text(low: float | None, high: float | None, show: Callable[[float], str]) -> str:
+    """Write an interval; ``-`` where there is none."""
+    return "-" if low is None or high is None else f"{show(low)} to {show(high)}"
+
+
+def chance_text(chance: float | None) -> str:
+    """Write a chance: nothing is sure.
+
+    >>> chance_text(0.9999), chance_text(0.001), chance_text(0.42)
+    ('>99 %', '<1 %', '42 %')
+    """
+    if chance is None:
+        return "-"
+    return ">99 %" if chance > _SURE else "<1 %" if chance < 1 - _SURE else percent(chance)
 
 
 def _column(
@@ -263,11 +306,22 @@ def _deadline(advice: Advice) -> str:
     if advice.deadline_s is None:
         return ""
     if advice.deadline_text:
-        return advice.deadline_text
+        return "\n".join(filter(None, (advice.deadline_text, _cheapest(advice))))
     when = clock(advice.deadline_s)
     if advice.meets_deadline:
-        return f"The deadline {when} can be made."
+        return " ".join(filter(None, (f"The deadline {when} can be made.", _cheapest(advice))))
     return f"Whether the deadline {when} can be made is not known."
+
+
+def _cheapest(advice: Advice) -> str:
+    """Name the row that makes the deadline for the fewest node-hours."""
+    if advice.cheapest_sure is None:
+        return ""
+    row = next(row for row in advice.rows if row.nodes == advice.cheapest_sure)
+    return (
+        f"{count(row.nodes, 'node')} {'makes' if row.nodes == 1 else 'make'} it with a chance of "
+        f"{chance_text(row.chance)} (asked: {percent(advice.sure)}) for the fewest node-hours."
+    )
 
 
 def _recommendation(advice: Advice) -> str:

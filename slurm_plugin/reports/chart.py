@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from slurm_plugin.formatting import duration, percent, printable
+from slurm_plugin.protocol import PartitionWait
 from slurm_plugin.reports.picture import Picture, node_ticks, time_ticks
 
 _WIDTH = 560
@@ -201,6 +202,39 @@ def curve(picture: Picture) -> Chart:
         marks=tuple(marks),
         height=_Frame.HEIGHT,
         legend=_legend(picture),
+    )
+
+
+def waits(title: str, rows: Sequence[PartitionWait]) -> Chart:
+    """Draw the wait over node counts with its interval; both axes are logarithmic.
+
+    Parameters
+    ----------
+    rows
+        Of one partition, for rising node counts.
+    """
+    nodes = [row.nodes for row in rows]
+    low, middle, high = (
+        [max(getattr(row, name), 1.0) for row in rows] for name in ("low_s", "wait_s", "high_s")
+    )
+    frame = _Frame(nodes[0], nodes[-1], min(low), max(high), "nodes")
+    marks: list[Mark] = [
+        *frame.axes(),
+        ChartPath("band", frame.area(nodes, low, high)),
+        ChartPath("first", frame.line(nodes, middle)),
+        *(Dot("seen", frame.x(n), frame.y(t), 3.5) for n, t in zip(nodes, middle, strict=True)),
+    ]
+    said = ", ".join(
+        f"{row.nodes} nodes {duration(row.wait_s)} ({duration(row.low_s)} to "
+        f"{duration(row.high_s)})"
+        for row in rows
+    )
+    return Chart(
+        title=title,
+        description=f"Expected waits: {said}.",
+        marks=tuple(marks),
+        height=_Frame.HEIGHT,
+        legend="line: half of such jobs wait no longer; band: 90 % of them",
     )
 
 

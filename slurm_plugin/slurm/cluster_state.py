@@ -5,14 +5,17 @@ Structures of msgspec where each submission makes some anew: a tenth of a datacl
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from predictor.wait_estimate import WaitEstimate, certain
 from slurm_plugin.slurm.availability import NodeAvailability
 from slurm_plugin.slurm.limits import LimitTables, NodeBounds
 from slurm_plugin.slurm.node_pool import NodePool, NodeShare, Promise
+from slurm_plugin.slurm.outlook import PartitionOutlook, SizedOutlook
 
 _Number = TypeVar("_Number", int, float)
 
@@ -64,6 +67,9 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     #: what is free in all, where the profile is that of one node's CPUs or GPUs
     spare: NodeAvailability | None = None
     bound: str = ""  #: limit of QOS or association that cuts the node counts, for people
+    outlook: PartitionOutlook | SizedOutlook | None = None  #: None: waits follow from ``profile``
+    ahead: int = 0  #: nodes of jobs that were let in since
+    blocked_s: float = -inf  #: nothing starts before, seconds since the epoch
 
     @property
     def largest(self) -> int:
@@ -92,6 +98,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
             self,
             profile=free,
             nodes=nodes,
+            outlook=self.outlook and self.outlook.for_share(share, nodes),
             max_nodes=_least(most, allowed.high),
             min_nodes=max(least, allowed.low),
             max_time_s=_least(longest, allowed.max_time_s),
@@ -101,7 +108,29 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     def fitting(self, share: NodeShare) -> "Partition":
         """Partition with those nodes only that can take a job's share of each, and their times."""
         free, nodes = self._fitting(share)
-        return replace(self, profile=free, nodes=nodes)
+        outlook = self.outlook and self.outlook.for_share(share, nodes)
+        return replace(self, profile=free, nodes=nodes, outlook=outlook)
+
+    def wait(self, nodes: int, limit_s: float, *, now_s: float, begin_s: float) -> WaitEstimate:
+        """Estimate how long a job waits from now on.
+
+        Parameters
+        ----------
+        nodes
+            How many it asks for.
+        limit_s
+            Its time limit.
+        now_s
+            The present, seconds since the epoch.
+        begin_s
+            It does not start before this.
+        """
+        if self.outlook is None:
+            start_s = self.profile.earliest_start(nodes, limit_s, from_s=max(now_s, begin_s))
+            return certain(start_s - now_s)
+        behind = max(min(nodes + self.ahead, self.nodes), nodes)
+        found = self.outlook.wait(behind, limit_s)
+        return certain(inf) if found is None else found.after(max(begin_s, self.blocked_s) - now_s)
 
     def _fitting(self, share: NodeShare) -> tuple[NodeAvailability, int]:
         if self.pool is None:
@@ -111,16 +140,21 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     def blocked(self, until_s: float) -> "Partition":
         """Partition where nothing starts before ``until_s``."""
         closed = self.profile.reserve(self.nodes, self.profile.times_s[0], until_s)
-        return replace(self, profile=closed)
+        return replace(self, profile=closed, blocked_s=until_s)
 
     def promise(self, nodes: int, start_s: float, end_s: float) -> "Partition":
         """Partition after a job was let in that starts at ``start_s``, not shown here yet."""
         made = (nodes, start_s, end_s)
-        return replace(self, profile=self.profile.reserve(*made), promised=(*self.promised, made))
+        return replace(
+            self,
+            profile=self.profile.reserve(*made),
+            promised=(*self.promised, made),
+            ahead=self.ahead + nodes,
+        )
 
-    def queued(self) -> "Partition":
+    def queued(self, nodes: int) -> "Partition":
         """Partition after a job was let in that has to wait, and for which nothing is planned."""
-        return replace(self, queue=self.queue + 1)
+        return replace(self, queue=self.queue + 1, ahead=self.ahead + nodes)
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):

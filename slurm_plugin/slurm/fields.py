@@ -30,6 +30,7 @@ class SlurmField:
     json: tuple[str, ...]  #: first place that is there, ``a.b`` inside of ``a``
     read: Callable[[Any], Any]
     py: str = ""  #: attribute of PySlurm's object; empty: it has none
+    by_user: bool = False  #: users write into it what they like
 
 
 def words(value: Any) -> tuple[str, ...]:
@@ -111,6 +112,19 @@ def reason(value: Any) -> str:
 def seconds(value: Any) -> float | None:
     """Read a time limit as text writes it; None: none."""
     return None if value in (None, *_NOTHING) else parse_time_limit(str(value))
+
+
+def minutes(value: Any) -> float | None:
+    """Read a time limit as text writes it or in minutes, as seconds; None: none.
+
+    >>> minutes("1-00:00:00"), minutes({"set": True, "infinite": False, "number": 5})
+    (86400.0, 300.0)
+    """
+    if isinstance(value, str):
+        text_s = seconds(value)
+        return None if text_s is None else float(text_s)
+    found = number(value)
+    return None if found is None else 60.0 * found
 
 
 def hosts(value: Any) -> tuple[str, ...]:
@@ -263,6 +277,21 @@ JOB = (
     SlurmField("alone", "OverSubscribe", ("shared",), is_alone, "resource_sharing"),
     # squeue(1) says AdminComment, which prints nothing on any release.
     SlurmField("admin_comment", "admin_comment", ("admin_comment",), text, "admin_comment"),
+    SlurmField("priority", "PriorityLong", ("priority",), count, "priority"),
+    SlurmField("submit_s", "SubmitTime", ("submit_time",), moment, "submit_time"),
+    SlurmField("limit_s", "TimeLimit", ("time_limit",), minutes, "time_limit"),
+    SlurmField("user", "UserName", ("user_name",), text, "user_name"),
+    SlurmField("name", "Name", ("name",), text, "name", by_user=True),
+    SlurmField("comment", "Comment", ("comment",), text, "comment", by_user=True),
+    SlurmField("command", "Command", ("command",), text, "command", by_user=True),
+    SlurmField(
+        "work_dir",
+        "WorkDir",
+        ("current_working_directory",),
+        text,
+        "working_directory",
+        by_user=True,
+    ),
 )
 #: Partitions, reservations and licences are few: their text is the same in all releases, where
 #: JSON has them from 23.02 on only, and without the default partition before 25.05.
@@ -281,6 +310,7 @@ PARTITION = (
     SlurmField("exclusive", "OverSubscribe", (), is_exclusive),
     SlurmField("exclusive", "Exclusive", (), yes),
     SlurmField("qos", "QoS", (), text),
+    SlurmField("tier", "PriorityTier", (), count),
     SlurmField("accounts", "AllowAccounts", (), some),
     SlurmField("denied_accounts", "DenyAccounts", (), name_set),
     SlurmField("allowed_qos", "AllowQos", (), some),
@@ -327,5 +357,5 @@ def _from_text(reader: Callable[[Any], Any], value: str) -> Any:
 
 def read_object(fields: Iterable[SlurmField], item: Any) -> dict[str, Any]:
     """Fields of a record from an object of PySlurm."""
-    values = ((field, getattr(item, field.py)) for field in fields if field.py)
+    values = ((field, getattr(item, field.py, None)) for field in fields if field.py)
     return {field.name: field.read(value) for field, value in values if value}

@@ -53,6 +53,8 @@ class ClusterPoller:
     ----------
     slurm_users
         Uid that slurmctld runs as, once Slurm was asked.
+    raw
+        What Slurm told at the last look.
     private
         Whether PrivateData hides users' jobs from each other; so until Slurm was asked.
     """
@@ -79,9 +81,15 @@ class ClusterPoller:
         self._settings_s = 0.0
         self._limits = LimitPoller(clock, self._run)
         self._pyslurm: Any = None
+        self.raw = RawState()
         self._took_s = 0.0
         self.slurm_users: frozenset[int] = frozenset()
         self.private = True
+
+    @property
+    def settings(self) -> SlurmConf:
+        """What slurm.conf says; defaults until Slurm was asked."""
+        return self._settings or SlurmConf()
 
     @property
     def source(self) -> Source:
@@ -114,7 +122,7 @@ class ClusterPoller:
     def _look(self) -> Cluster:
         settings = self._ask_settings()
         taken_s = self._clock()
-        raw = self._adapt(self._ask(settings))
+        self.raw = raw = self._adapt(self._ask(settings))
         limits = self._limits.look(self._cluster, settings.enforced)
         self._latest = build(
             raw,

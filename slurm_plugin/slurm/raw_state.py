@@ -44,6 +44,14 @@ class RawJob:
     reservation: str = ""
     alone: bool = False  #: nothing else may run on its nodes
     admin_comment: str = ""
+    priority: int = 0
+    submit_s: float = inf
+    limit_s: float | None = None  #: None: none
+    user: str = ""
+    name: str = ""
+    comment: str = ""
+    command: str = ""  #: script with its arguments
+    work_dir: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +71,7 @@ class RawPartition:
     max_mem_cpu_mib: int | None = None
     exclusive: bool = False
     qos: str = ""
+    tier: int = 1  #: jobs of a higher one go first
     accounts: frozenset[str] | None = None  #: that may use it; None: all
     denied_accounts: frozenset[str] = frozenset()
     allowed_qos: frozenset[str] | None = None

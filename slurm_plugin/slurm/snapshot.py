@@ -20,7 +20,7 @@ from slurm_plugin.slurm.slurm_conf import SlurmConf
 
 DAY_S = 86400.0
 #: Nodes that start no job until somebody does something (sinfo(1), NODE STATE CODES).
-_UNUSABLE = frozenset({
+UNUSABLE = frozenset({
     "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ERROR", "UNKNOWN", "FUTURE",
     "INVAL", "INVALID_REG", "BLOCKED", "NOT_RESPONDING", "NO_RESPOND", "REBOOT", "REBOOT_ISSUED",
     "REBOOT_REQUESTED",
@@ -35,7 +35,7 @@ _NOT_FOR_NODES = frozenset({
     "JobHeldUser", "Licenses",
 })  # fmt: skip
 _DONE = frozenset({"COMPLETING", "CG"})
-_WAITS = frozenset({"PENDING", "PD"})
+WAITS = frozenset({"PENDING", "PD"})
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ def build(
         if node.name in nodes:
             for name in node.partitions:
                 members[name].append(node.name)
-    waiting = [job for job in raw.jobs if job.state in _WAITS and _waits_for_nodes(job.reason)]
+    waiting = [job for job in raw.jobs if job.state in WAITS and waits_for_nodes(job.reason)]
     ends_predicted = any(expected.run_time_s(job) is not None for job in raw.jobs)
     scene = _SnapshotBuilder(settings, taken_s, previous, nodes, members, waiting, ends_predicted)
     made = [scene.partition(one) for one in raw.partitions]
@@ -180,7 +180,7 @@ def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, Nod
     """Usable nodes by name, each as the group it belongs to."""
     use: dict[str, _NodeUse] = defaultdict(_NodeUse)
     for job in raw.jobs:
-        if job.node_names and job.state not in _WAITS:
+        if job.node_names and job.state not in WAITS:
             end = taken_s if job.state in _DONE else max(expected.end_s(job, taken_s), taken_s)
             share = (end, *_each(job))
             for name in job.node_names:
@@ -189,7 +189,7 @@ def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, Nod
     return {
         node.name: _group(node, use.get(node.name, _NodeUse()), settings, taken_s, closed)
         for node in raw.nodes
-        if node.state.isdisjoint(_UNUSABLE)
+        if node.state.isdisjoint(UNUSABLE)
     }
 
 
@@ -284,13 +284,14 @@ def _licences(raw: RawState, taken_s: float) -> dict[str, NodeAvailability]:
     """Free licences over time, by name."""
     held: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for job in raw.jobs:
-        if job.state not in _WAITS:
+        if job.state not in WAITS:
             for name, n in job.licences.items():
                 held[name] += [(taken_s, -n), (max(job.end_s, taken_s), n)]
     return {name: profile([(taken_s, n), *held[name]]) for name, n in raw.licences.items()}
 
 
-def _waits_for_nodes(reason: str) -> bool:
+def waits_for_nodes(reason: str) -> bool:
+    """Whether a pending job with this reason would start if nodes were free."""
     return reason not in _NOT_FOR_NODES and not reason.startswith(("Assoc", "QOS"))
 
 

@@ -1,5 +1,10 @@
-"""Asking Slurm with its commands, as JSON or as text, and reading the answer."""
+"""Asking Slurm with its commands, as JSON or as text, and reading the answer.
 
+Users write what they like into some fields of a job, line ends and separators included.  In text
+these fields are the last of a line, and a word that nobody can guess stands behind each.
+"""
+
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,8 +23,12 @@ _END = "\x1f"  #: no node, partition or licence has this in its name
 _STATES = "R,CG,CF,S,PD,SI,SO,ST"
 
 
-def _format(rows: Iterable[fields.SlurmField]) -> str:
-    return ",".join(f"{row.text}:{_END}" for row in rows)
+#: Stands for the word behind users' own fields where no Slurm is asked.
+SEPARATOR = "nimo-separator"
+
+
+def _format(rows: Iterable[fields.SlurmField], separator: str = "") -> str:
+    return ",".join(f"{row.text}:{separator if row.by_user else _END}" for row in rows)
 
 
 #: States of jobs that wait or have nodes; squeue lists ended ones, too, as JSON in spite of ``-t``.
@@ -49,9 +58,14 @@ def job_fields(release: Release) -> Sequence[fields.SlurmField]:
     return [alone if one.name == "alone" else one for one in fields.JOB]
 
 
-def squeue_command(release: Release) -> tuple[str, ...]:
+def squeue_command(release: Release, separator: str = SEPARATOR) -> tuple[str, ...]:
     """Command that tells jobs as text."""
-    return ("squeue", "-h", "-a", "-t", _STATES, "-O", _format(job_fields(release)))
+    return ("squeue", "-h", "-a", "-t", _STATES, "-O", _format(job_fields(release), separator))
+
+
+def as_asked(argv: Sequence[str], text: str) -> str:
+    """Text of :func:`line` as a squeue with these arguments writes it; for stand-ins."""
+    return text.replace(SEPARATOR, argv[-1].rpartition(":")[2])
 
 
 def has_json(release: Release) -> bool:
@@ -67,9 +81,9 @@ def ask_text(run: Run, release: Release = NODES_JSON[0][0]) -> RawState:
     SlurmError
         A command failed or wrote something unknown.
     """
-    return read_text(
-        run(squeue_command(release)), run(SINFO), *ask_few(run), job=job_fields(release)
-    )
+    jobs = _ask_jobs(run, release)
+    with_few = read_text("", run(SINFO), *ask_few(run))
+    return replace(with_few, jobs=jobs)
 
 
 def ask_json(run: Run, release: Release) -> RawState:
@@ -84,7 +98,12 @@ def ask_json(run: Run, release: Release) -> RawState:
     if release < _EXCLUSIVE:
         return read_json(run(SQUEUE_JSON), run(argv), *ask_few(run))
     partial_state = read_json('{"jobs": []}', run(argv), *ask_few(run))
-    return replace(partial_state, jobs=_jobs(run(squeue_command(release)), job_fields(release)))
+    return replace(partial_state, jobs=_ask_jobs(run, release))
+
+
+def _ask_jobs(run: Run, release: Release) -> list[RawJob]:
+    separator = f"n{secrets.token_hex(6)}"
+    return _jobs(run(squeue_command(release, separator)), job_fields(release), separator)
 
 
 def ask_few(run: Run) -> tuple[str, str, str]:
@@ -119,9 +138,11 @@ def read_text(
         raise SlurmError(f"squeue or sinfo wrote something unknown: {error}") from error
 
 
-def _jobs(squeue: str, job: Sequence[fields.SlurmField]) -> list[RawJob]:
+def _jobs(
+    squeue: str, job: Sequence[fields.SlurmField], separator: str = SEPARATOR
+) -> list[RawJob]:
     try:
-        return [RawJob(**row) for row in _rows(job, squeue)]
+        return [RawJob(**row) for row in _job_rows(job, squeue, separator)]
     except (ValueError, TypeError) as error:
         raise SlurmError(f"squeue wrote something unknown: {error}") from error
 
@@ -175,7 +196,8 @@ def _node(item: dict[str, Any]) -> RawNode:
 
 def line(rows: Sequence[fields.SlurmField], values: Mapping[str, Any]) -> str:
     """Line of text as Slurm writes it, from Slurm's words; for stand-ins of its commands."""
-    return "".join(f"{values.get(row.text, '(null)')}{_END}" for row in rows) + "\n"
+    ends = ((row, SEPARATOR if row.by_user else _END) for row in rows)
+    return "".join(f"{values.get(row.text, '(null)')}{end}" for row, end in ends) + "\n"
 
 
 def _rows(rows: Sequence[fields.SlurmField], text: str) -> Iterator[dict[str, Any]]:
@@ -184,6 +206,18 @@ def _rows(rows: Sequence[fields.SlurmField], text: str) -> Iterator[dict[str, An
     for one in text.split("\n"):
         if one:
             values = one.split(_END)[: len(rows)]
+            yield fields.read(rows, dict(zip(names, values, strict=True)))
+
+
+def _job_rows(
+    rows: Sequence[fields.SlurmField], text: str, separator: str
+) -> Iterator[dict[str, Any]]:
+    names = [row.text for row in rows]
+    ours = sum(not row.by_user for row in rows)
+    for one in text.split(f"{separator}\n"):
+        if one:
+            first, *others = one.split(separator)
+            values = [*first.split(_END, ours), *others]
             yield fields.read(rows, dict(zip(names, values, strict=True)))
 
 

@@ -48,6 +48,7 @@ PAGES: Mapping[str, Callable[[View], str]] = {
     "/application": pages.one_application,
     "/decisions": pages.decisions,
     "/decision": pages.one_decision,
+    "/queue": pages.queue,
     "/report": pages.report,
     "/replay": pages.replay,
 }

@@ -18,6 +18,7 @@ _PATHS = {
     "Overview": "/",
     "Applications": "/applications",
     "Decisions": "/decisions",
+    "Queue": "/queue",
     "Report": "/report",
     "Replay": "/replay",
 }

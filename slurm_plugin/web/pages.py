@@ -11,6 +11,7 @@ from predictor.table import decode
 from predictor.types import PredictionTable
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import DecisionSelection
+from sacct_ingest.store.prediction_records import OUTLOOK
 from slurm_plugin.config import Mode
 from slurm_plugin.decision.reasons import WORDS
 from slurm_plugin.evaluation.outcomes import Pair
@@ -29,6 +30,7 @@ from slurm_plugin.web.catalogue import (
 )
 from slurm_plugin.web.data import PageData
 from slurm_plugin.web.decisions_page import COLUMNS, cells, facts
+from slurm_plugin.web.queue_page import outlooks
 from slurm_plugin.web.replay_page import replayed
 from slurm_plugin.web.viewer import Viewer
 
@@ -208,6 +210,12 @@ def one_decision(view: View) -> str:
         groups=facts(decision, run),
         application=_application_link(view, visible) if visible else None,
     )
+
+
+def queue(view: View) -> str:
+    """Show what new jobs have to expect in each partition."""
+    made = outlooks(view.site.store.records.of_level(OUTLOOK))
+    return view.render("queue.html.j2", "Queue", at="Queue", outlooks=made)
 
 
 def replay(view: View) -> str:

@@ -113,8 +113,9 @@ class Site:
         since = time.time() + PROMISED_S
 
         def fresh() -> bool:
-            age = self.status().snapshot_age_s
-            return age is not None and time.time() - age > since
+            status = self.status()
+            ages = (status.snapshot_age_s, status.outlook_age_s)
+            return all(age is not None and time.time() - age > since for age in ages)
 
         wait_until(fresh, what="nimod to look at the cluster")
 

@@ -167,10 +167,10 @@ def _prepared(
     args: argparse.Namespace, config: Config, report: ProgressReport
 ) -> tuple["WhatIf", str, tuple[str, ...]]:
     """Read the history and choose the moldable jobs; what was assumed, in words."""
+    from predictor.backfilling import Order  # noqa: PLC0415
     from predictor.judgement import WalkSettings  # noqa: PLC0415
     from predictor.table_settings import TableSettings  # noqa: PLC0415
     from slurm_plugin.replay import assumed_jobs, history_jobs  # noqa: PLC0415
-    from slurm_plugin.replay.simulation import Order  # noqa: PLC0415
     from slurm_plugin.replay.what_if import WhatIf  # noqa: PLC0415
     from slurm_plugin.replay.workload import Workload  # noqa: PLC0415
 

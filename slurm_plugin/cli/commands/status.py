@@ -5,9 +5,9 @@ import time
 from itertools import accumulate
 
 from slurm_plugin.cli.context import add_config, add_json, load_config
-from slurm_plugin.formatting import clock, count
+from slurm_plugin.formatting import clock, count, duration, percent
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Counts, Status
+from slurm_plugin.protocol import Counts, PartitionWait, Status
 from slurm_plugin.streams import json_text
 
 EXAMPLE = "  nimo status\n  nimo status --reload\n  nimo status --json | jq .snapshot_age_s"
@@ -52,8 +52,28 @@ def describe(status: Status, *, now_s: float, max_age_s: float) -> str:
             f"longest    {1e3 * status.longest_s:.1f} ms of processor time between two requests",
             f"store      {_store(status)}",
             *([f"relays     {', '.join(status.relays)}"] if status.relays else ()),
+            *(f"wait       {_wait(one)}" for one in status.waits),
+            f"estimates  {_estimates(status)}",
         )
     )
+
+
+def _wait(one: PartitionWait) -> str:
+    """Say what a new job has to expect in a partition."""
+    return (
+        f"{one.partition}, {count(one.nodes, 'node')} for {duration(one.limit_s)}: "
+        f"{duration(one.wait_s)} ({duration(one.low_s)} to {duration(one.high_s)}), "
+        f"{count(one.waiting, 'job')} in the queue"
+    )
+
+
+def _estimates(status: Status) -> str:
+    if not status.waits_recorded:
+        return "no start on record yet: intervals are wide"
+    starts = f"{count(status.waits_recorded, 'start')} on record"
+    if status.waits_inside is None:
+        return starts
+    return f"{starts}, {percent(status.waits_inside)} inside the 90 % interval"
 
 
 def _store(status: Status) -> str:

@@ -44,7 +44,10 @@ def test_off_is_a_word_not_a_boolean():
         ("polcy: {}", "f: polcy: unknown key; did you mean 'policy'?"),
         ("policy: {prise: 1}", "f: policy.prise: unknown key; did you mean 'price'?"),
         ("rules: [{mod: off}]", "f: rules[0].mod: unknown key; did you mean 'mode'?"),
-        ("deadline: {zzz: 1}", "f: deadline.zzz: unknown key; known here: missed, wait_factor"),
+        (
+            "deadline: {zzz: 1}",
+            "f: deadline.zzz: unknown key; known here: missed, confidence, wait_factor",
+        ),
         ("policy: {price: -1}", "f: policy.price: Expected `float` > 0.0"),
         ("policy: {price: dear}", "f: policy.price: Expected `float`, got `str`"),
         ("rules: [{mode: of}]", "f: rules[0].mode: 'of' is no choice; did you mean 'off'?"),

@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
+from predictor.backfilling import Engine, JobShape
 from slurm_plugin.replay.cluster_view import DAY_S, ClusterViewer, planned
-from slurm_plugin.replay.simulation import Engine, JobShape
 
 
 def test_nodes_come_free_by_the_limits() -> None:

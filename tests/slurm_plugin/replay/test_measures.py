@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from predictor.backfilling import ReplaySchedule
 from slurm_plugin.replay.measures import compare, measure, utilisation
-from slurm_plugin.replay.simulation import ReplaySchedule
 from slurm_plugin.replay.workload import Workload
 
 WORK = Workload(

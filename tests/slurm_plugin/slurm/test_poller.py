@@ -11,7 +11,7 @@ from sacct_ingest.errors import SlurmError
 from slurm_plugin.config import Snapshot, Source
 from slurm_plugin.slurm import commands, pyslurm_source
 from slurm_plugin.slurm.poller import ClusterPoller
-from slurm_plugin.slurm.sources import ask_json, ask_text
+from slurm_plugin.slurm.sources import as_asked, ask_json, ask_text
 from tests.processes import wait_until
 from tests.slurm_plugin.slurm.slurm_text import CONFIG, JSON, TEXT
 from tests.slurm_plugin.slurm.test_limits import ASSOC_MGR_TEXT
@@ -37,7 +37,7 @@ class Slurm:
         if "assoc_mgr" in words or "sacctmgr" in words:
             return self.limits if "assoc_mgr" in words else ""
         texts = JSON if "--json" in words else self.texts
-        return next(text for word, text in texts.items() if word in words)
+        return as_asked(argv, next(text for word, text in texts.items() if word in words))
 
     def count(self, word):
         return sum(word in words for words in self.asked)

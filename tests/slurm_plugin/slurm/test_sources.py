@@ -6,6 +6,9 @@ from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.raw_state import RawPartition, RawReservation
 from slurm_plugin.slurm.sources import (
+    SEPARATOR,
+    as_asked,
+    ask_text,
     job_fields,
     line,
     read_json,
@@ -32,6 +35,28 @@ def test_jobs():
     )  # fmt: skip
     assert (running.node_names, running.end_s) == (("n1", "n2"), 1795257000.0)
     assert running.tres == {"cpu": 4, "mem": 1024, "node": 2, "billing": 4, "gres/gpu": 2}
+
+
+def test_what_users_write_makes_no_other_jobs():
+    fake = line(fields.JOB, {"JobID": 9, "State": "RUNNING", "NodeList": "n1"})
+    words = {"JobID": 8, "State": "PENDING", "Name": f"a\x1fb\n{fake}", "Comment": "c\n\x1f"}
+
+    def run(argv):
+        text = line(fields.JOB, words | {"Command": "/x/job.sh in.dat"})
+        whole = text[: -len(SEPARATOR) - 1].replace(fake, "FAKE")
+        return as_asked(argv, whole).replace("FAKE", fake) + as_asked(argv, f"{SEPARATOR}\n")
+
+    separators = set()
+
+    def answer(argv):
+        separators.add(argv[-1].rpartition(":")[2])
+        return run(argv) if argv[0] == "squeue" else ""
+
+    for _ in range(2):
+        (job,) = ask_text(answer).jobs
+        assert (job.job_id, job.command, job.comment) == (8, "/x/job.sh in.dat", "c\n\x1f")
+        assert job.name == f"a\x1fb\n{fake}"
+    assert len({one for one in separators if one.startswith("n")}) == 2
 
 
 def test_nodes():

@@ -17,10 +17,12 @@ from math import inf
 import numpy as np
 import numpy.typing as npt
 
-from slurm_plugin.replay.queue import Queue
+from predictor.backfill_queue import Queue
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+#: Nodes that are closed: from when, until when, how many.
+Closing = tuple[float, float, int]
 
 
 class Order(StrEnum):
@@ -60,6 +62,9 @@ class Engine:
         Nodes of the cluster.
     order
         Who may pass the first in the queue.
+    closings
+        Reservations: from when, until when, how many nodes.  No job whose limit reaches into one
+        gets its nodes.
 
     Attributes
     ----------
@@ -75,8 +80,12 @@ class Engine:
     [0.0, 10.0, 2.0]
     """
 
-    def __init__(self, nodes: int, order: Order = Order.SUBMITTED) -> None:
+    def __init__(
+        self, nodes: int, order: Order = Order.SUBMITTED, closings: Sequence[Closing] = ()
+    ) -> None:
         self.nodes = self.free = nodes
+        self._closings = closings
+        self._openings = sorted((end_s for _, end_s, _ in closings), reverse=True)
         self._shortest = order is Order.SHORTEST
         self._queue = Queue()
         self._shapes: list[JobShape] = []
@@ -88,7 +97,11 @@ class Engine:
         self._coming: list[tuple[float, int]] = []
 
     def run(
-        self, submit_s: Sequence[float], shape_of: Callable[[int, float], JobShape]
+        self,
+        submit_s: Sequence[float],
+        shape_of: Callable[[int, float], JobShape],
+        *,
+        done: Callable[[float], bool] = lambda _: False,
     ) -> ReplaySchedule:
         """Submit jobs, run them all, and return the schedule.
 
@@ -99,6 +112,9 @@ class Engine:
         shape_of
             Gives the shape of a job when it is submitted, by its number and the time; it may look
             at the engine's state.
+        done
+            Is asked after each moment at which something changed; true ends the run there.  Jobs
+            that have not started by then start at infinity.
 
         Raises
         ------
@@ -106,16 +122,20 @@ class Engine:
             A job wants more nodes than there are.
         """
         count, job = len(submit_s), 0
-        while job < count or self._coming:
+        while job < count or self._coming or self._openings:
             now = min(
-                submit_s[job] if job < count else inf, self._coming[0][0] if self._coming else inf
+                submit_s[job] if job < count else inf,
+                self._coming[0][0] if self._coming else inf,
+                self._openings[-1] if self._openings else inf,
             )
-            freed = self._finish(now)
+            freed = self._open(now) | self._finish(now)
             queued_before = len(self._queue)
             while job < count and submit_s[job] <= now:
                 self._submit(shape_of(job, now))
                 job += 1
             self._schedule(now, since=0 if freed else queued_before)
+            if done(now):
+                break
         return ReplaySchedule(
             np.array(self._starts), np.array(self._ends), np.array([s.nodes for s in self._shapes])
         )
@@ -144,6 +164,49 @@ class Engine:
         """When nodes become free by the limits of what runs, and how many; in order of time."""
         return [(end_s, self._shapes[job].nodes) for end_s, job in self._planned]
 
+    def most_at_once(self, now_s: float, limits_s: Sequence[float]) -> list[int]:
+        """Find how many nodes one more job could have at this moment, behind all that wait.
+
+        Parameters
+        ----------
+        now_s
+            The moment that was scheduled last.
+        limits_s
+            Time limits of the job; there is an answer for each.
+        """
+        if not self._queue:
+            return [self._open_nodes(now_s, limit_s) for limit_s in limits_s]
+        if not self.free:
+            return [0] * len(limits_s)
+        shadow_s, extra = self._reserve(now_s)
+        return [
+            min(
+                self._open_nodes(now_s, limit_s),
+                self.nodes if now_s + limit_s <= shadow_s else max(extra, 0),
+            )
+            for limit_s in limits_s
+        ]
+
+    def _open(self, now_s: float) -> bool:
+        """Forget the closings that are over; return whether there were any."""
+        before = len(self._openings)
+        while self._openings and self._openings[-1] <= now_s:
+            self._openings.pop()
+        return len(self._openings) < before
+
+    def _open_nodes(self, now_s: float, limit_s: float) -> int:
+        """Nodes free now that no closing needs before a job with this limit has ended."""
+        if not self._openings:
+            return self.free
+        return self.free - self._closed(now_s, now_s + limit_s)
+
+    def _closed(self, from_s: float, until_s: float) -> int:
+        return sum(
+            nodes
+            for start_s, end_s, nodes in self._closings
+            if start_s < until_s and end_s > from_s
+        )
+
     def _submit(self, shape: JobShape) -> None:
         job = len(self._shapes)
         if not 0 < shape.nodes <= self.nodes:
@@ -171,7 +234,7 @@ class Engine:
         they cannot start now, unless the first of them could.
         """
         queue = self._queue
-        while queue and queue.first_nodes <= self.free:
+        while queue and queue.first_nodes <= self._open_nodes(now_s, queue.first_limit_s):
             self._start(queue.pop(), now_s)
             since = 0
         if self.free and len(queue) > max(since, 1):
@@ -179,19 +242,22 @@ class Engine:
 
     def _pass_first(self, now_s: float, since: int) -> None:
         """Start those that do not delay the first in the queue."""
-        shadow_s, extra = self._reserve(self._queue.first_nodes)
+        shadow_s, extra = self._reserve(now_s)
         spare_s = shadow_s - now_s
         for place in self._queue.fitting(
             self.free, spare_s, extra, since=since, shortest=self._shortest
         ):
             nodes, limit_s = self._queue.request_at(place)
             in_time = limit_s <= spare_s
-            if nodes <= self.free and (in_time or nodes <= extra):
+            if nodes <= self._open_nodes(now_s, limit_s) and (in_time or nodes <= extra):
                 self._start(self._queue.take(place), now_s)
                 extra -= 0 if in_time else nodes
 
-    def _reserve(self, nodes: int) -> tuple[float, int]:
-        """When ``nodes`` are free by the limits of what runs, and how many more are free then."""
+    def _reserve(self, now_s: float) -> tuple[float, int]:
+        """When the first in the queue can start by the limits, and how many nodes are left then."""
+        nodes = self._queue.first_nodes
+        if self._openings:
+            return self._reserve_beside(nodes, self._queue.first_limit_s, now_s)
         free, start_s = self.free, inf
         for end_s, job in self._planned:
             if end_s > start_s:
@@ -200,6 +266,17 @@ class Engine:
             if start_s == inf and free >= nodes:
                 start_s = end_s
         return start_s, free - nodes
+
+    def _reserve_beside(self, nodes: int, limit_s: float, now_s: float) -> tuple[float, int]:
+        """As :meth:`_reserve`, where closings keep nodes."""
+        free = self.free
+        ends = [(end_s, self._shapes[job].nodes) for end_s, job in self._planned]
+        for end_s, freed in sorted([(now_s, 0), *((t, 0) for t in self._openings), *ends]):
+            free += freed
+            left = free - self._closed(end_s, end_s + limit_s)
+            if end_s > now_s and left >= nodes:
+                return end_s, left - nodes
+        return inf, 0
 
     def _start(self, job: int, now_s: float) -> None:
         shape = self._shapes[job]

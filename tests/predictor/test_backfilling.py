@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.replay.simulation import Engine, JobShape, Order, ReplaySchedule
+from predictor.backfilling import Engine, JobShape, Order, ReplaySchedule
 
 NODES = 8
 SHARED = Path(__file__).parents[4] / "shared"

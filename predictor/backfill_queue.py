@@ -27,6 +27,11 @@ class Queue:
         """Nodes that the first job wants."""
         return int(self._nodes[self._first])
 
+    @property
+    def first_limit_s(self) -> float:
+        """Time limit of the first job."""
+        return float(self._limits[self._first])
+
     def jobs(self) -> list[int]:
         """Numbers of the jobs, first come first."""
         there = slice(self._first, self._end)

@@ -1,0 +1,324 @@
+"""A queue run forward: when would a job start that is submitted now, and when do those that wait.
+
+Run times are drawn from what is predicted of each job, and the queue runs on with them under EASY
+backfilling, which plans with the limits that users gave.  Each draw is one future.  In each of them
+a job at the end of the queue would have started at some moment: that is looked at for a grid of
+sizes and limits, without a job being there.  Jobs to come are drawn from the cluster's past, as far
+as they go before those that wait already.
+
+Sizes are in units of which a queue has so many: nodes, or CPUs where jobs share nodes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import ceil, inf, log
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from predictor.backfilling import Closing, Engine, JobShape
+from predictor.wait_estimate import QUANTILES, WaitGrid
+
+Floats = npt.NDArray[np.float64]
+
+#: Time limits that are looked at, seconds.
+LIMITS_S = tuple(60.0 * m for m in (5, 15, 30, 60, 120, 240, 480, 720, 1440, 2880, 5760, 10080))
+#: Sizes that are looked at: so many nodes one by one, then each so much larger.
+_ONE_BY_ONE, _STEP = 64, 1.1
+#: Jobs in front of the queue that are run one by one, and jobs that stand for those behind.
+_FRONT, _BEHIND = 1_000, 500
+#: Draws: at most, at least, and jobs that may be run in all of them together.
+_DRAWS, _FEWEST, _BUDGET = 20, 4, 40_000
+#: Share of a deviation that jobs of one application have in common.
+_COMMON = 0.5
+#: A job that ran longer than nearly all of its like is expected to run for as long again.
+_OVERDUE = 0.98
+#: No run takes less, seconds.
+_LEAST_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedJob:
+    """A job that runs or waits."""
+
+    units: int
+    limit_s: float
+    #: what is predicted of its run time: logarithms of quantiles; empty: the limit is all there is
+    log_run_s: tuple[float, ...] = ()
+    application: int = 0  #: jobs with the same number deviate alike; 0: this one is alone
+    ran_s: float = 0.0  #: time that it has run for
+    begin_s: float = 0.0  #: it cannot start before so many seconds from now
+    number: int = -1  #: of the caller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """Jobs to come, as they came in the past."""
+
+    per_s: float = 0.0
+    #: share of them that start before jobs which were there earlier
+    ahead: float = 0.0
+    shapes: Sequence[JobShape] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueState:
+    """A queue at one moment; times are seconds from then."""
+
+    units: int
+    nodes: int = 0  #: that the units are of; 0: each is a node
+    running: Sequence[QueuedJob] = ()
+    waiting: Sequence[QueuedJob] = ()  #: in the order of their priority; read where needed only
+    closings: Sequence[Closing] = ()
+    arrivals: Arrivals = Arrivals()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward:
+    """What came of running a queue forward."""
+
+    grid: WaitGrid  #: waits of a job that is submitted now
+    starts_s: dict[int, tuple[float, ...]]  #: of jobs that wait, by their numbers: rising
+
+
+def run_forward(state: QueueState, *, seed: int = 0, horizon_s: float = 30 * 86_400.0) -> Forward:
+    """Run a queue forward several times.
+
+    Parameters
+    ----------
+    state
+        The queue.
+    seed
+        Of the draws.
+    horizon_s
+        What has not started by then counts as starting then.
+    """
+    rng = np.random.default_rng(seed)
+    sizes = _sizes(state.units, state.nodes or state.units)
+    if not state.waiting and not state.closings:
+        return _without_queue(state, sizes, rng, horizon_s)
+    front = _represented(state.waiting)
+    jobs = len(state.running) + len(front)
+    draws = int(np.clip(_BUDGET // (jobs + 1), _FEWEST, _DRAWS))
+    left = _draw(state.running, draws, rng)
+    coming = _draw(front, draws, rng)
+    waits, starts = np.empty((draws, len(sizes), len(LIMITS_S))), np.empty((draws, len(front)))
+    for draw in range(draws):
+        waits[draw], starts[draw] = _one(
+            state, front, left[draw], coming[draw], sizes, rng, horizon_s
+        )
+    # Of several tasks of an array the first to start.
+    own = {
+        job.number: tuple(np.sort(starts[:, place]).tolist())
+        for place, job in reversed(list(enumerate(front)))
+        if job.number >= 0
+    }
+    return Forward(grid=_grid(sizes, waits), starts_s=own)
+
+
+def _without_queue(
+    state: QueueState, sizes: Sequence[int], rng: np.random.Generator, horizon_s: float
+) -> Forward:
+    """Find when enough of what runs has ended: nothing else stands before a new job."""
+    left = _draw(state.running, _DRAWS, rng)
+    units = np.array([job.units for job in state.running], dtype=np.int64)
+    free = state.units - int(units.sum())
+    waits = np.zeros((_DRAWS, len(sizes)))
+    for draw, ends in enumerate(left):
+        order = np.argsort(ends)
+        freed = free + np.cumsum(units[order])
+        place = np.searchsorted(freed, sizes)
+        ended = np.append(ends[order], horizon_s)
+        waits[draw] = np.where(np.array(sizes) <= free, 0.0, ended[place])
+    every = np.repeat(waits[:, :, None], len(LIMITS_S), axis=2)
+    return Forward(grid=_grid(sizes, np.minimum(every, horizon_s)), starts_s={})
+
+
+def _one(
+    state: QueueState,
+    front: Sequence[QueuedJob],
+    left_s: Floats,
+    run_s: Floats,
+    sizes: Sequence[int],
+    rng: np.random.Generator,
+    horizon_s: float,
+) -> tuple[Floats, Floats]:
+    """Run the queue once: waits over sizes and limits, and starts of those that wait."""
+    engine = Engine(state.units, closings=state.closings)
+    there = [
+        JobShape(min(job.units, state.units), max(job.limit_s - job.ran_s, one, 1.0), one)
+        for job, one in zip(state.running, left_s.tolist(), strict=True)
+    ]
+    queued = [
+        (job.begin_s, JobShape(min(job.units, state.units), max(job.limit_s, 1.0), one))
+        for job, one in zip(front, run_s.tolist(), strict=True)
+    ]
+    later = _arriving(state.arrivals, rng, horizon_s / 30) if front else []
+    order = sorted(range(len(queued)), key=lambda i: queued[i][0])
+    come = sorted([*(queued[i] for i in order), *later], key=lambda one: one[0])
+    place = {id(one): number for number, one in enumerate(come, len(there))}
+    shapes = [*there, *(shape for _, shape in come)]
+    probe = _Probe(engine, sizes, horizon_s, limits_s=LIMITS_S)
+    if not there and (not come or come[0][0] > 0):
+        probe(0.0)
+    schedule = engine.run(
+        [0.0] * len(there) + [begin_s for begin_s, _ in come],
+        lambda job, _: shapes[job],
+        done=probe,
+    )
+    started = np.append(np.minimum(schedule.start_s, horizon_s), np.full(1, horizon_s))
+    mine = [min(place[id(one)], len(started) - 1) for one in queued]
+    return probe.waits(), started[mine]
+
+
+class _Probe:
+    """Watches when a job behind the whole queue could start, for each size and limit."""
+
+    def __init__(
+        self, engine: Engine, sizes: Sequence[int], horizon_s: float, *, limits_s: Sequence[float]
+    ) -> None:
+        self._engine, self._sizes, self._limits_s = engine, sizes, limits_s
+        self._horizon_s = horizon_s
+        self._started = [0] * len(limits_s)
+        self._least = sizes[0]
+        self._waits = np.full((len(sizes), len(limits_s)), horizon_s)
+
+    def __call__(self, now_s: float) -> bool:
+        """Note what could start now; true when all has, or it is too late."""
+        if now_s > self._horizon_s:
+            return True
+        if self._engine.free < self._least:
+            return False
+        for place, most in enumerate(self._engine.most_at_once(now_s, self._limits_s)):
+            first = size = self._started[place]
+            while size < len(self._sizes) and self._sizes[size] <= most:
+                size += 1
+            if size > first:
+                self._waits[first:size, place] = now_s
+                self._started[place] = size
+        least = min(self._started)
+        self._least = self._sizes[min(least, len(self._sizes) - 1)]
+        return least == len(self._sizes)
+
+    def waits(self) -> Floats:
+        """Give the waits over sizes and limits, shape ``(sizes, limits)``."""
+        return self._waits
+
+
+def _arriving(
+    arrivals: Arrivals, rng: np.random.Generator, until_s: float
+) -> list[tuple[float, JobShape]]:
+    """Draw the jobs to come that go before those which wait already."""
+    per_s = arrivals.per_s * arrivals.ahead
+    if per_s <= 0 or not arrivals.shapes:
+        return []
+    count = min(int(rng.poisson(per_s * until_s)), _FRONT)
+    times = np.cumsum(rng.exponential(1 / per_s, count))
+    which = rng.integers(0, len(arrivals.shapes), count)
+    return [(t, arrivals.shapes[i]) for t, i in zip(times.tolist(), which.tolist(), strict=True)]
+
+
+def _represented(waiting: Sequence[QueuedJob]) -> list[QueuedJob]:
+    """Jobs to run: of a long queue's end every so many-th stands for those around it."""
+    front = [waiting[place] for place in range(min(_FRONT, len(waiting)))]
+    each = -(-(len(waiting) - len(front)) // _BEHIND)
+    if each <= 1:
+        return front + [waiting[place] for place in range(len(front), len(waiting))]
+    longer = log(each)
+    rest = (waiting[place] for place in range(_FRONT + each // 2, len(waiting), each))
+    return front + [
+        replace(
+            job,
+            limit_s=job.limit_s * each,
+            log_run_s=tuple(value + longer for value in job.log_run_s),
+        )
+        for job in rest
+    ]
+
+
+def _draw(jobs: Sequence[QueuedJob], draws: int, rng: np.random.Generator) -> Floats:
+    """Draw what is left of each job's run time, shape ``(draws, jobs)``."""
+    if not jobs:
+        return np.zeros((draws, 0))
+    limits = np.array([job.limit_s for job in jobs])
+    ran = np.array([job.ran_s for job in jobs])
+    times, predicted = _quantiles(jobs)
+    share = _shares(jobs, draws, rng)
+    # Given that it runs still: the part of the distribution that is left.
+    passed = np.where(ran > 0, _share_below(times, np.log(np.maximum(ran, _LEAST_S))), 0.0)
+    drawn = np.exp(_at(times, passed + share * (1 - passed)))
+    again = np.maximum(ran, _LEAST_S) * (1 + rng.exponential(1.0, share.shape))
+    drawn = np.where(passed >= _OVERDUE, again, np.maximum(drawn, ran))
+    total = np.where(predicted, np.minimum(drawn, limits), limits)
+    left: Floats = np.maximum(total - ran, _LEAST_S)
+    return left
+
+
+def _quantiles(jobs: Sequence[QueuedJob]) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Log quantiles of each job's run time, shape ``(jobs, quantiles)``, and who has any."""
+    rows: dict[tuple[float, ...], int] = {}
+    which = np.array([rows.setdefault(job.log_run_s, len(rows)) for job in jobs])
+    width = max(map(len, rows))
+    table = np.array([row or (0.0,) * width for row in rows], dtype=float).reshape(len(rows), width)
+    predicted = np.array([bool(row) for row in rows])
+    every: Floats = (table if width else np.zeros((len(rows), QUANTILES)))[which]
+    return every, predicted[which]
+
+
+def _shares(jobs: Sequence[QueuedJob], draws: int, rng: np.random.Generator) -> Floats:
+    """Uniform shares, alike for jobs of one application."""
+    _, which = np.unique([job.application for job in jobs], return_inverse=True)
+    common = rng.standard_normal((draws, int(which.max()) + 1))[:, which]
+    own = rng.standard_normal((draws, len(jobs)))
+    alone = np.array([job.application == 0 for job in jobs])
+    mixed = np.where(alone, own, np.sqrt(_COMMON) * common + np.sqrt(1 - _COMMON) * own)
+    shares: Floats = ndtr(mixed)
+    return shares
+
+
+def _share_below(times: Floats, value: Floats) -> Floats:
+    """Share of each distribution below a value."""
+    count = times.shape[1]
+    below = (times < value[:, None]).sum(axis=1)
+    low = np.take_along_axis(times, np.clip(below - 1, 0, count - 1)[:, None], 1)[:, 0]
+    high = np.take_along_axis(times, np.clip(below, 0, count - 1)[:, None], 1)[:, 0]
+    part = np.where(high > low, (value - low) / np.maximum(high - low, 1e-12), 0.0)
+    inside = (below - 1 + np.clip(part, 0.0, 1.0) + 0.5) / count
+    shares: Floats = np.clip(np.where(below == 0, 0.0, np.where(below == count, 1.0, inside)), 0, 1)
+    return shares
+
+
+def _at(times: Floats, share: Floats) -> Floats:
+    """Quantiles of the distributions at shares of shape ``(draws, jobs)``."""
+    count = times.shape[1]
+    where = np.clip(share * count - 0.5, 0, count - 1)
+    low = np.floor(where).astype(int)
+    high = np.minimum(low + 1, count - 1)
+    each = np.arange(times.shape[0])
+    values: Floats = times[each, low] + (where - low) * (times[each, high] - times[each, low])
+    return values
+
+
+def _sizes(units: int, nodes: int) -> tuple[int, ...]:
+    """Sizes to look at: parts of a node, small numbers of nodes one by one, large ones in steps."""
+    each = units / nodes
+    counts = list(range(1, min(nodes, _ONE_BY_ONE) + 1))
+    while counts[-1] < nodes:
+        counts.append(min(int(counts[-1] * _STEP), nodes))
+    whole = {ceil(count * each - 1e-9) for count in counts}
+    parts = {1 << power for power in range(int(each).bit_length())}
+    return tuple(sorted(size for size in whole | parts if 0 < size <= units))
+
+
+def _grid(sizes: Sequence[int], waits: Floats) -> WaitGrid:
+    """Put the draws in order; more units or a longer limit never start earlier."""
+    rising = np.maximum.accumulate(np.maximum.accumulate(waits, axis=1), axis=2)
+    cells = np.sort(np.moveaxis(rising, 0, -1), axis=-1)
+    assert all(a < b for a, b in pairwise(sizes))
+    return WaitGrid(
+        sizes=tuple(sizes),
+        limits_s=(*LIMITS_S[:-1], inf),
+        draws_s=tuple(tuple(tuple(cell) for cell in row) for row in cells.tolist()),
+    )

@@ -1,0 +1,322 @@
+"""A wait as a distribution: looked up, corrected by the record of earlier ones, joined with a run.
+
+Draws of :mod:`predictor.queue_forward` give a median and a spread.  What such estimates were off by
+gives the rest: errors in units of the spread, of jobs like this one, are put around the median
+(conformal prediction: Vovk, Gammerman, Shafer, *Algorithmic Learning in a Random World*, 2005;
+normalised as in Papadopoulos, Gammerman, Vovk, *Normalized Nonconformity Measures*, 2008).  Where
+there is no record yet, errors are taken to be large.
+
+Loaded on the submission path, so nothing but the standard library and msgspec.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from math import ceil, erf, inf, log, log10, sqrt
+from statistics import NormalDist, fmean
+
+import msgspec
+
+from predictor.types import Prediction
+
+#: Waits that differ by less hardly differ: it is added before logarithms are taken, seconds.
+ALLOWANCE_S = 60.0
+_SAME_S = 1.0  #: Slurm's clock has whole seconds
+#: Equally likely waits that a distribution is made of.
+QUANTILES = 40
+SHARES = tuple((i + 0.5) / QUANTILES for i in range(QUANTILES))
+#: Spread that each estimate has besides that of its draws, log10.
+_LEAST_SD = 0.15
+#: Deviations where nothing is recorded: so many times those of a normal distribution.
+_WIDE = 3.0
+_NORMAL = tuple(_WIDE * NormalDist().inv_cdf(share) for share in SHARES)
+#: A record of so many errors speaks for itself; so many of no record are mixed in.
+ENOUGH, _MIXED = 50, 5
+#: Errors kept of one class of jobs, and in all.
+MOST_ERRORS, MOST_ENTRIES = 500, 5_000
+
+
+class WaitGrid(msgspec.Struct, frozen=True, array_like=True):
+    """Waits of a job by size and time limit: ``draws_s[size][limit]`` are draws, rising."""
+
+    sizes: tuple[int, ...]
+    limits_s: tuple[float, ...]
+    draws_s: tuple[tuple[tuple[float, ...], ...], ...]
+
+    def draws(self, units: int, limit_s: float) -> tuple[float, ...] | None:
+        """Draws of the wait of a job; None where it is larger than all that there is."""
+        size = bisect_left(self.sizes, units)
+        if size == len(self.sizes):
+            return None
+        return self.draws_s[size][bisect_left(self.limits_s, limit_s)]
+
+
+class WaitClass(msgspec.Struct, frozen=True, array_like=True):
+    """What jobs have in common whose estimates are off alike; broader classes leave some out."""
+
+    waits: bool  #: it was expected to wait for longer than a minute
+    partition: str = ""
+    size: int = -1  #: binary logarithm of its share of the partition, from 0 (all of it) down
+    hour: int = -1  #: of the week, in steps of six hours
+    crowd: int = -1  #: binary logarithm of the jobs that wait
+
+    def broader(self) -> "Iterable[WaitClass]":
+        """List this class and those around it, narrowest first."""
+        waits, partition = self.waits, self.partition
+        yield self
+        yield WaitClass(waits, partition, self.size, -1, self.crowd)
+        yield WaitClass(waits, partition, self.size)
+        yield WaitClass(waits, partition)
+        yield WaitClass(waits)
+
+
+def class_of(
+    median_s: float, *, partition: str, share: float, at_s: float, waiting: int
+) -> WaitClass:
+    """Class of a job.
+
+    Parameters
+    ----------
+    median_s
+        Wait that the queue run forward gives.
+    partition
+        Its name.
+    share
+        Share of the partition that the job takes, above 0.
+    at_s
+        Moment of asking, seconds since the epoch.
+    waiting
+        Jobs in the queue.
+    """
+    return WaitClass(
+        waits=median_s > ALLOWANCE_S,
+        partition=partition,
+        size=min(max(ceil(-log(max(share, 1e-6), 2) / 2), 0), 8),
+        hour=int(at_s // 21_600) % 28,
+        crowd=waiting.bit_length() // 2,
+    )
+
+
+class WaitEstimate(msgspec.Struct, frozen=True):
+    """A wait: equally likely values, rising, seconds."""
+
+    waits_s: tuple[float, ...]
+    recorded: int = 0  #: errors of jobs like this one that it was corrected by
+
+    @property
+    def median_s(self) -> float:
+        """Wait that half of such jobs do not reach."""
+        return self.waits_s[(len(self.waits_s) - 1) // 2]
+
+    @property
+    def interval_s(self) -> tuple[float, float]:
+        """Wait that nine in ten of such jobs have."""
+        return self.quantile(0.05), self.quantile(0.95)
+
+    def quantile(self, share: float) -> float:
+        """Wait that a share of such jobs do not reach."""
+        place = min(max(share * len(self.waits_s) - 0.5, 0.0), len(self.waits_s) - 1.0)
+        low = int(place)
+        first = self.waits_s[low]
+        if place == low or first == inf:
+            return first
+        return first + (place - low) * (self.waits_s[low + 1] - first)
+
+    def after(self, wait_s: float) -> "WaitEstimate":
+        """Estimate for a job that cannot start before so many seconds from now."""
+        if wait_s <= self.waits_s[0]:
+            return self
+        return WaitEstimate(tuple(max(one, wait_s) for one in self.waits_s), self.recorded)
+
+    def later(self, seconds: float) -> "WaitEstimate":
+        """Estimate as it is so many seconds later, the job not having started."""
+        if seconds == 0:
+            return self
+        return WaitEstimate(tuple(max(one - seconds, 0.0) for one in self.waits_s), self.recorded)
+
+    def chance(self, run: Prediction, left_s: float, *, limit_s: float = 0.0) -> float:
+        """Chance that a job waits, runs and ends within so many seconds.
+
+        Slurm does not start a job whose time limit reaches beyond its deadline.
+
+        >>> one = Prediction(1, 100.0, 90.0, 111.0, level=0.9)
+        >>> WaitEstimate((0.0,) * 40).chance(one, 100.0)
+        0.5
+        """
+        latest_s = left_s - limit_s
+        return fmean(
+            _ended(run, left_s - wait_s) if wait_s <= latest_s else 0.0 for wait_s in self.waits_s
+        )
+
+    def end_s(self, run: Prediction, share: float) -> float:
+        """Seconds from now by which a share of such jobs have ended, within half a percent."""
+        low, high = self.waits_s[0], self.waits_s[-1] + 4 * run.high_s
+        if high == inf:
+            return inf
+        for _ in range(24):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.chance(run, middle) >= share else (middle, high)
+        return high
+
+
+def certain(wait_s: float) -> WaitEstimate:
+    """Estimate of a wait that is taken as it is."""
+    return WaitEstimate((wait_s,))
+
+
+def _ended(run: Prediction, left_s: float) -> float:
+    """Share of runs that end within so many seconds: run times are log-normal."""
+    if left_s <= 0:
+        return 0.0
+    spread = log(run.high_s / run.low_s) / (2 * _normal_quantile(run.level))
+    if spread <= 0:
+        return float(run.time_s <= left_s)
+    return 0.5 * (1 + erf(log(left_s / run.time_s) / spread / sqrt(2)))
+
+
+@lru_cache(maxsize=16)
+def _normal_quantile(level: float) -> float:
+    return NormalDist().inv_cdf((1 + level) / 2)
+
+
+def log_quantiles(run: Prediction) -> tuple[float, ...]:
+    """Logarithms of a run time's quantiles at :data:`SHARES`."""
+    spread = log(max(run.high_s / run.low_s, 1.0)) / (2 * _normal_quantile(run.level))
+    return tuple(log(run.time_s) + spread * z / _WIDE for z in _NORMAL)
+
+
+class WaitError(msgspec.Struct, frozen=True, array_like=True):
+    """By how much one estimate was off, in units of its spread."""
+
+    at_s: float  #: when the job was submitted
+    of: WaitClass
+    score: float
+    estimate_s: float
+    actual_s: float
+    inside: bool | None = None  #: whether it was inside the interval of its time; None: not noted
+
+
+def spread_of(draws_s: Sequence[float]) -> tuple[float, float]:
+    """Median of draws as log10, and the spread that errors are counted in."""
+    logs = [log10(min(one, 1e9) + ALLOWANCE_S) for one in draws_s]
+    middle = (logs[(len(logs) - 1) // 2] + logs[len(logs) // 2]) / 2
+    return middle, sqrt(fmean((one - middle) ** 2 for one in logs) + _LEAST_SD**2)
+
+
+class WaitRecord:
+    """What estimates were off by: kept small, the oldest go.
+
+    Parameters
+    ----------
+    errors
+        Those that were recorded before, oldest first.
+    """
+
+    def __init__(self, errors: Iterable[WaitError] = ()) -> None:
+        self.errors: deque[WaitError] = deque(maxlen=MOST_ENTRIES)
+        self.added = 0  #: errors that were taken since it was made
+        self._scores: defaultdict[WaitClass, deque[float]] = defaultdict(
+            lambda: deque(maxlen=MOST_ERRORS)
+        )
+        self._sorted: dict[WaitClass, tuple[float, ...]] = {}
+        for error in errors:
+            self.add(error)
+
+    def __len__(self) -> int:
+        return len(self.errors)
+
+    def inside(self) -> float | None:
+        """Share of the recorded waits that were inside their intervals; None: none was noted."""
+        noted = [one.inside for one in self.errors if one.inside is not None]
+        return fmean(noted) if noted else None
+
+    def add(self, error: WaitError) -> None:
+        """Take one more."""
+        self.errors.append(error)
+        self.added += 1
+        for one in set(error.of.broader()):
+            self._scores[one].append(error.score)
+            self._sorted.pop(one, None)
+
+    def estimate(self, draws_s: Sequence[float], of: WaitClass) -> WaitEstimate:
+        """Correct draws by what such estimates were off by.
+
+        Parameters
+        ----------
+        draws_s
+            Waits, rising, seconds.
+        of
+            Class of the job.
+        """
+        middle, spread = spread_of(draws_s)
+        own = next((c for c in of.broader() if len(self._scores.get(c, ())) >= ENOUGH), None)
+        if own is None:
+            own = WaitClass(of.waits)
+        scores = self._quantiles(own)
+        return WaitEstimate(
+            tuple(max(10 ** (middle + spread * z) - ALLOWANCE_S, 0.0) for z in scores),
+            len(self._scores.get(own, ())),
+        )
+
+    def _quantiles(self, own: WaitClass) -> tuple[float, ...]:
+        if (made := self._sorted.get(own)) is None:
+            step = QUANTILES / _MIXED
+            unknown = (_NORMAL[int((i + 0.5) * step)] for i in range(_MIXED))
+            recorded = self._scores.get(own, ())
+            scores = sorted([*recorded, *unknown]) if recorded else list(_NORMAL)
+            every = WaitEstimate(tuple(scores))
+            made = self._sorted[own] = tuple(every.quantile(share) for share in SHARES)
+        return made
+
+
+def error_of(
+    draws_s: Sequence[float],
+    of: WaitClass,
+    *,
+    at_s: float,
+    actual_s: float,
+    estimate: WaitEstimate | None = None,
+) -> WaitError:
+    """Score an estimate by the wait that came.
+
+    Parameters
+    ----------
+    draws_s, of
+        What it was made of.
+    at_s
+        When the job was submitted, seconds since the epoch.
+    actual_s
+        The wait that came.
+    estimate
+        As it was corrected at that time.
+    """
+    middle, spread = spread_of(draws_s)
+    score = (log10(actual_s + ALLOWANCE_S) - middle) / spread
+    if estimate is None:
+        return WaitError(at_s, of, score, max(10**middle - ALLOWANCE_S, 0.0), actual_s)
+    low_s, high_s = estimate.interval_s
+    inside = low_s - _SAME_S <= actual_s <= high_s + _SAME_S
+    return WaitError(at_s, of, score, estimate.median_s, actual_s, inside)
+
+
+_errors = msgspec.json.Decoder(list[WaitError])
+
+
+def encode_errors(errors: Iterable[WaitError]) -> str:
+    """Give a record as JSON."""
+    return msgspec.json.encode(list(errors)).decode()
+
+
+def decode_errors(payload: str) -> list[WaitError]:
+    """Read what :func:`encode_errors` wrote.
+
+    Raises
+    ------
+    ValueError
+        It is damaged.
+    """
+    try:
+        return _errors.decode(payload)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"the record of waits cannot be read: {error}") from error

@@ -1,0 +1,321 @@
+"""Waits in the partitions of a cluster: worked out in the background, corrected by what came."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+
+import msgspec
+
+from predictor.queue_past import QueuePast
+from predictor.queue_past import decode as decode_past
+from predictor.wait_estimate import (
+    WaitClass,
+    WaitError,
+    WaitEstimate,
+    WaitRecord,
+    decode_errors,
+    encode_errors,
+    error_of,
+)
+from slurm_plugin.nimod.run_times import QueueRunTimes
+from slurm_plugin.protocol import PartitionWait, QueueOutlook, WaitRow
+from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.outlook import PartitionOutlook, class_for, corrected
+from slurm_plugin.slurm.raw_state import RawJob, RawState
+from slurm_plugin.slurm.slurm_conf import SlurmConf
+from slurm_plugin.slurm.snapshot import WAITS, waits_for_nodes
+
+_log = logging.getLogger(__name__)
+
+#: An outlook may take so much of one core, and is never older than so many seconds.
+_SHARE, _LONGEST_S = 0.03, 60.0
+#: Jobs whose start is awaited, at most.
+_AWAITED = 5_000
+_HOUR_S = 3600.0
+_SAVE_EVERY_S, _SHOW_EVERY_S = 600.0, 60.0
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """What was expected of a job at its submission."""
+
+    submit_s: float
+    draws_s: tuple[float, ...]
+    of: WaitClass
+    estimate: WaitEstimate | None = None
+
+
+class Outlooks:
+    """The outlook of each partition, made anew as the cluster changes.
+
+    Parameters
+    ----------
+    run_times
+        Gives what is predicted of jobs in the queue.
+    stopwatch
+        Seconds of this thread's processor time.
+
+    Attributes
+    ----------
+    record
+        What earlier estimates were off by.
+    starts
+        Expected waits of jobs in the queue, by their ids, from the last outlook on.
+    """
+
+    def __init__(
+        self, run_times: QueueRunTimes, *, stopwatch: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._run_times = run_times
+        self._stopwatch = stopwatch
+        self.record = WaitRecord()
+        self.starts: Mapping[int, WaitEstimate] = {}
+        self._latest: dict[str, PartitionOutlook] = {}
+        self._made_s = self._took_s = 0.0
+        self._alone: dict[str, bool] = {}
+        self._shown: set[int] = set()
+        self._awaited: dict[int, _Asked] = {}
+        self._pending: Mapping[int, RawJob] = {}
+        self._saved, self._saved_s = 0, -inf
+        self._past = QueuePast()
+        self._shown_of, self._shown_s = 0.0, -inf
+        self._trouble = ""
+
+    def attach(self, cluster: Cluster, raw: RawState, settings: SlurmConf) -> Cluster:
+        """Give the cluster's partitions their outlooks.
+
+        Parameters
+        ----------
+        cluster
+            View of the cluster.
+        raw
+            What it was made of.
+        settings
+            Of Slurm's configuration.
+        """
+        try:
+            self._compare(raw)
+            if cluster.taken_s - self._made_s >= min(self._took_s / _SHARE, _LONGEST_S):
+                self._make(cluster, raw, settings)
+        except Exception as error:
+            # Waits by time limits stand in; a look at the cluster must not fail for it.
+            if (trouble := repr(error)) != self._trouble:
+                _log.exception("waits cannot be worked out; time limits stand in")
+            self._trouble, self._latest = trouble, {}
+        parts = {
+            name: msgspec.structs.replace(part, outlook=self._latest.get(name))
+            for name, part in cluster.partitions.items()
+        }
+        return msgspec.structs.replace(cluster, partitions=parts)
+
+    @property
+    def made_s(self) -> float | None:
+        """When the queue was run forward last, seconds since the epoch; None: not yet."""
+        return self._made_s or None
+
+    def queued(self, job_ids: Sequence[int], *, user: str | None, own: str) -> list[WaitRow]:
+        """When jobs in the queue are expected to start.
+
+        Parameters
+        ----------
+        job_ids
+            Ids of the jobs; none: all of ``own``.
+        user
+            Whose jobs may be raw; None: everybody's.
+        own
+            Name of the user who asks.
+        """
+        pending = self._pending
+        jobs = [pending[one] for one in dict.fromkeys(job_ids) if one in pending]
+        if not job_ids:
+            jobs = [job for job in pending.values() if job.user == own]
+        return [self._row(job) for job in jobs if user is None or job.user == user]
+
+    def _row(self, job: RawJob) -> WaitRow:
+        wait, made_s = self._start_of(job), self._made_s
+        row = WaitRow(
+            job_id=job.job_id or 0,
+            tasks=job.jobs,
+            user=job.user,
+            name=job.name,
+            partition=",".join(job.partitions),
+            nodes=job.nodes,
+            reason=job.reason,
+            submit_s=_finite(job.submit_s),
+            slurm_start_s=_finite(job.start_s),
+        )
+        if wait is not None and wait.median_s < inf:
+            low_s, high_s = wait.interval_s
+            row.start_s = made_s + wait.median_s
+            row.low_s, row.high_s = made_s + low_s, made_s + high_s
+        return row
+
+    def _start_of(self, job: RawJob) -> WaitEstimate | None:
+        """Estimate of a job's start; one behind those that are run forward starts as a new one."""
+        if (own := self.starts.get(job.job_id or 0)) is not None:
+            return own
+        asked = self._expected(job, at_submission=False) if waits_for_nodes(job.reason) else None
+        return None if asked is None else self.record.estimate(asked.draws_s, asked.of)
+
+    def restore(self, payload: str) -> None:
+        """Put what was recorded before nimod began before what it has recorded since."""
+        if not payload:
+            return
+        try:
+            earlier = decode_errors(payload)
+        except ValueError as error:
+            _log.warning("%s; it begins anew", error)
+            return
+        self.record = WaitRecord([*earlier, *self.record.errors])
+
+    def remember(self, payload: str) -> None:
+        """Take what a refit found of the cluster's past."""
+        try:
+            self._past = decode_past(payload) if payload else QueuePast()
+        except ValueError as error:
+            _log.warning("%s", error)
+            self._past = QueuePast()
+        self._run_times.remember(self._past.shares)
+
+    def unsaved(self, *, now_s: float) -> str | None:
+        """Give the record for the store where it has grown, now and then; None otherwise."""
+        grown = self.record.added != self._saved
+        if not grown or now_s - self._saved_s < _SAVE_EVERY_S:
+            return None
+        self._saved, self._saved_s = self.record.added, now_s
+        return encode_errors(list(self.record.errors))
+
+    def outlook(self, *, now_s: float) -> str | None:
+        """Give the outlook for the pages where there is a new one; at most once a minute."""
+        if self._made_s == self._shown_of or now_s - self._shown_s < _SHOW_EVERY_S:
+            return None
+        self._shown_of, self._shown_s = self._made_s, now_s
+        made = QueueOutlook(
+            made_s=self._made_s,
+            recorded=len(self.record),
+            inside=self.record.inside(),
+            partitions=self.partition_waits(every=True),
+        )
+        return msgspec.json.encode(made).decode()
+
+    def partition_waits(self, *, every: bool = False) -> list[PartitionWait]:
+        """List what new jobs have to expect: on one node, and on a quarter of all, for an hour.
+
+        With ``every`` on each power of two, and on all nodes.
+        """
+        rows = []
+        for name, one in self._latest.items():
+            most = one.units.nodes
+            sizes = {1 << power for power in range(most.bit_length())} | {most}
+            for nodes in sorted(sizes if every else {1, max(most // 4, 1)}):
+                wait = one.wait(nodes, _HOUR_S)
+                if wait is not None:
+                    low_s, high_s = wait.interval_s
+                    rows.append(
+                        PartitionWait(
+                            partition=name,
+                            waiting=one.waiting,
+                            nodes=nodes,
+                            limit_s=_HOUR_S,
+                            wait_s=wait.median_s,
+                            low_s=low_s,
+                            high_s=high_s,
+                        )
+                    )
+        return rows
+
+    def _make(self, cluster: Cluster, raw: RawState, settings: SlurmConf) -> None:
+        # numpy takes its time to load, and no answer waits for it here.
+        from predictor.queue_forward import run_forward  # noqa: PLC0415
+        from slurm_plugin.slurm.queue_view import queues  # noqa: PLC0415
+
+        began = self._stopwatch()
+        latest: dict[str, PartitionOutlook] = {}
+        starts: dict[int, WaitEstimate] = {}
+        self._alone = {one.name: one.exclusive or settings.whole_nodes for one in raw.partitions}
+        for queue in queues(
+            raw,
+            self._run_times,
+            now_s=cluster.taken_s,
+            whole_nodes=settings.whole_nodes,
+            counts_memory=settings.counts_memory,
+            arrivals=self._past.arrivals,
+        ):
+            forward = run_forward(queue.state, seed=int(cluster.taken_s))
+            for name in queue.partitions:
+                latest[name] = corrected(
+                    name,
+                    forward.grid,
+                    queue.units,
+                    self.record,
+                    made_s=cluster.taken_s,
+                    waiting=queue.waiting,
+                )
+            starts |= self._corrected_starts(queue.partitions[0], queue.waiting, forward.starts_s)
+        self._latest, self.starts, self._made_s = latest, starts, cluster.taken_s
+        self._took_s, self._trouble = self._stopwatch() - began, ""
+
+    def _corrected_starts(
+        self, partition: str, waiting: int, starts_s: Mapping[int, tuple[float, ...]]
+    ) -> dict[int, WaitEstimate]:
+        """Correct the expected starts of jobs that wait, as those of new ones are."""
+        return {
+            job: self.record.estimate(
+                draws, class_for(partition, draws, 1.0, made_s=self._made_s, waiting=waiting)
+            )
+            for job, draws in starts_s.items()
+        }
+
+    def _compare(self, raw: RawState) -> None:
+        """Note what is expected of new jobs, and how near it came of those that started."""
+        there = {job.job_id: job for job in raw.jobs if job.job_id is not None}
+        for job_id in [one for one in self._awaited if one not in there]:
+            del self._awaited[job_id]  # it ended between two looks, or was cancelled
+        for job_id, job in there.items():
+            asked = self._awaited.get(job_id)
+            if asked is None and job_id not in self._shown and self._latest:
+                asked = self._expected(job)
+                if asked is not None and len(self._awaited) < _AWAITED:
+                    self._awaited[job_id] = asked
+            if asked is not None and job.state not in WAITS:
+                self._awaited.pop(job_id, None)
+                if job.start_s < inf:
+                    self.record.add(_error(asked, job))
+        self._shown = set(there)
+        self._pending = {job_id: job for job_id, job in there.items() if job.state in WAITS}
+
+    def _expected(self, job: RawJob, *, at_submission: bool = True) -> _Asked | None:
+        """Look up what the last outlook says of a job, as long as it is newer than that."""
+        outlook = next((self._latest[p] for p in job.partitions if p in self._latest), None)
+        if outlook is None:
+            return None
+        if at_submission:
+            free = job.state not in WAITS or waits_for_nodes(job.reason)
+            if job.submit_s < outlook.made_s or not free or job.jobs > 1:
+                return None
+        from slurm_plugin.slurm.queue_view import size_of  # noqa: PLC0415 - as above
+
+        alone = job.alone or self._alone.get(outlook.partition, False)
+        units = size_of(job, job.nodes, outlook.units, alone=alone)
+        draws = outlook.grid.draws(units, job.limit_s or inf)
+        if draws is None:
+            return None
+        of = class_for(
+            outlook.partition,
+            draws,
+            units / outlook.units.units,
+            made_s=outlook.made_s,
+            waiting=outlook.waiting,
+        )
+        return _Asked(job.submit_s, draws, of, self.record.estimate(draws, of))
+
+
+def _finite(moment_s: float) -> float | None:
+    return moment_s if moment_s < inf else None
+
+
+def _error(asked: _Asked, job: RawJob) -> WaitError:
+    actual_s = max(job.start_s - asked.submit_s, 0.0)
+    return error_of(
+        asked.draws_s, asked.of, at_s=asked.submit_s, actual_s=actual_s, estimate=asked.estimate
+    )

@@ -1,0 +1,129 @@
+"""What a partition's queue lets expect of a job that is submitted now; looked up, never worked out.
+
+Made by :mod:`slurm_plugin.nimod.outlooks` in the background.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from math import ceil, inf
+
+import msgspec
+
+from predictor.wait_estimate import WaitClass, WaitEstimate, WaitGrid, WaitRecord, class_of
+from slurm_plugin.slurm.node_pool import NodeShare
+
+
+class NodeUnits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the nodes of a partition count, on average: sizes of jobs are in these units."""
+
+    nodes: int
+    units: int  #: of all nodes together
+    cpus: float = 1.0  #: of one node
+    mem_mib: float = 0.0  #: 0: memory is not counted
+    gres: Mapping[str, float] = {}
+
+    def of(self, share: NodeShare, nodes: int, fitting: int) -> int:
+        """Units that a job takes.
+
+        Parameters
+        ----------
+        share
+            What it takes of each node.
+        nodes
+            How many it takes.
+        fitting
+            How many there are that could take it: where they are few, each counts more.
+        """
+        each = self.units / max(min(fitting or self.nodes, self.nodes), 1)
+        part = 1.0 if share.whole else self.part(share.cpus, share.mem_mib, dict(share.gres))
+        return max(ceil(nodes * part * each - 1e-9), 1)
+
+    def part(self, cpus: float, mem_mib: float, gres: Mapping[str, float]) -> float:
+        """Part of a node that is taken: of what is taken most of."""
+        most = max(cpus / max(self.cpus, 1.0), 0.0)
+        if self.mem_mib:
+            most = max(most, mem_mib / self.mem_mib)
+        for name, count in gres.items():
+            most = max(most, count / max(self.gres.get(name, count), 1e-9))
+        return min(most, 1.0)
+
+
+class PartitionOutlook(msgspec.Struct, frozen=True, kw_only=True):
+    """Waits in one partition, by size and time limit, corrected by the record."""
+
+    partition: str
+    made_s: float  #: seconds since the epoch
+    units: NodeUnits
+    waiting: int  #: jobs in the queue
+    grid: WaitGrid  #: as the queue run forward has it
+    estimates: tuple[tuple[WaitEstimate, ...], ...]  #: of each cell of the grid
+    #: what a job takes of each node, and how many nodes could take it
+    share: NodeShare = NodeShare()
+    fitting: int = 0
+
+    def for_share(self, share: NodeShare, fitting: int) -> "PartitionOutlook":
+        """Outlook for jobs that take this of each node."""
+        return msgspec.structs.replace(self, share=share, fitting=fitting)
+
+    def wait(self, nodes: int, limit_s: float) -> WaitEstimate | None:
+        """Look up the wait of a job; None: it is larger than the partition."""
+        size = bisect_left(self.grid.sizes, self.units.of(self.share, nodes, self.fitting))
+        if size == len(self.grid.sizes):
+            return None
+        return self.estimates[size][bisect_left(self.grid.limits_s, limit_s)]
+
+
+class SizedOutlook(msgspec.Struct, frozen=True, kw_only=True):
+    """Waits by sizes that are not counted in nodes: of each size an outlook, and its nodes."""
+
+    sizes: tuple[int, ...]
+    parts: tuple[tuple[PartitionOutlook, int], ...]
+
+    def for_share(self, share: NodeShare, fitting: int) -> "SizedOutlook":
+        """Outlook as it is: each size has its share already."""
+        del share, fitting
+        return self
+
+    def wait(self, size: int, limit_s: float) -> WaitEstimate | None:
+        """Look up the wait of a job; None: it is larger than the largest."""
+        place = bisect_left(self.sizes, size)
+        if place == len(self.sizes):
+            return None
+        outlook, nodes = self.parts[place]
+        return outlook.wait(nodes, limit_s)
+
+
+def corrected(
+    partition: str,
+    grid: WaitGrid,
+    units: NodeUnits,
+    record: WaitRecord,
+    *,
+    made_s: float,
+    waiting: int,
+) -> PartitionOutlook:
+    """Make an outlook of what a queue run forward gave, and of the record of such estimates."""
+
+    def estimate(size: int, draws_s: tuple[float, ...]) -> WaitEstimate:
+        of = class_for(partition, draws_s, size / units.units, made_s=made_s, waiting=waiting)
+        return record.estimate(draws_s, of)
+
+    return PartitionOutlook(
+        partition=partition,
+        made_s=made_s,
+        units=units,
+        waiting=waiting,
+        grid=grid,
+        estimates=tuple(
+            tuple(estimate(size, draws) for draws in row)
+            for size, row in zip(grid.sizes, grid.draws_s, strict=True)
+        ),
+    )
+
+
+def class_for(
+    partition: str, draws_s: tuple[float, ...], share: float, *, made_s: float, waiting: int
+) -> WaitClass:
+    """Class of a job by its draws."""
+    middle = draws_s[len(draws_s) // 2] if draws_s else inf
+    return class_of(middle, partition=partition, share=share, at_s=made_s, waiting=waiting)

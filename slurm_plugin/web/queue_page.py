@@ -1,0 +1,75 @@
+"""The queue outlook: what nimod left in the store, as charts and a table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+import msgspec
+
+from slurm_plugin.formatting import clock, count, duration, percent
+from slurm_plugin.protocol import PartitionWait, QueueOutlook
+from slurm_plugin.reports.chart import Chart, waits
+from slurm_plugin.reports.html import Table, TableColumn
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOutlook:
+    """The outlook of one cluster."""
+
+    cluster: str
+    made: str
+    record: str
+    charts: list[Chart]
+    table: Table
+
+
+def outlooks(payloads: Mapping[str, str]) -> list[ClusterOutlook]:
+    """Read the outlook of each cluster; what cannot be read is left out."""
+    made = []
+    for cluster, payload in sorted(payloads.items()):
+        try:
+            one = msgspec.json.decode(payload, type=QueueOutlook)
+        except msgspec.DecodeError:
+            continue
+        made.append(_outlook(cluster, one))
+    return made
+
+
+def _outlook(cluster: str, one: QueueOutlook) -> ClusterOutlook:
+    groups = groupby(one.partitions, key=lambda row: row.partition)
+    return ClusterOutlook(
+        cluster=cluster,
+        made=clock(one.made_s),
+        record=_record(one),
+        charts=[_chart(name, list(rows)) for name, rows in groups],
+        table=Table(
+            name="outlook",
+            caption="Waits of jobs with a limit of an hour",
+            columns=(
+                TableColumn(key="partition", title="partition", left=True),
+                TableColumn(key="waiting", title="queue"),
+                TableColumn(key="nodes", title="nodes"),
+                TableColumn(key="wait_s", title="wait"),
+                TableColumn(key="low_s", title="at least"),
+                TableColumn(key="high_s", title="at most"),
+            ),
+            rows=tuple(_row(row) for row in one.partitions),
+        ),
+    )
+
+
+def _chart(name: str, rows: list[PartitionWait]) -> Chart:
+    return waits(f"{name}: {count(rows[0].waiting, 'job')} in the queue", rows)
+
+
+def _row(row: PartitionWait) -> tuple[str, ...]:
+    times = (duration(value) for value in (row.wait_s, row.low_s, row.high_s))
+    return (row.partition, str(row.waiting), str(row.nodes), *times)
+
+
+def _record(one: QueueOutlook) -> str:
+    if not one.recorded:
+        return "No start is on record yet: intervals are wide."
+    starts = f"{count(one.recorded, 'start')} on record"
+    inside = "" if one.inside is None else f", {percent(one.inside)} of them inside their interval"
+    return f"{starts}{inside}."

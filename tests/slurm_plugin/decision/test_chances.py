@@ -1,0 +1,141 @@
+"""Deadlines by wait and run together, and what would make them."""
+
+from math import inf
+
+import pytest
+from msgspec.structs import replace
+
+from predictor.wait_estimate import ENOUGH, WaitEstimate, WaitGrid
+from slurm_plugin.config import Config, Deadline, OnMissed
+from slurm_plugin.decision import messages, remedies
+from slurm_plugin.decision.candidates import PolicySettings, Request
+from slurm_plugin.decision.policy import Action, DeadlineVerdict, decide
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.slurm.outlook import NodeUnits, PartitionOutlook
+from tests.slurm_plugin.made import NOW, partition, table
+
+SIZES = tuple(range(1, 33))
+#: T(n) = 100 + 3600/n: 550 s on 8 nodes.
+TABLE = table(spread=1.05)
+
+
+def outlook(wait_of, *, recorded=ENOUGH, name="batch"):
+    """Waits by nodes and limit: ``wait_of(nodes, limit_s)`` gives equally likely ones."""
+    limits = (900.0, inf)
+    cells = tuple(
+        tuple(WaitEstimate(tuple(wait_of(n, limit)), recorded) for limit in limits) for n in SIZES
+    )
+    grid = WaitGrid(SIZES, limits, tuple(tuple(e.waits_s for e in row) for row in cells))
+    return PartitionOutlook(
+        partition=name,
+        made_s=NOW,
+        units=NodeUnits(nodes=32, units=32),
+        waiting=3,
+        grid=grid,
+        estimates=cells,
+    )
+
+
+def part(wait_of, name="batch", **fields):
+    made = outlook(wait_of, name=name, **fields)
+    return partition(outlook=made, name=name)
+
+
+def request(left_s, nodes=8, **fields):
+    given = {"low": nodes, "high": nodes, "limit_s": 3600.0, "asked_limit_s": 3600.0}
+    return Request(**given | fields, deadline_s=NOW + left_s)
+
+
+def rules(**fields):
+    return PolicySettings.of(Config(deadline=Deadline(missed=OnMissed.REFUSE, **fields)))
+
+
+def judged(asked, where, made=None):
+    return decide(asked, TABLE, where, made or rules(), now_s=NOW)
+
+
+SELDOM = [0.0] * 37 + [5_000.0] * 3  # 7.5 % wait long
+
+
+def test_the_confidence_that_the_site_wants_decides():
+    asked, where = request(4_500.0), part(lambda *_: SELDOM)
+    unsure = judged(asked, where)
+    assert unsure.reason is Reason.DEADLINE_UNSURE
+    assert unsure.chosen.chance == pytest.approx(0.925)
+    sure = judged(asked, where, rules(confidence=0.9))
+    assert sure.chosen.deadline is DeadlineVerdict.MADE
+    assert sure.deadline_met is True
+
+
+def test_the_limit_has_to_end_by_the_deadline_whenever_the_job_starts():
+    # Runs take 550 s, but Slurm starts no job whose hour reaches beyond the deadline.
+    waits = [0.0] * 20 + [1_000.0] * 20
+    assert judged(request(4_000.0), part(lambda *_: waits)).chosen.chance == pytest.approx(0.5)
+    short = request(4_000.0, limit_s=900.0, asked_limit_s=900.0)
+    assert judged(short, part(lambda *_: waits)).chosen.deadline is DeadlineVerdict.MADE
+
+
+def test_run_times_that_vary_count_with_the_wait():
+    vary = table(spread=2.0)
+    one = decide(request(900.0), vary, part(lambda *_: [300.0] * 40), rules(), now_s=NOW)
+    # In 600 s: log(600/550) is 0.2 standard deviations above the median.
+    assert one.chosen.chance is not None
+    assert one.reason is Reason.DEADLINE_MISSED
+    within = decide(
+        request(1_500.0, limit_s=1_100.0), vary, part(lambda *_: [300.0] * 40), rules(), now_s=NOW
+    )
+    assert within.chosen.chance == pytest.approx(0.97, abs=0.02)
+
+
+def test_a_job_without_a_chance_is_refused_where_the_record_says_so():
+    late = [9_000.0] * 40
+    assert judged(request(4_500.0), part(lambda *_: late)).action is Action.REFUSE
+    few = judged(request(4_500.0), part(lambda *_: late, recorded=ENOUGH - 1))
+    assert few.action is not Action.REFUSE
+    some = judged(request(4_500.0), part(lambda *_: [0.0] * 3 + [9_000.0] * 37))
+    assert some.action is not Action.REFUSE
+
+
+def test_messages_say_what_would_make_it():
+    def wait_of(nodes, limit_s):
+        return [5_000.0] * 40 if nodes > 4 and limit_s > 900 else [0.0] * 40
+
+    asked, where = request(4_500.0), part(wait_of)
+    decided = judged(asked, where)
+    others = [part(lambda *_: [10.0] * 40, name="short"), part(lambda *_: SELDOM, name="long")]
+    told = remedies.remedies(asked, TABLE, where, others, rules(), decided, now_s=NOW)
+    fewer, more, shorter, elsewhere, later = told
+    assert fewer == "--nodes=7 --time=00:13:00 (99 %)"
+    assert more == "--nodes=9 --time=00:11:00 (99 %)"
+    assert shorter == "--time=00:12:00 (99 %)"
+    assert elsewhere == "--partition=short (99 %)"
+    assert later.startswith("--deadline=") and later.endswith("(95 %)")
+    text = messages.deadline_text(replace(decided, remedies=told), asked, now_s=NOW)
+    assert "with a chance of 0 %" in text
+    assert "Would make it: --nodes=7" in text and " or --deadline=" in text
+
+
+def test_nothing_is_proposed_that_is_no_surer():
+    asked, where = request(4_500.0), part(lambda *_: [5_000.0] * 40)
+    others = [part(lambda *_: [6_000.0] * 40, name="long")]
+    told = remedies.remedies(asked, TABLE, where, others, rules(), judged(asked, where), now_s=NOW)
+    (later,) = told
+    assert later.startswith("--deadline=")
+
+
+def test_waits_by_limits_alone_propose_nothing():
+    asked = request(3_700.0)
+    decided = judged(asked, partition())
+    assert remedies.remedies(asked, TABLE, partition(), [], rules(), decided, now_s=NOW) == ()
+
+
+def test_the_policy_takes_the_same_waits():
+    def wait_of(nodes, _):
+        return [3_000.0] * 40 if nodes > 8 else [0.0] * 40
+
+    asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
+    free = decide(asked, TABLE, partition(), rules(), now_s=NOW)
+    crowded = decide(asked, TABLE, part(wait_of), rules(), now_s=NOW)
+    assert crowded.chosen.nodes <= 8 < 32
+    assert {o.nodes: o.wait_s for o in crowded.options}[16] == 3_000.0
+    assert {o.wait_s for o in free.options} == {0.0}

@@ -1,0 +1,219 @@
+"""Outlooks: waits of the queue as it is, and the record of what came of them."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from predictor.queue_past import LimitShares, PastArrivals, PastShape, QueuePast, encode
+from predictor.wait_estimate import WaitRecord
+from sacct_ingest.admin_comment import Note, build
+from slurm_plugin.nimod.outlooks import Outlooks
+from slurm_plugin.nimod.run_times import QueueRunTimes
+from slurm_plugin.protocol import QueueOutlook
+from slurm_plugin.slurm.raw_state import RawPartition, RawState
+from slurm_plugin.slurm.slurm_conf import SlurmConf
+from slurm_plugin.slurm.snapshot import build as view
+from tests.slurm_plugin.made import stored, table
+from tests.slurm_plugin.slurm.test_queue_view import NOW, node, pending, running
+
+CONF = SlurmConf(counts_memory=False)
+
+
+def outlooks(tables=None):
+    return Outlooks(QueueRunTimes(lambda: tables or stored()), stopwatch=lambda: 0.0)
+
+
+def seen(*jobs, nodes=4):
+    nodes = [
+        node(n, cpus_used=8 * any(f"n{n}" in j.node_names for j in jobs)) for n in range(nodes)
+    ]
+    return RawState(nodes=nodes, jobs=jobs, partitions=[RawPartition(name="batch", default=True)])
+
+
+def attached(made, state, at_s=NOW):
+    return made.attach(view(state, CONF, cluster="pine", taken_s=at_s), state, CONF)
+
+
+def wait_s(cluster, nodes=1, limit_s=60.0):
+    part = cluster.partitions["batch"]
+    return part.wait(nodes, limit_s, now_s=cluster.taken_s, begin_s=0.0).median_s
+
+
+def full(**fields):
+    return seen(*(running(n, f"n{n}", end_s=NOW + 100_000, **fields) for n in range(4)))
+
+
+def test_limits_stand_where_nothing_is_learned():
+    assert wait_s(attached(outlooks(), full())) == pytest.approx(100_000, rel=0.1)
+
+
+def test_jobs_are_recognised_by_their_name_and_end_when_their_like_did():
+    learned = table(lambda _: 1_050.0, spread=1.01)
+    job = full(user="alice", name="solve")
+    assert wait_s(attached(outlooks(stored(learned)), job)) == pytest.approx(1_000, rel=0.1)
+    other = full(user="bob", name="solve")
+    assert wait_s(attached(outlooks(stored(learned)), other)) > 50_000
+
+
+def test_a_note_says_more_than_the_name():
+    note = Note(
+        decision_id="3f9a0c12b7de", nodes=1, low=1, high=1, time_s=550, low_s=540, high_s=560,
+        verdict="reliable", mode="advise", reason="cheapest",
+    )  # fmt: skip
+    made = outlooks(stored(table(lambda _: 9_050.0, spread=1.01)))
+    job = full(user="alice", name="solve", admin_comment=build(note))
+    assert wait_s(attached(made, job)) == pytest.approx(500, rel=0.1)
+
+
+def test_the_shares_of_limits_that_a_user_uses_stand_for_unknown_jobs():
+    made = outlooks()
+    made.remember(
+        encode(QueuePast(shares=LimitShares(site=(-1.0,) * 3, users={"eve": (-4.0,) * 3})))
+    )
+    quick = full(user="eve", limit_s=100_050.0)
+    assert wait_s(attached(made, quick)) == pytest.approx(100_050 * 0.0183 - 50, rel=0.1)
+    assert wait_s(attached(outlooks(), quick)) > 50_000
+
+
+def test_an_outlook_stays_while_a_new_one_would_cost_too_much():
+    ticks = iter(range(100))
+    made = Outlooks(QueueRunTimes(stored), stopwatch=lambda: float(next(ticks)))
+    attached(made, full())
+    assert wait_s(attached(made, seen(), NOW + 30)) > 50_000
+    assert wait_s(attached(made, seen(), NOW + 61)) < 60
+
+
+def test_what_came_of_estimates_is_recorded_and_corrects_the_next():
+    made = outlooks()
+    attached(made, full())
+    waiting = pending(9, submit_s=NOW + 5)
+    attached(made, replace(full(), jobs=[*full().jobs, waiting]), NOW + 10)
+    assert len(made.record) == 0
+    started = running(9, "n1", submit_s=NOW + 5, start_s=NOW + 65)
+    attached(made, seen(started), NOW + 70)
+    (error,) = made.record.errors
+    assert (error.actual_s, error.at_s) == (60.0, NOW + 5)
+    assert error.estimate_s == pytest.approx(100_000, rel=0.1)
+    assert error.score < -3
+    # Seen running at once: recorded at once.
+    quick = running(10, "n2", submit_s=NOW + 75, start_s=NOW + 76)
+    attached(made, seen(started, quick), NOW + 80)
+    assert [one.actual_s for one in made.record.errors] == [60.0, 1.0]
+
+
+def test_what_was_there_before_or_is_held_is_not_recorded():
+    made = outlooks()
+    before = pending(8, submit_s=NOW - 5)
+    held = pending(9, submit_s=NOW + 5, reason="Dependency")
+    attached(made, seen(before))
+    attached(made, seen(before, held), NOW + 10)
+    runs = [running(n, f"n{n - 8}", submit_s=NOW + 5, start_s=NOW + 20) for n in (8, 9)]
+    attached(made, seen(*runs), NOW + 30)
+    assert len(made.record) == 0
+
+
+def test_trouble_leaves_the_waits_of_the_limits(caplog):
+    made = outlooks()
+    made.record = None  # type: ignore[assignment]
+    assert wait_s(attached(made, full())) == 100_000
+    attached(made, full(), NOW + 100)
+    assert len([one for one in caplog.records if "time limits stand in" in one.message]) == 1
+    made.record = WaitRecord()
+    assert attached(made, full(), NOW + 200).partitions["batch"].outlook is not None
+
+
+def test_jobs_booked_since_stand_before_the_next():
+    part = attached(outlooks(), seen()).partitions["batch"]
+    times = {"now_s": NOW, "begin_s": 0.0}
+    assert part.wait(2, 60.0, **times).median_s == 0.0
+    busy = attached(outlooks(), seen(running(1, "n0", end_s=NOW + 9_000))).partitions["batch"]
+    later = busy.promise(2, NOW, NOW + 60)
+    assert busy.wait(3, 60.0, **times).median_s == 0.0
+    assert later.wait(3, 60.0, **times).median_s > 1_000
+    assert busy.blocked(NOW + 500).wait(1, 60.0, **times).median_s == 500.0
+
+
+def test_jobs_that_wait_have_an_estimate_of_their_own():
+    made = outlooks()
+    state = full()
+    attached(made, replace(state, jobs=[*state.jobs, pending(9, tres={"cpu": 8.0})]))
+    assert made.starts[9].median_s == pytest.approx(100_000, rel=0.1)
+
+
+def learned_queue(*more):
+    state = full(user="eve")
+    return replace(state, jobs=[*state.jobs, *more])
+
+
+def test_who_asks_gets_the_starts_of_the_jobs_that_may_be_seen():
+    made = outlooks()
+    mine = pending(9, user="ann", name="solve", tres={"cpu": 8.0}, start_s=NOW + 7.0)
+    other = pending(10, user="bob", tres={"cpu": 8.0})
+    held = pending(11, user="ann", reason="JobHeldUser")
+    attached(made, learned_queue(mine, other, held))
+
+    def ids(*args, **options):
+        return [row.job_id for row in made.queued(*args, **options)]
+
+    assert ids([], user=None, own="ann") == [9, 11]
+    assert ids([10, 9, 1, 77, 10], user=None, own="ann") == [10, 9]
+    assert ids([9, 10], user="ann", own="ann") == [9]
+    first, second = made.queued([9, 11], user=None, own="ann")
+    assert first.low_s < first.start_s < first.high_s
+    assert first.start_s == pytest.approx(NOW + 100_000, rel=0.1)
+    assert (first.slurm_start_s, first.name, first.reason) == (NOW + 7.0, "solve", "Priority")
+    assert (second.start_s, second.reason) == (None, "JobHeldUser")
+
+
+def test_the_record_is_kept_now_and_then_and_read_again():
+    made = outlooks()
+    assert made.unsaved(now_s=NOW) is None
+    test_what_came_of_estimates_is_recorded_and_corrects_the_next()
+    attached(made, full())
+    quick = running(10, "n2", submit_s=NOW + 1, start_s=NOW + 2)
+    attached(made, seen(quick), NOW + 80)
+    payload = made.unsaved(now_s=NOW + 80)
+    assert payload and made.unsaved(now_s=NOW + 9_999) is None
+    again = outlooks()
+    again.restore(payload)
+    assert len(again.record) == 1
+    again.restore("{")
+    assert len(again.record) == 1
+
+
+def test_the_outlook_of_partitions_is_told_for_small_and_large_jobs():
+    made = outlooks()
+    attached(made, seen(nodes=8))
+    small, large = made.partition_waits()
+    assert (small.nodes, large.nodes, small.wait_s) == (1, 2, 0.0)
+
+
+def test_the_past_of_the_cluster_tells_of_unknown_jobs_and_of_those_to_come():
+    made, state = outlooks(), learned_queue(pending(9, tres={"cpu": 8.0}))
+    attached(made, state)
+    shapes = [PastShape(4, 32, 5_000.0, 5_000.0)]
+    past = QueuePast(
+        shares=LimitShares(site=(-3.0,) * 3),
+        arrivals={"batch": PastArrivals(per_s=0.01, ahead=0.5, shapes=shapes)},
+    )
+    made.remember(encode(QueuePast(shares=past.shares)))
+    quiet = wait_s(attached(made, learned_queue(pending(9, limit_s=60.0)), NOW + 100))
+    made.remember(encode(past))
+    busy = wait_s(attached(made, learned_queue(pending(9, limit_s=60.0)), NOW + 200), nodes=4)
+    assert quiet == pytest.approx(100_000, rel=0.2)  # squeue shows no limits of what runs
+    assert busy > quiet
+    made.remember("{")
+    assert attached(made, state, NOW + 300).partitions["batch"].outlook is not None
+
+
+def test_the_outlook_goes_to_the_pages_at_most_once_a_minute():
+    made = outlooks()
+    assert made.outlook(now_s=NOW) is None
+    attached(made, seen(nodes=6))
+    shown = msgspec.json.decode(made.outlook(now_s=NOW) or "", type=QueueOutlook)
+    assert [row.nodes for row in shown.partitions] == [1, 2, 4, 6]
+    assert made.outlook(now_s=NOW + 100) is None
+    attached(made, seen(nodes=6), NOW + 30)
+    assert made.outlook(now_s=NOW + 30) is None
+    assert made.outlook(now_s=NOW + 61) is not None

@@ -1,0 +1,34 @@
+"""The page of the queue, from what nimod leaves in the store."""
+
+import msgspec
+
+from slurm_plugin.protocol import PartitionWait, QueueOutlook
+from slurm_plugin.web.queue_page import outlooks
+
+
+def wait(partition, nodes, wait_s):
+    return PartitionWait(
+        partition=partition, waiting=7, nodes=nodes, limit_s=3600.0,
+        wait_s=wait_s, low_s=wait_s / 2, high_s=4 * wait_s + 60.0,
+    )  # fmt: skip
+
+
+def payload(**fields):
+    partitions = [wait("batch", n, 100.0 * n) for n in (1, 2, 4)] + [wait("gpu", 1, 0.0)]
+    return msgspec.json.encode(QueueOutlook(made_s=1e9, partitions=partitions, **fields)).decode()
+
+
+def test_each_partition_has_a_chart_that_says_what_it_shows():
+    (one,) = outlooks({"pine": payload(recorded=120, inside=0.91), "oak": "{"})
+    assert one.cluster == "pine"
+    batch, gpu = one.charts
+    assert batch.title == "batch: 7 jobs in the queue"
+    assert "4 nodes 00:06:40 (00:03:20 to 00:27:40)" in batch.description
+    assert gpu.marks
+    assert one.table.rows[0] == ("batch", "7", "1", "00:01:40", "00:00:50", "00:07:40")
+    assert one.record == "120 starts on record, 91 % of them inside their interval."
+
+
+def test_a_young_record_says_that_intervals_are_wide():
+    (one,) = outlooks({"pine": payload()})
+    assert "wide" in one.record
