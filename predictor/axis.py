@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sacct_ingest.job_script import parse_command_line, split_submit_line
 from sacct_ingest.layout import Layout, Unit, any_layout, layouts, size_layouts
 
 if TYPE_CHECKING:
@@ -75,9 +76,27 @@ def _others(rows: Sequence[RunRow]) -> Iterator[Axis]:
         sized = [row for row in rows if unit.size_of(row)]
         if len({unit.size_of(row) for row in sized}) < _STEP:
             continue
-        ways = (size_layouts, any_layout) if several else (size_layouts,)
+        ways = (_by_tasks, any_layout) if several else (_by_tasks,)
         axes = (Axis(unit, way(sized, unit)) for way in ways)
         yield from (one for one in axes if not several or _explains(one))
+
+
+def _by_tasks(rows: Sequence[RunRow], unit: Unit) -> dict[Layout, list[RunRow]]:
+    """Group runs by layout; where the accounting has no tasks, by those of the submission."""
+    own = {row.run_id: row for row in rows}
+    groups = size_layouts([_with_tasks(row) for row in rows], unit)
+    return {layout: [own[row.run_id] for row in group] for layout, group in groups.items()}
+
+
+def _with_tasks(row: RunRow) -> RunRow:
+    """Run with the tasks that its submission named, where it had no step that tells them."""
+    if row.tasks is not None or not row.submit_line:
+        return row
+    options = parse_command_line(split_submit_line(row.submit_line)).options
+    tasks, each = options.get("ntasks", ""), options.get("cpus-per-task")
+    if tasks and tasks.isdecimal():
+        return replace(row, tasks=int(tasks))
+    return replace(row, tasks=1) if each and row.nodes == 1 else row
 
 
 def _explains(axis: Axis) -> bool:

@@ -270,6 +270,7 @@ class Advice(msgspec.Struct, kw_only=True):
     rows: list[Row] = []
     nodes: int | None = None  #: the recommended count
     directive: str = ""  #: ``#SBATCH --nodes=4``
+    memory_directive: str = ""  #: ``#SBATCH --mem=5300M``; empty: what the job asks for will do
     script_text: str = ""  #: what the script fixes itself, in plain words; empty: nothing
     time_directive: str = ""  #: ``#SBATCH --time=00:20:00 --time-min=00:15:00``
     reason: str = ""

@@ -11,6 +11,7 @@ from sacct_ingest.layout import Unit
 from slurm_plugin.decision import messages
 from slurm_plugin.decision.candidates import PolicySettings, Request, trusted
 from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.memory import memory_to_ask
 from slurm_plugin.decision.policy import (
     Action,
     Decision,
@@ -21,10 +22,11 @@ from slurm_plugin.decision.policy import (
 )
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.remedies import MISSED, remedies
-from slurm_plugin.decision.sizes import fixed_by_script, options_for
+from slurm_plugin.decision.sizes import fixed_by_script, nodes_of, options_for, resized
 from slurm_plugin.protocol import Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.footprint import UNKNOWN, footprint, memory_bytes
 
 #: Reasons that bind a submission but not somebody who still considers what to ask for.
 _OPEN_QUESTION = frozenset({Reason.FIXED_COUNT, Reason.NOT_OPTED_IN})
@@ -32,6 +34,9 @@ _OPEN_QUESTION = frozenset({Reason.FIXED_COUNT, Reason.NOT_OPTED_IN})
 _OPEN_SIZE = frozenset(
     {Reason.FIXED_CPUS, Reason.INTERACTIVE, Reason.ARRAY, Reason.FIXED_BY_SCRIPT}
 )
+
+#: A job asks for too much memory where less than this share of it is needed.
+_ENOUGH = 0.8
 
 #: Reasons why a prediction changes no job, and is advice all the same.
 _FOR_ADVICE = frozenset({Reason.OTHERS_RUNS, Reason.FEW_OWN_RUNS})
@@ -75,7 +80,8 @@ def advice_of(
     part = case.place if fresh and case.place else _idle(table, case.now_s)
     considered = _considered(case, part, rules)
     decided = decide(considered, table, part, rules, now_s=case.now_s)
-    _recommend(advice, decided, considered, case, fresh=fresh)
+    margin = rules.policy.memory_margin
+    _recommend(advice, decided, considered, case, fresh=fresh, margin=margin)
     _lower(advice, decided, table, part)
     low, high = (request.low, request.high) if request.low < request.high else (1, part.largest)
     advice.rows = [
@@ -194,7 +200,13 @@ def _open_question(request: Request) -> frozenset[Reason]:
 
 
 def _recommend(
-    advice: Advice, decided: Decision, request: Request, case: DecisionContext, *, fresh: bool
+    advice: Advice,
+    decided: Decision,
+    request: Request,
+    case: DecisionContext,
+    *,
+    fresh: bool,
+    margin: float,
 ) -> None:
     reason = messages.reason_text(decided.reason, request.unit)
     advice.reason = reason if fresh else f"{reason} (The queue is not known: as if it were empty.)"
@@ -205,6 +217,7 @@ def _recommend(
         advice.nodes = chosen.nodes
         advice.directive = f"#SBATCH {_options(case, chosen.nodes)}"
         advice.script_text = _script_text(case)
+        advice.memory_directive = _memory_directive(case, chosen.nodes, margin)
     options = messages.time_options(limits_to_ask(chosen, request))
     advice.time_directive = f"#SBATCH {options}" if options else ""
 
@@ -213,6 +226,21 @@ def _options(case: DecisionContext, nodes: int) -> str:
     if case.request.unit is Unit.NODES or case.table is None:
         return f"--nodes={nodes}"
     return " ".join(options_for(case.job, case.table, nodes))
+
+
+def _memory_directive(case: DecisionContext, size: int, margin: float) -> str:
+    """Give the line for the memory to ask for; empty where the job's own does, or none is known."""
+    table, job, sized = case.table, case.job, case.request.unit is not Unit.NODES
+    if table is None or (sized and nodes_of(job) != 1):
+        return ""
+    other = resized(job, table, size) if sized else job
+    given, needed = memory_bytes(other, case.partition), memory_to_ask(table, size, margin=margin)
+    if given is None or needed is None or _ENOUGH * given <= needed * 2**20 <= given:
+        return ""
+    if not job.min_mem_per_cpu:
+        return f"#SBATCH --mem={needed}M"
+    cpus = footprint(other, case.partition or UNKNOWN).cpus
+    return f"#SBATCH --mem-per-cpu={-(-needed // cpus)}M"
 
 
 def _script_text(case: DecisionContext) -> str:

@@ -1,9 +1,13 @@
-"""Fewest nodes whose memory holds a job, by what its earlier runs needed."""
+"""What a job needs of memory, by what its earlier runs needed."""
 
 from math import ceil
 
-from predictor.types import PredictionTable
+from predictor.types import UNBOUNDED, PredictionTable
 
+#: Runs that have to speak for less memory than a job asks for.
+_RUNS = 3
+_MIB = 2**20
+_ROUND_MIB = 100
 #: More nodes than any cluster has: no count is known to do.
 NEVER = 2**31
 
@@ -32,3 +36,26 @@ def memory_floor(table: PredictionTable, mem_node_bytes: int | None, *, margin: 
         return NEVER
     scaled = ceil(measured.nodes * measured.mem_bytes * margin / mem_node_bytes)
     return max(min(measured.nodes, scaled), beyond + 1)
+
+
+def memory_to_ask(table: PredictionTable, size: int, *, margin: float) -> int | None:
+    """Memory for a job of this size, MiB: the highest ever needed times ``margin``, rounded up.
+
+    Of a node where the table counts nodes, else of the whole job.  None: beyond what was run, of
+    too few runs, or runs of this size or a neighbouring one ended for lack of memory.
+
+    Parameters
+    ----------
+    margin
+        Ratio, at least 1.
+    """
+    counts = [one.nodes for one in table.memory]
+    if table.runs < _RUNS or not counts or not counts[0] <= size <= counts[-1]:
+        return None
+    below = max(n for n in counts if n <= size)
+    above = min(n for n in counts if n >= size)
+    near = (one for one in table.memory if below <= one.nodes <= above)
+    if any(one.mem_bytes >= UNBOUNDED for one in near):
+        return None
+    most = max(one.mem_bytes for one in table.memory if one.mem_bytes < UNBOUNDED)
+    return _ROUND_MIB * ceil(most * margin / (_ROUND_MIB * _MIB))

@@ -330,5 +330,5 @@ def _recommendation(advice: Advice) -> str:
         reason = reason and f"No recommendation: {reason}"
     elif advice.deadline_text:  # the deadline text gives the numbers
         reason = ""
-    lines = (reason, advice.directive, advice.time_directive, printable(advice.script_text))
-    return "\n".join(filter(None, lines))
+    directives = (advice.directive, advice.memory_directive, advice.time_directive)
+    return "\n".join(filter(None, (reason, *directives, printable(advice.script_text))))

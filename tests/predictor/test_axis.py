@@ -72,6 +72,22 @@ def test_threads_and_tasks_of_as_many_cpus_are_no_repeats() -> None:
     assert all(table.unit is Unit.CPUS for table in tables)
 
 
+def test_without_steps_the_submission_says_how_many_tasks_there_were() -> None:
+    ranks = [
+        replace(one, submit_line=f"sbatch -N1 -n{one.cpus} job.sh", tasks=None) for one in threads()
+    ]
+    assert only(ranks).layout == Layout(cpus=1, each=Each.TASK, nodes=1)
+    # The memory of a batch step is that of all its processes.
+    table = only([replace(one, mem_bytes=100) for one in ranks])
+    assert {one.mem_bytes for one in table.memory} == {100}
+    few = [
+        replace(one, submit_line=f"sbatch -c {one.cpus} job.sh", tasks=None) for one in threads()
+    ]
+    assert only(few).layout == Layout(1, each=Each.JOB, nodes=1)
+    unknown = [replace(one, submit_line="sbatch job.sh", tasks=None) for one in threads()]
+    assert only(unknown).layout == Layout(each=Each.JOB, nodes=1)
+
+
 def half_and_whole(power: float) -> list[RunRow]:
     shapes = [(nodes, each) for nodes in (1, 2, 4, 8) for each in (18, 36)] * 2
     return [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from predictor.types import Memory
+from predictor.types import UNBOUNDED, Memory
 from sacct_ingest.layout import Each, Layout, Unit
 from slurm_plugin.config import Mode
 from slurm_plugin.decision.reasons import Reason
@@ -220,3 +220,31 @@ def test_a_size_that_the_script_fixes_is_not_changed():
 def test_a_script_that_fixes_its_nodes_keeps_them(count, reason):
     script = f"#!/bin/sh\ntorchrun --nnodes={count} --nproc-per-node=4 train.py\n"
     assert submit(advisor(), job(script=script))[0].reason == reason
+
+
+NEEDED = tuple(Memory(n, (1000 + 100 * n) * 2**20) for n in (1, 2, 4, 8, 16))
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"min_mem_per_node": 8000}, "#SBATCH --mem=3200M"),  # 2600 MiB times 1.2
+        ({"min_mem_per_node": 3500}, ""),
+        ({"min_mem_per_node": 3000}, "#SBATCH --mem=3200M"),
+        ({"min_mem_per_cpu": 4000}, "#SBATCH --mem-per-cpu="),
+    ],
+)
+def test_the_memory_to_ask_for_is_the_most_that_was_ever_needed_and_a_margin(fields, line):
+    told = advice(one_node(cpus_per_task=4, min_cpus=4, **fields), tables=[sized(memory=NEEDED)])
+    assert told.memory_directive.startswith(line)
+    assert bool(told.memory_directive) is bool(line)
+    assert told.memory_directive in render(told, now_s=NOW, width=200)
+
+
+def test_no_memory_is_named_where_runs_had_too_little():
+    short = (*NEEDED[:2], Memory(4, UNBOUNDED), Memory(8, UNBOUNDED), Memory(16, UNBOUNDED))
+    request = one_node(cpus_per_task=4, min_cpus=4, min_mem_per_node=8000)
+    told = advice(request, tables=[sized(memory=short)])
+    assert told.memory_directive == ""
+    few = advice(request, tables=[sized(memory=NEEDED, runs=2)])
+    assert few.memory_directive == ""
