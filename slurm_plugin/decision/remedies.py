@@ -5,6 +5,7 @@ from math import ceil, inf
 
 from predictor.table import at, covers
 from predictor.types import Prediction, PredictionTable
+from sacct_ingest.layout import Unit
 from slurm_plugin.decision.candidates import PolicySettings, Request, trusted
 from slurm_plugin.decision.policy import Decision, Option, every_option
 from slurm_plugin.decision.reasons import Reason
@@ -90,8 +91,12 @@ def _counts(
             sure = _surest(option.prediction, limits, request, partition, rules, now_s)
             if sure is not None:
                 time = "" if sure[0] == asked.limit_s else f" --time={duration(sure[0])}"
-                yield _with_chance(f"--nodes={option.nodes}{time}", sure[1])
+                yield _with_chance(f"{_size(option.nodes, request.unit)}{time}", sure[1])
                 break
+
+
+def _size(count: int, unit: Unit) -> str:
+    return f"--nodes={count}" if unit is Unit.NODES else f"{count} {unit.plural}"
 
 
 def _limit(
