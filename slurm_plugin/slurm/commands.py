@@ -1,6 +1,7 @@
 """Running one Slurm command and getting its text, or one clear error; submitting a job."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
@@ -54,7 +55,7 @@ def submit(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
 def _output(argv: Sequence[str], given: str, env: Mapping[str, str], timeout_s: float) -> str:
     try:
         done = subprocess.run(
-            argv,
+            _in_usual_class(argv),
             capture_output=True,
             timeout=timeout_s,
             env=env,
@@ -73,6 +74,13 @@ def _output(argv: Sequence[str], given: str, env: Mapping[str, str], timeout_s: 
         wrong = [line for line in lines if "error" in line] or lines
         raise SlurmError(f"{argv[0]}: {wrong[0] if wrong else f'exit status {done.returncode}'}")
     return done.stdout.decode(errors="replace")
+
+
+def _in_usual_class(argv: Sequence[str]) -> list[str]:
+    """Command that leaves a real-time class, which nimod may have: it is for answers alone."""
+    if os.sched_getscheduler(0) not in (os.SCHED_FIFO, os.SCHED_RR) or not shutil.which(argv[0]):
+        return list(argv)
+    return ["chrt", "--other", "0", *argv]
 
 
 def _without_defaults(environ: "os._Environ[str]") -> dict[str, str]:

@@ -94,7 +94,8 @@ def submit(
 ) -> dict[str, Any]:
     """Submit a job for a range of nodes and give slurmrestd's answer."""
     interface = _interface(cluster)
-    environment = interface.environment({"PATH": "/usr/bin:/bin"})
+    # A release that was built is not in /usr/bin.
+    environment = interface.environment({"PATH": f"{cluster.bin}:/usr/bin:/bin"})
     job = {"environment": environment, **interface.nodes(*nodes), **fields}
     connection = _UnixConnection(path)
     connection.request(

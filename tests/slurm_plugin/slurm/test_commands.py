@@ -1,0 +1,29 @@
+"""How Slurm's commands are run."""
+
+import os
+import shutil
+
+import pytest
+
+from sacct_ingest.errors import SlurmError
+from slurm_plugin.slurm import commands
+
+
+def policy_of_a_command() -> str:
+    return commands.run(["sh", "-c", "cut -d' ' -f41 /proc/self/stat"], timeout_s=60).strip()
+
+
+@pytest.mark.skipif(shutil.which("chrt") is None, reason="chrt is not installed")
+def test_no_command_runs_in_the_real_time_class_of_nimod() -> None:
+    usual = os.sched_getscheduler(0)
+    assert policy_of_a_command() == str(usual)
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except PermissionError:
+        pytest.skip("only root may choose a real-time class")
+    try:
+        assert policy_of_a_command() == str(os.SCHED_OTHER)
+        with pytest.raises(SlurmError, match="sqeue: not found"):
+            commands.run(["sqeue"], timeout_s=60)
+    finally:
+        os.sched_setscheduler(0, usual, os.sched_param(0))
