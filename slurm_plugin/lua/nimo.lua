@@ -411,7 +411,7 @@ end
 -- @return Slurm's return code; nil and why the job passes unchanged (nil when that is as it should)
 function M.submit(hook, job_desc, partitions, forwarded)
   if switched_off(hook.settings) then return nil, nil end
-  if not forwarded.ticket then hook.link:rouse() end
+  if not forwarded.ticket then hook.link:wake() end
   local job = M.collect(job_desc, partitions, hook.settings.max_script_bytes)
   job.deadline, job.ticket = forwarded.deadline, forwarded.ticket
   job.node_sizes = forwarded.sizes or nil

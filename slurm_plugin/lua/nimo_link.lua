@@ -71,14 +71,17 @@ function Link:exchange(request, left)
   return line, problem
 end
 
---- Say that a question is about to come, so that nimod is awake when it does.
-function Link:rouse()
+--- Announce a question with an empty line, so that nimod is awake when it comes.
+-- Measured (docs/measured.md): the hook takes 741 µs instead of 831 for a submission that comes alone.
+function Link:wake()
   if not self.connection or self.quiet then return end
   self.connection:settimeout(0, "t")
   self.connection:send("\n") -- where that fails, asking will, too
 end
 
---- Send one line and wait for nothing: nimod answers none that says so.
+--- Send one line and wait for no answer.
+-- Measured (docs/measured.md): a submission costs slurmctld 170 to 270 µs this way, and 670 to 740 µs
+-- where it waits for an answer.
 -- @return whether all of it is on its way; if not, the connection is closed
 function Link:tell(request)
   local function whole() return self.settings.timeout_ms / 1000 end

@@ -22,7 +22,7 @@ class Reply(msgspec.Struct, frozen=True):
     afterwards: Callable[[], None] | None = None
     last: bool = False  #: hang up after it
     quiet: bool = False  #: the peer is told not to wait for answers from now on
-    roused: bool = False  #: another request is about to come
+    awake: bool = False  #: another request is about to come
     query: "Query | None" = None  #: has the answer made, elsewhere: it takes long
 
 
@@ -57,7 +57,7 @@ class Connection:
         Since when it is half way through a request or an answer; None: it is not.
     quiet
         Whether it was told not to wait for answers.
-    roused
+    awake
         Whether it said that a request is about to come.
     query
         Has the answer made that it waits for; None: it waits for none.
@@ -65,7 +65,7 @@ class Connection:
 
     __slots__ = (
         *("_channel", "_received", "_respond", "_undone", "_unsent"),
-        *("first", "query", "quiet", "roused", "served_s", "since_s", "turn", "uid"),
+        *("first", "query", "quiet", "awake", "served_s", "since_s", "turn", "uid"),
     )
 
     def __init__(
@@ -77,7 +77,7 @@ class Connection:
         self.turn = 0
         self.served_s = 0.0
         self.since_s: float | None = None
-        self.quiet = self.roused = False
+        self.quiet = self.awake = False
         self.query: Query | None = None
         self._channel = channel
         self._respond = respond
@@ -147,7 +147,7 @@ class Connection:
         if self._received and line.isspace():
             return  # what it announced is here already
         reply = self._respond(line, self.uid)
-        self.quiet, self.roused = self.quiet or reply.quiet, reply.roused
+        self.quiet, self.awake = self.quiet or reply.quiet, reply.awake
         if reply.afterwards is not None:
             self._undone.append(reply.afterwards)
         self.query = reply.query

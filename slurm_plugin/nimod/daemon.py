@@ -224,7 +224,7 @@ class Daemon:
             error = f"more than {most:g} requests a second from user {uid}; wait a moment"
             return Reply(encode(Answer(ok=False, error=error)), last=True)
         if line.isspace():
-            return Reply(roused=trusted)
+            return Reply(awake=trusted)
         try:
             ask = decode_ask(line)
         except msgspec.DecodeError as error:

@@ -2,7 +2,7 @@
 -- until somebody waits.
 
 local peer = { reply = "", connect_problem = nil, problem = "timeout", sent = {}, connections = 0,
-  closed = 0, now = 1000, send_s = 0, roused = 0 }
+  closed = 0, now = 1000, send_s = 0, awake = 0 }
 
 local function connection()
   local self, buffer, timeout_s = {}, "", 0
@@ -17,7 +17,7 @@ local function connection()
   end
   function self:send(line)
     if line == "\n" then
-      peer.roused = peer.roused + 1
+      peer.awake = peer.awake + 1
       return 1
     end
     if peer.takes then -- once: as many bytes, or none and an error

@@ -119,7 +119,7 @@ def test_a_kept_connection_says_that_a_question_is_about_to_come(hooks: Hooks) -
     hooks.answer(KEEP)
     for _ in range(3):
         hooks.submit()
-    assert (hooks.peer.roused, len(hooks.asked())) == (2, 3)
+    assert (hooks.peer.awake, len(hooks.asked())) == (2, 3)
 
 
 def test_where_no_job_is_changed_nimod_is_told_and_not_waited_for(hooks: Hooks) -> None:
@@ -136,7 +136,7 @@ def test_where_no_job_is_changed_nimod_is_told_and_not_waited_for(hooks: Hooks) 
     assert [(ask["tell"], ask["job"]["name"]) for ask in told] == [
         (True, f"job{number}") for number in range(10)
     ]
-    assert (hooks.peer.connections, hooks.peer.roused) == (1, 0)
+    assert (hooks.peer.connections, hooks.peer.awake) == (1, 0)
 
 
 @pytest.mark.parametrize("taken", [0, 100])

@@ -58,7 +58,7 @@ def test_what_lies_ready_is_carried_out_and_nimod_is_told(hooks: Hooks) -> None:
     ask = decode_ask(line.encode("latin-1"))
     assert (ask.op, ask.tell, ask.taken, ask.job.ticket) == ("decide", True, True, TICKET)
     assert (ask.job.user_id, ask.job.max_nodes, ask.job.script) == (UID, 8, "")
-    assert hooks.peer.roused == 0
+    assert hooks.peer.awake == 0
 
 
 def test_it_is_carried_out_once(hooks: Hooks) -> None:

@@ -30,7 +30,7 @@ class Doorman:
     def respond(self, line, uid):
         if line.isspace():
             self.announced += 1
-            return Reply(roused=True)
+            return Reply(awake=True)
         self.behind.append(len(self.served) - len(self.booked))
         self.served.append(line)
         size = int(line[1:]) if line.startswith(b"*") else 0
