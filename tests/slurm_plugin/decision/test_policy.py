@@ -2,9 +2,8 @@
 
 import dataclasses
 from itertools import product
-from math import ceil, inf
+from math import inf
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,37 +16,21 @@ from slurm_plugin.decision.candidates import Request, choices, standing
 from slurm_plugin.decision.policy import (
     Action,
     as_scheduled,
-    decide,
     every_option,
-    limits_to_ask,
 )
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.slurm.availability import profile
+from tests.slurm_plugin.decision.choosing import (
+    MISSED,
+    REQUEST,
+    RULES,
+    choose,
+    policy,
+    tailed,
+    timed,
+    turnaround_s,
+)
 from tests.slurm_plugin.made import NOW, amdahl, history, partition, rules, table
-
-RULES = rules()
-REQUEST = Request(low=1, high=16, limit_s=7200.0, with_least=True)
-
-
-def policy(**fields):
-    config = Config()
-    changed = msgspec.structs.replace(config.policy, **fields)
-    return rules(msgspec.structs.replace(config, policy=changed))
-
-
-def choose(request=REQUEST, known=None, part=None, by=RULES):
-    return decide(request, known or table(), part or partition(), by, now_s=NOW)
-
-
-MISSED = (Reason.DEADLINE_MISSED, Reason.DEADLINE_LIMIT, Reason.DEADLINE_UNSURE)
-
-
-def turnaround_s(option):
-    return option.wait_s + option.time_s
-
-
-# The choice
 
 
 def test_the_cost_is_turnaround_plus_the_delay_of_others():
@@ -151,9 +134,6 @@ def test_uncertainty_speaks_for_the_request():
     assert choose(known=table(curve_sd=0.5)).chosen.nodes == 16
 
 
-# The limits
-
-
 def test_fewer_nodes_get_a_longer_time_limit():
     decided = choose(replace(REQUEST, limit_s=600.0))
     n = decided.chosen.nodes
@@ -206,109 +186,6 @@ def test_slurm_gives_all_that_are_free_when_the_fewest_are():
     assert as_scheduled(replace(REQUEST, low=33, high=40), free, now_s=NOW) is None
 
 
-# Limits from the prediction
-
-
-def tailed(time_of=None, **fields):
-    """Run times of which 90 % stay below 1.1 times the median and 99 % below 1.2 times."""
-    time_of = time_of or amdahl(100.0, 3600.0)
-    nodes = range(1, 33)
-    tails = [Tail(s, tuple(f * time_of(n) for n in nodes)) for s, f in ((0.9, 1.1), (0.99, 1.2))]
-    return table(time_of, nodes=nodes, tails=tuple(tails), **fields)
-
-
-def timed(use=TimeUse.SET, minutes=120, **fields):
-    limit_s = 60.0 * minutes
-    return replace(REQUEST, limit_s=limit_s, asked_limit_s=limit_s, time_use=use, **fields)
-
-
-def test_a_generous_limit_is_cut_to_the_high_quantile():
-    chosen = choose(timed(), tailed()).chosen
-    # T(n) = 100 + 3600/n; 1.2 of slack on both quantiles; whole minutes.
-    time_s = 100 + 3600 / chosen.nodes
-    assert chosen.limits == TimeLimits(
-        60.0 * ceil(time_s * 1.2 * 1.2 / 60), 60.0 * ceil(time_s * 1.1 * 1.2 / 60)
-    )
-    assert chosen.limit_s == chosen.limits.limit_s
-
-
-def test_advised_limits_leave_the_limit_alone():
-    advised, left = (choose(timed(use), tailed()).chosen for use in (TimeUse.ADVISE, TimeUse.OFF))
-    assert advised.limits is not None
-    assert left.limits is None
-    assert msgspec.structs.replace(advised, limits=None) == left
-
-
-def test_a_limit_below_the_quantile_stays():
-    # On 16 nodes 325 s · 1.2 · 1.2 = 468 s: eight minutes are not shortened, nine are to eight.
-    fixed = {"low": 16, "high": 16, "fixed": Reason.FIXED_COUNT}
-    assert choose(timed(minutes=8, **fixed), tailed()).chosen.limits is None
-    nine = choose(timed(minutes=9, **fixed), tailed())
-    assert (nine.action, nine.chosen.limits.limit_s) == (Action.KEEP, 480.0)
-
-
-def test_a_limit_on_fewer_nodes_is_that_of_the_prediction_or_else_raised():
-    by = policy(guard_ratio=100.0)
-    crowded = partition(queue=1000)
-    roomy, tight = (choose(timed(minutes=m), tailed(), crowded, by).chosen for m in (120, 20))
-    assert roomy.nodes == tight.nodes == 1
-    assert (roomy.limits.limit_s, roomy.limit_s) == (5340.0, 5340.0)
-    assert tight.limits is None
-    assert tight.limit_s > 1200.0
-
-
-def test_a_shorter_limit_lets_more_nodes_start_before_others_need_them():
-    # All 32 nodes are free for half an hour, then only one.
-    gap = partition(profile([(NOW, 32), (NOW + 1800, -31), (NOW + 90000, 31)]))
-    cut, left = (choose(timed(use), tailed(), gap).chosen for use in (TimeUse.SET, TimeUse.ADVISE))
-    assert (cut.wait_s, left.wait_s) == (0.0, 0.0)
-    assert cut.nodes > left.nodes == 1
-
-
-def test_a_kept_range_is_given_a_limit_that_holds_on_any_of_its_counts():
-    kept = choose(timed(low=4, high=8, fixed=Reason.NOT_OPTED_IN), tailed()).chosen
-    assert kept.limits == TimeLimits(60.0 * ceil(1000 * 1.44 / 60), 60.0 * ceil(1000 * 1.32 / 60))
-
-
-def test_a_kept_range_keeps_its_limit_where_one_of_its_counts_needs_it():
-    known = tailed(lambda nodes: 50_000.0 if nodes == 6 else 100.0)
-    kept = choose(timed(low=4, high=8, fixed=Reason.NOT_OPTED_IN), known).chosen
-    assert (kept.nodes, kept.limit_s, kept.limits) == (8, 7200.0, None)
-
-
-def test_without_a_safe_time_min_the_limit_goes_alone():
-    with_, without = (choose(timed(with_least=safe), tailed()).chosen for safe in (True, False))
-    assert with_.limits.least_s is not None
-    assert without.limits == TimeLimits(with_.limits.limit_s)
-
-
-def test_ones_own_time_min_stays_and_bounds_the_limit():
-    own = {"low": 16, "high": 16, "fixed": Reason.FIXED_COUNT}
-    assert choose(timed(least_s=300.0, **own), tailed()).chosen.limits == TimeLimits(480.0)
-    assert choose(timed(least_s=3600.0, **own), tailed()).chosen.limits == TimeLimits(3600.0)
-
-
-@pytest.mark.parametrize(
-    "known",
-    [table(), tailed(verdict=Verdict.DOUBTFUL)],
-    ids=["no quantiles in the table", "doubtful"],
-)
-def test_no_limit_without_a_good_prediction(known):
-    assert choose(timed(), known).chosen.limits is None
-
-
-def test_with_a_deadline_a_shorter_limit_allows_more_counts():
-    # Slurm starts nothing whose limit reaches beyond the deadline.
-    far = due(1800.0, limit_s=7200.0, asked_limit_s=7200.0)
-    chosen = choose(replace(far, time_use=TimeUse.SET), tailed()).chosen
-    assert chosen.nodes < 16
-    assert chosen.wait_s + chosen.limit_s <= 1800.0
-    assert choose(far, tailed()).chosen.nodes == 16
-
-
-# Switched off
-
-
 @pytest.mark.parametrize("reason", [Reason.OUT_OF_BAND, Reason.DISTRUSTED])
 def test_what_is_switched_off_is_observed_and_nothing_else(reason):
     strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
@@ -317,9 +194,6 @@ def test_what_is_switched_off_is_observed_and_nothing_else(reason):
     assert (decided.action, decided.reason, decided.deadline_met) == (Action.KEEP, reason, None)
     assert decided.chosen.nodes == 16
     assert decided.chosen.limits is None
-
-
-# Every count
 
 
 def test_every_count_is_told_as_it_was_decided():
@@ -334,9 +208,6 @@ def test_every_count_is_told_as_it_was_decided():
     assert all(by_nodes[option.nodes] is option for option in decided.options)
     assert (by_nodes[16].wait_s, by_nodes[1].wait_s) == (0.0, 20000.0)
     assert by_nodes[1].limit_s > 7200.0
-
-
-# Keeping the request
 
 
 @pytest.mark.parametrize(
@@ -380,120 +251,14 @@ def test_what_the_limits_forbid_is_left_to_slurm():
     assert (decided.action, decided.reason) == (Action.KEEP, Reason.BEYOND_LIMITS)
 
 
-# Deadlines
-
-
-def due(seconds, **fields):
-    return replace(REQUEST, deadline_s=NOW + seconds, **fields)
-
-
-def test_a_job_gets_a_count_that_makes_its_deadline():
-    # On 16 nodes T = 325 s.  On n nodes the limit is 360·1.2·T(n)/325, and Slurm starts no job
-    # whose limit reaches beyond its deadline: from 11 nodes on it is 600 s.
-    decided = choose(due(600.0, limit_s=360.0))
-    assert (decided.chosen.nodes, decided.chosen.limit_s) == (11, 600.0)
-    assert (decided.action, decided.deadline_met) == (Action.SET, True)
-
-
-def test_the_only_count_that_makes_the_deadline_is_kept_for_its_sake():
-    decided = choose(due(360.0, limit_s=360.0))
-    assert (decided.chosen.nodes, decided.reason) == (16, Reason.DEADLINE)
-
-
-def test_the_wait_counts_more_than_once_before_a_deadline():
-    later = partition(profile([(NOW, 0), (NOW + 100, 32)]))
-    wanted = 1.45 * 100 + 1.1 * (100 + 3600 / 16)
-    assert choose(due(wanted + 1, limit_s=360.0), part=later).deadline_met is True
-    unsure = choose(due(wanted - 1, limit_s=360.0), part=later)
-    assert (unsure.deadline_met, unsure.reason) == (None, Reason.DEADLINE_UNSURE)
-
-
-def test_a_deadline_goes_before_the_guard():
-    # One node is free now; 16 nodes, free later, are out of the guard and the only way.
-    steep = table(amdahl(0.0, 3600.0), spread=1.01)
-    part = partition(profile([(NOW, 1), (NOW + 3000, 31)]), queue=500)
-    decided = choose(due(4610.0, limit_s=300.0), steep, part)
-    assert decided.deadline_met is True
-    assert decided.chosen.late_s <= 0
-
-
-def test_no_count_makes_it_the_closest_is_taken():
-    decided = choose(due(100.0))
-    assert (decided.action, decided.reason) == (Action.SET, Reason.DEADLINE_MISSED)
-    assert decided.chosen.nodes == 16
-    assert decided.deadline_met is False
-
-
-def test_no_count_makes_it_and_the_site_refuses():
-    strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
-    assert choose(due(100.0), by=strict).action is Action.REFUSE
-    assert choose(due(8000.0), by=strict).action is Action.SET
-
-
-def test_nobody_is_refused_for_a_wait():
-    strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
-    full = partition(profile([(NOW, 0), (NOW + 3600, 32)]))
-    for fixed in (None, Reason.FIXED_COUNT):
-        decided = choose(due(1200.0, limit_s=360.0, fixed=fixed), part=full, by=strict)
-        assert decided.action is not Action.REFUSE
-        assert (decided.deadline_met, decided.reason) == (None, Reason.DEADLINE_UNSURE)
-
-
-@pytest.mark.parametrize("fixed", [None, Reason.FIXED_COUNT])
-def test_a_limit_beyond_the_deadline_is_looked_at_for_every_count(fixed):
-    # On 16 nodes at most 357.5 s, but Slurm ends at once what asks for an hour.
-    decided = choose(due(600.0, limit_s=3600.0, fixed=fixed))
-    assert (decided.reason, decided.deadline_met) == (Reason.DEADLINE_LIMIT, False)
-    assert (decided.action, decided.chosen.nodes) == (Action.KEEP, 16)
-    assert decided.chosen.fitting_limit_s == 480.0
-    assert limits_to_ask(decided.chosen, REQUEST) == TimeLimits(480.0)
-
-
-@pytest.mark.parametrize("fixed", [None, Reason.FIXED_COUNT])
-def test_the_limit_that_would_do_is_set_where_that_is_opted_in(fixed):
-    asked = due(600.0, limit_s=3600.0, asked_limit_s=3600.0, time_use=TimeUse.SET, fixed=fixed)
-    decided = choose(asked)
-    assert decided.deadline_met is True
-    chosen = decided.chosen
-    assert chosen.limits.limit_s == chosen.limit_s
-    assert chosen.prediction.high_s <= chosen.limit_s <= 600.0
-
-
-def test_no_limit_that_ends_by_the_deadline_is_shorter_than_the_run():
-    decided = choose(due(400.0, limit_s=3600.0, low=16))
-    assert decided.chosen.fitting_limit_s == 360.0
-    assert choose(due(358.0, limit_s=3600.0, low=16)).chosen.fitting_limit_s is None
-
-
-def test_a_fixed_count_is_checked_too():
-    fixed = due(450.0, low=4, high=4, fixed=Reason.FIXED_COUNT)
-    decided = choose(fixed)
-    assert (decided.action, decided.reason) == (Action.KEEP, Reason.DEADLINE_MISSED)
-    strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
-    assert choose(fixed, by=strict).action is Action.REFUSE
-    assert choose(replace(fixed, deadline_s=NOW + 7201), by=strict).reason is Reason.FIXED_COUNT
-
-
-def test_nobody_is_refused_on_a_doubtful_prediction():
-    strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
-    fixed = due(100.0, low=4, high=4, fixed=Reason.FIXED_COUNT)
-    decided = choose(fixed, table(verdict=Verdict.DOUBTFUL), by=strict)
-    assert (decided.action, decided.deadline_met) == (Action.KEEP, False)
-
-
-def test_a_raised_limit_never_reaches_beyond_the_deadline():
-    decided = choose(due(600.0, limit_s=590.0), part=partition(queue=50))
-    assert (decided.chosen.nodes, decided.chosen.limit_s) == (16, 590.0)
-
-
-# What holds for all clusters and curves
-
 curves = st.one_of(
     st.builds(amdahl, st.floats(0, 1000), st.floats(1, 1e5)),
     st.lists(st.floats(1, 1e5), min_size=32, max_size=32).map(lambda ts: lambda n: ts[n - 1]),
     # Superlinear: the node time falls with the nodes.
     st.builds(lambda a, b: lambda n: a / n**b, st.floats(10, 1e5), st.floats(0.1, 1.8)),
 )
+
+
 tables = st.builds(
     lambda made, more: dataclasses.replace(
         made,
@@ -505,9 +270,13 @@ tables = st.builds(
     st.builds(table, curves, curve_sd=st.floats(0, 0.3), spread=st.floats(1.0, 2.0)),
     st.tuples(st.floats(0.9, 1.0), st.floats(1.0, 2.0)),
 )
+
+
 profiles = st.lists(
     st.tuples(st.integers(1, 9000).map(lambda t: NOW + t), st.integers(-16, 16)), max_size=6
 ).map(lambda later: profile([(NOW, 8), *later]))
+
+
 requests = st.builds(
     lambda low, span, limit, due, begin, use: Request(
         low=low,

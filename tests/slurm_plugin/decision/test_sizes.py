@@ -9,7 +9,7 @@ from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.protocol import Change
 from slurm_plugin.reports.advice_text import render
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
-from tests.slurm_plugin.decision.test_service import advisor, submit
+from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.made import NOW, cluster, job, partition, table
 
 THREADS = Layout(1, each=Each.JOB, nodes=1)

@@ -1,0 +1,25 @@
+"""A service with tables and a cluster, and a submission to it."""
+
+import itertools
+
+from slurm_plugin.config import (
+    Config,
+    Mode,
+)
+from slurm_plugin.decision.service import DecisionService
+from tests.slurm_plugin.made import NOW, cluster, job, stored, table
+
+
+def advisor(config=None, *, tables=(), seen=None, **settings):
+    ids = itertools.count(1)
+    made = DecisionService(
+        config or Config(**{"mode": Mode.ENFORCE, **settings}),
+        new_id=lambda: f"{next(ids):012x}",
+    )
+    made.tables = stored(*(tables or [table()]))
+    made.cluster = seen or cluster()
+    return made
+
+
+def submit(made, request=None, now_s=NOW):
+    return made.submit(request or job(), via="job_submit", now_s=now_s)

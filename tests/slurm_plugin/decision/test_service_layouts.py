@@ -1,0 +1,82 @@
+"""Requests with other tasks, CPUs, GPUs or segments than the runs had."""
+
+import dataclasses
+
+import pytest
+
+from predictor.types import Part, Tail
+from sacct_ingest.layout import Layout
+from slurm_plugin.config import (
+    TimeLimit,
+    TimeUse,
+)
+from tests.slurm_plugin.decision.submitting import advisor, submit
+from tests.slurm_plugin.made import NOW, history, job, table
+
+FOUR = Layout(4, 4)
+
+
+def test_a_request_with_other_tasks_than_all_runs_is_left_alone():
+    tails = (Tail(0.9, table().high_s), Tail(0.99, table().high_s))
+    four = table(layout=FOUR, tails=tails)
+    made = advisor(tables=[four], time_limit=TimeLimit(use=TimeUse.SET))
+    answer, row = submit(made, job(ntasks_per_node=1, time_limit=600))
+    assert (answer.action, row.reason) == ("keep", "other_layout")
+    assert submit(made, job(ntasks_per_node=4, time_limit=600))[0].action == "set"
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_advice_says_what_differs(tasks):
+    made = advisor(tables=[table(layout=FOUR)])
+    advice = made.advise(job(min_nodes=1, max_nodes=1, num_tasks=tasks), now_s=NOW)
+    assert (advice.verdict, advice.directive, advice.time_directive) == ("refused", "", "")
+    assert "4 tasks and 4 CPUs" in advice.verdict_text
+    assert f"{tasks} task" in advice.verdict_text
+
+
+def test_a_request_gets_the_table_of_its_own_layout():
+    parts = {"four": Layout(4, 4), "one": Layout(1, 1)}
+    whole = dataclasses.replace(
+        history(), parts=tuple(Part(key, layout) for key, layout in parts.items())
+    )
+    tables = [whole, *(table(key=key, layout=layout) for key, layout in parts.items())]
+    made = advisor(tables=tables)
+    keys = {n: submit(made, job(ntasks_per_node=n))[1].key for n in (1, 2, 4)}
+    assert keys == {1: "one", 2: whole.key, 4: "four"}
+    assert submit(made, job(ntasks_per_node=2))[1].verdict == "refused"
+
+
+@pytest.mark.parametrize("tres", ["", "gres/gpu:1", "gres/gpu:1K"])
+def test_a_request_with_other_gpus_than_all_runs_is_left_alone(tres):
+    two = table(layout=dataclasses.replace(FOUR, gpus=2))
+    made = advisor(tables=[two])
+    answer, row = submit(made, job(ntasks_per_node=4, tres_per_node=tres))
+    assert (answer.action, row.reason) == ("keep", "other_layout")
+    same = submit(made, job(ntasks_per_node=4, tres_per_node="gres/gpu:a100:2"))[1]
+    assert same.reason != "other_layout"
+    asked = job(min_nodes=1, max_nodes=1, ntasks_per_node=4, tres_per_node=tres)
+    advice = made.advise(asked, now_s=NOW)
+    assert advice.verdict == "refused"
+    assert "ll runs had 4 tasks, 4 CPUs and 2 GPUs on each node" in advice.verdict_text
+
+
+def test_a_request_gets_the_table_of_its_own_gpus():
+    parts = {"two": Layout(4, 4, gpus=2), "none": Layout(4, 4)}
+    whole = dataclasses.replace(
+        history(), parts=tuple(Part(key, layout) for key, layout in parts.items())
+    )
+    made = advisor(tables=[whole, *(table(key=k, layout=one) for k, one in parts.items())])
+    devices = {"": "none", "gres/gpu:2": "two", "gres/gpu:3": whole.key}
+    for tres, key in devices.items():
+        assert submit(made, job(ntasks_per_node=4, tres_per_node=tres))[1].key == key
+
+
+@pytest.mark.parametrize("segment", [3, 5, 16])
+def test_node_counts_are_whole_segments(segment):
+    made = advisor()
+    answer, row = submit(made, job(segment_size=segment, min_nodes=segment, max_nodes=32))
+    assert row.nodes % segment == 0
+    assert answer.set is None or answer.set.min_nodes in (None, row.nodes)
+    advice = made.advise(job(segment_size=segment, min_nodes=1, max_nodes=32), now_s=NOW)
+    assert advice.rows
+    assert all(one.nodes % segment == 0 for one in advice.rows)

@@ -1,0 +1,118 @@
+"""Time limits that a service sets or advises."""
+
+import dataclasses
+from math import ceil
+
+import pytest
+
+from predictor.types import Tail
+from sacct_ingest import admin_comment
+from slurm_plugin.config import (
+    Config,
+    Mode,
+    TimeLimit,
+    TimeUse,
+)
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.formatting import duration
+from slurm_plugin.protocol import Change
+from tests.slurm_plugin.decision.submitting import advisor, submit
+from tests.slurm_plugin.made import NOW, cluster, job, stored, table
+
+
+def tailed(**fields):
+    known = table(**fields)
+    tails = [Tail(share, tuple(f * t for t in known.median_s)) for share, f in TAILS]
+    return dataclasses.replace(known, tails=tuple(tails))
+
+
+TAILS = ((0.9, 1.1), (0.99, 1.2))
+
+
+SET = TimeLimit(use=TimeUse.SET)
+
+
+def test_a_limit_is_set_where_the_site_opted_in():
+    answer, row = submit(advisor(tables=(tailed(),), time_limit=SET))
+    time_s = 100 + 3600 / row.nodes
+    minutes = [ceil(time_s * factor * 1.2 / 60) for _, factor in TAILS]
+    assert [answer.set.time_min, answer.set.time_limit] == minutes
+    assert (row.given_min_s, row.given_limit_s) == (60 * minutes[0], 60 * minutes[1])
+    note = admin_comment.parse(answer.admin_comment)
+    assert (note.least_min, note.limit_min) == tuple(minutes)
+
+
+def test_a_kept_count_still_gets_its_limit():
+    fixed = job(min_nodes=16, max_nodes=16, min_cpus=16)
+    answer, row = submit(advisor(tables=(tailed(),), time_limit=SET), fixed)
+    assert (answer.action, answer.reason) == ("set", Reason.FIXED_COUNT)
+    assert answer.set == Change(time_limit=8, time_min=8 if row.given_min_s else None)
+    assert (row.action, row.nodes, row.limit_s) == ("keep", 16, 7200)
+
+
+@pytest.mark.parametrize(
+    ("request_", "set_"),
+    [
+        (job(comment="nimo:time=set"), True),
+        (job(comment="nimo:off,time=set"), False),
+        (job(comment="nimo:time=set", het_job_offset=0), False),
+        (job(comment="nimo:time=set", array_inx="1-9"), True),
+        # Where these tasks will run is not known.
+        (job(comment="nimo:time=set", min_nodes=None, max_nodes=None, num_tasks=64), False),
+        (job(comment="nimo:time=set", min_nodes=None, max_nodes=None), True),
+        (job(), False),
+    ],
+)
+def test_a_comment_opts_one_job_in(request_, set_):
+    answer, _ = submit(advisor(tables=(tailed(),)), request_)
+    given = answer.set is not None and answer.set.time_min is not None
+    assert given is set_
+
+
+OLD = cluster(keeps_limit=False)
+
+
+@pytest.mark.parametrize("seen", [OLD, cluster()], ids=["before 25.05.3", "from 25.05.3 on"])
+def test_time_min_is_written_and_advised_only_where_backfill_keeps_the_limit(seen):
+    made = advisor(tables=(tailed(),), time_limit=SET, seen=seen)
+    answer, row = submit(made)
+    assert answer.set.time_limit is not None
+    assert (answer.set.time_min is not None) is (row.given_min_s is not None) is seen.keeps_limit
+    prepared = made.prepare(job(), now_s=NOW)
+    assert (prepared.set.time_min is not None) is seen.keeps_limit
+    advice = made.advise(job(), now_s=NOW)
+    assert "--time=" in advice.time_directive
+    assert ("--time-min=" in advice.time_directive) is seen.keeps_limit
+    assert all((r.time_min_s is not None) <= seen.keeps_limit for r in advice.rows)
+
+
+def test_time_min_is_not_advised_where_the_release_is_unknown():
+    made = DecisionService(Config(), new_id=str)
+    made.tables = stored(tailed())
+    assert "--time-min" not in made.advise(job(), now_s=NOW).time_directive
+    made.cluster = cluster()
+    assert "--time-min" in made.advise(job(), now_s=NOW).time_directive
+    made.cluster = OLD
+    assert "--time-min" not in made.advise(job(), now_s=NOW).time_directive
+
+
+def test_a_comment_opts_one_job_out():
+    answer, _ = submit(advisor(tables=(tailed(),), time_limit=SET), job(comment="nimo:time=off"))
+    assert answer.set.time_min is None
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.ADVISE])
+def test_only_enforce_sets_limits(mode):
+    answer, row = submit(advisor(tables=(tailed(),), time_limit=SET, mode=mode))
+    assert (answer.set, row.given_limit_s) == (None, None)
+    assert ("--time=" in answer.message) is (mode is Mode.ADVISE)
+
+
+def test_the_advice_has_a_line_for_the_limit():
+    advice = advisor(tables=(tailed(),)).advise(job(), now_s=NOW)
+    row = next(row for row in advice.rows if row.recommended)
+    assert row.time_min_s < row.limit_s < 7200
+    assert advice.time_directive == (
+        f"#SBATCH --time={duration(row.limit_s)} --time-min={duration(row.time_min_s)}"
+    )
