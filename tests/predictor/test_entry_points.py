@@ -199,12 +199,11 @@ def test_settings_out_of_range_are_refused(make: Callable[[], object]) -> None:
 
 
 def test_settings_at_the_end_of_their_range_are_taken() -> None:
-    SearchSettings(q=1.0, steps=2, local=3, zooms=1)
-    AnomalySettings(theta=1.0)
-    AnomalySettings(theta=10.0)
-    Bounds(parallelism=1.0, sigma=1.0)
-    JudgementSettings(rival=1.0, apart=1.0, reach=1)
-    ReliabilitySettings(reliable_factor=1.0, doubtful_factor=1.0)
+    assert SearchSettings(q=1.0, steps=2, local=3, zooms=1).local == 3
+    assert [AnomalySettings(theta=theta).theta for theta in (1.0, 10.0)] == [1.0, 10.0]
+    assert Bounds(parallelism=1.0, sigma=1.0).sigma == 1.0
+    assert JudgementSettings(rival=1.0, apart=1.0, reach=1).reach == 1
+    assert ReliabilitySettings(reliable_factor=1.0, doubtful_factor=1.0).doubtful_factor == 1.0
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Retention: what goes, what stays, and that the space comes back."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -78,12 +80,12 @@ def test_steps_rejects_and_probes_go_by_their_own_age(store: Store) -> None:
 @pytest.mark.parametrize("older", [False, True])
 def test_sqlite_gives_the_space_back(tmp_path: Path, older: bool) -> None:
     path = tmp_path / "nimo.db"
+    Store.open(str(path)).close()
+    if older:  # made before files could shrink in steps
+        with closing(sqlite3.connect(path)) as raw:
+            raw.execute("PRAGMA auto_vacuum=NONE")
+            raw.execute("VACUUM")
     with Store.open(str(path)) as store:
-        if older:  # made before files could shrink in steps
-            raw = store._engine.raw_connection()
-            raw.cursor().execute("PRAGMA auto_vacuum=NONE")
-            raw.cursor().execute("VACUUM")
-            raw.close()
         store.runs.add(history(3000, state=JobState.FAILED, submit_line="x" * 2000))
         full = path.stat().st_size
         store.prune(RetentionTimes(runs=SUBMIT_S - DAY_S))

@@ -15,10 +15,12 @@ from tests.slurm_plugin.made import NOW, cluster, stored, table
 SRUN = {"job-name": "solve", "nodes": "1-16", "ntasks-per-node": "2", "time": "02:00:00"}
 
 
-def advisor(**settings):
+def advisor(publish=lambda _key, _decision: None, **settings):
     ids = itertools.count(1)
     made = DecisionService(
-        Config(**{"mode": Mode.ENFORCE, **settings}), new_id=lambda: f"{next(ids):012x}"
+        Config(**{"mode": Mode.ENFORCE, **settings}),
+        new_id=lambda: f"{next(ids):012x}",
+        publish=publish,
     )
     made.tables, made.cluster = stored(table()), cluster()
     return made
@@ -91,9 +93,12 @@ def test_a_user_has_so_many_tickets():
     made = advisor()
     of_bob = msgspec.structs.replace(asked(), user_name="bob", user_id=1002)
     first = made.prepare(asked(), now_s=NOW)
-    for _ in range(500):
-        made.prepare(of_bob, now_s=NOW)
-    assert len(made._tickets._held) <= 201
+    of_bobs = [made.prepare(of_bob, now_s=NOW) for _ in range(500)]
+    early, late = (
+        msgspec.structs.replace(of_bob, ticket=one.ticket) for one in (of_bobs[0], of_bobs[-1])
+    )
+    assert made.redeem(early, now_s=NOW) is None
+    assert made.redeem(late, now_s=NOW) is not None
     assert made.submit(arriving(first), via="job_submit", now_s=NOW)[1].decision_id == first.ticket
 
 
@@ -187,17 +192,16 @@ def test_values_that_cannot_be_read_are_named():
 MINE = "0123456789ab"
 
 
-def published(made, **options):
-    """Announce a job, and give what lies ready after it by user and ticket."""
+def published():
+    """A service to which a job was announced, and what lies ready then by user and ticket."""
     ready = {}
-    made._tickets._publish = lambda key, decision: ready.update({key: decision})
-    made.prepare(asked(**options), now_s=NOW, ticket=MINE)
-    return ready
+    made = advisor(publish=lambda key, decision: ready.update({key: decision}))
+    made.prepare(asked(), now_s=NOW, ticket=MINE)
+    return made, ready
 
 
 def test_an_announced_job_is_decided_as_it_would_be_by_job_submit():
-    made = advisor()
-    [(key, ready)] = published(made).items()
+    [(key, ready)] = published()[1].items()
     answer, _ = advisor().submit(asked(), via="job_submit", now_s=NOW)
     assert key == (1001, MINE)
     assert ready.answer.set == answer.set
@@ -210,8 +214,7 @@ def test_an_announced_job_is_decided_as_it_would_be_by_job_submit():
 
 
 def test_it_is_booked_once_when_job_submit_says_that_it_was_taken():
-    made = advisor()
-    ready = published(made)
+    made, ready = published()
     job = msgspec.structs.replace(asked(), ticket=MINE)
     answer, book = made.redeem(job, now_s=NOW + 1)
     row = book()
@@ -230,23 +233,20 @@ def test_it_is_booked_once_when_job_submit_says_that_it_was_taken():
     ids=str,
 )
 def test_what_lies_ready_is_for_no_other_job(changed):
-    made = advisor()
-    published(made)
+    made, _ = published()
     job = msgspec.structs.replace(asked(), **{"ticket": MINE} | changed)
     assert made.redeem(job, now_s=NOW) is None
 
 
 def test_nothing_lies_ready_for_long():
-    made = advisor()
-    ready = published(made)
+    made, ready = published()
     made.prepare(asked(**{"job-name": "later"}), now_s=NOW + 61, ticket="a" * 12)
     assert ready[1001, MINE] is None
     assert ready[1001, "a" * 12] is not None
 
 
 def test_a_second_announcement_under_a_ticket_takes_the_place_of_the_first():
-    made = advisor()
-    ready = published(made)
+    made, ready = published()
     made.prepare(asked(**{"job-name": "other"}), now_s=NOW, ticket=MINE)
     values = dict(zip(ready[1001, MINE].fields, ready[1001, MINE].values, strict=True))
     assert values["name"] == "other"

@@ -9,9 +9,7 @@ import pytest
 
 from slurm_plugin.protocol import Advice, Answer, Change, Status
 from tests.messages import RELEASES, Message, recorded, with_news
-from tests.slurm_plugin.nimod.test_daemon import Nimod, nimod, running, talk
-
-__all__ = ["nimod", "running"]  # fixtures
+from tests.slurm_plugin.nimod.own_nimod import Nimod, talk
 
 KINDS: dict[str, Any] = {
     "decide": Answer,

@@ -110,6 +110,7 @@ def test_a_link_on_which_nothing_comes_is_given_up(links, monkeypatch):
     links.gateway(at)
     link = links.uplink(at, up=False)
     wait_until(lambda: "no answer" in trouble(link), what="the end of the link")
+    assert "no answer" in error_of(link)
 
 
 def test_a_relay_that_says_nothing_is_given_up(links, monkeypatch):
@@ -120,6 +121,7 @@ def test_a_relay_that_says_nothing_is_given_up(links, monkeypatch):
     link = links.uplink(at, up=False)
     wait_until(lambda: "cut" in trouble(link), what="the end of the link")
     wait_until(lambda: gate.relays == [], what="the gateway to forget it")
+    assert gate.relays == []
 
 
 def test_an_impostor_is_named_and_gets_nothing(links):

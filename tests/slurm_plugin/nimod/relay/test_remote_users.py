@@ -13,9 +13,9 @@ from slurm_plugin.protocol import Ask, Command, encode
 from tests.cluster.host import missing_programs
 from tests.conftest import unavailable
 from tests.slurm_plugin.made import job, table
+from tests.slurm_plugin.nimod.own_nimod import SLURM
 from tests.slurm_plugin.nimod.relay.credentials import munged
 from tests.slurm_plugin.nimod.relay.links import HOST, asked, port
-from tests.slurm_plugin.nimod.test_daemon import SLURM, in_the_open, nimod  # noqa: F401 - fixtures
 from tests.slurm_plugin.reports.rows import decision
 
 NOBODY = pwd.getpwnam("nobody").pw_uid
@@ -26,7 +26,7 @@ THEIRS = {"level": "line", "key": "b2", "label": "games/solve"}
 
 
 @pytest.fixture
-def site(in_the_open, links):  # noqa: F811
+def site(in_the_open, links):
     if "munged" in missing_programs():
         unavailable("not installed: munged")
     with munged(in_the_open.folder / "munge") as munge_socket:
