@@ -95,6 +95,34 @@ def test_without_tolerance_the_ends_of_a_range_pair_pass_through_both_observatio
         )
 
 
+@pytest.mark.parametrize("delta", [0.03, 0.1, 0.25])
+@pytest.mark.parametrize(
+    ("nodes", "A", "sigma"),
+    [((2.0, 8.0), 20.0, 0.4), ((4.0, 30.0), 20.0, 0.8), ((24.0, 64.0), 40.0, 0.2),
+     ((2.0, 40.0), 30.0, 3.0), ((8.0, 90.0), 30.0, 1.5)],
+)  # fmt: skip
+def test_each_side_of_a_range_pair_is_met_by_an_instance_within_delta(
+    nodes: tuple[float, float], A: float, sigma: float, delta: float
+) -> None:
+    """The envelope is tight: on a grid over a pair, what is within δ reaches all four sides."""
+    given = float(speedup([nodes[1]], A, sigma)[0] / speedup([nodes[0]], A, sigma)[0])
+    low, high = given * (1 - delta) / (1 + delta), given * (1 + delta) / (1 - delta)
+    share = np.linspace(0, 1, 241)
+    pairs = envelope(np.array(nodes), np.array([given, 1.0]), delta, Bounds(parallelism=5.0))
+    assert pairs
+    for pair in pairs:
+        ends = pair.end_min + share * (pair.end_max - pair.end_min)
+        sigmas = pair.sigma_min + share * (pair.sigma_max - pair.sigma_min)
+        x = sigmas / (2 if pair.mode is VarianceMode.LOW else 1)
+        p, q = terms(pair.mode, np.array(nodes)[:, None], ends[None, :])
+        times = p[:, :, None] + x * q[:, :, None]
+        ratios = times[0] / times[1]
+        feasible = (ratios >= low * (1 - 1e-9)) & (ratios <= high * (1 + 1e-9))
+        by_end, by_sigma = (np.flatnonzero(feasible.any(axis=axis)) for axis in (1, 0))
+        for place in (by_end, by_sigma):
+            assert (place[0], place[-1]) == (pytest.approx(0, abs=2), pytest.approx(240, abs=2))
+
+
 def ratio(mode: VarianceMode, nodes: tuple[float, float], end: float, x: float) -> float:
     p, q = terms(mode, np.array(nodes), np.array(end))
     return float((p[0] + x * q[0]) / (p[1] + x * q[1]))

@@ -91,6 +91,31 @@ def test_from_the_best_corner_the_levels_are_those_of_the_other_end() -> None:
     assert training(settings) == [(1.0, 1.0), (4.0, 9.0), (2.0, 1.0), (4.0, 3.0)]
 
 
+def test_from_a_drawn_reference_the_levels_are_those_that_are_left() -> None:
+    """From (2, 3), f_a: cpu 1, f_n: lat 1, f_d: cpu 4; f_a goes on with lat 9, as cpu has no more."""
+    settings = replace(BY_DOMAIN, attributes=APART, reference=Reference.RAND, seed=1)
+    assert trace(settings) == [
+        (Purpose.REFERENCE, (2.0, 3.0)),
+        (Purpose.TRAINING, (1.0, 3.0)),
+        (Purpose.TRAINING, (2.0, 1.0)),
+        (Purpose.TRAINING, (4.0, 3.0)),
+        (Purpose.TRAINING, (2.0, 9.0)),
+    ]
+
+
+def test_what_is_in_a_random_test_set_is_no_level_to_learn_from() -> None:
+    """(2, 1) and (2, 9) were drawn: f_d has no cpu left after f_a's 4, and takes lat 3."""
+    settings = replace(BY_DOMAIN, attributes=APART, error=Error.RANDOM_TEST, test_runs=2, seed=0)
+    assert trace(settings) == [
+        (Purpose.REFERENCE, (1.0, 9.0)),
+        (Purpose.TEST, (2.0, 1.0)),
+        (Purpose.TEST, (2.0, 9.0)),
+        (Purpose.TRAINING, (4.0, 9.0)),
+        (Purpose.TRAINING, (1.0, 1.0)),
+        (Purpose.TRAINING, (1.0, 3.0)),
+    ]
+
+
 def test_no_level_is_skipped_where_a_function_no_longer_improves() -> None:
     """Four levels: the attribute is changed once for each iteration that brought nothing.
 
