@@ -92,7 +92,7 @@ def test_from_the_best_corner_the_levels_are_those_of_the_other_end() -> None:
 
 
 def test_from_a_drawn_reference_the_levels_are_those_that_are_left() -> None:
-    """From (2, 3), f_a: cpu 1, f_n: lat 1, f_d: cpu 4; f_a goes on with lat 9, as cpu has no more."""
+    """From (2, 3), f_a: cpu 1, f_n: lat 1, f_d: cpu 4; cpu has no more, and f_a takes lat 9."""
     settings = replace(BY_DOMAIN, attributes=APART, reference=Reference.RAND, seed=1)
     assert trace(settings) == [
         (Purpose.REFERENCE, (2.0, 3.0)),
