@@ -12,15 +12,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config import Web
-from slurm_plugin.listening import Listening, Rates
+from slurm_plugin.listening import Listening
 from slurm_plugin.web.app import LONGEST_HEAD
-from slurm_plugin.web.peer import Peer, is_looked_up, peer_of
+from slurm_plugin.web.peer import Peer, peer_of
 from slurm_plugin.web.viewer import Proxies
 
 _CONNECTIONS = 400
 _CONNECTIONS_EACH = 32  #: of one user; proxies have as many as there are
 _LOOK_S = 30.0  #: a connection that came no further since the last look is dropped
-_LOOK_UPS_PER_S = 20.0  #: new connections on the loopback; twice as many at once
 
 
 @contextmanager
@@ -52,7 +51,6 @@ def server(app: ASGIApp, proxies: Proxies) -> uvicorn.Server:
 
     class Protocol(_Protocol):
         crowds = proxies
-        look_ups = Rates(_LOOK_UPS_PER_S)
 
     config = uvicorn.Config(
         app,
@@ -75,7 +73,6 @@ class _Protocol(H11Protocol):
     """One connection: it says who is at the other end, and ends where nothing goes on."""
 
     crowds: Proxies
-    look_ups: Rates
     peer = Peer()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -83,7 +80,7 @@ class _Protocol(H11Protocol):
         super().connection_made(transport)
         channel: socket.socket = transport.get_extra_info("socket")
         # Before anything is read for it.
-        if len(self.connections) > _CONNECTIONS or not self._affordable(channel):
+        if len(self.connections) > _CONNECTIONS:
             transport.abort()
             return
         try:
@@ -102,10 +99,6 @@ class _Protocol(H11Protocol):
         super().connection_lost(exc)
         if look := getattr(self, "_look", None):
             look.cancel()
-
-    def _affordable(self, channel: socket.socket) -> bool:
-        """Whether it may be looked up who this is: on the loopback that takes a long table."""
-        return not is_looked_up(channel) or self.look_ups.allow(0, self.loop.time())
 
     def _crowded(self) -> bool:
         if self.peer.uid in self.crowds.uids or self.peer.address in self.crowds.addresses:

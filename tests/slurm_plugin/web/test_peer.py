@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.web import peer
 from slurm_plugin.web.peer import Peer, peer_of
 
 LOOPBACKS = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
@@ -33,6 +34,16 @@ def test_on_the_loopback_it_is_the_owner_of_the_other_end(family: int, host: str
             assert peer_of(channel) == Peer(uid=os.getuid())
             client.close()
             assert peer_of(channel) == Peer()
+
+
+def test_a_port_that_only_listens_is_nobodys_connection() -> None:
+    """Of a connection that is over the kernel names who listens on its port."""
+    with (
+        listening(socket.AF_INET, ("127.0.0.1", 0)) as server,
+        listening(socket.AF_INET, ("127.0.0.1", 0)) as other,
+    ):
+        local, remote = (one.getsockname() for one in (other, server))
+        assert peer._owner(peer._end(local), peer._end(remote)) is None
 
 
 def test_on_a_unix_socket_it_is_the_owner_of_the_other_end(tmp_path: Path) -> None:
