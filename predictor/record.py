@@ -65,6 +65,8 @@ class RecordEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     inside: bool  #: its run ended inside the interval
     informed: bool  #: the site had a record by then
     owner: str = ""  #: whose run it was; empty: several users' identity
+    #: error and width of what jobs are changed by, on which no other user's runs have a say
+    acting: tuple[float, float] | None = None
 
     @property
     def repeated(self) -> bool:

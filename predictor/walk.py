@@ -10,11 +10,13 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
+from msgspec import structs
+
 from predictor.curve import build
 from predictor.experts import CurveAt, Experts, Guesses
 from predictor.judgement import JudgedPrediction, RecordJudge, WalkSettings
 from predictor.models import base
-from predictor.record import LEVEL, OWN, Record, RecordEntry, Site
+from predictor.record import ALONE, LEVEL, OWN, Record, RecordEntry, Site
 from predictor.similar import PastRun, RunRequest
 from predictor.types import Recorded, Run
 
@@ -141,7 +143,9 @@ class _Walk:
             return  # it may have been right
         informed = bool(self._site.sides)
         entry = _entry(run, judged, actual, same=self._same, informed=informed)
-        self.entries.append(entry)
+        acting = RecordJudge(ended, ALONE, settings, same=self._same).judge(guesses)
+        numbers = round(actual - acting.log_s, 4), round(acting.width, 4)
+        self.entries.append(structs.replace(entry, acting=numbers))
 
 
 def _entry(

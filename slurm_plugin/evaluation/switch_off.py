@@ -96,15 +96,20 @@ def _was_off(before: StandingRow | None) -> bool:
 
 
 def _recorded(record: Record) -> Iterator[PredictionOutcome]:
-    """Turn entries of a record into outcomes; only ratios of times count."""
+    """Turn entries of a record into outcomes; only ratios of times count.
+
+    Those of what changes jobs: nobody else's runs switch an application off or on.
+    """
     for entry in record.entries:
-        yield PredictionOutcome(
-            ended_s=entry.end_s,
-            realised_s=exp(entry.error),
-            predicted_s=1.0,
-            low_s=exp(-entry.width),
-            high_s=exp(entry.width),
-        )
+        if entry.acting is not None:
+            error, width = entry.acting
+            yield PredictionOutcome(
+                ended_s=entry.end_s,
+                realised_s=exp(error),
+                predicted_s=1.0,
+                low_s=exp(-width),
+                high_s=exp(width),
+            )
 
 
 def _outcomes(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from predictor.record import decode as read
 from predictor.refit import refit
 from predictor.table import acting_of, decode
 from predictor.types import PredictionTable
@@ -218,8 +219,11 @@ def test_a_comment_that_changed_after_the_submission_is_no_tag(site: Site) -> No
 
 def tables_after(
     tmp_path: Path, own: Sequence[JobRun], others: Sequence[Sequence[JobRun]]
-) -> list[PredictionTable]:
-    """Give Alice's tables after three refits, between which others' runs come in."""
+) -> tuple[list[PredictionTable], list[Any]]:
+    """Give Alice's tables after three refits, between which others' runs come in.
+
+    Beside them is what came of what would have changed her jobs: it switches applications off.
+    """
     with Store.open(f"sqlite:///{tmp_path}/{len(others)}.db", create=True) as store:
         store.runs.add(own[::2])
         for number in range(3):
@@ -227,7 +231,9 @@ def tables_after(
             store.runs.add(own if number == 1 else [])
             refit(store, now_s=NOW)
         rows = (row for level in CURVE_LEVELS for row in store.fits.all() if row.level == level)
-        return [one for one in (decode(row.payload) for row in rows) if one.owner == "alice"]
+        own_tables = [one for row in rows if (one := decode(row.payload)).owner == "alice"]
+        texts = (store.records.find(one.level, one.key) for one in own_tables)
+        return own_tables, [[entry.acting for entry in read(text).entries] for text in texts]
 
 
 def stopped_by_their_limit(runs: Iterable[JobRun]) -> list[JobRun]:
@@ -266,8 +272,11 @@ def test_no_digit_of_what_jobs_are_changed_by_is_moved(tmp_path: Path, history: 
         for n in range(3)
     ]
     others[1] = [replace(one, elapsed_s=7.0 * one.elapsed_s) for one in others[1]]
-    without, beside = (tables_after(tmp_path, own, given) for given in ((), others))
+    without, came = tables_after(tmp_path, own, ())
+    beside, came_beside = tables_after(tmp_path, own, others)
     assert len(without) > 1
+    assert any(came)
+    assert came == came_beside
     for alone, crowded in zip(without, beside, strict=True):
         assert _numbers(acting_of(alone)) == _numbers(acting_of(crowded))
     assert without != beside

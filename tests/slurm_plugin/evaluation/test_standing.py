@@ -90,7 +90,7 @@ def recorded(store, errors, until_s=1e12):
         RecordEntry(
             end_s=until_s - 100 + number, same=True, repeats=3, curve=True, size=9.0,
             errors=(error,) * 7, chosen=0, scale=0.02, excess=1.0, width=0.1, inside=False,
-            informed=True,
+            informed=True, acting=(error, 0.1),
         )
         for number, error in enumerate(errors)
     ]  # fmt: skip
