@@ -25,6 +25,8 @@ class Listed:
     command: str = ""  #: script and arguments
     layout: str = ""  #: that all runs have, in words
     parts: int = 0  #: tables of its layouts that there are besides
+    owner: str = ""
+    last_s: float = 0.0  #: start of the newest run
 
     @property
     def identity(self) -> Identity:
@@ -48,6 +50,8 @@ def listed_of(table: PredictionTable) -> Listed:
         command=table.command,
         layout=str(table.layout),
         parts=len(table.parts),
+        owner=table.owner,
+        last_s=table.last_s,
     )
 
 
@@ -55,8 +59,9 @@ def repeated(tables: Sequence[Listed]) -> frozenset[Identity]:
     """Find tables whose runs another one of the same name has as well, with more.
 
     An application that is recognised by its script and by its command line has two tables of the
-    same runs.
+    same runs, and a third one where it has a tag.
     """
+    tagged = {_runs_of(one) for one in tables if one.level == KeyLevel.TAG.value}
     most: dict[str, Listed] = {}
     for one in tables:
         before = most.get(one.label)
@@ -64,12 +69,19 @@ def repeated(tables: Sequence[Listed]) -> frozenset[Identity]:
             most[one.label] = one
 
     def again(one: Listed) -> bool:
+        if one.level in _BY_COMMAND and _runs_of(one) in tagged:
+            return True
         other = most.get(one.label, one)
         # Each run has one script and one command line: what fewer runs have, the other has too.
         same = one.level in _BY_COMMAND and one.level != other.level
         return same and one.runs <= other.runs and one.nodes <= other.nodes
 
     return frozenset(one.identity for one in tables if again(one))
+
+
+def _runs_of(one: Listed) -> tuple[str, int, float, frozenset[int]]:
+    """Give what two tables of the same runs have in common, and others hardly ever."""
+    return one.owner, one.runs, one.last_s, one.nodes
 
 
 def distinctions(tables: Iterable[Listed]) -> Mapping[Identity, str]:

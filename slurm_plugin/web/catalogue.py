@@ -30,6 +30,8 @@ class _Table(msgspec.Struct):
     command: str = ""
     layout: Layout = ANY
     parts: list[Any] = []
+    owner: str = ""
+    last_s: float = 0.0
     unit: Unit = Unit.NODES
 
 
@@ -94,6 +96,8 @@ def entry_of(row: FitRow, *, off: bool) -> CatalogueEntry:
             command=table.command,
             layout=str(table.layout),
             parts=len(table.parts),
+            owner=table.owner,
+            last_s=table.last_s,
         ),
     )
 

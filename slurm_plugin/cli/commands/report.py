@@ -32,6 +32,7 @@ from slurm_plugin.config import Config
 from slurm_plugin.decision.reasons import WORDS
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.report_data import collect
+from slurm_plugin.formatting import wrapped
 from slurm_plugin.reports.sheets import title_of
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.store_access import open_store, sight_of
@@ -188,7 +189,7 @@ def _page(report: OutcomeReport, path: Path) -> None:
 
 def _terminal(report: OutcomeReport) -> None:
     # At once: what lays out the rest takes a moment to load.
-    print(title_of(report), flush=True)
+    print(wrapped(title_of(report), terminal_width()), flush=True)
     if not report.decisions:
         return
     from slurm_plugin.reports import terminal  # noqa: PLC0415

@@ -5,7 +5,8 @@ import time
 from itertools import accumulate
 
 from slurm_plugin.cli.context import add_config, add_json, load_config
-from slurm_plugin.formatting import clock, count, duration, percent
+from slurm_plugin.columns import terminal_width
+from slurm_plugin.formatting import clock, count, duration, percent, wrapped
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Counts, PartitionWait, Status
 from slurm_plugin.streams import json_text
@@ -33,7 +34,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json_text(status))
     else:
-        print(describe(status, now_s=time.time(), max_age_s=config.snapshot.max_age_s))
+        text = describe(status, now_s=time.time(), max_age_s=config.snapshot.max_age_s)
+        print(wrapped(text, terminal_width()))
     return 0
 
 

@@ -94,6 +94,16 @@ def test_an_application_is_listed_once() -> None:
     assert len(curve_text.summary([line, elsewhere]).splitlines()) == 3
 
 
+def test_an_application_with_a_tag_is_listed_by_it() -> None:
+    tag = known(label="ada/wrf/d02", level="tag", key="ada/wrf/d02", last_s=5.0)
+    line = known(label="ada/wrf", level="line", key="aaaaaaaaaa", last_s=5.0)
+    assert [one.split()[0] for one in curve_text.summary([line, tag]).splitlines()[1:]] == [
+        "ada/wrf/d02"
+    ]
+    newer = known(label="ada/wrf", level="line", key="aaaaaaaaaa", last_s=6.0)
+    assert len(curve_text.summary([newer, tag]).splitlines()) == 3
+
+
 def test_arguments_tell_applications_of_one_name_apart() -> None:
     one = known(label="ada/wrf", level="line", key="aaaaaaaaaa", command="wrf.sh d01.in")
     other = known(label="ada/wrf", level="line", key="bbbbbbbbbb", command="wrf.sh d02.in")
