@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0009"
+HEAD: Final = "0010"
 
 metadata = MetaData()
 
