@@ -168,6 +168,10 @@ class Outlooks:
             return
         self.record = WaitRecord([*earlier, *self.record.errors])
 
+    def forget(self) -> None:
+        """Run the queue forward at the next look, however new the outlook is."""
+        self._made_s = 0.0
+
     def remember(self, payload: str) -> None:
         """Take what a refit found of the cluster's past."""
         try:

@@ -67,7 +67,15 @@ def render(
         _partitions(advice, now_s, width),
         wrapped(_about(advice), width),
         table,
-        *(wrapped(part, width) for part in (*trust, _deadline(advice), _recommendation(advice))),
+        *(
+            wrapped(part, width)
+            for part in (
+                *trust,
+                _expected(advice, now_s),
+                _deadline(advice),
+                _recommendation(advice),
+            )
+        ),
     )
     return "\n\n".join(part for part in parts if part)
 
@@ -289,6 +297,16 @@ def _derived(name: str, title: str, show: Callable[..., str], *, worth: int) -> 
 
 def _speedup(row: Row) -> str:
     return f"{row.speedup:.1f}" if row.speedup else "-"
+
+
+def _expected(advice: Advice, now_s: float) -> str:
+    """Say when the recommended count starts and ends, as intervals."""
+    row = next((one for one in advice.rows if one.recommended), None)
+    if row is None or row.end_low_s is None or row.end_high_s is None:
+        return ""
+    waits = interval_text(row.wait_low_s, row.wait_high_s, duration)
+    ends = interval_text(now_s + row.end_low_s, now_s + row.end_high_s, short_clock)
+    return f"Nine in ten such jobs wait {waits} and end {ends}."
 
 
 def _held(advice: Advice) -> str:

@@ -346,8 +346,13 @@ def read_json(fields: Iterable[SlurmField], item: Mapping[str, Any]) -> dict[str
 
 
 def _converted(reader: Callable[[Any], Any], value: Any) -> Any:
-    """Value of a field; the same text over and over is read once."""
-    return _from_text(reader, value) if isinstance(value, str) else reader(value)
+    """Value of a field; the same text over and over is read once, where reading takes long."""
+    if reader in _QUICK or not isinstance(value, str):
+        return reader(value)
+    return _from_text(reader, value)
+
+
+_QUICK = frozenset({text, count})
 
 
 @lru_cache(maxsize=16_384)
