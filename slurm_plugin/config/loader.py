@@ -10,7 +10,8 @@ import msgspec
 import yaml
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.config import Config
+from slurm_plugin.config import Auth, Config
+from slurm_plugin.config.address import address
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
 from slurm_plugin.settings_file import find
 
@@ -84,6 +85,7 @@ def parse(text: str, *, name: str) -> Config:
     _check_ranges(config, name)
     _check_rules(config, name)
     _check_sharing(config, name)
+    _check_relay(config, name)
     return config
 
 
@@ -125,6 +127,25 @@ def _check_rules(config: Config, name: str) -> None:
     for index, rule in enumerate(config.rules):
         if rule.mode is None and rule.time_limit is None and rule.trust is None:
             raise ConfigError(f"{name}: rules[{index}]: give it mode, time_limit or trust")
+
+
+def _check_relay(config: Config, name: str) -> None:
+    relay = config.relay
+    places = {f"controllers[{index}]": text for index, text in enumerate(relay.controllers)}
+    if relay.listen:
+        places["listen"] = relay.listen
+    for place, text in places.items():
+        try:
+            address(text)
+        except ConfigError as error:
+            raise ConfigError(f"{name}: relay.{place}: {error}") from error
+    if relay.auth is not Auth.TLS:
+        return
+    missing = [key for key in ("authority", "certificate", "key") if not getattr(relay.tls, key)]
+    if relay.listen and not relay.tls.login_nodes:
+        missing.append("login_nodes")
+    if missing:
+        raise ConfigError(f"{name}: relay.tls.{missing[0]}: give it a value, or take auth: munge")
 
 
 def _check_sharing(config: Config, name: str) -> None:

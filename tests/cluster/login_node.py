@@ -21,6 +21,7 @@ import yaml
 
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Uplinks
+from tests.certificates import Authority
 from tests.cluster.slurm import SlurmCluster
 from tests.processes import PATIENCE_S, Account, ProcessError, wait_until
 
@@ -219,6 +220,28 @@ class LoginNode:
 
     def _enter(self) -> Sequence[str]:
         return ("nsenter", f"--target={self.pid}", "--net", "--mount", "--uts", "--wd=/tmp")
+
+
+def relay_sections(
+    cluster: SlurmCluster, folder: Path, *addresses: str
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Sections ``relay`` of nimod's settings at each address, and of a relay's.
+
+    With munge where the cluster has it, else with certificates.
+    """
+    nimods: list[dict[str, Any]] = [{"listen": where} for where in addresses]
+    relay: dict[str, Any] = {"controllers": list(addresses)}
+    if cluster.settings.auth == "munge":
+        munge = {"munge_socket": str(cluster.layout.munge_socket)}
+        return [one | munge for one in nimods], relay | munge
+    authority = Authority(folder / "certificates")
+    hosts = [where.rpartition(":")[0] for where in addresses]
+    made = authority.certify("ctl1", *{f"IP:{host}" for host in hosts})
+    tls = {"auth": "tls", "tls": made | {"login_nodes": ["login*"]}}
+    return [one | tls for one in nimods], relay | {
+        "auth": "tls",
+        "tls": authority.certify("login1"),
+    }
 
 
 def _ip(*argv: str, check: bool = True) -> None:

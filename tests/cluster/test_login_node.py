@@ -21,8 +21,7 @@ import pytest
 from predictor.refit import row_of
 from sacct_ingest.store import Store
 from slurm_plugin.nimod import client
-from tests.certificates import Authority
-from tests.cluster.login_node import PROJECT, Cable, LoginNode
+from tests.cluster.login_node import PROJECT, Cable, LoginNode, relay_sections
 from tests.cluster.nimod import hooks_for
 from tests.conftest import ClusterFactory, scratch_directory, unavailable
 from tests.end_to_end.site import Site
@@ -76,18 +75,6 @@ def cable() -> Iterator[Cable]:
         made.take_away()
 
 
-def relay_settings(folder: Path, cable: Cable, port: int, auth: str, munge: Path) -> Any:
-    """Sections ``relay`` of nimod's settings and of the login node's."""
-    where = f"{cable.controller}:{port}"
-    sides: list[dict[str, Any]] = [{"listen": where}, {"controllers": [where]}]
-    if auth == "munge":
-        return [side | {"munge_socket": str(munge)} for side in sides]
-    site = Authority(folder / "certificates")
-    nimod = site.certify("ctl1", f"IP:{cable.controller}") | {"login_nodes": ["login*"]}
-    tls = [nimod, site.certify("login1")]
-    return [side | {"auth": "tls", "tls": one} for side, one in zip(sides, tls, strict=True)]
-
-
 @pytest.fixture(scope="module")
 def place(slurm_cluster: ClusterFactory) -> Iterator[Place]:
     with scratch_directory("nimo-login-") as folder, cable() as made:
@@ -103,8 +90,7 @@ def place(slurm_cluster: ClusterFactory) -> Iterator[Place]:
             with Store.open(site.nimod.store) as store:
                 store.fits.replace([row_of(curve(user)) for user in (HONEST, HOSTILE)])
             (port,) = free_ports(1)
-            munge = cluster.layout.munge_socket
-            nimod, login = relay_settings(folder, made, port, cluster.settings.auth, munge)
+            [nimod], login = relay_sections(cluster, folder, f"{made.controller}:{port}")
             site.run_nimod("enforce", relay=nimod, snapshot={"interval_s": 0.3})
             node = LoginNode(folder, cluster, made, login)
             node.start()

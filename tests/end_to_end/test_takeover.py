@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -19,10 +20,11 @@ import yaml
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
 from slurm_plugin.nimod import client
+from tests.cluster.login_node import relay_sections
 from tests.cluster.nimod import Nimod, hooks_for
 from tests.cluster.slurm import SlurmCluster
 from tests.conftest import ClusterFactory, scratch_directory
-from tests.processes import PATIENCE_S, ProcessError, wait_until
+from tests.processes import PATIENCE_S, ProcessError, free_ports, wait_until
 from tests.requests.conftest import curve
 from tests.slurm_plugin.nimod.test_store_link import fit
 
@@ -78,12 +80,12 @@ class Pair:
             "backup" in one and "UP" in one for one in lines
         )
 
-    def start_nimod(self, name: str) -> None:
-        """Start the nimod of one of the controllers."""
+    def start_nimod(self, name: str, relay: dict[str, Any]) -> None:
+        """Start the nimod of one of the controllers, which takes relays."""
         path = self.folder / f"{name}.yaml"
         socket = self.folder / name / "nimod.sock"
         settings = {"store": self.store, "socket": str(socket), "cluster": name}
-        settings |= {"mode": "enforce", "snapshot": {"interval_s": 1.0}}
+        settings |= {"mode": "enforce", "snapshot": {"interval_s": 1.0}, "relay": relay}
         path.write_text(yaml.safe_dump(settings))
         argv = [self.cluster.bin / "nimo", "serve", "--config", path]
         self.cluster.processes.start(f"nimod-{name}", argv, env=self.cluster.env)
@@ -93,6 +95,31 @@ class Pair:
 
         wait_until(socket.exists, what=f"nimod {name}")
         wait_until(sees, what=f"nimod {name} to see the cluster")
+
+    def start_relay(self, relay: dict[str, Any]) -> None:
+        """Start a relay that is linked to both."""
+        path, socket = self.folder / "login.yaml", self.folder / "login.sock"
+        path.write_text(yaml.safe_dump({"socket": str(socket), "relay": relay}))
+        argv = [self.cluster.bin / "nimo", "serve", "--relay", "--config", path]
+        self.cluster.processes.start("relay", argv, env=self.cluster.env)
+        wait_until(socket.exists, what="the relay")
+        wait_until(lambda: self.linked() == [True, True], what="both links")
+
+    def linked(self) -> list[bool]:
+        """Tell which of the relay's links are up."""
+        links = client.links(self.folder / "login.sock", timeout_s=PATIENCE_S).links
+        return [not one.trouble for one in links]
+
+    def asks(self, number: int) -> None:
+        """Wait until the relay asks this one of the two; it answers all the time."""
+
+        def used() -> bool:
+            socket = self.folder / "login.sock"
+            assert client.status(socket, timeout_s=PATIENCE_S).ok
+            links = client.links(socket, timeout_s=PATIENCE_S).links
+            return [one.used for one in links].index(True) == number
+
+        wait_until(used, what=f"the relay to ask nimod {number}", timeout_s=60)
 
     def decided(self) -> tuple[dict[str, str], DecisionRow]:
         """Submit a job, and give it with the decision about it, who made it included."""
@@ -135,15 +162,19 @@ def pair(slurm_cluster: ClusterFactory) -> Iterator[Pair]:
             made = Pair(folder, cluster, Nimod(folder, cluster).store)
             with Store.open(made.store, create=True) as store:
                 store.fits.replace([fit(curve("root"))])
-            for name in (HERE, THERE):
-                made.start_nimod(name)
+            where = [f"127.0.0.1:{port}" for port in free_ports(2)]
+            nimods, relay = relay_sections(cluster, folder, *where)
+            for name, section in zip((HERE, THERE), nimods, strict=True):
+                made.start_nimod(name, section)
             made.start_backup()
+            made.start_relay(relay)
             yield made
 
 
-def test_the_hook_of_the_backup_asks_its_own_nimod(pair: Pair) -> None:
+def test_the_hook_of_the_backup_asks_its_own_nimod_and_relays_follow(pair: Pair) -> None:
     job, decision = pair.decided()
     assert (decision.cluster, decision.applied) == (HERE, True), decision.reason
+    pair.asks(0)
 
     pair.cluster.run("scontrol", "takeover", timeout_s=120)
     wait_until(lambda: pair.ping() == (False, True), what="the takeover")
@@ -151,11 +182,14 @@ def test_the_hook_of_the_backup_asks_its_own_nimod(pair: Pair) -> None:
     assert (decision.cluster, decision.applied) == (THERE, True), decision.reason
     assert (job["Comment"], decision.deadline_s) == ("mine", pytest.approx(1.9998e9, rel=0.01))
     assert f"NIMO1:{decision.decision_id}" in job["AdminComment"]
+    pair.asks(1)
 
     # Without a nimod of its own it lets jobs pass: it does not find the other's.
     pair.cluster.stop(f"nimod-{THERE}")
     plain = pair.cluster.sbatch("-H", "-J", "shapes", "-N", "1-8", script="#!/bin/sh\n")
     assert "AdminComment" not in pair.cluster.job(plain)
+    wait_until(lambda: pair.linked() == [True, False], what="the link to end")
+    pair.asks(0)
 
     pair.cluster.processes.stop("slurmctld")
     pair.cluster.start("slurmctld")

@@ -13,9 +13,9 @@ from functools import partial
 from itertools import count
 
 from slurm_plugin.config import Auth, Relay
+from slurm_plugin.config.address import Address, address
 from slurm_plugin.formatting import printable
 from slurm_plugin.listening import Rates
-from slurm_plugin.nimod.relay.address import Address, address
 from slurm_plugin.nimod.relay.certificates import Certificates, check_name
 from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError
 from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, receive, release

@@ -12,11 +12,11 @@ import msgspec
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config import Config
+from slurm_plugin.config.address import address
 from slurm_plugin.listening import Listening, Rates
 from slurm_plugin.nimod.access import ConnectionLimiter
 from slurm_plugin.nimod.connection import Reply
 from slurm_plugin.nimod.loop import Loop
-from slurm_plugin.nimod.relay.address import address
 from slurm_plugin.nimod.relay.handshake import release
 from slurm_plugin.nimod.relay.uplink import Uplink
 from slurm_plugin.nimod.supervision import answer_until_stopped, stop_at_signals

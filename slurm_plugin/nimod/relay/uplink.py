@@ -19,8 +19,8 @@ from math import inf
 import msgspec
 
 from slurm_plugin.config import Auth, Relay
+from slurm_plugin.config.address import Address
 from slurm_plugin.formatting import printable
-from slurm_plugin.nimod.relay.address import Address
 from slurm_plugin.nimod.relay.certificates import Certificates
 from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError
 from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, Greeting, introduce

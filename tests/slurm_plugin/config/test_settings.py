@@ -55,6 +55,13 @@ def test_off_is_a_word_not_a_boolean():
         ("mode: off\nmode: off", "f: line 2, column 1: 'mode' is given twice"),
         ("opt_in: {rules: [{nodes: 5-2}]}", "f: opt_in.rules[0].nodes: 5-2: give the lower"),
         ("{[a]: 1}", "f: line 1, column 2: a key is a word"),
+        ("relay: {listen: 'a b'}", "f: relay.listen: 'a b' is no address"),
+        ("relay: {controllers: [c, 'd:0']}", "f: relay.controllers[1]: 'd:0' is no address"),
+        ("relay: {auth: tls, tls: {authority: a, certificate: c}}", "f: relay.tls.key: give it"),
+        (
+            "relay: {listen: c, auth: tls, tls: {authority: a, certificate: c, key: k}}",
+            "f: relay.tls.login_nodes: give it",
+        ),
         ("- a", "f: Expected `object`, got `array`"),
         ("a: [", "f: line 1, column 5: expected the node content"),
     ],

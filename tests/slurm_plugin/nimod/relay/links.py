@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from slurm_plugin.config import Relay
+from slurm_plugin.config.address import Address
 from slurm_plugin.nimod.relay import gateway, uplink
-from slurm_plugin.nimod.relay.address import Address
 from slurm_plugin.nimod.relay.gateway import Gateway
 from slurm_plugin.nimod.relay.uplink import Uplink
 from tests.processes import PATIENCE_S, free_ports, wait_until
