@@ -16,7 +16,9 @@ _Answer = TypeVar("_Answer")
 
 
 def may_read_store(config: Config) -> bool:
-    """Whether this is root, or the owner of the store's file."""
+    """Whether this is root, or the owner of the store's file; login nodes have no store."""
+    if config.relay.controllers:
+        return False
     if os.geteuid() == 0:
         return True
     from slurm_plugin.store_access import store_owner  # noqa: PLC0415 - heavy
@@ -52,7 +54,7 @@ def nimod_or_store(
     try:
         return ask_nimod()
     except Refused:
-        if config.relay.controllers or not may_read_store(config):
+        if not may_read_store(config):
             raise
         return read_store()
     except Unreachable as error:

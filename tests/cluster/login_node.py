@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import yaml
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Uplinks
 from tests.certificates import Authority
+from tests.cluster.releases import ReleaseError
 from tests.cluster.slurm import SlurmCluster
 from tests.processes import PATIENCE_S, Account, ProcessError, wait_until
 
@@ -119,7 +121,7 @@ class LoginNode:
             path.mkdir(exist_ok=True)
             path.chmod(0o755)
         instead = [(self.folder / "login", self.folder / "here"), (own, layout.run)]
-        if self.cluster.root:
+        if self._sackd():
             instead.append((self.folder / "login-slurm", layout.directory / "entrance" / "run"))
         lines = [f"mount --bind {new} {old}" for new, old in instead]
         text = "\n".join([*lines, "hostname login1", "exec sleep infinity"])
@@ -137,6 +139,16 @@ class LoginNode:
         name = Path(f"/proc/{self.pid}/comm").read_text().strip()
         return name == "sleep"
 
+    def _sackd(self) -> bool:
+        """Tell whether it has a sackd of its own; without, commands share slurmctld's socket."""
+        root = self.cluster.root
+        if root is None or self.cluster.settings.auth == "munge":
+            return False
+        if not root.has("sackd"):
+            with suppress(ReleaseError):
+                root.add(["sackd"])
+        return root.has("sackd")
+
     def _authenticate(self) -> None:
         """Start munged or, where Slurm does without, sackd."""
         layout, processes = self.cluster.layout, self.cluster.processes
@@ -151,7 +163,7 @@ class LoginNode:
             argv += [f"--log-file={self.folder}/login-munged.log"]
             processes.start("login-munged", [*self._enter(), *argv])
             wait_until((own / layout.munge_socket.name).exists, what="munged of the login node")
-        else:
+        elif self._sackd():
             argv = self.cluster.program("sackd", "-D", "-f", str(layout.slurm_conf))
             env = {"SLURM_CONF": str(layout.slurm_conf)}
             processes.start("login-sackd", [*self._enter(), *argv], env=env)

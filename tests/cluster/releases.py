@@ -72,6 +72,10 @@ class Root:
         found = next(one for where in _PLACES for one in self.path.glob(f"{where}/{name}"))
         return f"/{found.relative_to(self.path)}"
 
+    def has(self, name: str) -> bool:
+        """Tell whether one of Slurm's programs is in there."""
+        return any(found for where in _PLACES for found in self.path.glob(f"{where}/{name}"))
+
     def prepare(self, directory: Path) -> None:
         """Make what entering needs to find in a directory: a ``/run`` and this machine's name."""
         run = directory / "entrance" / "run"
