@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -5,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from predictor.models.averaged import Averaged
+from predictor.models.averaged import Averaged, AveragedSettings
 from predictor.models.base import TooFewPoints
 from predictor.types import Curve, Point
 from tests.predictor.curves import amdahl, curve_of, downey, drawn
@@ -71,3 +72,19 @@ def test_more_observations_narrow_the_interval() -> None:
 def test_one_node_count_is_too_few() -> None:
     with pytest.raises(TooFewPoints):
         Averaged().fit(curve_of([4], [10]))
+
+
+def test_intervals_between_observed_counts_are_wider_and_no_others() -> None:
+    """As the intervals of applications that the prior was not made for had to be."""
+    curve = Curve(tuple(Point(n, 600 / n + 40) for n in (1, 4, 16, 64)))
+    plain, wide = (
+        Averaged(settings=AveragedSettings(between=factor)).fit(curve).predict((4, 8, 128))
+        for factor in (1.0, 1.16)
+    )
+    reaches = [
+        math.log(one.high_s / one.time_s) / math.log(other.high_s / other.time_s)
+        for one, other in zip(wide, plain, strict=True)
+    ]
+    assert reaches == pytest.approx([1.0, 1.16, 1.0])
+    assert [one.time_s for one in wide] == [other.time_s for other in plain]
+    assert AveragedSettings().between > 1.0
