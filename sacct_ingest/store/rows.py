@@ -70,9 +70,9 @@ class RunRow:
     gpus: int | None = None  #: in all
     node_list: str = ""  #: only of those that `Runs.started` gives
     node_type: str = ""  #: of all its nodes; only where runs are read by key
+    req_mem_bytes: int | None = None  #: in all
     # What its attributes are made of; runs that are joined with decisions do not have it.
     account: str = ""
-    req_mem_bytes: int | None = None  #: in all
     submit_line: str = ""
     comment: str = ""
 

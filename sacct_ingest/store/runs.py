@@ -18,7 +18,7 @@ from sacct_ingest.store.rows import RunRow, Stored
 from sacct_ingest.store.schema import contributions, runs, steps
 
 #: What a run's attributes are made of; decisions are not joined with it.
-_ATTRIBUTES = ("account", "req_mem_bytes", "submit_line", "comment")
+_ATTRIBUTES = ("account", "submit_line", "comment")
 _JOINED = ("run_id", "node_type", "node_list", *_ATTRIBUTES)
 ROW_COLUMNS = [
     runs.c.id.label("run_id"),

@@ -32,6 +32,7 @@ from slurm_plugin.evaluation.job_outcomes import (
     is_guess,
     outcome_of,
 )
+from slurm_plugin.evaluation.unused import Unused, UnusedTally
 from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy, WaitTally
 
 Pair = tuple[DecisionRow, RunRow | None]
@@ -109,6 +110,7 @@ class OutcomeReport:
     stopped: tuple[JobOutcome, ...] = ()
     jobs: tuple[JobOutcome, ...] = ()  #: the newest ones that ended
     waste: tuple[Waste, ...] = ()  #: nodes beyond the knee, most node-hours first
+    unused: tuple[Unused, ...] = ()  #: CPUs and memory, most CPU-hours first
 
 
 def select(pairs: Iterable[Pair], application: str = "") -> Iterator[Pair]:
@@ -157,6 +159,8 @@ class OutcomeTally:
         Decisions by the identity that predicted them: (level, key).
     usage
         What completed runs used, to compare with the curves.
+    unused
+        What jobs had and did not use.
     """
 
     def __init__(self, confidence: float) -> None:
@@ -176,6 +180,7 @@ class OutcomeTally:
         self._waits, self._deadlines = WaitTally(), DeadlineTally()
         self.asked: Counter[tuple[str, str]] = Counter()
         self.usage = JobUsage()
+        self.unused = UnusedTally()
 
     def add(self, decision: DecisionRow, run: RunRow | None) -> None:
         """Take a decision and its run."""
@@ -202,11 +207,15 @@ class OutcomeTally:
         elif observed_of(decision, run):
             self._observed.add(name, decision, run)
         self.usage.add(name, decision, run)
+        self.unused.add(name, decision, run)
 
     def report(
         self,
         standings: Iterable[StandingRow] = (),
-        **more: tuple[JobDiagnosis, ...] | tuple[RecordSummary, ...] | tuple[Waste, ...],
+        **more: tuple[JobDiagnosis, ...]
+        | tuple[RecordSummary, ...]
+        | tuple[Waste, ...]
+        | tuple[Unused, ...],
     ) -> OutcomeReport:
         """Sum up; ``more`` are fields that the tally does not have."""
         fields: dict[str, object] = dict(more)

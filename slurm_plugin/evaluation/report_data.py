@@ -37,7 +37,8 @@ def collect(
     application
         This one alone; empty: all.
     least_node_hours
-        The report names no user with fewer of them beyond the knee.
+        The report names no user with fewer of them beyond the knee, and no account with fewer
+        unused CPU-hours.
     report_progress
         Called with the number of decisions read since the last call.
     """
@@ -62,4 +63,5 @@ def collect(
         drift=drifting(diagnoses),
         records=records_of(tables.values(), tally.asked),
         waste=tally.usage.waste(tables, least_node_hours=least_node_hours),
+        unused=tally.unused.result(least_cpu_hours=least_node_hours),
     )

@@ -22,6 +22,7 @@ _SECTIONS = (
     ("What came of it", ("effects", "waits")),
     ("Applications", ("applications", "switched_off", "records", "drift", "problems")),
     ("Nodes beyond the knee", ("waste",)),
+    ("Had and not used", ("unused",)),
     ("Job by job", ("jobs",)),
 )
 _MOST_ROWS = 200  #: of one table; CSV has all

@@ -69,6 +69,10 @@ def anonymous(report: OutcomeReport) -> OutcomeReport:
         waste=each(
             report.waste, lambda row: replace(application(row), user=names.of("user", row.user))
         ),
+        unused=each(
+            report.unused,
+            lambda row: replace(application(row), account=names.of("account", row.account)),
+        ),
         switched_off=each(
             report.switched_off,
             lambda row: replace(row, key="", label=names.of("application", row.label)),

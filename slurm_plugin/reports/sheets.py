@@ -42,6 +42,7 @@ def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet,
         _table("problems", "Why predictions are not to be relied on", report.problems),
         _table("drift", "Applications whose problem changed", report.drift),
         _waste(report),
+        _unused(report),
         _jobs("jobs", "Jobs, the newest first", report.jobs),
     )
 
@@ -363,6 +364,28 @@ def _waste(report: OutcomeReport) -> Sheet:
         ),
         rows=report.waste,
         note="Runs of reliable curves, without deadline, on counts that their users chose.",
+        empty="nothing worth a word",
+    )
+
+
+def _unused(report: OutcomeReport) -> Sheet:
+    return Sheet(
+        name="unused",
+        caption="CPUs and memory that jobs had and did not use",
+        fields=(
+            SheetField("account", "account", attrgetter("account"), left=True),
+            SheetField("application", "application", attrgetter("application"), left=True),
+            SheetField("jobs", "jobs", attrgetter("jobs")),
+            SheetField("cpu_hours", "CPU-hours", attrgetter("cpu_hours"), hours),
+            SheetField("unused_cpu_hours", "unused", attrgetter("unused_cpu_hours"), hours),
+            SheetField("unused_cpus", "of CPUs", attrgetter("unused_cpus"), percent),
+            SheetField("gpu_hours", "GPU-hours", attrgetter("gpu_hours"), hours),
+            SheetField("mem_gib_hours", "GiB-hours", attrgetter("mem_gib_hours"), hours),
+            SheetField("unused_mem_gib_hours", "unused", attrgetter("unused_mem_gib_hours"), hours),
+            SheetField("unused_mem", "of memory", attrgetter("unused_mem"), percent),
+        ),
+        rows=report.unused,
+        note="CPU time and memory as the accounting measured them; of an array, its first task.",
         empty="nothing worth a word",
     )
 

@@ -13,6 +13,7 @@ from slurm_plugin.evaluation.accuracy import Accuracy
 from slurm_plugin.evaluation.diagnoses import Waste
 from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate
 from slurm_plugin.evaluation.outcomes import ApplicationOutcome, OutcomeReport
+from slurm_plugin.evaluation.unused import Unused
 from slurm_plugin.evaluation.wait_accuracy import SHARE
 from slurm_plugin.formatting import count, duration, hours, percent, printable
 from slurm_plugin.protocol import WaitShares
@@ -54,6 +55,8 @@ def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
         parts += [_head("What would improve predictions"), *_problems(report)]
     if report.waste:
         parts += [_head("Beyond the knee"), *map(_waste, report.waste[:_MOST])]
+    if report.unused:
+        parts += [_head("Had and not used"), *map(_unused, report.unused[:_MOST])]
     return Group(*parts)
 
 
@@ -101,6 +104,19 @@ def _waste(row: Waste) -> Text:
         f"  {printable(row.user)}, {printable(row.application)}: {count(row.runs, 'run')} on "
         f"{nodes} nodes used {hours(row.wasted_node_hours)} of {hours(row.node_hours)} node-hours "
         f"beyond the knee of {row.knee}, where they would take {row.slower:.2f} times as long"
+    )
+
+
+def _unused(row: Unused) -> Text:
+    where = f"{printable(row.account)}, " if row.account else ""
+    had = [
+        f"{hours(row.unused_cpu_hours)} of {hours(row.cpu_hours)} CPU-hours",
+        f"{hours(row.unused_mem_gib_hours)} of {hours(row.mem_gib_hours)} GiB-hours of memory",
+    ]
+    measured = [had[0]] * bool(row.cpu_hours) + [had[1]] * bool(row.mem_gib_hours)
+    return Text(
+        f"  {where}{printable(row.application)}: {count(row.jobs, 'job')} did not use "
+        f"{' and '.join(measured)}"
     )
 
 

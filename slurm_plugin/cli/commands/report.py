@@ -68,7 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NODE_HOURS",
         type=float,
         default=100.0,
-        help="name users only from this many node-hours beyond the knee on (default: 100)",
+        help="name users only from this many node-hours beyond the knee on, and accounts from as "
+        "many unused CPU-hours (default: 100)",
     )
     parser.add_argument(
         "--anonymise",

@@ -1,0 +1,71 @@
+"""What jobs had and did not use, by account and application."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from sacct_ingest.records import JobState
+from slurm_plugin.evaluation.unused import Unused, UnusedTally
+from slurm_plugin.reports.pseudonyms import anonymous
+from slurm_plugin.reports.terminal import render
+from tests.slurm_plugin.reports.rows import decision, run, summarise
+
+GIB = 2**30
+
+
+def ended(**fields):
+    own = {
+        "cpus": 8, "elapsed_s": 3600.0, "cpu_s": 7200.0, "mem_bytes": GIB, "tasks": 2, "gpus": 4,
+        "req_mem_bytes": 16 * GIB, "state": JobState.COMPLETED, "nodes": 1,
+    }  # fmt: skip
+    return replace(run(), **own | fields)
+
+
+def unused(*runs, least=0.0, unit="nodes") -> tuple[Unused, ...]:
+    tally = UnusedTally()
+    for one in runs:
+        tally.add("solve", replace(decision(), account="physics", unit=unit), one)
+    return tally.result(least_cpu_hours=least)
+
+
+def test_cpus_gpus_and_memory_are_summed_up():
+    (row,) = unused(ended(), ended())
+    assert (row.account, row.application, row.jobs) == ("physics", "solve", 2)
+    assert (row.cpu_hours, row.unused_cpu_hours, row.unused_cpus) == (16, 12, 0.75)
+    assert row.gpu_hours == 8
+    assert (row.mem_gib_hours, row.unused_mem_gib_hours) == (32, 28)
+
+
+@pytest.mark.parametrize(("least", "rows"), [(5.9, 1), (6.1, 0)])
+def test_small_amounts_are_not_named(least, rows):
+    assert len(unused(ended(req_mem_bytes=None), least=least)) == rows
+
+
+def test_what_was_used_is_not_named():
+    assert unused(ended(cpu_s=7.9 * 3600, mem_bytes=8 * GIB)) == ()
+    assert unused(ended(cpu_s=9e9, mem_bytes=90 * GIB)) == ()
+
+
+def test_what_was_not_measured_says_nothing():
+    assert unused(ended(cpu_s=None, mem_bytes=None)) == ()
+    assert unused(ended(state=JobState.RUNNING)) == ()
+
+
+def test_a_size_in_cpus_is_no_number_of_nodes():
+    (row,) = unused(ended(tasks=None, nodes=8), unit="cpus")
+    assert row.unused_mem_gib_hours == 15
+
+
+def test_the_report_says_it_and_hides_names_where_wanted():
+    report = replace(summarise([], confidence=0.9), unused=unused(ended()))
+    console = Console(file=io.StringIO(), width=200, highlight=False)
+    console.print(render(report, {}))
+    assert (
+        "physics, solve: 1 job did not use 6.0 of 8.0 CPU-hours and 14.0 of 16.0 GiB-hours "
+        "of memory" in console.file.getvalue()
+    )
+    (hidden,) = anonymous(report).unused
+    assert "physics" not in hidden.account
+    assert "solve" not in hidden.application
