@@ -94,7 +94,7 @@ requirements: $(VENV)/.developer ## pin what the packages hold, with hashes, in 
 
 audit: $(VENV)/.developer ## ask the databases of known holes about what is pinned
 	$(BIN)/python -m pip install --quiet pip-audit
-	$(BIN)/pip-audit --disable-pip --require-hashes -r packages/requirements.txt
+	$(BIN)/python scripts/audit.py
 
 docs: $(VENV)/.developer ## the HTML documentation, in build/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
