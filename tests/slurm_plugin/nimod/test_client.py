@@ -69,6 +69,17 @@ def test_a_bad_answer_is_none(path, pieces, told):
         client.advise(path, Ask(op="advise"), timeout_s=60)
 
 
+def test_a_relay_without_a_link_is_an_error_of_its_own(path):
+    cut = encode(Answer(ok=False, error="no link to nimod on ctl1:7734: why", link_down=True))
+    with server(path, cut), pytest.raises(client.LinkDown, match=r"^no link") as caught:
+        client.advise(path, Ask(op="advise"), timeout_s=60)
+    assert caught.value.exit_status == 74
+    refused = encode(Answer(ok=False, error="more than 20 requests a second"))
+    with server(path.with_name("r"), refused), pytest.raises(client.Refused) as caught:
+        client.advise(path.with_name("r"), Ask(op="advise"), timeout_s=60)
+    assert caught.value.exit_status == 69
+
+
 def test_silence_ends_at_the_time_out(path):
     hung = server(path, keep_open=True)
     with hung, pytest.raises(client.Unreachable, match=r"within 0\.1 s"):
