@@ -17,7 +17,7 @@ from sacct_ingest.job_script import (
     split_submit_line,
 )
 from sacct_ingest.records import Identity
-from sacct_ingest.tag import parse_tag
+from sacct_ingest.tag import Tag, parse_tag
 
 #: Job names that sbatch gives to a script from standard input and to ``--wrap``: they say nothing.
 _NAMELESS = frozenset({"", "sbatch", "wrap"})
@@ -25,12 +25,20 @@ _NAME_LENGTH = 255  # slurmdbd's tinytext
 
 
 def identity_of_request(
-    *, user: str, name: str, comment: str, script: str, argv: Sequence[str], work_dir: str = ""
+    *,
+    user: str,
+    name: str,
+    tag: Tag | None,
+    script: str,
+    argv: Sequence[str],
+    work_dir: str = "",
 ) -> Identity:
     """Identity of a job that is being submitted.
 
     Parameters
     ----------
+    tag
+        That of its comment.
     script
         Text of the batch script, empty for salloc and srun.
     argv
@@ -42,7 +50,7 @@ def identity_of_request(
     words = words_of_request(script, argv, work_dir)
     arguments = [_argument(word, work_dir) for word in argv[1:]]
     digest = _digest(parsed.body, *arguments) if parsed is not None and parsed.body else ""
-    return _identity(user, name, comment, digest, words)
+    return _identity(user, name, tag, digest, words)
 
 
 def words_of_request(script: str, argv: Sequence[str], work_dir: str = "") -> tuple[str, ...]:
@@ -62,7 +70,7 @@ def identity_of_line(
     job's submission knows it.
     """
     words = words_of_line(submit_line, work_dir, comment, name)
-    return _identity(user, name, comment, "", words)
+    return _identity(user, name, parse_tag(comment), "", words)
 
 
 def command_of_line(submit_line: str, work_dir: str = "", *values: str) -> str:
@@ -81,9 +89,8 @@ def command_of_line(submit_line: str, work_dir: str = "", *values: str) -> str:
     return " ".join(words_of_line(submit_line, work_dir, *values))
 
 
-def _identity(user: str, name: str, comment: str, script: str, words: Sequence[str]) -> Identity:
+def _identity(user: str, name: str, tag: Tag | None, script: str, words: Sequence[str]) -> Identity:
     user, name = user.strip(), name.strip()[:_NAME_LENGTH].rstrip()
-    tag = parse_tag(comment) if comment else None
     # A user's scripts from standard input have nothing in common but that.
     specific = words or name not in _NAMELESS
     if not user:

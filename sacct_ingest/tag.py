@@ -9,8 +9,6 @@ CPUs of each task, tasks and GPUs.
 import re
 from dataclasses import dataclass
 
-from sacct_ingest.bounded_cache import bounded_cache
-
 _TAG = re.compile(r"(?:^|[\s;|])nimo:(\S*)")
 _NODES = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})")
 _RANGES = ("nodes", "cpus", "tasks", "gpus")
@@ -42,7 +40,6 @@ class Tag:
         return key[:_LENGTH]
 
 
-@bounded_cache(entries=1024, characters=2048)
 def parse_tag(comment: str) -> Tag | None:
     """Tag in a comment, the last where there are several; None where there is none.
 

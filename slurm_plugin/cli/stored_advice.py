@@ -6,6 +6,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.signature import identity_of_request
 from sacct_ingest.store import FitRow
+from sacct_ingest.tag import parse_tag
 from slurm_plugin.config import Config
 from slurm_plugin.decision.context import PartitionContext, shared_by
 from slurm_plugin.decision.lookup import PredictionLookup
@@ -25,7 +26,7 @@ def advise(job: Job, config: Config, *, now_s: float) -> Advice:
     identity = identity_of_request(
         user=job.user_name,
         name=job.name,
-        comment=job.comment,
+        tag=parse_tag(job.comment),
         script=job.script,
         argv=job.argv,
         work_dir=job.work_dir,

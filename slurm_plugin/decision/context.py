@@ -16,11 +16,11 @@ from sacct_ingest.layout import Unit
 from sacct_ingest.records import Identity
 from sacct_ingest.sharing import SharedTag
 from sacct_ingest.signature import words_of_request
-from sacct_ingest.tag import parse_tag
+from sacct_ingest.tag import Tag
 from sacct_ingest.time_spec import parse_time
-from slurm_plugin.config import JobSettings, OptIn, TimeUse, Trust
+from slurm_plugin.config import JobSettings, TimeUse, Trust
 from slurm_plugin.decision.candidates import Request
-from slurm_plugin.decision.eligibility import span_of
+from slurm_plugin.decision.eligibility import CountRange
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.cluster_state import Partition
@@ -147,8 +147,8 @@ def _limit_s(job: Job, partition: Partition | None) -> float | None:
 
 def request_of(
     job: Job,
-    opt_in: OptIn,
-    application: str,
+    tag: Tag | None,
+    span: CountRange,
     partition: Partition | None,
     *,
     time_use: TimeUse,
@@ -159,6 +159,10 @@ def request_of(
 
     Parameters
     ----------
+    tag
+        That of its comment.
+    span
+        Node counts that it may get.
     partition
         Whose default limit holds where the job gives none.
     time_use
@@ -168,7 +172,6 @@ def request_of(
     distrusted
         Why the prediction is only observed.
     """
-    span = span_of(job, opt_in, application)
     deadline_s, fixed = None, span.fixed
     try:
         deadline_s = deadline_of(job, now_s=now_s)
@@ -189,7 +192,7 @@ def request_of(
         mem_node_bytes=memory_bytes(job, partition),
         fixed=fixed,
         distrusted=distrusted,
-        time_use=wanted_of_time(job, fixed, time_use),
+        time_use=time_use_of(job, tag, fixed, time_use),
     )
 
 
@@ -197,10 +200,10 @@ def request_of(
 _UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
 
 
-def wanted_of_time(
-    job: Job, fixed: Reason | None, site: TimeUse, *, sized: bool = False
+def time_use_of(
+    job: Job, tag: Tag | None, fixed: Reason | None, site: TimeUse, *, sized: bool = False
 ) -> TimeUse:
-    """Say what is wanted of the time limit; nothing where the job's size is not known.
+    """Say how the time limit is used; not at all where the job's size is not known.
 
     Parameters
     ----------
@@ -212,7 +215,6 @@ def wanted_of_time(
     counted = sized or job.min_nodes is not None or max(job.num_tasks or 1, job.min_cpus or 1) == 1
     if fixed is not None and not counted:
         return TimeUse.OFF
-    tag = parse_tag(job.comment)
     return next((use for use in TimeUse if tag and use.value == tag.time), site)
 
 

@@ -14,6 +14,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.layout import Unit
 from sacct_ingest.records import Identity
 from sacct_ingest.signature import identity_of_request
+from sacct_ingest.tag import parse_tag
 from slurm_plugin.config import Config, JobSettings
 from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.candidates import Request
@@ -25,7 +26,7 @@ from slurm_plugin.decision.context import (
     request_of,
     shared_by,
 )
-from slurm_plugin.decision.eligibility import size_span_of
+from slurm_plugin.decision.eligibility import size_span_of, span_of
 from slurm_plugin.decision.layout import layouts_of
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.size_request import sized_request
@@ -175,10 +176,11 @@ class ContextBuilder:
     def _follow(
         self, job: Job, partition: Partition | None, now_s: float, *, private: bool, acting: bool
     ) -> _Requested:
+        tag = parse_tag(job.comment)  # here, and nowhere else on the way of a job
         identity = identity_of_request(
             user=job.user_name,
             name=job.name,
-            comment=job.comment,
+            tag=tag,
             script=job.script,
             argv=job.argv,
             work_dir=job.work_dir,
@@ -208,8 +210,8 @@ class ContextBuilder:
             table = for_inputs(table, job.work_dir, job.inputs_changed_s)
         request = request_of(
             job,
-            self._config.opt_in,
-            name,
+            tag,
+            span_of(job, tag, self._config.opt_in, name),
             partition,
             time_use=site.time_limit,
             distrusted=distrust(
@@ -223,8 +225,8 @@ class ContextBuilder:
             now_s=now_s,
         )
         if table is not None and table.unit is not Unit.NODES:
-            span = size_span_of(job, self._config.opt_in, table)
-            request = sized_request(request, job, table, partition, span, site.time_limit)
+            span = size_span_of(job, tag, self._config.opt_in, table)
+            request = sized_request(request, job, tag, table, partition, span, site.time_limit)
         request = msgspec.structs.replace(
             request,
             with_least=self._keeps_limit,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from predictor.types import PredictionTable
 from sacct_ingest.job_script import script_options
 from sacct_ingest.script_sizes import fixed_sizes
-from sacct_ingest.tag import Tag, parse_tag
+from sacct_ingest.tag import Tag
 from slurm_plugin.config import OptIn
 from slurm_plugin.decision.layout import fixed_layout
 from slurm_plugin.decision.reasons import Reason
@@ -27,19 +27,20 @@ class CountRange:
     fixed: Reason | None = None
 
 
-def span_of(job: Job, opt_in: OptIn, application: str) -> CountRange:
+def span_of(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountRange:
     """Node counts of a job as its user and the site want it.
 
     Parameters
     ----------
     job
         The request.
+    tag
+        That of its comment.
     opt_in
         The site's settings.
     application
         Name for the site's rules.
     """
-    tag = parse_tag(job.comment)
     span = _asked(job, tag, opt_in, application)
     opted_out = Reason.OPTED_OUT if tag and tag.off else None
     fixed = opted_out or _placed(job) or span.fixed or fixed_layout(job) or _scripted(job)
@@ -53,9 +54,8 @@ def _scripted(job: Job) -> Reason | None:
     return Reason.FIXED_BY_SCRIPT if "nodes" in fixed_sizes(job.script) else None
 
 
-def size_span_of(job: Job, opt_in: OptIn, table: PredictionTable) -> CountRange:
+def size_span_of(job: Job, tag: Tag | None, opt_in: OptIn, table: PredictionTable) -> CountRange:
     """Sizes of a job, in the unit of its table, as its user wants them; 0: only its own."""
-    tag = parse_tag(job.comment)
     offered = offered_sizes(tag, job, table) if opt_in.tag else None
     fixed = (Reason.OPTED_OUT if tag and tag.off else None) or _placed(job)
     if fixed is None and not job.script:

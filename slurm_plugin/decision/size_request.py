@@ -3,9 +3,10 @@
 from msgspec.structs import replace
 
 from predictor.types import PredictionTable
+from sacct_ingest.tag import Tag
 from slurm_plugin.config import TimeUse
 from slurm_plugin.decision.candidates import Request
-from slurm_plugin.decision.context import wanted_of_time
+from slurm_plugin.decision.context import time_use_of
 from slurm_plugin.decision.eligibility import CountRange
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.sizes import knob_of, sizes_of, step_of
@@ -16,6 +17,7 @@ from slurm_plugin.slurm.cluster_state import Partition
 def sized_request(
     request: Request,
     job: Job,
+    tag: Tag | None,
     table: PredictionTable,
     partition: Partition | None,
     span: CountRange,
@@ -46,5 +48,5 @@ def sized_request(
         segment=step,
         mem_node_bytes=None,
         fixed=fixed,
-        time_use=wanted_of_time(job, fixed, time_use, sized=True),
+        time_use=time_use_of(job, tag, fixed, time_use, sized=True),
     )

@@ -9,6 +9,7 @@ from predictor.types import Prediction, Verdict
 from predictor.wait_estimate import log_quantiles
 from sacct_ingest.admin_comment import parse
 from sacct_ingest.signature import identity_of_request
+from sacct_ingest.tag import parse_tag
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.slurm.raw_state import RawJob
 
@@ -67,7 +68,7 @@ class QueueRunTimes:
         identity = identity_of_request(
             user=job.user,
             name=job.name,
-            comment=job.comment,
+            tag=parse_tag(job.comment),
             script="",
             argv=job.command.split(),
             work_dir=job.work_dir,

@@ -7,6 +7,7 @@ import pytest
 from predictor.run_rows import attributes_of_run
 from sacct_ingest.attributes import attributes, describe
 from sacct_ingest.signature import identity_of_request
+from sacct_ingest.tag import parse_tag
 from slurm_plugin.decision.context import attributes_of
 from slurm_plugin.protocol import Job
 from tests.predictor.test_parts import row
@@ -35,7 +36,7 @@ JOB = Job(
 
 def test_a_request_has_the_attributes_of_its_run() -> None:
     script = identity_of_request(
-        user="ann", name="solve", comment="", script=JOB.script, argv=JOB.argv, work_dir=DIR
+        user="ann", name="solve", tag=parse_tag(""), script=JOB.script, argv=JOB.argv, work_dir=DIR
     ).script
     asked = attributes_of(JOB, None, script, JOB.account)
     assert asked == attributes_of_run(replace(RUN, script=script))

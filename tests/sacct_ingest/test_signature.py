@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from sacct_ingest.records import CURVE_LEVELS, Identity, JobRun, KeyLevel
 from sacct_ingest.signature import identity_of_line, identity_of_request
+from sacct_ingest.tag import parse_tag
 from tests.sacct_ingest.records import run
 
 SCRIPT = "#!/bin/sh\n#SBATCH -N 2\n# wrf\nsrun ./wrf.exe $1\n"
@@ -15,7 +16,9 @@ WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\nsrun ./x -a
 def request(
     *argv: str, user: str = "ada", name: str = "wrf", comment: str = "", script: str = SCRIPT
 ) -> Identity:
-    return identity_of_request(user=user, name=name, comment=comment, script=script, argv=argv)
+    return identity_of_request(
+        user=user, name=name, tag=parse_tag(comment), script=script, argv=argv
+    )
 
 
 def identity_of_run(made: JobRun) -> Identity:
@@ -108,9 +111,11 @@ def test_keys_by_level() -> None:
 def test_no_request_is_too_odd(
     user: str, name: str, comment: str, script: str, argv: list[str]
 ) -> None:
-    identity = identity_of_request(user=user, name=name, comment=comment, script=script, argv=argv)
+    identity = identity_of_request(
+        user=user, name=name, tag=parse_tag(comment), script=script, argv=argv
+    )
     assert identity == identity_of_request(
-        user=user, name=name, comment=comment, script=script, argv=argv
+        user=user, name=name, tag=parse_tag(comment), script=script, argv=argv
     )
 
 
@@ -132,7 +137,7 @@ def test_a_path_is_the_same_however_it_is_typed(typed: str, option: str) -> None
     asked = identity_of_request(
         user="ada",
         name="wrf",
-        comment="",
+        tag=parse_tag(""),
         script="#!/bin/sh\nsrun wrf $1\n",
         argv=["wrf.sh", f"{option}in.dat"],
         work_dir=folder,
@@ -140,7 +145,7 @@ def test_a_path_is_the_same_however_it_is_typed(typed: str, option: str) -> None
     other = identity_of_request(
         user="ada",
         name="wrf",
-        comment="",
+        tag=parse_tag(""),
         script="#!/bin/sh\nsrun wrf $1\n",
         argv=["wrf.sh", option + typed],
         work_dir=folder,

@@ -193,7 +193,7 @@ def _script_key(one: "Assignment") -> str:
     return identity_of_request(
         user=job.user_name,
         name=job.name,
-        comment="",
+        tag=None,
         script=job.script,
         argv=job.argv,
         work_dir=job.work_dir,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sacct_ingest.tag import parse_tag
 from slurm_plugin.config import NodesRule, OptIn
 from slurm_plugin.decision.eligibility import CountRange, span_of
 from slurm_plugin.decision.reasons import Reason
@@ -13,7 +14,8 @@ SITE = OptIn(rules=(NodesRule(partition="moldable", nodes="2-6"),))
 
 
 def span(opt_in=OPT_IN, **fields):
-    return span_of(job(**fields), opt_in, "solve")
+    one = job(**fields)
+    return span_of(one, parse_tag(one.comment), opt_in, "solve")
 
 
 def test_a_range_opts_in():

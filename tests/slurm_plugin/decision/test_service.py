@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from predictor.types import AtLimit, Verdict
-from sacct_ingest import admin_comment
+from sacct_ingest import admin_comment, tag
 from slurm_plugin.config import (
     Config,
     Deadline,
@@ -335,3 +335,18 @@ def test_requests_that_are_known_by_heart_take_little_memory():
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 64 << 20
+
+
+def test_the_tag_of_a_job_is_parsed_once(monkeypatch):
+    parsed = []
+
+    class Counting:
+        def findall(self, comment):
+            parsed.append(comment)
+            return pattern.findall(comment)
+
+    pattern = tag._TAG
+    monkeypatch.setattr(tag, "_TAG", Counting())
+    request = job(comment="nimo:app=cfd,nodes=2-8,time=set", min_nodes=None, max_nodes=None)
+    submit(advisor(tables=(table(level="tag", key="alice/cfd"),)), request)
+    assert parsed == [request.comment]

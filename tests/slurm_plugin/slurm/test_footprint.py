@@ -8,6 +8,7 @@ from math import inf
 from predictor.types import Memory
 from slurm_plugin.config import OptIn, TimeUse
 from slurm_plugin.decision.context import request_of
+from slurm_plugin.decision.eligibility import span_of
 from slurm_plugin.decision.policy import decide
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.footprint import footprint, memory_bytes
@@ -59,7 +60,9 @@ def chosen(part, **fields):
     """Node count for a job that is known to need 5.6 GiB on a node, however many there are."""
     need = int(5.6 * GIB)
     known = table(memory=(Memory(4, need), Memory(8, need), Memory(10, need)))
-    asked = request_of(job(**fields), OptIn(), "solve", part, time_use=TimeUse.OFF, now_s=NOW)
+    one = job(**fields)
+    span = span_of(one, None, OptIn(), "solve")
+    asked = request_of(one, None, span, part, time_use=TimeUse.OFF, now_s=NOW)
     made = decide(asked, known, part, rules(), now_s=NOW)
     return made.chosen.nodes if made.chosen else None
 
