@@ -130,7 +130,13 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
             return certain(start_s - now_s)
         behind = max(min(nodes + self.ahead, self.nodes), nodes)
         found = self.outlook.wait(behind, limit_s)
-        return certain(inf) if found is None else found.after(max(begin_s, self.blocked_s) - now_s)
+        if found is None:
+            return certain(inf)
+        after_s = max(begin_s, self.blocked_s)
+        if self.promised and nodes + self.ahead > self.nodes:
+            # Jobs that the queue does not show yet take all nodes: it starts when they are through.
+            after_s = max(after_s, self.profile.earliest_start(nodes, limit_s, from_s=now_s))
+        return found.after(after_s - now_s)
 
     def _fitting(self, share: NodeShare) -> tuple[NodeAvailability, int]:
         if self.pool is None:

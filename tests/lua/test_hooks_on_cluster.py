@@ -103,8 +103,8 @@ def test_salloc_and_srun_get_the_nodes_too(cluster: SlurmCluster, nimod: CannedN
 def test_srun_starts_as_many_tasks_as_it_says(
     cluster: SlurmCluster, nimod: CannedNimod, options: list[str]
 ) -> None:
-    if "-n" not in options and cluster.settings.version == (24, 11):
-        pytest.skip("srun 24.11 waits for ever for tasks of a range's nodes, NIMO or not")
+    if "-n" not in options and cluster.settings.version in ((24, 11), (25, 5)):
+        pytest.skip("this srun waits for ever for tasks of a range's nodes, NIMO or not")
     nimod.give(8)  # would end slurmctld 22.05: more nodes than tasks
     done = cluster.run("srun", "-N", "1-8", *options, "sh", "-c", "echo $SLURM_NTASKS")
     told = done.stdout.split()

@@ -139,3 +139,12 @@ def test_the_policy_takes_the_same_waits():
     assert crowded.chosen.nodes <= 8 < 32
     assert {o.nodes: o.wait_s for o in crowded.options}[16] == 3_000.0
     assert {o.wait_s for o in free.options} == {0.0}
+
+
+def test_who_comes_behind_a_burst_waits_for_it_though_the_queue_was_idle():
+    where = part(lambda *_: [0.0] * 40)
+    assert where.wait(8, 600.0, now_s=NOW, begin_s=NOW).median_s == 0.0
+    for _ in range(where.nodes // 8):
+        assert where.wait(8, 600.0, now_s=NOW, begin_s=NOW).median_s == 0.0
+        where = where.promise(8, NOW, NOW + 600.0)
+    assert where.wait(8, 600.0, now_s=NOW, begin_s=NOW).median_s == 600.0
