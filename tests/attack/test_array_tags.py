@@ -1,0 +1,55 @@
+"""A user who changes the comment of an array's tasks after the submission, on a real Slurm."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.store import Store
+from tests.cluster.nimod import hooks_for
+from tests.conftest import ClusterFactory, scratch_directory
+from tests.end_to_end.site import Site
+
+USER = "games"
+SCRIPT = "#!/bin/sh\ntrue\n"
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+
+
+@pytest.fixture(scope="module")
+def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+    with (
+        scratch_directory("nimo-array-") as directory,
+        slurm_cluster(lua=hooks_for(directory)) as cluster,
+    ):
+        directory.chmod(0o755)
+        yield Site(directory, cluster)
+
+
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+def test_tags_of_all_tasks_are_those_of_the_submission(site: Site, mode: str) -> None:
+    """In observe nothing is written to jobs: the array's id tells which tasks belong together."""
+    site.run_nimod(mode)
+    cluster = site.cluster
+    argv = ("sbatch", "--parsable", "--hold", "--array=1-3", f"--comment=nimo:app={mode}")
+    array = cluster.run(*argv, stdin=SCRIPT, user=USER).stdout.strip()
+    # One task before it starts, the others together.
+    for task, app in ((f"{array}_2", "melt"), (array, "cfd")):
+        cluster.run("scontrol", "update", f"jobid={task}", f"comment=nimo:app={app}", user=USER)
+    cluster.run("scontrol", "release", array)
+    cluster.wait(int(array), accounted=True)
+    said = {row["JobID"]: row["Comment"] for row in comments(site, array)}
+    assert len(said) == 3
+    assert f"nimo:app={mode}" not in said.values()
+    site.nimod.run("ingest")
+    with Store.open(site.nimod.store) as store:
+        tagged = dict(store.runs.by_key(KeyLevel.TAG))
+    assert sorted(row.array_task_id or 0 for row in tagged[f"{USER}/{mode}"]) == [1, 2, 3]
+    assert not {f"{USER}/melt", f"{USER}/cfd"} & set(tagged)
+
+
+def comments(site: Site, array: str) -> list[dict[str, str]]:
+    """What the accounting has for the tasks of an array."""
+    return site.cluster.sacct("-X", "-j", array, fields=("JobID", "Comment"))
