@@ -23,7 +23,7 @@ from slurm_plugin.protocol import Ask
 from tests.cluster.nimod import hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.end_to_end.site import Site
-from tests.processes import PATIENCE_S, Account
+from tests.processes import PATIENCE_S, Account, wait_until
 from tests.slurm_plugin.test_poisoning import runs_of
 
 HONEST, HOSTILE = "games", ("daemon", "bin", "nobody")
@@ -65,6 +65,7 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
         for _ in range(3):  # what a refit learns of predictions counts from the next one on
             site.nimod.run("fit")
         site.run_nimod("enforce", **SETTINGS)
+        wait_until(lambda: site.status().identities > 0, what="nimod to have tables")
         yield site
 
 
@@ -176,7 +177,7 @@ def test_every_honest_job_is_decided_as_without_hostile_users(
         done = [json.loads(one.communicate(timeout=SECONDS + PATIENCE_S)[0]) for one in users]
         took = pauses.end()
     mib, held_s = most_mib(site), site.status().longest_s
-    decided: list[DecisionRow] = [row for row, _ in site.decisions() if row.user == HONEST]
+    decided: list[DecisionRow] = [row for row in site.made(0.0) if row.user == HONEST]
     with capsys.disabled():
         pytestconfig.get_terminal_writer().line(
             f"\nhostile acts: {done}\nnimod: {before_mib:.0f} MiB before, {mib:.0f} MiB at most; "
