@@ -380,6 +380,9 @@ class Status(msgspec.Struct, kw_only=True):
     waits_recorded: int = 0  #: estimates whose outcome is on record
     waits_inside: float | None = None  #: share of them that were inside their interval
     store_trouble: str = ""  #: why the store cannot be read or written; empty: it can
+    store_changed_s: float | None = (
+        None  #: when it was deleted or replaced; None: not since the start
+    )
     counts: Counts = msgspec.field(default_factory=Counts)
     relays: list[str] = []  #: login nodes that are linked
     #: longest processor time for which nobody was served, since the start

@@ -149,6 +149,11 @@ def nimod(installation: Installation) -> Iterator[Finding]:
             f"nimod has no store: {status.store_trouble}",
             "put the store back where it was, or restart nimod, which makes a new one",
         )
+    elif status.store_changed_s is not None:
+        yield warning(
+            f"another store came in the place of nimod's {clock(status.store_changed_s)}",
+            "if it is the right one, restart nimod; the latest decisions are in both",
+        )
     age_s, most_s = status.snapshot_age_s, installation.settings.snapshot.max_age_s
     if age_s is None or age_s > most_s:
         snapshot = "has not seen the cluster yet" if age_s is None else f"saw it {age_s:.0f} s ago"

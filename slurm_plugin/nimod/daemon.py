@@ -372,6 +372,7 @@ class Daemon:
             waits_recorded=len(self._outlooks.record),
             waits_inside=self._outlooks.record.inside(),
             store_trouble=self._link.trouble,
+            store_changed_s=self._link.changed_s,
             counts=self._counts.counts(),
             relays=self._gateway.relays if self._gateway else [],
             longest_s=self._loop.longest_s if self._loop else 0.0,

@@ -89,6 +89,12 @@ class StoreLink:
         self._published = PredictionLookup()
         self._standings = -1
         self._complaint = ""
+        self._changed_s: float | None = None
+
+    @property
+    def changed_s(self) -> float | None:
+        """When another store was last met in the place of the one before; None: never."""
+        return self._changed_s
 
     @property
     def trouble(self) -> str:
@@ -131,6 +137,7 @@ class StoreLink:
         """
         if self._store is not None and (change := self._store.change()):
             _log.error("store %s %s; %d decisions wait", self._url, change, self.pending)
+            self._changed_s = self._clock()
             self._store.close()
             self._store, self._version, self._standings = None, None, -1
             # The last ones may have gone into what is there no more; none is written twice.

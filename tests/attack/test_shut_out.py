@@ -18,7 +18,7 @@ from slurm_plugin.nimod.access import reserved_socket
 from slurm_plugin.protocol import Ask, encode
 from tests.processes import PATIENCE_S
 from tests.slurm_plugin.made import job
-from tests.slurm_plugin.nimod.test_daemon import Nimod
+from tests.slurm_plugin.nimod.own_nimod import Nimod
 
 USERS = range(60_001, 60_026)
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become several users")

@@ -80,7 +80,11 @@ def _estimates(status: Status) -> str:
 
 def _store(status: Status) -> str:
     waiting = f"{count(status.decisions_pending, 'decision')} not written yet"
-    return f"{waiting}: {status.store_trouble}" if status.store_trouble else waiting
+    if status.store_trouble:
+        return f"{waiting}: {status.store_trouble}"
+    if status.store_changed_s is not None:
+        return f"{waiting}; another one since {clock(status.store_changed_s)}"
+    return waiting
 
 
 def _view(age_s: float | None, max_age_s: float) -> str:
