@@ -1,0 +1,89 @@
+"""From accounting to submission: a job gets the prediction of the runs with its own arguments."""
+
+import random
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from predictor.refit import refit
+from predictor.types import PredictionTable, Verdict
+from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.signature import identity_of_request
+from sacct_ingest.store import Store
+from slurm_plugin.decision.context import attributes_of
+from slurm_plugin.decision.layout import layouts_of
+from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.protocol import Job
+
+SLOWER = {"9": 1.0, "1": 4.0}
+DIR = "/scratch/ada"
+
+
+def runs(seed: int) -> Iterator[JobRun]:
+    """One tag for runs with KPAR=9 and with KPAR=1, which take four times as long."""
+    rng, at_s = random.Random(seed), 1_790_000_000
+    for number in range(48):
+        kpar, nodes = rng.choice("91"), rng.choice((1, 2, 4, 8))
+        elapsed_s = (600 / nodes + 40) * SLOWER[kpar] * rng.lognormvariate(0, 0.01)
+        yield JobRun(
+            cluster="pine",
+            job_id=number,
+            submit_s=at_s,
+            start_s=at_s,
+            end_s=at_s + round(elapsed_s),
+            elapsed_s=elapsed_s,
+            state=JobState.COMPLETED,
+            user="ada",
+            name="vasp",
+            account="hpc",
+            comment="nimo:app=vasp",
+            submit_line=f"sbatch -N {nodes} vasp.sh KPAR={kpar}",
+            work_dir=DIR,
+            nodes=nodes,
+            cpus=4 * nodes,
+            tasks=4 * nodes,
+            limit_s=36_000,
+        )
+        at_s += round(elapsed_s) + 60
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> PredictionLookup:
+    with Store.open(f"sqlite:///{tmp_path_factory.mktemp('split')}/nimo.db") as store:
+        store.runs.add(runs(1))
+        refit(store, now_s=2e9)
+        return PredictionLookup((row.level, row.key, row.payload) for row in store.fits.all())
+
+
+def predicted(tables: PredictionLookup, kpar: str) -> PredictionTable:
+    job = Job(
+        user_name="ada", name="vasp", comment="nimo:app=vasp", work_dir=DIR, time_limit=600,
+        argv=["/home/ada/vasp.sh", f"KPAR={kpar}"], min_nodes=2, max_nodes=2, ntasks_per_node=4,
+        num_tasks=8, account="hpc",
+    )  # fmt: skip
+    identity = identity_of_request(
+        user="ada", name="vasp", comment=job.comment, script="", argv=job.argv, work_dir=DIR
+    )
+    asked = partial(attributes_of, job, None, identity.script, job.account)
+    table = tables.find(identity, layouts_of(job, None), attributes=asked)
+    assert table is not None
+    return table
+
+
+@pytest.mark.parametrize("kpar", SLOWER)
+def test_a_job_is_predicted_from_the_runs_with_its_argument(
+    tables: PredictionLookup, kpar: str
+) -> None:
+    table = predicted(tables, kpar)
+    assert table.is_curve
+    assert (table.level, f"with KPAR={kpar}" in table.label) == ("tag", True)
+    two = table.median_s[table.nodes.index(2)]
+    assert two == pytest.approx((600 / 2 + 40) * SLOWER[kpar], rel=0.05)
+
+
+def test_the_tag_alone_would_mix_them(tables: PredictionLookup) -> None:
+    table = predicted(tables, "4")
+    assert not table.is_curve
+    assert Verdict.RELIABLE not in table.verdicts
+    assert "run times differ by KPAR" in table.problems[0].text
