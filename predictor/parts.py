@@ -26,7 +26,7 @@ from predictor.table_settings import TableSettings
 from predictor.tabulate import mixture, record_of, tabulate, unfinished
 from predictor.type_tables import SumsByType
 from predictor.types import Part, PredictionTable, Problem, Verdict
-from sacct_ingest.attributes import describe
+from sacct_ingest.attributes import LONGEST, describe
 from sacct_ingest.layout import ANY, Unit
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 
@@ -209,7 +209,7 @@ def _new(before: Record, after: Record) -> int:
 def _doubted(table: PredictionTable, groups: Sequence[Part]) -> PredictionTable:
     """Table of runs with several layouts, or of several problems: doubtful at best."""
     sizes = list(dict.fromkeys(group.layout for group in groups))
-    names = [name for name, _ in groups[0].values]
+    names = [name[:LONGEST] for name, _ in groups[0].values]
     problems = []
     if names:
         listed = _listed(describe(dict(group.values)) for group in groups)

@@ -10,8 +10,8 @@ COMMAND, ARGUMENT = "command", "argument "
 TIME_LIMIT, MEMORY, ACCOUNT = "time limit", "memory", "account"
 WORK_DIR, SCRIPT = "working directory", "script"
 _MIB = 2**20
-#: Characters of a value that are shown.
-_LONGEST = 40
+#: Characters of a name or value that are shown.
+LONGEST = 40
 
 
 def attributes(
@@ -83,7 +83,7 @@ def describe(values: Mapping[str, str]) -> str:
 
 
 def _word(name: str, value: str) -> str:
-    value = value[:_LONGEST]
+    name, value = name[:LONGEST], value[:LONGEST]
     if not value:
         return f"no {name}"
     if name == TIME_LIMIT:

@@ -69,5 +69,6 @@ def test_nothing_has_no_attributes() -> None:
     assert attributes(()) == {}
 
 
-def test_long_values_are_cut_in_words() -> None:
+def test_long_names_and_values_are_cut_in_words() -> None:
     assert len(describe({"in": "x" * 500})) < 60
+    assert len(describe({"x" * 500: "in"})) < 60
