@@ -1,4 +1,4 @@
-"""``nimo.yaml`` into :class:`slurm_plugin.config.Config`; errors name file, place and mend."""
+"""``nimo.yaml`` into :class:`slurm_plugin.config.Config`; errors name file, place and fix."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""YAML files into typed structures; errors name file, place and mend."""
+"""YAML files into typed structures; errors name file, place and fix."""
 
 import re
 from collections.abc import Sequence
