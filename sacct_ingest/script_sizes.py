@@ -44,13 +44,13 @@ def fixed_sizes(script: str) -> dict[str, str]:
     {}
     """
     body = parse_script(script).body
-    found = {
+    sizes = {
         name: match
         for name, patterns in _COMPILED.items()
         for pattern in patterns
         if (match := next(pattern.finditer(body), None))
     }
-    return {name: _words(match.group()) for name, match in found.items()}
+    return {name: _words(match.group()) for name, match in sizes.items()}
 
 
 def _words(text: str) -> str:

@@ -45,11 +45,11 @@ def _differing() -> Select[Any]:
     A tag counts even where the request had none.  Where nimod could not read the script or the
     command line, those of the accounting stay.
     """
-    wanted = {name: decisions.c[name] for name in KEYS}
-    differs: list[ColumnElement[bool]] = [runs.c.tag != wanted["tag"]]
-    differs += [and_(wanted[n] != "", runs.c[n] != wanted[n]) for n in ("script", "line")]
+    decided = {name: decisions.c[name] for name in KEYS}
+    differs: list[ColumnElement[bool]] = [runs.c.tag != decided["tag"]]
+    differs += [and_(decided[n] != "", runs.c[n] != decided[n]) for n in ("script", "line")]
     columns = (runs.c[name].label(f"own_{name}") for name in KEYS)
-    query = select(runs.c.id, *columns, *wanted.values()).select_from(runs)
+    query = select(runs.c.id, *columns, *decided.values()).select_from(runs)
     return query.where(or_(*differs))
 
 

@@ -72,9 +72,9 @@ def _all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentP
 
 def _with_options_of_sbatch(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("script", nargs="?")
-    known = parser._option_string_actions
+    declared = parser._option_string_actions
     for name, kind in sorted(set(OPTIONS["sbatch"].values())):
-        if f"--{name}" not in known:
+        if f"--{name}" not in declared:
             nargs = {Value.NONE: 0, Value.NEEDED: None, Value.ATTACHED: "?"}[kind]
             if nargs == 0:
                 parser.add_argument(f"--{name}", action="store_true", help="as sbatch has it")

@@ -55,9 +55,9 @@ class QueueRunTimes:
             self._of, self._recognised, self._applications = tables, {}, {}
         key = (job.user, job.name, job.comment, job.command, job.nodes, job.limit_s)
         own = (*key, job.admin_comment) if "NIMO1:" in job.admin_comment else key
-        if (found := self._recognised.get(own)) is None:
-            found = self._recognised[own] = self._find(job, tables)
-        return found
+        if (run_time := self._recognised.get(own)) is None:
+            run_time = self._recognised[own] = self._find(job, tables)
+        return run_time
 
     def _find(self, job: RawJob, tables: PredictionLookup) -> _RunTime:
         note = parse(job.admin_comment)

@@ -129,14 +129,14 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
             start_s = self.profile.earliest_start(nodes, limit_s, from_s=max(now_s, begin_s))
             return certain(start_s - now_s)
         behind = max(min(nodes + self.ahead, self.nodes), nodes)
-        found = self.outlook.wait(behind, limit_s)
-        if found is None:
+        estimate = self.outlook.wait(behind, limit_s)
+        if estimate is None:
             return certain(inf)
         after_s = max(begin_s, self.blocked_s)
         if self.promised and nodes + self.ahead > self.nodes:
             # Jobs that the queue does not show yet take all nodes: it starts when they are through.
             after_s = max(after_s, self.profile.earliest_start(nodes, limit_s, from_s=now_s))
-        return found.after(after_s - now_s)
+        return estimate.after(after_s - now_s)
 
     def _fitting(self, share: NodeShare) -> tuple[NodeAvailability, int]:
         if self.pool is None:

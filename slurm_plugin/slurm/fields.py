@@ -123,8 +123,8 @@ def minutes(value: Any) -> float | None:
     if isinstance(value, str):
         text_s = seconds(value)
         return None if text_s is None else float(text_s)
-    found = number(value)
-    return None if found is None else 60.0 * found
+    count = number(value)
+    return None if count is None else 60.0 * count
 
 
 def hosts(value: Any) -> tuple[str, ...]:

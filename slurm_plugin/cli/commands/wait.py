@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _job_id(text: str) -> int:
-    found = _JOB.fullmatch(text)
-    if found is None:
+    match = _JOB.fullmatch(text)
+    if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a job id, such as 4711 or 4711_3")
-    return int(found["id"])
+    return int(match["id"])
