@@ -1,5 +1,6 @@
 """Unix sockets: one server on each at a time, who connected, and how often somebody may ask."""
 
+import logging
 import os
 import socket
 import stat
@@ -12,6 +13,7 @@ from pathlib import Path
 from sacct_ingest.atomic_file import Busy, locked
 from sacct_ingest.errors import ConfigError
 
+_log = logging.getLogger(__name__)
 #: Everybody may ask for advice; what only slurmctld may ask is decided by the peer's uid.
 _MODE = 0o666
 _REMEMBERED = 10_000  #: users whose requests are counted
@@ -91,7 +93,7 @@ class Listening:
         try:
             channel.bind(str(self._path))
             if self._only is not None:
-                let_in(self._path, self._only)
+                self._let_in(self._only)
         except OSError:
             channel.close()
             raise
@@ -100,6 +102,13 @@ class Listening:
         # All who wait are let in or refused at once; whoever comes meanwhile finds room.
         channel.listen(1024)
         return channel
+
+    def _let_in(self, uids: Collection[int]) -> None:
+        """Let users in as far as the file system can: without access lists ourselves and root."""
+        try:
+            let_in(self._path, uids)
+        except OSError as error:
+            _log.warning("%s: %s; only this user and root may connect", self._path, error)
 
 
 def let_in(path: str | Path, uids: Collection[int]) -> None:

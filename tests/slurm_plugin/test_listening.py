@@ -35,6 +35,16 @@ def test_only_some_may_connect(path):
         assert struct.pack("<I", 4711) not in os.getxattr(path, "system.posix_acl_access")
 
 
+def test_without_access_lists_it_is_for_ourselves_and_root(path, monkeypatch, caplog):
+    def refuse(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "setxattr", refuse)
+    with Listening(path, only={4711}):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "only this user and root may connect" in caplog.text
+
+
 def test_the_umask_is_as_before(path):
     before = os.umask(0o027)
     try:
