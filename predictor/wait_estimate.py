@@ -31,7 +31,8 @@ _LEAST_SD = 0.15
 #: Deviations where nothing is recorded: so many times those of a normal distribution.
 _WIDE = 3.0
 _NORMAL = tuple(_WIDE * NormalDist().inv_cdf(share) for share in SHARES)
-#: A record of so many errors speaks for itself; so many of no record are mixed in.
+#: A record of so many errors speaks for itself.  At least so many of no record are mixed in, and as
+#: many as a shorter one lacks.
 ENOUGH, _MIXED = 50, 5
 #: Errors kept of one class of jobs, and in all.
 MOST_ERRORS, MOST_ENTRIES = 500, 5_000
@@ -261,9 +262,10 @@ class WaitRecord:
 
     def _quantiles(self, own: WaitClass) -> tuple[float, ...]:
         if (made := self._sorted.get(own)) is None:
-            step = QUANTILES / _MIXED
-            unknown = (_NORMAL[int((i + 0.5) * step)] for i in range(_MIXED))
             recorded = self._scores.get(own, ())
+            mixed = min(max(_MIXED, ENOUGH - len(recorded)), QUANTILES)
+            step = QUANTILES / mixed
+            unknown = (_NORMAL[int((i + 0.5) * step)] for i in range(mixed))
             scores = sorted([*recorded, *unknown]) if recorded else list(_NORMAL)
             every = WaitEstimate(tuple(scores))
             made = self._sorted[own] = tuple(every.quantile(share) for share in SHARES)

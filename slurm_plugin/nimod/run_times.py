@@ -17,6 +17,8 @@ from slurm_plugin.slurm.raw_state import RawJob
 _LEVEL = 0.9
 #: Kinds of jobs that are remembered from one look to the next.
 _MOST = 50_000
+#: Chance that a job of which nothing is predicted takes all of its limit.
+_WHOLE = 0.15
 
 _RunTime = tuple[tuple[float, ...], int]
 
@@ -81,8 +83,20 @@ class QueueRunTimes:
         shares = self._shares.users.get(job.user) or self._shares.site
         if shares and job.limit_s:
             limit = log(job.limit_s)
-            return tuple(limit + share for share in shares), self._number(f"user/{job.user}")
+            return tuple(limit + share for share in _unsure(shares)), self._number(
+                f"user/{job.user}"
+            )
         return (), 0
 
     def _number(self, name: str) -> int:
         return self._applications.setdefault(name, len(self._applications) + 1)
+
+
+def _unsure(shares: tuple[float, ...]) -> tuple[float, ...]:
+    """Mix shares of limits with whole ones: nobody knows what this job is."""
+    count = len(shares)
+    others = count - round(_WHOLE * count)
+    return (
+        *(shares[place * count // others] for place in range(others)),
+        *[0.0] * (count - others),
+    )

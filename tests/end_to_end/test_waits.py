@@ -62,7 +62,7 @@ def test_a_queued_exclusive_job_keeps_all_its_nodes_for_its_time(enforcing: Site
         lambda: enforcing.cluster.job(queued)["StartTime"] != "Unknown", what="backfill's plan"
     )
     enforcing.settled()
-    assert 12_500 < waits_s(enforcing, "-N", "1", "-t", "60") < 13_500
+    assert 10_000 < waits_s(enforcing, "-N", "1", "-t", "60") < 16_000
 
 
 def test_starts_of_200_jobs_whose_limits_are_fifty_times_their_run_times(enforcing: Site) -> None:

@@ -51,6 +51,15 @@ def test_nine_in_ten_lie_inside_once_there_is_a_record_whatever_the_draws_are_of
     assert 400.0 < one.median_s < 2_500.0
 
 
+def test_a_short_record_moves_an_estimate_little():
+    def median_s(errors):
+        record = WaitRecord(error_of([1_000.0], OF, at_s=n, actual_s=10.0) for n in range(errors))
+        return record.estimate([1_000.0], OF).median_s
+
+    assert median_s(3) > 800.0
+    assert median_s(200) < 50.0
+
+
 def test_classes_differ_and_small_ones_take_from_broader_ones():
     record = WaitRecord()
     other = WaitClass(True, "debug", 1, 2, 3)
