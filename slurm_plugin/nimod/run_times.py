@@ -8,6 +8,7 @@ from predictor.table import at, covers, verdict_at
 from predictor.types import Prediction, Verdict
 from predictor.wait_estimate import log_quantiles
 from sacct_ingest.admin_comment import parse
+from sacct_ingest.records import KeyLevel
 from sacct_ingest.signature import identity_of_request
 from sacct_ingest.tag import parse_tag
 from slurm_plugin.decision.lookup import PredictionLookup
@@ -76,7 +77,8 @@ class QueueRunTimes:
             work_dir=job.work_dir,
         )
         table = tables.find(identity) if len(tables) else None
-        covered = table is not None and covers(table, job.nodes)
+        # Run times of whatever the user ran say less than which shares of their limits that took.
+        covered = table is not None and table.level != KeyLevel.USER and covers(table, job.nodes)
         if table and covered and verdict_at(table, job.nodes) is not Verdict.REFUSED:
             number = self._number(f"{table.level}/{table.key}")
             return log_quantiles(at(table, job.nodes)), number

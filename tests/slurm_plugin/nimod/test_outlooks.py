@@ -56,6 +56,12 @@ def test_jobs_are_recognised_by_their_name_and_end_when_their_like_did():
     assert wait_s(attached(outlooks(stored(learned)), other)) > 50_000
 
 
+def test_what_a_user_ran_otherwise_says_nothing_of_a_job():
+    learned = table(lambda _: 1_050.0, spread=1.01, level="user", key="alice")
+    job = full(user="alice", name="other")
+    assert wait_s(attached(outlooks(stored(learned)), job)) > 50_000
+
+
 def test_a_note_says_more_than_the_name():
     note = Note(
         decision_id="3f9a0c12b7de", nodes=1, low=1, high=1, time_s=550, low_s=540, high_s=560,
