@@ -50,6 +50,8 @@ NEEDED = (
     "slurm_plugin.reports.curve_text",
     "encodings.idna",
 )
+#: How long a relay waits for a controller, on a busy machine; less than nimo-advise waits.
+ANSWER_S = 1.5
 PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -177,7 +179,9 @@ class LoginNode:
 
     def start_relay(self, *, linked: bool = True) -> None:
         """Start the relay, and wait for its link."""
-        code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
+        code = "import sys; from slurm_plugin.cli.nimo import main; "
+        code += "from slurm_plugin.nimod.relay import uplink; "
+        code += f"uplink.ANSWER_S = {ANSWER_S}; sys.exit(main(sys.argv[1:]))"
         argv = [sys.executable, "-c", code, "serve", "--relay", "-v"]
         argv += ["--config", str(self.folder / "login.yaml")]
         self.cluster.processes.start(

@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,15 +112,20 @@ class Pair:
         return [not one.trouble for one in links]
 
     def asks(self, number: int) -> None:
-        """Wait until the relay asks this one of the two; it answers all the time."""
+        """Wait until the relay asks this one of the two, and gets an answer."""
+        socket = self.folder / "login.sock"
 
         def used() -> bool:
-            socket = self.folder / "login.sock"
-            assert client.status(socket, timeout_s=PATIENCE_S).ok
             links = client.links(socket, timeout_s=PATIENCE_S).links
             return [one.used for one in links].index(True) == number
 
+        def answered() -> bool:
+            with suppress(client.LinkDown):  # a busy machine may take more than 0.15 s
+                return client.status(socket, timeout_s=PATIENCE_S).ok
+            return False
+
         wait_until(used, what=f"the relay to ask nimod {number}", timeout_s=60)
+        wait_until(answered, what=f"an answer of nimod {number}", timeout_s=60)
 
     def decided(self) -> tuple[dict[str, str], DecisionRow]:
         """Submit a job, and give it with the decision about it, who made it included."""
