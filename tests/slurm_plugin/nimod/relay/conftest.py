@@ -4,10 +4,14 @@ from contextlib import ExitStack
 
 import pytest
 
+from slurm_plugin.nimod.relay import uplink
+from tests.processes import PATIENCE_S
 from tests.slurm_plugin.nimod.relay.links import Links
 
 
 @pytest.fixture
 def links(monkeypatch):
+    """Relays that wait as long as a busy machine takes."""
+    monkeypatch.setattr(uplink, "ANSWER_S", PATIENCE_S)
     with ExitStack() as stack:
         yield Links(monkeypatch, stack)

@@ -57,7 +57,6 @@ def test_requests_are_answered_as_they_are_done_not_as_they_came(links):
 
 
 def test_what_takes_long_is_waited_for_as_long_as_the_controller_is_at_it(links, monkeypatch):
-    monkeypatch.setattr(uplink, "ANSWER_S", PATIENCE_S)
     monkeypatch.setattr(uplink, "PENDING_S", 10 * PATIENCE_S)
     monkeypatch.setattr(gateway, "PENDING_S", 0.01)
     at, submitted, answers = port(), [], []
@@ -75,7 +74,8 @@ def test_what_takes_long_is_waited_for_as_long_as_the_controller_is_at_it(links,
     wait_until(lambda: answers == [b"7:line\n"], what="the answer")
 
 
-def test_a_controller_that_is_slow_is_named(links):
+def test_a_controller_that_is_slow_is_named(links, monkeypatch):
+    monkeypatch.setattr(uplink, "ANSWER_S", 0.15)
     at = port()
     links.gateway(at, lambda *_: None)
     link = links.uplink(at)
@@ -92,8 +92,7 @@ def test_without_a_link_the_answer_comes_at_once_and_names_host_and_fix(links):
     assert "relay.listen" in error
 
 
-def test_a_cut_link_fails_what_waits_and_is_made_anew(links, monkeypatch):
-    monkeypatch.setattr(uplink, "ANSWER_S", PATIENCE_S)
+def test_a_cut_link_fails_what_waits_and_is_made_anew(links):
     at = port()
     gate = links.gateway(at, lambda *_: None)
     link = links.uplink(at)
@@ -214,7 +213,6 @@ def test_a_slow_controller_is_asked_no_more_while_another_answers(links):
 
 def test_a_relay_that_asks_too_much_at_once_is_told(links, monkeypatch):
     monkeypatch.setattr(gateway, "_IN_WORK", 3)
-    monkeypatch.setattr(uplink, "ANSWER_S", PATIENCE_S)
     at = port()
     links.gateway(at, lambda *_: None)
     link = links.uplink(at)
