@@ -227,6 +227,14 @@ def test_figure_8_a_step_between_5_and_6_is_two_phases() -> None:
     assert [p.time_s for p in fit.predict(range(1, 9))] == pytest.approx(times, rel=0.03)
 
 
+@pytest.mark.parametrize("sigma", [0.1, 0.5])
+def test_a_slow_run_next_to_the_last_is_not_blamed_on_the_last(sigma: float) -> None:
+    """Without the last one run time would rise from 16 to 32 nodes, as in no instance."""
+    nodes = 2.0 ** np.arange(7)
+    times = downey(16, sigma)(nodes) * np.where(nodes == 32, 1.4, 1)
+    assert diagnose(nodes, times).anomalies == (5,)
+
+
 def test_between_two_phases_all_observations_count() -> None:
     """Nothing tells where between 5 and 9 nodes the step is: predictions lie between both."""
     nodes, law = np.array([1, 2, 3, 4, 5, 9, 10, 11, 12.0]), downey(30, 0.8)

@@ -269,12 +269,17 @@ def test_roughness_counts_rises_and_unevenness_falls_too() -> None:
     times = [float(np.exp(c)) / n for c, n in zip(costs, nodes, strict=True)]
     made, every = metric(nodes, times), AnomalyExplanation(((0, 1, 2, 3),))
     assert made.roughness(every) == pytest.approx(0.3)
-    assert made.unevenness(every) == (0.3, pytest.approx((0.3 + 0.4) / log(8)))
+    # Time falls all along: nothing of it rises beyond ε.
+    assert made.unevenness(every) == (0.0, 0.3, pytest.approx((0.3 + 0.4) / log(8)))
     assert [rise.of for rise in made.flagged(every)] == [(0, 1, 2)]
     faster = metric([1.0, 2.0], [1.0, 0.3])
     own = AnomalyExplanation(((0, 1),))
     assert faster.roughness(own) == pytest.approx(log(1 / 0.6))
-    assert faster.unevenness(own) == (round(log(1 / 0.6), 2), pytest.approx(log(1 / 0.6) / log(2)))
+    falls = round(log(1 / 0.6), 2), pytest.approx(log(1 / 0.6) / log(2))
+    assert faster.unevenness(own) == (0.0, *falls)
+    slower = metric([1.0, 2.0, 4.0], [1.0, 1.05, 1.5])
+    rise = log(1.5 / 1.05) - log(1.1)
+    assert slower.unevenness(AnomalyExplanation(((0, 1, 2),)))[0] == pytest.approx(rise)
 
 
 def stepped(count: int, at: int, gain: float = 1.5) -> Metric:

@@ -144,12 +144,18 @@ class Metric:
         rises = (rise.size for segment in explanation.segments for rise in self.rises(segment))
         return hypot(*(max(size, 0.0) for size in rises))
 
-    def unevenness(self, explanation: AnomalyExplanation) -> tuple[float, float]:
+    def unevenness(self, explanation: AnomalyExplanation) -> tuple[float, float, float]:
         """Tell explanations of the same rises apart.
 
-        The first number is the roughness, in hundredths.  The second is the sum of all changes of
-        R, falls as well, over the log of the range of nodes: the model's own falls add up there.
+        The first number is how far run time rises beyond ε, which no instance of the model does.
+        The second is the roughness, in hundredths.  The third is the sum of all changes of R, falls
+        as well, over the log of the range of nodes: the model's own falls add up there.
         """
+        slower = sum(
+            max(0.0, log(self.times[j] / self.times[i]) - log1p(self.settings.epsilon))
+            for segment in explanation.segments
+            for i, j in pairwise(segment)
+        )
         changes = sum(
             abs(rise.size)
             for segment in explanation.segments
@@ -157,7 +163,7 @@ class Metric:
             if rise.place or rise.size > 0
         )
         spans = (log(self.nodes[each[-1]] / self.nodes[each[0]]) for each in explanation.segments)
-        return round(self.roughness(explanation), 2), changes / sum(spans)
+        return slower, round(self.roughness(explanation), 2), changes / sum(spans)
 
     def deviation(self, rise: Rise) -> float:
         """R[j+1] - R[j] of a rise, as on even spacing."""
