@@ -156,3 +156,15 @@ def test_errors_on_a_test_set_wait_for_it(error: Error) -> None:
     learner = Learner(SPACE, replace(ALONE, error=error, test_runs=3))
     assert run(learner, 1).error == inf
     assert run(learner, 1).error < inf
+
+
+def test_attributes_come_in_their_order_once_one_has_no_levels_left() -> None:
+    space = Space.full(
+        {"a": (1.0, 2.0), "b": (1.0, 2.0), "c": (1.0, 2.0)}, dict.fromkeys("abc", True)
+    )
+    learner, runs = Learner(space, ALONE), []
+    while proposal := learner.propose():
+        runs.append(tuple(proposal.assignment.values()))
+        found = Occupancies(8 / proposal.assignment["a"], 1.0, 1.0, 1.0)
+        learner.observe(Sample(proposal.assignment, found))
+    assert runs == [(1.0, 1.0, 1.0), (2.0, 1.0, 1.0), (1.0, 2.0, 1.0), (1.0, 1.0, 2.0)]
