@@ -64,7 +64,8 @@ class QueueRunTimes:
 
     def _find(self, job: RawJob, tables: PredictionLookup) -> _RunTime:
         note = parse(job.admin_comment)
-        if note is not None and note.nodes == job.nodes and note.verdict != Verdict.REFUSED:
+        # A doubtful note may be a guess; the table of the job's keys says which it is.
+        if note is not None and note.nodes == job.nodes and note.verdict == Verdict.RELIABLE:
             low_s, high_s = max(note.low_s, 1), max(note.high_s, 1)
             one = Prediction(job.nodes, max(note.time_s, 1.0), low_s, high_s, level=_LEVEL)
             return log_quantiles(one), self._number(f"{job.user}/{job.name}")

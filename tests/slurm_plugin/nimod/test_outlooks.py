@@ -72,6 +72,15 @@ def test_a_note_says_more_than_the_name():
     assert wait_s(attached(made, job)) == pytest.approx(500, rel=0.1)
 
 
+def test_a_doubtful_note_may_be_a_guess_and_says_nothing():
+    note = Note(
+        decision_id="3f9a0c12b7de", nodes=1, low=1, high=1, time_s=6, low_s=5, high_s=7,
+        verdict="doubtful", mode="enforce", reason="no_curve",
+    )  # fmt: skip
+    job = full(user="alice", name="solve", admin_comment=build(note))
+    assert wait_s(attached(outlooks(), job)) > 50_000
+
+
 def test_the_shares_of_limits_that_a_user_uses_stand_for_unknown_jobs():
     made = outlooks()
     made.remember(
