@@ -15,7 +15,7 @@ _SELECTED = {"user": "user", "account": "account", "application": "application"}
 _TEXTS = {
     "several_problems": "not one problem: run times differ by attributes of the jobs",
     "not_one_problem": "not one problem: runs on the same node count differ too much; a tag in the "
-    "script, with another word for each input, would tell them apart",
+    "script, with another word for each input, separates them",
 }
 
 
