@@ -134,7 +134,8 @@ def unfinished(
     endings = endings_of(rows)
     if level not in CURVE_LEVELS or not endings or ending_problem(endings) is None:
         return None
-    empty = replace(table_of([], (Verdict.REFUSED,), TableSettings().confidence), verdicts=(), model=HISTORY)
+    nothing = table_of([], (Verdict.REFUSED,), TableSettings().confidence)
+    empty = replace(nothing, verdicts=(), model=HISTORY)
     return _described(empty, level, key, rows, runs=0, now_s=now_s)
 
 
