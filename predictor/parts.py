@@ -19,7 +19,7 @@ from msgspec import structs
 
 from predictor import split
 from predictor.axis import Axis, axis_of, on_axis
-from predictor.record import ALONE, Record
+from predictor.record import Record, built_in
 from predictor.run_rows import attributes_of_run, ended_runs, owner_of
 from predictor.table import with_acting, worse
 from predictor.table_settings import TableSettings
@@ -81,7 +81,8 @@ def tables_of(
     shown = _fitted(runs, settings, records or {})
     if level not in CURVE_LEVELS:  # no job is changed for what a user or a job name is like
         return shown
-    acting = _fitted(runs, replace(settings, site=ALONE), {one.key: one.record for one in shown})
+    alone = replace(settings, site=built_in())
+    acting = _fitted(runs, alone, {one.key: one.record for one in shown})
     return [_with_acting(one, other) for one, other in zip(shown, acting, strict=True)]
 
 

@@ -20,11 +20,11 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import accumulate
 from statistics import NormalDist
 
 import msgspec
-from scipy.special import stdtrit
 
 #: Entries that an identity and a class of the site hold.
 OWN, POOLED = 40, 400
@@ -152,14 +152,18 @@ class Site:
         return like or self.units.get(side, unknown)
 
 
-#: In place of a site's record where nobody else's runs may have a say.  Errors in units of what was
-#: expected are as Student's t with 1.5 degrees of freedom; see "What decides" in docs/trust.md.
-ALONE = Site(
-    units=dict.fromkeys(
-        ("same seen", "same new"),
-        tuple(float(stdtrit(1.5, (i + 0.5) / _POINTS)) for i in range(_POINTS)),
-    )
-)
+@cache
+def built_in() -> Site:
+    """Errors in place of a site's record, where nobody else's runs may have a say.
+
+    In units of what was expected they are as Student's t with 1.5 degrees of freedom; see
+    "What decides" in docs/trust.md.
+    """
+    # Loaded here: commands that only read records shall start without it.
+    from scipy.special import stdtrit  # noqa: PLC0415
+
+    units = tuple(float(stdtrit(1.5, (i + 0.5) / _POINTS)) for i in range(_POINTS))
+    return Site(units=dict.fromkeys(("same seen", "same new"), units))
 
 
 def class_of(*, same: bool, repeats: int, curve: bool) -> str:

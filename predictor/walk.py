@@ -16,7 +16,7 @@ from predictor.curve import build
 from predictor.experts import CurveAt, Experts, Guesses
 from predictor.judgement import JudgedPrediction, RecordJudge, WalkSettings
 from predictor.models import base
-from predictor.record import ALONE, LEVEL, OWN, Record, RecordEntry, Site
+from predictor.record import LEVEL, OWN, Record, RecordEntry, Site, built_in
 from predictor.similar import PastRun, RunRequest
 from predictor.types import Recorded, Run
 
@@ -143,7 +143,7 @@ class _Walk:
             return  # it may have been right
         informed = bool(self._site.sides)
         entry = _entry(run, judged, actual, same=self._same, informed=informed)
-        acting = RecordJudge(ended, ALONE, settings, same=self._same).judge(guesses)
+        acting = RecordJudge(ended, built_in(), settings, same=self._same).judge(guesses)
         numbers = round(actual - acting.log_s, 4), round(acting.width, 4)
         self.entries.append(structs.replace(entry, acting=numbers))
 

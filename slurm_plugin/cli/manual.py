@@ -12,6 +12,7 @@ from pathlib import Path
 import shtab
 from argparse_manpage.manpage import Manpage
 
+from sacct_ingest import atomic_file
 from sacct_ingest.sbatch_options import OPTIONS, Value
 from slurm_plugin.cli import advise, nimo
 
@@ -30,7 +31,7 @@ def write(folder: Path) -> list[Path]:
         texts[Path("zsh", "site-functions", f"_{name}")] = completion(parser, "zsh")
     for path, text in texts.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
+        atomic_file.write(folder / path, text.encode(), mode=0o644)
     return [folder / path for path in texts]
 
 

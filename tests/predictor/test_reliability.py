@@ -67,11 +67,11 @@ def test_the_words_say_where_it_is_uncertain() -> None:
     counts = ([17, 20], [9], [5, 9], [1, 17, 20])
     beyond, one, gap, ends = (uncertain(nodes, 16, 9, SETTINGS).text for nodes in counts)
     at_the_end = uncertain([16], 16, 9, SETTINGS).text
-    assert at_the_end.startswith("on 16 nodes it")
+    assert at_the_end.startswith("on 16 nodes the prediction may")
     assert beyond.startswith("from 17 nodes on the prediction may be off by more than 20 %")
-    assert one.startswith("on 9 nodes it")
-    assert gap.startswith("on 5 to 9 nodes it")
-    assert ends.startswith("on 1 node and from 17 nodes on it")
+    assert one.startswith("on 9 nodes the prediction may")
+    assert gap.startswith("on 5 to 9 nodes the prediction may")
+    assert ends.startswith("on 1 node and from 17 nodes on the prediction may")
 
 
 def test_repeats_that_scatter_are_a_problem() -> None:

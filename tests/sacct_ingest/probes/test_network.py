@@ -27,17 +27,17 @@ MIB = 1 << 20
 FAR = """
 import sys
 from sacct_ingest.probes.sensor import Sensor
-from sacct_ingest.probes.probe_settings import Member, Settings
+from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 host, key = sys.argv[1:]
-far = Sensor([Member("far", host)], "far", Settings(), bind=(host, 7733), key=key.encode())
+far = Sensor([Member("far", host)], "far", ProbeSettings(), bind=(host, 7733), key=key.encode())
 far.run(ready=lambda: print("ready", flush=True))
 """
 NEAR = """
 import dataclasses, json, sys
 from sacct_ingest.probes.network import measure_pair
-from sacct_ingest.probes.probe_settings import Member, Settings
+from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 host, key, size = sys.argv[1:]
-settings = Settings(message_bytes=int(size), timeout_s=60)
+settings = ProbeSettings(message_bytes=int(size), timeout_s=60)
 found = measure_pair("near", Member("far", host), settings, key=key.encode())
 print(json.dumps([dataclasses.asdict(each) for each in found]))
 """

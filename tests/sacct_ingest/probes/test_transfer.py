@@ -17,11 +17,11 @@ from tests.sacct_ingest.probes.test_network import FAR, KEY
 SEND = """
 import dataclasses, json, sys
 from pathlib import Path
-from sacct_ingest.probes.probe_settings import Member, Settings
+from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 from sacct_ingest.probes.transfer_probe import measure_transfer
 host, key, file = sys.argv[1:]
 for line in sys.stdin:
-    found = measure_transfer("near", Member("far", host), Path(file), Settings(timeout_s=60),
+    found = measure_transfer("near", Member("far", host), Path(file), ProbeSettings(timeout_s=60),
                              key=key.encode())
     print(json.dumps([dataclasses.asdict(each) for each in found]), flush=True)
 """
