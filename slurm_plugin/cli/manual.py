@@ -61,7 +61,8 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
         for action in each._actions:
             if action.nargs != 0 and not action.choices:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
-    return shtab.complete(parser, shell)
+    text: str = shtab.complete(parser, shell)
+    return text
 
 
 def _all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
