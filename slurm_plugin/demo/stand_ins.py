@@ -12,9 +12,9 @@ from slurm_plugin.slurm.sources import SEPARATOR, line
 
 _HOUR_S = 3600
 #: Running jobs: nodes, and hours until their limit.
-_RUNNING = ((6, 5), (2, 9))
-#: Waiting jobs: the nodes they ask for.
-_WAITING = (28, 30, 30)
+_RUNNING = ((6, 13), (2, 20))
+#: Waiting jobs: the nodes they ask for, and hours of their limits.
+_WAITING = ((28, 4), (30, 2), (30, 6))
 _MEBIBYTES = 192_000
 _CPUS = 48
 _RELEASE = "SLURM_VERSION = 26.05.5"
@@ -47,8 +47,11 @@ def squeue(now_s: int) -> str:
             NodeList=node_names(range(first, first + nodes)),
         )
         first += nodes
-    for nodes in _WAITING:
-        text += _job(State="PENDING", NumNodes=nodes, Reason="Resources", NodeList="")
+    for nodes, hours in _WAITING:
+        limit = f"{hours}:00:00"
+        text += _job(
+            State="PENDING", NumNodes=nodes, TimeLimit=limit, Reason="Resources", NodeList=""
+        )
     return text
 
 
