@@ -36,7 +36,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
     ),
     (
         "sacct_ingest.tag",
-        lambda m: m.parse_tag.__wrapped__,
+        lambda m: m.parse_tag,
         [full("|nimo:"), full(" nimo:"), full("nimo:,", before=" "), full("a,", before="nimo:")],
     ),
     (
