@@ -5,26 +5,30 @@ import re
 from sacct_ingest.bounded_cache import bounded_cache
 from sacct_ingest.job_script import parse_script
 
-#: Where the words of a command end.
-_REST = r"[^|;&\n]*?"
-#: Words of a command of MPI before the number of tasks: those of the program come behind it.
-_BEFORE = r"(?:(?!\s--?(?:np|n)[ =])[^|;&\n])*"
-#: What is fixed, by the option of Slurm that it does not follow, as the script says it.
+#: What is fixed, by the option of Slurm that it does not follow: the program that takes the option
+#: (none: a variable), and the option as a script says it.
 _PATTERNS = {
-    "cpus": (r"\b(?:OMP|MKL|OPENBLAS|JULIA)_NUM_THREADS=[\"']?\d+",),
+    "cpus": (("", r"\b(?:OMP|MKL|OPENBLAS|JULIA)_NUM_THREADS=[\"']?\d+"),),
     "tasks": (
-        rf"\b(?:mpirun|mpiexec|mpiexec\.hydra|orterun)(?=\s){_BEFORE}\s--?(?:np|n)[ =]\d+",
-        rf"\bsrun\s{_REST}(?<!\S)(?:-n[ =]?|--ntasks[ =])\d+",
+        # The first such option alone is of MPI: the program that it starts may have another.
+        (r"\b(?:mpirun|mpiexec|mpiexec\.hydra|orterun)(?=\s)", r"(?<=\s)--?(?:np|n)[ =]\d*"),
+        (r"\bsrun\s", r"(?<!\S)(?:-n[ =]?|--ntasks[ =])\d+"),
     ),
     "gpus": (
-        r"\bCUDA_VISIBLE_DEVICES=[\"']?\d+(?:,\d+)*",
-        rf"\b(?:torchrun|torch\.distributed\.\w+)\s{_REST}--nproc[-_]per[-_]node[ =]\d+",
+        ("", r"\bCUDA_VISIBLE_DEVICES=[\"']?\d+(?:,\d+)*"),
+        (r"\b(?:torchrun|torch\.distributed\.\w+)\s", r"--nproc[-_]per[-_]node[ =]\d+"),
     ),
-    "nodes": (rf"\btorchrun\s{_REST}--nnodes[ =]\d+",),
+    "nodes": ((r"\btorchrun\s", r"--nnodes[ =]\d+"),),
 }
-_COMPILED = {
-    name: tuple(re.compile(one) for one in patterns) for name, patterns in _PATTERNS.items()
-}
+
+
+def _expression(program: str, option: str) -> re.Pattern[str]:
+    """Match a command from its program to its option or its end, and never look at a part again."""
+    before = rf"{program}(?:(?!{option})[^|;&\n])*+" if program else ""
+    return re.compile(f"{before}({option})" + ("?" if program else ""))
+
+
+_COMPILED = [(name, _expression(*one)) for name, several in _PATTERNS.items() for one in several]
 
 
 @bounded_cache(entries=256, characters=16_384)
@@ -44,16 +48,11 @@ def fixed_sizes(script: str) -> dict[str, str]:
     {}
     """
     body = parse_script(script).body
-    sizes = {
-        name: match
-        for name, patterns in _COMPILED.items()
-        for pattern in patterns
-        if (match := next(pattern.finditer(body), None))
-    }
-    return {name: _words(match.group()) for name, match in sizes.items()}
+    sizes = ((name, _first(expression, body)) for name, expression in _COMPILED)
+    return {name: words for name, words in sizes if words}
 
 
-def _words(text: str) -> str:
-    """Keep the option, or the variable, with its number."""
-    last = re.search(r"(?:--?[\w-]+[ =]?\d+|\w+=[\"']?[\d,]+)$", text)
-    return last.group() if last else text
+def _first(expression: re.Pattern[str], body: str) -> str:
+    """Give the first option that has a number; empty where there is none."""
+    options = (match[1] or "" for match in expression.finditer(body))
+    return next((words for words in options if words[-1:].isdigit()), "")

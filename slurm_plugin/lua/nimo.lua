@@ -98,7 +98,7 @@ end
 
 -- Checking ----------------------------------------------------------------------------------------
 
-local MESSAGE_BYTES = 4096
+local MESSAGE_BYTES, MAX_DEVICES_BYTES = 4096, 256
 local FIELDS = {
   "min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "cpus_per_task", "min_cpus",
   "time_limit", "time_min",
@@ -134,7 +134,7 @@ end
 
 -- The range that the job's own tag gives, as `nimo:cpus=4-32`; nil where it gives none.
 local function tagged(job, name)
-  local values = (" " .. (job.comment or "")):match(".*[%s;|]nimo:(%S*)")
+  local values = (" " .. (job.comment or "")):match("^.*[%s;|]nimo:(%S*)")
   for part in (values or ""):gmatch("[^,]+") do
     local low, high = part:match("^" .. name .. "=([1-9]%d*)%-([1-9]%d*)$")
     if low then
@@ -146,8 +146,10 @@ end
 
 local function within(value, low, high) return low and value >= low and value <= high end
 
--- Number of GPUs in `gres/gpu:a100:2`, and what goes before it.
+-- Number of GPUs in `gres/gpu:a100:2`, and what goes before it; the match takes the square of a
+-- text's length.
 local function devices(text)
+  if #(text or "") > MAX_DEVICES_BYTES then return nil end
   local kind, count = (text or ""):match("^(gres[:/]gpu[%w:_-]-):?(%d*)$")
   return kind, tonumber(count ~= "" and count or 1)
 end

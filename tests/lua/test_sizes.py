@@ -1,5 +1,8 @@
 """Numbers of tasks, CPUs and GPUs: written only within what the job's own tag asks for."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.lua.hooks import Fields, Hooks
@@ -67,3 +70,21 @@ def test_nothing_else_is_written(hooks: Hooks, job: Fields, change: Fields, why:
     outcome = hooks.submit(partitions=partitions, **job)
     assert outcome.writes == []
     assert why in outcome.log[0]
+
+
+@pytest.mark.parametrize(("letters", "written"), [(200, True), (300, False)])
+def test_what_takes_the_square_of_a_length_is_short(
+    hooks: Hooks, letters: int, written: bool
+) -> None:
+    kind = f"gres:gpu:{'a' * letters}"
+    hooks.answer(size(tres_per_node=f"{kind}:4"))
+    outcome = hooks.submit(**GPUS | {"tres_per_node": f"{kind}:1"})
+    assert ("tres_per_node" in outcome.writes) is written
+
+
+def test_no_pattern_is_tried_from_every_place_to_the_end() -> None:
+    """Where it does not fit, a text of 60 KB would keep slurmctld for seconds."""
+    unanchored = re.compile(r"""\b(?:match|find)\(["'](?:\.|%S|\[\^[^]]+\])[*+-]""")
+    files = list((Path(__file__).parents[2] / "slurm_plugin" / "lua").glob("*.lua"))
+    assert files
+    assert not [path for path in files if unanchored.search(path.read_text())]

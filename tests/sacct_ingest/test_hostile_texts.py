@@ -97,6 +97,18 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
         )
     ),
     (
+        "sacct_ingest.script_sizes",
+        lambda m: m.fixed_sizes.__wrapped__,
+        [
+            full("srun "),
+            full("mpirun "),
+            full("torchrun -n "),
+            full("srun;"),
+            full("-1", before="srun ", after=" -n 4"),
+            full("a", before="torch.distributed."),
+        ],
+    ),
+    (
         "sacct_ingest.admin_comment",
         lambda m: m.decision_id_in,
         [full(" NIMO1:0"), full("NIMO1:"), full(" ")],
