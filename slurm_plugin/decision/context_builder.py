@@ -123,7 +123,8 @@ class ContextBuilder:
         wait = prompt and self._later and cluster and bool(unready(cluster, job, self._terms))
         partition = partition_for(cluster, job, self._terms) if cluster and not wait else None
         terms = _OF_PARTITION(partition) if partition else None
-        key = (_ALL_BUT_ARGV(job), *job.argv, terms, private, prompt)
+        account = self._sharing_account(job)
+        key = (_ALL_BUT_ARGV(job), *job.argv, terms, account, private, prompt)
         cached = self._cache  # another thread may exchange the tables, and begin with none
         if (requested := cached.get(key)) is None:
             requested = self._follow(job, partition, now_s, private=private, acting=prompt)
@@ -194,7 +195,7 @@ class ContextBuilder:
             application=name,
         )
         tags = () if private else self._config.sharing.tags
-        shared = shared_by(tags, identity, self.account_of(job))
+        shared = shared_by(tags, identity, self._sharing_account(job))
         table = self._tables.find(
             identity,
             (*layouts_of(job, partition), *size_layouts_of(job, partition)),
@@ -238,6 +239,15 @@ class ContextBuilder:
         """Account of a job: its own, or its user's default one."""
         cluster = self._cluster
         return cluster.limits.account_of(job.user_name, job.account) if cluster else job.account
+
+    def _sharing_account(self, job: Job) -> str:
+        """Account by which a job takes part in what is shared; empty where its user has no such."""
+        if not self._config.sharing.tags:
+            return ""
+        cluster, account = self._cluster, self.account_of(job)
+        if cluster is None or cluster.limits.belongs(job.user_name, account, job.partition):
+            return account
+        return ""
 
     def _type(self, job: Job, partition: Partition | None) -> str:
         """Type of all nodes that a job may get; empty where it is not known, or they differ."""

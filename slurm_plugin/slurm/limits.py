@@ -192,6 +192,10 @@ class LimitTables:
         exact = self.associations.get((account, user, partition))
         return exact or self.associations.get((account, user, ""))
 
+    def belongs(self, user: str, account: str, partition: str) -> bool:
+        """Whether a user may name an account; True where associations are not known."""
+        return not self.associations or self.association(user, account, partition) is not None
+
     def qos_of(self, association: Association | None, qos: str) -> str:
         """QOS of a job that may name none (``acct_policy.c``, ``_get_default_qos``)."""
         if qos:

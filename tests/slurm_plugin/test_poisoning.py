@@ -30,6 +30,7 @@ from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.evaluation import switch_off
 from slurm_plugin.protocol import Answer, Job
+from slurm_plugin.slurm.limits import Association, LimitTables
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import NOW, cluster, job
 
@@ -318,6 +319,18 @@ def test_shared_runs_are_for_those_named_alone(site: Site) -> None:
     # Alice is no member: her runs are not in it.
     table = next(iter(shared.store.fits.find([(KeyLevel.TAG, "@lab/cfd")])))
     assert b'"owner":"bob"' in table.payload.encode()
+
+
+def test_who_names_an_account_of_others_shares_nothing(site: Site) -> None:
+    """`nimo-advise -A lab`: nobody but slurmctld checks what a user writes there."""
+    shared = shared_site(site)
+    shared.answer()
+    service = shared.service()
+    for account, application in (("lab", "@lab/cfd"), ("other", "")):
+        limits = LimitTables(associations={(account, "carol", ""): Association()})
+        service.cluster = replace(cluster(), limits=limits)
+        advice = service.advise(asked(user_name="carol", account="lab"), now_s=NOW)
+        assert advice.application == application
 
 
 def test_the_site_may_let_shared_runs_decide(site: Site) -> None:
