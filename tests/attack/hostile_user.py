@@ -58,7 +58,14 @@ def somebody_elses(path, dice):
 
 def long_texts(path, dice):
     body = "#!/bin/sh\n" + "\n".join(f"{dice.random()}" for _ in range(4000))
-    texts = ["#SBATCH -N 1," * 9000, "nimo:" * 9000, ";nimo:," * 9000, "\U0001f600" * 20_000, body]
+    texts = [
+        "torchrun\n" + "srun " * 9000,
+        "#SBATCH -N 1," * 9000,
+        "nimo:" * 9000,
+        ";nimo:," * 9000,
+        "\U0001f600" * 20_000,
+        body,
+    ]
     job = {"min_nodes": 1, "max_nodes": 8, "script": dice.choice(texts), "name": "solve"}
     field = dice.choice(("comment", "deadline", "features", "exc_nodes", "tres_per_node", "name"))
     say(

@@ -74,6 +74,8 @@ WRONG: dict[str, object] = {
     "half a node": told(min_nodes=2.5, max_nodes=2.5),
     "limits alone": told(time_limit=20),
     "absurd limit": told(min_nodes=4, max_nodes=4, time_limit=121),
+    "limit of a minute": told(min_nodes=4, max_nodes=4, time_limit=1),
+    "time_min of a minute": told(min_nodes=4, max_nodes=4, time_min=1),
     "time_min beyond the limit": told(min_nodes=4, max_nodes=4, time_min=31),
     "no ticket": {"v": 1, "action": "set", "set": {"min_nodes": 4, "max_nodes": 4}},
     "odd ticket": {**told(min_nodes=4, max_nodes=4), "ticket": "x,own=9} "},
