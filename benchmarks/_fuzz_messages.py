@@ -29,7 +29,7 @@ def messages() -> Callable[[bytes], None]:
         store=f"sqlite:///{folder}/s.db", socket=f"{folder}/s", mode=Mode.ENFORCE, access=access
     )
     nimod = Daemon(config, lambda: config)
-    nimod._names._known[USER] = "alice"
+    nimod._names._names[USER] = "alice"
     nimod._counts.decided = _ignored  # type: ignore[method-assign]
     nimod._link.record = _ignored  # type: ignore[method-assign]
     tables: PredictionLookup = stored(table(level="tag", key="alice/cfd"), table())

@@ -13,6 +13,8 @@ from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.fields import device
 
+#: Characters of a list of devices that is read; a longer one takes nimod too long.
+_LONGEST = 4096
 _EXCLUSIVE = 0  #: job_desc.shared of ``--exclusive``
 #: Stands in where the cluster is not known.
 UNKNOWN = Partition(name="", nodes=0, profile=profile([(0.0, 0)]))
@@ -65,7 +67,8 @@ def devices(tres: str) -> tuple[tuple[str, int], ...]:
     >>> devices("gres/gpu:2,gres:nic,license/matlab:1")
     (('gpu', 2), ('nic', 1))
     """
-    listed = [part for part in tres.split(",") if part.startswith(("gres/", "gres:"))]
+    parts = tres.split(",") if len(tres) <= _LONGEST else []
+    listed = [part for part in parts if part.startswith(("gres/", "gres:"))]
     counts = filter(None, (device(part[len("gres/") :]) for part in listed))
     return tuple(sorted(dict(counts).items()))
 
@@ -76,6 +79,8 @@ def gpu_count(tres: str) -> int | None:
     >>> gpu_count("gres/gpu:a100:2,gpu:v100:1"), gpu_count("cpu:2"), gpu_count("gres:gpu:1K")
     (3, 0, None)
     """
+    if len(tres) > _LONGEST:
+        return None
     parts = (part.removeprefix("gres/").removeprefix("gres:") for part in tres.split(","))
     counts = [_device(part) for part in parts if re.match(r"gpu(?:[:=]|$)", part)]
     return None if None in counts else sum(count for _, count in filter(None, counts))

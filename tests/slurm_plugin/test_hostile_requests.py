@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from slurm_plugin.slurm.footprint import devices, gpu_count
 from tests.sacct_ingest.test_hostile_texts import EACH, full
 from tests.slurm_plugin.made import job
 from tests.steps import instrumented, steps_of
@@ -65,6 +66,12 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
 def test_the_worst_text_takes_steps_in_proportion_to_its_length(monkeypatch, name, parser, text):
     most = EACH * len(text)
     assert steps_of(parser(instrumented(name, monkeypatch)), text, most) <= most
+
+
+def test_a_long_list_of_devices_is_not_read():
+    long = "gres/gpu:1," * 1000
+    assert (devices(long), gpu_count(long)) == ((), None)
+    assert gpu_count(long[:4000]) == 363
 
 
 def test_a_billion_excluded_nodes_take_no_memory():
