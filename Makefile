@@ -10,7 +10,7 @@ FOREIGN_SLURM ?= 26.05/slurm
 EVERY_SLURM ?= $$($(BIN)/python -m tests.cluster roots)
 # Real servers on a busy machine: what fails is run once more with new ones, and listed either way.
 PYTEST := sh scripts/pytest-once-more $(BIN)/pytest
-# Tests with servers mostly wait for them: two at a time, however many cores there are.
+# Tests with servers mostly wait for them: three at a time, however many cores there are.
 REAL := cluster or database
 QUICK_JSON := build/bench
 FUZZ_SECONDS ?= 30
@@ -56,7 +56,7 @@ test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL,
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
 	$(PYTEST) -m 'not ($(REAL))' -n auto --dist loadfile
-	$(PYTEST) -m '$(REAL)' -n 2 --dist loadfile
+	$(PYTEST) -m '$(REAL)' -n 3 --dist loadfile
 	$(PYTEST) -m releases --slurm $(FOREIGN_SLURM)
 
 slurm-root: $(VENV)/.developer ## build Slurm RELEASE (25.11) from the tree SOURCE for test-releases, as root
