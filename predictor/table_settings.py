@@ -15,9 +15,9 @@ class TableSettings:
     """How tables are made; ``reach`` is how far beyond the largest observed count they go.
 
     ``tails`` are the shares of runs whose quantiles a curve's table holds, rising.  ``node_types``
-    are those that the site's profiles tell of.  The last ``limits`` time limits that were asked for
-    are told apart in histories, of which ``recent`` runs are looked at.  ``site`` is the record of
-    all applications.
+    are the node types in the site's profiles.  A history reads the last ``recent`` runs and keeps
+    separate figures for the last ``limits`` time limits requested in them.  ``site`` is the record
+    of all applications.
     """
 
     confidence: float = 0.9

@@ -152,8 +152,8 @@ def _parameters(columns: Columns) -> list[dict[str, Any]]:
 
 def _update() -> Any:
     values: dict[str, Any] = {name: bindparam(f"{name}_") for name in _COLUMNS}
-    # What a run is recognised by stays as it was first read, or as its decision has it: whoever
-    # changes the comment of a job afterwards does not make it a run of another application.
+    # The keys of a run stay as first read, or as its decision recorded them: a comment that is
+    # changed after submission does not move the run to another application.
     for name in KEYS:
         del values[name]
     values["state"] = case((_RESIZED, runs.c.state), else_=values["state"])

@@ -278,7 +278,7 @@ def _outlook(option: Option, one: Prediction) -> dict[str, float | None]:
     wait = option.wait
     if wait is None or wait.median_s == inf:
         return {}
-    if len(wait.waits_s) == 1:  # from time limits: nobody knows how sure that is
+    if len(wait.waits_s) == 1:  # computed from time limits alone: no interval
         return {"chance": option.chance}
     low_s, high_s = wait.interval_s
     return {

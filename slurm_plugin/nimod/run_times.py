@@ -96,7 +96,7 @@ class QueueRunTimes:
 
 
 def _unsure(shares: tuple[float, ...]) -> tuple[float, ...]:
-    """Mix shares of limits with whole ones: nobody knows what this job is."""
+    """Add jobs that use their whole limit: the application of this one is not recognised."""
     count = len(shares)
     others = count - round(_WHOLE * count)
     return (

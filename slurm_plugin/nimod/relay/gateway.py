@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 STRANGERS = 32
 HANDSHAKE_S = 2.0  #: longest that showing it may take
 SILENCE_S = 15.0  #: a relay that says nothing for so long is gone
-PENDING_S = 0.05  #: after which a relay is told that the answer takes longer
+PENDING_S = 0.05  #: after this time a relay is sent "answer pending"
 _IN_WORK = 256  #: requests of one relay at the same time
 _BIND_AGAIN_S = 5.0
 

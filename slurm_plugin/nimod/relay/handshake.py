@@ -155,7 +155,7 @@ async def receive(
     Raises
     ------
     LinkError
-        The relay cannot prove that it is one; it was told so.
+        The relay's proof of identity failed.  It has been sent the error.
     OSError, EOFError
         The connection is cut.
     """
