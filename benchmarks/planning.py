@@ -20,7 +20,7 @@ from typing import Any
 
 import _bench
 
-from predictor.transfer import transfer_time
+from predictor.transfer_time import transfer_time
 from slurm_plugin.plan.options import Choices, choices
 from slurm_plugin.plan.plan_search import cheapest, exact, fastest, heft, heuristic, score, search
 from slurm_plugin.plan.run_times import Copies, LearnedRunTimes

@@ -20,7 +20,7 @@ import _bench
 from predictor.queue_past import LimitShares, QueuePast, encode
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.nimod.outlooks import Outlooks
-from slurm_plugin.nimod.run_times import QueueRunTimes
+from slurm_plugin.nimod.queue_run_times import QueueRunTimes
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.partition_view import partition_for

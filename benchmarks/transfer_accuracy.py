@@ -34,7 +34,7 @@ import _bench
 from _changing_link import PROBES, SITES, Series, measured, simulated, slow_link
 
 from predictor.error_measures import mse, nmae
-from predictor.forecast import Bank, Criterion
+from predictor.forecasters import Bank, Criterion
 from predictor.models.adrm import AdRM, CdfMatching, RawBandwidth, TransferModel, together
 
 #: Pairs that no prediction is scored on: the paper's start-up window.

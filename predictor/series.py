@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from statistics import fmean
 
-from predictor.forecast import Bank, Criterion
+from predictor.forecasters import Bank, Criterion
 from sacct_ingest.records import Probe, Resource
 
 #: Measurements are not negative; a share of a CPU is one at most.

@@ -56,7 +56,7 @@ def choose(examples: Sequence[Example], before: Sequence[str] = ()) -> tuple[str
     ordered = sorted(examples, key=lambda one: one.submit_s)[-RECENT:]
     if len(ordered) < FEWEST:
         return ()
-    walk = _Walk(ordered)
+    walk = _SplitWalk(ordered)
     alone = walk.predict((), [None] * len(ordered))
     if not before and walk.accuracy(alone) > _ONE_PROBLEM:
         return ()
@@ -71,7 +71,7 @@ def choose(examples: Sequence[Example], before: Sequence[str] = ()) -> tuple[str
     return chosen if fmean(walk.gains(own, logs)) > _REPLACES else tuple(before)
 
 
-def _added(walk: _Walk, alone: _Logs) -> tuple[tuple[str, ...], _Logs]:
+def _added(walk: _SplitWalk, alone: _Logs) -> tuple[tuple[str, ...], _Logs]:
     """Add attributes for as long as one helps; with what is then predicted."""
     chosen: tuple[str, ...] = ()
     logs = alone
@@ -91,7 +91,7 @@ def _added(walk: _Walk, alone: _Logs) -> tuple[tuple[str, ...], _Logs]:
     return chosen, logs
 
 
-class _Walk:
+class _SplitWalk:
     """Runs in the order of their submission, each predicted from those that had ended."""
 
     def __init__(self, ordered: Sequence[Example]) -> None:

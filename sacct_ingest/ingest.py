@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec.structs import replace
+
 from sacct_ingest.errors import SacctError, SacctOverload, StoreError
-from sacct_ingest.resized import to_store
+from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources.run_source import RunSource, Tally
 from sacct_ingest.store import RejectRow, Stored
 from sacct_ingest.windows import (
@@ -266,3 +268,36 @@ class _Loader:
 
     def _say_waiting(self) -> None:
         _log.warning("another ingest is asking the accounting; waiting for it")
+
+
+def to_store(run: JobRun) -> JobRun | None:
+    """Give what is stored of a run: itself once it has ended, of a resized job the rest's key.
+
+    A job whose node count was changed while it ran has a row for each size: those before the last
+    are in state ``RESIZING``, and the row after them has the time of the change for its submit time
+    (``as_mysql_job.c`` in Slurm's slurmdbd).  That row alone does not say that it is a rest, and
+    may be read in another window.  So its key is stored at once, as a run in state ``RESIZING``.
+    The store leaves that state as it is: the time on the last nodes is no run time on them.
+
+    Examples
+    --------
+    >>> row = JobRun(cluster="pine", job_id=22, submit_s=100, state=JobState.RESIZING, end_s=170)
+    >>> to_store(row).submit_s, to_store(row).end_s
+    (170, None)
+    """
+    if run.state is JobState.RESIZING and run.end_s is not None:
+        return _rest_of(run, run.end_s)
+    return run if run.state.ended else None
+
+
+def _rest_of(run: JobRun, resized_s: int) -> JobRun:
+    return replace(
+        run,
+        submit_s=resized_s,
+        eligible_s=resized_s,
+        start_s=None,
+        end_s=None,
+        elapsed_s=0.0,
+        cpu_s=None,
+        steps=(),
+    )

@@ -84,7 +84,7 @@ _STATES: Final = {
     JobState.RUNNING: _State("R", ended=False),
     JobState.SUSPENDED: _State("S", ended=False),
     JobState.REQUEUED: _State("RQ", interrupted=True),
-    # A resized job's row up to the resize: see `sacct_ingest.resized`.
+    # A resized job's row up to the resize: see `sacct_ingest.ingest.to_store`.
     JobState.RESIZING: _State("RS", ended=False),
     JobState.COMPLETED: _State("CD", run_time=RunTime.WHOLE),
     JobState.CANCELLED: _State("CA", interrupted=True),

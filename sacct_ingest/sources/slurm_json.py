@@ -13,7 +13,8 @@ from sacct_ingest.columns import names
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.fold import Row, fold
-from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB, Rows, well_formed
+from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB, Rows
+from sacct_ingest.sources.json_values import well_formed
 from sacct_ingest.sources.run_source import Tally
 
 _CHUNK: Final = 2**20  #: characters read at a time

@@ -1,14 +1,30 @@
-"""The join of decisions and the runs of their jobs."""
+"""The join of decisions and the runs of their jobs.
+
+What nimod recognised a request by counts for every run of its job: one for each start and for each
+task of its array.  Their comments may have been changed after the submission, so the keys of the
+request replace what was read from the accounting.
+"""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+    update,
+)
 
 from sacct_ingest.records import JobState
 from sacct_ingest.store import counters
-from sacct_ingest.store.request_keys import copy_to_linked, copy_to_noted
+from sacct_ingest.store.engine import LISTED
 from sacct_ingest.store.schema import decisions, runs
 
 #: Seconds between a decision and the submit time of its job; slurmctld may have been busy.
@@ -16,10 +32,16 @@ BEFORE_S, AFTER_S = 2, 5
 #: Decisions older than this without a run will not get one by their submit time any more, and an
 #: application is not judged anew for a job that took longer to wait and run.
 GIVE_UP_S = 90 * 86_400
-#: Values in one list: of 1,000 MariaDB makes a table, for which it reads all runs.
-LISTED = 900
 _BATCH = LISTED // (BEFORE_S + 1 + AFTER_S)
 _Pair = tuple[str, int]  # decision, run
+#: What a run is recognised by.
+KEYS = ("tag", "script", "line")
+_first = runs.alias("first")
+_SET = (
+    update(runs)
+    .where(runs.c.id == bindparam("run_"))
+    .values({name: bindparam(f"{name}_") for name in KEYS})
+)
 
 
 def join(connection: Connection) -> int:
@@ -28,7 +50,7 @@ def join(connection: Connection) -> int:
     linked = sum(
         _link(connection, pairs) for pairs in (_by_id(connection), _by_submission(connection))
     )
-    copy_to_noted(connection)
+    _copy_to_noted(connection)
     return linked
 
 
@@ -42,7 +64,7 @@ def _link(connection: Connection, pairs: Iterator[_Pair]) -> int:
     connection.execute(update(decisions).where(chosen).values(run_id=bindparam("run_")), links)
     for start in range(0, len(links), LISTED):
         batch = links[start : start + LISTED]
-        copy_to_linked(connection, [one["decision_"] for one in batch])
+        _copy_to_linked(connection, [one["decision_"] for one in batch])
     return len(links)
 
 
@@ -138,3 +160,58 @@ def _same_job(decision: Row[Any], run: Row[Any]) -> bool:
     # slurmdbd stores a double quote in a job's name as a backtick.
     same_name = decision.name.replace('"', "`") == run.name.replace('"', "`")
     return bool(same_user and same_name and decision.work_dir == run.work_dir)
+
+
+def _copy_to_noted(connection: Connection) -> None:
+    """Give all runs whose admin_comment names a recorded decision the keys of that decision."""
+    query = _differing().join(decisions, decisions.c.decision_id == runs.c.decision_id)
+    # The first condition spares reading the many runs without a note.
+    _copy(connection, query.where(runs.c.decision_id > ""))
+
+
+def _copy_to_linked(connection: Connection, decision_ids: Sequence[str]) -> None:
+    """Give the runs of jobs without a note, and of their arrays, the keys of these decisions."""
+    _copy(connection, _of_arrays().where(decisions.c.decision_id.in_(decision_ids)))
+
+
+def copy_to_tasks(connection: Connection, run_ids: range) -> None:
+    """Give runs that are new the keys of their array's decision, where another task has one."""
+    new = runs.c.id.between(run_ids.start, run_ids.stop - 1)
+    _copy(connection, _of_arrays().where(new, runs.c.array_job_id.is_not(None)))
+
+
+def _differing() -> Select[Any]:
+    """Select runs and the keys that their decision has and they have not.
+
+    A tag counts even where the request had none.  Where nimod could not read the script or the
+    command line, those of the accounting stay.
+    """
+    decided = {name: decisions.c[name] for name in KEYS}
+    differs: list[ColumnElement[bool]] = [runs.c.tag != decided["tag"]]
+    differs += [and_(decided[n] != "", runs.c[n] != decided[n]) for n in ("script", "line")]
+    columns = (runs.c[name].label(f"own_{name}") for name in KEYS)
+    query = select(runs.c.id, *columns, *decided.values()).select_from(runs)
+    return query.where(or_(*differs))
+
+
+def _of_arrays() -> Select[Any]:
+    """Select by the run that a decision is linked to: all tasks of an array came with it."""
+    same = or_(runs.c.id == _first.c.id, runs.c.array_job_id == _first.c.array_job_id)
+    at_once = and_(runs.c.cluster == _first.c.cluster, runs.c.submit_s == _first.c.submit_s)
+    query = _differing().join(_first, and_(at_once, same))
+    return query.join(decisions, decisions.c.run_id == _first.c.id).where(runs.c.decision_id == "")
+
+
+def _copy(connection: Connection, query: Select[Any]) -> None:
+    rows: Iterable[Any] = connection.execute(query)
+    values = [
+        {
+            "run_": row.id,
+            "tag_": row.tag,
+            "script_": row.script or row.own_script,
+            "line_": row.line or row.own_line,
+        }
+        for row in rows
+    ]
+    if values:
+        connection.execute(_SET, values)

@@ -21,8 +21,8 @@ from sacct_ingest.layout import Unit
 from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.store import counters
 from sacct_ingest.store.column_types import indexed, prose
-from sacct_ingest.store.decision_outcomes import GIVE_UP_S, LISTED, join
-from sacct_ingest.store.engine import reading, writing
+from sacct_ingest.store.decision_outcomes import GIVE_UP_S, join
+from sacct_ingest.store.engine import LISTED, reading, writing
 from sacct_ingest.store.noted_decisions import FROM_NOTE, rebuild
 from sacct_ingest.store.rows import DecisionSelection, RunRow
 from sacct_ingest.store.runs import ROW_COLUMNS, run_row

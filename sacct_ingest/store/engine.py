@@ -18,6 +18,8 @@ from sqlalchemy.pool import StaticPool
 
 from sacct_ingest.errors import StoreError
 
+#: Values in one list: of 1,000 MariaDB makes a table, for which it reads all runs.
+LISTED = 900
 #: Seconds that a writer waits for another to finish.
 BUSY_S = 30
 _WRITES = "nimo_writes"

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, select
 
 from sacct_ingest.admin_comment import Note, parse
 from sacct_ingest.records import DecisionRow, JobState
-from sacct_ingest.store.request_keys import KEYS
+from sacct_ingest.store.decision_outcomes import KEYS
 from sacct_ingest.store.schema import decisions, runs, watermarks
 
 #: What `DecisionRow.via` says of such a decision.

@@ -10,10 +10,8 @@ from sqlalchemy import Column, ColumnElement, Engine, and_, func, or_, select
 
 from sacct_ingest.records import JobRun, JobState, KeyLevel, StepRun
 from sacct_ingest.sharing import SharedTag
-from sacct_ingest.store.add_runs import BATCH, add_batch
-from sacct_ingest.store.decision_outcomes import LISTED
-from sacct_ingest.store.engine import reading, writing
-from sacct_ingest.store.packed_runs import pack_runs
+from sacct_ingest.store.add_runs import BATCH, add_packed, pack_runs
+from sacct_ingest.store.engine import LISTED, reading
 from sacct_ingest.store.rows import RunRow, Stored
 from sacct_ingest.store.schema import contributions, runs, steps
 
@@ -47,8 +45,7 @@ class Runs:
         """
         stored, source = Stored(), iter(given)
         while batch := list(islice(source, BATCH)):
-            with writing(self._engine) as connection:
-                stored += add_batch(connection, list(pack_runs(batch)))
+            stored += add_packed(self._engine, list(pack_runs(batch)))
         return stored
 
     def count(self) -> int:

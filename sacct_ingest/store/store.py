@@ -104,8 +104,8 @@ class Store:
         return ingest_lock(self._engine, waiting)
 
     def prune(self, retention: RetentionTimes, *, dry_run: bool = False) -> list[Pruned]:
-        """Delete what is older than its table keeps it; see `sacct_ingest.store.prune`."""
-        from sacct_ingest.store.prune import prune  # noqa: PLC0415
+        """Delete what is older than its table keeps it; see `sacct_ingest.store.retention`."""
+        from sacct_ingest.store.retention import prune  # noqa: PLC0415
 
         return prune(self._engine, retention, dry_run=dry_run)
 

@@ -17,21 +17,18 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
-import msgspec
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import StaticPool
 
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import JobRun
-from sacct_ingest.store.add_runs import add_batch
-from sacct_ingest.store.engine import make_engine, path_of, writing
-from sacct_ingest.store.packed_runs import PackedRuns, encode, pack_runs
+from sacct_ingest.store.add_runs import PackedRuns, add_packed, decode_packed, encode, pack_runs
+from sacct_ingest.store.engine import make_engine, path_of
 from sacct_ingest.store.rows import Stored
 
 #: Runs of one transaction: so few that little is left to write once all is read.
 BATCH = 500
-_decode = msgspec.msgpack.Decoder(list[PackedRuns]).decode
 
 
 class RunWriter:
@@ -77,8 +74,7 @@ class RunWriter:
             self._process.ask(encode(batch))
             self._asked = True
         else:
-            with writing(self._engine) as connection:
-                self.stored += add_batch(connection, batch)
+            self.stored += add_packed(self._engine, batch)
 
     def _wait(self) -> None:
         if self._asked and self._process is not None:
@@ -198,7 +194,7 @@ def _serve(url: URL, pipe: "Connection[Any, bytes]") -> None:
         event.listen(engine, "connect", _trust_own_keys)
     try:
         while True:
-            pipe.send(_stored(engine, _decode(pipe.recv_bytes())))
+            pipe.send(_stored(engine, decode_packed(pipe.recv_bytes())))
     finally:
         engine.dispose()
 
@@ -210,7 +206,6 @@ def _trust_own_keys(connection: Any, record: object) -> None:  # noqa: ARG001 - 
 
 def _stored(engine: Engine, batch: list[PackedRuns]) -> Stored | str:
     try:
-        with writing(engine) as connection:
-            return add_batch(connection, batch)
+        return add_packed(engine, batch)
     except Exception as error:
         return str(error) or repr(error)

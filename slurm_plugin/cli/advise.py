@@ -17,8 +17,7 @@ from sacct_ingest.errors import SlurmError
 from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.sbatch_options import Value, lookup
 from slurm_plugin.cli import plot
-from slurm_plugin.cli.common_options import add_manners
-from slurm_plugin.cli.context import (
+from slurm_plugin.cli.command_context import (
     add_config,
     add_json,
     add_parsable,
@@ -27,15 +26,16 @@ from slurm_plugin.cli.context import (
     load_config,
     table_options,
 )
+from slurm_plugin.cli.common_options import add_manners
 from slurm_plugin.cli.exit_status import guarded
 from slurm_plugin.cli.numbers import percentage
 from slurm_plugin.cli.sbatch_request import needs_slurm, request
-from slurm_plugin.columns import terminal_width
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Advice, Ask, Job
 from slurm_plugin.reports.advice_text import parsable, render, render_starts
 from slurm_plugin.settings_file import socket_of
 from slurm_plugin.streams import json_text
+from slurm_plugin.table_columns import terminal_width
 
 if TYPE_CHECKING:
     from slurm_plugin.config import Config
@@ -242,7 +242,7 @@ def _answer(args: argparse.Namespace, settings: Callable[[], Config], job: Job) 
         try:
             ask = Ask(op="advise", via="advise", job=job, confidence=args.confidence)
             return client.advise(socket, ask, timeout_s=_TIMEOUT_S)
-        except client.Refused:
+        except client.RequestRefused:
             raise
         except client.Unreachable as error:
             from slurm_plugin.cli.through_nimod import not_on_login_nodes  # noqa: PLC0415 - heavy

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from sacct_ingest.errors import StoreError
 from slurm_plugin.config import Config
-from slurm_plugin.nimod.client import Refused, Unreachable
+from slurm_plugin.nimod.client import RequestRefused, Unreachable
 
 TIMEOUT_S = 10.0
 _Answer = TypeVar("_Answer")
@@ -53,7 +53,7 @@ def nimod_or_store(
         return read_store()
     try:
         return ask_nimod()
-    except Refused:
+    except RequestRefused:
         if not may_read_store(config):
             raise
         return read_store()

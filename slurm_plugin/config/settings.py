@@ -234,7 +234,7 @@ class Fit(_Section, frozen=True, kw_only=True):
     model: str = "averaged"  #: that draws curves, by its name in predictor/models
 
 
-class Probes(_Section, frozen=True, kw_only=True):
+class SensorSettings(_Section, frozen=True, kw_only=True):
     """The sensors of network, CPU and disk."""
 
     hosts: tuple[str, ...] = ()  #: the clique in the order of its ring: NAME=HOST:PORT
@@ -314,7 +314,7 @@ class Tls(_Section, frozen=True, kw_only=True):
     login_nodes: tuple[str, ...] = ()  #: names in relays' certificates, as shell patterns
 
 
-class Relay(_Section, frozen=True, kw_only=True):
+class RelaySettings(_Section, frozen=True, kw_only=True):
     """Answers on login nodes: there a relay, on the controller nimod, which takes relays."""
 
     listen: str = ""  #: HOST[:PORT] on which nimod takes relays; empty: none
@@ -341,12 +341,12 @@ class Config(_Section, frozen=True, kw_only=True):
     band: Band = Band()
     snapshot: Snapshot = Snapshot()
     access: Access = Access()
-    relay: Relay = Relay()
+    relay: RelaySettings = RelaySettings()
     advise: Advise = Advise()
     ingest: Ingest = Ingest()
     retention: Retention = Retention()
     fit: Fit = Fit()
-    probes: Probes = Probes()
+    probes: SensorSettings = SensorSettings()
     benchmarks: Benchmarks = Benchmarks()
     web: Web = Web()
 

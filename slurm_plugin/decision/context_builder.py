@@ -27,12 +27,12 @@ from slurm_plugin.decision.context import (
     shared_by,
 )
 from slurm_plugin.decision.eligibility import size_span_of, span_of
-from slurm_plugin.decision.layout import layouts_of
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.size_request import sized_request
 from slurm_plugin.decision.size_view import in_sizes, sizes_between
 from slurm_plugin.decision.sized_cache import SizedCache
 from slurm_plugin.decision.sizes import in_unit, size_layouts_of, sizes_of
+from slurm_plugin.decision.task_layout import layouts_of
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeShare

@@ -8,9 +8,9 @@ from sacct_ingest.job_script import script_options
 from sacct_ingest.script_sizes import fixed_sizes
 from sacct_ingest.tag import Tag
 from slurm_plugin.config import OptIn
-from slurm_plugin.decision.layout import fixed_layout
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.sizes import fixed_by_script, offered_sizes
+from slurm_plugin.decision.task_layout import fixed_layout
 from slurm_plugin.protocol import Job
 
 _EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)

@@ -153,7 +153,7 @@ class PredictionLookup:
         Parameters
         ----------
         layouts
-            How the job spreads over its nodes (:func:`slurm_plugin.decision.layout.layouts_of`);
+            How the job spreads over its nodes: `slurm_plugin.decision.task_layout.layouts_of`;
             None: that is left open.
         shared
             Keys of tags that the user shares with others: looked at where the user's own runs

@@ -15,7 +15,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.layout import Each, Layout, Unit
 from sacct_ingest.script_sizes import fixed_sizes
 from sacct_ingest.tag import Tag
-from slurm_plugin.decision.layout import gpus_of
+from slurm_plugin.decision.task_layout import gpus_of
 from slurm_plugin.protocol import Change, Job
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import UNKNOWN, footprint

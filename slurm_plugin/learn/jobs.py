@@ -72,7 +72,7 @@ class SlurmJobs:
 
         Raises
         ------
-        Refused
+        SubmissionRefused
             Slurm does not take such a job.
         SlurmError
             Slurm does not answer at the moment.

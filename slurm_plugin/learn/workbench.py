@@ -13,7 +13,7 @@ from slurm_plugin.learn.description import Description
 from slurm_plugin.learn.jobs import Jobs
 from slurm_plugin.learn.journal import Journal, Stage, Trial
 from slurm_plugin.learn.proposers import Next, Proposer
-from slurm_plugin.slurm.commands import Refused
+from slurm_plugin.slurm.commands import SubmissionRefused
 
 #: Seconds between two looks at a job: the first, the last, and how they grow.
 _FIRST_S, _LAST_S, _GROWTH = 0.5, 60.0, 1.4
@@ -157,7 +157,7 @@ class Workbench:
         try:
             existing = jobs.find(trial) if perhaps_there else None
             job_id = jobs.submit(assignment, trial) if existing is None else existing
-        except Refused as error:
+        except SubmissionRefused as error:
             return self._save(trial, stage=Stage.FAILED, reason=str(error))
         return self._save(trial, stage=Stage.SUBMITTED, job_id=job_id)
 

@@ -37,11 +37,11 @@ class Unanswered(Unreachable):
     """Nimod runs and does not answer in time."""
 
 
-class Refused(Unreachable):
+class RequestRefused(Unreachable):
     """Nimod runs, and says why it has no answer."""
 
 
-class LinkDown(Refused):
+class LinkDown(RequestRefused):
     """The relay of this login node does not reach nimod on the controller."""
 
     exit_status = 74  # sysexits.h EX_IOERR
@@ -122,7 +122,7 @@ def exchange(path: str | Path, ask: Ask, kind: type[Message], timeout_s: float) 
     if not answer.ok and msgspec.json.decode(line, type=Answer).link_down:
         raise LinkDown(answer.error)
     if not answer.ok:
-        raise Refused(f"nimod at {path}: {answer.error or 'refused'}")
+        raise RequestRefused(f"nimod at {path}: {answer.error or 'refused'}")
     return answer
 
 

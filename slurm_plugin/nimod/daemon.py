@@ -29,15 +29,15 @@ from slurm_plugin.decision.service import Book, DecisionService
 from slurm_plugin.decision.tickets import job_of
 from slurm_plugin.listening import Listening, Rates, let_in
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, reserved_socket
+from slurm_plugin.nimod.answer_counts import AnswerCounts
 from slurm_plugin.nimod.connection import Connection, Reply
-from slurm_plugin.nimod.counters import AnswerCounts
 from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.outlooks import Outlooks
 from slurm_plugin.nimod.periodic import Periodic
 from slurm_plugin.nimod.queries import StoreQueries
+from slurm_plugin.nimod.queue_run_times import QueueRunTimes
 from slurm_plugin.nimod.ready_decisions import ReadyDecisions, is_ticket
 from slurm_plugin.nimod.remote_requests import RemoteRequests
-from slurm_plugin.nimod.run_times import QueueRunTimes
 from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.nimod.supervision import answer_until_stopped, stop_at_signals
 from slurm_plugin.protocol import (

@@ -18,7 +18,7 @@ from predictor.wait_estimate import (
     encode_errors,
     error_of,
 )
-from slurm_plugin.nimod.run_times import QueueRunTimes
+from slurm_plugin.nimod.queue_run_times import QueueRunTimes
 from slurm_plugin.protocol import PartitionWait, QueueOutlook, WaitRow
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.outlook import PartitionOutlook, class_for, corrected

@@ -13,7 +13,7 @@ from sacct_ingest.errors import NimoError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.protocol import Answer, Ask, encode
-from slurm_plugin.query_protocol import Applications, Explanation, explanation_of
+from slurm_plugin.protocol.query_messages import Applications, Explanation, explanation_of
 from slurm_plugin.slurm.privacy import is_own
 
 _log = logging.getLogger(__name__)

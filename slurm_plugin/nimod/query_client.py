@@ -4,7 +4,7 @@ from pathlib import Path
 
 from slurm_plugin.nimod.client import exchange
 from slurm_plugin.protocol import Ask
-from slurm_plugin.query_protocol import Applications, Explanation
+from slurm_plugin.protocol.query_messages import Applications, Explanation
 
 
 def applications(

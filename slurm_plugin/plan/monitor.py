@@ -13,7 +13,7 @@ from slurm_plugin.plan.chain import PlannedJob, dependents
 from slurm_plugin.plan.resubmit import change, settle
 from slurm_plugin.plan.state_file import ACTIVE, COMPLETED, PENDING, Submitted
 from slurm_plugin.plan.submit import REFUSED, Run, Sbatch, command, on, sbatch, submit_ready
-from slurm_plugin.slurm.commands import Refused
+from slurm_plugin.slurm.commands import SubmissionRefused
 
 if TYPE_CHECKING:
     from slurm_plugin.plan.replan import Replan
@@ -85,7 +85,7 @@ class PlanMonitor:
         try:
             for job in submit_ready(submitted, self.path, self.submit, self.ask):
                 yield f"{job.name}: submitted as {submitted.ids[job.name]}"
-        except Refused as error:
+        except SubmissionRefused as error:
             yield str(error)
             for name in [
                 job.name for job in submitted.jobs if submitted.state(job.name) == REFUSED

@@ -9,7 +9,7 @@ import msgspec
 
 from predictor import table as tables
 from predictor.models.occupancy import OccupancyFit, OccupancyModel, Sample, occupancies
-from predictor.transfer import LEVEL, TransferTime
+from predictor.transfer_time import LEVEL, TransferTime
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import ConfigError, NoHistory
 from slurm_plugin.learn import data_flow

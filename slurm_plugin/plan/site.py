@@ -13,7 +13,7 @@ import msgspec
 
 from predictor.history_samples import history_samples
 from predictor.models.occupancy import OccupancyFit, Sample
-from predictor.transfer import transfer_time
+from predictor.transfer_time import transfer_time
 from predictor.types import PredictionTable
 from sacct_ingest.errors import ConfigError, NoHistory, ScriptError, StoreError
 from sacct_ingest.job_script import parse_command_line

@@ -6,7 +6,7 @@ from pathlib import Path
 from slurm_plugin.plan import state_file
 from slurm_plugin.plan.chain import PlannedJob, command_line
 from slurm_plugin.plan.state_file import COMPLETED, Submitted
-from slurm_plugin.slurm.commands import Refused, run, submit
+from slurm_plugin.slurm.commands import SubmissionRefused, run, submit
 
 _TIMEOUT_S = 60.0
 #: State of a job that sbatch refused; Slurm has no word for it.
@@ -23,7 +23,7 @@ def sbatch(argv: Sequence[str], script: str) -> str:
 
     Raises
     ------
-    Refused
+    SubmissionRefused
         Slurm does not take the job.
     SlurmError
         Sbatch is not there, or did not answer.
@@ -52,7 +52,7 @@ def submit_ready(
 
     Raises
     ------
-    Refused
+    SubmissionRefused
         A job was refused; those before it are submitted.
     SlurmError
         Slurm does not answer.
@@ -105,7 +105,7 @@ def _submit(
         state_file.save(path, submitted)
     try:
         return submit(command_line(job, submitted.name(job.name), own), job.script)
-    except Refused:
+    except SubmissionRefused:
         submitted.trying.remove(job.name)
         submitted.states[job.name] = REFUSED
         state_file.save(path, submitted)

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
-from slurm_plugin import columns as table_columns
-from slurm_plugin.columns import ON_REQUEST, WIDTH, Column, TableOptions
+from slurm_plugin import table_columns
 from slurm_plugin.evaluation.wait_accuracy import SHARE
 from slurm_plugin.formatting import (
     RECOGNISED,
@@ -19,6 +18,7 @@ from slurm_plugin.formatting import (
     wrapped,
 )
 from slurm_plugin.protocol import Advice, PartitionRow, Row
+from slurm_plugin.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
 
 _MARK = "=>"
 #: Share of waits and ends inside their intervals, as in :mod:`predictor.wait_estimate`.
@@ -158,7 +158,7 @@ def _partitions(advice: Advice, now_s: float, width: int) -> str:
     return table_columns.text(_partition_columns(advice, now_s), advice.partitions, width=width)
 
 
-def _partition_columns(advice: Advice, now_s: float) -> list[Column]:
+def _partition_columns(advice: Advice, now_s: float) -> list[OutputColumn]:
     def ends(row: PartitionRow) -> str:
         ended = row.nodes is not None and row.wait_s is not None
         return short_clock(now_s + (row.wait_s or 0.0) + (row.time_s or 0.0) if ended else None)
@@ -190,7 +190,7 @@ def _about(advice: Advice) -> str:
     return f"{where}on nodes of the type {printable(advice.node_type)}:"
 
 
-def advice_columns(advice: Advice, now_s: float) -> list[Column]:
+def advice_columns(advice: Advice, now_s: float) -> list[OutputColumn]:
     """Columns of the table of node counts; those without anything to say only on request."""
 
     def ends(row: Row) -> str:
@@ -286,13 +286,13 @@ def _column(
     *,
     worth: int = table_columns.ALWAYS,
     left: bool = False,
-) -> Column:
+) -> OutputColumn:
     value = attrgetter(name)
-    return Column(name=name, title=title, value=value, show=show, worth=worth, left=left)
+    return OutputColumn(name=name, title=title, value=value, show=show, worth=worth, left=left)
 
 
-def _derived(name: str, title: str, show: Callable[..., str], *, worth: int) -> Column:
-    return Column(name=name, title=title, value=show, show=show, worth=worth, derived=True)
+def _derived(name: str, title: str, show: Callable[..., str], *, worth: int) -> OutputColumn:
+    return OutputColumn(name=name, title=title, value=show, show=show, worth=worth, derived=True)
 
 
 def _speedup(row: Row) -> str:

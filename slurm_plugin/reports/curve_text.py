@@ -6,10 +6,10 @@ from predictor.table import for_type
 from predictor.types import PredictionTable, Recorded, Verdict
 from sacct_ingest.layout import Unit
 from sacct_ingest.records import StandingRow
-from slurm_plugin import columns as table_columns
-from slurm_plugin.columns import ON_REQUEST, WIDTH, Column, TableOptions
+from slurm_plugin import table_columns
 from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent, printable, wrapped
 from slurm_plugin.reports.listing import Identity, distinctions, listed_of, repeated
+from slurm_plugin.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
 
 _SHORT_KEY = 8
 _READ = {
@@ -177,7 +177,7 @@ def _once(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
     return [one for one in ranked if (one.level, one.key) not in again]
 
 
-def list_columns(tables: Iterable[PredictionTable]) -> list[Column]:
+def list_columns(tables: Iterable[PredictionTable]) -> list[OutputColumn]:
     """Columns of a list of these tables."""
     shown = [listed_of(one) for one in tables]
     apart: Mapping[Identity, str] = distinctions(shown)
@@ -188,31 +188,31 @@ def list_columns(tables: Iterable[PredictionTable]) -> list[Column]:
         return apart.get((one.level, one.key), "")
 
     return [
-        Column(
+        OutputColumn(
             name="application",
             title="application",
             value=lambda t: names[t.level, t.key],
             left=True,
             cuts=True,
         ),
-        Column(name="by", title="by", value=lambda t: t.level, left=True, worth=3),
-        Column(name="runs", title="runs", value=lambda t: t.runs, worth=7),
-        Column(
+        OutputColumn(name="by", title="by", value=lambda t: t.level, left=True, worth=3),
+        OutputColumn(name="runs", title="runs", value=lambda t: t.runs, worth=7),
+        OutputColumn(
             name="nodes_observed",
             title="nodes",
             value=_span,
             order=lambda t: max((p.nodes for p in t.observed), default=0),
             worth=6,
         ),
-        Column(
+        OutputColumn(
             name="verdict",
             title="verdict",
             value=lambda t: t.verdict.value,
             order=lambda t: list(Verdict).index(t.verdict),
             left=True,
         ),
-        Column(name="model", title="model", value=lambda t: t.model, left=True, worth=1),
-        Column(
+        OutputColumn(name="model", title="model", value=lambda t: t.model, left=True, worth=1),
+        OutputColumn(
             name="key",
             title="key",
             value=lambda t: t.key,
@@ -220,7 +220,7 @@ def list_columns(tables: Iterable[PredictionTable]) -> list[Column]:
             left=True,
             worth=2 if if_same is None else if_same,
         ),
-        Column(
+        OutputColumn(
             name="details",
             title="told apart by",
             value=details,
@@ -265,7 +265,7 @@ def _table(
     return table_columns.text(curve_columns(prediction), rows, options, width=width)
 
 
-def curve_columns(prediction: PredictionTable) -> list[Column]:
+def curve_columns(prediction: PredictionTable) -> list[OutputColumn]:
     """Columns of one application's table; its rows are the indices of its node counts."""
     repeats = {point.nodes: point.repeats for point in prediction.observed}
     median, low, high = prediction.median_s, prediction.low_s, prediction.high_s
@@ -274,8 +274,8 @@ def curve_columns(prediction: PredictionTable) -> list[Column]:
     def interval(i: int) -> str:
         return f"{duration(low[i])} to {duration(high[i])}"
 
-    def seconds(name: str, title: str, times: tuple[float, ...], worth: int) -> Column:
-        return Column(
+    def seconds(name: str, title: str, times: tuple[float, ...], worth: int) -> OutputColumn:
+        return OutputColumn(
             name=name,
             title=title,
             value=lambda i: f"{times[i]:.1f}",
@@ -285,28 +285,28 @@ def curve_columns(prediction: PredictionTable) -> list[Column]:
         )
 
     return [
-        Column(name="nodes", title=prediction.unit.plural, value=lambda i: nodes[i]),
+        OutputColumn(name="nodes", title=prediction.unit.plural, value=lambda i: nodes[i]),
         seconds("median_s", "run time", median, table_columns.ALWAYS),
         seconds("low_s", "at least", low, ON_REQUEST),
         seconds("high_s", "at most", high, ON_REQUEST),
-        Column(
+        OutputColumn(
             name="interval",
             title=f"{percent(prediction.confidence)} of runs take",
             value=interval,
             worth=4,
             derived=True,
         ),
-        Column(
+        OutputColumn(
             name="verdict",
             title="verdict",
             value=lambda i: verdict_at_entry(prediction, i),
             left=True,
             worth=5,
         ),
-        Column(
+        OutputColumn(
             name="observed", title="observed", value=lambda i: nodes[i] in repeats, worth=ON_REQUEST
         ),
-        Column(
+        OutputColumn(
             name="runs",
             title="runs used",
             value=lambda i: repeats.get(nodes[i], 0),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from predictor.series import SeriesForecast
-from predictor.transfer import LEVEL, TransferTime
+from predictor.transfer_time import LEVEL, TransferTime
 from slurm_plugin.formatting import count, percent, printable, short_clock, table
 from slurm_plugin.reports.probe_text import amount
 

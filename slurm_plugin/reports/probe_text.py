@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sacct_ingest.probes.probe_settings import Cost
 from sacct_ingest.records import Probe, Resource
-from slurm_plugin.config import Probes
+from slurm_plugin.config import SensorSettings
 
 
 def newest(probes: Sequence[Probe]) -> list[Probe]:
@@ -33,7 +33,7 @@ def table(probes: Sequence[Probe]) -> str:
     )
 
 
-def describe_cost(cost: Cost, settings: Probes) -> str:
+def describe_cost(cost: Cost, settings: SensorSettings) -> str:
     """Describe the resources that the probes use."""
     lines = [
         f"network  {cost.pairs} pairs every {settings.period_s:g} s, {cost.bytes_per_pair} bytes"

@@ -12,10 +12,10 @@ from typing import Any
 
 from sacct_ingest import atomic_file
 from sacct_ingest.errors import NimoError
-from slurm_plugin import columns as table_columns
-from slurm_plugin.columns import WIDTH, Column, TableOptions
+from slurm_plugin import table_columns
 from slurm_plugin.formatting import plain, printable
 from slurm_plugin.reports.html import Table, TableColumn
+from slurm_plugin.table_columns import WIDTH, OutputColumn, TableOptions
 
 Value = str | int | float | bool | None
 #: What a spreadsheet would take for a formula.
@@ -125,10 +125,10 @@ def text(one: Sheet, options: TableOptions | None = None, *, width: int = WIDTH)
     return table_columns.text(_columns(one), one.rows, options, width=width)
 
 
-def _columns(one: Sheet) -> list[Column]:
+def _columns(one: Sheet) -> list[OutputColumn]:
     """Columns of a sheet: the first names the row and stays, of the others the last go first."""
     return [
-        Column(
+        OutputColumn(
             name=field.key,
             title=field.title,
             value=field.get,

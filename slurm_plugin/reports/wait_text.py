@@ -2,23 +2,23 @@
 
 from operator import attrgetter
 
-from slurm_plugin.columns import ON_REQUEST, Column
 from slurm_plugin.formatting import clock, count, duration, printable, short_clock
 from slurm_plugin.protocol import WaitRow, Waits
+from slurm_plugin.table_columns import ON_REQUEST, OutputColumn
 
 
-def queue_columns() -> list[Column]:
+def queue_columns() -> list[OutputColumn]:
     """Columns of the table of jobs in the queue, in the manner of ``squeue --start``."""
 
-    def moment(name: str, title: str, worth: int = 9) -> Column:
+    def moment(name: str, title: str, worth: int = 9) -> OutputColumn:
         get = attrgetter(name)
-        return Column(
+        return OutputColumn(
             name=name, title=title, value=get, show=lambda row: short_clock(get(row)), worth=worth
         )
 
-    def words(name: str, title: str, worth: int) -> Column:
+    def words(name: str, title: str, worth: int) -> OutputColumn:
         get = attrgetter(name)
-        return Column(
+        return OutputColumn(
             name=name,
             title=title,
             value=get,
@@ -29,11 +29,11 @@ def queue_columns() -> list[Column]:
         )
 
     return [
-        Column(name="job_id", title="job", value=lambda row: row.job_id, show=_job),
+        OutputColumn(name="job_id", title="job", value=lambda row: row.job_id, show=_job),
         words("partition", "partition", 6),
         words("name", "name", 5),
         words("user", "user", 4),
-        Column(name="nodes", title="nodes", value=lambda row: row.nodes, worth=3),
+        OutputColumn(name="nodes", title="nodes", value=lambda row: row.nodes, worth=3),
         moment("start_s", "starts"),
         moment("low_s", "not before", 8),
         moment("high_s", "by", 8),

@@ -7,7 +7,7 @@ from sacct_ingest.records import DecisionRow
 from slurm_plugin.decision.reasons import WORDS
 from slurm_plugin.evaluation.comparison import predicted_for
 from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent, printable
-from slurm_plugin.query_protocol import Explanation, Outcome
+from slurm_plugin.protocol.query_messages import Explanation, Outcome
 
 _STATES = {
     "COMPLETED": "completed",

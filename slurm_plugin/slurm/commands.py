@@ -13,7 +13,7 @@ _FORMATS = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 _PASSING = ("unable to contact", "timed out", "refused", "temporarily", "unreachable", "no answer")
 
 
-class Refused(SlurmError):  # noqa: N818 - what sbatch did
+class SubmissionRefused(SlurmError):  # noqa: N818 - what sbatch did
     """Slurm does not take such a job."""
 
 
@@ -33,7 +33,7 @@ def submit(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
 
     Raises
     ------
-    Refused
+    SubmissionRefused
         Slurm does not take such a job.
     SlurmError
         It cannot be asked at the moment; the job may be there all the same.
@@ -44,7 +44,7 @@ def submit(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
     except SlurmError as error:
         if any(sign in str(error).lower() for sign in _PASSING):
             raise
-        raise Refused(str(error)) from error
+        raise SubmissionRefused(str(error)) from error
     *_, last = output.split() or [""]
     job_id = last.partition(";")[0]
     if not job_id.isdigit():

@@ -15,12 +15,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.config import Config
-from slurm_plugin.web import page_layout, pages
+from slurm_plugin.web import page_layout, views
 from slurm_plugin.web.data import PageData
-from slurm_plugin.web.pages import PageMissing, View
 from slurm_plugin.web.peer import Peer
 from slurm_plugin.web.query import BadQuery
 from slurm_plugin.web.viewer import Proxies, Unauthenticated, Viewer, user_of
+from slurm_plugin.web.views import PageMissing, View
 
 _log = logging.getLogger(__name__)
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
@@ -43,14 +43,14 @@ _PRIVATE = "private, no-cache"
 _FOR_EVER = "private, max-age=31536000, immutable"
 #: Path -> page.
 PAGES: Mapping[str, Callable[[View], str]] = {
-    "/": pages.overview,
-    "/applications": pages.applications,
-    "/application": pages.one_application,
-    "/decisions": pages.decisions,
-    "/decision": pages.one_decision,
-    "/queue": pages.queue,
-    "/report": pages.report,
-    "/replay": pages.replay,
+    "/": views.overview,
+    "/applications": views.applications,
+    "/application": views.one_application,
+    "/decisions": views.decisions,
+    "/decision": views.one_decision,
+    "/queue": views.queue,
+    "/report": views.report,
+    "/replay": views.replay,
 }
 
 

@@ -169,7 +169,7 @@ def test_a_hostile_user_gets_nowhere_and_keeps_nobody_out(place: Place) -> None:
         assert "credential" not in result["without certificate"], "no welcome"
     assert all("ok" not in str(said) and "linked" not in str(said) for said in result.values())
     asked = client.Ask(op="advise", job=client_job())
-    with pytest.raises(client.Refused, match=r"not for user"):
+    with pytest.raises(client.RequestRefused, match=r"not for user"):
         as_user(place, HOSTILE, asked)
     assert place.advise().returncode == 0
     assert place.site.status().relays == ["login1"]

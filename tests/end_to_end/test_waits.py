@@ -12,7 +12,7 @@ from statistics import median
 from slurm_plugin.config import Snapshot, Source
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.nimod.outlooks import Outlooks
-from slurm_plugin.nimod.run_times import QueueRunTimes
+from slurm_plugin.nimod.queue_run_times import QueueRunTimes
 from slurm_plugin.slurm.poller import ClusterPoller
 from tests.end_to_end.site import Site
 from tests.processes import wait_until

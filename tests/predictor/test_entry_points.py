@@ -29,7 +29,7 @@ from predictor.models.downey import speedup
 from predictor.record import Site
 from predictor.reliability import ReliabilitySettings
 from predictor.similar import PastRun, RunRequest, sample
-from predictor.transfer import transfer_time
+from predictor.transfer_time import transfer_time
 from tests.predictor.curves import curve_of, downey, drawn
 
 NODES = [1, 2, 4, 8, 16]

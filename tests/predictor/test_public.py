@@ -23,7 +23,7 @@ from predictor import Run, Verdict
 from predictor.active.design import binary_search
 from predictor.active.space import Space
 from predictor.drift import DriftSettings
-from predictor.forecast import forecasts
+from predictor.forecasters import forecasts
 from predictor.interval import measure
 from predictor.models.adept.envelope import envelope
 from predictor.models.adept.search import SearchSettings

@@ -4,7 +4,7 @@ from math import inf, nan
 
 import pytest
 
-from predictor.forecast import Bank, Criterion
+from predictor.forecasters import Bank, Criterion
 from predictor.series import forecast_series
 from sacct_ingest.records import Probe, Resource
 

@@ -7,8 +7,8 @@ import pytest
 
 import sacct_ingest
 from predictor.run_rows import runs_of
+from sacct_ingest.ingest import to_store
 from sacct_ingest.records import ENDED_CODES, JobState, KeyLevel
-from sacct_ingest.resized import to_store
 from sacct_ingest.store import Store
 from sacct_ingest.store.rows import RetentionTimes
 from tests.sacct_ingest.records import SUBMIT_S, run, runs_with

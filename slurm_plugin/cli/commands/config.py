@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from slurm_plugin.cli.context import add_config
+from slurm_plugin.cli.command_context import add_config
 from slurm_plugin.config.loader import dump, load
 from slurm_plugin.settings_file import find
 

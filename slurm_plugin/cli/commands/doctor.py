@@ -8,8 +8,8 @@ import argparse
 import os
 import sys
 
-from slurm_plugin.cli.context import add_config, add_json, add_parsable, add_store
-from slurm_plugin.cli.installation import installation_of
+from slurm_plugin.cli.command_context import add_config, add_json, add_parsable, add_store
+from slurm_plugin.cli.local_installation import installation_of
 from slurm_plugin.doctor import Finding, FindingState, examine
 from slurm_plugin.formatting import printable
 from slurm_plugin.streams import json_text, unfiltered

@@ -6,11 +6,11 @@ smallest error so far gives the forecast.  Without a resource or host all series
 
 import argparse
 
-from predictor.forecast import Criterion
+from predictor.forecasters import Criterion
 from predictor.series import forecast_series
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import Resource
-from slurm_plugin.cli.context import (
+from slurm_plugin.cli.command_context import (
     add_config,
     add_json,
     add_parsable,

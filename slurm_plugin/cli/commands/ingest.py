@@ -23,7 +23,7 @@ from sacct_ingest.sources.run_source import RunSource
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
 from sacct_ingest.windows import PaceSettings, SpanSettings
-from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
+from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config, moment
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.progress import ProgressReport, progress
 from slurm_plugin.config import Config

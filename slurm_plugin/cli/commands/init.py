@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from sacct_ingest.errors import ConfigError, SlurmError
-from slurm_plugin.cli.context import add_config, add_json, store_url
-from slurm_plugin.cli.installation import installation_of
+from slurm_plugin.cli.command_context import add_config, add_json, store_url
+from slurm_plugin.cli.local_installation import installation_of
 from slurm_plugin.config import Mode
 from slurm_plugin.config.loader import parse
 from slurm_plugin.doctor import Installation

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.store import contribution_file as exported
-from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.formatting import count
 from slurm_plugin.store_access import open_store

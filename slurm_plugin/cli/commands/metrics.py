@@ -12,7 +12,7 @@ from threading import Event
 
 from sacct_ingest import atomic_file
 from sacct_ingest.errors import NimoError
-from slurm_plugin.cli.context import add_config, add_store, load_config
+from slurm_plugin.cli.command_context import add_config, add_store, load_config
 from slurm_plugin.nimod import client
 from slurm_plugin.store_access import open_store
 
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
             start_http_server,
         )
 
-        from slurm_plugin.nimod.metrics import registry  # noqa: PLC0415
+        from slurm_plugin.nimod.prometheus_metrics import registry  # noqa: PLC0415
     except ImportError as error:
         raise NimoError(
             "prometheus-client is not installed; 'pip install nimo-slurm[metrics]' installs it"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sacct_ingest.atomic_file import alone
 from sacct_ingest.errors import ConfigError, NimoError, NoHistory
 from sacct_ingest.time_spec import parse_time
-from slurm_plugin.cli.context import add_config, add_json, add_store, load_config, moment
+from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config, moment
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.config.yaml_text import read_text
 from slurm_plugin.plan import state_file

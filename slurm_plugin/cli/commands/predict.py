@@ -14,7 +14,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.errors import PlotError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel, StandingRow
 from slurm_plugin.cli import plot
-from slurm_plugin.cli.context import (
+from slurm_plugin.cli.command_context import (
     add_config,
     add_json,
     add_parsable,
@@ -24,16 +24,16 @@ from slurm_plugin.cli.context import (
     table_options,
 )
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, may_read_store, nimod_or_store
-from slurm_plugin.columns import terminal_width
 from slurm_plugin.config import Config
 from slurm_plugin.formatting import wrapped
 from slurm_plugin.nimod import query_client
-from slurm_plugin.query_protocol import Applications
+from slurm_plugin.protocol.query_messages import Applications
 from slurm_plugin.reports import curve_text
 from slurm_plugin.reports.picture import of_table
 from slurm_plugin.slurm.privacy import is_own
 from slurm_plugin.store_access import load_tables, matching_tables, open_store
 from slurm_plugin.streams import json_text
+from slurm_plugin.table_columns import terminal_width
 
 EXAMPLE = """\
   nimo predict

@@ -24,14 +24,14 @@ from sacct_ingest.probes.probe_settings import Member, ProbeSettings, cost, memb
 from sacct_ingest.probes.sensor import Sensor
 from sacct_ingest.probes.transfer_probe import measure_transfer
 from sacct_ingest.records import Probe
-from slurm_plugin.cli.context import (
+from slurm_plugin.cli.command_context import (
     add_config,
     add_json,
     add_parsable,
     add_store,
     load_config,
 )
-from slurm_plugin.config import Config, Probes
+from slurm_plugin.config import Config, SensorSettings
 from slurm_plugin.formatting import parsable_records
 from slurm_plugin.reports import probe_text as words
 from slurm_plugin.store_access import open_store
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def settings_of(probes: Probes) -> ProbeSettings:
+def settings_of(probes: SensorSettings) -> ProbeSettings:
     """Give the settings of the sensors as the configuration has them."""
     return ProbeSettings(
         period_s=probes.period_s,
@@ -217,7 +217,7 @@ def _host_name(members: Sequence[Member]) -> str:
     return short if short in names else full
 
 
-def _key(probes: Probes) -> bytes:
+def _key(probes: SensorSettings) -> bytes:
     if not probes.key_file:
         return b""
     try:

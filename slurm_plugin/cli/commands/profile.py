@@ -18,7 +18,7 @@ from sacct_ingest.probes.agreement import TypeProfile, type_profiles
 from sacct_ingest.probes.benchmarks import PARTS, BenchmarkPlan, read, script
 from sacct_ingest.probes.probe_settings import member
 from sacct_ingest.records import NodeProfile
-from slurm_plugin.cli.context import (
+from slurm_plugin.cli.command_context import (
     add_config,
     add_json,
     add_parsable,

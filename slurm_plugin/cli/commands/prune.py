@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.store.rows import Pruned, RetentionTimes
-from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.config import Config

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sacct_ingest import atomic_file
 from sacct_ingest.errors import NimoError
 from sacct_ingest.store import DecisionSelection
-from slurm_plugin.cli.context import (
+from slurm_plugin.cli.command_context import (
     add_config,
     add_json,
     add_parsable,
@@ -27,7 +27,6 @@ from slurm_plugin.cli.context import (
     table_options,
 )
 from slurm_plugin.cli.progress import progress
-from slurm_plugin.columns import terminal_width
 from slurm_plugin.config import Config
 from slurm_plugin.decision.reasons import WORDS
 from slurm_plugin.evaluation.outcomes import OutcomeReport
@@ -37,6 +36,7 @@ from slurm_plugin.reports.sheets import title_of
 from slurm_plugin.slurm.privacy import PrivateDataRules
 from slurm_plugin.store_access import open_store, sight_of
 from slurm_plugin.streams import json_text
+from slurm_plugin.table_columns import terminal_width
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store

@@ -4,12 +4,12 @@ import argparse
 import time
 from itertools import accumulate
 
-from slurm_plugin.cli.context import add_config, add_json, load_config
-from slurm_plugin.columns import terminal_width
+from slurm_plugin.cli.command_context import add_config, add_json, load_config
 from slurm_plugin.formatting import clock, count, duration, percent, wrapped
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Counts, PartitionWait, Status
 from slurm_plugin.streams import json_text
+from slurm_plugin.table_columns import terminal_width
 
 EXAMPLE = "  nimo status\n  nimo status --reload\n  nimo status --json | jq .snapshot_age_s"
 _TIMEOUT_S = 2.0
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args)
     try:
         status = client.status(config.socket, reload=args.reload, timeout_s=_TIMEOUT_S)
-    except client.Refused:
+    except client.RequestRefused:
         raise
     except client.Unreachable as error:
         raise client.Unreachable(f"{error}; does it run? systemctl status nimod") from error

@@ -7,12 +7,12 @@ one.
 import argparse
 import time
 
-from predictor.transfer import transfer_time
+from predictor.transfer_time import transfer_time
 from predictor.types import Verdict
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import Probe, Resource
 from sacct_ingest.slurm_text import parse_size
-from slurm_plugin.cli.context import (
+from slurm_plugin.cli.command_context import (
     add_config,
     add_json,
     add_parsable,

@@ -9,8 +9,8 @@ import re
 import sys
 import time
 
-from slurm_plugin import columns
-from slurm_plugin.cli.context import (
+from slurm_plugin import table_columns
+from slurm_plugin.cli.command_context import (
     add_config,
     add_json,
     add_parsable,
@@ -54,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json_text(waits))
     elif args.parsable2:
-        print("\n".join(columns.parsable(shown, waits.rows, options)))
+        print("\n".join(table_columns.parsable(shown, waits.rows, options)))
     elif waits.rows:
-        print(columns.text(shown, waits.rows, options, width=columns.terminal_width()))
+        print(table_columns.text(shown, waits.rows, options, width=table_columns.terminal_width()))
         print(f"\n{sentence(waits, now_s=time.time())}")
     else:
         print("no such job waits")

@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.cli.context import add_config, add_store, load_config
+from slurm_plugin.cli.command_context import add_config, add_store, load_config
 from slurm_plugin.config import Config
 from slurm_plugin.store_access import open_store, sight_for
 

@@ -8,11 +8,11 @@ import argparse
 
 from sacct_ingest import admin_comment
 from sacct_ingest.errors import NoHistory, SlurmError
-from slurm_plugin.cli.context import add_config, add_json, add_store, load_config
+from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config import Config
 from slurm_plugin.nimod import query_client
-from slurm_plugin.query_protocol import Explanation, explanation_of
+from slurm_plugin.protocol.query_messages import Explanation, explanation_of
 from slurm_plugin.reports.why_text import explain
 from slurm_plugin.slurm import commands
 from slurm_plugin.store_access import open_store

@@ -51,7 +51,7 @@ class Frame:
     data: bytes = b""
 
 
-class Seal:
+class FrameSeal:
     """Message authentication of one direction: nobody can change, repeat, drop or reorder frames.
 
     Parameters
@@ -93,8 +93,8 @@ class Link:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         *,
-        ours: Seal,
-        theirs: Seal,
+        ours: FrameSeal,
+        theirs: FrameSeal,
         longest: int,
     ) -> None:
         self._reader, self._writer = reader, writer

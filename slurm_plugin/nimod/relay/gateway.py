@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 
-from slurm_plugin.config import Auth, Relay
+from slurm_plugin.config import Auth, RelaySettings
 from slurm_plugin.config.address import Address, address
 from slurm_plugin.formatting import printable
 from slurm_plugin.listening import Rates
@@ -50,7 +50,7 @@ class Gateway:
     """
 
     def __init__(
-        self, settings: Relay, *, submit: Submit, asked_s: Callable[[], float | None]
+        self, settings: RelaySettings, *, submit: Submit, asked_s: Callable[[], float | None]
     ) -> None:
         self._settings = settings
         self._submit = submit

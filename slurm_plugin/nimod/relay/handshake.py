@@ -25,9 +25,9 @@ import msgspec
 from slurm_plugin.nimod.relay.frames import (
     LONGEST_ANSWER,
     LONGEST_REQUEST,
+    FrameSeal,
     Link,
     LinkError,
-    Seal,
 )
 from slurm_plugin.nimod.relay.munge import MungeError
 from slurm_plugin.protocol import VERSION
@@ -127,7 +127,7 @@ async def introduce(
         _write(writer, introduction)
         _welcomed(await _read(reader, Welcome))
         return Link(
-            reader, writer, ours=Seal(b""), theirs=Seal(b""), longest=LONGEST_ANSWER
+            reader, writer, ours=FrameSeal(b""), theirs=FrameSeal(b""), longest=LONGEST_ANSWER
         ), greeting
     _check_uid(greeting.uid)
     proof = msgspec.json.encode(
@@ -172,7 +172,9 @@ async def receive(
         _check_version(introduction)
         if munge is None:
             _write(writer, Welcome())
-            link = Link(reader, writer, ours=Seal(b""), theirs=Seal(b""), longest=LONGEST_REQUEST)
+            link = Link(
+                reader, writer, ours=FrameSeal(b""), theirs=FrameSeal(b""), longest=LONGEST_REQUEST
+            )
             return link, introduction.host[:_SHOWN]
         proof, uid = await _decoded(munge, introduction.credential)
         _check_uid(uid)
@@ -269,7 +271,9 @@ def _link(
 ) -> Link:
     """Make a link whose keys come from both proofs."""
     secret = b"".join(msgspec.json.decode(one, type=_Proof).key for one in (relays, nimods))
-    seals = {side: Seal(hmac.digest(secret, side.encode(), "sha256")) for side in (_RELAY, _NIMOD)}
+    seals = {
+        side: FrameSeal(hmac.digest(secret, side.encode(), "sha256")) for side in (_RELAY, _NIMOD)
+    }
     theirs = seals.pop(_NIMOD if ours == _RELAY else _RELAY)
     longest = LONGEST_ANSWER if ours == _RELAY else LONGEST_REQUEST
     return Link(reader, writer, ours=seals[ours], theirs=theirs, longest=longest)

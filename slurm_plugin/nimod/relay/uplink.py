@@ -18,7 +18,7 @@ from math import inf
 
 import msgspec
 
-from slurm_plugin.config import Auth, Relay
+from slurm_plugin.config import Auth, RelaySettings
 from slurm_plugin.config.address import Address
 from slurm_plugin.formatting import printable
 from slurm_plugin.nimod.relay.certificates import Certificates
@@ -54,7 +54,7 @@ _WORDS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingRequest:
     """A request that was sent."""
 
     done: Done
@@ -72,7 +72,7 @@ class _Controller:
     offset_s: float = 0.0  #: its clock less ours
     asked_s: float | None = None  #: since slurmctld asked it; None: it has not
     slow: bool = False  #: did not answer in time, and has said nothing since
-    waiting: dict[int, _Waiting] = field(default_factory=dict)
+    waiting: dict[int, _PendingRequest] = field(default_factory=dict)
 
 
 class Uplink:
@@ -86,7 +86,7 @@ class Uplink:
         The site's.
     """
 
-    def __init__(self, controllers: Sequence[Address], settings: Relay) -> None:
+    def __init__(self, controllers: Sequence[Address], settings: RelaySettings) -> None:
         tls = settings.auth is Auth.TLS
         self._certificates = Certificates(settings.tls, server=False) if tls else None
         self._munge = None if tls else Munge(settings.munge_socket)
@@ -221,7 +221,7 @@ class Uplink:
         else:
             number = next(self._numbers)
             timer = self._loop.call_later(ANSWER_S, self._late, controller, number, ANSWER_S)
-            controller.waiting[number] = _Waiting(done, timer)
+            controller.waiting[number] = _PendingRequest(done, timer)
             controller.link.send(Frame(Kind.ASK, number, uid, line))
 
     def _tell(self, line: bytes, uid: int) -> None:

@@ -11,7 +11,7 @@ from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.saved import SavedSacct
-from sacct_ingest.store.packed_runs import pack_runs
+from sacct_ingest.store.add_runs import pack_runs
 
 JOB = {
     "JobID": "7",
@@ -117,7 +117,7 @@ def test_what_no_job_can_be_costs_only_itself(row: dict[str, str], column: str) 
     assert [run.name for run in runs] == ["before", "after"]
     (reject,) = tally.rejects
     assert column in reject.reason
-    pack_runs(runs)
+    assert sum(map(len, pack_runs(runs))) == len(runs)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_sums_that_no_database_holds_cost_only_themselves(usage: str) -> None:
     runs = list(read_text([f"{line}\n" for line in (header, *rows)], tally))
     assert runs[-1].job_id == 2
     assert tally.refused == tally.rows - sum(1 + len(run.steps) for run in runs) > 0
-    pack_runs(runs)
+    assert sum(map(len, pack_runs(runs))) == len(runs)
 
 
 def test_a_clock_that_went_back_makes_no_time_below_zero() -> None:

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from sacct_ingest.records import NodeProfile, Probe, Resource
 from sacct_ingest.store import Store
-from sacct_ingest.store.prune import RetentionTimes
+from sacct_ingest.store.retention import RetentionTimes
 from tests.sacct_ingest.records import run, step
 
 

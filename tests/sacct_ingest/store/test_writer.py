@@ -88,7 +88,7 @@ def test_what_the_process_did_not_expect_reaches_the_caller(
     def broken(*_: object) -> Stored:
         raise ZeroDivisionError("odd")
 
-    monkeypatch.setattr(module, "add_batch", broken)
+    monkeypatch.setattr(module, "add_packed", broken)
     with store.writer() as writer:
         writer.add(BATCHES[0])
         with pytest.raises(StoreError, match="odd"):

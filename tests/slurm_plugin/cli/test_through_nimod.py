@@ -3,10 +3,10 @@
 import pytest
 
 from slurm_plugin.cli.through_nimod import may_read_store, nimod_or_store
-from slurm_plugin.config import Config, Relay
+from slurm_plugin.config import Config, RelaySettings
 from slurm_plugin.nimod.client import LinkDown, Unreachable
 
-LOGIN_NODE = Config(relay=Relay(controllers=("ctl1",)))
+LOGIN_NODE = Config(relay=RelaySettings(controllers=("ctl1",)))
 
 
 def unread():

@@ -13,8 +13,8 @@ from sacct_ingest.signature import identity_of_request
 from sacct_ingest.store import Store
 from sacct_ingest.tag import parse_tag
 from slurm_plugin.decision.context import attributes_of
-from slurm_plugin.decision.layout import layouts_of
 from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.decision.task_layout import layouts_of
 from slurm_plugin.protocol import Job
 
 SLOWER = {"9": 1.0, "1": 4.0}

@@ -5,7 +5,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from sacct_ingest.store import Store
-from slurm_plugin.cli.installation import installation_of
+from slurm_plugin.cli.local_installation import installation_of
 from slurm_plugin.doctor import FindingState
 from slurm_plugin.doctor.nimo_checks import learned
 

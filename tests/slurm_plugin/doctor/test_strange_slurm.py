@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.cli.installation import installation_of
+from slurm_plugin.cli.local_installation import installation_of
 from slurm_plugin.doctor import slurm_checks
 from slurm_plugin.doctor.findings import FindingState
 from slurm_plugin.doctor.installation import Installation

@@ -20,7 +20,7 @@ from slurm_plugin.learn.journal import Journal, Stage, Trial, alone
 from slurm_plugin.learn.proposers import ByCurve, ByOccupancies, Proposer
 from slurm_plugin.learn.workbench import LearningSite, Stop, Workbench
 from slurm_plugin.reports import learning_text as words
-from slurm_plugin.slurm.commands import Refused
+from slurm_plugin.slurm.commands import SubmissionRefused
 
 TEXT = """\
 application: blast
@@ -71,7 +71,7 @@ class FakeSlurm:
 
     def submit(self, assignment: Assignment, trial: Trial) -> int:
         if any(f"--constraint={one}" in assignment.options for one in self.refuses):
-            raise Refused("sbatch: error: Invalid feature specification")
+            raise SubmissionRefused("sbatch: error: Invalid feature specification")
         job_id = len(self.jobs) + 1
         self.jobs[job_id] = trial
         self.states[job_id] = self.fails(assignment, trial.attempt) or JobState.COMPLETED

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from sacct_ingest.store import Store
-from slurm_plugin.config import Config, Mode, Relay, Sharing, Snapshot
+from slurm_plugin.config import Config, Mode, RelaySettings, Sharing, Snapshot
 from slurm_plugin.config.loader import dump
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Ask, encode
@@ -60,7 +60,7 @@ class Nimod:
         (self.folder / "nodes").write_text("".join(map(idle_node, range(1, 9))))
         (self.folder / "partitions").write_text(PARTITIONS.splitlines()[0] + "\n")
 
-    def start(self, ready=True, sharing=Sharing(), relay=Relay(), **environ):  # noqa: B008 - frozen
+    def start(self, ready=True, sharing=Sharing(), relay=RelaySettings(), **environ):  # noqa: B008 - frozen
         config = Config(
             sharing=sharing,
             relay=relay,

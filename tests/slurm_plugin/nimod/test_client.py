@@ -75,7 +75,7 @@ def test_a_relay_without_a_link_is_an_error_of_its_own(path):
         client.advise(path, Ask(op="advise"), timeout_s=60)
     assert caught.value.exit_status == 74
     refused = encode(Answer(ok=False, error="more than 20 requests a second"))
-    with server(path.with_name("r"), refused), pytest.raises(client.Refused) as caught:
+    with server(path.with_name("r"), refused), pytest.raises(client.RequestRefused) as caught:
         client.advise(path.with_name("r"), Ask(op="advise"), timeout_s=60)
     assert caught.value.exit_status == 69
 

@@ -9,7 +9,7 @@ from predictor.queue_past import LimitShares, PastArrivals, PastShape, QueuePast
 from predictor.wait_estimate import WaitRecord
 from sacct_ingest.admin_comment import Note, build
 from slurm_plugin.nimod.outlooks import Outlooks
-from slurm_plugin.nimod.run_times import QueueRunTimes
+from slurm_plugin.nimod.queue_run_times import QueueRunTimes
 from slurm_plugin.protocol import QueueOutlook
 from slurm_plugin.slurm.raw_state import RawPartition, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from predictor.transfer import transfer_time
+from predictor.transfer_time import transfer_time
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.plan.run_times import BANDWIDTH, LATENCY, Copies, LearnedRunTimes
 from slurm_plugin.plan.schedule import PlanningProblem

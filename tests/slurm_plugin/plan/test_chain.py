@@ -13,7 +13,7 @@ from slurm_plugin.plan.chain import PlannedJob, jobs
 from slurm_plugin.plan.monitor import PlanMonitor, failed
 from slurm_plugin.plan.plans import plans
 from slurm_plugin.plan.submit import submit_ready, waits_elsewhere
-from slurm_plugin.slurm.commands import Refused
+from slurm_plugin.slurm.commands import SubmissionRefused
 from tests.slurm_plugin.plan.made import NOW, Slurm, problem
 
 TWO_CLUSTERS = """
@@ -148,10 +148,10 @@ def test_a_refused_job_keeps_those_before_it(chain: list[PlannedJob], tmp_path: 
 
     def refuse(argv: Sequence[str], script: str) -> str:
         if "--exclusive" in argv:
-            raise Refused("sbatch: error: Batch job submission failed")
+            raise SubmissionRefused("sbatch: error: Batch job submission failed")
         return "5"
 
-    with pytest.raises(Refused):
+    with pytest.raises(SubmissionRefused):
         submit_ready(given, kept, refuse)
     loaded = state_file.load(kept)
     assert loaded is not None

@@ -1,9 +1,9 @@
 import pytest
 
-from slurm_plugin.columns import TableOptions
 from slurm_plugin.formatting import short_clock
 from slurm_plugin.protocol import Advice, Row, WaitShares
 from slurm_plugin.reports import advice_text as text
+from slurm_plugin.table_columns import TableOptions
 
 
 def row(nodes: int, **more: object) -> Row:

@@ -2,8 +2,8 @@ import pytest
 
 from predictor.types import Part, Point, PredictionTable, Problem, Recorded, Verdict
 from sacct_ingest.layout import Layout
-from slurm_plugin.columns import TableOptions
 from slurm_plugin.reports import curve_text
+from slurm_plugin.table_columns import TableOptions
 
 
 def known(**given: object) -> PredictionTable:

@@ -3,7 +3,7 @@
 import pytest
 
 from sacct_ingest.records import JobState
-from slurm_plugin.query_protocol import explanation_of
+from slurm_plugin.protocol.query_messages import explanation_of
 from slurm_plugin.reports.why_text import explain
 from tests.slurm_plugin.reports.rows import decision, run
 

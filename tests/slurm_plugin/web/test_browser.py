@@ -12,8 +12,8 @@ from shutil import which
 import pytest
 
 from tests.slurm_plugin.web.conftest import Ask
-from tests.slurm_plugin.web.test_pages import ADDRESSES, APPLICATION
 from tests.slurm_plugin.web.test_server import serving
+from tests.slurm_plugin.web.test_views import ADDRESSES, APPLICATION
 
 CHROMIUM = which("chromium") or which("chromium-browser") or which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.config import Relay
+from slurm_plugin.config import RelaySettings
 from slurm_plugin.config.address import Address
 from slurm_plugin.nimod.relay import gateway, uplink
 from slurm_plugin.nimod.relay.gateway import Gateway
@@ -39,19 +39,19 @@ class Links:
         """Listen on a port."""
         credentials = As(self.munged, os.geteuid() if uid is None else uid)
         self.patch.setattr(gateway, "Munge", lambda _: credentials)
-        settings = given.pop("settings", None) or Relay(listen=f"{HOST}:{port}")
+        settings = given.pop("settings", None) or RelaySettings(listen=f"{HOST}:{port}")
         made = Gateway(settings, submit=submit, asked_s=given.pop("asked_s", lambda: None))
         made.start()
         self.stack.callback(made.close)
         wait_until(lambda: _listens(port), what="the gateway")
         return made
 
-    def uplink(self, *ports: int, up: bool = True, settings: Relay | None = None) -> Uplink:
+    def uplink(self, *ports: int, up: bool = True, settings: RelaySettings | None = None) -> Uplink:
         """Link to gateways; with settings by what they say, without by munge that is made up."""
         if settings is None:
             self.patch.setattr(uplink, "Munge", lambda _: As(self.munged, os.geteuid()))
         controllers = [Address("localhost" if settings else HOST, port) for port in ports]
-        made = Uplink(controllers, settings or Relay())
+        made = Uplink(controllers, settings or RelaySettings())
         made.start()
         self.stack.callback(made.close)
         if up:

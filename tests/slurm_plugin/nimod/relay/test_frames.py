@@ -6,14 +6,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slurm_plugin.nimod.relay.frames import LONGEST_REQUEST, Frame, Kind, Link, LinkError, Seal
+from slurm_plugin.nimod.relay.frames import LONGEST_REQUEST, Frame, FrameSeal, Kind, Link, LinkError
 
 
 async def _received(data, key):
     reader = asyncio.StreamReader()
     reader.feed_data(data)
     reader.feed_eof()
-    link = Link(reader, None, ours=Seal(b""), theirs=Seal(key), longest=LONGEST_REQUEST)
+    link = Link(reader, None, ours=FrameSeal(b""), theirs=FrameSeal(key), longest=LONGEST_REQUEST)
     return await link.receive()
 
 

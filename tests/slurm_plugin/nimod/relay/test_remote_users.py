@@ -7,7 +7,7 @@ import pwd
 import pytest
 
 from sacct_ingest.store import Store
-from slurm_plugin.config import Relay
+from slurm_plugin.config import RelaySettings
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Ask, Command, encode
 from tests.cluster.host import missing_programs
@@ -30,7 +30,7 @@ def site(in_the_open, links):
     if "munged" in missing_programs():
         unavailable("not installed: munged")
     with munged(in_the_open.folder / "munge") as munge_socket:
-        settings = Relay(listen=f"{HOST}:{port()}", munge_socket=munge_socket)
+        settings = RelaySettings(listen=f"{HOST}:{port()}", munge_socket=munge_socket)
         in_the_open.fit(table(**MINE), table(**THEIRS))
         in_the_open.settings = settings
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from slurm_plugin.config import Auth, Relay, Tls
+from slurm_plugin.config import Auth, RelaySettings, Tls
 from slurm_plugin.nimod.relay.certificates import Certificates
 from slurm_plugin.nimod.relay.frames import LinkError
 from tests.certificates import Authority
@@ -21,7 +21,7 @@ def site(tmp_path):
 
 
 def settings(files, *login_nodes, **given):
-    return Relay(auth=Auth.TLS, tls=Tls(**files, login_nodes=login_nodes), **given)
+    return RelaySettings(auth=Auth.TLS, tls=Tls(**files, login_nodes=login_nodes), **given)
 
 
 @pytest.fixture

@@ -2,19 +2,26 @@
 
 import pytest
 
-from slurm_plugin.columns import ON_REQUEST, Column, NoColumn, TableOptions, parsable, text
+from slurm_plugin.table_columns import (
+    ON_REQUEST,
+    NoColumn,
+    OutputColumn,
+    TableOptions,
+    parsable,
+    text,
+)
 
 ROWS = [{"name": "wrf", "wait_s": 60.0}, {"name": "icon-global", "wait_s": None}]
 COLUMNS = [
-    Column(name="name", title="name", value=lambda row: row["name"], left=True, cuts=True),
-    Column(
+    OutputColumn(name="name", title="name", value=lambda row: row["name"], left=True, cuts=True),
+    OutputColumn(
         name="wait_s",
         title="wait",
         value=lambda row: row["wait_s"],
         show=lambda row: "-" if row["wait_s"] is None else f"{row['wait_s']:.0f} s",
         worth=3,
     ),
-    Column(name="note", title="a note", value=lambda _: "x", worth=ON_REQUEST, derived=True),
+    OutputColumn(name="note", title="a note", value=lambda _: "x", worth=ON_REQUEST, derived=True),
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.forecast import (
+from predictor.forecasters import (
     Adaptive,
     Bank,
     Criterion,
@@ -22,7 +22,7 @@ from predictor.forecast import (
     nine_of_ten,
     trimmed_mean,
 )
-from predictor.forecast import median as median_of_sorted
+from predictor.forecasters import median as median_of_sorted
 
 series = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60)
 

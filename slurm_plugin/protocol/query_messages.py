@@ -9,18 +9,13 @@ import msgspec
 
 from predictor.types import PredictionTable
 from sacct_ingest.records import DecisionRow, JobState, StandingRow
-from slurm_plugin.protocol import VERSION
-
-
-def _version() -> int:
-    # A factory: plain defaults are not sent, and the version must be.
-    return VERSION
+from slurm_plugin.protocol.lines import version
 
 
 class Applications(msgspec.Struct, kw_only=True):
     """Nimod's answer to ``applications``: prediction tables that a user may see."""
 
-    v: int = msgspec.field(default_factory=_version)
+    v: int = msgspec.field(default_factory=version)
     ok: bool = True
     tables: list[PredictionTable] = []
     standings: list[StandingRow] = []
@@ -45,7 +40,7 @@ class Outcome(msgspec.Struct, kw_only=True):
 class Explanation(msgspec.Struct, kw_only=True):
     """Nimod's answer to ``explain``: one decision, and what became of its job."""
 
-    v: int = msgspec.field(default_factory=_version)
+    v: int = msgspec.field(default_factory=version)
     ok: bool = True
     decision: DecisionRow | None = None
     outcome: Outcome | None = None  #: None: not ended, or not read from accounting yet

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from sacct_ingest.layout import UNKNOWN_GPUS, Layout
-from slurm_plugin.decision.layout import change_for, fixed_layout, layouts_of
 from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.task_layout import change_for, fixed_layout, layouts_of
 from slurm_plugin.protocol import Change, Job
 from tests.slurm_plugin.made import partition
 

@@ -12,7 +12,7 @@ from math import inf
 from statistics import fmean
 
 from predictor.argument_checks import need_finite
-from predictor.forecast import Bank
+from predictor.forecasters import Bank
 from predictor.models.adrm import AdRM, RawBandwidth, Throughput, together
 from predictor.types import Problem, Verdict
 from sacct_ingest.records import Probe, Resource

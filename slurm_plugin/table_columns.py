@@ -34,7 +34,7 @@ class NoColumn(NimoError):  # noqa: N818 - a noun that a user knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class OutputColumn:
     """One column: what ``-o`` and ``--sort`` call it, its title, raw value and text of a row."""
 
     name: str
@@ -65,7 +65,7 @@ class TableOptions:
 
 
 def text(
-    columns: Sequence[Column],
+    columns: Sequence[OutputColumn],
     rows: Sequence[Any],
     options: TableOptions | None = None,
     *,
@@ -89,7 +89,7 @@ def text(
 
     Examples
     --------
-    >>> columns = [Column(name="nodes", title="nodes", value=lambda row: row)]
+    >>> columns = [OutputColumn(name="nodes", title="nodes", value=lambda row: row)]
     >>> print(text(columns, [4, 16], TableOptions(sort="-nodes", form="nodes%4")))
     node
       16
@@ -105,7 +105,7 @@ def text(
 
 
 def parsable(
-    columns: Sequence[Column], rows: Sequence[Any], options: TableOptions | None = None
+    columns: Sequence[OutputColumn], rows: Sequence[Any], options: TableOptions | None = None
 ) -> Iterator[str]:
     """Lines of raw values with ``|`` between them, as ``sacct -P``.
 
@@ -126,7 +126,7 @@ def parsable(
     yield from lines
 
 
-def chosen(columns: Sequence[Column], form: str) -> list[Column]:
+def chosen(columns: Sequence[OutputColumn], form: str) -> list[OutputColumn]:
     """Choose columns as ``-o`` lists them.
 
     Raises
@@ -137,7 +137,7 @@ def chosen(columns: Sequence[Column], form: str) -> list[Column]:
     return [_of_form(columns, one.strip()) for one in form.split(",")]
 
 
-def arranged(columns: Sequence[Column], rows: Sequence[Any], sort: str) -> list[Any]:
+def arranged(columns: Sequence[OutputColumn], rows: Sequence[Any], sort: str) -> list[Any]:
     """Sort rows as ``--sort`` lists columns, a minus before what is to fall; rows without last.
 
     Raises
@@ -163,7 +163,7 @@ def terminal_width() -> int:
         return WIDTH
 
 
-def _of_form(columns: Sequence[Column], form: str) -> Column:
+def _of_form(columns: Sequence[OutputColumn], form: str) -> OutputColumn:
     match = _FORM.fullmatch(form)
     if match is None:
         raise NoColumn(f"{form!r} is no column; NAME, NAME%20 and NAME%-20 are")
@@ -175,7 +175,7 @@ def _of_form(columns: Sequence[Column], form: str) -> Column:
     return replace(column, width=int(match["width"]), left=left)
 
 
-def _of_name(columns: Sequence[Column], name: str) -> Column:
+def _of_name(columns: Sequence[OutputColumn], name: str) -> OutputColumn:
     plain = _bare(name)
     for one in columns:
         if plain in (_bare(one.name), _bare(one.name.removesuffix("_s"))):
@@ -196,7 +196,7 @@ def _plain(value: Value) -> str:
     return "-" if value is None else formatting.plain(value)
 
 
-def _fitted(columns: Sequence[Column], rows: Sequence[Any], width: int) -> str:
+def _fitted(columns: Sequence[OutputColumn], rows: Sequence[Any], width: int) -> str:
     """Lay out what fits: columns are left out by their worth, then texts are cut."""
     shown = list(columns)
     while True:
@@ -210,7 +210,7 @@ def _fitted(columns: Sequence[Column], rows: Sequence[Any], width: int) -> str:
         shown.remove(least)
 
 
-def _cut(columns: Sequence[Column], rows: Sequence[Any], excess: int) -> list[Column]:
+def _cut(columns: Sequence[OutputColumn], rows: Sequence[Any], excess: int) -> list[OutputColumn]:
     """Narrow the columns whose texts may be cut, the widest first."""
     widths = {
         one.name: max(len(one.title), *(len(one.text(row)) for row in rows))
@@ -224,14 +224,14 @@ def _cut(columns: Sequence[Column], rows: Sequence[Any], excess: int) -> list[Co
     return [replace(one, width=widths.get(one.name, 0)) for one in columns]
 
 
-def _laid_out(columns: Sequence[Column], rows: Sequence[Any]) -> str:
+def _laid_out(columns: Sequence[OutputColumn], rows: Sequence[Any]) -> str:
     titles = [_sized(one, one.title, "") for one in columns]
     lines = [[_sized(one, one.text(row), "+" * one.cuts) for one in columns] for row in rows]
     left = frozenset(i for i, one in enumerate(columns) if one.left)
     return formatting.table(titles, lines, left=left)
 
 
-def _sized(column: Column, cell: str, mark: str) -> str:
+def _sized(column: OutputColumn, cell: str, mark: str) -> str:
     """Text in a column's own width; what is cut ends in a mark."""
     width = column.width
     if not width:

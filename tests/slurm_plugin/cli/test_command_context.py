@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from slurm_plugin.cli.context import moment, store_url
+from slurm_plugin.cli.command_context import moment, store_url
 from slurm_plugin.cli.numbers import positive, share, whole
 from slurm_plugin.process_user import user_name
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.transfer import STALE_S, TransferTime, transfer_time
+from predictor.transfer_time import STALE_S, TransferTime, transfer_time
 from predictor.types import Verdict
 from sacct_ingest.records import Probe, Resource
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurm_plugin.columns import TableOptions
+from slurm_plugin.table_columns import TableOptions
 
 if TYPE_CHECKING:
     from slurm_plugin.config import Config

@@ -8,7 +8,7 @@ import pytest
 
 from sacct_ingest.records import JobState, KeyLevel, Probe, Resource
 from sacct_ingest.store import RejectRow, Store
-from sacct_ingest.store.prune import RUNS_PER_KEY
+from sacct_ingest.store.retention import RUNS_PER_KEY
 from sacct_ingest.store.rows import Pruned, RetentionTimes
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
 

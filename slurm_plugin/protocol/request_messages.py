@@ -1,0 +1,149 @@
+"""What is asked of nimod: a job or a command, and what is to be done about it.
+
+Field names of ``Job`` are those of Slurm's ``job_desc`` (unset fields are absent, sentinels never
+travel).
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from slurm_plugin.protocol.lines import version
+
+#: Comment of a request that only asks Slurm when it would start (``sbatch --test-only``).
+ESTIMATE_COMMENT = "nimo:estimate"
+
+
+class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A job request as the hook sees it; ``time_limit`` and ``time_min`` are in minutes."""
+
+    user_id: int | None = None
+    user_name: str = ""
+    name: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    num_tasks: int | None = None
+    ntasks_per_node: int | None = None
+    ntasks_per_socket: int | None = None
+    cpus_per_task: int | None = None
+    min_cpus: int | None = None
+    max_cpus: int | None = None
+    time_limit: int | None = None
+    time_min: int | None = None
+    begin_time: int | None = None  #: seconds since the epoch
+    deadline: str = ""  #: as the user wrote it (cli_filter) or the client made of it
+    array_inx: str = ""
+    het_job_offset: int | None = None
+    dependency: str = ""
+    reservation: str = ""
+    req_nodes: str = ""
+    exc_nodes: str = ""
+    features: str = ""
+    licenses: str = ""
+    contiguous: int | None = None
+    segment_size: int | None = None  #: node counts are multiples of it (``--segment``, 25.11)
+    shared: int | None = None
+    req_switch: int | None = None
+    min_mem_per_node: int | None = None  #: MiB
+    min_mem_per_cpu: int | None = None  #: MiB
+    tres_per_job: str = ""
+    tres_per_node: str = ""
+    tres_per_socket: str = ""
+    tres_per_task: str = ""
+    work_dir: str = ""
+    #: when its input files were changed last, seconds since the epoch; only nimo-advise can tell
+    inputs_changed_s: float | None = None
+    comment: str = ""  #: the user's own, what cli_filter had put before it taken off
+    argv: list[str] = []  #: script and its arguments
+    script: str = ""  #: text of the batch script; empty for salloc and srun
+    script_cut: bool = False  #: the script was longer than the hook sends
+    ticket: str = ""  #: of the decision that cli_filter had asked for
+    node_sizes: bool = False  #: the command line lists node counts, of which the ends are seen
+
+
+class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A submit command as cli_filter sees it, before it has worked out its tasks."""
+
+    program: Literal["sbatch", "salloc", "srun"] = "sbatch"
+    options: dict[str, str] = {}  #: by long name, as far as they are set; times are ``uts...``
+    argv: list[str] = []  #: script or program, and its arguments
+    script: str = ""  #: text of the batch script
+    work_dir: str = ""
+    #: what ``slurm.json_cli_options`` says, in place of ``options`` and ``argv``
+    given: msgspec.Raw = msgspec.Raw()
+    times: dict[str, str] = {}  #: options in ``given`` that are points in time, as ``uts...``
+
+    def resolved(self) -> "Command":
+        """Give the command with its ``options`` and ``argv``, whichever way they came.
+
+        Raises
+        ------
+        msgspec.DecodeError
+            What was given are no options.
+        """
+        if not bytes(self.given):
+            return self
+        given = msgspec.json.decode(self.given, type=dict[str, Any])
+        argv = given.pop("argv", [])
+        options = {name: value for name, value in given.items() if isinstance(value, str)}
+        return msgspec.structs.replace(
+            self,
+            options={**options, **self.times},
+            argv=msgspec.convert(argv, list[str]),
+            work_dir=options.get("chdir") or self.work_dir,
+            given=msgspec.Raw(),
+        )
+
+
+Operation = Literal[
+    "decide",
+    "prepare",
+    "advise",
+    "status",
+    "reload",
+    "applications",
+    "explain",
+    "links",
+    "waits",
+]
+
+
+class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A request to nimod."""
+
+    v: int = msgspec.field(default_factory=version)
+    op: Operation = "decide"
+    via: Literal["job_submit", "advise"] = "job_submit"
+    job: Job = msgspec.field(default_factory=Job)
+    command: Command = msgspec.field(default_factory=Command)  #: to ``prepare``
+    confidence: float = 0.0  #: to ``advise``: chance that is wanted of a deadline; 0: the site's
+    name: str = ""  #: to ``applications``: this one alone
+    every: bool = False  #: to ``applications``: also those without a curve
+    job_id: int | None = None  #: to ``explain``
+    job_ids: list[int] = []  #: to ``waits``; none: all that the user has in the queue
+    decision_id: str = ""  #: to ``explain``, where the job's admin_comment has it
+    tell: bool = False  #: the peer does not wait for an answer, and there is none
+    ticket: str = ""  #: under which a command finds what it tells nimod to ``prepare``
+    taken: bool = False  #: the decision that lay ready was taken, and is only to be recorded
+
+
+_decoder = msgspec.json.Decoder(Ask)
+
+
+def decode_ask(line: bytes) -> Ask:
+    """Read one request line.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        Not JSON, or a field of the wrong type (``msgspec.ValidationError``).
+    """
+    try:
+        return _decoder.decode(line)
+    except UnicodeDecodeError as error:  # of a tag or an enumeration
+        raise msgspec.DecodeError("not UTF-8") from error
+    except RecursionError as error:
+        raise msgspec.DecodeError("nested too deeply") from error

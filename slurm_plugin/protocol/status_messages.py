@@ -1,0 +1,126 @@
+"""What nimod says of the queue, of itself and of its relays."""
+
+import msgspec
+
+from slurm_plugin.protocol.lines import version
+
+
+class WaitRow(msgspec.Struct, kw_only=True):
+    """When a job in the queue is expected to start."""
+
+    job_id: int  #: of an array that of its tasks in the queue: the first of them to start
+    tasks: int = 1
+    user: str = ""
+    name: str = ""
+    partition: str = ""
+    nodes: int = 0
+    reason: str = ""  #: Slurm's, why it waits
+    submit_s: float | None = None  #: moments: seconds since the epoch
+    start_s: float | None = None  #: half of such jobs have started by then; None: not known
+    low_s: float | None = None  #: nine in ten start between these
+    high_s: float | None = None
+    slurm_start_s: float | None = None  #: planned by Slurm, as ``squeue --start`` has it
+
+
+class Waits(msgspec.Struct, kw_only=True):
+    """Nimod's answer to ``waits``."""
+
+    v: int = msgspec.field(default_factory=version)
+    ok: bool = True
+    made_s: float | None = None  #: when the queue was run forward; None: not yet
+    recorded: int = 0  #: estimates whose outcome is on record
+    rows: list[WaitRow] = []
+    missing: list[int] = []  #: jobs that do not wait, or that the user may not see
+    error: str = ""
+
+
+class PartitionWait(msgspec.Struct, kw_only=True):
+    """Outlook of one partition for one size of job."""
+
+    partition: str
+    waiting: int  #: jobs in its queue
+    nodes: int
+    limit_s: float
+    wait_s: float
+    low_s: float
+    high_s: float
+
+
+class QueueOutlook(msgspec.Struct, kw_only=True):
+    """What new jobs have to expect: as nimod leaves it in the store for the pages."""
+
+    made_s: float  #: seconds since the epoch
+    recorded: int = 0  #: estimates whose outcome is on record
+    inside: float | None = None  #: share of them that were inside their interval
+    partitions: list[PartitionWait] = []  #: by partition, for rising sizes
+
+
+class Decided(msgspec.Struct, kw_only=True):
+    """How often nimod decided so since it began."""
+
+    mode: str
+    action: str
+    reason: str
+    applied: bool
+    count: int
+
+
+class Counts(msgspec.Struct, kw_only=True):
+    """What nimod counted since it began; ``bins`` are answers to submissions by their time.
+
+    One bin for each of ``bounds_s``, times up to it and above the one before, and one beyond all.
+    """
+
+    began_s: float = 0.0
+    decisions: list[Decided] = []
+    bounds_s: list[float] = []
+    bins: list[int] = []
+    sum_s: float = 0.0
+
+
+class Status(msgspec.Struct, kw_only=True):
+    """Nimod's answer to ``status`` and ``reload``."""
+
+    v: int = msgspec.field(default_factory=version)
+    ok: bool = True
+    release: str = ""
+    identities: int = 0
+    loaded_s: float | None = None
+    snapshot_age_s: float | None = None
+    answered: int = 0
+    failed: int = 0
+    decisions_pending: int = 0
+    outlook_age_s: float | None = None  #: since the queue was run forward; None: not yet
+    waits: list[PartitionWait] = []  #: what new jobs have to expect
+    waits_recorded: int = 0  #: estimates whose outcome is on record
+    waits_inside: float | None = None  #: share of them that were inside their interval
+    store_trouble: str = ""  #: why the store cannot be read or written; empty: it can
+    store_changed_s: float | None = (
+        None  #: when it was deleted or replaced; None: not since the start
+    )
+    counts: Counts = msgspec.field(default_factory=Counts)
+    relays: list[str] = []  #: login nodes that are linked
+    #: longest processor time for which nobody was served, since the start
+    longest_s: float = 0.0
+    error: str = ""
+
+
+class Uplinked(msgspec.Struct, kw_only=True):
+    """One link of a relay."""
+
+    controller: str  #: HOST:PORT
+    trouble: str = ""  #: why there is no link; empty: there is one
+    auth: str = ""
+    release: str = ""  #: of nimod there
+    clock_offset_s: float = 0.0  #: its clock less that of the login node
+    used: bool = False  #: requests go there
+
+
+class Uplinks(msgspec.Struct, kw_only=True):
+    """Answer to ``links`` of a relay; nimod itself has none."""
+
+    v: int = msgspec.field(default_factory=version)
+    ok: bool = True
+    release: str = ""
+    links: list[Uplinked] = []
+    error: str = ""
