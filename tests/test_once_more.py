@@ -90,7 +90,7 @@ def test_success_and_wrong_usage_run_once(tmp_path: Path) -> None:
 
 
 def test_a_run_that_hangs_is_interrupted_and_done_again(tmp_path: Path) -> None:
-    done = run(tmp_path, HANGS, minutes="0.1")
+    done = run(tmp_path, HANGS, minutes="0.4")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "AssertionError: the first failure" in done.stdout
     assert "took too long" in done.stderr
