@@ -3,22 +3,22 @@
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from sacct_ingest.sbatch_options import OPTIONS, Value, lookup
 
 #: Option by long name to its value; None for an option without one.
 Options = Mapping[str, str | None]
 
+_NONE: Options = {}
 _MAGIC = "#SBATCH"
 _HET = re.compile(r"hetjob|packjob", re.IGNORECASE)
 _TOKEN = re.compile(r"""\\.?|["'#]|\s+|[^\\"'#\s]+""", re.DOTALL)
 _WRAPPED = "# This script was created by sbatch --wrap."
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(NamedTuple):
     """A job script.
 
     ``options`` are those of its ``#SBATCH`` lines (of a heterogeneous job's first component),
@@ -32,8 +32,7 @@ class Script:
     wrapped: bool = False  #: made by ``sbatch --wrap``
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(NamedTuple):
     """A command line of sbatch, salloc or srun.
 
     ``script`` is the job script (of salloc and srun: the command), empty where it came from
@@ -41,7 +40,7 @@ class CommandLine:
     """
 
     program: str
-    options: Options = field(default_factory=dict)
+    options: Options = _NONE
     script: str = ""
     arguments: tuple[str, ...] = ()
     het: bool = False

@@ -1,11 +1,10 @@
 """Durations, sizes, ids and times as Slurm writes them."""
 
 import re
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from functools import lru_cache
 from math import isinf
-from typing import Final
+from typing import Final, NamedTuple
 
 #: Words in place of a limit that say that there is none, or none of the job's own.
 _NO_LIMIT: Final = frozenset({"unlimited", "infinite", "partition_limit", "-1"})
@@ -162,8 +161,7 @@ def parse_tres(text: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-@dataclass(frozen=True, slots=True)
-class JobId:
+class JobId(NamedTuple):
     """A job id taken apart; ``tasks`` are those of an array that has not been split yet."""
 
     job: int

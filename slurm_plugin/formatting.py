@@ -1,7 +1,6 @@
 """Plain text for terminals and logs: durations, shares, tables.  Imports nothing heavy."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -112,6 +111,8 @@ def parsable(keys: Iterable[str], rows: Iterable[Iterable[str | float | None]]) 
 
 def parsable_records(kind: type, records: Iterable[Any]) -> Iterator[str]:
     """Lines with all fields of such dataclasses."""
+    from dataclasses import fields  # noqa: PLC0415 - takes long to load
+
     keys = [field.name for field in fields(kind)]
     return parsable(keys, ([getattr(record, key) for key in keys] for record in records))
 

@@ -23,6 +23,26 @@ def find(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> P
     return SYSTEM_FILE if SYSTEM_FILE.exists() else None
 
 
+def leaves_out(
+    section: str, path: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> bool:
+    """Whether the file in force certainly has no such section, so that its defaults hold.
+
+    Parameters
+    ----------
+    section
+        Name of a section, such as ``advise``.
+    path, environ
+        As `slurm_plugin.config.loader.load` takes them.
+    """
+    chosen = find(path, environ)
+    if chosen is None:
+        return True
+    text = _text(chosen)
+    # A name with escapes stands between double quotes.
+    return text is not None and "\\" not in text and not _lines_with(section, text)
+
+
 def socket_of(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
     """Socket that the file in force names, or the usual one.
 
@@ -36,13 +56,24 @@ def socket_of(path: Path | None = None, environ: Mapping[str, str] = os.environ)
     chosen = find(path, environ)
     if chosen is None:
         return SOCKET
-    try:
-        text = chosen.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+    text = _text(chosen)
+    if text is None:
         return None
-    lines = [line for line in text.splitlines() if "socket" in line and not line.startswith("#")]
+    lines = _lines_with("socket", text)
     if not lines:
         # Flow style or an alias would not stand at the beginning of a line.
         return None if text.lstrip().startswith(("{", "%", "&", "!", '"', "'")) else SOCKET
     match = _LINE.fullmatch(lines[0].rstrip())
     return match[1] if match and len(lines) == 1 else None
+
+
+def _text(file: Path) -> str | None:
+    """Text of the file; None: it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _lines_with(word: str, text: str) -> list[str]:
+    return [line for line in text.splitlines() if word in line and not line.startswith("#")]

@@ -12,8 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin import formatting
@@ -33,8 +32,7 @@ class NoColumn(NimoError):  # noqa: N818 - a noun that a user knows
     exit_status = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputColumn:
+class OutputColumn(NamedTuple):
     """One column: what ``-o`` and ``--sort`` call it, its title, raw value and text of a row."""
 
     name: str
@@ -55,8 +53,7 @@ class OutputColumn:
         return self.show(row) if self.show else formatting.printable(_plain(self.value(row)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableOptions:
+class TableOptions(NamedTuple):
     """What ``-o``, ``--sort`` and ``--noheader`` ask for; lists as they were typed."""
 
     form: str = ""
@@ -172,7 +169,7 @@ def _of_form(columns: Sequence[OutputColumn], form: str) -> OutputColumn:
         return column
     # A bare width: squeue's ``:`` aligns to the left, sacct's ``%`` to the right.
     left = match["side"] == "-" or (not match["side"] and ":" in form)
-    return replace(column, width=int(match["width"]), left=left)
+    return column._replace(width=int(match["width"]), left=left)
 
 
 def _of_name(columns: Sequence[OutputColumn], name: str) -> OutputColumn:
@@ -221,7 +218,7 @@ def _cut(columns: Sequence[OutputColumn], rows: Sequence[Any], excess: int) -> l
         widest = max(widths, key=lambda name: widths[name])
         widths[widest] -= 1
         excess -= 1
-    return [replace(one, width=widths.get(one.name, 0)) for one in columns]
+    return [one._replace(width=widths.get(one.name, 0)) for one in columns]
 
 
 def _laid_out(columns: Sequence[OutputColumn], rows: Sequence[Any]) -> str:

@@ -10,7 +10,6 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import SlurmError
@@ -23,8 +22,9 @@ from slurm_plugin.cli.command_context import (
     add_parsable,
     add_store,
     add_table_options,
-    load_config,
+    nimod_socket,
     table_options,
+    user_settings,
 )
 from slurm_plugin.cli.common_options import add_manners
 from slurm_plugin.cli.exit_status import guarded
@@ -33,12 +33,12 @@ from slurm_plugin.cli.sbatch_request import needs_slurm, request
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Advice, Ask, Job
 from slurm_plugin.reports.advice_text import parsable, render, render_starts
-from slurm_plugin.settings_file import socket_of
+from slurm_plugin.settings_file import leaves_out
 from slurm_plugin.streams import json_text
 from slurm_plugin.table_columns import terminal_width
 
 if TYPE_CHECKING:
-    from slurm_plugin.config import Config
+    from slurm_plugin.config import Advise, Config
 
 ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
 _TIMEOUT_S = 2.0
@@ -176,18 +176,16 @@ def _advise(arguments: Sequence[str]) -> int:
         if lookup("sbatch", name) is None:
             dashes = "-" if len(name) == 1 else "--"
             parser().error(f"neither nimo-advise nor sbatch has an option {dashes}{name}")
-    settings = cache(lambda: load_config(args, for_user=True))
+    settings = user_settings(args)
     job = request(sbatch, user=args.user)
     advice = _answer(args, settings, job)
-    if needs_slurm(job, sbatch, advice.largest) and settings().advise.test_only:
-        from slurm_plugin.cli import slurm_estimates  # noqa: PLC0415 - most jobs need it not
-
-        slurm_estimates.check(sbatch, job, settings().advise)
+    if needs_slurm(job, sbatch, advice.largest):
+        _check(sbatch, job, _rules(args, settings))
     if not scripts:
         # At once: Slurm may take its time.
         _print(advice, args)
     if "test-only" in command.options:
-        _ask_slurm(advice, sbatch, job, settings(), text=not scripts)
+        _ask_slurm(advice, sbatch, job, _rules(args, settings), text=not scripts)
     if args.json:
         print(json_text(advice))
     elif args.parsable2:
@@ -195,6 +193,20 @@ def _advise(arguments: Sequence[str]) -> int:
     if args.plot:
         _draw(advice, args.plot)
     return exit_status(advice)
+
+
+def _rules(args: argparse.Namespace, settings: Callable[[], Config]) -> Advise:
+    """Read what may be asked of Slurm; to load a reader of YAML takes longer than to ask."""
+    from slurm_plugin.config import Advise  # noqa: PLC0415 - not for each job
+
+    return Advise() if leaves_out("advise", args.config) else settings().advise
+
+
+def _check(sbatch: Sequence[str], job: Job, rules: Advise) -> None:
+    if rules.test_only:
+        from slurm_plugin.cli import slurm_estimates  # noqa: PLC0415 - not for each job
+
+        slurm_estimates.check(sbatch, job, rules)
 
 
 def _print(advice: Advice, args: argparse.Namespace) -> None:
@@ -222,13 +234,13 @@ def _draw(advice: Advice, target: str) -> None:
 
 
 def _ask_slurm(
-    advice: Advice, sbatch: Sequence[str], job: Job, config: Config, *, text: bool
+    advice: Advice, sbatch: Sequence[str], job: Job, rules: Advise, *, text: bool
 ) -> None:
     """Add what ``sbatch --test-only`` says; without it the advice stands as it is."""
     from slurm_plugin.cli import slurm_estimates  # noqa: PLC0415 - only for --test-only
 
     try:
-        slurm_estimates.add(advice, sbatch, job, config.advise, now_s=time.time())
+        slurm_estimates.add(advice, sbatch, job, rules, now_s=time.time())
     except SlurmError as error:
         print(f"nimo-advise: no start estimates of Slurm: {error}", file=sys.stderr)
         return
@@ -238,7 +250,7 @@ def _ask_slurm(
 
 def _answer(args: argparse.Namespace, settings: Callable[[], Config], job: Job) -> Advice:
     if not args.store:
-        socket = socket_of(args.config) or settings().socket
+        socket = nimod_socket(args, settings)
         try:
             ask = Ask(op="advise", via="advise", job=job, confidence=args.confidence)
             return client.advise(socket, ask, timeout_s=_TIMEOUT_S)

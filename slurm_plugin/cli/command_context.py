@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slurm_plugin.settings_file import socket_of
 from slurm_plugin.table_columns import TableOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from slurm_plugin.config import Config
 
 
@@ -130,6 +134,19 @@ def load_config(args: argparse.Namespace, *, for_user: bool = False) -> Config:
     config = load_for_user(args.config) if for_user else load(args.config)
     store = getattr(args, "store", "")
     return replace(config, store=store_url(store)) if store else config
+
+
+def user_settings(args: argparse.Namespace) -> Callable[[], Config]:
+    """Give the configuration for a command that asks nimod, read when it is first needed.
+
+    To load a reader of YAML takes longer than nimod takes to answer.
+    """
+    return cache(lambda: load_config(args, for_user=True))
+
+
+def nimod_socket(args: argparse.Namespace, settings: Callable[[], Config]) -> str:
+    """Socket of nimod: the file's line where it is plain, else the configuration's."""
+    return socket_of(args.config) or settings().socket
 
 
 def store_url(store: str) -> str:

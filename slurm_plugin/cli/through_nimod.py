@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sacct_ingest.errors import StoreError
-from slurm_plugin.config import Config
 from slurm_plugin.nimod.client import RequestRefused, Unreachable
+
+if TYPE_CHECKING:
+    from slurm_plugin.config import Config
 
 TIMEOUT_S = 10.0
 _Answer = TypeVar("_Answer")
@@ -27,7 +29,7 @@ def may_read_store(config: Config) -> bool:
 
 
 def nimod_or_store(
-    config: Config,
+    settings: Callable[[], Config],
     ask_nimod: Callable[[], _Answer],
     read_store: Callable[[], _Answer],
     *,
@@ -39,6 +41,8 @@ def nimod_or_store(
 
     Parameters
     ----------
+    settings
+        Reads the configuration: only needed where nimod does not answer.
     store_named
         The command line names a store, so that nimod's is not meant.
 
@@ -53,13 +57,12 @@ def nimod_or_store(
         return read_store()
     try:
         return ask_nimod()
-    except RequestRefused:
-        if not may_read_store(config):
+from slurm_plugin.nimod.client import RequestRefused, Unreachable
             raise
         return read_store()
     except Unreachable as error:
-        not_on_login_nodes(config, error)
-        if may_read_store(config):
+        not_on_login_nodes(settings(), error)
+        if may_read_store(settings()):
             return read_store()
         try:
             answer = read_store()

@@ -5,15 +5,12 @@ job_submit.  :data:`ESTIMATE_COMMENT` in the comment tells nimod to decide and r
 """
 
 import contextlib
-import hashlib
-import json
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from sacct_ingest import atomic_file
 from sacct_ingest.errors import JobRefused, SlurmError
 from slurm_plugin.protocol import ESTIMATE_COMMENT
 
@@ -25,8 +22,7 @@ _NO_WORD = re.compile(
 _START = re.compile(r"Job \d+ to start at (\d+)\b")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateRequest:
+class EstimateRequest(NamedTuple):
     """A command line of sbatch, apart."""
 
     options: tuple[str, ...]  #: before the script
@@ -41,6 +37,8 @@ class EstimateRequest:
 
     def key(self, nodes: int) -> str:
         """Name of the question, for the cache."""
+        import hashlib  # noqa: PLC0415 - not for a check
+
         words = "\0".join([*self.argv(nodes), self.text])
         return hashlib.sha256(words.encode(errors="surrogateescape")).hexdigest()[:32]
 
@@ -151,11 +149,17 @@ class StartEstimateCache:
     def put(self, key: str, start_s: float, *, now_s: float) -> None:
         """Keep an answer, and drop those that are too old."""
         entries = self._fresh(now_s) | {key: (now_s, start_s)}
+        import json  # noqa: PLC0415 - not for a check
+
+        from sacct_ingest import atomic_file  # noqa: PLC0415
+
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             atomic_file.write(self._path, json.dumps(entries).encode(), mode=0o600)
 
     def _fresh(self, now_s: float) -> dict[str, tuple[float, float | None]]:
+        import json  # noqa: PLC0415 - not for a check
+
         try:
             entries = json.loads(self._path.read_text())
             return {

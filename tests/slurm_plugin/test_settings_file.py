@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sacct_ingest.errors import ConfigError
+from slurm_plugin.config import Advise
 from slurm_plugin.config.loader import parse
-from slurm_plugin.settings_file import SOCKET, socket_of
+from slurm_plugin.settings_file import SOCKET, SYSTEM_FILE, leaves_out, socket_of
 
 PLAIN = {
     "": SOCKET,
@@ -58,3 +59,25 @@ def test_it_never_differs_from_the_reader_of_yaml(
     except ConfigError:
         return
     assert quick in (None, whole)
+
+
+@pytest.mark.parametrize(
+    ("text", "left_out"),
+    [
+        ("", True),
+        ("mode: enforce\n# advise: {calls: 2}\n", True),
+        ("advise: {calls: 2}\n", False),
+        ("{mode: observe, advise: {calls: 2}}\n", False),
+        ('"\\x61dvise": {calls: 2}\n', False),
+    ],
+)
+def test_a_section_that_the_file_leaves_out(tmp_path: Path, text: str, left_out: bool) -> None:
+    file = tmp_path / "nimo.yaml"
+    file.write_text(text)
+    assert leaves_out("advise", file) == left_out
+    assert (parse(text, name="nimo.yaml").advise == Advise()) == left_out
+
+
+def test_of_a_file_that_cannot_be_read_nothing_is_certain(tmp_path: Path) -> None:
+    assert not leaves_out("advise", tmp_path / "nothing.yaml")
+    assert leaves_out("advise", None, {}) == (not SYSTEM_FILE.exists())

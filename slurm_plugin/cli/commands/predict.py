@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from predictor.types import PredictionTable
 from sacct_ingest.errors import PlotError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel, StandingRow
 from slurm_plugin.cli import plot
@@ -20,20 +20,24 @@ from slurm_plugin.cli.command_context import (
     add_parsable,
     add_store,
     add_table_options,
-    load_config,
+    nimod_socket,
     table_options,
+    user_settings,
 )
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, may_read_store, nimod_or_store
-from slurm_plugin.config import Config
 from slurm_plugin.formatting import wrapped
 from slurm_plugin.nimod import query_client
 from slurm_plugin.protocol.query_messages import Applications
 from slurm_plugin.reports import curve_text
-from slurm_plugin.reports.picture import of_table
 from slurm_plugin.slurm.privacy import is_own
 from slurm_plugin.store_access import load_tables, matching_tables, open_store
 from slurm_plugin.streams import json_text
 from slurm_plugin.table_columns import terminal_width
+
+if TYPE_CHECKING:
+    from predictor.types import PredictionTable
+    from slurm_plugin.config import Config
+    from slurm_plugin.reports.picture import Picture
 
 EXAMPLE = """\
   nimo predict
@@ -66,16 +70,18 @@ def run(args: argparse.Namespace) -> int:
         args.application, args.plot = args.plot, plot.TERMINAL
     if args.application is None and args.plot:
         raise PlotError("which application? 'nimo predict' lists them")
-    config = load_config(args, for_user=True)
+    settings = user_settings(args)
     name, every = args.application or "", bool(args.all)
     answer = nimod_or_store(
-        config,
-        lambda: query_client.applications(config.socket, name, every=every, timeout_s=TIMEOUT_S),
-        lambda: _stored(config),
+        settings,
+        lambda: query_client.applications(
+            nimod_socket(args, settings), name, every=every, timeout_s=TIMEOUT_S
+        ),
+        lambda: _stored(settings()),
         store_named=bool(args.store),
     )
-    if (answer.left_off or not answer.tables) and not args.store and may_read_store(config):
-        answer = _stored(config)  # nimod tells a part, and names nothing alike
+    if (answer.left_off or not answer.tables) and not args.store and may_read_store(settings()):
+        answer = _stored(settings())  # nimod tells a part, and names nothing alike
     tables = answer.tables
     standings = {(row.level.value, row.key): row for row in answer.standings}
     if answer.left_off:
@@ -87,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     matches = matching_tables(tables, args.application)
     if args.plot not in (None, plot.TERMINAL):
-        plot.show(of_table(_only(matches)), args.plot)
+        plot.show(_picture(_only(matches)), args.plot)
     _print(matches, args, standings)
     return 0
 
@@ -126,7 +132,7 @@ def _print(
                 print(wrapped(curve_text.standing_line(standing), terminal_width()))
             if args.plot == plot.TERMINAL:
                 print()
-                plot.show(of_table(table), plot.TERMINAL)
+                plot.show(_picture(table), plot.TERMINAL)
 
 
 def _only(tables: Sequence[PredictionTable]) -> PredictionTable:
@@ -134,6 +140,12 @@ def _only(tables: Sequence[PredictionTable]) -> PredictionTable:
         keys = ", ".join(f"{table.key} ({table.level})" for table in tables)
         raise PlotError(f"a file holds one curve; choose one by its key: {keys}")
     return tables[0]
+
+
+def _picture(table: PredictionTable) -> Picture:
+    from slurm_plugin.reports.picture import of_table  # noqa: PLC0415 - only for --plot
+
+    return of_table(table)
 
 
 def _as_json(tables: Sequence[PredictionTable]) -> str:

@@ -15,8 +15,9 @@ from slurm_plugin.cli.command_context import (
     add_json,
     add_parsable,
     add_table_options,
-    load_config,
+    nimod_socket,
     table_options,
+    user_settings,
 )
 from slurm_plugin.cli.through_nimod import TIMEOUT_S
 from slurm_plugin.nimod import client
@@ -48,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask nimod and print; 3 where a job does not wait, or is not shown to this user."""
-    config = load_config(args, for_user=True)
-    waits = client.waits(config.socket, args.jobs, timeout_s=TIMEOUT_S)
+    socket = nimod_socket(args, user_settings(args))
+    waits = client.waits(socket, args.jobs, timeout_s=TIMEOUT_S)
     shown, options = queue_columns(), table_options(args)
     if args.json:
         print(json_text(waits))

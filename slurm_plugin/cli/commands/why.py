@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args, for_user=True)
     decision_id = "" if args.store else _noted(args.job, timeout_s=config.snapshot.timeout_s)
     explanation = nimod_or_store(
-        config,
+        lambda: config,
         lambda: query_client.explain(config.socket, args.job, decision_id, timeout_s=TIMEOUT_S),
         lambda: _stored(config, args.job, decision_id),
         store_named=bool(args.store),

@@ -113,7 +113,7 @@ def test_neither_nimod_nor_store_is_an_error(
 
 def test_the_way_through_nimod_loads_nothing_heavy(nimod: DemoSite) -> None:
     code = (
-        f"{CALL}heavy = {{'sqlalchemy', 'numpy', 'scipy', 'rich', 'asyncio', 'alembic'}}\n"
+        f"{CALL}heavy = {{'sqlalchemy', 'numpy', 'scipy', 'rich', 'asyncio', 'alembic', 'yaml'}}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run(

@@ -17,7 +17,7 @@ def asked(error):
     def ask():
         raise error
 
-    return nimod_or_store(LOGIN_NODE, ask, unread, store_named=False)
+    return nimod_or_store(lambda: LOGIN_NODE, ask, unread, store_named=False)
 
 
 @pytest.mark.parametrize("uid", [0, 4711])
@@ -31,4 +31,4 @@ def test_on_a_login_node_no_store_is_read_whoever_asks(monkeypatch, uid):
 
 
 def test_a_store_that_is_named_is_read():
-    assert nimod_or_store(LOGIN_NODE, unread, lambda: "read", store_named=True) == "read"
+    assert nimod_or_store(lambda: LOGIN_NODE, unread, lambda: "read", store_named=True) == "read"
