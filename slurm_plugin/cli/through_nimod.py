@@ -57,7 +57,8 @@ def nimod_or_store(
         return read_store()
     try:
         return ask_nimod()
-from slurm_plugin.nimod.client import RequestRefused, Unreachable
+    except RequestRefused:
+        if not may_read_store(settings()):
             raise
         return read_store()
     except Unreachable as error:

@@ -111,13 +111,23 @@ def test_neither_nimod_nor_store_is_an_error(
     assert "no store at" in capsys.readouterr().err
 
 
-def test_the_way_through_nimod_loads_nothing_heavy(nimod: DemoSite) -> None:
+@pytest.mark.parametrize(
+    ("module", "words", "shown"),
+    [
+        ("slurm_plugin.cli.advise", ["--user", "ada", "wrf.sh", "d02"], "#SBATCH"),
+        ("slurm_plugin.cli.nimo", ["predict", "wrf-d02"], "run time"),
+    ],
+)
+def test_the_way_through_nimod_loads_nothing_heavy(
+    nimod: DemoSite, module: str, words: list[str], shown: str
+) -> None:
     code = (
-        f"{CALL}heavy = {{'sqlalchemy', 'numpy', 'scipy', 'rich', 'asyncio', 'alembic', 'yaml'}}\n"
+        f"import sys; from {module} import main; main(sys.argv[1:])\n"
+        "heavy = {'sqlalchemy', 'numpy', 'scipy', 'rich', 'asyncio', 'alembic', 'yaml'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, "--user", "ada", "wrf.sh", "d02"],
+        [sys.executable, "-c", code, *words],
         capture_output=True,
         text=True,
         check=True,
@@ -125,7 +135,7 @@ def test_the_way_through_nimod_loads_nothing_heavy(nimod: DemoSite) -> None:
         env=os.environ | {"NIMO_CONFIG": str(nimod.config)},
     )
     assert done.stderr == "[]\n"
-    assert "#SBATCH" in done.stdout
+    assert shown in done.stdout
 
 
 @pytest.mark.parametrize(
