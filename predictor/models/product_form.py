@@ -272,9 +272,10 @@ def _possible(sums: Sums) -> list[int]:
 
 def _independent(sums: Sums, terms: list[int]) -> bool:
     hh = np.array(sums.hh)[np.ix_(terms, terms)]
-    scale = np.sqrt(np.diag(hh))
-    if not (scale > 0).all():
+    squares = np.diag(hh)
+    if not (squares > 0).all():
         return False
+    scale = np.sqrt(squares)
     values = np.linalg.eigvalsh(hh / np.outer(scale, scale))
     return bool(values[0] > _INDEPENDENT * values[-1])
 

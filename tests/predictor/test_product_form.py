@@ -359,6 +359,7 @@ def test_whether_resources_work_together_may_stay_open() -> None:
     assert fit.predict({"nodes": 8.0, "clock": 1.0}).time_s > 0
 
 
+@pytest.mark.filterwarnings("error")
 def test_sums_that_cannot_be_are_too_few() -> None:
     """What an earlier release left after taking runs out may be below zero."""
     for hh in (((-1e-9, 0.0), (0.0, 1.0)), ((1.0, 0.0), (0.0, 0.0))):
