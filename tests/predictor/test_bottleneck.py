@@ -6,7 +6,15 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from predictor.models.bottleneck import Bottleneck, Demand, learn_bottleneck
+from predictor.models.bottleneck import (
+    Bottleneck,
+    Demand,
+    _Learned,
+    _likeliest,
+    _Runs,
+    _terms,
+    learn_bottleneck,
+)
 from predictor.models.functions import Function, Shape, Term
 
 REFERENCE = {"mhz": 900.0, "lat": 8.0}
@@ -162,3 +170,108 @@ def test_smaller_errors_than_one_per_cent_do_not_count() -> None:
     assert exact is not None
     assert noisy is not None
     assert exact.demands[0].weight == pytest.approx(noisy.demands[0].weight, rel=0.05)
+
+
+def test_the_criterion_is_bayes_s_of_relative_errors_of_the_run_time() -> None:
+    """Demand 3 beside 1, 2 and 5, idle 0.5: stalls of 2.5, 1.5 and 0.5 where 2, 1 and 1 were.
+
+    Of 3, 3 and 6 in all that is off by 1/6, 1/6 and -1/12: 1/48 in the mean of squares.
+    """
+    three = _Runs(np.ones((3, 1)), np.array([1.0, 2.0, 5.0]), np.array([2.0, 1.0, 1.0]))
+    made = three._criterion(np.array([3.0]), 0.5, 2)
+    assert made == pytest.approx(3 * log(1 / 48) + 2 * log(3))
+    exact = _Runs(np.ones((3, 1)), np.array([1.0, 2.0, 5.0]), np.array([2.0, 1.0, 0.0]))
+    assert exact._criterion(np.array([3.0]), 0.0, 1) == pytest.approx(3 * log(0.01**2) + log(3))
+
+
+def test_hidden_runs_count_where_the_demand_is_above_what_they_took() -> None:
+    """The first stalled and took 4; a demand of 4 is above the 2 of the second, so both count.
+
+    Least squares of theta/4 and theta/2 against one: theta = (1/4 + 1/2) / (1/16 + 1/4) = 2.4.
+    The third took 10 and does not bind.
+    """
+    given = _Runs(np.ones((3, 1)), np.array([1.0, 2.0, 10.0]), np.array([3.0, 0.0, 0.0]))
+    made = given._fitted([0], np.array([True, False, False]), 0.0)
+    assert made.theta == pytest.approx([2.4])
+    # What the first stalls idly is not its demand: 3.5, still above 2.
+    idle = given._fitted([0], np.array([True, False, False]), 0.5)
+    assert idle.theta == pytest.approx([(1 / 3.5 + 1 / 2) / (1 / 3.5**2 + 1 / 4)])
+    assert idle.idle_s == 0.5
+
+
+def test_of_the_same_terms_the_best_is_a_rival_and_of_alike_ones_the_first() -> None:
+    def one(criterion: float, *theta: float) -> _Learned:
+        return _Learned(np.array(theta), 0.0, criterion)
+
+    first, alike, worse = one(1.0, 2.0, 0.0), one(1.0, 3.0, 0.0), one(1.5, 9.0, 0.0)
+    near, far, refuted = one(5.0, 0.0, 1.0), one(6.9, 1.0, 1.0), one(7.0, 0.0, 0.0)
+    made = _likeliest([worse, first, alike, near, far])
+    assert [id(each) for each in made] == [id(first), id(near), id(far)]
+    assert len(_likeliest([first, near, refuted])) == 2
+    every = [one(0.1 * i, *(float(i >> bit & 1) for bit in range(4))) for i in range(10)]
+    assert _likeliest(every) == every[:8]
+
+
+def test_attributes_that_do_not_differ_have_no_terms() -> None:
+    ratios = [{"same": 1.0, "other": 1.0}, {"same": 1.0, "other": 2.0}]
+    assert _terms(ratios, ["same", "other"]) == [
+        Term("other", Shape.LINEAR),
+        Term("other", Shape.INVERSE),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"compute_s": np.array([1.0])}, "runs: each needs"),
+        ({"stall_s": np.array([1.0, -1.0])}, "stall in seconds a byte"),
+        ({"compute_s": np.array([-1.0, 2.0])}, "compute in seconds a byte"),
+        ({"compute_s": np.array([0.0, 1.0]), "stall_s": np.array([0.0, 1.0])}, "time in seconds"),
+        ({"samples": [{"lat": 1.0}, {}]}, "attribute lat"),
+        ({"samples": [{"lat": 1.0}, {"lat": 0.0}]}, "attribute lat"),
+        ({"reference": {"lat": 0.0}}, "attribute lat of the reference"),
+    ],
+)
+def test_runs_that_cannot_be_are_refused(changed: dict[str, object], why: str) -> None:
+    given = {
+        "samples": [{"lat": 1.0}, {"lat": 2.0}], "compute_s": np.array([1.0, 0.0]),
+        "stall_s": np.array([0.0, 2.0]), "reference": {"lat": 1.0}, "attributes": ["lat"],
+    }  # fmt: skip
+    assert learn_bottleneck(**given) is not None  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=why):
+        learn_bottleneck(**{**given, **changed})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="runs: each needs"):
+        learn_bottleneck([], np.array([]), np.array([]), reference={}, attributes=[])
+
+
+def test_a_demand_beside_which_one_run_took_less_is_bounded_by_what_it_may_stall() -> None:
+    """Its own stall is 1 here; runs say nothing beyond: the longest is that of the other demand."""
+    short = Demand(line(1.0), 0.0, 0.5, (), ())
+    long = Demand(line(3.0), 0.0, 0.5, (), ())
+    assert Bottleneck((short, long)).stall_s(2.0, {"lat": 3.0}) == (4.0, 1.0, 7.0)
+
+
+def test_more_terms_come_one_by_one_to_the_best_so_far() -> None:
+    """Every first term, then each other one beside the best of them."""
+    rng = np.random.default_rng(4)
+    columns = rng.uniform(0.5, 1.5, (9, 4))
+    given = _Runs(columns, np.zeros(9), columns @ np.array([0.0, 1.0, 0.0, 2.0]))
+    made = [tuple(np.flatnonzero(one.theta).tolist()) for one in given.learned(0.0)]
+    assert made[:4] == [(0,), (1,), (2,), (3,)]
+    assert all(3 in one for one in made[4:])
+    assert (1, 3) in made
+    assert len(made) == 4 + 3 + 2
+    # With a share no run may be left out only where some are.
+    assert list(given.learned(0.1)) == []
+    nothing = _Runs(columns, np.ones(9), np.zeros(9))
+    assert list(nothing.learned(0.0)) == []
+
+
+def test_runs_below_a_share_of_what_the_processor_does_count_as_hidden() -> None:
+    """Stalls of 0, 0.04, 0.05 and 0.06 beside 1 are idle time at a share of a tenth: 0.045."""
+    stalls = np.array([0.0, 0.04, 0.05, 0.06, 0.1, 3.0])
+    given = _Runs(np.ones((6, 1)), np.ones(6), stalls)
+    (made,) = given.learned(0.1)
+    assert made.idle_s == pytest.approx(0.05)
+    (made,) = given.learned(0.05)
+    assert made.idle_s == pytest.approx(0.04)

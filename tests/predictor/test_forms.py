@@ -14,6 +14,9 @@ from predictor.models.occupancy import (
     OccupancyFit,
     OccupancyModel,
     Sample,
+    _falling,
+    _off,
+    _with_stall,
     judged_by,
     transformation,
 )
@@ -292,3 +295,71 @@ def test_a_form_is_heard_up_to_three_times_the_best_error_and_a_hundredth(
         assert made.forms[0] is fixed[1]
     middle = sorted((0.02 - 2e-4, second, third))[1] if forms == 3 else 0.02 - 2e-4
     assert made.left_out == pytest.approx([middle] * 5)
+
+
+def test_a_billionth_of_a_second_is_no_run_time() -> None:
+    made = fit(form(1e-9, 0.0, 0.0, 1.0)).predict({})
+    assert (made.time_s, made.verdict) == (1e-9, Verdict.REFUSED)
+    assert made.doubts == ("the learned run time falls to zero there",)
+    made = fit(form(1.5e-9, 0.0, 0.0, 1.0)).predict({})
+    assert (made.time_s, made.verdict) == (1.5e-9, Verdict.RELIABLE)
+
+
+def test_what_the_processor_has_to_do_hides_a_part_of_the_stall() -> None:
+    """Network 4 less half of the 2 that the processor takes."""
+    term = Term("lat", Shape.EXCEEDING, 0.5, "compute")
+    hidden = Function({"lat": 1.0, "compute": 1.0}, 1.0, 0.0, (term,), (1.0,))
+    made = replace(form(2.0, disk=0.0), network=hidden).occupancies({"lat": 4.0})[0]
+    assert made.network_s == pytest.approx(3.0)
+
+
+def timed(**times: float) -> list[Sample]:
+    """Make samples of ``x1=2.0``: x of 1 took 2 s."""
+    return [
+        Sample({"x": float(name[1:])}, Occupancies(time_s, 0.0, 0.0, 1.0))
+        for name, time_s in times.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("samples", "falls"),
+    [
+        (timed(x1=2.0, x2=1.0), True),
+        (timed(x1=1.0, x2=2.0), False),
+        (timed(x1=1.0, x2=2.0, x3=1.0), False),
+        (timed(x1=1.0, x2=1.0), False),
+        (timed(x1=1.0), False),
+    ],
+)
+def test_run_time_falls_with_an_attribute_where_ranks_do(
+    samples: list[Sample], *, falls: bool
+) -> None:
+    assert _falling(samples, {"x": 1.0}) == ({"x"} if falls else set())
+
+
+@pytest.mark.parametrize(("share", "terms"), [(0.0045, 0), (0.0055, 1)])
+def test_a_stall_has_terms_where_its_error_matters_beside_all_else(
+    share: float, terms: int
+) -> None:
+    """Left out, x of 1 to 6 is off by 2.05 in the root of the mean square, of its mean 6/5."""
+    whole = 4e-6
+    slope = share * whole / 2.0494
+    samples = [
+        Sample({"x": x}, Occupancies(whole - slope * x, slope * x, 0.0, 1e9))
+        for x in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
+    ]
+    made = OccupancyModel()._stall(samples, "network_s", {"x": 1.0})
+    assert len(made.terms) == terms
+
+
+def test_stalls_are_parted_as_before_and_evenly_where_there_were_none() -> None:
+    made = _with_stall(Occupancies(1.0, 0.25, 0.75, 8.0), 2.0)
+    assert made == Occupancies(1.0, 0.5, 1.5, 8.0)
+    made = _with_stall(Occupancies(1.0, 0.0, 0.0, 8.0), 2.0)
+    assert made == Occupancies(1.0, 1.0, 1.0, 8.0)
+
+
+def test_a_time_of_nothing_is_off_by_a_thousandth() -> None:
+    (sample,) = timed(x1=8.0)
+    assert _off(Occupancies(4.0, 0.0, 0.0, 1.0), sample) == pytest.approx(log(0.5))
+    assert _off(Occupancies(0.0, 0.0, 0.0, 1.0), sample) == pytest.approx(log(1e-3))
