@@ -39,5 +39,5 @@ def room_for(cluster: Cluster, job: Job) -> TaskBounds:
     bounds = partition_for(cluster, job)
     if bounds is None:
         return TaskBounds(high=0, why=f"partition {named.name} takes no such job")
-    why = bounds.bound or (f"MaxNodes of partition {named.name}" if bounds.max_nodes else "")
+    why = bounds.bound or (f"MaxNodes of partition {named.name}" if named.max_nodes else "")
     return TaskBounds(bounds.min_nodes, bounds.largest, bounds.max_time_s or inf, why)

@@ -24,7 +24,7 @@ def job(name: str, start_s: float, takes_s: float, *needs: str, cluster: str = "
     step = Step(
         name, NOW + start_s, NOW + start_s + takes_s, NOW + start_s, estimate, needs, "p", nodes=1
     )
-    return PlannedJob(step=step, options=(), script="", cluster=cluster)
+    return PlannedJob(step=step, options=("--nodes=1", "--time=10"), script="", cluster=cluster)
 
 
 def given(*jobs: PlannedJob, **also: object) -> state_file.Submitted:

@@ -159,7 +159,7 @@ def test_a_lower_confidence_takes_fewer_nodes() -> None:
 
 
 def test_targets_move_in_proportion_and_then_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """1000 s may be 1179: the next target for 1050 s is 1050/1179 of 1000 s, and 700 s are in it."""
+    """1000 s may be 1179: the next target for 1050 s is 1050/1179 of it, and 700 s keep it."""
     targets: list[float] = []
     real = plan_search.search
 

@@ -92,7 +92,9 @@ def test_reading_in_place_takes_the_copy_that_was_there_first() -> None:
 
 
 def test_a_file_that_has_to_be_staged_is_whatever_is_chosen() -> None:
-    text = only(SITE, "x").replace("f: {at: s, size: 100M}", "f: {at: s, size: 100M, access: stage}")
+    text = only(SITE, "x").replace(
+        "f: {at: s, size: 100M}", "f: {at: s, size: 100M, access: stage}"
+    )
     made = times(built(problem(text), x=("b", 1, False)))
     assert made["x"][0] == pytest.approx(10.0)
     remote = text.replace("access: stage", "access: remote")
