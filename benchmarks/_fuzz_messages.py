@@ -19,26 +19,19 @@ USER = 1001
 def messages() -> Callable[[bytes], None]:
     """Lines through nimod: each is answered with one line of JSON, or with none, never an error."""
     from slurm_plugin.config import Access, Config, Mode  # noqa: PLC0415
-    from slurm_plugin.decision.lookup import PredictionLookup  # noqa: PLC0415
-    from slurm_plugin.nimod.daemon import Daemon  # noqa: PLC0415
     from tests.slurm_plugin.made import cluster, stored, table  # noqa: PLC0415
+    from tests.slurm_plugin.nimod.handler import Handler  # noqa: PLC0415
 
-    folder = tempfile.mkdtemp()
+    folder = Path(tempfile.mkdtemp())
     access = Access(requests_per_s=1e9)
-    config = Config(
-        store=f"sqlite:///{folder}/s.db", socket=f"{folder}/s", mode=Mode.ENFORCE, access=access
-    )
-    nimod = Daemon(config, lambda: config)
-    nimod._names._names[USER] = "alice"
-    nimod._counts.decided = _ignored  # type: ignore[method-assign]
-    nimod._link.record = _ignored  # type: ignore[method-assign]
-    tables: PredictionLookup = stored(table(level="tag", key="alice/cfd"), table())
-    nimod._advisor.tables = tables
+    config = Config(store=f"sqlite:///{folder}/s.db", mode=Mode.ENFORCE, access=access)
+    nimod = Handler(folder, config, names={0: "root", USER: "alice"})
+    nimod.service.tables = stored(table(level="tag", key="alice/cfd"), table())
 
     def target(data: bytes) -> None:
         for uid in (0, USER):
             # No older than settings allow, as the clock goes on.
-            nimod._advisor.cluster = cluster(taken_s=4e9)
+            nimod.service.cluster = cluster(taken_s=4e9)
             reply = nimod.respond(data.replace(b"\n", b" ") + b"\n", uid)
             if reply.data:
                 assert reply.data.endswith(b"\n"), reply.data
@@ -48,10 +41,6 @@ def messages() -> Callable[[bytes], None]:
                 reply.afterwards()
 
     return target
-
-
-def _ignored(_: object) -> None:
-    """Keep no record."""
 
 
 def hooks() -> Callable[[bytes], None]:

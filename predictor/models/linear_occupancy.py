@@ -14,7 +14,6 @@ import numpy as np
 from predictor.argument_checks import need_finite
 from predictor.models.functions import Function
 from predictor.models.occupancy import (
-    PARTS,
     Form,
     Occupancies,
     OccupancyFit,
@@ -23,6 +22,7 @@ from predictor.models.occupancy import (
     judged_by,
     transformation,
 )
+from predictor.models.occupancy_fit import PARTS
 from predictor.models.samples import from_the_others
 from predictor.models.transformed import linear
 

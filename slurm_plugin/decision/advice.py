@@ -12,14 +12,8 @@ from slurm_plugin.decision import messages
 from slurm_plugin.decision.candidates import PolicySettings, Request, trusted
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory import memory_to_ask
-from slurm_plugin.decision.policy import (
-    Action,
-    Decision,
-    Option,
-    decide,
-    every_option,
-    limits_to_ask,
-)
+from slurm_plugin.decision.node_options import Option
+from slurm_plugin.decision.policy import Action, Decision, decide, every_option, limits_to_ask
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.remedies import MISSED, remedies
 from slurm_plugin.decision.sizes import fixed_by_script, nodes_of, options_for, resized

@@ -4,7 +4,8 @@ from sacct_ingest.layout import Unit
 from slurm_plugin.config import Mode, TimeUse
 from slurm_plugin.decision import messages
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.policy import Action, Decision, Option
+from slurm_plugin.decision.node_options import Option
+from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.sizes import change_of
 from slurm_plugin.decision.task_layout import change_for
 from slurm_plugin.protocol import Answer, Change

@@ -6,7 +6,8 @@ from typing import Any
 from sacct_ingest import admin_comment
 from sacct_ingest.records import DecisionRow
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.policy import Decision, Option
+from slurm_plugin.decision.node_options import Option
+from slurm_plugin.decision.policy import Decision
 from slurm_plugin.protocol import Answer, Change
 
 

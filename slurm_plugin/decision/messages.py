@@ -7,7 +7,8 @@ from predictor.types import PredictionTable, Verdict
 from sacct_ingest.layout import Unit
 from slurm_plugin.decision import remedies
 from slurm_plugin.decision.candidates import Request
-from slurm_plugin.decision.policy import Action, Decision, Option
+from slurm_plugin.decision.node_options import Option
+from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.formatting import clock, count, duration, percent

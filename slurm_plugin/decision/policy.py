@@ -1,17 +1,10 @@
 """Which node count a job gets: a pure function of request, prediction, cluster and settings.
 
-A count costs the job's own turnaround plus the delay that it imposes on the others::
-
-    C(n) = w(n) + T(n) + q·n·T(n)/N,    q = price·(Q + Q̄/2 + 2)
-
-with the wait w from the limits of what runs, the predicted run time T, Q jobs waiting now, Q̄ over
-a day, and N nodes.  Among the counts that the guard, the time limits and the deadline allow, the
-cheapest is taken.  A fuller queue never leads to more nodes: the price is charged on a node time
-made non-decreasing in n, and nothing else depends on the queue.
+Among the counts that the guard, the time limits and the deadline allow, the cheapest is taken: see
+`slurm_plugin.decision.node_options` for what a count costs.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 
@@ -19,22 +12,21 @@ import msgspec
 from msgspec.structs import replace
 
 from predictor.table import OTHER_LAYOUT, at, covers, verdict_at
-from predictor.types import Prediction, PredictionTable, Verdict
-from predictor.wait_estimate import ENOUGH, WaitEstimate
+from predictor.types import PredictionTable, Verdict
+from predictor.wait_estimate import ENOUGH
 from slurm_plugin import config
 from slurm_plugin.decision.candidates import (
-    Candidate,
     PartitionBounds,
     PolicySettings,
     Request,
     choices,
-    shortens,
     side_by_side,
     standing,
     trusted,
 )
+from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.time_limits import TimeLimits, fitting
+from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.slurm.cluster_state import Partition
 
 
@@ -46,59 +38,11 @@ class Action(StrEnum):
     REFUSE = "refuse"
 
 
-class DeadlineVerdict(StrEnum):
-    """Whether a count makes the deadline: the worst that holds."""
-
-    MADE = "made"
-    WAIT = "wait"  #: that depends on when the job starts
-    LIMIT = "limit"  #: its time limit reaches beyond the deadline: Slurm ends it without a run
-    RUN = "run"  #: it takes too long, even if it starts at once
-
-
-#: What is said of a deadline by its verdict; None: nobody knows.
-_MET = {
-    None: None,
-    DeadlineVerdict.MADE: True,
-    DeadlineVerdict.WAIT: None,
-    DeadlineVerdict.LIMIT: False,
-    DeadlineVerdict.RUN: False,
-}
 _REASONS = {
     DeadlineVerdict.WAIT: Reason.DEADLINE_UNSURE,
     DeadlineVerdict.LIMIT: Reason.DEADLINE_LIMIT,
     DeadlineVerdict.RUN: Reason.DEADLINE_MISSED,
 }
-
-
-class Option(msgspec.Struct, frozen=True, kw_only=True):
-    """One node count and what it would mean now.
-
-    A structure of msgspec as there are dozens of them in a decision: it is made six times as fast
-    as a dataclass.
-    """
-
-    nodes: int
-    time_s: float  #: run time to decide by: with the uncertainty of a change added
-    prediction: Prediction
-    limit_s: float | None
-    wait_s: float
-    cost_s: float
-    in_guard: bool  #: its turnaround is near that of the request
-    in_limit: bool  #: its time limit is allowed
-    leaves_room: bool = True  #: others find enough free nodes beside it, or it does not grow
-    fits: bool = True  #: its nodes have the memory that the job is known to need
-    late_s: float  #: by how much it misses the deadline; zero or less: made
-    limits: TimeLimits | None = None  #: what the prediction makes of the time limit
-    wait: WaitEstimate | None = None  #: ``wait_s`` is its median
-    chance: float | None = None  #: of making the deadline; None: none, or not known
-    deadline: DeadlineVerdict | None = None  #: None: there is none
-    #: time limit that ends by the deadline and holds the run
-    fitting_limit_s: float | None = None
-
-    @property
-    def meets_deadline(self) -> bool | None:
-        """Whether it makes the deadline; None: there is none, or that depends on the wait."""
-        return _MET[self.deadline]
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,15 +85,15 @@ def decide(
         return Decision(action=Action.KEEP, reason=request.fixed or Reason.BEYOND_LIMITS)
     if not covers(table, asked):
         return Decision(action=Action.KEEP, reason=request.fixed or Reason.OUTSIDE_CURVE)
-    scene = _PolicyContext(request, table, partition, rules, now_s, asked)
+    scene = PolicyContext(request, table, partition, rules, now_s, asked)
     if unchanged := request.fixed or request.distrusted:
         return _checked(scene, unchanged)
     if not trusted(table, asked, rules.policy):
         return _checked(scene, _why_distrusted(table))
-    prospects = choices(request, table, PartitionBounds.of(partition), rules, asked)
-    if len(prospects) == 1:
+    candidates = choices(request, table, PartitionBounds.of(partition), rules, asked)
+    if len(candidates) == 1:
         return _checked(scene, Reason.NO_CHOICE)
-    return _choose(scene, scene.options(prospects))
+    return _choose(scene, scene.options(candidates))
 
 
 def _why_distrusted(table: PredictionTable) -> Reason:
@@ -175,136 +119,7 @@ def as_scheduled(request: Request, partition: Partition, *, now_s: float) -> int
     return max(free - free % request.segment, request.low)
 
 
-@dataclass(frozen=True, slots=True)
-class _PolicyContext:
-    """All that the counts of one decision have in common."""
-
-    request: Request
-    table: PredictionTable
-    partition: Partition
-    rules: PolicySettings
-    now_s: float
-    asked: int
-
-    def options(self, prospects: Sequence[Candidate]) -> list[Option]:
-        """Options for rising node counts, the request among them."""
-        estimates = self._waits(prospects)
-        waits = [one.median_s for one in estimates]
-        asked = next(i for i, p in enumerate(prospects) if p.prediction.nodes == self.asked)
-        policy, part = self.rules.policy, self.partition
-        room = self._room(prospects, waits)
-        most = policy.guard_ratio * (waits[asked] + prospects[asked].time_s) + policy.guard_s
-        price = policy.price * (part.queue + part.queue_mean / 2 + 2) / part.nodes
-        made = [
-            Option(
-                nodes=one.prediction.nodes,
-                time_s=one.time_s,
-                prediction=one.prediction,
-                limit_s=one.limit_s,
-                wait_s=wait_s,
-                cost_s=wait_s + one.time_s + price * one.work_s,
-                in_guard=wait_s + one.time_s <= most,
-                in_limit=self._allows(one, wait_s),
-                leaves_room=leaves_room,
-                fits=one.fits,
-                late_s=-inf,
-                limits=one.limits,
-                wait=wait,
-            )
-            for one, wait, wait_s, leaves_room in zip(
-                prospects, estimates, waits, room, strict=True
-            )
-        ]
-        deadline_s = self.request.deadline_s
-        return made if deadline_s is None else [self._judged(one, deadline_s) for one in made]
-
-    def _judged(self, one: Option, deadline_s: float) -> Option:
-        """Judge a count by its run time alone, by its time limit, and then with its wait."""
-        left_s = deadline_s - max(self.now_s, self.request.begin_s)
-        wait_s = self.now_s + one.wait_s * self.rules.deadline.wait_factor
-        late_s = wait_s + one.prediction.high_s - deadline_s
-        one = replace(one, late_s=late_s, chance=self._chance(one, 0.0, deadline_s))
-        if one.prediction.high_s > left_s:
-            return replace(one, deadline=DeadlineVerdict.RUN)
-        limit_s = self._least_limit(one)
-        margin = self.rules.policy.limit_margin
-        fits_s = fitting(one.limits, one.prediction.high_s, margin, left_s)
-        # Slurm starts no job whose limit reaches beyond its deadline: it ends it instead.
-        if limit_s > left_s:
-            if fits_s is None or not self._may_set(one.nodes):
-                chance = None if one.chance is None else 0.0
-                verdict = DeadlineVerdict.LIMIT
-                return replace(one, deadline=verdict, fitting_limit_s=fits_s, chance=chance)
-            limit_s, one = fits_s, replace(one, limit_s=fits_s, limits=TimeLimits(fits_s))
-        chance = self._chance(one, limit_s, deadline_s)
-        if chance is None:
-            in_time = late_s <= 0 and self.now_s + one.wait_s + limit_s <= deadline_s
-        else:
-            in_time = chance >= self.rules.deadline.confidence
-        verdict = DeadlineVerdict.MADE if in_time else DeadlineVerdict.WAIT
-        return replace(one, deadline=verdict, fitting_limit_s=fits_s, chance=chance)
-
-    def _chance(self, one: Option, limit_s: float, deadline_s: float) -> float | None:
-        """Chance of wait and run together; None: waits follow from time limits alone."""
-        if one.wait is None or self.partition.outlook is None:
-            return None
-        return one.wait.chance(one.prediction, deadline_s - self.now_s, limit_s=limit_s)
-
-    def _least_limit(self, one: Option) -> float:
-        """Shortest limit that the job may run with: its ``--time-min``, where it has one."""
-        least_s = one.limits.least_s if shortens(one.limits, self.request) else None
-        return least_s or one.limit_s or 0.0
-
-    def _may_set(self, nodes: int) -> bool:
-        opted_in = self.request.time_use is config.TimeUse.SET and not self.request.distrusted
-        return opted_in and trusted(self.table, nodes, self.rules.policy)
-
-    def _waits(self, prospects: Sequence[Candidate]) -> list[WaitEstimate]:
-        """Estimate the waits; more nodes for at least as long never start earlier."""
-        begin = max(self.now_s, self.request.begin_s)
-        waits: list[WaitEstimate] = []
-        before = inf
-        for one in prospects:
-            duration = _planned_s(one)
-            nodes = one.prediction.nodes
-            since = begin
-            if duration >= before and self.partition.outlook is None:
-                since = self.now_s + waits[-1].median_s
-            waits.append(self.partition.wait(nodes, duration, now_s=self.now_s, begin_s=since))
-            before = duration
-        return waits
-
-    def _room(self, prospects: Sequence[Candidate], waits: Sequence[float]) -> list[bool]:
-        """Whether a count that is larger than the request leaves most of the free nodes to others.
-
-        Jobs that arrive while a grown job runs find only what it left.  Most of them are small.
-        """
-        share, free = self.rules.policy.growth_share, self.partition.spare or self.partition.profile
-        room = []
-        for one, wait_s in zip(prospects, waits, strict=True):
-            nodes, start_s = one.prediction.nodes, self.now_s + wait_s
-            end_s = start_s + _planned_s(one)
-            grows = nodes > self.asked
-            room.append(not grows or nodes <= share * free.least(start_s, end_s))
-        return room
-
-    def _allows(self, one: Candidate, wait_s: float) -> bool:
-        limit_s = one.limit_s
-        if wait_s == inf:
-            return False
-        if limit_s is None or one.prediction.nodes >= self.asked:
-            return True
-        if not (self.request.limit_raisable or shortens(one.limits, self.request)):
-            return one.prediction.high_s * self.rules.policy.limit_margin <= limit_s
-        return limit_s <= (self.partition.max_time_s or inf)
-
-
-def _planned_s(one: Candidate) -> float:
-    """Time for which a scheduler plans with a count."""
-    return one.limit_s or one.prediction.high_s
-
-
-def _choose(scene: _PolicyContext, options: Sequence[Option]) -> Decision:
+def _choose(scene: PolicyContext, options: Sequence[Option]) -> Decision:
     asked = next(o for o in options if o.nodes == scene.asked)
     feasible = _feasible(options, asked)
     if not feasible:
@@ -330,7 +145,7 @@ def _feasible(options: Sequence[Option], asked: Option) -> list[Option]:
 
 
 def _reason(
-    scene: _PolicyContext,
+    scene: PolicyContext,
     best: Option,
     asked: Option,
     feasible: Sequence[Option],
@@ -349,7 +164,7 @@ def _reason(
     return Reason.NO_ROOM_TO_GROW if crowded else Reason.LIMIT_TOO_LONG
 
 
-def _missed(scene: _PolicyContext, options: Sequence[Option], asked: Option) -> Decision:
+def _missed(scene: PolicyContext, options: Sequence[Option], asked: Option) -> Decision:
     """No count is sure to make the deadline: the one that comes closest, or a refusal."""
     allowed = [o for o in options if o.in_limit or o is asked]
     closest = min(allowed, key=lambda o: (_distance(o, asked), o.late_s, o.nodes))
@@ -372,7 +187,7 @@ def _distance(option: Option, asked: Option) -> tuple[int, bool]:
     return tuple(DeadlineVerdict).index(verdict), worse
 
 
-def _refused(scene: _PolicyContext, options: Iterable[Option]) -> bool:
+def _refused(scene: PolicyContext, options: Iterable[Option]) -> bool:
     """Whether the site refuses the job: no count has a chance, even if nothing goes wrong.
 
     A wait counts where what such waits were off by is on record.
@@ -394,7 +209,7 @@ def _hopeless(option: Option, least: float) -> bool:
     return recorded and not by_limit and chance is not None and chance < least
 
 
-def _checked(scene: _PolicyContext, reason: Reason) -> Decision:
+def _checked(scene: PolicyContext, reason: Reason) -> Decision:
     """Let the request stand, and look at its deadline as far as the prediction allows."""
     if verdict_at(scene.table, scene.asked) is Verdict.REFUSED:
         return Decision(action=Action.KEEP, reason=reason)
@@ -438,7 +253,7 @@ def every_option(
         return list(decision.options)
     if asked not in counts and not covers(table, asked):
         asked = min(counts, key=lambda n: abs(n - asked))
-    scene = _PolicyContext(request, table, partition, rules, now_s, asked)
+    scene = PolicyContext(request, table, partition, rules, now_s, asked)
     predictions = [at(table, n) for n in sorted(counts | {asked})]
     options = scene.options(side_by_side(predictions, request, table, rules, asked))
     own = {option.nodes: option for option in decision.options}

@@ -7,7 +7,8 @@ from predictor.table import at, covers
 from predictor.types import Prediction, PredictionTable
 from sacct_ingest.layout import Unit
 from slurm_plugin.decision.candidates import PolicySettings, Request, trusted
-from slurm_plugin.decision.policy import Decision, Option, every_option
+from slurm_plugin.decision.node_options import Option
+from slurm_plugin.decision.policy import Decision, every_option
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.formatting import clock, duration, percent
 from slurm_plugin.slurm.cluster_state import Partition

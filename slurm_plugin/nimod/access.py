@@ -7,7 +7,8 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from slurm_plugin.config import Access
 from slurm_plugin.listening import Rates, peer_uid
@@ -34,15 +35,24 @@ class UserNames:
     """User names by uid.
 
     They may come over the network (LDAP), so a thread of its own asks for them.
+
+    Parameters
+    ----------
+    look_up
+        Gives the name of a uid, or raises.
+    own
+        Names that are at hand from the start.
     """
 
     def __init__(
         self,
         look_up: Callable[[int], str] = lambda uid: pwd.getpwuid(uid).pw_name,
         *,
+        own: Mapping[int, str] = MappingProxyType({}),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._look_up = look_up
+        self._own = own
         self._clock = clock
         self._names: dict[int, str] = {}
         self._failed_s: dict[int, float] = {}
@@ -51,7 +61,7 @@ class UserNames:
 
     def cached(self, uid: int) -> str | None:
         """Name of a user; empty for one without a name, None where nobody has asked of late."""
-        if (name := self._names.get(uid)) is not None:
+        if (name := self._own.get(uid) or self._names.get(uid)) is not None:
             return name
         failed_s = self._failed_s.get(uid)
         return None if failed_s is None or self._clock() > failed_s + _NAMELESS_S else ""

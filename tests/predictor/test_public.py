@@ -91,9 +91,9 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         None, {"surprises": [0.1, 0.2, 0.4] * 5, "share": 0.9, "least": 0.8},
     ),
     "drift.follow": (None, {"runs": ROWS, "settings": DriftSettings()}),
-    "forecast.Bank": (lambda values: [*forecasts(values)], {"values": [1.0, 2.0, 3.0]}),
-    "forecast.forecasts": (lambda values: [*forecasts(values)], {"values": [1.0, 2.0, 3.0]}),
-    "forecast.nine_of_ten": (None, {"errors": [0.1, -0.2]}),
+    "forecasters.Bank": (lambda values: [*forecasts(values)], {"values": [1.0, 2.0, 3.0]}),
+    "forecasters.forecasts": (lambda values: [*forecasts(values)], {"values": [1.0, 2.0, 3.0]}),
+    "forecasters.nine_of_ten": (None, {"errors": [0.1, -0.2]}),
     "interval.measure": (None, {"curve": CURVE, "errors": [0.01, 0.02, -0.01, 0.01, 0.02]}),
     "interval.deviations": (None, {"curve": CURVE}),
     "interval.around": (
@@ -132,7 +132,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         None,
         {"predictions": FIT.predict([4]), "verdicts": (Verdict.RELIABLE,), "confidence": 0.9},
     ),
-    "transfer.transfer_time": (
+    "transfer_time.transfer_time": (
         None, {"series": [], "size_bytes": 1e6, "source": "a", "target": "b", "now_s": 0.0},
     ),
     "type_ratios.believe": (
@@ -317,7 +317,7 @@ CASES = [
 
 #: Public functions that get no number, or only from functions above that have looked at it.
 NOT_CALLED = {
-    "forecast": "median trimmed_mean bank",
+    "forecasters": "median trimmed_mean bank",
     "curve_table": "curve_table",
     "drift": "problem started",
     "interval": "left_out",

@@ -9,7 +9,8 @@ from predictor.wait_estimate import ENOUGH, WaitEstimate, WaitGrid
 from slurm_plugin.config import Config, Deadline, OnMissed
 from slurm_plugin.decision import messages, remedies
 from slurm_plugin.decision.candidates import PolicySettings, Request
-from slurm_plugin.decision.policy import Action, DeadlineVerdict, decide
+from slurm_plugin.decision.node_options import DeadlineVerdict
+from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.slurm.outlook import NodeUnits, PartitionOutlook
 from tests.slurm_plugin.made import NOW, partition, table

@@ -9,15 +9,8 @@ from msgspec.structs import replace
 from predictor.types import Problem, Verdict
 from slurm_plugin.config import Config, Deadline, OnMissed
 from slurm_plugin.decision.candidates import Request
-from slurm_plugin.decision.policy import (
-    Action,
-    DeadlineVerdict,
-    Option,
-    as_scheduled,
-    decide,
-    every_option,
-    limits_to_ask,
-)
+from slurm_plugin.decision.node_options import DeadlineVerdict, Option
+from slurm_plugin.decision.policy import Action, as_scheduled, decide, every_option, limits_to_ask
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.slurm.availability import profile

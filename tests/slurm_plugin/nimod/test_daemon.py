@@ -6,12 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from slurm_plugin.config import Config
-from slurm_plugin.nimod.daemon import Daemon
 from slurm_plugin.protocol import MAX_LINE_BYTES, Ask, encode
 from slurm_plugin.slurm.node_pool import AT_ONCE
 from tests.processes import PATIENCE_S, wait_until
 from tests.slurm_plugin.made import job
+from tests.slurm_plugin.nimod.handler import Handler
 from tests.slurm_plugin.nimod.own_nimod import idle_node, talk
 
 
@@ -53,8 +52,7 @@ def test_a_bad_request_gets_an_error_and_the_connection_lives(running, line, tol
 
 
 def test_a_user_whose_name_is_not_known_sees_nothing(tmp_path):
-    config = Config(store=f"sqlite:///{tmp_path}/nimo.db", socket=str(tmp_path / "s"))
-    made = Daemon(config, lambda: config)
+    made = Handler(tmp_path)
     for op in ("applications", "explain"):
         reply = made.respond(encode(Ask(op=op, name="wrf", job_id=1)), 4_000_000)
         assert b"has no name" in reply.data

@@ -235,10 +235,10 @@ def test_the_outlook_goes_to_the_pages_at_most_once_a_minute():
 
 
 def test_unknown_jobs_may_take_all_of_their_limit():
-    made = outlooks()
-    made.remember(encode(QueuePast(shares=LimitShares(site=(-4.0,) * 40))))
+    times = QueueRunTimes(stored)
+    times.remember(LimitShares(site=(-4.0,) * 40))
     state = full(user="eve", limit_s=100_050.0)
-    log_run_s, _ = made._run_times(state.jobs[0])
+    log_run_s, _ = times(state.jobs[0])
     assert len(log_run_s) == 40
     assert sum(one > 11.5 for one in log_run_s) == 6  # the logarithm of the limit
     assert list(log_run_s) == sorted(log_run_s)

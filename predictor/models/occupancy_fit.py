@@ -1,0 +1,199 @@
+"""What NIMO learned of an application: an occupancy of each part for each byte, and its data flow.
+
+Execution time is f_D·(f_a + f_n + f_d) (ICAC 2006, equation 1); `predictor.models.occupancy` learns
+the functions.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import exp, log
+
+from predictor.models.bottleneck import Bottleneck
+from predictor.models.functions import Function
+from predictor.models.samples import Occupancies
+from predictor.models.support import Doubt, Support, judged, widening
+from predictor.types import Verdict
+
+#: Name under which the processor's occupancy takes part in the functions of the stalls: what it
+#: has to do hides them.
+COMPUTE = "compute"
+PARTS = ("compute_s", "network_s", "disk_s", "data_bytes")
+#: Shortest run time that is predicted, seconds.
+_LEAST_S = 1e-9
+#: Runs of the same may differ by so much of log time.
+SAME = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Execution time, from ``low_s`` to ``high_s`` in ``level`` of the cases, and what it is of.
+
+    ``verdict`` says how far the samples support it; ``doubts`` say why they do not.
+    """
+
+    time_s: float
+    low_s: float
+    high_s: float
+    level: float
+    made_of: Occupancies
+    verdict: Verdict = Verdict.RELIABLE
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Predictor functions that were learned together, with the bottleneck where there is one."""
+
+    compute: Function
+    network: Function
+    disk: Function
+    data: Function
+    bottleneck: Bottleneck | None = None
+
+    @classmethod
+    def of(cls, function: Callable[[str], Function]) -> "Form":
+        """Ask for the function of each of :data:`PARTS`."""
+        compute, network, disk, data = map(function, PARTS)
+        return cls(compute, network, disk, data)
+
+    def occupancies(
+        self, attributes: Mapping[str, float]
+    ) -> tuple[Occupancies, Occupancies, Occupancies]:
+        """Predict the occupancies, and those of the shortest and the longest stall there may be."""
+        compute = self.compute(attributes)
+        amounts = {**attributes, COMPUTE: max(compute, 1e-300)}
+        made = Occupancies(
+            compute, self.network(amounts), self.disk(amounts), max(self.data(attributes), 1.0)
+        )
+        if self.bottleneck is None:
+            return made, made, made
+        stall_s, low_s, high_s = self.bottleneck.stall_s(compute, amounts)
+        return _with_stall(made, stall_s), _with_stall(made, low_s), _with_stall(made, high_s)
+
+    def doubts(self, attributes: Mapping[str, float]) -> tuple[Doubt, ...]:
+        """Say where the functions go below zero, which no run can."""
+        named = (("compute occupancy", self.compute), ("data flow", self.data))
+        return tuple(
+            Doubt(Verdict.REFUSED, f"the learned {name} falls below zero there")
+            for name, function in named
+            if function.value(attributes) < -2 * function.press * function.scale
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OccupancyFit:
+    """Application profile: a predictor function for each occupancy and for the data flow.
+
+    Parameters
+    ----------
+    forms
+        What was learned; the best one first.
+    plausible
+        How many of the forms the interval has to hold.
+    error
+        Mean absolute error of log time that is expected of a prediction.
+    samples
+        How many were learned from.
+    left_out
+        Log of predicted over actual time of each sample, predicted from the others: what the
+        functions are made of is chosen anew without it.
+    predicted
+        Occupancies of each sample, predicted so.
+    support
+        What the samples support.
+    weights
+        Of the forms in a prediction, one in all; empty: the one in the middle is the prediction.
+    """
+
+    forms: tuple[Form, ...]
+    plausible: int
+    error: float
+    samples: int
+    left_out: tuple[float, ...] = ()
+    predicted: tuple[Occupancies, ...] = ()
+    support: Support = field(default_factory=lambda: Support({}))
+    weights: tuple[float, ...] = ()
+
+    @property
+    def compute(self) -> Function:
+        """Function f_a of the best form, in seconds a byte."""
+        return self.forms[0].compute
+
+    @property
+    def network(self) -> Function:
+        """Function f_n."""
+        return self.forms[0].network
+
+    @property
+    def disk(self) -> Function:
+        """Function f_d."""
+        return self.forms[0].disk
+
+    @property
+    def data(self) -> Function:
+        """Function f_D, in bytes."""
+        return self.forms[0].data
+
+    @property
+    def bottleneck(self) -> Bottleneck | None:
+        """What stands in the place of f_n and f_d, if the best form has it."""
+        return self.forms[0].bottleneck
+
+    def predict(self, attributes: Mapping[str, float], level: float = 0.9) -> Predicted:
+        """Predict the execution time on an assignment.
+
+        The interval holds what each form says that is plausible, and the errors of left-out samples
+        around the prediction.  These are taken as Laplace's: most are small, a few are large.
+
+        Raises
+        ------
+        ValueError
+            An attribute that a function depends on is missing, or one is not above zero and finite.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level is {level}, one between 0 and 1 is needed")
+        doubts = self.support.doubts(attributes)
+        made = [form.occupancies(attributes) for form in self.forms]
+        joint, main = joined([one[0] for one in made], self.weights)
+        doubts += self.forms[main].doubts(attributes)
+        if joint.time_s <= _LEAST_S:
+            doubts += (Doubt(Verdict.REFUSED, "the learned run time falls to zero there"),)
+        time_s = max(joint.time_s, _LEAST_S)
+        plausible = [*made[: self.plausible], made[main]]
+        far = widening(doubts)
+        width = exp(-log(1 - level) * self.error)
+        low_s = min(time_s / width, *(low.time_s / exp(SAME) for _, low, _ in plausible))
+        high_s = max(time_s * width, *(high.time_s * exp(SAME) for _, _, high in plausible))
+        return Predicted(
+            time_s,
+            max(low_s, _LEAST_S / width) * exp(-far),
+            high_s * exp(far),
+            level,
+            joint,
+            judged(doubts),
+            tuple(one.text for one in doubts),
+        )
+
+
+def joined(made: Sequence[Occupancies], weights: Sequence[float]) -> tuple[Occupancies, int]:
+    """Occupancies that several forms say together, and which form counts most for them."""
+    if not weights:
+        main = _middle([one.time_s for one in made])
+        return made[main], main
+    parts = (
+        sum(weight * getattr(one, part) for weight, one in zip(weights, made, strict=True))
+        for part in PARTS
+    )
+    return Occupancies(*parts), max(range(len(made)), key=weights.__getitem__)
+
+
+def _with_stall(made: Occupancies, stall_s: float) -> Occupancies:
+    """Give the occupancies with this stall, parted between network and disk as before."""
+    parts = made.network_s + made.disk_s
+    share = made.network_s / parts if parts else 0.5
+    return replace(made, network_s=share * stall_s, disk_s=(1 - share) * stall_s)
+
+
+def _middle(times: Sequence[float]) -> int:
+    """Index of the time between the others; of two the first, which is the better one's."""
+    return sorted(range(len(times)), key=times.__getitem__)[1] if len(times) == 3 else 0

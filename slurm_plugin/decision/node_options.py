@@ -1,0 +1,210 @@
+"""Each node count of a decision and what it would mean: wait, cost, time limit, deadline.
+
+A count costs the job's own turnaround plus the delay that it imposes on the others::
+
+    C(n) = w(n) + T(n) + q·n·T(n)/N,    q = price·(Q + Q̄/2 + 2)
+
+with the wait w from the limits of what runs, the predicted run time T, Q jobs waiting now, Q̄ over
+a day, and N nodes.  A fuller queue never leads to more nodes: the price is charged on a node time
+made non-decreasing in n, and nothing else depends on the queue.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+
+import msgspec
+from msgspec.structs import replace
+
+from predictor.types import Prediction, PredictionTable
+from predictor.wait_estimate import WaitEstimate
+from slurm_plugin import config
+from slurm_plugin.decision.candidates import (
+    Candidate,
+    PolicySettings,
+    Request,
+    shortens,
+    trusted,
+)
+from slurm_plugin.decision.time_limits import TimeLimits, fitting
+from slurm_plugin.slurm.cluster_state import Partition
+
+
+class DeadlineVerdict(StrEnum):
+    """Whether a count makes the deadline: the worst that holds."""
+
+    MADE = "made"
+    WAIT = "wait"  #: that depends on when the job starts
+    LIMIT = "limit"  #: its time limit reaches beyond the deadline: Slurm ends it without a run
+    RUN = "run"  #: it takes too long, even if it starts at once
+
+
+#: What is said of a deadline by its verdict; None: nobody knows.
+_MET = {
+    None: None,
+    DeadlineVerdict.MADE: True,
+    DeadlineVerdict.WAIT: None,
+    DeadlineVerdict.LIMIT: False,
+    DeadlineVerdict.RUN: False,
+}
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """One node count and what it would mean now.
+
+    A structure of msgspec as there are dozens of them in a decision: it is made six times as fast
+    as a dataclass.
+    """
+
+    nodes: int
+    time_s: float  #: run time to decide by: with the uncertainty of a change added
+    prediction: Prediction
+    limit_s: float | None
+    wait_s: float
+    cost_s: float
+    in_guard: bool  #: its turnaround is near that of the request
+    in_limit: bool  #: its time limit is allowed
+    leaves_room: bool = True  #: others find enough free nodes beside it, or it does not grow
+    fits: bool = True  #: its nodes have the memory that the job is known to need
+    late_s: float  #: by how much it misses the deadline; zero or less: made
+    limits: TimeLimits | None = None  #: what the prediction makes of the time limit
+    wait: WaitEstimate | None = None  #: ``wait_s`` is its median
+    chance: float | None = None  #: of making the deadline; None: none, or not known
+    deadline: DeadlineVerdict | None = None  #: None: there is none
+    #: time limit that ends by the deadline and holds the run
+    fitting_limit_s: float | None = None
+
+    @property
+    def meets_deadline(self) -> bool | None:
+        """Whether it makes the deadline; None: there is none, or that depends on the wait."""
+        return _MET[self.deadline]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyContext:
+    """All that the counts of one decision have in common."""
+
+    request: Request
+    table: PredictionTable
+    partition: Partition
+    rules: PolicySettings
+    now_s: float
+    asked: int
+
+    def options(self, candidates: Sequence[Candidate]) -> list[Option]:
+        """Options for rising node counts, the request among them."""
+        estimates = self._waits(candidates)
+        waits = [one.median_s for one in estimates]
+        asked = next(i for i, p in enumerate(candidates) if p.prediction.nodes == self.asked)
+        policy, part = self.rules.policy, self.partition
+        room = self._room(candidates, waits)
+        most = policy.guard_ratio * (waits[asked] + candidates[asked].time_s) + policy.guard_s
+        price = policy.price * (part.queue + part.queue_mean / 2 + 2) / part.nodes
+        made = [
+            Option(
+                nodes=one.prediction.nodes,
+                time_s=one.time_s,
+                prediction=one.prediction,
+                limit_s=one.limit_s,
+                wait_s=wait_s,
+                cost_s=wait_s + one.time_s + price * one.work_s,
+                in_guard=wait_s + one.time_s <= most,
+                in_limit=self._allows(one, wait_s),
+                leaves_room=leaves_room,
+                fits=one.fits,
+                late_s=-inf,
+                limits=one.limits,
+                wait=wait,
+            )
+            for one, wait, wait_s, leaves_room in zip(
+                candidates, estimates, waits, room, strict=True
+            )
+        ]
+        deadline_s = self.request.deadline_s
+        return made if deadline_s is None else [self._judged(one, deadline_s) for one in made]
+
+    def _judged(self, one: Option, deadline_s: float) -> Option:
+        """Judge a count by its run time alone, by its time limit, and then with its wait."""
+        left_s = deadline_s - max(self.now_s, self.request.begin_s)
+        wait_s = self.now_s + one.wait_s * self.rules.deadline.wait_factor
+        late_s = wait_s + one.prediction.high_s - deadline_s
+        one = replace(one, late_s=late_s, chance=self._chance(one, 0.0, deadline_s))
+        if one.prediction.high_s > left_s:
+            return replace(one, deadline=DeadlineVerdict.RUN)
+        limit_s = self._least_limit(one)
+        margin = self.rules.policy.limit_margin
+        fits_s = fitting(one.limits, one.prediction.high_s, margin, left_s)
+        # Slurm starts no job whose limit reaches beyond its deadline: it ends it instead.
+        if limit_s > left_s:
+            if fits_s is None or not self._may_set(one.nodes):
+                chance = None if one.chance is None else 0.0
+                verdict = DeadlineVerdict.LIMIT
+                return replace(one, deadline=verdict, fitting_limit_s=fits_s, chance=chance)
+            limit_s, one = fits_s, replace(one, limit_s=fits_s, limits=TimeLimits(fits_s))
+        chance = self._chance(one, limit_s, deadline_s)
+        if chance is None:
+            in_time = late_s <= 0 and self.now_s + one.wait_s + limit_s <= deadline_s
+        else:
+            in_time = chance >= self.rules.deadline.confidence
+        verdict = DeadlineVerdict.MADE if in_time else DeadlineVerdict.WAIT
+        return replace(one, deadline=verdict, fitting_limit_s=fits_s, chance=chance)
+
+    def _chance(self, one: Option, limit_s: float, deadline_s: float) -> float | None:
+        """Chance of wait and run together; None: waits follow from time limits alone."""
+        if one.wait is None or self.partition.outlook is None:
+            return None
+        return one.wait.chance(one.prediction, deadline_s - self.now_s, limit_s=limit_s)
+
+    def _least_limit(self, one: Option) -> float:
+        """Shortest limit that the job may run with: its ``--time-min``, where it has one."""
+        least_s = one.limits.least_s if shortens(one.limits, self.request) else None
+        return least_s or one.limit_s or 0.0
+
+    def _may_set(self, nodes: int) -> bool:
+        opted_in = self.request.time_use is config.TimeUse.SET and not self.request.distrusted
+        return opted_in and trusted(self.table, nodes, self.rules.policy)
+
+    def _waits(self, candidates: Sequence[Candidate]) -> list[WaitEstimate]:
+        """Estimate the waits; more nodes for at least as long never start earlier."""
+        begin = max(self.now_s, self.request.begin_s)
+        waits: list[WaitEstimate] = []
+        before = inf
+        for one in candidates:
+            duration = _planned_s(one)
+            nodes = one.prediction.nodes
+            since = begin
+            if duration >= before and self.partition.outlook is None:
+                since = self.now_s + waits[-1].median_s
+            waits.append(self.partition.wait(nodes, duration, now_s=self.now_s, begin_s=since))
+            before = duration
+        return waits
+
+    def _room(self, candidates: Sequence[Candidate], waits: Sequence[float]) -> list[bool]:
+        """Whether a count that is larger than the request leaves most of the free nodes to others.
+
+        Jobs that arrive while a grown job runs find only what it left.  Most of them are small.
+        """
+        share, free = self.rules.policy.growth_share, self.partition.spare or self.partition.profile
+        room = []
+        for one, wait_s in zip(candidates, waits, strict=True):
+            nodes, start_s = one.prediction.nodes, self.now_s + wait_s
+            end_s = start_s + _planned_s(one)
+            grows = nodes > self.asked
+            room.append(not grows or nodes <= share * free.least(start_s, end_s))
+        return room
+
+    def _allows(self, one: Candidate, wait_s: float) -> bool:
+        limit_s = one.limit_s
+        if wait_s == inf:
+            return False
+        if limit_s is None or one.prediction.nodes >= self.asked:
+            return True
+        if not (self.request.limit_raisable or shortens(one.limits, self.request)):
+            return one.prediction.high_s * self.rules.policy.limit_margin <= limit_s
+        return limit_s <= (self.partition.max_time_s or inf)
+
+
+def _planned_s(one: Candidate) -> float:
+    """Time for which a scheduler plans with a count."""
+    return one.limit_s or one.prediction.high_s

@@ -1,0 +1,241 @@
+"""One request line and its answer: what nimod is asked, by whom, and who may ask it."""
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from sacct_ingest.errors import ScriptError
+from sacct_ingest.records import DecisionRow
+from slurm_plugin.decision.service import Book, DecisionService
+from slurm_plugin.decision.tickets import job_of
+from slurm_plugin.listening import Rates
+from slurm_plugin.nimod.access import UserNames
+from slurm_plugin.nimod.answer_counts import AnswerCounts
+from slurm_plugin.nimod.connection import Reply
+from slurm_plugin.nimod.outlooks import Outlooks
+from slurm_plugin.nimod.queries import StoreQueries
+from slurm_plugin.nimod.ready_decisions import is_ticket
+from slurm_plugin.protocol import (
+    VERSION,
+    Advice,
+    Answer,
+    Ask,
+    Status,
+    Waits,
+    decode_ask,
+    encode,
+)
+from slurm_plugin.slurm.poller import ClusterPoller
+
+_log = logging.getLogger(__name__)
+
+
+class RequestHandler:
+    """Answers request lines; ``answered`` and ``failed`` count them.
+
+    Parameters
+    ----------
+    service
+        Decides and advises.
+    poller
+        Says who slurmctld runs as, and whether Slurm hides users' jobs from others.
+    outlooks
+        When jobs in the queue start.
+    queries
+        Answers what the store is asked.
+    names
+        Names of users, as far as they have been looked up.
+    trusted
+        Users who may ask about all jobs, besides those that the poller names.
+    requests_per_s
+        Most requests of any other user.
+    record
+        Takes a decision for the store.
+    status, reload
+        Says how nimod is; has everything read anew.
+    """
+
+    def __init__(  # noqa: PLR0913 - each by its name
+        self,
+        service: DecisionService,
+        *,
+        poller: ClusterPoller,
+        outlooks: Outlooks,
+        queries: StoreQueries,
+        names: UserNames,
+        trusted: frozenset[int],
+        requests_per_s: float,
+        record: Callable[[DecisionRow], None],
+        status: Callable[[], Status],
+        reload: Callable[[], None],
+    ) -> None:
+        self._service = service
+        self._poller = poller
+        self._outlooks = outlooks
+        self._queries = queries
+        self._names = names
+        self._trusted = trusted
+        self._requests_per_s = requests_per_s
+        self._rates = Rates(requests_per_s)
+        self._record, self._status, self._reload = record, status, reload
+        self.answered = self.failed = 0
+        self.counts = AnswerCounts(time.time())
+        self.asked_s: float | None = None  #: when slurmctld asked last, by the monotonic clock
+        self.quiet = service.config.changes_nothing
+
+    def trusts(self, uid: int) -> bool:
+        """Whether a user may ask about all jobs."""
+        return uid in self._trusted or uid in self._poller.slurm_users
+
+    def respond(self, line: bytes, uid: int, *, remote: bool = False) -> Reply:
+        """Answer one request line of a peer; never raises.
+
+        An empty one says that slurmctld is about to ask.
+
+        Parameters
+        ----------
+        remote
+            It comes from a login node, where nobody may do more than a user.
+        """
+        trusted = not remote and self.trusts(uid)
+        if not trusted and not self._rates.allow(uid, time.monotonic()):
+            self.failed += 1
+            most = self._requests_per_s
+            error = f"more than {most:g} requests a second from user {uid}; wait a moment"
+            return Reply(encode(Answer(ok=False, error=error)), last=True)
+        if line.isspace():
+            return Reply(awake=trusted)
+        try:
+            ask = decode_ask(line)
+        except msgspec.DecodeError as error:
+            self.failed += 1
+            return Reply(encode(Answer(ok=False, error=str(error))))
+        if ask.op == "prepare" and ask.tell:
+            # At once: slurmctld is about to look for it.
+            self._reply(ask, uid, trusted=trusted)
+            return Reply()
+        if ask.tell and trusted:
+            return Reply(afterwards=partial(self._handle_notice, ask, uid))
+        return self._reply(ask, uid, trusted=trusted)
+
+    def _query(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
+        """Have a question about the store answered: about everybody's jobs, or one's own."""
+        # None asks about everybody's jobs: a name that is not known must not become that.
+        user = None if trusted else self._names.cached(uid) or ""
+        if user == "":
+            return Reply(encode(Answer(ok=False, error=f"user {uid} has no name")))
+        self.answered += 1
+        private = self._poller.private
+        query = partial(self._queries.answer, ask, user, private=private)
+        return Reply(query=partial(self._queries.submit, query))
+
+    def _handle_notice(self, ask: Ask, uid: int) -> None:
+        """Decide of a job that slurmctld told of, and waits for no answer to."""
+        reply = self._reply(ask, uid, trusted=True)
+        if reply.afterwards is not None:
+            reply.afterwards()
+
+    def _reply(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
+        if ask.op in ("applications", "explain") and ask.v == VERSION:
+            return self._query(ask, uid, trusted=trusted)
+        began, book = time.perf_counter(), None
+        message: Answer | Advice | Status | Waits
+        try:
+            message, book = self._answer(ask, uid, trusted=trusted)
+        except Exception as error:
+            _log.exception("a request could not be answered")
+            message = Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log")
+        self.answered += message.ok
+        self.failed += not message.ok
+        if book is None:
+            return Reply(encode(message))
+        if isinstance(message, Answer):
+            message.quiet = self.quiet
+        data = encode(message)
+        self.counts.took(time.perf_counter() - began)
+        return Reply(data, partial(self._book, book), quiet=self.quiet)
+
+    def _answer(
+        self, ask: Ask, uid: int, *, trusted: bool
+    ) -> tuple[Answer | Advice | Status | Waits, Book | None]:
+        if ask.v != VERSION:
+            return Answer(ok=False, error=f"version {ask.v}; nimod speaks {VERSION}"), None
+        if ask.op == "decide" and trusted:
+            self.asked_s = time.monotonic()
+        if ask.op == "decide" and trusted and ask.taken:
+            # Of a nimod before this one: nobody knows what was decided but the job's note.
+            return self._service.redeem(ask.job, now_s=time.time()) or (Answer(), None)
+        if ask.op == "decide" and trusted:
+            return self._service.answer(ask.job, via=ask.via, now_s=time.time())
+        for_all: dict[str, Callable[[], Answer | Advice | Status | Waits]] = {
+            "status": self._status,
+            "links": lambda: Answer(ok=False, error="this is no relay"),
+            "advise": lambda: self._advice(ask, uid, trusted=trusted),
+            "waits": lambda: self._waits(ask, uid, trusted=trusted),
+            "prepare": lambda: self._prepare(ask, uid, trusted=trusted),
+        }
+        if ask.op in for_all:
+            return for_all[ask.op](), None
+        if not trusted:
+            return Answer(ok=False, error=f"{ask.op} is not for user {uid}"), None
+        self._reload()
+        return self._status(), None
+
+    def _waits(self, ask: Ask, uid: int, *, trusted: bool) -> Waits:
+        """When jobs in the queue start: of others as far as squeue shows them to this user."""
+        own = self._names.cached(uid)
+        if not own:
+            return Waits(ok=False, error=f"user {uid} has no name")
+        user = None if trusted or not self._poller.private else own
+        rows = self._outlooks.queued(ask.job_ids, user=user, own=own)
+        shown = {row.job_id for row in rows}
+        return Waits(
+            made_s=self._outlooks.made_s,
+            recorded=len(self._outlooks.record),
+            rows=rows,
+            missing=[one for one in ask.job_ids if one not in shown],
+        )
+
+    def _advice(self, ask: Ask, uid: int, *, trusted: bool) -> Advice:
+        job, confidence = ask.job, ask.confidence
+        if trusted:
+            return self._service.advise(job, now_s=time.time(), confidence=confidence)
+        own = self._names.cached(uid)
+        if not own or job.user_name not in ("", own) or job.user_id not in (None, uid):
+            whose = job.user_name or job.user_id
+            return Advice(ok=False, error=f"jobs of user {whose!r} are not for user {uid}")
+        job.user_name, job.user_id = own, uid
+        return self._service.advise(
+            job, now_s=time.time(), private=self._poller.private, confidence=confidence
+        )
+
+    def _prepare(self, ask: Ask, uid: int, *, trusted: bool) -> Answer:
+        """Decide on what a peer is about to submit, always as itself."""
+        user, now_s = self._names.cached(uid), time.time()
+        if ask.tell and not is_ticket(ask.ticket):
+            return Answer(ok=False, error=f"no ticket: {ask.ticket!r}")
+        try:
+            command = ask.command.resolved()
+            job = job_of(command, user=user, uid=uid, now_s=now_s) if user else None
+        except (ScriptError, msgspec.DecodeError) as error:
+            return Answer(ok=False, error=str(error))
+        private = not trusted and self._poller.private
+        ticket = ask.ticket if ask.tell else ""
+        if job is None:
+            return Answer()
+        comes = "test-only" not in command.options
+        return self._service.prepare(job, now_s=now_s, private=private, ticket=ticket, comes=comes)
+
+    def _book(self, book: Book) -> None:
+        """Do what could wait until the answer was sent."""
+        try:
+            row = book()
+        except Exception:
+            _log.exception("a decision could not be recorded")
+            return
+        if row is not None:
+            self.counts.decided(row)
+            self._record(row)
