@@ -70,14 +70,13 @@ def max_useful(A: float, sigma: float) -> float:
 def working_set(A: float, sigma: float) -> int:
     """Fewest nodes with the highest S²/n (section III.B).
 
-    S²/n has a single peak in each section, so the peaks of the sections' formulas and the
-    sections' ends are all that can be highest.
+    S²/n rises along the first section of the low mode, and has a single peak in the other sections.
+    So these peaks and the sections' ends are all that can be highest.
     """
     if sigma > 1:
         peaks = [(A + sigma * (A - 1)) / sigma, max_useful(A, sigma)]
     else:
-        half = max(sigma / 2, 1e-300)
-        peaks = [(A - half) / half, A, sigma * (A - 0.5) / max(1 - half, 0.5), 2 * A - 1]
+        peaks = [A, sigma * (A - 0.5) / (1 - sigma / 2), 2 * A - 1]
     top = max_useful(A, sigma)
     near = {max(1.0, f(min(peak, top + 1))) for peak in peaks for f in (np.floor, np.ceil)}
     counts = np.array(sorted(near))

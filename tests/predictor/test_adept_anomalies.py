@@ -235,6 +235,29 @@ def test_a_slow_run_next_to_the_last_is_not_blamed_on_the_last(sigma: float) -> 
     assert diagnose(nodes, times).anomalies == (5,)
 
 
+def blamed(at: int, factor: float) -> list[tuple[int, ...]]:
+    """Give what is called anomalous on 200 curves where only ``at`` is."""
+    draw, nodes = np.random.default_rng(5), 2.0 ** np.arange(8)
+    found = []
+    for _ in range(200):
+        A = np.exp(draw.uniform(np.log(20), np.log(1000)))
+        times = downey(A, draw.choice([draw.uniform(0, 1), draw.uniform(1, 8)]))(nodes)
+        times[at] *= factor
+        found.append(diagnose(nodes, times).anomalies)
+    return found
+
+
+def test_a_slow_run_next_to_the_last_is_found_on_nearly_all_curves() -> None:
+    assert blamed(6, 1.35).count((6,)) >= 190
+
+
+def test_a_fast_last_run_is_hardly_ever_blamed_on_another() -> None:
+    """What a curve without it allows as well is not called anomalous."""
+    found = blamed(7, 0.75)
+    assert found.count((7,)) >= 165
+    assert found.count((7,)) + found.count(()) >= 198
+
+
 def test_between_two_phases_all_observations_count() -> None:
     """Nothing tells where between 5 and 9 nodes the step is: predictions lie between both."""
     nodes, law = np.array([1, 2, 3, 4, 5, 9, 10, 11, 12.0]), downey(30, 0.8)
@@ -294,6 +317,21 @@ def test_squares_are_recognised_too() -> None:
     nodes = np.array([4, 6, 9, 12, 16, 20, 25, 30, 36.0])
     diagnosis = diagnose(nodes, specially_optimised(nodes, np.sqrt(nodes) % 1 == 0))
     assert diagnosis.special == "squares"
+
+
+def test_three_others_between_the_members_are_enough() -> None:
+    nodes = np.array([2, 4, 6, 8, 12, 16, 24, 32, 64.0])
+    assert diagnose(nodes, specially_optimised(nodes, np.log2(nodes) % 1 == 0)).special
+    fewer = np.array([2, 4, 6, 8, 12, 16, 32, 64, 100.0])
+    assert not diagnose(fewer, specially_optimised(fewer, np.log2(fewer) % 1 == 0)).special
+
+
+@pytest.mark.parametrize("fast", [3, 48])
+def test_each_other_count_between_members_has_to_be_slower(fast: int) -> None:
+    nodes = np.array([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64.0])
+    times = specially_optimised(nodes, np.log2(nodes) % 1 == 0)
+    times[nodes == fast] = 0.99 * downey(100, 0.8)(np.array([float(fast)]))
+    assert diagnose(nodes, times).special == ""
 
 
 def test_eight_observations_are_too_few_for_special_counts() -> None:

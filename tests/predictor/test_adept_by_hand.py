@@ -269,17 +269,36 @@ def test_roughness_counts_rises_and_unevenness_falls_too() -> None:
     times = [float(np.exp(c)) / n for c, n in zip(costs, nodes, strict=True)]
     made, every = metric(nodes, times), AnomalyExplanation(((0, 1, 2, 3),))
     assert made.roughness(every) == pytest.approx(0.3)
-    # Time falls all along: nothing of it rises beyond ε.
-    assert made.unevenness(every) == (0.0, 0.3, pytest.approx((0.3 + 0.4) / log(8)))
+    assert made.unevenness(every)[1] == pytest.approx((0.3 + 0.4) / log(8))
     assert [rise.of for rise in made.flagged(every)] == [(0, 1, 2)]
     faster = metric([1.0, 2.0], [1.0, 0.3])
     own = AnomalyExplanation(((0, 1),))
     assert faster.roughness(own) == pytest.approx(log(1 / 0.6))
-    falls = round(log(1 / 0.6), 2), pytest.approx(log(1 / 0.6) / log(2))
-    assert faster.unevenness(own) == (0.0, *falls)
-    slower = metric([1.0, 2.0, 4.0], [1.0, 1.05, 1.5])
-    rise = log(1.5 / 1.05) - log(1.1)
-    assert slower.unevenness(AnomalyExplanation(((0, 1, 2),)))[0] == pytest.approx(rise)
+    assert faster.unevenness(own)[1] == pytest.approx(log(1 / 0.6) / log(2))
+
+
+def test_misfit_is_the_error_of_the_best_instance() -> None:
+    # Where time only rises, the best instance is a constant: c = Σ(1/t)/Σ(1/t²).
+    times = [1.0, 1.25, 2.0]
+    c = (1 + 0.8 + 0.5) / (1 + 0.64 + 0.25)
+    squares = [(c / t - 1) ** 2 for t in times]
+    rising = metric([1.0, 2.0, 4.0], times)
+    every = AnomalyExplanation(((0, 1, 2),))
+    assert rising.misfit(every) == pytest.approx(sqrt(sum(squares) / 3))
+    assert rising.unevenness(every)[0] == round(sqrt(sum(squares) / 3), 2)
+    # Each phase has an instance of its own; all observations count.
+    nodes = 2.0 ** np.arange(6)
+    pure = downey(20, 0.5)(nodes)
+    both = metric([*nodes, 64.0, 128.0, 256.0], [*pure, *times])
+    two = AnomalyExplanation(((0, 1, 2, 3, 4, 5), (6, 7, 8)))
+    assert both.misfit(two) == pytest.approx(sqrt(sum(squares) / 9), rel=1e-3)
+
+
+@pytest.mark.parametrize(("A", "sigma"), [(2, 0.0), (20, 0.5), (90, 0.9), (20, 3.0), (300, 8.0)])
+def test_the_model_itself_has_hardly_any_misfit(A: float, sigma: float) -> None:
+    nodes = 2.0 ** np.arange(8)
+    pure = metric(nodes.tolist(), downey(A, sigma)(nodes).tolist())
+    assert pure.misfit(AnomalyExplanation((tuple(range(8)),))) < 0.01
 
 
 def stepped(count: int, at: int, gain: float = 1.5) -> Metric:

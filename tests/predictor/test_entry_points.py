@@ -208,7 +208,15 @@ def test_settings_at_the_end_of_their_range_are_taken() -> None:
 
 @pytest.mark.parametrize(
     ("nodes", "A", "sigma"),
-    [([0], 8, 0), ([nan], 8, 0), ([4], 0.5, 0), ([4], nan, 0), ([4], 8, -0.1), ([4], 8, inf)],
+    [
+        ([0], 8, 0),
+        ([4, 0], 8, 0),
+        ([nan, 4], 8, 0),
+        ([4], 0.5, 0),
+        ([4], nan, 0),
+        ([4], 8, -0.1),
+        ([4], 8, inf),
+    ],
 )
 def test_parameters_of_downeys_model(nodes: list[float], A: float, sigma: float) -> None:
     with pytest.raises(ValueError, match="must be"):

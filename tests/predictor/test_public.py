@@ -327,7 +327,7 @@ NOT_CALLED = {
     "models.downey": "parallelism_of serial_time_of sigma_of terms",
     "models.support": "judged widening",
     "models.adept.anomalies": "special_counts",
-    "models.adept.envelope": "need_observations",
+    "models.adept.envelope": "everything need_observations",
     "models.adept.fluctuation": "explain",
     "models.adept.search": "best_for",
 }

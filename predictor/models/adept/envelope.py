@@ -88,6 +88,15 @@ def envelope(
     return tuple(pairs)
 
 
+def everything(last: float, bounds: Bounds) -> tuple[RangePair, ...]:
+    """Envelope of observations that no δ makes agree; the largest is on ``last`` nodes."""
+    end = bounds.parallelism * last
+    return (
+        RangePair(VarianceMode.LOW, 1.0, end, 0.0, 1.0),
+        RangePair(VarianceMode.HIGH, 1.0, end, 1.0, bounds.sigma),
+    )
+
+
 def need_observations(nodes: Floats, times: Floats) -> None:
     """Raise :class:`ValueError` unless there are two observations of the model or more."""
     if nodes.shape != times.shape or nodes.ndim != 1 or len(nodes) < 2:

@@ -4,18 +4,20 @@ On evenly spaced observations of Downey's model R never rises, nor does its log 
 on any others.  Where it rises by more than ε, an observation is anomalous or run time takes a step.
 An explanation is a set of both.  It is accepted where it "greatly decreases the fluctuation of the
 R curve"; of several the one with the fewest parts is taken, of those the one with the fewest steps,
-then the one that leaves least.
+then the one that leaves what an instance of the model fits best.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import expm1, hypot, log, log1p
+from math import expm1, hypot, log, log1p, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.models.adept.envelope import need_observations
+from predictor.models.adept.envelope import Bounds, everything, need_observations
+from predictor.models.adept.search import best_for
+from predictor.models.downey import VarianceMode
 
 Floats = NDArray[np.float64]
 Segment = tuple[int, ...]
@@ -24,6 +26,8 @@ Segment = tuple[int, ...]
 MIN_INDIVIDUAL, MIN_STEP = 4, 5
 #: Parts of one explanation at most, and explanations of each size that are pursued.
 MOST_PARTS, PURSUED = 3, 6
+#: Ends of the first section with which a misfit is looked for.
+TRIED_ENDS = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,18 +148,13 @@ class Metric:
         rises = (rise.size for segment in explanation.segments for rise in self.rises(segment))
         return hypot(*(max(size, 0.0) for size in rises))
 
-    def unevenness(self, explanation: AnomalyExplanation) -> tuple[float, float, float]:
+    def unevenness(self, explanation: AnomalyExplanation) -> tuple[float, float]:
         """Tell explanations of the same rises apart.
 
-        The first number is how far run time rises beyond ε, which no instance of the model does.
-        The second is the roughness, in hundredths.  The third is the sum of all changes of R, falls
-        as well, over the log of the range of nodes: the model's own falls add up there.
+        The first number is how far the model's best instance is off from what remains, in
+        hundredths.  The second is the sum of all changes of R, falls as well, over the log of the
+        range of nodes: the model's own falls add up there.
         """
-        slower = sum(
-            max(0.0, log(self.times[j] / self.times[i]) - log1p(self.settings.epsilon))
-            for segment in explanation.segments
-            for i, j in pairwise(segment)
-        )
         changes = sum(
             abs(rise.size)
             for segment in explanation.segments
@@ -163,7 +162,20 @@ class Metric:
             if rise.place or rise.size > 0
         )
         spans = (log(self.nodes[each[-1]] / self.nodes[each[0]]) for each in explanation.segments)
-        return slower, round(self.roughness(explanation), 2), changes / sum(spans)
+        return round(self.misfit(explanation), 2), changes / sum(spans)
+
+    def misfit(self, explanation: AnomalyExplanation) -> float:
+        """Root mean square of the relative errors of the best instance of each segment."""
+        errors = (self._wssre(segment) for segment in explanation.segments)
+        return sqrt(sum(errors) / explanation.count)
+
+    def _wssre(self, segment: Segment) -> float:
+        nodes, times = (np.array([each[i] for i in segment]) for each in (self.nodes, self.times))
+        ranges = everything(nodes[-1], Bounds())
+        return min(
+            float(best_for(nodes, times, mode, ranges, TRIED_ENDS).wssre.min())
+            for mode in VarianceMode
+        )
 
     def deviation(self, rise: Rise) -> float:
         """R[j+1] - R[j] of a rise, as on even spacing."""

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from predictor.argument_checks import need_finite, need_nodes, need_share
 from predictor.interval import Uncertainty, around, deviations, measure
 from predictor.models.adept.anomalies import Diagnosis, diagnose
-from predictor.models.adept.envelope import Bounds, RangePair, envelope
+from predictor.models.adept.envelope import Bounds, RangePair, envelope, everything
 from predictor.models.adept.fit_checks import JudgementSettings, judge
 from predictor.models.adept.fluctuation import AnomalySettings
 from predictor.models.adept.instances import Instances
 from predictor.models.adept.search import SearchSettings, search, weights
 from predictor.models.base import need, register
-from predictor.models.downey import VarianceMode, max_useful, speedup, working_set
+from predictor.models.downey import max_useful, speedup, working_set
 from predictor.special_counts import belongs
 from predictor.types import Curve, Prediction, Problem
 
@@ -151,7 +151,7 @@ class Adept:
                 if fitted.error <= delta:
                     return delta, ranges, fitted
             if delta * DELTA_STEP > DELTA_LAST:
-                ranges = _everything(observed, self.bounds)
+                ranges = everything(float(observed.nodes.max()), self.bounds)
                 return DELTA_LAST, ranges, observed.fitted(ranges, self.search)
             delta *= DELTA_STEP
 
@@ -262,14 +262,6 @@ class _Observed:
 def _listed(instances: Instances) -> tuple[Instance, ...]:
     parts = (instances.parallelism, instances.sigma, instances.serial_time)
     return tuple(Instance(*map(float, one)) for one in zip(*parts, strict=True))
-
-
-def _everything(observed: _Observed, bounds: Bounds) -> tuple[RangePair, ...]:
-    """Envelope of observations that no δ makes agree."""
-    last = bounds.parallelism * float(observed.nodes.max())
-    return RangePair(VarianceMode.LOW, 1.0, last, 0.0, 1.0), RangePair(
-        VarianceMode.HIGH, 1.0, last, 1.0, bounds.sigma
-    )
 
 
 def _rounded(targets: Floats) -> Floats:
