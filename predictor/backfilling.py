@@ -17,6 +17,7 @@ from math import inf
 import numpy as np
 import numpy.typing as npt
 
+from predictor.argument_checks import need_finite, need_nodes
 from predictor.backfill_queue import Queue
 
 Floats = npt.NDArray[np.float64]
@@ -66,6 +67,11 @@ class Engine:
         Reservations: from when, until when, how many nodes.  No job whose limit reaches into one
         gets its nodes.
 
+    Raises
+    ------
+    ValueError
+        A number of nodes is none, or a closing has no time.
+
     Attributes
     ----------
     free
@@ -83,6 +89,10 @@ class Engine:
     def __init__(
         self, nodes: int, order: Order = Order.SUBMITTED, closings: Sequence[Closing] = ()
     ) -> None:
+        need_nodes((nodes,))
+        for start_s, end_s, closed in closings:
+            need_finite("begin and end of a closing", start_s, end_s)
+            need_nodes((closed,))
         self.nodes = self.free = nodes
         self._closings = closings
         self._openings = sorted((end_s for _, end_s, _ in closings), reverse=True)
@@ -119,8 +129,10 @@ class Engine:
         Raises
         ------
         ValueError
-            A job wants more nodes than there are.
+            A job wants more nodes than there are, or has no limit or run time; times of submission
+            do not rise.
         """
+        _need_times(submit_s)
         count, job = len(submit_s), 0
         while job < count or self._coming or self._openings:
             now = min(
@@ -211,6 +223,11 @@ class Engine:
         job = len(self._shapes)
         if not 0 < shape.nodes <= self.nodes:
             raise ValueError(f"job {job} wants {shape.nodes} of {self.nodes} nodes")
+        if not (shape.limit_s > 0 and 0 <= shape.run_s < inf):
+            raise ValueError(
+                f"job {job} has a limit of {shape.limit_s} and a run time of {shape.run_s} s: "
+                "the limit must be above 0, the run time a finite number of 0 or more"
+            )
         self._shapes.append(shape)
         self._starts.append(inf)
         self._ends.append(inf)
@@ -285,3 +302,9 @@ class Engine:
         self.free -= shape.nodes
         insort(self._planned, (now_s + shape.limit_s, job))
         heappush(self._coming, (end_s, job))
+
+
+def _need_times(submit_s: Sequence[float]) -> None:
+    times = np.asarray(submit_s, dtype=float)
+    if not np.isfinite(times).all() or (np.diff(times) < 0).any():
+        raise ValueError("times of submission must be finite numbers that do not fall")

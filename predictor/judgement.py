@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from predictor import experts
-from predictor.argument_checks import need_share
+from predictor.argument_checks import need_finite, need_positive, need_share
 from predictor.curve import CurveSettings
 from predictor.experts import ExpertSettings, Guesses
 from predictor.record import ENOUGH, GOOD, LEVEL, RecordEntry, Site, class_of, quantile, side_of
@@ -50,6 +50,12 @@ class WalkSettings:
     experts: ExpertSettings = field(default_factory=ExpertSettings)
     model: str = "averaged"
     curve: CurveSettings = field(default_factory=CurveSettings)
+
+    def __post_init__(self) -> None:
+        weights = (self.believed, self.expected, self.pooled, self.fade)
+        need_positive("weight of a record", *weights, self.scale, self.scale_many)
+        need_finite("weight of a record", self.margin, self.other, least=0)
+        need_finite("number of runs or fits", self.replayed, self.fits, least=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from predictor.argument_checks import need_share
+from predictor.argument_checks import need_finite, need_positive, need_share
 from sacct_ingest.errors import NimoError, NoHistory
 
 Floats = NDArray[np.float64]
@@ -115,12 +115,13 @@ class QueueWaitFit(msgspec.Struct, frozen=True, kw_only=True):
         Raises
         ------
         ValueError
-            The row has another length.
+            The row has another length, or the feature that is corrected is missing.
         """
         if len(row) != len(self.features):
             raise ValueError(f"{len(self.features)} features are needed, not {len(row)}")
         base = 0.0
         if self.estimate is not None:
+            need_finite(self.features[self.estimate], row[self.estimate], least=0)
             base = log10(max(row[self.estimate] + self.allowance_s, LEAST_S))
         median = base + self.median(row)
         low = min(base + self.low(row) - self.margin, median)
@@ -163,6 +164,10 @@ class QueueWaitModel:
 
     def __post_init__(self) -> None:
         need_share("level of the intervals", self.level)
+        sizes = (self.trees, self.leaf_jobs, self.blocks)
+        need_positive("size of the regression", self.learning_rate, *sizes)
+        need_finite("leaves of a tree", self.leaves, least=2)
+        need_finite("allowance in seconds", self.allowance_s, least=0)
 
     def fit(
         self, names: Sequence[str], rows: ArrayLike, waits_s: ArrayLike, asked_s: ArrayLike
@@ -183,14 +188,14 @@ class QueueWaitModel:
         Raises
         ------
         ValueError
-            Shapes differ, or waits are no times.
+            Shapes differ, waits are no times, or the feature that is corrected is missing.
         NoHistory
             Jobs are too few.
         NimoError
             scikit-learn is missing.
         """
         x, wait, asked = _checked(names, rows, waits_s, asked_s)
-        place = None if self.estimate is None else list(names).index(self.estimate)
+        place = None if self.estimate is None else _place(self.estimate, names, x)
         y = self._log(wait) - (0.0 if place is None else self._log(x[:, place]))
         order = np.argsort(asked, kind="stable")
         tails = ((1 - self.level) / 2, (1 + self.level) / 2)
@@ -263,12 +268,19 @@ def ratios(names: Sequence[str], rows: ArrayLike) -> tuple[list[str], Floats]:
     tuple
         Names of the new features, and their values of shape (jobs, new features).
 
+    Raises
+    ------
+    ValueError
+        The rows have another number of features.
+
     Examples
     --------
     >>> ratios(["q_core_hours_above", "r_cores_above"], [[640.0, 32.0]])
     (['q_core_hours_above/r_cores_above'], array([[20.]]))
     """
     x = np.asarray(rows, dtype=float)
+    if x.ndim != 2 or x.shape[1] != len(names):
+        raise ValueError(f"rows of shape {x.shape} do not go with {len(names)} names")
     place = {name: i for i, name in enumerate(names)}
     pairs = [(a, b) for a, b in _QUOTIENTS if a in place and b in place]
     values = [x[:, place[a]] / np.maximum(x[:, place[b]], 1.0) for a, b in pairs]
@@ -310,6 +322,15 @@ def _exported(regressor: Any) -> Ensemble:
             )
         )
     return Ensemble(float(np.ravel(regressor._baseline_prediction)[0]), trees)
+
+
+def _place(estimate: str, names: Sequence[str], x: Floats) -> int:
+    """Place of the feature that is corrected, which every job needs."""
+    if estimate not in names:
+        raise ValueError(f"no feature is called {estimate!r}, which is to be corrected")
+    place = list(names).index(estimate)
+    need_finite(estimate, *x[:, place].tolist(), least=0)
+    return place
 
 
 def _checked(

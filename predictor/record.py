@@ -26,6 +26,8 @@ from statistics import NormalDist
 
 import msgspec
 
+from predictor.argument_checks import need_positive
+
 #: Entries that an identity and a class of the site hold.
 OWN, POOLED = 40, 400
 #: Sizes of a record, and numbers of repeats on a node count, from which a class begins.
@@ -202,7 +204,14 @@ def _fair(entries: Sequence[RecordEntry]) -> list[RecordEntry]:
 
 
 def site_of(entries: Sequence[RecordEntry]) -> Site:
-    """Sum up the pooled entries of a site."""
+    """Sum up the pooled entries of a site.
+
+    Raises
+    ------
+    ValueError
+        An entry is damaged.
+    """
+    need_entries(entries)
     classes, sides, units = _grouped(entries)
     return Site(
         accuracies={name: _accuracies(group) for name, group in classes.items()},
@@ -220,6 +229,17 @@ def site_of(entries: Sequence[RecordEntry]) -> Site:
         reliable=_reliable([entry for entry in entries if entry.same and entry.informed]),
         fresh=_fresh([entry for entry in entries if entry.same]),
     )
+
+
+def need_entries(entries: Iterable[RecordEntry]) -> None:
+    """Raise :class:`ValueError` unless each entry has finite errors, one of them believed."""
+    for entry in entries:
+        given = [error for error in entry.errors if error is not None]
+        numbers = (entry.end_s, entry.excess, entry.width, entry.size, *given)
+        believed = 0 <= entry.chosen < len(entry.errors)
+        if not (given and believed and all(map(math.isfinite, numbers))):
+            raise ValueError(f"an entry of a record has no finite errors: {entry}")
+        need_positive("expected error of a record's entry", entry.scale)
 
 
 def points(values: Sequence[float]) -> tuple[float, ...]:

@@ -19,6 +19,7 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from predictor import summing
+from predictor.argument_checks import need_finite
 from predictor.node_sums import decode as decode_sums
 from predictor.parts import tables_of, whole_key
 from predictor.queue_history import NEWEST, queue_past
@@ -108,6 +109,8 @@ def refit(
 
     Raises
     ------
+    ValueError
+        The time is not finite, or there is no worker.
     sacct_ingest.errors.StoreError
         The store cannot be read or written.
     """
@@ -176,6 +179,8 @@ def fits_of(
     progress: Callable[[int], None] | None = None,
 ) -> Refitted:
     """Make the prediction tables of all identities; parameters as :func:`refit` has them."""
+    need_finite("time of the refit", now_s)
+    need_finite("workers", workers, least=1)
     chosen = settings or TableSettings()
     entries = decode_pool(source.records_of(SITE[0]).get(SITE[1]))
     chosen = replace(chosen, site=site_of(entries or _first_entries(source.by_key, chosen)))

@@ -89,7 +89,15 @@ def type_tables(
     settings: TableSettings,
     record: Record,
 ) -> PredictionTable | None:
-    """Table of the reference type with those of the others; None where it has no curve."""
+    """Table of the reference type with those of the others; None where it has no curve.
+
+    Raises
+    ------
+    ValueError
+        There is no group of runs.
+    """
+    if not groups:
+        raise ValueError("no runs to make tables of node types from")
     (reference, rows), *others = groups.items()
     if not reference:
         return None

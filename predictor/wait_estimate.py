@@ -13,11 +13,12 @@ from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from math import ceil, erf, inf, log, log10, sqrt
+from math import ceil, erf, inf, isnan, log, log10, sqrt
 from statistics import NormalDist, fmean
 
 import msgspec
 
+from predictor.argument_checks import need_finite, need_positive, need_share
 from predictor.types import Prediction
 
 #: Waits that differ by less hardly differ: it is added before logarithms are taken, seconds.
@@ -89,7 +90,15 @@ def class_of(
         Moment of asking, seconds since the epoch.
     waiting
         Jobs in the queue.
+
+    Raises
+    ------
+    ValueError
+        The share is not above 0, or another number is not finite.
     """
+    need_positive("share of the partition", share)
+    need_finite("moment of asking", at_s)
+    need_finite("jobs in the queue", waiting, least=0)
     return WaitClass(
         waits=median_s > ALLOWANCE_S,
         partition=partition,
@@ -100,10 +109,20 @@ def class_of(
 
 
 class WaitEstimate(msgspec.Struct, frozen=True):
-    """A wait: equally likely values, rising, seconds."""
+    """A wait: equally likely values, rising, seconds.
+
+    Raises
+    ------
+    ValueError
+        There is no value, or one is no number.
+    """
 
     waits_s: tuple[float, ...]
     recorded: int = 0  #: errors of jobs like this one that it was corrected by
+
+    def __post_init__(self) -> None:
+        if not self.waits_s or isnan(sum(self.waits_s)):
+            raise ValueError(f"waits are {self.waits_s}: one at least is needed, all numbers")
 
     @property
     def median_s(self) -> float:
@@ -116,7 +135,15 @@ class WaitEstimate(msgspec.Struct, frozen=True):
         return self.quantile(0.05), self.quantile(0.95)
 
     def quantile(self, share: float) -> float:
-        """Wait that a share of such jobs do not reach."""
+        """Wait that a share of such jobs do not reach; 0 and 1 are the least and the longest.
+
+        Raises
+        ------
+        ValueError
+            The share is not from 0 to 1.
+        """
+        if not 0 <= share <= 1:
+            raise ValueError(f"share of jobs is {share}: it must be from 0 to 1")
         place = min(max(share * len(self.waits_s) - 0.5, 0.0), len(self.waits_s) - 1.0)
         low = int(place)
         first = self.waits_s[low]
@@ -132,6 +159,7 @@ class WaitEstimate(msgspec.Struct, frozen=True):
 
     def later(self, seconds: float) -> "WaitEstimate":
         """Estimate as it is so many seconds later, the job not having started."""
+        need_finite("seconds later", seconds)
         if seconds == 0:
             return self
         return WaitEstimate(tuple(max(one - seconds, 0.0) for one in self.waits_s), self.recorded)
@@ -151,7 +179,14 @@ class WaitEstimate(msgspec.Struct, frozen=True):
         )
 
     def end_s(self, run: Prediction, share: float) -> float:
-        """Seconds from now by which a share of such jobs have ended, within half a percent."""
+        """Seconds from now by which a share of such jobs have ended, within half a percent.
+
+        Raises
+        ------
+        ValueError
+            The share is not between 0 and 1.
+        """
+        need_share("share of jobs", share)
         low, high = self.waits_s[0], self.waits_s[-1] + 4 * run.high_s
         if high == inf:
             return inf
@@ -162,7 +197,15 @@ class WaitEstimate(msgspec.Struct, frozen=True):
 
 
 def certain(wait_s: float) -> WaitEstimate:
-    """Estimate of a wait that is taken as it is."""
+    """Estimate of a wait that is taken as it is.
+
+    Raises
+    ------
+    ValueError
+        It is no time.
+    """
+    if not wait_s >= 0:
+        raise ValueError(f"wait is {wait_s}: it must be 0 or more")
     return WaitEstimate((wait_s,))
 
 
@@ -199,7 +242,15 @@ class WaitError(msgspec.Struct, frozen=True, array_like=True):
 
 
 def spread_of(draws_s: Sequence[float]) -> tuple[float, float]:
-    """Median of draws as log10, and the spread that errors are counted in."""
+    """Median of draws as log10, and the spread that errors are counted in.
+
+    Raises
+    ------
+    ValueError
+        There is no draw, or one that is no time.
+    """
+    if not draws_s or not all(one >= 0 for one in draws_s):
+        raise ValueError("draws of a wait: at least one is needed, and each must be 0 or more")
     logs = [log10(min(one, 1e9) + ALLOWANCE_S) for one in draws_s]
     middle = (logs[(len(logs) - 1) // 2] + logs[len(logs) // 2]) / 2
     return middle, sqrt(fmean((one - middle) ** 2 for one in logs) + _LEAST_SD**2)
@@ -292,7 +343,14 @@ def error_of(
         The wait that came.
     estimate
         As it was corrected at that time.
+
+    Raises
+    ------
+    ValueError
+        A wait is no time.
     """
+    need_finite("wait that came", actual_s, least=0)
+    need_finite("moment of submission", at_s)
     middle, spread = spread_of(draws_s)
     score = (log10(actual_s + ALLOWANCE_S) - middle) / spread
     if estimate is None:

@@ -16,7 +16,7 @@ from predictor.curve import build
 from predictor.experts import CurveAt, Experts, Guesses
 from predictor.judgement import JudgedPrediction, RecordJudge, WalkSettings
 from predictor.models import base
-from predictor.record import LEVEL, OWN, Record, RecordEntry, Site, built_in
+from predictor.record import LEVEL, OWN, Record, RecordEntry, Site, built_in, need_entries
 from predictor.similar import PastRun, RunRequest
 from predictor.types import Recorded, Run
 
@@ -28,6 +28,11 @@ class NextRun:
     ----------
     curve
         The curve through the runs; None: there is none.
+
+    Raises
+    ------
+    ValueError
+        No run finished, or the record is damaged.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class NextRun:
         curve: CurveAt | None = None,
         level: float = LEVEL,
     ) -> None:
+        need_entries(record.entries)
         past = past_of(in_order(runs))
         self.latest = {run.asked.nodes: run.asked.limit_s for run in past}
         self.voice = RecordJudge(record.entries, site, settings, same=same, level=level)
@@ -88,7 +94,13 @@ def replay(
     ----------
     runs
         Of one identity, in any order.
+
+    Raises
+    ------
+    ValueError
+        The record is damaged.
     """
+    need_entries(record.entries)
     ordered = in_order(runs)
     new = [run for run in ordered if run.end_s > record.until_s][-OWN:]
     if not record.entries:

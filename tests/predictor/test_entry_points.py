@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks._parametric import Amdahl, Usl
 from predictor import Curve, Point, Run
+from predictor.backfilling import Engine, JobShape
 from predictor.choose import choose
 from predictor.error_measures import mape, mse, nmae, order_preserving_degree, percentage_errors
 from predictor.interval import Prior, around, measure
@@ -26,10 +27,15 @@ from predictor.models.adept.fluctuation import AnomalySettings
 from predictor.models.adept.search import SearchSettings, search
 from predictor.models.averaged import Averaged
 from predictor.models.downey import speedup
-from predictor.record import Site
+from predictor.queue_wait import QueueWaitModel, ratios
+from predictor.record import Record, Site
+from predictor.refit import RefitInput, fits_of
 from predictor.reliability import ReliabilitySettings
 from predictor.similar import PastRun, RunRequest, sample
+from predictor.table_settings import TableSettings
 from predictor.transfer_time import transfer_time
+from predictor.type_tables import type_tables
+from predictor.wait_estimate import WaitEstimate, certain, spread_of
 from tests.predictor.curves import curve_of, downey, drawn
 
 NODES = [1, 2, 4, 8, 16]
@@ -293,3 +299,54 @@ def test_transfers_have_a_size_and_a_begin(value: float) -> None:
         transfer_time([], value, "a", "b", now_s=0.0)
     with pytest.raises(ValueError, match="must be a finite number"):
         transfer_time([], 1e6, "a", "b", now_s=value)
+
+
+NEVER = RefitInput(lambda _: [])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fits_of(NEVER, now_s=nan), "time of the refit is nan"),
+        (lambda: fits_of(NEVER, now_s=0.0, workers=0), "workers is 0"),
+        (lambda: type_tables({}, {}, TableSettings(), Record()), "no runs"),
+        (lambda: WalkSettings(fits=0), "number of runs or fits is 0"),
+        (lambda: WalkSettings(fade=nan), "weight of a record is nan"),
+        (lambda: Engine(0), "0 nodes"),
+        (lambda: Engine(4, closings=[(0.0, nan, 2)]), "begin and end of a closing is nan"),
+        (lambda: Engine(4, closings=[(0.0, 5.0, 0)]), "0 nodes"),
+        (lambda: Engine(4).run([3.0, 2.0], lambda *_: JobShape(1, 5, 5)), "do not fall"),
+        (lambda: Engine(4).run([0.0], lambda *_: JobShape(5, 5, 5)), "wants 5 of 4 nodes"),
+        (lambda: Engine(4).run([0.0], lambda *_: JobShape(1, 0, 5)), "a limit of 0"),
+        (lambda: Engine(4).run([0.0], lambda *_: JobShape(1, 5, -1)), "a run time of -1"),
+        (lambda: Engine(4).run([0.0], lambda *_: JobShape(1, 5, nan)), "a run time of nan"),
+        (lambda: ratios(["a", "b"], [[1.0]]), "do not go with 2 names"),
+        (lambda: QueueWaitModel(blocks=0), "size of the regression is 0"),
+        (lambda: QueueWaitModel(leaves=1), "leaves of a tree is 1"),
+        (lambda: WaitEstimate(()), "one at least is needed"),
+        (lambda: WaitEstimate((1.0, nan)), "one at least is needed"),
+        (lambda: WaitEstimate((1.0,)).quantile(1.1), "share of jobs is 1.1"),
+        (lambda: certain(-1.0), "wait is -1.0"),
+        (lambda: spread_of([]), "at least one is needed"),
+        (lambda: spread_of([5.0, nan]), "at least one is needed"),
+    ],
+)
+def test_refits_schedules_and_waits(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("estimate", [nan, inf, -1.0])
+def test_what_a_wait_corrects_is_a_time(estimate: float) -> None:
+    names, waits = ["jobs", "physics"], np.linspace(1, 900, 200)
+    rows = np.column_stack([np.arange(200.0), waits])
+    rows[7, 1] = estimate
+    with pytest.raises(ValueError, match="physics is"):
+        QueueWaitModel(estimate="physics").fit(names, rows, waits, np.arange(200.0))
+    with pytest.raises(ValueError, match="no feature is called 'other'"):
+        QueueWaitModel(estimate="other").fit(names, rows, waits, np.arange(200.0))
+
+
+def test_jobs_submitted_together_are_run_in_their_order() -> None:
+    schedule = Engine(1).run([2.0, 2.0], lambda *_: JobShape(1, 5, 5))
+    assert schedule.start_s.tolist() == [2.0, 7.0]

@@ -18,13 +18,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from predictor import Run, Verdict
+from predictor import Run, Verdict, wait_estimate
 from predictor.active.design import binary_search
 from predictor.active.space import Space
+from predictor.backfilling import Engine, JobShape, ReplaySchedule
 from predictor.drift import DriftSettings
 from predictor.forecasters import forecasts
 from predictor.interval import measure
+from predictor.judgement import RecordJudge, WalkSettings
 from predictor.models.adept.envelope import envelope
 from predictor.models.adept.search import SearchSettings
 from predictor.models.adrm import AdRM, Throughput
@@ -34,12 +37,17 @@ from predictor.models.linear_occupancy import LinearOccupancyModel
 from predictor.models.occupancy import OccupancyModel
 from predictor.models.product_form import ProductForm, Sums
 from predictor.models.samples import Occupancies, Sample
+from predictor.queue_wait import Ensemble, QueueWaitFit
+from predictor.record import FEW, Record, RecordEntry, Site, site_of
+from predictor.refit import RefitInput, fits_of
 from predictor.shapes import ShapePrior, draw
 from predictor.similar import PastRun, RunRequest, sample
 from predictor.standing import AccuracyBand, PredictionOutcome
 from predictor.table import table_of
 from predictor.table_settings import TableSettings
 from predictor.type_ratios import ObservedRatios, TypeEvidence, believe
+from predictor.wait_estimate import WaitClass, WaitEstimate, WaitRecord
+from predictor.walk import NextRun, replay
 from tests.predictor.curves import downey, drawn
 
 NODES = [1, 2, 4, 8, 16]
@@ -74,6 +82,26 @@ def transferred(pairs: list[float], probe: float, window: int) -> Throughput:
     for value in pairs:
         model.update(value, 2 * value)
     return model.predict(probe)
+
+
+ENTRY = RecordEntry(
+    end_s=5.0, same=True, repeats=0, curve=True, size=2.0, chosen=0,
+    errors=(0.1, None, None, None, 0.2, 0.1, 0.1), scale=0.2, excess=0.5, width=0.3,
+    inside=True, informed=True,
+)  # fmt: skip
+WAITING = WaitClass(waits=True)
+LEAF = Ensemble(0.5, [])
+WAITS_LEARNED = QueueWaitFit(
+    features=["jobs", "physics"], level=0.9, jobs=200, median=LEAF, low=LEAF, high=LEAF, margin=0.2,
+    estimate=1,
+)  # fmt: skip
+NOTHING = RefitInput(lambda _: [])
+
+
+def scheduled(nodes: int, submit_s: list[float], closed: int) -> ReplaySchedule:
+    """Run jobs of one node beside a reservation."""
+    engine = Engine(nodes, closings=[(3.0, 4.0, closed)])
+    return engine.run(submit_s, lambda *_: JobShape(1, 9.0, 5.0))
 
 
 #: A call that works for each function or class; None: the function itself.
@@ -144,6 +172,63 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
             "believed": believe(EVIDENCE, {}, "new"), "evidence": EVIDENCE, "target": "new",
             "own": SEEN, "nodes": NODES,
         },
+    ),
+    "backfilling.Engine": (scheduled, {"nodes": 4, "submit_s": [0.0, 1.0, 2.0], "closed": 2}),
+    "backfilling.JobShape": (
+        lambda **shape: Engine(4).run([0.0], lambda *_: JobShape(**shape)),
+        {"nodes": 2, "limit_s": 9.0, "run_s": 5.0},
+    ),
+    "judgement.RecordJudge": (
+        lambda level: RecordJudge([ENTRY], Site(), WalkSettings(), same=True, level=level),
+        {"level": 0.9},
+    ),
+    "judgement.WalkSettings": (
+        None, {"believed": 9.0, "fade": 0.9, "replayed": 4, "fits": 2, "scale": 0.3},
+    ),
+    "record.RecordEntry": (
+        lambda **given: site_of([replace(ENTRY, **given)] * FEW),
+        {"end_s": 5.0, "size": 2.0, "errors": (0.1, None), "scale": 0.2, "excess": 0.5,
+         "width": 0.3, "chosen": 0},
+    ),
+    "walk.NextRun": (
+        lambda nodes, limit_s: NextRun(
+            ROWS, Record((ENTRY,) * 9), Site(), WalkSettings(), same=True
+        ).judge(nodes, limit_s),
+        {"nodes": 4, "limit_s": 900.0},
+    ),
+    "walk.replay": (
+        lambda runs, scale: replay(
+            runs, Record((replace(ENTRY, scale=scale),)), Site(), WalkSettings(), same=True
+        ),
+        {"runs": ROWS, "scale": 0.2},
+    ),
+    "queue_wait.QueueWaitFit": (WAITS_LEARNED.predict, {"row": [9.0, 60.0]}),
+    "queue_wait.QueueWaitModel": (
+        None, {"level": 0.9, "trees": 5, "leaves": 3, "learning_rate": 0.1, "leaf_jobs": 5,
+               "blocks": 3, "allowance_s": 60.0},
+    ),
+    "wait_estimate.class_of": (
+        partial(wait_estimate.class_of, partition="p"),
+        {"median_s": 9.0, "share": 0.5, "at_s": 5.0, "waiting": 7},
+    ),
+    "wait_estimate.certain": (None, {"wait_s": 9.0}),
+    "wait_estimate.spread_of": (None, {"draws_s": [1.0, 5.0, 9.0]}),
+    "wait_estimate.error_of": (
+        None, {"draws_s": [1.0, 5.0, 9.0], "of": WAITING, "at_s": 5.0, "actual_s": 9.0},
+    ),
+    "wait_estimate.WaitRecord": (
+        lambda draws_s: WaitRecord().estimate(draws_s, WAITING), {"draws_s": [1.0, 5.0, 9.0]},
+    ),
+    "wait_estimate.WaitEstimate": (
+        lambda waits_s, share, seconds: (
+            WaitEstimate(tuple(waits_s)).later(seconds).quantile(share)
+        ),
+        {"waits_s": [1.0, 5.0, 9.0], "share": 0.5, "seconds": 2.0},
+    ),
+    "wait_estimate.log_quantiles": (None, {"run": FIT.predict([4])[0]}),
+    "refit.fits_of": (
+        lambda now_s, workers: fits_of(NOTHING, now_s=now_s, workers=workers).fits,
+        {"now_s": 5.0, "workers": 1},
     ),
     "models.adrm.together": (None, {"probes": [1.0, 2.0]}),
     "models.adrm.AdRM": (transferred, {"pairs": [1.0, 2.0, 3.0], "probe": 2.0, "window": 3}),
@@ -323,6 +408,10 @@ NOT_CALLED = {
     "interval": "left_out",
     "shapes": "draw take",
     "table": "decode encode for_layout for_type part_for round_time worse over_nodes",
+    "queue_wait": "ratios",  # NaN is a missing value there
+    "record": "class_of points quantile",
+    "refit": "refit",
+    "walk": "curve_of",
     "models.base": "create from_json names register to_json",
     "models.downey": "parallelism_of serial_time_of sigma_of terms",
     "models.support": "judged widening",
