@@ -26,8 +26,9 @@ Segment = tuple[int, ...]
 MIN_INDIVIDUAL, MIN_STEP = 4, 5
 #: Parts of one explanation at most, and explanations of each size that are pursued.
 MOST_PARTS, PURSUED = 3, 6
-#: Ends of the first section with which a misfit is looked for.
-TRIED_ENDS = 96
+#: Where a misfit is looked for, and with how many ends of the first section.  Ends beyond the
+#: observations add next to nothing: all are on one section then.
+TRIED, TRIED_ENDS = Bounds(parallelism=2.0), 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ class Metric:
 
     def _wssre(self, segment: Segment) -> float:
         nodes, times = (np.array([each[i] for i in segment]) for each in (self.nodes, self.times))
-        ranges = everything(nodes[-1], Bounds())
+        ranges = everything(nodes[-1], TRIED)
         return min(
             float(best_for(nodes, times, mode, ranges, TRIED_ENDS).wssre.min())
             for mode in VarianceMode
