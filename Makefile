@@ -27,7 +27,7 @@ help: ## list these commands
 $(BIN)/python:
 	sh scripts/make-venv $(PYTHON) $(VENV)
 
-# Modules are compiled when they are first imported, and then kept so: most of what is installed never is.
+# Python compiles a module when it is first imported: most installed modules never are.
 unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-compile --editable
 
@@ -93,7 +93,7 @@ requirements: $(VENV)/.developer ## pin what the packages hold, with hashes, in 
 	$(PIN) --extra packages pyproject.toml -o packages/requirements.txt
 	echo 'hatchling>=1.25' | $(PIN) - -o packages/build-requirements.txt
 
-audit: $(VENV)/.developer ## ask the databases of known holes about what is pinned
+audit: $(VENV)/.developer ## look up vulnerabilities of the pinned packages
 	$(BIN)/python -m pip install --quiet pip-audit
 	$(BIN)/python scripts/audit.py
 

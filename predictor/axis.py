@@ -42,7 +42,7 @@ class Axis:
 
 
 def axis_of(rows: Sequence[RunRow]) -> Axis:
-    """Choose the unit of the curves of these runs, which tell a run time.
+    """Choose the unit of the curves of these runs, which have a run time.
 
     Nodes where one layout holds on all node counts, or where nothing else varied.
     """
@@ -89,7 +89,7 @@ def _by_tasks(rows: Sequence[RunRow], unit: Unit) -> dict[Layout, list[RunRow]]:
 
 
 def _with_tasks(row: RunRow) -> RunRow:
-    """Run with the tasks that its submission named, where it had no step that tells them."""
+    """Run with the tasks that its submission named, where it had no step with them."""
     if row.tasks is not None or not row.submit_line:
         return row
     options = parse_command_line(split_submit_line(row.submit_line)).options

@@ -105,7 +105,7 @@ class Choice:
     def _uncertain(
         self, predictions: Sequence[Prediction], settings: ReliabilitySettings
     ) -> tuple[Problem, ...]:
-        """Say what is not known well enough up to twice the largest count, and what would tell.
+        """Say what is uncertain up to twice the largest count, and which run would reduce that.
 
         Gaps between observations come first: what lies beyond them is no surer than they are.
         """
@@ -153,7 +153,7 @@ def choose(curve: Curve, model: str = MODEL) -> Choice:
         curve = replace(curve, points=tuple(p for p in curve.points if belongs(special, p.nodes)))
         adept = Adept().fit(curve)
     fit = base.create(model).fit(curve)
-    # How well Downey's model fits concerns nobody where another model is believed.
+    # The fit of Downey's model does not matter if another model is used.
     relevant = [p for p in reported if p.name not in reliability.DOWNEY_EVERYWHERE]
     problems = (*_cut_short(fit, curve), *fit.problems, *relevant)
     return Choice(fit, adept, curve, problems, special)
@@ -167,7 +167,7 @@ def _cut_short(fit: base.FittedModel, curve: Curve) -> list[Problem]:
         Problem(
             "cut_short",
             f"runs on {bound.nodes} nodes were stopped by their limit after {bound.time_s:.0f} s; "
-            "a longer limit would tell how long they take",
+            "a longer limit would show how long they take",
             bound.nodes,
         )
         for bound, p in zip(bounds, predictions, strict=True)

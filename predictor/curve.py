@@ -38,7 +38,7 @@ def build(runs: Iterable[Run], settings: CurveSettings | None = None) -> Curve:
 
     Repeats at one node count are reduced to one point, so that a count that was run often does
     not outweigh the others.  Runs stopped by their limit take part as censored observations: the
-    median is that of the product-limit estimate (Kaplan and Meier, 1958); where it cannot be told
+    median is that of the product-limit estimate (Kaplan and Meier, 1958); where it is undefined
     the node count goes to ``Curve.censored`` with the longest time survived.
 
     Recent runs weigh more: at each node count only the last ones count and the newest of them
@@ -76,7 +76,7 @@ def build(runs: Iterable[Run], settings: CurveSettings | None = None) -> Curve:
 
 
 def censored_median(runs: Sequence[Run]) -> float | None:
-    """Median run time in seconds, where some runs were cut short; None where it cannot be told.
+    """Median run time in seconds, where some runs were cut short; None where it cannot be computed.
 
     >>> censored_median([Run(4, 10.0), Run(4, 12.0), Run(4, 11.0, censored=True)])
     12.0

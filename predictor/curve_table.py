@@ -79,7 +79,7 @@ def _tails(
 ) -> tuple[Tail, ...]:
     """High quantiles: those of the fit, or what repeated runs surprised by where that is more.
 
-    Only repeats can tell that an identity stands for one problem, and a limit stops those that are
+    Only repeats show that an identity is one problem, and a limit stops those that are
     another one: there is no quantile with fewer than its share of them needs.
     """
     return tuple(

@@ -4,7 +4,7 @@ Under one unchanging problem the run times at one node count come in any order a
 compares runs before and after each moment at equal node counts only (ranks within each count, as
 van Elteren's test combines them, 1960; Gehan's scores, 1965, where runs were cut short), takes the
 moment where they differ most (Pettitt, 1979), and asks how often shuffled histories differ as much:
-an exact test, whatever the noise and its scale.  What it cannot tell from drift is noise that is
+an exact test, whatever the noise and its scale.  It cannot distinguish drift from noise that is
 itself correlated over days; so a shift must also be worth mentioning, and larger than the noise.
 """
 
@@ -88,7 +88,7 @@ def problem(drift: Drift) -> Problem:
 
 
 def _far(nodes: int, drift: Drift) -> tuple[float, int]:
-    """Distance to the renewed counts: the furthest tells best whether the whole curve moved."""
+    """Distance to the renewed counts: the furthest shows best whether the whole curve moved."""
     return min((abs(math.log(nodes / n)) for n in drift.renewed), default=0.0), nodes
 
 
@@ -169,9 +169,9 @@ def _ranked(runs: Sequence[Run], starts: Floats, side: int) -> _Ranked:
 
 
 def _longer(logs: Floats, cut: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether run i is known to have taken longer than run j.
+    """Whether run i surely took longer than run j.
 
-    Nothing is known of being longer than a run that was cut short; to be cut short after the whole
+    No run is surely longer than a run that was cut short; to be cut short after the whole
     time of another is to have taken longer.
     """
     above = logs[:, None] > logs

@@ -2,7 +2,7 @@
 
 Inside and beyond the observed range the curve speaks; on node counts that were run, whoever has the
 better record.  Intervals are as wide as the record asks for, and a verdict is what the last
-predictions earned: a smooth curve alone is believed only as long as nothing is known of it.
+predictions earned: a smooth curve alone counts only as long as there is no record of it.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Run time of the next run, as several simple rules and the curve would tell it.
+"""Run time of the next run, by several simple rules and the curve.
 
 Which of them is believed is decided by what became of their predictions (:mod:`predictor.record`).
 All times here are logs of seconds.
@@ -24,9 +24,9 @@ EXPERTS = (
     "curve and runs alike",
 )
 ALIKE, LATELY, LAST, FIVE, CURVE, LEVEL, BOTH = range(len(EXPERTS))
-#: Runs that tell the latest level of a curve.
+#: Runs that define the latest level of a curve.
 _LEVEL = 3
-#: How run time falls with the nodes where nothing tells: T ~ nodes to this power.
+#: How run time falls with the nodes without any data: T ~ nodes to this power.
 SLOPE = -0.6
 
 #: Log time on a node count, and the half-width of its interval; of a fit to earlier runs.
@@ -55,7 +55,7 @@ class Guesses:
 
 
 class Experts:
-    """All experts, with what they know of one identity at one moment.
+    """All experts, with their data of one identity at one moment.
 
     Parameters
     ----------

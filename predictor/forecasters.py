@@ -302,7 +302,7 @@ class Bank:
 
 
 def nine_of_ten(errors: Iterable[float]) -> tuple[float, float]:
-    """Bounds that nine of ten past errors kept; twice the largest while there are few.
+    """Bounds that held for nine of ten past errors; twice the largest while there are few.
 
     The same distance on both sides, widened for the sample's size as split-conformal intervals
     are (Vovk, Gammerman, Shafer, *Algorithmic Learning in a Random World*, 2005).

@@ -1,4 +1,4 @@
-"""Samples of NIMO out of ingested runs: what users' own jobs tell of an application.
+"""Samples of NIMO out of ingested runs: users' own jobs as data on an application.
 
 NIMO "analyzes performance histories" (ICAC 2006); `nimo learn` makes runs of its own.  Attributes
 of an ingested run are its node count, its CPUs on each node, and the benchmarks of its node type.
@@ -42,7 +42,7 @@ class IngestedRun(Protocol):
 
     @property
     def node_type(self) -> str:
-        """Type of all its nodes, where it is known."""
+        """Type of all its nodes, if it has one."""
 
 
 def history_samples(
@@ -54,7 +54,7 @@ def history_samples(
 
     Where most runs have their CPU time (or their bytes) in the accounting, those without are left
     out; where most have none, all count as busy (or as of one byte).  Figures of the nodes are
-    attributes if they are known for all; what does not differ is none, but for the node count.
+    attributes if all samples have them; what does not differ is none, but for the node count.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ def _of_count(now: walk.NextRun, judged: JudgedPrediction, repeats: int, *, same
 
 
 def _limits(runs: Sequence[Run], settings: TableSettings) -> list[float]:
-    """Time limits told apart, the last one asked for first; a single one needs no telling."""
+    """Labels of time limits, the newest first; none if there is only one."""
     asked = dict.fromkeys(
         run.limit_s for run in reversed(runs) if run.limit_s > 0 and not run.censored
     )

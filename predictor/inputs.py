@@ -30,9 +30,9 @@ def for_inputs(table: PredictionTable, work_dir: str, changed_s: float | None) -
     Parameters
     ----------
     work_dir
-        Where the job is to start; empty: not known.
+        Where the job is to start; empty: unknown.
     changed_s
-        When its input files were changed last, seconds since the epoch; None: not known.
+        When its input files were changed last, seconds since the epoch; None: unknown.
     """
     if table.level not in _BY_COMMAND:
         return table

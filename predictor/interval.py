@@ -2,7 +2,7 @@
 
 All in log time, so that an interval is a factor and never reaches zero.  The variance of one new
 run is the sum of what is unknown about the curve and of the noise of single runs.  What is unknown
-about the curve is measured by leaving observations out, each in turn: those inside tell how well
+about the curve is measured by leaving observations out, each in turn: those inside show how well
 the model interpolates, the two ends how fast it goes astray beyond the observed range.  Few
 observations measure that badly, so each is combined with a prior (a scaled inverse chi-squared
 distribution, Gelman et al., *Bayesian Data Analysis*, section 2.6), and the interval uses Student's
@@ -52,7 +52,7 @@ class Prior:
 
 @dataclass(frozen=True, slots=True)
 class Uncertainty:
-    """Standard deviations of log time around one fit, and how well they are known."""
+    """Standard deviations of log time around one fit, and how certain they are."""
 
     first: int  #: fewest nodes observed
     last: int  #: most nodes observed
@@ -71,7 +71,7 @@ def measure(curve: Curve, errors: Sequence[float], prior: Prior | None = None) -
     ----------
     errors
         Log error at each point of the curve when the model is learned from the others, as
-        :func:`left_out` makes it; empty where that cannot be told.
+        :func:`left_out` makes it; empty where that cannot be computed.
     """
     believed, points = prior or Prior(), curve.points
     if not points or len(errors) not in (0, len(points)):

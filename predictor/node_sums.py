@@ -1,6 +1,6 @@
 """aprof's sums over the runs of each application on each node type: how they grow, pure.
 
-HᵀH and Hᵀx of the product form (:mod:`predictor.models.product_form`) are kept for each of
+HᵀH and Hᵀx of the product form (:mod:`predictor.models.product_form`) are stored for each of
 :data:`FORMS`.  Sums of several node types, or hosts, are merged where they are used.
 """
 
@@ -69,7 +69,7 @@ def decode(text: str) -> Sums:
 def _observed(
     form: str, given: Iterable[Contribution]
 ) -> Sequence[tuple[Mapping[str, float], float]]:
-    """Amounts and times of the runs to which a form applies: all its figures are known."""
+    """Amounts and times of the runs to which a form applies: all its figures are there."""
     observations = []
     for one in given:
         amounts = _figures(one.figures) | {"nodes": float(one.nodes), "tasks": one.tasks_node}

@@ -26,7 +26,7 @@ class NodeType:
 
 @dataclass(frozen=True, slots=True)
 class NodeTypes:
-    """All node types that profiles tell of.
+    """All node types with profiles.
 
     ``nodes`` has the type of each node, by cluster and name; ``partitions`` the only type that
     runs in a partition were on.
@@ -45,7 +45,7 @@ class NodeTypes:
         Parameters
         ----------
         ran
-            Cluster, partition and node type of runs, where these are known.
+            Cluster, partition and node type of runs, as far as there are profiles.
         """
         typed = [one for one in profiles if one.node_type]
         types = {
@@ -62,7 +62,7 @@ class NodeTypes:
         )
 
     def of_nodes(self, cluster: str, names: Iterable[str]) -> str:
-        """Type of these nodes; empty where none is known, or several are.
+        """Type of these nodes; empty if there is none, or several.
 
         Nodes that were not measured are taken to be like the others.
         """

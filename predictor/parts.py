@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
 
 _Make = Callable[..., PredictionTable | None]
-#: Between an identity's key and what tells its part.
+#: Between an identity's key and the name of its part.
 MARK = "#part="
 #: Parts with tables of their own, at most.
 MOST = 32
@@ -143,7 +143,7 @@ def _fitted(
 def _split_by(
     level: KeyLevel, axis: Axis, rows: Sequence[RunRow], before: Sequence[str]
 ) -> tuple[str, ...]:
-    """Attributes that tell apart the problems of one user's runs; of a user alone none are."""
+    """Attributes that distinguish the problems of one user's runs; of a user alone none."""
     if level is KeyLevel.USER or not owner_of(rows):
         return ()
     examples = [

@@ -18,7 +18,7 @@ from sacct_ingest.store.rows import RunRow
 NEWEST, _OF_USER = 20_000, 50
 #: Fewer runs say nothing.
 _FEWEST = 10
-#: Shapes of jobs that are kept of a partition.
+#: Most job shapes of a partition.
 _SHAPES = 200
 #: Jobs in the queue that one is compared with.
 _WINDOW = 200

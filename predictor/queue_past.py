@@ -29,7 +29,7 @@ class PastArrivals(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that came to a partition."""
 
     per_s: float
-    ahead: float  #: share of them that started before others which would have delayed nobody
+    ahead: float  #: share of them that started before others which would have delayed no job
     shapes: list[PastShape]
 
 

@@ -147,7 +147,7 @@ class Site:
     def units_of(self, side: str, size: float, *, curve: bool) -> tuple[float, ...]:
         """Errors in units of what was expected, as evenly weighing points.
 
-        Without a record a curve is believed to know how far off it is, and nothing else is.
+        Without a record a curve's own error estimate is used, and no other.
         """
         unknown = _NORMAL if curve else _HEAVY
         like = self.units.get(f"{side} {bisect_right(SIZES, size)}")
@@ -156,7 +156,7 @@ class Site:
 
 @cache
 def built_in() -> Site:
-    """Errors in place of a site's record, where nobody else's runs may have a say.
+    """Errors in place of a site's record, where other users' runs must not count.
 
     In units of what was expected they are as Student's t with 1.5 degrees of freedom; see
     "What decides" in docs/trust.md.

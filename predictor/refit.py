@@ -198,7 +198,7 @@ def fits_of(
 
 
 def _first_entries(by_key: ByKey, settings: TableSettings) -> list[RecordEntry]:
-    """Walk through some identities, so that a site's first tables know how predictions do there."""
+    """Walk through some identities, so that a site's first tables have a record of predictions."""
     entries: list[RecordEntry] = []
     for level in KeyLevel:
         for _, rows in islice(by_key(level), FIRST):

@@ -116,7 +116,7 @@ def is_sure(prediction: Prediction, settings: ReliabilitySettings) -> bool:
 def uncertain(
     nodes: Sequence[int], last: int, observe: int, settings: ReliabilitySettings
 ) -> Problem:
-    """Report node counts on which the median is not known well enough.
+    """Report node counts on which the median is too uncertain.
 
     Parameters
     ----------

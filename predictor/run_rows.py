@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def ended_runs(rows: Iterable[RunRow]) -> list[RunRow]:
-    """Select the runs that tell a run time: finished, or cut short; failed ones do not."""
+    """Select the runs with a run time: finished, or cut short; failed ones have none."""
     return [row for row in rows if row.state.says_run_time and row.nodes > 0 and row.elapsed_s > 0]
 
 
 def runs_of(rows: Iterable[RunRow]) -> list[Run]:
-    """Give what a curve needs of the runs that tell a run time."""
+    """Give what a curve needs of the runs with a run time."""
     return [
         Run(
             nodes=row.nodes,
@@ -63,7 +63,7 @@ def command_of(level: KeyLevel, rows: Sequence[RunRow]) -> str:
 
 
 def label_of(level: KeyLevel, key: str, rows: Sequence[RunRow]) -> str:
-    """Name the application as people know it."""
+    """Name the application for people."""
     if level not in (KeyLevel.SCRIPT, KeyLevel.LINE):
         return key
     name, _ = Counter(row.name for row in rows).most_common(1)[0]
@@ -74,7 +74,7 @@ def label_of(level: KeyLevel, key: str, rows: Sequence[RunRow]) -> str:
 def memory_of(rows: Iterable[RunRow]) -> tuple[Memory, ...]:
     """Highest memory of a node on each count: the largest task times tasks on a node.
 
-    A run that ended for lack of memory tells no need: that is above all that was measured there.
+    A run that ended for lack of memory is left out: its need is above all that was measured.
     """
     needs: dict[int, int] = {}
     short: dict[int, int] = {}
@@ -94,7 +94,7 @@ def owner_of(rows: Iterable[RunRow]) -> str:
 
 
 def longest_of(rows: Iterable[RunRow]) -> tuple[Longest, ...]:
-    """Longest run on each count, of those that tell a run time."""
+    """Longest run on each count, of those with a run time."""
     times: dict[int, float] = {}
     for row in ended_runs(rows):
         times[row.nodes] = max(float(row.elapsed_s), times.get(row.nodes, 0.0))

@@ -29,9 +29,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ShapePrior:
-    """What is believed of an application of which nothing is known.
+    """Prior of an application without any run.
 
-    ``serial`` and ``overhead`` are log-uniform over their ranges: nothing is known of their order
+    ``serial`` and ``overhead`` are log-uniform over their ranges: nothing determines their order
     of magnitude.  ``exponent`` is normal around 1, for the share ``uneven`` of applications with a
     wide deviation.  ``growth`` is 0 for the share ``collective``; for the others it is the square
     of a uniform number, since cheap patterns of communication are the common ones.

@@ -1,4 +1,4 @@
-"""Which attributes of a job tell apart the problems that one identity stands for.
+"""Which attributes of a job distinguish the problems of one identity.
 
 Attributes are added one by one, for as long as they explain run times that node counts do not.
 Each is judged by walking through the runs in time: every run is predicted from runs alike that had
@@ -46,7 +46,7 @@ _Logs = Sequence[float | None]
 
 
 def choose(examples: Sequence[Example], before: Sequence[str] = ()) -> tuple[str, ...]:
-    """Attributes by which runs fall into problems; none where they are one, or nothing tells.
+    """Attributes by which runs fall into problems; none for one problem, or without an explanation.
 
     Parameters
     ----------

@@ -9,13 +9,13 @@ from sacct_ingest.store import Store
 
 
 def node_types(store: Store) -> NodeTypes:
-    """Give the node types that the profiles in a store tell of."""
+    """Give the node types of the profiles in a store."""
     profiles = store.profiles.latest()
     return NodeTypes.of(profiles, store.sums.partition_types() if profiles else ())
 
 
 def add_runs(store: Store, types: NodeTypes) -> int:
-    """Add the runs that the sums do not know, each once; gives how many came in or changed.
+    """Add the runs that are not in the sums, each once; gives how many came in or changed.
 
     Where it was stopped the next call goes on.
 
@@ -26,7 +26,7 @@ def add_runs(store: Store, types: NodeTypes) -> int:
     """
     if not types.types:
         return 0
-    # Runs on nodes that nobody knew are looked at again: they have the empty basis.
+    # Runs on nodes of unknown type are examined again: they have the empty basis.
     bases = [basis_of(one) for one in types.types.values()]
     return sum(
         store.sums.take([contribution_of(run, types) for run in runs], tuple(FORMS), fold)
@@ -35,7 +35,7 @@ def add_runs(store: Store, types: NodeTypes) -> int:
 
 
 def texts(store: Store, level: KeyLevel) -> dict[str, dict[str, dict[str, str]]]:
-    """Texts of the sums of all applications known by this level: by key, node type and form."""
+    """Texts of the sums of applications recognised at this level: by key, node type and form."""
     by_key: dict[str, dict[str, dict[str, str]]] = {}
     for key, rows in store.sums.of_level(level).items():
         for row in rows:
@@ -47,7 +47,7 @@ def merge(into: Store, given: Iterable[list[Contribution]]) -> int:
     """Add the runs of another store's sums that this one's lack; gives how many came in.
 
     Order does not matter, and merging twice is merging once: a run of this store's own accounting
-    stays as it is known here, and of two tellings of a foreign one always the same is taken.
+    stays as it is here, and of two versions of a foreign one always the same is taken.
 
     Parameters
     ----------

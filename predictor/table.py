@@ -24,7 +24,7 @@ from predictor.types import (
 )
 from sacct_ingest.layout import Each, Layout, Unit
 
-#: Tables of a node type or time limit that are kept: the next job is often of the same kind.
+#: Cached tables of a node type or time limit: the next job is often of the same kind.
 _CACHED = 1024
 #: Name of the problem that all runs had another layout than the job.
 OTHER_LAYOUT = "other_layout"
@@ -65,7 +65,7 @@ def table_of(
 
 
 def round_time(value: float) -> float:
-    """Six digits say all that a prediction knows, in half the text."""
+    """Six digits are enough for a prediction, in half the text."""
     return float(f"{value:.6g}")
 
 
@@ -141,7 +141,7 @@ def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
 
 @lru_cache(maxsize=_CACHED)
 def for_type(table: PredictionTable, node_type: str) -> PredictionTable:
-    """Table for jobs on this type of node; the same one where nothing is known of the type."""
+    """Table for jobs on this type of node; the same one if the type is unknown."""
     own = next((one for one in table.by_type if one.node_type == node_type), None)
     if own is None or node_type == table.node_type:
         return table

@@ -34,7 +34,7 @@ _SMALL_ERROR = 0.25
 class TransferTime:
     """Time of one transfer, from ``low_s`` to ``high_s`` at :data:`LEVEL`.
 
-    Where nothing is known the verdict is ``refused`` and all three times are infinite.
+    Without data the verdict is ``refused`` and all three times are infinite.
     """
 
     source: str
@@ -190,7 +190,7 @@ def _size(transfer: Probe) -> float:
 
 
 def _off(target: float) -> Callable[[float], float]:
-    """Give the factor between a size and the one that is wanted."""
+    """Give the factor between a size and the requested one."""
     return lambda size: max(size / target, target / size)
 
 

@@ -3,7 +3,7 @@
 Each of :data:`WAYS` gives the log of run time on the target type over that on the reference type.
 Which is believed is decided by leaving node types out: each type that was observed is predicted
 without its own runs.  What a way was off by there is what it is believed to be off by on the next
-type; while few types are known, a prior has its say.
+type; with few types, a prior counts, too.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,13 +24,13 @@ PRIOR_WEIGHT = 0.3
 #: Share of what a way is off by that differs between node counts, and how far apart these are (in
 #: log nodes) before they say nothing of each other.
 _SHAPE, _LENGTH = 0.25, 1.0
-#: A gigabyte for a job whose data flow is not known: it cancels in a ratio of times.
+#: A gigabyte for a job of unknown data flow: it cancels in a ratio of times.
 _ANY_BYTES = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeEvidence:
-    """What is known of an application besides its run times on the reference type.
+    """Data of an application besides its run times on the reference type.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class ObservedRatios:
 
 
 #: Log of the run time on the target over that on the reference, at node counts, without looking at
-#: runs on the types left out; None where the way cannot tell.
+#: runs on the types left out; None where the way gives none.
 Way = Callable[[TypeEvidence, str, Collection[str], Sequence[int]], Floats | None]
 
 
@@ -148,7 +148,7 @@ def _amounts(evidence: TypeEvidence, node_type: str, nodes: int) -> dict[str, fl
 
 
 #: Ways by name, each with what it is believed to be off by (standard deviation of log time) before
-#: anything is known.
+#: any data.
 WAYS: dict[str, tuple[Way, float]] = {
     "occupancy": (partial(_occupied, ""), 0.25),
     "occupancy, disk": (partial(_occupied, "disk"), 0.35),

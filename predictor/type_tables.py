@@ -1,4 +1,4 @@
-"""One prediction table for several types of nodes: an application seen on one, told for another.
+"""One prediction table for several types of nodes: runs on one type predict another.
 
 The table itself is about the reference type, the one with most runs.  Run times on another type
 are those, times a ratio (:mod:`predictor.type_ratios`); where the other type has a curve of its own
@@ -68,7 +68,7 @@ class OwnCurve:
 def split(rows: Sequence[RunRow], types: Mapping[str, NodeType]) -> dict[str, list[RunRow]]:
     """Sort runs by the type of their nodes, the reference type first.
 
-    The reference has the most runs that finished; runs whose type is not known are taken to be on
+    The reference has the most runs that finished; runs of unknown type are taken to be on
     it.  With a single type, or none, there is one group.
     """
     groups: dict[str, list[RunRow]] = defaultdict(list)
@@ -132,7 +132,7 @@ def _own(rows: Sequence[RunRow], settings: TableSettings) -> OwnCurve:
 def gather_evidence(
     reference: str, rows: Sequence[RunRow], types: Mapping[str, NodeType], sums: SumsByType
 ) -> TypeEvidence:
-    """Gather what tells run times on other types from those on the reference."""
+    """Gather what predicts run times on other types from those on the reference."""
     shares: dict[int, list[float]] = defaultdict(list)
     for row in rows:
         if row.state is JobState.COMPLETED and row.cpu_s and row.cpus and row.elapsed_s > 0:
@@ -294,7 +294,7 @@ class _Moved:
 
 
 def _moved(base: Prediction, mean: float, sd: float) -> Prediction:
-    """Prediction times a ratio that is known so well: what is open of both adds up."""
+    """Prediction times an uncertain ratio: the uncertainties of both add up."""
     z = NormalDist().inv_cdf((1 + base.level) / 2)
     time_s = base.time_s * exp(mean)
     down = hypot(log(base.time_s / base.low_s), z * sd)
@@ -319,7 +319,7 @@ def _thin(base: PredictionTable, observed: Sequence[int]) -> list[int]:
 
 
 def _predicts_better(curve: Curve, moved: _Moved) -> bool:
-    """Whether a type's own curve tells its points better than the moved table; each left out."""
+    """Whether a type's own curve predicts its points better than the moved table; each left out."""
     points = curve.points
     if len(points) < OWN_POINTS or moved.observed is None:
         return False

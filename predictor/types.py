@@ -24,7 +24,7 @@ class Run:
     """One run of an application: what a curve is made of.
 
     ``censored`` runs were stopped at ``elapsed_s`` by their time limit: the true run time is
-    longer.  ``limit_s`` is what was asked for; 0: not known.
+    longer.  ``limit_s`` is the requested limit; 0: unknown.
     """
 
     nodes: int
@@ -32,11 +32,11 @@ class Run:
     end_s: float = 0.0
     censored: bool = False
     limit_s: float = 0.0
-    submit_s: float = 0.0  #: 0: not known
+    submit_s: float = 0.0  #: 0: unknown
 
     @property
     def submitted_s(self) -> float:
-        """When it was submitted; its start where that is not known."""
+        """When it was submitted; its start where that is unknown."""
         return self.submit_s or self.end_s - self.elapsed_s
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class Point:
     """
 
     nodes: int
-    time_s: float  #: median of the runs kept
+    time_s: float  #: median of the runs used
     repeats: int = 1
     spread: float = 0.0  #: standard deviation of log run time among the repeats, 0 for one run
 
@@ -100,7 +100,7 @@ class Curve:
     dropped: int = 0  #: runs left out as outliers
     resolution_s: float = 0.0  #: run times are whole multiples of this; 0: exact
     drift: Drift | None = None
-    #: log of run time over the median of what was known before on the same node count, of every
+    #: log of run time over the median of the runs before on the same node count, of every
     #: run that had an earlier one; infinite where the run was stopped after that median
     surprises: tuple[float, ...] = ()
 
@@ -256,7 +256,7 @@ class PredictionTable:
     knee: int | None  #: processor working set, argmax S²/n; None: beyond the table
     max_useful: int | None  #: nodes beyond which T stops falling
     runs: int
-    mem_node_bytes: int | None  #: highest memory one node was seen to need, where known
+    mem_node_bytes: int | None  #: highest measured memory of one node, if any
     fitted_s: float
     #: verdict for each of ``nodes``: inside the observed range a curve may be reliable where
     #: beyond it is doubtful.  ``verdict`` is the one at the best supported nodes.
@@ -266,7 +266,7 @@ class PredictionTable:
     at_limits: tuple[AtLimit, ...] = ()
     #: high quantiles of a curve, rising; what time limits are made of
     tails: tuple[Tail, ...] = ()
-    #: rising in nodes; empty where the accounting knows no memory
+    #: rising in nodes; empty where the accounting has no memory
     memory: tuple[Memory, ...] = ()
     #: type of the nodes that the table is about; empty: unknown, or they are all alike
     node_type: str = ""
@@ -296,7 +296,7 @@ class PredictionTable:
 
     @property
     def is_curve(self) -> bool:
-        """Whether run time is known over node counts, not only from runs as they were."""
+        """Whether there is a curve over node counts, not only runs as they were."""
         return self.model != HISTORY
 
     @property

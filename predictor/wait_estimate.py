@@ -35,7 +35,7 @@ _NORMAL = tuple(_WIDE * NormalDist().inv_cdf(share) for share in SHARES)
 #: A record of so many errors speaks for itself.  At least so many of no record are mixed in, and as
 #: many as a shorter one lacks.
 ENOUGH, _MIXED = 50, 5
-#: Errors kept of one class of jobs, and in all.
+#: Most errors in the record of one class of jobs, and in all.
 MOST_ERRORS, MOST_ENTRIES = 500, 5_000
 
 
@@ -257,7 +257,7 @@ def spread_of(draws_s: Sequence[float]) -> tuple[float, float]:
 
 
 class WaitRecord:
-    """What estimates were off by: kept small, the oldest go.
+    """Errors of the estimates: of limited size, the oldest go.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """A walk through the runs of one identity in time: what would have been predicted, and what came.
 
 The same steps make the record of finished runs and predict the next one: ask the experts, believe
-one by the record, and put an interval around it whose width the record tells.
+one by the record, and put an interval of the record's width around it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Facts: what ran on the cluster, read from its accounting and kept in an SQL store."""
+"""Facts: what ran on the cluster, read from its accounting into an SQL store."""

@@ -1,6 +1,6 @@
 """Files that are written whole or not at all, and locks on them: the only place that makes either.
 
-A folder may be shared with others, as ``/tmp`` is.  So a new file gets a name that nobody can
+A folder may be shared with others, as ``/tmp`` is.  So a new file gets a name that no one can
 guess, no symbolic link is followed, and a lock is not left where others could make it first.
 """
 
@@ -21,7 +21,7 @@ _LOCK_MODE: Final = 0o660
 
 
 class Busy(OSError):  # noqa: N818 - a noun
-    """Another process has the lock; ``pid`` is its id, where it is known."""
+    """Another process has the lock; ``pid`` is its id, if it wrote one."""
 
     def __init__(self, path: Path, pid: int | None) -> None:
         super().__init__(f"{path}: another process has it" + (f" ({pid})" if pid else ""))
@@ -62,7 +62,7 @@ def replacing(path: Path, *, mode: int | None = None, synced: bool = True) -> It
         with path.open("wb") as file:
             yield file
         return
-    # By a descriptor: nobody may put another folder in its place meanwhile.
+    # By a descriptor: no one can put another folder in its place meanwhile.
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     name = f".{path.name[:200]}.{secrets.token_hex(8)}"
     try:

@@ -1,6 +1,6 @@
 """What a request and a finished run say of a job besides its size: attributes, by name.
 
-Runs with one key may be several problems.  Which of these attributes tells them apart, if any, is
+Runs with one key may be several problems.  Which of these attributes distinguishes them, if any, is
 decided by their run times (:mod:`predictor.split`).
 """
 

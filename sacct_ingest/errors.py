@@ -9,7 +9,7 @@
     ├── FormatError          a saved file that is not what it should be: names file and line
     ├── StoreError           the database is missing, locked, newer than we are
     ├── ScriptError          a job script that cannot be read
-    ├── NoHistory            nothing is known about the application asked for
+    ├── NoHistory            no history of the requested application
     ├── SlurmError           a Slurm command that failed or answered with something unknown
     │   └── JobRefused       Slurm would not take the job: its words and exit status
     ├── DaskError            a Dask cluster that cannot be used for a refit
@@ -34,7 +34,7 @@ class SacctError(NimoError):
     """Sacct could not be run, exited non-zero or broke off in the middle of its output."""
 
 
-class SacctOverload(SacctError):  # noqa: N818 - a noun that a user knows
+class SacctOverload(SacctError):  # noqa: N818 - a noun of the user's
     """Slurmdbd did not answer in time, or found the question too large: ask for less."""
 
 
@@ -56,8 +56,8 @@ class ScriptError(NimoError):
     exit_status = 66  # EX_NOINPUT
 
 
-class NoHistory(NimoError):  # noqa: N818 - a noun that a user knows
-    """Nothing is known about the application asked for."""
+class NoHistory(NimoError):  # noqa: N818 - a noun of the user's
+    """There is no history of the requested application."""
 
     exit_status = 3
 
@@ -66,7 +66,7 @@ class SlurmError(NimoError):
     """A Slurm command failed or answered with something unknown."""
 
 
-class JobRefused(SlurmError):  # noqa: N818 - a state that a user knows
+class JobRefused(SlurmError):  # noqa: N818 - a state, not an error's name
     """Slurm would not take a job; ``exit_status`` is that of its command."""
 
     def __init__(self, words: str, exit_status: int) -> None:

@@ -1,8 +1,8 @@
-"""Time that a run's I/O spent in the network and at disks, as Linux tells it.
+"""Time that a run's I/O spent in the network and at disks, as Linux counts it.
 
 NIMO parts the stall of a run in proportion to the time that an I/O takes in network and storage,
 which it reads from traces of NFS (VLDB 2006, algorithm 3, step 3).  Here the kernel's own counters
-before and after the run tell it: ``/proc/self/mountstats`` has for each NFS operation the time in
+before and after the run give it: ``/proc/self/mountstats`` has for each NFS operation the time in
 the queue and the round trip, ``io.stat`` of the job's cgroup (version 2) what the job asked of each
 disk, and ``/proc/diskstats`` how long the disk took for all.
 """

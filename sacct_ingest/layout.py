@@ -1,7 +1,7 @@
 """How a job is laid out besides its size: runs with another layout are another curve.
 
 A size is a count of nodes, CPUs or GPUs (:class:`Unit`).  A layout is what stays the same where the
-size changes.  Zero tasks or CPUs are not known, and differ from nothing.  Zero GPUs are none, or
+size changes.  Zero tasks or CPUs are unknown, and match everything.  Zero GPUs are none, or
 not accounted: Slurm does not say which.
 """
 
@@ -53,7 +53,7 @@ class Unit(StrEnum):
         return self.plural[0].upper() + self.plural[1:]
 
     def size_of(self, run: Sized) -> int:
-        """Size of a run; 0 where it is not known, or where it has none."""
+        """Size of a run; 0 where it is unknown, or where it has none."""
         return getattr(run, self.value) or 0
 
     def words(self, text: str) -> str:
@@ -133,7 +133,7 @@ UNKNOWN_GPUS = -1
 def layouts(runs: Sequence[R]) -> dict[Layout, list[R]]:
     """Group runs by their layout, the largest group first; runs keep their order.
 
-    What is counted is whatever tells fewer layouts apart: usually tasks and CPUs of each node, and
+    What is counted is whatever gives fewer layouts: usually tasks and CPUs of each node, and
     those of the whole job where a fixed number was spread over several node counts.
     """
     by_cpus = _cpus_differ(runs)
@@ -221,7 +221,7 @@ def _counted(count: int, word: str) -> str:
 
 
 def _cpus_differ(runs: Iterable[Sized]) -> bool:
-    """Whether CPUs tell layouts apart: not where each node type merely has its own number."""
+    """Whether CPUs distinguish layouts: not where each node type merely has its own number."""
     counts: dict[str, set[int]] = {}
     for run in runs:
         counts.setdefault(run.node_type, set()).add(-(-run.cpus // max(run.nodes, 1)))
@@ -229,7 +229,7 @@ def _cpus_differ(runs: Iterable[Sized]) -> bool:
 
 
 def _grouped(runs: Sequence[R], layout_of: Sequence[Layout]) -> dict[Layout, list[R]]:
-    """Group runs; those whose tasks are not known join others with as many CPUs and GPUs."""
+    """Group runs; those of unknown tasks join others with as many CPUs and GPUs."""
     full = {_but_tasks(one): one for one in sorted(set(layout_of), reverse=True) if one.tasks}
     groups: dict[Layout, list[R]] = {}
     for run, layout in zip(runs, layout_of, strict=True):

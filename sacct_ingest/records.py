@@ -122,7 +122,7 @@ CURVE_LEVELS = (KeyLevel.TAG, KeyLevel.SCRIPT, KeyLevel.LINE)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The identity keys of a run or a request; an empty key means "cannot be told".
+    """The identity keys of a run or a request; an empty key means "unknown".
 
     ``tag`` is readable text (``USER/APP`` or ``USER/APP/PROBLEM``); ``script`` and ``line`` are hex
     digests.  The user is part of each.
@@ -140,7 +140,7 @@ class Identity:
         return self.tag.partition("/")[2]
 
     def key(self, level: KeyLevel) -> str:
-        """Text of the key at ``level``, empty where it cannot be told."""
+        """Text of the key at ``level``, empty where it is unknown."""
         if level is KeyLevel.NAME:
             return f"{self.user}/{self.name}" if self.user and self.name else ""
         return str(getattr(self, level.value))
@@ -359,7 +359,7 @@ class Contribution:
     tag: str = ""
     script: str = ""
     line: str = ""
-    basis: str = ""  #: digest of what is known of the node type
+    basis: str = ""  #: digest of the node type's data
     node_type: str = ""  #: empty: unknown, or several
     nodes: int
     tasks_node: float  #: tasks on each node
@@ -369,7 +369,7 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRun:
-    """A run that ended, with what tells its node type and its contribution."""
+    """A run that ended, with its node type and its contribution."""
 
     run_id: int
     cluster: str

@@ -1,7 +1,7 @@
 """Which runs are "the same application on the same problem".
 
 What a job asks for (nodes, tasks, time, partition) never takes part, so that its runs on different
-node counts share their keys.  Its user takes part in every key: nobody's runs count for another's.
+node counts share their keys.  Its user takes part in every key: runs do not count for other users.
 """
 
 from collections.abc import Sequence
@@ -64,17 +64,17 @@ def words_of_request(script: str, argv: Sequence[str], work_dir: str = "") -> tu
 def identity_of_line(
     user: str, name: str, comment: str, submit_line: str, work_dir: str = ""
 ) -> Identity:
-    """Identity of a run as far as these five of the accounting tell it.
+    """Identity of a run from these five fields of the accounting.
 
     The script's text is not in the accounting, so ``script`` is empty: the decision made at the
-    job's submission knows it.
+    job's submission has it.
     """
     words = words_of_line(submit_line, work_dir, comment, name)
     return _identity(user, name, parse_tag(comment), "", words)
 
 
 def command_of_line(submit_line: str, work_dir: str = "", *values: str) -> str:
-    """Give the script and arguments of a submit line, for people who know one run from another.
+    """Give the script and arguments of a submit line, as a label for people.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 #: Words in place of a limit that say that there is none, or none of the job's own.
 _NO_LIMIT: Final = frozenset({"unlimited", "infinite", "partition_limit", "-1"})
-#: Durations are kept to the millisecond, which a double holds up to here: 285,000 years.
+#: Durations are rounded to the millisecond, which a double holds up to here: 285,000 years.
 _LONGEST_S: Final = 2.0**43
 _MAX_INTEGER: Final = 2**63 - 1  #: of the store's databases
 _NO_TIME: Final = frozenset({"", "unknown", "none", "n/a", "invalid"})

@@ -1,4 +1,4 @@
-"""What users tell NIMO in a job's comment.
+"""Tags: users' settings for NIMO in a job's comment.
 
 ``nimo:app=wrf,problem=d02`` names the application, ``nimo:off`` asks to be left alone, ``nimo:on``
 says that the node count may be chosen, ``nimo:nodes=2-8`` from which counts, and ``nimo:time=set``

@@ -131,7 +131,7 @@ def _disk_flow(steps: Sequence[StepRun]) -> tuple[int, int]:
     """Bytes that calls read and wrote; of a script's only what srun cannot have relayed.
 
     srun relays no more than its tasks wrote, so what a script read or wrote beyond that is its
-    own.  What the script did below that is not counted: D may be low by as much as is told.
+    own.  What the script did below that is not counted: D may be too low by the reported amount.
     """
     application = [step for step in steps if step.step not in _SCRIPTS]
     printed = sum(step.disk_write_bytes or 0 for step in application)
@@ -170,5 +170,5 @@ def _disk(step: StepRun) -> int | None:
 
 
 def _both(one: int | None, other: int | None) -> int | None:
-    """Sum of what is known."""
+    """Sum of the known values."""
     return None if one is None and other is None else (one or 0) + (other or 0)

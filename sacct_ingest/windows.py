@@ -1,6 +1,6 @@
 """Which spans of the accounting an ingest reads, in windows of which width, and how slowly.
 
-How far it has come is kept as watermarks: ``sacct:pine`` is the time up to which everything has
+Watermarks record how far it has come: ``sacct:pine`` is the time up to which everything has
 been read; ``sacct:pine again`` when the last days were read once more; ``sacct:pine since T`` how
 far a span that somebody asked for has been read, and ``sacct:pine once more`` how far the last days
 have, until they are finished.
@@ -105,7 +105,7 @@ class SpanSettings:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span to read, and the marks that are kept of it.
+    """A span to read, and its marks.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def new_spans(
     """Give the span of what is new, with an overlap, and now and then the days before it.
 
     A watermark in the future means that the clock went back.  What the clock skipped before is
-    not known to have been read, so the mark goes back as far as is read again.
+    not surely read, so the mark goes back as far as is read again.
     """
     mark, again = store.watermarks.get(source), store.watermarks.get(_again(source))
     again_s = until_s - min(settings.again_s, settings.first_s)
@@ -192,7 +192,7 @@ def asked_span(
 
 
 def reached(marks: Mapping[str, int]) -> dict[str, int]:
-    """Select, of all watermarks, those that say up to when a source is known to have been read.
+    """Select, of all watermarks, those up to which a source has surely been read.
 
     Examples
     --------

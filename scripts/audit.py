@@ -1,7 +1,7 @@
-"""Ask the databases of known holes about what the packages hold: ``make audit``.
+"""Look up vulnerabilities of the packages' contents: ``make audit``.
 
-pip-audit leaves out what it cannot look up, and then ends well.  Here that is a failure: nothing
-known of a package is no good news of it.
+pip-audit leaves out what it cannot look up, and then ends well.  Here that is a failure: an
+unchecked package is not a safe one.
 """
 
 import json
@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def judge(packages: Sequence[Mapping[str, Any]]) -> int:
-    """Say what is known of packages, as pip-audit lists them; give the exit status."""
+    """Print the vulnerabilities of packages, as pip-audit lists them; give the exit status."""
     holes = [(one, hole) for one in packages for hole in one.get("vulns", ())]
     skipped = [one for one in packages if "skip_reason" in one]
     for one, hole in holes:
@@ -41,11 +41,11 @@ def judge(packages: Sequence[Mapping[str, Any]]) -> int:
     if skipped or not packages:
         print(
             f"not audited: {len(skipped)} of {len(packages)} packages could not be looked up; "
-            "nothing is known of them.  Is the database reachable?",
+            "their vulnerabilities are unknown.  Is the database reachable?",
             file=sys.stderr,
         )
     asked = len(packages) - len(skipped)
-    print(f"{asked} packages looked up, {len(holes)} known holes")
+    print(f"{asked} packages looked up, {len(holes)} vulnerabilities")
     if holes:
         return HOLES
     return NOT_ASKED if skipped or not packages else 0

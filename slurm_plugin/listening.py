@@ -29,7 +29,7 @@ _READ_WRITE = 6
 class Listening:
     """A bound Unix socket, as a context.
 
-    A lock beside the socket tells whether another nimod lives; a socket that one left behind is
+    A lock beside the socket shows whether another nimod runs; a socket that one left behind is
     removed.
 
     Parameters
@@ -99,7 +99,7 @@ class Listening:
             raise
         finally:
             os.umask(before)
-        # All who wait are let in or refused at once; whoever comes meanwhile finds room.
+        # All waiting connections are accepted or refused at once, so later ones have room.
         channel.listen(1024)
         return channel
 
@@ -112,7 +112,7 @@ class Listening:
 
 
 def let_in(path: str | Path, uids: Collection[int]) -> None:
-    """Let these users, and ourselves, connect to a socket of ours, and nobody else but root.
+    """Let only these users, ourselves and root connect to a socket of ours.
 
     Raises
     ------

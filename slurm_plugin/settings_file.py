@@ -46,7 +46,7 @@ def leaves_out(
 def socket_of(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
     """Socket that the file in force names, or the usual one.
 
-    None where only the whole file tells: it cannot be read, or the line is no plain one.
+    None where the whole file has to be parsed: it cannot be read, or the line is no plain one.
 
     Parameters
     ----------

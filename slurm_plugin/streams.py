@@ -87,7 +87,7 @@ def safe_console(stream: TextIO, **options: Any) -> "Console":
     from rich.segment import Segment  # noqa: PLC0415
 
     class SafeConsole(Console):
-        """Where nobody reads any more, it ends as all commands do."""
+        """When its reader is gone, it ends as all commands do."""
 
         def render(self, renderable: RenderableType, options: Any = None) -> Iterable[Segment]:
             for text, style, control in super().render(renderable, options):

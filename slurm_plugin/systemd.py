@@ -11,7 +11,7 @@ def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
     Returns
     -------
     bool
-        Whether there was somebody to tell.
+        Whether systemd listens.
     """
     address = environ.get("NOTIFY_SOCKET", "")
     if not address:

@@ -26,7 +26,7 @@ _FORM = re.compile(r"(?P<name>[A-Za-z_0-9]+)(?:[%:](?P<side>[-.]?)(?P<width>\d+)
 Value = str | int | float | bool | None
 
 
-class NoColumn(NimoError):  # noqa: N818 - a noun that a user knows
+class NoColumn(NimoError):  # noqa: N818 - a noun of the user's
     """``-o`` or ``--sort`` names no column of the table, or a width that is none."""
 
     exit_status = 2
@@ -163,7 +163,7 @@ def terminal_width() -> int:
 def _of_form(columns: Sequence[OutputColumn], form: str) -> OutputColumn:
     match = _FORM.fullmatch(form)
     if match is None:
-        raise NoColumn(f"{form!r} is no column; NAME, NAME%20 and NAME%-20 are")
+        raise NoColumn(f"{form!r} is not a column; write NAME, NAME%20 or NAME%-20")
     column = _of_name(columns, match["name"])
     if not match["width"]:
         return column

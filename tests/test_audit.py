@@ -30,7 +30,7 @@ def audit() -> ModuleType:
 @pytest.mark.parametrize(
     ("packages", "status", "words"),
     [
-        ([GOOD], 0, "1 packages looked up, 0 known holes"),
+        ([GOOD], 0, "1 packages looked up, 0 vulnerabilities"),
         ([GOOD, SKIPPED], 2, "1 of 2 packages could not be looked up"),
         ([], 2, "0 of 0 packages"),
         ([BAD, SKIPPED], 1, "PYSEC-1, fixed in 15.0.1"),

@@ -28,10 +28,10 @@ from predictor.models.occupancy import OccupancyFit, Predicted, Sample
 
 #: Last runs whose error, predicted before they were made, counts for :attr:`Error.AHEAD`.
 _LAST = 2
-#: Times the target that intervals may reach to either side on average, to be told as reliable each.
+#: Times the target that intervals may reach to either side on average, to be called reliable each.
 #: Laplace's errors with a mean of the target have an interval of 90 % that reaches ln 10 times it.
 WIDEST = 2.3
-#: Levels of an attribute that tell x, 1/x and a line apart.
+#: Levels of an attribute that distinguish x, 1/x and a line.
 _LEVELS_NEEDED = 3
 #: Runs to learn from that a test set has to leave.
 _LEFT = 2
@@ -168,9 +168,9 @@ class Learner:
 
     @property
     def _is_sure(self) -> bool:
-        """Whether what was not run is known, too: it is in no error that samples tell.
+        """Whether assignments without a run are certain, too: no error of a sample covers them.
 
-        Enough levels of each attribute were run to tell how run time depends on it, and intervals
+        Enough levels of each attribute were run to show how run time depends on it, and intervals
         are narrow over all that can be run.  The paper's own choices of the error do not ask for
         this.
         """

@@ -27,7 +27,7 @@ class RefinementOrder(StrEnum):
     """In which order functions, or their attributes, are taken up (sections 3.2 and 3.3)."""
 
     RELEVANCE = "relevance"  #: by their effect in a Plackett-Burman design with foldover
-    DOMAIN = "domain"  #: as told
+    DOMAIN = "domain"  #: as given
 
 
 class Traversal(StrEnum):
@@ -116,7 +116,7 @@ class LearnerSettings:
 
 
 #: The defaults of table 1, to the letter: Algorithm 1 with linear functions of predetermined
-#: transformations.  Its experiments take the data flow as known (section 4.1).
+#: transformations.  Its experiments take the data flow as given (section 4.1).
 PAPER = LearnerSettings(
     reference=Reference.MIN,
     order=RefinementOrder.RELEVANCE,
@@ -127,7 +127,7 @@ PAPER = LearnerSettings(
     form=FunctionForm.PAPER,
     in_a_row=1,
 )
-#: The same as in the experiments, where the data flow is known.
+#: The same as in the experiments, where the data flow is given.
 EXPERIMENT = replace(
     PAPER, parts=(OccupancyPart.COMPUTE, OccupancyPart.NETWORK, OccupancyPart.DISK)
 )

@@ -191,7 +191,7 @@ class Refinement:
     def _effects(self, part: OccupancyPart) -> dict[str, float]:
         """Effect of each attribute on a function, in seconds of the whole run.
 
-        The design's runs tell, also where they are the internal test set: an order is no function.
+        The design's runs decide, even if they are the internal test set: an order is no function.
         """
         space, samples = self._learner.space, (*self._learner.samples, *self._learner.tests)
         design = {space.key(one) for one in plackett_burman(space)}

@@ -79,7 +79,7 @@ class Space:
         return tuple(assignment[name] for name in self.attributes)
 
     def nearest(self, target: Assignment) -> dict[str, float]:
-        """Candidate closest to what is wanted, each attribute measured by its range."""
+        """Candidate closest to the requested one, each attribute measured by its range."""
         spans = {n: (self.levels(n)[-1] - self.levels(n)[0]) or 1.0 for n in self.attributes}
 
         def distance(one: Assignment) -> float:

@@ -118,7 +118,7 @@ class _Errors:
             self._latest.append(measured / predicted)
 
     def around(self, value: float, window: int | None = None) -> Throughput:
-        """Put the bounds around a prediction that nine of ten past ones kept."""
+        """Put the bounds around a prediction that held for nine of ten past ones."""
         ratios = sorted(self._latest)
         # A published line may fall below zero.
         low, high = sorted(value * bound for bound in _bounds(ratios))
@@ -127,7 +127,7 @@ class _Errors:
 
 
 def _bounds(ratios: list[float]) -> tuple[float, float]:
-    """Bounds that nine of ten of these sorted ratios kept; wide ones while there are few."""
+    """Bounds that held for nine of ten of these sorted ratios; wide ones while there are few."""
     if len(ratios) < _FEW:
         factor = max([_BEYOND, *(max(ratio, 1 / ratio) for ratio in ratios)])
         return 1 / factor, factor
@@ -321,7 +321,7 @@ def _proportion(pairs: Sequence[_Pair], probe: float) -> float:
 
 
 def _held(pairs: Sequence[_Pair], probe: float) -> float:
-    """Hold a probe within those of the pairs: few pairs tell little of the slope beyond them."""
+    """Hold a probe within those of the pairs: few pairs say little about the slope beyond them."""
     return min(max(probe, min(x for x, _ in pairs)), max(x for x, _ in pairs))
 
 

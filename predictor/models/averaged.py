@@ -12,7 +12,7 @@ process about a regression: O'Hagan, JRSS B 40, 1978).  Beyond the observed rang
 begin to behave otherwise than anything they have shown (memory, switches, load balance): a share of
 the draws walks away at random there.
 
-A run that was stopped by its limit is an observation that is known from below only: each draw gets
+A run that was stopped by its limit gives only a lower bound: each draw gets
 a run time for it, out of what it expects above the limit (Tanner and Wong, JASA 82, 1987), and
 follows that one.
 """

@@ -70,7 +70,7 @@ _fits: dict[str, type[Any]] = {}
 
 
 def register(name: str, *, fit: type[Any]) -> Callable[[M], M]:
-    """Class decorator: make a model known by ``name``, with the type of its fits."""
+    """Class decorator: register a model as ``name``, with the type of its fits."""
 
     def enter(model: M) -> M:
         if name in _models:
@@ -108,7 +108,7 @@ def quantiles(
 ) -> NDArray[np.float64]:
     """Run times in seconds that these shares of new runs stay below, above one half.
 
-    A fit that knows more than its intervals has a method of this name.
+    A fit that has more than its intervals has a method of this name.
 
     Returns
     -------
@@ -121,9 +121,9 @@ def quantiles(
 
 
 def most_informative(fit: FittedModel, candidates: Sequence[int], targets: Sequence[int]) -> int:
-    """Which of ``candidates`` to observe next, to know more about ``targets``.
+    """Which of ``candidates`` to observe next, to improve the prediction of ``targets``.
 
-    That with the widest interval, unless the fit has a method of this name that knows better.
+    That with the widest interval, unless the fit has a method of this name.
     """
     if (own := getattr(fit, "most_informative", None)) is not None:
         return int(own(candidates, targets))

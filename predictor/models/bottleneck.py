@@ -7,7 +7,7 @@ leaves it open (Shivam, Babu, Chase, ICAC 2006, section V.B.4)::
     o_n + o_d = idle + max(0, g(ρ) - o_a)
 
 The demand ``g`` is a sum of times, each in proportion to x or 1/x of an attribute: none is below
-zero.  A run that stalled tells what the demand is; one that did not, that it is no more than
+zero.  A run that stalled shows the demand; one that did not shows that it is no more than
 what the processor had to do.
 """
 
@@ -27,14 +27,14 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 #: Stalls as shares of what the processor has to do, below which runs may count as hidden.
 _HIDDEN = (0.0, 0.03, 0.1, 0.2)
-#: Relative error that two runs of the same have: smaller ones tell nothing.
+#: Relative error that two runs of the same have: smaller ones mean nothing.
 NOISE = 0.01
 #: Terms of a demand, and runs that each needs.
 _MOST_TERMS, _RUNS_A_TERM = 3, 2
 #: Which runs bind is settled after so many changes.
 _CHANGES = 8
 #: Difference of the criterion up to which a rival is not refuted ("strong" begins there; Kass and
-#: Raftery, *Bayes Factors*, 1995, section 3.2), and how many are kept.
+#: Raftery, *Bayes Factors*, 1995, section 3.2), and how many stay.
 _REFUTED, _MOST_RIVALS = 6.0, 8
 
 
@@ -42,7 +42,7 @@ _REFUTED, _MOST_RIVALS = 6.0, 8
 class Demand:
     """What network and disk may demand: as likely as ``weight``, of one for all together.
 
-    ``found`` are the demands that the function tells for the runs it was learned from, rising, and
+    ``found`` are the demands of the function for the runs it was learned from, rising, and
     ``at_most_s`` what they, and those above them, were at most.
     """
 
@@ -57,7 +57,7 @@ class Demand:
         return self.idle_s + max(0.0, self.function(attributes) - compute_s)
 
     def longest_s(self, compute_s: float, attributes: Mapping[str, float]) -> float:
-        """Seconds that each byte may stall for all that the runs tell.
+        """Seconds that each byte may stall at most, according to the runs.
 
         A run that demanded more, as far as the function orders them, and was hidden or took its
         time, was not beyond that: neither is this.

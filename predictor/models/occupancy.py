@@ -50,7 +50,7 @@ __all__ = [
 #: A model of n samples is taken to be off by 0.35/n of log time.  That counts as one of the errors
 #: that left-out samples show.  Both were set on generated tasks that no benchmark has.
 _PRIOR = 0.35
-#: From so many samples on, forms have weights: their left-out errors tell them apart.  A form twice
+#: From so many samples on, forms have weights: left-out errors distinguish them.  A form twice
 #: as far off counts a sixteenth.  A bottleneck counts four times before there is evidence.
 _TELLING, _STEEP, _LEAST_OFF, _BOTTLENECK = 12, 4.0, 0.005, 4.0
 #: A form decides alone where its median left-out error is so many times smaller than any other's,
@@ -67,9 +67,9 @@ class OccupancyModel:
     Parameters
     ----------
     compute, network, disk, data
-        Attributes that each function may depend on, where one knows; None: all that there are.
+        Attributes that each function may depend on; None: all.
     faster
-        Attributes of which more makes runs faster, where one knows; None: what the samples say.
+        Attributes of which more makes runs faster; None: as the samples show.
     latency_hiding
         Whether stalls may be hidden behind what the processor has to do.
     """
@@ -126,7 +126,7 @@ class OccupancyModel:
     def _forms(
         self, samples: Sequence[Sample], base: Mapping[str, float], faster: frozenset[str]
     ) -> list[Form]:
-        """Learn each form; always as many, so that they can be told apart by their place."""
+        """Learn each form; always as many, so that their place identifies them."""
         free = self._chosen(samples, base)
         straight = self._linear(samples, base, faster)
         if not self.latency_hiding:

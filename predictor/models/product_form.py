@@ -7,13 +7,13 @@ Each resource contributes a factor that falls with how much there is of it, ``a 
 2 and 3), and run time is the product of the factors (equation 1).  Expanded, that is a sum with
 one term for each set of resources (equation 4): 1, 1/nodes, 1/clock, 1/(nodes·clock), ....  All
 that regression needs of the observations are HᵀH and Hᵀx, whose size does not grow with them
-(equations 8 and 9): they can be kept for each application, added to as runs end, and merged across
+(equations 8 and 9): they are stored for each application, added to as runs end, and merged across
 hosts.
 
 Some things go beyond the paper.  Squares of *relative* errors are minimised, so that long runs do
 not drown short ones (``relative=False`` is the paper's way).  Terms that the observations do not
 support are left out, by the Bayesian information criterion, which needs the same sums only.  Sums
-are exact enough for runs to be taken out again.  And where the observations do not tell what the
+are exact enough for runs to be taken out again.  And where observations do not determine what the
 amounts asked for would do, there is no answer.
 """
 
@@ -30,7 +30,7 @@ from predictor.models.exact_sums import add, gram
 from predictor.types import Prediction
 
 Floats = NDArray[np.float64]
-#: Smallest ratio of eigenvalues at which terms can be told apart.
+#: Smallest ratio of eigenvalues at which terms can be distinguished.
 _INDEPENDENT = 1e-10
 _TINY, _SHORTEST_S = 1e-300, 1e-100
 #: Part of what is asked that may lie where no observation does.
@@ -46,7 +46,7 @@ class TooFewObservations(ValueError):  # noqa: N818 - a noun, as in sacct_ingest
 
 
 class Unobserved(ValueError):  # noqa: N818 - as above
-    """The observations do not tell what such amounts would do."""
+    """The observations do not determine the effect of such amounts."""
 
 
 def terms(resources: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -86,7 +86,7 @@ def _explanatory(resources: Sequence[str], given: Sequence[Mapping[str, float]])
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Everything that is kept of an application's runs.
+    """Everything that is stored of an application's runs.
 
     ``hh`` is HᵀH, shape ``(terms, terms)``; ``hx`` Hᵀx, shape ``(terms,)``; ``xx`` xᵀx; ``count``
     counts the runs.  With ``relative`` each row of H and x was divided by the run time.  ``rest``
@@ -177,7 +177,7 @@ class Sums:
 class ProductFit:
     """Profile parameters θ of an application (equation 5).
 
-    ``theta`` and ``covariance`` run over ``chosen``, the sets of resources whose terms were kept.
+    ``theta`` and ``covariance`` run over ``chosen``, the sets of resources whose terms were chosen.
     """
 
     resources: tuple[str, ...]
@@ -200,7 +200,7 @@ class ProductFit:
         Raises
         ------
         Unobserved
-            No observation tells what these amounts would do: such as another clock where all ran
+            No observation determines their effect: such as another clock where all ran
             with one.
         ValueError
             An amount is missing, or the model gives no time above zero there.
@@ -228,7 +228,7 @@ class ProductFit:
         for direction in self.unseen:
             if abs(float(scaled @ np.array(direction))) > _OUTSIDE * float(np.linalg.norm(scaled)):
                 names = ", ".join(self.resources)
-                raise Unobserved(f"runs with other {names} are needed to tell: these do not")
+                raise Unobserved(f"runs with other {names} are needed to predict this")
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ class ProductForm:
 
 
 def _possible(sums: Sums) -> list[int]:
-    """Terms, simple ones first, as long as the observations can tell them apart."""
+    """Terms, simple ones first, as long as the observations can distinguish them."""
     terms: list[int] = []
     for term in range(len(sums.hx)):
         if len(terms) + 1 < sums.count and _independent(sums, [*terms, term]):

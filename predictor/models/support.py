@@ -1,4 +1,4 @@
-"""What samples support: the range of each attribute, and which attributes they tell apart.
+"""What samples support: the range of each attribute, and which attributes they distinguish.
 
 A regression answers for any assignment, also where no run says anything.  Its learned functions
 "may be inaccurate outside of the sampled range" (Shivam, Babu, Chase, ICAC 2006, section V.B.4),
@@ -46,7 +46,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Sampled range of each attribute, and what the samples do not tell apart.
+    """Sampled range of each attribute, and what the samples do not distinguish.
 
     ``varied`` are the attributes that differ between samples.
     """

@@ -32,7 +32,7 @@ _OWN_SHARE = 0.05
 _TINY = 1e-300
 #: Samples needed for each term beyond the constant.
 _SAMPLES_A_TERM = 2
-#: Distinct values from which on a bend can be told from a line.
+#: Distinct values from which on a bend can be distinguished from a line.
 _BENDABLE = 4
 #: Where the bend may be, between two values and at them, and between how many values at most.
 _BETWEEN, _MOST_BENDS = (0.0, 0.25, 0.5, 0.75), 24
@@ -63,7 +63,7 @@ def learn(
     hides
         Attribute that may hide what grows with another: gives terms that exceed it.
     noise
-        Error below which no more terms are wanted, in the unit of the values; errors below a
+        Error below which no more terms are added, in the unit of the values; errors below a
         thousandth of their mean never want any.
     sizes
         What an error of each sample is measured against, in any unit; None: all alike.
@@ -239,7 +239,7 @@ def _products(term: Term, simple: Iterable[Term], given: Collection[Term]) -> li
 
 
 def _distinguishable(products: Iterable[Term], ratios: Sequence[Mapping[str, float]]) -> list[Term]:
-    """Products that samples tell from their two factors by themselves.
+    """Products that samples distinguish from their two factors.
 
     Where they vary one attribute at a time (Lmax-I1) they do not: whatever was chosen then would
     be a guess about assignments where both differ.

@@ -1,7 +1,7 @@
-"""Node benchmarks: the script that runs them with well-kept tools, and the reader of its output.
+"""Node benchmarks: the script that runs them with common tools, and the reader of its output.
 
 NIMO measures resource profiles with whetstone, lmbench and netperf (Shivam et al., sec. 2.5) and
-says that any benchmarks do which tell resources apart.  Here they are sysbench, fio and iperf3.  A
+allows any benchmarks that measure the resources separately: here sysbench, fio and iperf3.  A
 node needs nothing else: the script is plain sh, and its output is read where it was sent from.
 """
 

@@ -10,7 +10,7 @@ to all others, and passes it on.  Three rules keep the token going when hosts di
   neither an older token nor the probes of its holder, so that of two tokens one dies out.
 
 A host that does not take the token is left out of the round, and gets a token of a new generation
-if it ever comes back: whether it had taken the first one cannot be known.
+if it ever comes back: it may or may not have taken the first one.
 """
 
 import logging

@@ -155,7 +155,7 @@ class Seal:
     Parameters
     ----------
     ours, theirs
-        Random numbers, as hexadecimal digits: this side's, and the other side's where it is known.
+        Random numbers, as hexadecimal digits: this side's, and the other side's once it has come.
     """
 
     def __init__(self, key: bytes, *, ours: str, theirs: str = "") -> None:

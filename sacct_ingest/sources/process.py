@@ -34,7 +34,7 @@ def output_of(
     Parameters
     ----------
     tally
-        Takes the seconds for which the command kept us waiting.
+        Takes the seconds for which the command gave no output.
     timeout_s
         Seconds without a word after which it is ended.
     ends

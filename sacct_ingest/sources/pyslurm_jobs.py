@@ -22,7 +22,7 @@ LOSSES: Final = (
     "array task 0 and component 0 of a heterogeneous job look like none",
     "times of a CPU are whole seconds: 0.97 s is 0",
     "exit codes from 128 on are less by 128",
-    "a job without nodes or with a run time of 0 s looks as if nothing were known",
+    "a job without nodes or with a run time of 0 s looks like a job without data",
     "disk bytes are the mean of a step's tasks times their number; none over Lustre or network",
     "a job's GPUs are not there: requests for GPUs match none of its runs",
     "no states can be asked for: a window lists all that was eligible or ran in it",

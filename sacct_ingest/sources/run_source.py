@@ -6,7 +6,7 @@ from typing import Protocol
 
 from sacct_ingest.records import JobRun
 
-#: Rejected rows whose text is kept; more of them are only counted.
+#: Most rejected rows whose text is stored; more of them are only counted.
 MOST_TEXTS = 1000
 
 

@@ -107,7 +107,7 @@ class LiveSacct:
                 if remaining.pop(_key(run), None):
                     yield run
         except SacctOverload as error:
-            _log.warning("%d runs are kept without their early steps: %s", len(remaining), error)
+            _log.warning("%d runs are stored without their early steps: %s", len(remaining), error)
         yield from remaining.values()
 
     def _ask(
@@ -142,7 +142,7 @@ class LiveSacct:
             ]
 
     def _fields(self) -> list[str]:
-        """Give the columns that both this release of sacct and NIMO know; runs sacct once."""
+        """Give the columns that both this release of sacct and NIMO have; runs sacct once."""
         if self._columns:
             return self._columns
         argv = [*self.command, "--helpformat"]

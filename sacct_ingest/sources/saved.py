@@ -61,7 +61,7 @@ class SavedSacct:
         Raises
         ------
         FormatError
-            It cannot be read, is in no known format, or breaks off.
+            It cannot be read, has an unknown format, or breaks off.
         """
         del begin_s, end_s
         try:

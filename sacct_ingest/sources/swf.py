@@ -142,7 +142,7 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
         raise ValueError(f"not a status: {state!r}")
     submit_s = notes.number("UnixStartTime") + int(submit)
     start_s = submit_s + int(wait or 0) if run is not None else None
-    # Some logs know only one of both counts.
+    # Some logs have only one of both counts.
     cpus, requested_cpus = procs or requested_procs or 0, requested_procs or procs
     return [
         _text(job),

@@ -88,7 +88,7 @@ class PackedRuns(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     keys: list[Key]
     digests: list[str]
-    resized: list[bool]  #: the rest of a resized job, of which only the key is known
+    resized: list[bool]  #: the rest of a resized job, of which there is only the key
     body: msgspec.Raw
 
     def __len__(self) -> int:
@@ -130,7 +130,8 @@ def add_packed(engine: Engine, given: Sequence[PackedRuns]) -> Stored:
 def _add(connection: Connection, given: Sequence[PackedRuns]) -> Stored:
     """Store runs inside a transaction of the caller's; of a run given twice the last counts.
 
-    A run that is the rest of a resized job stays in that state: see `sacct_ingest.ingest`.
+    A run that was recognised as the rest of a resized job stays in that state: see
+    `sacct_ingest.ingest`.
     """
     counters.lock(connection, "runs")
     latest = _latest(given)
@@ -151,7 +152,7 @@ _Place = tuple[int, int]
 
 
 def _latest(given: Sequence[PackedRuns]) -> dict[Key, _Place]:
-    """Place of each run; the rest of a resized job only where nothing else is known of it."""
+    """Place of each run; the rest of a resized job only where there is nothing else of it."""
     places: dict[Key, _Place] = {}
     for complete in (True, False):
         for number, some in enumerate(given):
@@ -190,7 +191,7 @@ def _existing(connection: Connection, keys: Iterable[Key]) -> dict[Key, tuple[in
 
 
 def _newest(connection: Connection, cluster: str) -> int:
-    """Give the last submit time that is known: what is newer is new, and need not be looked up."""
+    """Give the last stored submit time: what is newer is new, and need not be looked up."""
     query = select(func.max(runs.c.submit_s)).where(runs.c.cluster == cluster)
     return int(connection.execute(query).scalar() or 0)
 

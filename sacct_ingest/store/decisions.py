@@ -79,7 +79,7 @@ class Decisions:
     def with_outcomes(
         self, chosen: DecisionSelection | None = None
     ) -> Iterator[tuple[DecisionRow, RunRow | None]]:
-        """Decisions in the order they were made, each with its job's run where that is known.
+        """Decisions in the order they were made, each with its job's run, if that was read.
 
         They are streamed: a few of them are in memory at a time.
         """
@@ -130,7 +130,7 @@ class Decisions:
         decision_id
             From the job's admin_comment, where its run is not there yet.
         user
-            Whose job it is, where that is known: without it all decisions are looked through.
+            User of the job, if known: without it all decisions are searched.
         """
         query = select(*_PAIR).select_from(
             decisions.outerjoin(runs, runs.c.id == decisions.c.run_id)

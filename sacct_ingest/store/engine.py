@@ -191,7 +191,7 @@ def _write_ahead(connection: Any) -> None:
     """Have writes go to a log beside the file, so that readers need not wait.
 
     The first process to open a file changes its header, and the last to leave removes the log.
-    SQLite tells whoever comes meanwhile "locked" at once, without the wait of ``timeout``.
+    SQLite answers "locked" to others at once meanwhile, without the wait of ``timeout``.
     """
     give_up = time.monotonic() + BUSY_S
     while True:

@@ -75,7 +75,7 @@ def _takes(connection: Connection, attempt: str) -> bool:
 def _beside_file(engine: Engine, waiting: Callable[[], None]) -> Iterator[None]:
     database = engine.url.database
     if not database or database == ":memory:":
-        yield  # nobody else can see it
+        yield  # no one else can see it
         return
     with ExitStack() as stack:
         try:

@@ -86,7 +86,7 @@ def _upgrade(connection: Connection) -> None:
     if revision is not None and revision not in revisions:
         raise StoreError(
             f"store {connection.engine.url.render_as_string()} has schema {revision}, this "
-            f"release knows {HEAD}: it was made by a newer release, upgrade this one"
+            f"release has {HEAD}: it was made by a newer release, upgrade this one"
         )
     config.attributes["connection"] = connection
     command.upgrade(config, "head")

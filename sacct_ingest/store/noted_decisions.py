@@ -1,4 +1,4 @@
-"""Decisions that only the notes of their jobs tell of, put back into the store.
+"""Decisions that are only in the notes of their jobs, put back into the store.
 
 nimod answers first and records afterwards: where it is killed in between, or the store is lost, the
 job's admin_comment still has the short copy.  Only the hooks can write that field, users cannot.

@@ -15,7 +15,7 @@ _TEXT_LENGTH = 4000
 
 
 class Rejects:
-    """The table ``rejects``; a row that is read again is not kept twice."""
+    """The table ``rejects``; a row that is read again is not stored twice."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -1,8 +1,8 @@
-"""Retention: old rows go, in small batches, so that nobody waits long for a lock.
+"""Retention: old rows go, in small batches, so that no one waits long for a lock.
 
 What prediction tables are made of stays: of each application on each node count the newest runs
 that completed or were cut short, however old, since a count that is rarely run has no others.  So
-do the runs that kept decisions are about.  One row of `TABLES` a table.
+do the runs of decisions that stay.  One row of `TABLES` a table.
 """
 
 from array import array
@@ -40,7 +40,7 @@ def prune(engine: Engine, retention: RetentionTimes, *, dry_run: bool = False) -
         The store cannot be read or written.
     """
     done = []
-    # Decisions first: the runs that they kept may go with them.
+    # Decisions first: then their runs may go, too.
     for name, (key, chosen) in TABLES.items():
         before_s = getattr(retention, name)
         if before_s is not None:
@@ -124,7 +124,7 @@ def _older(at: Column[Any], key: Column[Any]) -> _Chosen:
 
 
 def _old_profiles(before_s: int, retention: RetentionTimes) -> Select[Any]:
-    """All but the newest of each node, which tells its type."""
+    """All but the newest of each node, which defines its type."""
     del retention
     newest = select(func.max(profiles.c.at_s)).group_by(profiles.c.cluster, profiles.c.node)
     at = profiles.c.at_s

@@ -120,7 +120,7 @@ class RecordRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectRow:
-    """A row of accounting text that could not be read, kept for the admin to look at."""
+    """A row of accounting text that could not be read, stored for the admin."""
 
     source: str
     reason: str

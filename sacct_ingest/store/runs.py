@@ -39,7 +39,7 @@ class Runs:
         self._engine = engine
 
     def add(self, given: Iterable[JobRun]) -> Stored:
-        """Store runs with their steps and identity keys; known ones are updated where they differ.
+        """Store runs with their steps and identity keys; stored ones are updated where they differ.
 
         Each batch is one transaction: what was stored before an error stays.
         """

@@ -3,7 +3,7 @@
 Text is compared byte by byte on all three (user names and keys differ in case), and columns that
 take part in an index are short enough for InnoDB's 3072 bytes.  The tables of a database that is
 already there are made by ``migrations/``; a test holds both against each other.  Their engine and
-character set on MariaDB are told there alone: here they would load its dialect for every command.
+character set on MariaDB are set there alone: here they would load its dialect for every command.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Whether applications' predictions still hold: written when outcomes are known, read by nimod."""
+"""Whether applications' predictions still hold: written when outcomes arrive, read by nimod."""
 
 from collections.abc import Sequence
 

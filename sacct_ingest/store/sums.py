@@ -1,6 +1,6 @@
 """Sums over the runs of each application on each node type: every run is in them once.
 
-What a run added is kept beside the sums and written with them in one transaction.  So a run that
+The contribution of a run is stored beside the sums, in the same transaction.  So a run that
 is handed in again adds nothing, one that changed is first taken out, and two stores make one by
 handing over what their runs added.
 """
@@ -91,7 +91,7 @@ class NodeSums:
         fold
             Does the adding.
         fresh
-            These are newer than what is known of the same runs.  Otherwise a run of this store
+            These are newer than the stored ones of the same runs.  Otherwise a run of this store
             stays as it is, and of one that is not the last in an order that means nothing else.
         """
         with writing(self._engine) as connection:
@@ -122,7 +122,7 @@ class NodeSums:
                 yield [_contribution(row) for row in part]
 
     def of_level(self, level: KeyLevel) -> dict[str, list[SumsRow]]:
-        """Give the sums of all applications known by this level, by their key."""
+        """Give the sums of all applications recognised at this level, by their key."""
         by_key: dict[str, list[SumsRow]] = defaultdict(list)
         query = select(sums).where(sums.c.level == level.value)
         query = query.order_by(sums.c.key, sums.c.node_type, sums.c.form)

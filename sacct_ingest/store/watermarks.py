@@ -14,7 +14,7 @@ class Watermarks:
         self._engine = engine
 
     def get(self, source: str) -> int | None:
-        """Time up to which ``source`` is known to have been read; None: never."""
+        """Time up to which ``source`` was read completely; None: never."""
         with reading(self._engine) as connection:
             return _get(connection, source)
 

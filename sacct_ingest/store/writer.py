@@ -136,12 +136,12 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 class _Process:
-    """The other process; it ends with the pipe, and so with whoever holds the pipe."""
+    """The other process; it ends with the pipe, and so with the process that holds the pipe."""
 
     def __init__(self, url: URL) -> None:
         self._pipe, theirs = Pipe()
         with warnings.catch_warnings():
-            # Python tells of threads of libraries, too, which sleep.
+            # Python warns of threads of libraries, too, which sleep.
             warnings.simplefilter("ignore", DeprecationWarning)
             self.pid = os.fork()
         if self.pid == 0:

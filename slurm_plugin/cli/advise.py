@@ -51,8 +51,8 @@ exit status:
   3  there is too little history of this job
   4  the deadline cannot be met on any node count
 
-All options of sbatch are taken, and its SBATCH_ variables: the command line goes before them, and
-they before the script.  With --test-only Slurm is asked, too, when the job would start.
+nimo-advise reads all options of sbatch and its SBATCH_ variables.  The command line overrides the
+variables, and they override the script.  With --test-only it also asks Slurm for start times.
 
 examples:
   nimo-advise job.sh
@@ -104,16 +104,19 @@ def parser() -> argparse.ArgumentParser:
     add_manners(made)
     made.add_argument("--all", action="store_true", help="show all node counts")
     made.add_argument(
-        "-v", "--verbose", action="store_true", help="say all: how it was recognised, all problems"
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="show how the job was recognised, and all problems",
     )
     add_table_options(made)  # -o, -u and -n are sbatch's
-    made.add_argument("--user", metavar="NAME", default="", help="whose job it is (default: yours)")
+    made.add_argument("--user", metavar="NAME", default="", help="user of the job (default: you)")
     made.add_argument(
         "--confidence",
         metavar="PERCENT",
         type=percentage,
         default=0.0,
-        help="chance to make the deadline that is wanted (default: the site's, 95)",
+        help="required chance to make the deadline (default: the site's, 95)",
     )
     plot.add_plot(made)
     add_parsable(made)
@@ -170,7 +173,7 @@ def _advise(arguments: Sequence[str]) -> int:
     args = parser().parse_args(own)
     scripts = args.json or args.parsable2
     if scripts and args.plot == plot.TERMINAL:
-        parser().error("a drawing is not for scripts; --plot=FILE writes a picture")
+        parser().error("--plot does not go with --json or -P; --plot=FILE writes a picture")
     command = parse_command_line(["sbatch", *sbatch])
     for name in command.options:
         if lookup("sbatch", name) is None:

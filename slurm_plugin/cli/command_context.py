@@ -69,7 +69,7 @@ def add_table_options(parser: argparse.ArgumentParser, *letters: str) -> None:
         *words("--format"),
         metavar="COLUMNS",
         default="",
-        help="columns of the table by name, with widths where wanted: nodes,time%%12,ends%%-14",
+        help="columns of the table, each with an optional width: nodes,time%%12,ends%%-14",
     )
     parser.add_argument(
         "--sort", metavar="COLUMNS", default="", help="order of the rows; -NAME: the largest first"
@@ -98,7 +98,7 @@ def moment(text: str) -> int:
         return parse_time(text, now_s=time.time())
     except ValueError as error:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no time; 2026-01-31, 2026-01-31T18:00, 18:00 and now-7days are"
+            f"{text!r} is not a time; write it as 2026-01-31, 2026-01-31T18:00, 18:00 or now-7days"
         ) from error
 
 
@@ -110,7 +110,7 @@ def add_since(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         type=moment,
         default="now-30days",
-        help="only measurements since then (default: now-30days)",
+        help="only measurements since this time (default: now-30days)",
     )
 
 

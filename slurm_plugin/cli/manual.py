@@ -17,7 +17,7 @@ from sacct_ingest.sbatch_options import OPTIONS, Value
 from slurm_plugin.cli import advise, nimo
 
 _PROJECT = "NIMO for Slurm"
-_PURPOSE = "learn from Slurm's history how run time depends on nodes"
+_PURPOSE = "predict run times of Slurm jobs from job history"
 _ADVICE = "predict run time over node counts for a job script, and recommend a count"
 #: Part of an epilog: its head, and lines that stand under it.
 _PART = re.compile(r"^(?P<head>[a-z][a-z ]*):\n(?P<text>(?:(?: .*)?\n)*)", re.MULTILINE)
@@ -46,7 +46,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def completions() -> dict[str, argparse.ArgumentParser]:
-    """Give for each program a parser that knows all that may be typed after it."""
+    """Give for each program a parser for all its arguments."""
     together = nimo.top_parser()
     commands = together.add_subparsers(metavar="COMMAND")
     for name, text in nimo.COMMANDS.items():
@@ -56,7 +56,7 @@ def completions() -> dict[str, argparse.ArgumentParser]:
 
 
 def completion(parser: argparse.ArgumentParser, shell: str) -> str:
-    """Text of a completion file; arguments that nothing is known about are file names."""
+    """Text of a completion file; arguments without a list of values are file names."""
     for each in _all_parsers(parser):
         for action in each._actions:
             if action.nargs != 0 and not action.choices:

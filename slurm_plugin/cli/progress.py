@@ -30,7 +30,7 @@ def progress(
 ) -> Iterator[ProgressReport]:
     """Give a function to report progress to; shown on stderr if that is a terminal.
 
-    Where the share of all is known there is a bar, with the time that is left.  Nothing is shown
+    If the total is known there is a bar, with the time that is left.  Nothing is shown
     before ``patience_s`` have passed, and the line is wiped at the end.
     """
     bar: Progress | None = None

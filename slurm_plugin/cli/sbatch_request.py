@@ -84,7 +84,7 @@ def needs_slurm(job: Job, words: Sequence[str], largest: int | None) -> bool:
     Parameters
     ----------
     largest
-        Most nodes that nimod says such a job can get; None: it does not know.
+        Most nodes that nimod says such a job can get; None: unknown.
     """
     if job.user_name != user_name():
         return False

@@ -32,7 +32,7 @@ class Mode(StrEnum):
 
     OFF = "off"  #: nothing, not even a record
     OBSERVE = "observe"  #: decide and record, change nothing
-    ADVISE = "advise"  #: also tell the user what would be better
+    ADVISE = "advise"  #: also send the user a message with a better count
     ENFORCE = "enforce"  #: change the job
 
 
@@ -47,7 +47,7 @@ class TimeUse(StrEnum):
     """What becomes of a time limit that the prediction would shorten."""
 
     OFF = "off"
-    ADVISE = "advise"  #: told in advice, and at submission in advise mode
+    ADVISE = "advise"  #: shown in advice, and at submission in advise mode
     SET = "set"  #: written to the job in enforce mode
 
 
@@ -124,7 +124,7 @@ class Deadline(_Section, frozen=True, kw_only=True):
     """What ``--deadline`` means here."""
 
     missed: OnMissed = OnMissed.WARN
-    #: Chance of wait and run together that is wanted of a job to make its deadline; a job is
+    #: Chance of wait and run together with which a job must make its deadline; a job is
     #: refused where it has less than the rest.
     confidence: HighShare = 0.95
     #: Waits that follow from time limits alone are multiplied by this.
@@ -370,7 +370,7 @@ class Config(_Section, frozen=True, kw_only=True):
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether no job is changed, and no user told anything, whatever is decided."""
+        """Whether decisions change no job and send no message."""
         return {self.mode, *(rule.mode for rule in self.rules)} <= {None, Mode.OFF, Mode.OBSERVE}
 
     @property

@@ -109,7 +109,7 @@ def nearest(word: str, valid: Sequence[str]) -> str:
     "did you mean 'batch'?"
     """
     near = get_close_matches(word, valid, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(valid)}"
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(valid)}"
 
 
 def keys_at(path: str, kind: type) -> list[str]:

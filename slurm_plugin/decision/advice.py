@@ -48,7 +48,7 @@ def advice_of(
     Parameters
     ----------
     case
-        The job and what is known about it.
+        The job and its context.
     rules
         The site's settings.
     fresh
@@ -109,7 +109,7 @@ def side_by_side(choices: Sequence[tuple[Advice, Row | None]]) -> Advice | None:
     Parameters
     ----------
     choices
-        Advice for each partition (or type of node, where no partition is known to have it), with
+        Advice for each partition (or type of node, where no partition has it alone), with
         the count that is advised there, or a doubtful one.
     """
     if len(choices) < 2:
@@ -172,7 +172,7 @@ def _lower(advice: Advice, decided: Decision, table: PredictionTable, part: Part
 
 
 def _idle(table: PredictionTable, now_s: float) -> Partition:
-    """Stand in for a cluster that cannot be seen: as large as the table, nobody there."""
+    """Stand in for a cluster without a view: as large as the table, and empty."""
     nodes = table.nodes[-1]
     return Partition(name="", nodes=nodes, profile=profile([(now_s, nodes)]))
 
@@ -203,7 +203,11 @@ def _recommend(
     margin: float,
 ) -> None:
     reason = messages.reason_text(decided.reason, request.unit)
-    advice.reason = reason if fresh else f"{reason} (The queue is not known: as if it were empty.)"
+    advice.reason = (
+        reason
+        if fresh
+        else f"{reason} (NIMO has no view of the queue and assumes that it is empty.)"
+    )
     chosen = decided.chosen
     if chosen is None:
         return
@@ -223,7 +227,7 @@ def _options(case: DecisionContext, nodes: int) -> str:
 
 
 def _memory_directive(case: DecisionContext, size: int, margin: float) -> str:
-    """Give the line for the memory to ask for; empty where the job's own does, or none is known."""
+    """Give the line for the memory to ask for; empty if the job asks for enough."""
     table, job, sized = case.table, case.job, case.request.unit is not Unit.NODES
     if table is None or (sized and nodes_of(job) != 1):
         return ""

@@ -38,7 +38,7 @@ def _resized(case: DecisionContext, nodes: int) -> Change:
 
 
 def _change(case: DecisionContext, action: Action, chosen: Option) -> Change:
-    """Fields to write: the count with what goes with it, and the limit even of a kept count."""
+    """Fields to write: the count with what goes with it, and the limit even if the count stays."""
     set_nodes = action is Action.SET
     change = _resized(case, chosen.nodes) if set_nodes else Change()
     own, limits = case.job.time_limit, chosen.limits

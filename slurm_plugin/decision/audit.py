@@ -1,4 +1,4 @@
-"""What is kept of a decision: the row in the store and the word in the job's admin_comment."""
+"""Record of a decision: the row in the store and the entry in the job's admin_comment."""
 
 from math import inf
 from typing import Any
@@ -20,7 +20,7 @@ def row_of(
     cluster: str,
     via: str,
 ) -> DecisionRow:
-    """Row of the store: the request, what was known, what was decided and what was done."""
+    """Row of the store: the request, the prediction, the decision and the change."""
     request, asked = case.request, decided.request
     limited = request.limit_s is not None and request.limit_s < inf
     return DecisionRow(

@@ -36,7 +36,7 @@ class _Reservation:
 class Bookings:
     """The latest view of the cluster, and the nodes that were booked since.
 
-    A booking counts for its own user's jobs only: nobody's submissions change another's decisions.
+    A booking counts for its own user's jobs only: users do not change each other's decisions.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What node counts would mean for a job, as far as that does not depend on the moment: pure, kept.
+"""Effects of node counts on a job that do not depend on the moment: pure, cached.
 
 A submission finds an application, a request and settings that were met before, as a rule; only the
 queue and the free nodes are other ones.  What follows from the former alone is worked out once.
@@ -23,7 +23,7 @@ from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.time_limits import TimeLimits, from_prediction, raised
 from slurm_plugin.slurm.cluster_state import Partition
 
-#: Requests that differ, of which the prospects are kept.
+#: Most different requests in the cache.
 _CACHED = 1024
 
 
@@ -84,7 +84,7 @@ class Candidate:
     limit_s: float | None
     work_s: float  #: node time, made non-decreasing in nodes
     limits: TimeLimits | None  #: what the prediction makes of the time limit
-    fits: bool = True  #: its nodes have the memory that the job is known to need
+    fits: bool = True  #: its nodes have the memory that the job needed so far
 
 
 @lru_cache(maxsize=_CACHED)
@@ -136,7 +136,7 @@ def trusted(table: PredictionTable, nodes: int, policy: config.Policy) -> bool:
 def limits_on(
     counts: Iterable[int], request: Request, table: PredictionTable, rules: PolicySettings
 ) -> TimeLimits | None:
-    """Time limit that holds the run on any of ``counts``, where that is wanted and trusted."""
+    """Time limit that holds the run on any of ``counts``, if set and reliable."""
     asked = list(counts)
     unwanted = request.time_use is config.TimeUse.OFF or request.distrusted
     if unwanted or not all(trusted(table, n, rules.policy) for n in asked):

@@ -1,4 +1,4 @@
-"""One job request with all that is known about it at that moment."""
+"""One job request with all data on it at that moment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ from slurm_plugin.slurm.footprint import memory_bytes
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """Where a job may run: nodes of one type, and the partition that has them, where known."""
+    """Where a job may run: nodes of one type, and the partition that has them, if there is one."""
 
     node_type: str
     partition: str = ""
 
 
 class DecisionContext(msgspec.Struct, frozen=True):
-    """A job with all that is known about it at the moment of its submission."""
+    """A job with all data on it at the moment of its submission."""
 
     job: Job
     identity: Identity
@@ -45,7 +45,7 @@ class DecisionContext(msgspec.Struct, frozen=True):
     table: PredictionTable | None
     partition: Partition | None  #: None: unknown, or several
     now_s: float
-    node_type: str = ""  #: of the nodes it may get; empty: not known, or they differ
+    node_type: str = ""  #: of the nodes it may get; empty: unknown, or they differ
     unready: bool = False  #: its nodes are not counted yet, so that the partition is left out
     sized: Partition | None = None  #: the partition in the unit of the table, where that is no node
 
@@ -203,12 +203,12 @@ _UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
 def time_use_of(
     job: Job, tag: Tag | None, fixed: Reason | None, site: TimeUse, *, sized: bool = False
 ) -> TimeUse:
-    """Say how the time limit is used; not at all where the job's size is not known.
+    """Say how the time limit is used; not at all where the job's size is unknown.
 
     Parameters
     ----------
     sized
-        Its size is known otherwise than by its node count.
+        Its size is not a node count.
     """
     if fixed in _UNTIMED:
         return TimeUse.OFF

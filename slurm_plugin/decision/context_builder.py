@@ -250,7 +250,7 @@ class ContextBuilder:
         return ""
 
     def _type(self, job: Job, partition: Partition | None) -> str:
-        """Type of all nodes that a job may get; empty where it is not known, or they differ."""
+        """Type of all nodes that a job may get; empty where it is unknown, or they differ."""
         cluster, node_types = self._cluster, self._tables.node_types
         if cluster is None or partition is None:
             return ""

@@ -19,7 +19,7 @@ from sacct_ingest.layout import Layout
 from sacct_ingest.records import Identity, KeyLevel
 
 _log = logging.getLogger(__name__)
-_DECODED = 2048  #: most tables that are kept decoded
+_DECODED = 2048  #: most decoded tables in the cache
 _NONE: Mapping[str, bytes] = {}
 _RAW = -15  #: wbits of zlib without header and checksum
 
@@ -207,7 +207,7 @@ _acting = lru_cache(maxsize=_DECODED)(acting_of)
 
 @lru_cache(maxsize=_DECODED)
 def _broader(narrow: PredictionTable, broad: PredictionTable) -> PredictionTable:
-    """Give the broader curve where it knows more node counts and holds all that is known of both.
+    """Give the broader curve if it has more node counts and contains the runs of both.
 
     What was seen of the narrow one then lies within the intervals of the broad one, so that nothing
     says that they are two applications.
@@ -234,5 +234,9 @@ def _decoded(packed: bytes, dictionary: bytes, key: str) -> PredictionTable | No
     try:
         return decode(zlib.decompressobj(_RAW, dictionary).decompress(packed))
     except msgspec.DecodeError as error:
-        _log.warning("table of %s skipped: %s; 'nimo fit' makes it anew", key, error)
+        _log.warning(
+            "the table of %s cannot be read and is not used: %s; 'nimo fit' makes a new one",
+            key,
+            error,
+        )
         return None

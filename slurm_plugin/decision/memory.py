@@ -8,12 +8,12 @@ from predictor.types import UNBOUNDED, PredictionTable
 _RUNS = 3
 _MIB = 2**20
 _ROUND_MIB = 100
-#: More nodes than any cluster has: no count is known to do.
+#: More nodes than any cluster has: no count has enough memory.
 NEVER = 2**31
 
 
 def memory_floor(table: PredictionTable, mem_node_bytes: int | None, *, margin: float) -> int:
-    """Fewest nodes on which the job's memory is known or expected to fit.
+    """Fewest nodes on which the job's memory fits, or is expected to.
 
     What a node needed where the application ran on ``n`` nodes fits there.  On fewer nodes each
     one needs more, at most ``n`` over their number times as much, and ``margin`` more than that
@@ -23,7 +23,7 @@ def memory_floor(table: PredictionTable, mem_node_bytes: int | None, *, margin: 
     Parameters
     ----------
     mem_node_bytes
-        Memory that the job gets on each node; None: not known, any count will do.
+        Memory that the job gets on each node; None: unknown, all counts fit.
     margin
         Ratio, at least 1.
     """

@@ -21,7 +21,7 @@ def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: 
     Parameters
     ----------
     advise
-        Also tell which count would be better; otherwise only missed deadlines.
+        Also name a better count; otherwise report only missed deadlines.
     """
     unit = request.unit
     lines = _deadline_lines(decision, request, now_s=now_s)
@@ -43,7 +43,7 @@ def changed(decision: Decision, change: Change, own: int | None, unit: Unit, *, 
     unit
         What the decision counts.
     every
-        Tell every change; otherwise only a limit that is made longer.
+        Report every change; otherwise only a limit that is made longer.
     """
     minutes, chosen, asked = change.time_limit, decision.chosen, decision.request
     longer = minutes is not None and own is not None and minutes > own
@@ -81,7 +81,7 @@ def time_options(limits: TimeLimits | None) -> str:
 def _shorter_limit(chosen: Option) -> str:
     options = time_options(chosen.limits)
     which = count(chosen.nodes, "node")
-    return options and f"nimo: {options} would do for this job on {which} and may start it earlier"
+    return options and f"nimo: {options} is enough for this job on {which} and may start it earlier"
 
 
 def _better_count(decision: Decision, unit: Unit) -> str:
@@ -91,7 +91,8 @@ def _better_count(decision: Decision, unit: Unit) -> str:
     if better.nodes == asked.nodes:
         return ""
     return (
-        f"nimo: {_request(better.nodes, unit)} would suit this job better than {asked.nodes} now: "
+        f"nimo: {_request(better.nodes, unit)} would be better for this job than {asked.nodes} "
+        "now: "
         f"{duration(better.wait_s)} of wait and {duration(better.prediction.time_s)} of run, "
         f"instead of {duration(asked.wait_s)} and {duration(asked.prediction.time_s)} "
         f"({decision.reason.text})"
@@ -134,7 +135,7 @@ def _limit_too_long(best: Option, deadline_s: float, begin_s: float, which: str)
     ]
     if best.fitting_limit_s:
         time = duration(best.fitting_limit_s)
-        lines.append(f"{which}, --time={time} would do if it starts at {clock(begin_s)}")
+        lines.append(f"{which}, --time={time} is enough if the job starts at {clock(begin_s)}")
     return lines
 
 
@@ -142,7 +143,7 @@ def _start_unsure(best: Option, deadline_s: float, begin_s: float, which: str) -
     one, limit_s = best.prediction, best.fitting_limit_s or best.limit_s or 0.0
     latest_s = max(deadline_s - max(limit_s, one.high_s), begin_s)
     time = f" with --time={duration(limit_s)}" if best.fitting_limit_s else ""
-    start = "its start is not known"
+    start = "NIMO cannot estimate its start"
     if best.wait is not None and best.chance is not None:
         low_s, high_s = best.wait.interval_s
         start = (

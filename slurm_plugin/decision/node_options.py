@@ -40,7 +40,7 @@ class DeadlineVerdict(StrEnum):
     RUN = "run"  #: it takes too long, even if it starts at once
 
 
-#: What is said of a deadline by its verdict; None: nobody knows.
+#: Reason for each verdict on a deadline; None: unknown.
 _MET = {
     None: None,
     DeadlineVerdict.MADE: True,
@@ -66,11 +66,11 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     in_guard: bool  #: its turnaround is near that of the request
     in_limit: bool  #: its time limit is allowed
     leaves_room: bool = True  #: others find enough free nodes beside it, or it does not grow
-    fits: bool = True  #: its nodes have the memory that the job is known to need
+    fits: bool = True  #: its nodes have the memory that the job needed so far
     late_s: float  #: by how much it misses the deadline; zero or less: made
     limits: TimeLimits | None = None  #: what the prediction makes of the time limit
     wait: WaitEstimate | None = None  #: ``wait_s`` is its median
-    chance: float | None = None  #: of making the deadline; None: none, or not known
+    chance: float | None = None  #: of making the deadline; None: none, or unknown
     deadline: DeadlineVerdict | None = None  #: None: there is none
     #: time limit that ends by the deadline and holds the run
     fitting_limit_s: float | None = None

@@ -52,7 +52,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
     chosen: Option | None = None  #: what it gets, or would get
     request: Option | None = None  #: what it would have had
-    deadline_met: bool | None = None  #: None: no deadline, or not known
+    deadline_met: bool | None = None  #: None: no deadline, or unknown
     options: Sequence[Option] = ()  #: all that were weighed
     remedies: Sequence[str] = ()  #: what would make the deadline, in words
 
@@ -239,7 +239,7 @@ def every_option(
     *,
     now_s: float,
 ) -> list[Option]:
-    """Options for all counts that the table tells of, those of the decision among them.
+    """Options for all counts of the table, among them those of the decision.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ class Reason(StrEnum):
     # The count was chosen.
     CHEAPEST = (
         "cheapest",
-        "it costs least: its own wait and run time, and the delay for jobs that wait",
+        "this count costs least: the job's wait and run time plus the delay of queued jobs",
     )
     DEADLINE = "deadline", "the cheapest count that makes the deadline"
     # The request stands.
@@ -49,7 +49,7 @@ class Reason(StrEnum):
         "unknown_partition",
         "the partition is unknown or down, or the job names several that differ",
     )
-    NO_SNAPSHOT = "no_snapshot", "NIMO has not seen the state of the cluster yet"
+    NO_SNAPSHOT = "no_snapshot", "NIMO has not read the state of the cluster yet"
     STALE_SNAPSHOT = "stale_snapshot", "the state of the cluster that NIMO has is too old"
     NEW_SHAPE = (
         "new_shape",
@@ -67,7 +67,7 @@ class Reason(StrEnum):
     OUTSIDE_CURVE = "outside_curve", "there is no prediction for this node count"
     BEYOND_LIMITS = "beyond_limits", "the partition or QOS does not allow that many nodes"
     NO_CHOICE = "no_choice", "the limits of partition and memory leave one count only"
-    OUTSIDE_GUARD = "outside_guard", "other counts would delay the job too much"
+    OUTSIDE_GUARD = "outside_guard", "all other counts would delay this job too much"
     NO_ROOM_TO_GROW = "no_room_to_grow", "more nodes would leave too few free for other jobs"
     LIMIT_TOO_LONG = "limit_too_long", "fewer nodes need a time limit that is not allowed"
     # Deadlines.
@@ -80,6 +80,6 @@ class Reason(StrEnum):
 #: Plain words for why a job passed unchanged: a reason, or the mode that forbade a change.
 WORDS = {
     **{reason.value: reason.text for reason in Reason},
-    "observe": "in observe mode nothing is changed",
-    "advise": "in advise mode users are told, nothing is changed",
+    "observe": "in observe mode no job is changed",
+    "advise": "in advise mode users get a message and no job is changed",
 }

@@ -52,7 +52,7 @@ def remedies(
     -------
     tuple
         Options of sbatch, each with its chance: another count, a shorter limit, another partition,
-        a later deadline.  Empty where waits are not known as distributions.
+        a later deadline.  Empty where waits have no distribution.
     """
     asked = decided.request or decided.chosen
     if asked is None or request.deadline_s is None or partition.outlook is None:

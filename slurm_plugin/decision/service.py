@@ -105,7 +105,7 @@ class DecisionService:
     def cluster(self) -> Cluster | None:
         """Latest view of the cluster.  Nodes booked since count for their own user's jobs only.
 
-        Whether a job is there is known from the next view on: ``--test-only`` brings none.
+        The next view shows whether the job exists: ``--test-only`` brings none.
         """
         return self._cluster
 
@@ -130,7 +130,7 @@ class DecisionService:
     def answer(self, job: Job, *, via: str, now_s: float) -> tuple[Answer, Book]:
         """Answer for a job that is being submitted, and what can wait until it was sent.
 
-        The second must be called before the next job is decided on: it keeps the nodes in mind that
+        The second must be called before the next job is decided on: it books the nodes that
         this one will take, and gives the record of the decision.
         """
         if job.comment == ESTIMATE_COMMENT:
@@ -166,7 +166,7 @@ class DecisionService:
     ) -> Answer:
         """Decide on a job that a submit command is about to ask for.
 
-        Nothing is kept in mind for other jobs and nothing recorded before the job arrives with the
+        Nothing is booked and nothing recorded before the job arrives with the
         ticket; without one the command is to leave everything to job_submit.
 
         Parameters
@@ -229,7 +229,7 @@ class DecisionService:
         private
             Only from the runs of this user, whatever the site lets users share.
         confidence
-            Chance that is wanted of a deadline; 0: the site's.
+            Required chance to make a deadline; 0: the site's.
         """
         case = self._contexts.build(job, now_s, private=private)
         choices = self._choices(case, private=private)
@@ -319,7 +319,7 @@ class DecisionService:
         return msgspec.structs.replace(decided, remedies=proposals)
 
     def _blind(self, case: DecisionContext) -> Reason | None:
-        """Tell why the nodes that the job would run on are not known."""
+        """Say why the nodes that the job would run on are unknown."""
         if self._cluster is None:
             return Reason.NO_SNAPSHOT
         if case.now_s - self._cluster.taken_s > self._config.snapshot.max_age_s:

@@ -22,14 +22,14 @@ from slurm_plugin.slurm.outlook import PartitionOutlook, SizedOutlook
 
 #: Sizes between the ends of a range whose nodes are counted at a submission.
 _SIZES = 12
-#: Gives the partition as a job sees it; None: it is not known.
+#: Gives the partition as a job sees it; None: it is unknown.
 See = Callable[[Job], Partition | None]
 
 
 def in_sizes(
     job: Job, table: PredictionTable, sizes: Iterable[int], see: See, *, own: int, margin: float
 ) -> Partition | None:
-    """Partition of a job, counted in the unit of its table; None: it is not known.
+    """Partition of a job, counted in the unit of its table; None: it is unknown.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _most(free: list[tuple[int, NodeAvailability]]) -> NodeAvailability:
 
 
 def _spare(part: Partition, unit: Unit) -> NodeAvailability | None:
-    """CPUs or GPUs that are free in all, over time; None where nodes are not known one by one."""
+    """CPUs or GPUs that are free in all, over time; None where there is no list of single nodes."""
     if part.pool is None:
         return None
     changes = [(part.pool.now_s, 0)]

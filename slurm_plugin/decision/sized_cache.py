@@ -9,7 +9,7 @@ _Value = TypeVar("_Value")
 class SizedCache(Generic[_Key, _Value]):
     """Values by key; where their sizes come to more than ``most``, all are forgotten.
 
-    A single one that is larger is never kept.
+    A single larger one is never cached.
     """
 
     def __init__(self, most: int) -> None:

@@ -30,7 +30,7 @@ class Knob(StrEnum):
 
 
 def sizes_of(job: Job, partition: Partition | None) -> Mapping[Unit, int]:
-    """CPUs and GPUs that a job asks for in all; 0: none, or not known."""
+    """CPUs and GPUs that a job asks for in all; 0: none, or unknown."""
     nodes = nodes_of(job)
     whole = replace(job, min_nodes=nodes or 1, max_nodes=nodes or 1)
     taken = footprint(whole, partition or UNKNOWN)
@@ -91,7 +91,7 @@ def knob_of(job: Job, table: PredictionTable) -> Knob:
         return Knob.TASKS
     if layout.each is Each.JOB and layout.tasks:
         return Knob.CPUS
-    # Accounting without steps knows no tasks: what the job itself names is what its user changes.
+    # Accounting without steps has no tasks: then the job's own number of tasks counts.
     return Knob.CPUS if job.cpus_per_task or not job.num_tasks else Knob.TASKS
 
 

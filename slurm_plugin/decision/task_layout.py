@@ -33,10 +33,10 @@ def fixed_layout(job: Job) -> Reason | None:
 
 
 def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
-    """Layouts that runs must have had to tell how long a job takes: on each node, or in all.
+    """Layouts of runs that can predict a job: on each node, or in all.
 
     CPUs are left open where the job has all of its nodes, whose number may differ, or where the
-    partition is not known; tasks where the job names none, for its script may.  GPUs are open
+    partition is unknown; tasks where the job names none, for its script may.  GPUs are open
     where the job has all of its nodes: Slurm then allocates all GPUs, too.
     """
     if job.min_nodes is None and (job.num_tasks or gpu_count(job.tres_per_job)):
@@ -58,7 +58,7 @@ def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
 
 
 def gpus_of(job: Job, nodes: int | None) -> tuple[int, int]:
-    """GPUs of a job on each node, and in all; `UNKNOWN_GPUS` where a number cannot be told."""
+    """GPUs of a job on each node, and in all; `UNKNOWN_GPUS` where a number cannot be computed."""
     requests = (job.tres_per_node, job.tres_per_job, job.tres_per_task, job.tres_per_socket)
     counts = [gpu_count(one) for one in requests]
     if not any(counts) and None not in counts:

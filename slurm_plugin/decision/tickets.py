@@ -1,4 +1,4 @@
-"""Decisions that cli_filter asks for before slurmctld sees the job, kept to be made only once.
+"""Decisions for cli_filter before slurmctld gets the job, cached so that each is made once.
 
 The submit command gets a ticket with its answer and forwards it; job_submit shows it for the job
 that arrives.  A command that does not wait makes the ticket itself and goes on as its user wrote
@@ -23,11 +23,11 @@ from slurm_plugin.slurm.job_request import make_job
 #: A command that was stopped at a prompt of another filter takes that long.
 _VALID_S = 60.0
 _HELD, _HELD_EACH = 4_000, 200  #: in all, and of one user
-#: Characters of the fields that are kept of a job.
+#: Most characters of a job's fields in the cache.
 _LONGEST = 4_096
 
 #: Options by which a command does something else than ask for one job of its user, or lays its
-#: tasks out in a way that the request as nimod knows it does not show.
+#: tasks out in a way that nimod's form of the request does not show.
 _LEFT_ALONE = frozenset(
     {
         *("jobid", "uid", "gid", "no-allocate", "wrap", "nodefile", "relative", "spread-job"),
@@ -60,7 +60,7 @@ class PreparedDecision:
     case: DecisionContext
     decided: Decision
     answer: Answer  #: to the job as its user asked for it
-    given: Change | None  #: what the command was told to ask for instead
+    given: Change | None  #: the change that the command received
     announced: bool = False  #: the command did not wait for it
     comes: bool = True  #: the job will be there; not so with ``--test-only``
 
@@ -191,7 +191,7 @@ def job_of(command: Command, *, user: str, uid: int, now_s: float) -> Job | None
 def completed(job: Job, config: Config, cluster: Cluster) -> Job | None:
     """Put in what job_submit will see where the user named nothing.
 
-    None where a rule of the site goes by an account or a QOS that only slurmctld knows.
+    None where a rule of the site goes by an account or a QOS that only slurmctld has.
     """
     full = msgspec.structs.replace(
         job,

@@ -77,7 +77,7 @@ def from_prediction(
     Returns
     -------
     Limits or None
-        None where the high quantile is not known or leaves nothing to shorten.
+        None if there is no high quantile, or it leaves nothing to shorten.
     """
     asked = list(counts)
     high = _longest(table, asked, settings.quantile, settings.margin)

@@ -46,9 +46,9 @@ CHECKS = (
     Check("slurmdbd", slurm_checks.slurmdbd),
     Check("retention", slurm_checks.retention),
     Check("comments", slurm_checks.comments, Need.SLURMCTLD),
-    Check("gathering", slurm_checks.gathering, Need.SLURMCTLD),
+    Check("measurements", slurm_checks.gathering, Need.SLURMCTLD),
     Check("store", nimo_checks.store, Need.CONFIGURATION),
-    Check("learned", nimo_checks.learned, Need.CONFIGURATION),
+    Check("ingest and fit", nimo_checks.learned, Need.CONFIGURATION),
     Check("nimod", nimo_checks.nimod, Need.CONFIGURATION),
     Check("socket", nimo_checks.reach, Need.CONFIGURATION),
 )

@@ -32,7 +32,7 @@ def hook_files(installation: Installation) -> Iterator[Finding]:
     if missing:
         yield wrong(f"missing in {installation.hooks}: {', '.join(missing)}", fix)
     if other:
-        yield warning(f"not those of this release: {', '.join(other)}", fix)
+        yield warning(f"of another release: {', '.join(other)}", fix)
     if not missing and not other:
         yield fine(f"the hooks in {installation.hooks} are those of this release")
 
@@ -68,7 +68,7 @@ def modules(installation: Installation) -> Iterator[Finding]:
     missing = [name for name in _MODULES if not _loads(installation, lua, name)]
     for name in missing:
         yield wrong(
-            f"Lua {version} cannot load {name}: jobs pass unasked",
+            f"Lua {version} cannot load {name}: all jobs pass without NIMO",
             f"install {_MODULES[name]}, then: touch {installation.hooks}/job_submit.lua",
         )
     if not missing:
@@ -100,7 +100,7 @@ def loaded(installation: Installation) -> Iterator[Finding]:
     """
     boot, hook = installation.slurm.get("BOOT_TIME", ""), installation.hooks / "job_submit.lua"
     if not boot.isdigit() or not hook.exists():
-        yield skipped(f"no {hook}" if boot else "slurmctld does not say when it was started")
+        yield skipped(f"no {hook}" if boot else "slurmctld does not report when it was started")
         return
     loaded_s = max(int(boot), int(hook.stat().st_mtime))
     late = [
@@ -114,7 +114,7 @@ def loaded(installation: Installation) -> Iterator[Finding]:
     if late:
         yield warning(f"slurmctld has not loaded the new {', '.join(late)}", f"touch {hook}")
     else:
-        yield fine("slurmctld has loaded the hooks that are there")
+        yield fine("slurmctld has loaded the installed hooks")
 
 
 def hook_settings(installation: Installation) -> Iterator[Finding]:
@@ -138,9 +138,11 @@ def hook_settings(installation: Installation) -> Iterator[Finding]:
         yield warning(f"{path}: the hooks have no setting {name!r} and ignore it", fix)
     switch = Path(said.get("kill_switch", "/etc/nimo/off"))
     if switch.exists():
-        yield warning(f"{switch} is there: all jobs pass unasked", f"rm {switch}")
+        yield warning(f"{switch} exists: all jobs pass without NIMO", f"rm {switch}")
     if _others_write(switch.parent):
-        yield wrong(f"anybody can make {switch}", f"chmod o-w {switch.parent}")
+        yield wrong(
+            f"every user can create {switch} and so switch NIMO off", f"chmod o-w {switch.parent}"
+        )
 
 
 def _said(installation: Installation) -> dict[str, str]:
@@ -157,16 +159,17 @@ def forwarding(installation: Installation) -> Iterator[Finding]:
         yield skipped("CliFilterPlugins has no lua")
     elif forwards and line(installation.slurm, "JobSubmitPlugins"):
         yield wrong(
-            "users see in their comments what cli_filter forwards: job_submit is not on",
+            "cli_filter writes deadlines into users' comments, and job_submit, which removes "
+            "them, is off",
             f"forward_deadline = no in {path} until it is",
         )
     elif not forwards and not line(installation.slurm, "JobSubmitPlugins"):
         yield warning(
-            "cli_filter forwards no deadline: --deadline on the command line is not seen",
+            "cli_filter forwards no deadline: NIMO cannot read --deadline of the command line",
             f"forward_deadline = yes in {path}",
         )
     else:
-        yield fine("job_submit learns the deadline from cli_filter")
+        yield fine("cli_filter forwards the deadline to job_submit")
 
 
 def _others_write(folder: Path) -> bool:

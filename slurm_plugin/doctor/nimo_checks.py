@@ -25,13 +25,15 @@ def configuration(installation: Installation) -> Iterator[Finding]:
     """nimo.yaml can be read, and only its owner can write it."""
     place = installation.config_file
     if isinstance(installation.config, NimoError):
-        yield wrong(str(installation.config), "nimo config --check says so until it is right")
+        yield wrong(
+            str(installation.config), "correct it; 'nimo config --check' names what is wrong"
+        )
     elif place is None:
         yield warning("there is no nimo.yaml: built-in settings", "nimo init")
     elif place.stat().st_mode & stat.S_IWOTH:
         yield wrong(f"every user can write {place}", f"chmod o-w {place}")
     else:
-        yield fine(f"{place} is right")
+        yield fine(f"{place} is valid")
 
 
 def store(installation: Installation) -> Iterator[Finding]:
@@ -60,7 +62,7 @@ def store(installation: Installation) -> Iterator[Finding]:
     elif release > HEAD:
         yield wrong("a newer release made the store", "upgrade NIMO here, too")
     else:
-        yield fine("the store is there and of this release")
+        yield fine("the store exists and fits this release")
     yield from _store_file(url)
 
 
@@ -101,7 +103,7 @@ def learned(installation: Installation) -> Iterator[Finding]:
     url = installation.settings.store_url
     try:
         if revision(url) != HEAD:
-            yield skipped("the store is not of this release")
+            yield skipped("the store is of another release")
             return
         with Store.open(url, create=False) as opened:
             times_s = {
@@ -147,22 +149,26 @@ def nimod(installation: Installation) -> Iterator[Finding]:
     if status.store_trouble:
         yield wrong(
             f"nimod has no store: {status.store_trouble}",
-            "put the store back where it was, or restart nimod, which makes a new one",
+            "put the store back in its place, or restart nimod, which makes a new one",
         )
     elif status.store_changed_s is not None:
         yield warning(
-            f"another store came in the place of nimod's {clock(status.store_changed_s)}",
+            f"another store replaced the one that nimod uses {clock(status.store_changed_s)}",
             "if it is the right one, restart nimod; the latest decisions are in both",
         )
     age_s, most_s = status.snapshot_age_s, installation.settings.snapshot.max_age_s
     if age_s is None or age_s > most_s:
-        snapshot = "has not seen the cluster yet" if age_s is None else f"saw it {age_s:.0f} s ago"
+        snapshot = (
+            "has not read the cluster's state yet"
+            if age_s is None
+            else f"read the cluster's state {age_s:.0f} s ago"
+        )
         yield wrong(f"nimod {snapshot}: jobs pass unchanged", "its log: journalctl -u nimod")
     else:
-        yield fine(f"nimod saw the cluster {age_s:.0f} s ago")
+        yield fine(f"nimod read the cluster's state {age_s:.0f} s ago")
 
     if installation.settings.relay.listen:
-        yield fine(f"relays that are linked: {', '.join(status.relays) or 'none'}")
+        yield fine(f"connected relays: {', '.join(status.relays) or 'none'}")
 
 
 def relay(installation: Installation) -> Iterator[Finding]:
@@ -214,7 +220,7 @@ def link(installation: Installation) -> Iterator[Finding]:
         if abs(one.clock_offset_s) > _SKEW_S:
             yield wrong(
                 f"the clock there is {one.clock_offset_s:+.0f} s off; munge refuses from 300 s on",
-                "have both keep time (chrony, systemd-timesyncd)",
+                "synchronise both clocks (chrony, systemd-timesyncd)",
             )
 
 

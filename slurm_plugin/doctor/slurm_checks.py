@@ -53,7 +53,7 @@ def slurmctld(installation: Installation) -> Iterator[Finding]:
         yield wrong(f"Slurm {version} is too old", "NIMO needs 22.05 or newer")
     elif release > LAST:
         yield warning(
-            f"Slurm {version} is newer than those tested", "upgrade NIMO, or try it first"
+            f"Slurm {version} is newer than the tested releases", "upgrade NIMO, or try it first"
         )
     else:
         yield fine(f"slurmctld answers, Slurm {version}")
@@ -68,11 +68,11 @@ def security(installation: Installation) -> Iterator[Finding]:
         return
     line_, patch = (numbers[0], numbers[1]), numbers[2]
     if line_ > max(SOUND) or patch >= SOUND.get(line_, inf):
-        yield fine(f"no security holes of Slurm {version} are known here")
+        yield fine(f"Slurm {version} has the security fixes of September 2026")
         return
     sound = ", ".join(f"{year}.{month:02}.{least}" for (year, month), least in SOUND.items())
     yield warning(
-        f"Slurm {version} is older than those that fix the eight CVEs of September 2026",
+        f"Slurm {version} lacks the fixes of eight CVEs of September 2026",
         f"upgrade to {sound} or newer, unless your distribution has fixed {version}",
     )
 
@@ -81,7 +81,7 @@ def job_submit(installation: Installation) -> Iterator[Finding]:
     """Slurmctld calls the hook, and can run Lua."""
     if line(installation.slurm, "JobSubmitPlugins"):
         yield wrong(
-            "JobSubmitPlugins has no lua: no job is seen",
+            "JobSubmitPlugins has no lua: slurmctld does not run NIMO's hook",
             f"{line(installation.slurm, 'JobSubmitPlugins')} {_CONF_FIX}",
         )
     else:
@@ -106,7 +106,7 @@ def cli_filter(installation: Installation) -> Iterator[Finding]:
         yield fine("CliFilterPlugins has lua")
     else:
         yield warning(
-            "CliFilterPlugins has no lua: --deadline on the command line is not seen",
+            "CliFilterPlugins has no lua: NIMO cannot read --deadline of the command line",
             f"{line(installation.slurm, 'CliFilterPlugins')} in slurm.conf of the login nodes",
         )
 
@@ -118,7 +118,7 @@ def clock(installation: Installation) -> Iterator[Finding]:
         yield wrong(
             f"this machine's clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'}"
             " slurmctld's: waits and deadlines are off by that",
-            "have both keep time (chrony, systemd-timesyncd)",
+            "synchronise both clocks (chrony, systemd-timesyncd)",
         )
     else:
         yield fine("clocks agree")
@@ -128,7 +128,7 @@ def slurmdbd(installation: Installation) -> Iterator[Finding]:
     """Accounting is kept, and slurmdbd answers."""
     if installation.slurm.get("AccountingStorageType", "").endswith("/none"):
         yield wrong(
-            "no accounting is kept: there is no history",
+            "Slurm stores no accounting, so NIMO has no history to read",
             f"set up slurmdbd and AccountingStorageType=accounting_storage/slurmdbd {_CONF_FIX}",
         )
     elif not _slurmdbd_settings(installation):
@@ -152,7 +152,8 @@ def retention(installation: Installation) -> Iterator[Finding]:
     if days is not None and days < needed_days:
         yield warning(
             f"slurmdbd forgets jobs after {days:g} days, the first ingest goes back {needed_days}",
-            f"PurgeJobAfter={needed_days}days in slurmdbd.conf; what NIMO has read it keeps anyway",
+            f"PurgeJobAfter={needed_days}days in slurmdbd.conf; NIMO's own store keeps what it "
+            "has read",
         )
     else:
         yield fine(f"slurmdbd keeps jobs {'for ever' if days is None else f'for {days:g} days'}")
@@ -176,10 +177,10 @@ def retention_days(text: str) -> float | None:
 def comments(installation: Installation) -> Iterator[Finding]:
     """Comments, with their tags, reach the accounting."""
     if not line(installation.slurm, "AccountingStoreFlags"):
-        yield fine("comments are kept in the accounting")
+        yield fine("the accounting stores job comments")
     else:
         yield warning(
-            "AccountingStoreFlags has no job_comment: tags in comments are lost",
+            "AccountingStoreFlags has no job_comment: the accounting loses tags in comments",
             f"{line(installation.slurm, 'AccountingStoreFlags')} {_CONF_FIX}",
         )
 
@@ -188,11 +189,13 @@ def gathering(installation: Installation) -> Iterator[Finding]:
     """CPU time and memory of jobs are measured."""
     if line(installation.slurm, "JobAcctGatherType"):
         yield warning(
-            "JobAcctGatherType is none: CPU time and memory of jobs are not known",
+            "JobAcctGatherType is none: Slurm does not measure CPU time and memory of jobs",
             f"{line(installation.slurm, 'JobAcctGatherType')} in slurm.conf, then restart Slurm",
         )
     else:
-        yield fine(f"{installation.slurm.get('JobAcctGatherType', '')} measures jobs")
+        yield fine(
+            f"{installation.slurm.get('JobAcctGatherType', '')} measures CPU time and memory"
+        )
 
 
 def _slurmdbd_settings(installation: Installation) -> dict[str, str]:

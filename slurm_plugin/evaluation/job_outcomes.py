@@ -15,7 +15,7 @@ _GUESSES = (KeyLevel.NAME.value, KeyLevel.USER.value)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutcome:
-    """One job; ``None`` where it is not known."""
+    """One job; ``None`` where it is unknown."""
 
     job_id: int
     user: str

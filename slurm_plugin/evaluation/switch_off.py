@@ -98,7 +98,7 @@ def _was_off(before: StandingRow | None) -> bool:
 def _recorded(record: Record) -> Iterator[PredictionOutcome]:
     """Turn entries of a record into outcomes; only ratios of times count.
 
-    Those of what changes jobs: nobody else's runs switch an application off or on.
+    Those of what changes jobs: other users' runs do not switch an application off or on.
     """
     for entry in record.entries:
         if entry.acting is not None:

@@ -22,7 +22,7 @@ _LEAST_S, _NONE = 1e-3, -(10**6)  #: what is off by less is not off
 
 
 class WaitAccuracy(msgspec.Struct, frozen=True, kw_only=True):
-    """How near predicted waits came; None: too few jobs are known."""
+    """Accuracy of predicted waits; None: too few jobs."""
 
     at_once: WaitShares | None = None
     waiting: WaitShares | None = None

@@ -1,8 +1,8 @@
---- NIMO's cli_filter hook: tells job_submit the deadline, which it cannot see by itself, and, where
+--- NIMO's cli_filter hook: forwards the deadline to job_submit, which Slurm does not, and, where
 -- the site wants it, has nimod decide before slurmctld sees the job.
 --
 -- Put it beside slurm.conf on the login nodes together with the nimo_*.lua and nimo_hook.conf, and
--- switch it on with `CliFilterPlugins=lua`.  What job_submit has to know travels in front of the
+-- switch it on with `CliFilterPlugins=lua`.  What job_submit needs travels in front of the
 -- comment, from where job_submit.lua takes it away again.  Set `forward_deadline = yes` in
 -- nimo_hook.conf when job_submit.lua is installed, and not before: users would see the prefix in
 -- their comments.  `ask_ahead` and `rewrite_in_cli_filter` need it, and nimod's socket on the host
@@ -51,7 +51,7 @@ local function lists_sizes(options)
   return false
 end
 
--- The comment with what job_submit has to know in front; nil where there is nothing to tell it, or
+-- The comment with what job_submit needs in front; nil where there is nothing to send, or
 -- no room.
 local function prefixed(own, seconds, sizes, ticket)
   -- A comment that looks like ours is sent behind one of ours, or job_submit would take it.
@@ -67,7 +67,7 @@ end
 local function prepare(settings, options, offset, room)
   if not (settings.rewrite_in_cli_filter or settings.ask_ahead) or not room then return {}, nil end
   local ok, writes, ticket = pcall(function()
-    -- The first component cannot be told from a whole job by its offset.
+    -- The offset does not distinguish the first component from a whole job.
     if (tonumber(offset) or 0) > 0 or command_line():find("\0:\0", 1, true) then return nil end
     return require("nimo_ahead").prepare(settings, options, epoch)
   end)

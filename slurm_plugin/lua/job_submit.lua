@@ -12,7 +12,7 @@ package.path = folder .. "?.lua;" .. package.path
 local function log(text) slurm.log_error("%s", text) end
 
 -- cli_filter.lua puts `nimo{deadline=uts1767261600,own=9} ` before the user's own comment; `own`
--- is the length of what follows, so that nobody's comment is taken for one by accident.  This
+-- is the length of what follows, so that no user's comment is taken for one by accident.  This
 -- needs nothing but the job, because it must work when nothing else does.
 local function take_back_comment(job_desc)
   local comment = job_desc.comment or ""

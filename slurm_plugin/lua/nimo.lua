@@ -89,8 +89,8 @@ local function question(job, tell)
   return request
 end
 
---- Ask what to do with a job; where nimod said that it changes none, only tell it of the job.
--- @return the decoded answer; or nil and why there is none (nil where nimod was told)
+--- Ask what to do with a job; if nimod said that it changes no job, only inform it of the job.
+-- @return the decoded answer; or nil and why there is none (nil if nimod was only informed)
 function M.decide(link, job)
   if link.quiet and link:tell(question(job, true)) then return nil, nil end
   return shared.ask(link, question(job))
@@ -105,7 +105,7 @@ local FIELDS = {
 }
 local DEVICES = { "tres_per_job", "tres_per_node", "tres_per_task" }
 
--- The largest `field` among the partitions that the job names; nil where that is not known.
+-- The largest `field` among the partitions that the job names; nil where that is unknown.
 local function largest(partitions, names, field)
   local found
   for name in (names or ""):gmatch("[^,]+") do

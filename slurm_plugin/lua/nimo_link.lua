@@ -1,4 +1,4 @@
---- A connection to nimod that is kept between jobs and never takes longer than it may.
+--- A connection to nimod that stays open between jobs and never exceeds its time limit.
 --
 -- Lua 5.1 to 5.4, LuaSocket.
 

@@ -48,7 +48,7 @@ function Ready:remember(path)
   self.taken[path] = true
 end
 
---- The decision on a job that shows a ticket, once nimod has been told that it was taken.
+--- The decision on a job that shows a ticket, after nimod was informed that the hook uses it.
 -- @param fault says what is wrong with an answer
 -- @return the answer to carry out; nil where nimod is to be asked
 function Ready:take(link, job, fault)

@@ -60,7 +60,7 @@ class UserNames:
         threading.Thread(target=self._run, name="names", daemon=True).start()
 
     def cached(self, uid: int) -> str | None:
-        """Name of a user; empty for one without a name, None where nobody has asked of late."""
+        """Name of a user; empty for one without a name, None if there was no request lately."""
         if (name := self._own.get(uid) or self._names.get(uid)) is not None:
             return name
         failed_s = self._failed_s.get(uid)
@@ -100,7 +100,7 @@ class ConnectionLimiter:
     respond
         Makes the answer to a line.
     names
-        Where names of users come from; None: nobody needs them.
+        Source of user names; None: they are not needed.
     later
         Takes a connection that may be served from now on; called in another thread.
     """
@@ -123,7 +123,7 @@ class ConnectionLimiter:
         self._reported = Rates(1 / 60)  # or a user could fill the log
 
     def enter(self, channel: socket.socket) -> Connection | None:
-        """Make a connection of a channel; None where it is refused, or its user not known yet."""
+        """Make a connection of a channel; None where it is refused, or its user unknown yet."""
         uid = peer_uid(channel)
         first = self._trusted(uid)
         if not first and not self.take(uid):

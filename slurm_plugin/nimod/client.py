@@ -27,7 +27,7 @@ class _Message(Protocol):
 Message = TypeVar("Message", bound=_Message)
 
 
-class Unreachable(NimoError):  # noqa: N818 - a state that a user knows
+class Unreachable(NimoError):  # noqa: N818 - a state, not an error's name
     """Nimod does not run, does not answer in time, or answers something else."""
 
     exit_status = 69  # sysexits.h EX_UNAVAILABLE
@@ -118,7 +118,7 @@ def exchange(path: str | Path, ask: Ask, kind: type[Message], timeout_s: float) 
     except OSError as error:
         raise Unreachable(f"nimod at {path}: {error.strerror or error}") from error
     except msgspec.DecodeError as error:
-        raise Unreachable(f"nimod at {path} answers something unknown: {error}") from error
+        raise Unreachable(f"nimod at {path} sent what NIMO cannot read: {error}") from error
     if not answer.ok and msgspec.json.decode(line, type=Answer).link_down:
         raise LinkDown(answer.error)
     if not answer.ok:

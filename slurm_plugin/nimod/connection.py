@@ -21,7 +21,7 @@ class Reply(msgspec.Struct, frozen=True):
     data: bytes = b""
     afterwards: Callable[[], None] | None = None
     last: bool = False  #: hang up after it
-    quiet: bool = False  #: the peer is told not to wait for answers from now on
+    quiet: bool = False  #: the peer should not wait for answers from now on
     awake: bool = False  #: another request is about to come
     query: "Query | None" = None  #: has the answer made, elsewhere: it takes long
 
@@ -56,7 +56,7 @@ class Connection:
     since_s
         Since when it is half way through a request or an answer; None: it is not.
     quiet
-        Whether it was told not to wait for answers.
+        Whether the peer does not wait for answers.
     awake
         Whether it said that a request is about to come.
     query
@@ -100,7 +100,7 @@ class Connection:
         return bool(self._received or self._unsent)
 
     def serve(self) -> bool:
-        """Answer one line at most; tell whether another one is here already.
+        """Answer one line at most; return whether another one has arrived.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class Connection:
         return undone
 
     def deliver(self, answer: bytes) -> bool:
-        """Send the answer of a query; tell whether another request is here already.
+        """Send the answer of a query; return whether another request has arrived.
 
         Raises
         ------
@@ -167,7 +167,7 @@ class Connection:
         if b"\n" in data:
             return self._cut()
         if len(self._received) > MAX_LINE_BYTES:
-            # Where the next request begins is known only to the peer.
+            # Only the peer knows where the next request begins.
             error = f"request longer than {MAX_LINE_BYTES} bytes"
             self._send(encode(Answer(ok=False, error=error)))
             raise PeerClosed

@@ -126,7 +126,7 @@ class Daemon:
         self._complaint = ""
 
     def run(self) -> None:
-        """Start, answer until told to stop, stop."""
+        """Start, answer until a signal, stop."""
         with (
             Listening(self._config.socket) as channel,
             Listening(self._reserved, only=self._own_trusted) as reserved,
@@ -177,7 +177,7 @@ class Daemon:
         return None if asked_s is None else time.monotonic() - asked_s
 
     def _adopt(self, connection: Connection) -> None:
-        """Serve a peer whose name is known by now; called by the thread that found it."""
+        """Serve a peer after its name was looked up; called by the thread that did."""
         if self._loop is not None:
             self._loop.call_soon(partial(self._loop.adopt, connection))
 
@@ -284,7 +284,7 @@ class Daemon:
 
 
 def _slurm_account() -> set[int]:
-    """Look up who slurmctld usually runs as; the first look at Slurm tells it for sure."""
+    """Look up who slurmctld usually runs as; the first query of Slurm confirms it."""
     try:
         return {pwd.getpwnam("slurm").pw_uid}
     except KeyError:

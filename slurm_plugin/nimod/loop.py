@@ -1,4 +1,4 @@
-"""The loop of nimod: one thread that serves whoever has sent something, and never waits for one.
+"""The loop of nimod: one thread that serves peers with a request, and never waits for one.
 
 Built on :mod:`selectors` rather than asyncio: a submission comes alone, after a pause, and finds
 every cache cold; asyncio's share of such an answer was 100 µs of 300.
@@ -64,7 +64,7 @@ class Loop:
     Attributes
     ----------
     longest_s
-        Longest processor time between two looks for peers: nobody was served meanwhile.  How busy
+        Longest processor time between two looks for peers; no peer is served meanwhile.  How busy
         the machine was does not count.
     """
 
@@ -215,7 +215,7 @@ class Loop:
         for _ in range(_ACCEPTED):
             try:
                 channel, _address = listener.accept()
-            except OSError as error:  # nobody is left, or no descriptor
+            except OSError as error:  # the peer is gone, or no descriptor is left
                 _log.debug("accept: %s", error)
                 return
             self._admit(channel)
@@ -233,7 +233,7 @@ class Loop:
         was_writing = peer.writing
         try:
             more = self._one_of(peer)
-            # All of it, so that who knocks after a job was told of finds it decided.
+            # All of it, so that a connection after a job's report finds it decided.
             while more and peer.first:
                 more = self._one_of(peer)
         except PeerClosed:

@@ -47,7 +47,7 @@ class Periodic:
         return self._tried.wait(timeout_s)
 
     def stop(self, timeout_s: float, *, once_more: bool = False) -> bool:
-        """End, with a last call where ``once_more`` says so; tell whether that was in time."""
+        """End, with a last call where ``once_more`` says so; return whether that was in time."""
         self._once_more = once_more
         self._stopping.set()
         self._wake.set()

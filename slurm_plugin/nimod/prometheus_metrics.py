@@ -41,15 +41,13 @@ class MetricDescription:
 NIMOD = (
     MetricDescription("nimo_up", "gauge", "Whether nimod answers"),
     MetricDescription("nimo_build_info", "gauge", "1, with nimod's release", ("release",)),
-    MetricDescription("nimo_start_time_seconds", "gauge", "When nimod began, since the epoch"),
+    MetricDescription("nimo_start_time_seconds", "gauge", "Start time of nimod, since the epoch"),
     MetricDescription("nimo_tables", "gauge", "Prediction tables in memory"),
     MetricDescription(
-        "nimo_tables_loaded_timestamp_seconds", "gauge", "When the tables were loaded"
+        "nimo_tables_loaded_timestamp_seconds", "gauge", "Time at which the tables were loaded"
     ),
-    MetricDescription("nimo_snapshot_age_seconds", "gauge", "Age of what is known of the cluster"),
-    MetricDescription(
-        "nimo_requests_total", "counter", "Requests by what became of them", ("result",)
-    ),
+    MetricDescription("nimo_snapshot_age_seconds", "gauge", "Age of nimod's view of the cluster"),
+    MetricDescription("nimo_requests_total", "counter", "Requests by result", ("result",)),
     MetricDescription(
         "nimo_decisions_total",
         "counter",
@@ -65,29 +63,41 @@ STORE = (
     MetricDescription("nimo_store_up", "gauge", "Whether the store can be read"),
     MetricDescription("nimo_store_size_bytes", "gauge", "Size of the store's file (SQLite)"),
     MetricDescription(
-        "nimo_ingest_timestamp_seconds", "gauge", "Up to when accounting was read", ("source",)
+        "nimo_ingest_timestamp_seconds",
+        "gauge",
+        "Time up to which the accounting was read",
+        ("source",),
     ),
-    MetricDescription("nimo_fit_timestamp_seconds", "gauge", "When the newest table was fitted"),
-    MetricDescription("nimo_applications", "gauge", "Known applications", ("verdict",)),
     MetricDescription(
-        "nimo_applications_switched_off", "gauge", "Those switched off for what they missed"
+        "nimo_fit_timestamp_seconds", "gauge", "Time at which the newest table was fitted"
+    ),
+    MetricDescription("nimo_applications", "gauge", "Applications in the store", ("verdict",)),
+    MetricDescription(
+        "nimo_applications_switched_off",
+        "gauge",
+        "Applications switched off after predictions that missed",
     ),
 )
 ACCURACY = (
     MetricDescription(
-        "nimo_compared_runs", "gauge", "Completed runs with a prediction, of the last days"
+        "nimo_compared_runs", "gauge", "Completed runs of the last days with a prediction"
     ),
     MetricDescription(
-        "nimo_prediction_error_ratio", "gauge", "Their mean of |actual - predicted| / actual"
+        "nimo_prediction_error_ratio",
+        "gauge",
+        "Mean of |actual - predicted| / actual of these runs",
     ),
     MetricDescription(
-        "nimo_prediction_bias_ratio", "gauge", "Their median of actual over predicted"
+        "nimo_prediction_bias_ratio", "gauge", "Median of actual over predicted of these runs"
     ),
     MetricDescription(
-        "nimo_interval_coverage_ratio", "gauge", "Share of them inside", ("nominal",)
+        "nimo_interval_coverage_ratio",
+        "gauge",
+        "Share of these runs inside their interval",
+        ("nominal",),
     ),
     MetricDescription(
-        "nimo_deadline_jobs", "gauge", "Jobs with a deadline, of the last days", ("outcome",)
+        "nimo_deadline_jobs", "gauge", "Jobs of the last days with a deadline", ("outcome",)
     ),
 )
 METRICS = (*NIMOD, *STORE, *ACCURACY)

@@ -25,7 +25,7 @@ def is_ticket(text: str) -> bool:
 
 
 class ReadyDecisions:
-    """Folder of decisions that nobody has to ask for.
+    """Folder of decisions that need no request.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class ReadyDecisions:
             self._usable = True
 
     def close(self) -> None:
-        """Take everything away: another nimod knows nothing of it."""
+        """Delete everything: another nimod has no record of it."""
         self._usable = False
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -98,7 +98,7 @@ class RequestHandler:
         Parameters
         ----------
         remote
-            It comes from a login node, where nobody may do more than a user.
+            It comes from a login node, where no one may do more than a user.
         """
         trusted = not remote and self.trusts(uid)
         if not trusted and not self._rates.allow(uid, time.monotonic()):
@@ -123,7 +123,7 @@ class RequestHandler:
 
     def _query(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
         """Have a question about the store answered: about everybody's jobs, or one's own."""
-        # None asks about everybody's jobs: a name that is not known must not become that.
+        # None asks about all users' jobs: an unknown name must not become that.
         user = None if trusted else self._names.cached(uid) or ""
         if user == "":
             return Reply(encode(Answer(ok=False, error=f"user {uid} has no name")))
@@ -133,7 +133,7 @@ class RequestHandler:
         return Reply(query=partial(self._queries.submit, query))
 
     def _handle_notice(self, ask: Ask, uid: int) -> None:
-        """Decide of a job that slurmctld told of, and waits for no answer to."""
+        """Decide on a job for which slurmctld waits for no answer."""
         reply = self._reply(ask, uid, trusted=True)
         if reply.afterwards is not None:
             reply.afterwards()
@@ -166,7 +166,7 @@ class RequestHandler:
         if ask.op == "decide" and trusted:
             self.asked_s = time.monotonic()
         if ask.op == "decide" and trusted and ask.taken:
-            # Of a nimod before this one: nobody knows what was decided but the job's note.
+            # Of a nimod before this one: only the job's note has the decision.
             return self._service.redeem(ask.job, now_s=time.time()) or (Answer(), None)
         if ask.op == "decide" and trusted:
             return self._service.answer(ask.job, via=ask.via, now_s=time.time())

@@ -50,11 +50,11 @@ class StoreLink:
     clock
         Seconds since the epoch.
     cluster
-        Name of the cluster for decisions made before it was known; empty while it is not.
+        Name of the cluster, for decisions made before it was read; empty until then.
     pause
         Leaves the interpreter to answers for a moment.
     limit
-        Most decisions kept in memory.
+        Most decisions in memory.
     """
 
     def __init__(  # noqa: PLR0913 - what it reads and writes, each for somebody else
@@ -165,7 +165,7 @@ class StoreLink:
             self._publish_waits(judge(store.decisions.waits(now_s - _WAITS_OF_S, _WAITS)))
 
     def _exchange_record(self, store: Store) -> None:
-        """Read the record of waits when the cluster is known, and write what is new in it."""
+        """Read the record of waits once the cluster's name is read, and write what is new in it."""
         outlooks, cluster = self._wait_record, self._cluster()
         if outlooks is None or not cluster:
             return
@@ -206,7 +206,7 @@ class StoreLink:
             tables = self._published.with_off(off)
         else:
             types = node_types_of(store)
-            # At the start nobody can be answered before they are there.
+            # At the start nothing can be answered before they are loaded.
             pause = self._pause if len(self._published) else lambda: None
             payloads = _in_slices(store.fits.payloads(), pause)
             tables = self._published.renewed(payloads, version=version, off=off, node_types=types)

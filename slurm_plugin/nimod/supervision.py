@@ -1,4 +1,4 @@
-"""What a service does beside its work: tell systemd how it is, and end at a signal."""
+"""What a service does beside its work: report its state to systemd, and end at a signal."""
 
 import logging
 import signal

@@ -18,7 +18,7 @@ from slurm_plugin.slurm.commands import SubmissionRefused
 if TYPE_CHECKING:
     from slurm_plugin.plan.replan import Replan
 
-#: Less than this is not told as being late, in seconds and as a share of what a step takes.
+#: Less than this is not reported as late, in seconds and as a share of what a step takes.
 SLIP_S, _SLIP = 30.0, 0.1
 #: A step that waits for nodes is late again when it has waited so much longer, as a share.
 _PATIENCE = 0.3

@@ -43,7 +43,7 @@ def search(
     Parameters
     ----------
     problem
-        The workflow, and what is known of its steps.
+        The workflow, and the estimates of its steps.
     all_of
         What may be chosen for each task.
     target_s

@@ -29,7 +29,7 @@ class Plan:
     low_s: float
     high_s: float
     confidence: float
-    chance: float | None  #: that the deadline is kept; None: there is none
+    chance: float | None  #: that the deadline is met; None: there is none
     proven: bool  #: no plan does better
     path: tuple[Step, ...]  #: critical path
     why: str = ""  #: why it is not the first one

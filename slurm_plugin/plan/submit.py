@@ -46,7 +46,7 @@ def submit_ready(
 ) -> list[PlannedJob]:
     """Submit all jobs whose dependencies Slurm can hold; give those that were.
 
-    A dependency on a job of another cluster cannot be told to Slurm: such a job is submitted when
+    A dependency on a job of another cluster is impossible in Slurm: such a job is submitted when
     that one has completed.  The record is written before each job and after it; a job that was
     written down as about to be submitted is looked for by its name first.
 

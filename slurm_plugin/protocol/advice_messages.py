@@ -34,7 +34,7 @@ class Row(msgspec.Struct, kw_only=True):
 class PartitionRow(msgspec.Struct, kw_only=True):
     """What would come of a job in one partition, on the node count that is best there."""
 
-    partition: str  #: empty: none is known that has nodes of this type alone
+    partition: str  #: empty: no partition has nodes of this type alone
     node_type: str = ""
     nodes: int | None = None  #: None: nothing is recommended there, ``reason`` says why
     time_s: float | None = None
@@ -92,7 +92,7 @@ class Advice(msgspec.Struct, kw_only=True):
     deadline_s: float | None = None
     meets_deadline: bool | None = None
     deadline_text: str = ""  #: in plain words; empty: there is none, or nothing to say
-    sure: float = 0.0  #: chance that is wanted of a deadline
+    sure: float = 0.0  #: required chance to make a deadline
     cheapest_sure: int | None = None  #: node count that has it with the fewest node-hours
     waits: WaitShares | None = None  #: how near waits like the recommended one came
     partition: str = ""  #: that all this is about, where nodes differ in type

@@ -54,7 +54,7 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     tres_per_socket: str = ""
     tres_per_task: str = ""
     work_dir: str = ""
-    #: when its input files were changed last, seconds since the epoch; only nimo-advise can tell
+    #: when its input files were changed last, seconds since the epoch; set by nimo-advise only
     inputs_changed_s: float | None = None
     comment: str = ""  #: the user's own, what cli_filter had put before it taken off
     argv: list[str] = []  #: script and its arguments
@@ -119,14 +119,14 @@ class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     via: Literal["job_submit", "advise"] = "job_submit"
     job: Job = msgspec.field(default_factory=Job)
     command: Command = msgspec.field(default_factory=Command)  #: to ``prepare``
-    confidence: float = 0.0  #: to ``advise``: chance that is wanted of a deadline; 0: the site's
+    confidence: float = 0.0  #: to ``advise``: required chance to make a deadline; 0: the site's
     name: str = ""  #: to ``applications``: this one alone
     every: bool = False  #: to ``applications``: also those without a curve
     job_id: int | None = None  #: to ``explain``
     job_ids: list[int] = []  #: to ``waits``; none: all that the user has in the queue
     decision_id: str = ""  #: to ``explain``, where the job's admin_comment has it
     tell: bool = False  #: the peer does not wait for an answer, and there is none
-    ticket: str = ""  #: under which a command finds what it tells nimod to ``prepare``
+    ticket: str = ""  #: names the decision that nimod should ``prepare`` for a command
     taken: bool = False  #: the decision that lay ready was taken, and is only to be recorded
 
 

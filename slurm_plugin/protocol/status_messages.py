@@ -100,7 +100,7 @@ class Status(msgspec.Struct, kw_only=True):
     )
     counts: Counts = msgspec.field(default_factory=Counts)
     relays: list[str] = []  #: login nodes that are linked
-    #: longest processor time for which nobody was served, since the start
+    #: longest processor time between two answers, since the start
     longest_s: float = 0.0
     error: str = ""
 

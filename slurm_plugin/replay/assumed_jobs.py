@@ -61,7 +61,8 @@ def assume(workload: Workload, made: Assumptions) -> list[Moldable | None]:
 def in_words(made: Assumptions) -> tuple[str, ...]:
     """Put the assumptions into words."""
     return (
-        f"Assumed, since a log does not tell it: {made.share:.0%} of the jobs are moldable, to "
+        "A log does not say which jobs could use other node counts.  So NIMO assumes: "
+        f"{made.share:.0%} of the jobs are moldable, to "
         f"between 1/{made.range:g} and {made.range:g} times their nodes, and scale as Downey's "
         "model does; the policy's prediction of it is off by about "
         f"{made.error:.0%}. Other assumptions give other results (--assume, --range, --seed).",

@@ -31,7 +31,7 @@ GUARDS = (1.1, 1.25, 1.5)
 WORTH = 0.02
 #: Jobs that take no part are hurt where their response or slowdown grows by more than this.
 HURT = 0.01
-#: Settings that differ by less than this are alike: the present one is kept.
+#: Settings that differ by less than this are alike: the present one stays.
 ALIKE = 0.01
 
 

@@ -148,7 +148,7 @@ def _title(advice: Advice) -> str:
         return f"{name}: no finished run{where} yet"
     level = RECOGNISED.get(advice.key_level, advice.key_level)
     how = f", recognised by {level}" if level else ""
-    return f"{name}: {count(advice.runs, 'run')} known{how}"
+    return f"{name}: {count(advice.runs, 'run')} in the store{how}"
 
 
 def _partitions(advice: Advice, now_s: float, width: int) -> str:
@@ -328,7 +328,7 @@ def _deadline(advice: Advice) -> str:
     when = clock(advice.deadline_s)
     if advice.meets_deadline:
         return " ".join(filter(None, (f"The deadline {when} can be made.", _cheapest(advice))))
-    return f"Whether the deadline {when} can be made is not known."
+    return f"NIMO cannot tell whether the deadline {when} can be made."
 
 
 def _cheapest(advice: Advice) -> str:

@@ -14,8 +14,8 @@ from slurm_plugin.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOpt
 _SHORT_KEY = 8
 _READ = {
     Verdict.RELIABLE: "reliable",
-    Verdict.DOUBTFUL: "doubtful: shown to users, not acted upon",
-    Verdict.REFUSED: "refused: not to be used",
+    Verdict.DOUBTFUL: "doubtful: shown to users, never used to change a job",
+    Verdict.REFUSED: "refused: too poor to show or use",
 }
 
 
@@ -222,7 +222,7 @@ def list_columns(tables: Iterable[PredictionTable]) -> list[OutputColumn]:
         ),
         OutputColumn(
             name="details",
-            title="told apart by",
+            title="differs by",
             value=details,
             left=True,
             cuts=True,

@@ -18,7 +18,7 @@ def table_of(forecasts: Sequence[SeriesForecast]) -> str:
 
 
 def parsable(forecasts: Sequence[SeriesForecast]) -> Iterator[str]:
-    """Lines with ``|`` between the fields, as ``sacct -P``; what is not known is empty."""
+    """Lines with ``|`` between the fields, as ``sacct -P``; unknown values are empty."""
     yield "Resource|From|To|Next|Low|High|Last|NMAE|Measured|Failed|By"
     for each in forecasts:
         names = (_field(name) for name in (each.resource.value, each.source, each.target))
@@ -60,7 +60,7 @@ def _row(each: SeriesForecast) -> list[str]:
         printable(each.source),
         printable(each.target) or "-",
         amount(each.resource, each.value),
-        " to ".join(bounds) if isfinite(each.high) and each.measured > 1 else "not known yet",
+        " to ".join(bounds) if isfinite(each.high) and each.measured > 1 else "too few values",
         amount(each.resource, each.last),
         short_clock(each.last_s),
         percent(each.nmae) if isfinite(each.nmae) else "-",

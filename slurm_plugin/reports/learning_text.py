@@ -55,7 +55,7 @@ def summary(state: ProposerState, runs: int, spent_node_h: float, why: str) -> s
     head = f"{why}: {count(runs, 'run')}, {hours(spent_node_h)} node-hours"
     if not state.expected:
         return f"{head}; nothing was learned"
-    error = "not known yet" if state.error is None else f"{state.error:.1f} %"
+    error = "no estimate yet" if state.error is None else f"{state.error:.1f} %"
     lines = [f"{head}; error {error}", ""]
     ranked = sorted(state.effects.items(), key=lambda pair: -pair[1])
     lines += [f"{name}: {factor:.2f} times from best to worst" for name, factor in ranked]

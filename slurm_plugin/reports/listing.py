@@ -1,4 +1,4 @@
-"""Lists of applications: each once, with what tells those of one name apart."""
+"""Lists of applications: each once, with the difference between those of one name."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -85,7 +85,7 @@ def _runs_of(one: Listed) -> tuple[str, int, float, frozenset[int]]:
 
 
 def distinctions(tables: Iterable[Listed]) -> Mapping[Identity, str]:
-    """Say what tells tables of one name apart: arguments, layout, else the key.
+    """Say how tables of one name differ: arguments, layout, else the key.
 
     Names that are there once have no entry.
     """

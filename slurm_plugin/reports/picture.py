@@ -164,5 +164,5 @@ def _title(label: str, runs: int, verdict: str) -> str:
 
 def _checked(picture: Picture) -> Picture:
     if not picture.observed:
-        raise PlotError("there is nothing to draw: no finished run is known")
+        raise PlotError("there is nothing to draw: the store has no finished run")
     return picture

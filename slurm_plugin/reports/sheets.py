@@ -306,7 +306,7 @@ def _table(name: str, caption: str, rows: Sequence[Any]) -> Sheet:
             SheetField("application", "application", attrgetter("application"), left=True),
             SheetField("verdict", "verdict", attrgetter("verdict"), left=True),
             SheetField("decisions", "decisions", attrgetter("decisions")),
-            SheetField("runs", "runs known", attrgetter("runs")),
+            SheetField("runs", "runs in the store", attrgetter("runs")),
             SheetField("problem", "problem", attrgetter("problem"), left=True),
             SheetField("text", "in words", attrgetter("text"), left=True),
             SheetField("observe", "run next on nodes", attrgetter("observe")),

@@ -52,7 +52,7 @@ class _Canvas:
             self.dots[cell] = self.dots.get(cell, 0) | _DOTS[row % 4][column % 2]
 
     def mark(self, nodes: int, time_s: float | None, sign: str) -> None:
-        """Put a sign at a point; on the bottom line where the run time is not known."""
+        """Put a sign at a point; on the bottom line where there is no run time."""
         row = self.row(time_s) // 4 if time_s else self.height - 1
         if 0 <= row < self.height:
             self.marks[self.column(nodes) // 2, row] = sign

@@ -49,9 +49,9 @@ def sentence(waits: Waits, *, now_s: float) -> str:
         return "The queue was not run forward yet; ask again in a minute."
     age = duration(max(now_s - waits.made_s, 0.0))
     record = (
-        f"{count(waits.recorded, 'start')} on record"
+        f"{count(waits.recorded, 'start')} recorded"
         if waits.recorded
-        else "no start on record yet: wide"
+        else "no job start recorded yet, so intervals are wide"
     )
     return (
         'Half of such jobs have started by "starts", nine in ten between the next two moments.\n'

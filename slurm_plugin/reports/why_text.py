@@ -85,7 +85,7 @@ def _on(
     share = f"{percent(confidence)} of runs: " if confidence else ""
     range_text = "" if low_s is None else f" ({share}{duration(low_s)} to {duration(high_s)})"
     wait = "" if wait_s is None else f", after a wait of {duration(wait_s)}"
-    return f"On {size}, {which}, a run time of {duration(time_s)}{range_text} was expected{wait}."
+    return f"On {size}, {which}, the predicted run time was {duration(time_s)}{range_text}{wait}."
 
 
 def _decided(one: DecisionRow) -> str:
@@ -115,7 +115,7 @@ def _done(one: DecisionRow) -> str:
 
 def _came(one: DecisionRow, came: Outcome | None) -> str:
     if came is None:
-        return "NIMO does not know yet how it ended: 'nimo ingest' reads the accounting."
+        return "The store has no outcome of this job yet: 'nimo ingest' reads the accounting."
     state = _STATES.get(came.state, f"ended as {came.state}")
     waited = came.start_s - came.submit_s if came.start_s and came.submit_s else None
     wait = "" if waited is None else f" after a wait of {duration(waited)}"

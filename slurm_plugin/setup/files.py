@@ -15,7 +15,7 @@ class FileState(StrEnum):
     NEW = "new"  #: it is not there and is written
     FILLED_IN = "filled in"  #: it is there as it was shipped, without changes, and is written
     SAME = "same"  #: it says the same already
-    KEPT = "kept"  #: it says something else and stays as it is
+    KEPT = "kept"  #: it has other contents and stays as it is
 
 
 @dataclass(frozen=True, slots=True)

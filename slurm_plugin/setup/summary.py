@@ -117,7 +117,12 @@ def render(summary: SetupSummary) -> str:
         ("left to do", summary.next),
     ]
     if "kept" in summary.files.values():
-        parts.append(("kept files say something else", ["nimo init --dry-run shows what"]))
+        parts.append(
+            (
+                "these files exist with other contents; NIMO left them as they are",
+                ["nimo init --dry-run shows what"],
+            )
+        )
     return "\n".join(
         line for head, lines in parts if lines for line in (f"{head}:", *(f"  {x}" for x in lines))
     )

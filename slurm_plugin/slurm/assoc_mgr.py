@@ -91,7 +91,9 @@ def read_limits(
             safe=bool(words & {"safe", "all"}),
         )
     except (ValueError, KeyError) as error:
-        raise SlurmError(f"scontrol show assoc_mgr wrote something unknown: {error}") from error
+        raise SlurmError(
+            f"scontrol show assoc_mgr printed text that NIMO cannot read: {error}"
+        ) from error
 
 
 def amounts(text: str) -> Iterator[tuple[str, float | None, float]]:

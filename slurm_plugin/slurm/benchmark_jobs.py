@@ -58,7 +58,7 @@ def nodes(*, nodelist: str = "", partition: str = "") -> list[Node]:
     if not reported:
         asked = [("-w", nodelist), ("-p", partition)]
         options = " ".join(f"{option} {value}" for option, value in asked if value)
-        raise SlurmError(f"sinfo knows no nodes for {options or 'this cluster'}")
+        raise SlurmError(f"sinfo lists no nodes for {options or 'this cluster'}")
     return reported
 
 
@@ -73,7 +73,7 @@ def parse_nodes(text: str) -> list[Node]:
         try:
             name, state, cpus, memory, features = line.split("|", 4)
         except ValueError as error:
-            raise SlurmError(f"sinfo says something unknown of nodes: {line!r}") from error
+            raise SlurmError(f"sinfo printed a line that NIMO cannot read: {line!r}") from error
         nodes[name] = Node(
             name=name,
             state=state.rstrip("*~#!%$@^-+"),

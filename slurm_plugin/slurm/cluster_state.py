@@ -1,4 +1,4 @@
-"""What is known of the cluster at one moment; made by :mod:`slurm_plugin.slurm.snapshot`.
+"""State of the cluster at one moment; made by :mod:`slurm_plugin.slurm.snapshot`.
 
 Structures of msgspec where each submission makes some anew: a tenth of a dataclass's time.
 """
@@ -62,7 +62,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     max_mem_cpu_mib: int | None = None  #: a job that asks for more gets more CPUs
     threads_core: int = 1  #: CPUs of a core, where jobs get whole cores
     admits: AccessRules = AccessRules()
-    pool: NodePool | None = None  #: its nodes one by one; None: ``profile`` is all that is known
+    pool: NodePool | None = None  #: its nodes one by one; None: only ``profile`` is available
     promised: tuple[Promise, ...] = ()  #: taken off the profile already
     #: what is free in all, where the profile is that of one node's CPUs or GPUs
     spare: NodeAvailability | None = None

@@ -20,7 +20,7 @@ Taken = tuple[float, float, int]
 
 
 def run_time_s(job: RawJob) -> float | None:
-    """Longest run time to be expected of a job; None: its time limit is all that is known."""
+    """Longest run time to be expected of a job; None: there is only its time limit."""
     note = parse(job.admin_comment) if job.admin_comment else None
     if note is None or note.verdict != _RELIABLE or note.nodes != job.nodes:
         return None

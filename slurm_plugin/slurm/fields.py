@@ -1,7 +1,7 @@
 """One table for each kind of record: field, Slurm's word in text, places in JSON, converter.
 
 Text and JSON of all releases, and PySlurm's objects, go through the same rows and the same
-converters, so that the same cluster gives the same records whoever was asked.  A converter takes
+converters, so that the same cluster gives the same records from each source.  A converter takes
 text, a number, a list, or the ``{"set": …, "infinite": …, "number": …}`` of JSON since 23.02.
 """
 
@@ -100,7 +100,7 @@ def state(value: Any) -> str:
 
 
 def reason(value: Any) -> str:
-    """Read why a job waits: the word of it, where squeue may tell a story.
+    """Read why a job waits: only the first word, since squeue may print a sentence.
 
     >>> reason("ReqNodeNotAvail, UnavailableNodes:n1"), reason("Nodes required for job are DOWN")
     ('ReqNodeNotAvail', 'Resources')

@@ -16,7 +16,7 @@ from slurm_plugin.slurm.fields import device
 #: Characters of a list of devices that is read; a longer one takes nimod too long.
 _LONGEST = 4096
 _EXCLUSIVE = 0  #: job_desc.shared of ``--exclusive``
-#: Stands in where the cluster is not known.
+#: Stands in where the cluster's state is unknown.
 UNKNOWN = Partition(name="", nodes=0, profile=profile([(0.0, 0)]))
 
 

@@ -40,7 +40,7 @@ def make_job(
     script
         Text of the job script.
     uid
-        Of ``user``, where known.
+        User id of ``user``, if the account exists.
     work_dir
         Where the job would be submitted from; ``--chdir`` goes before it.
     environment

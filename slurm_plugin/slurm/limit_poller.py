@@ -16,7 +16,7 @@ _RULES_S = 600.0  #: what slurmctld does not show: a question to slurmdbd
 class LimitPoller:
     """The limits of a cluster, as new as each of their sources is cheap.
 
-    A source that does not answer is tried again at its next turn; until then the limits known
+    A source that does not answer is tried again at its next turn; until then the limits read
     before hold.
 
     Parameters
@@ -44,11 +44,11 @@ class LimitPoller:
             try:
                 self._tables = read_limits(*texts, cluster=cluster, enforced=enforced)
             except SlurmError as error:
-                _log.warning("%s; the limits known before hold", error)
+                _log.warning("%s; the limits read before stay in use", error)
         return self._tables
 
     def _ask(self, argv: tuple[str, ...], every_s: float) -> bool:
-        """Ask again when it is time; tell whether that was so."""
+        """Ask again when it is time; return whether it was."""
         now_s = self._clock()
         asked_s, text = self._texts.get(argv, (-every_s, ""))
         if now_s - asked_s < every_s:

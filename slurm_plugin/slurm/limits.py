@@ -193,7 +193,7 @@ class LimitTables:
         return exact or self.associations.get((account, user, ""))
 
     def belongs(self, user: str, account: str, partition: str) -> bool:
-        """Whether a user may name an account; True where associations are not known."""
+        """Whether a user may name an account; True where associations are unknown."""
         return not self.associations or self.association(user, account, partition) is not None
 
     def qos_of(self, association: Association | None, qos: str) -> str:

@@ -46,8 +46,8 @@ class NodeGroup:
     gres: tuple[tuple[str, int], ...] = ()
     features: frozenset[str] = frozenset()
     steps: tuple[Step, ...]  #: rising; before the first nothing is free
-    empty_s: float = inf  #: from when on nobody uses it
-    closed: tuple[tuple[float, float], ...] = ()  #: kept for others, from when to when
+    empty_s: float = inf  #: time from which it is unused
+    closed: tuple[tuple[float, float], ...] = ()  #: reserved for others: begin and end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ class ClusterPoller:
     slurm_users
         Uid that slurmctld runs as, once Slurm was asked.
     raw
-        What Slurm told at the last look.
+        What Slurm answered at the last query.
     private
         Whether PrivateData hides users' jobs from each other; so until Slurm was asked.
     """
@@ -110,7 +110,7 @@ class ClusterPoller:
         Raises
         ------
         SlurmError
-            A command failed or wrote something unknown.
+            A command failed, or its output cannot be read.
         """
         began = self._stopwatch()
         try:

@@ -49,7 +49,9 @@ def sight(
             return PrivateDataRules()
         level, accounts = _standing(run(_user(name)))
     except SlurmError as error:
-        return PrivateDataRules(only_user=name, why=f"whose jobs you may see is not known: {error}")
+        return PrivateDataRules(
+            only_user=name, why=f"NIMO cannot find out whose jobs you may see: {error}"
+        )
     if level in _ABOVE:
         return PrivateDataRules()
     why = "PrivateData hides others' jobs" if settings.private else "others' jobs are not shown"

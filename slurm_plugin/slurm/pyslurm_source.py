@@ -62,7 +62,7 @@ def ask(module: Any, run: Run) -> RawState:
     Raises
     ------
     SlurmError
-        It failed, or its objects are not those that are known.
+        It failed, or its objects have unexpected fields.
     """
     few = read_few(*ask_few(run))
     try:

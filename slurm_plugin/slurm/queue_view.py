@@ -154,7 +154,7 @@ class _Scene:
                 )
 
     def _unseen(self, own: frozenset[str], units: NodeUnits) -> Iterator[QueuedJob]:
-        """Nodes in use by nobody that we may see: nobody can tell for how long."""
+        """Nodes in use by jobs that we may not see: unknown for how long."""
         used = {name for job in self.raw.jobs for name in job.node_names}
         hidden = sum(self.nodes[name].cpus_used > 0 for name in own - used)
         if hidden:

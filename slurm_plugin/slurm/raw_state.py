@@ -1,4 +1,4 @@
-"""What Slurm tells of nodes, jobs, partitions, reservations and licences, whoever tells it.
+"""Slurm's nodes, jobs, partitions, reservations and licences, from any source.
 
 Times are seconds since the epoch, memory is in MiB as Slurm counts it.
 """
@@ -80,7 +80,7 @@ class RawPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawReservation:
-    """Nodes that are kept for somebody, or for nobody, for a while."""
+    """Nodes that are reserved for some users, or for maintenance, for some time."""
 
     name: str
     start_s: float

@@ -1,4 +1,4 @@
-"""What Slurm told, made into a view of the cluster: pure.
+"""Turns Slurm's answers into a view of the cluster: pure.
 
 A node is free for a job as soon as what the job wants of it is: until then its jobs hold what they
 have up to their limits, or to the end that a reliable prediction lets expect.  Pending jobs to
@@ -59,7 +59,7 @@ def build(
     Parameters
     ----------
     seen
-        What Slurm told.
+        Slurm's answers.
     settings
         Of its configuration.
     limits
@@ -236,7 +236,7 @@ def _steps(node: RawNode, use: _NodeUse, ready_s: float) -> tuple[tuple[Step, ..
     gres = {name: n - node.gres_used.get(name, 0) for name, n in node.gres.items()}
     steps: list[Step] = [(ready_s, cpus, mem, tuple(sorted(gres.items())))]
     if not use.ends:
-        # Used by nobody that we may see (PrivateData): nobody knows for how long.
+        # Used by jobs that we may not see (PrivateData): unknown for how long.
         return tuple(steps), inf
     *earlier, last = sorted(use.ends, key=lambda end: end[0])
     for end_s, more_cpus, more_mem, more_gres in earlier:

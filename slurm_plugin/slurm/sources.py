@@ -1,7 +1,7 @@
 """Asking Slurm with its commands, as JSON or as text, and reading the answer.
 
 Users write what they like into some fields of a job, line ends and separators included.  In text
-these fields are the last of a line, and a word that nobody can guess stands behind each.
+these fields are the last of a line, and a random word stands behind each.
 """
 
 import secrets
@@ -40,7 +40,7 @@ ACTIVE = frozenset({
 _EXCLUSIVE: Release = (26, 5)
 SINFO = ("sinfo", "-h", "-a", "-N", "-O", _format(fields.NODE))
 SQUEUE_JSON = ("squeue", "-a", "-t", _STATES, "--json")
-#: Release from which on nodes are told as JSON, newest first; sinfo lumps them together from 23.02.
+#: Release from which on nodes are read as JSON, newest first; sinfo lumps them together from 23.02.
 NODES_JSON: Sequence[tuple[Release, tuple[str, ...]]] = (
     ((23, 2), ("scontrol", "show", "nodes", "--json")),
     ((22, 5), ("sinfo", "-a", "-N", "--json")),
@@ -59,7 +59,7 @@ def job_fields(release: Release) -> Sequence[fields.SlurmField]:
 
 
 def squeue_command(release: Release, separator: str = SEPARATOR) -> tuple[str, ...]:
-    """Command that tells jobs as text."""
+    """Command that prints jobs as text."""
     return ("squeue", "-h", "-a", "-t", _STATES, "-O", _format(job_fields(release), separator))
 
 
@@ -69,7 +69,7 @@ def as_asked(argv: Sequence[str], text: str) -> str:
 
 
 def has_json(release: Release) -> bool:
-    """Whether a release tells nodes and jobs as JSON."""
+    """Whether a release prints nodes and jobs as JSON."""
     return release >= NODES_JSON[-1][0]
 
 
@@ -79,7 +79,7 @@ def ask_text(run: Run, release: Release = NODES_JSON[0][0]) -> RawState:
     Raises
     ------
     SlurmError
-        A command failed or wrote something unknown.
+        A command failed, or its output cannot be read.
     """
     jobs = _ask_jobs(run, release)
     with_few = read_text("", run(SINFO), *ask_few(run))
@@ -92,7 +92,7 @@ def ask_json(run: Run, release: Release) -> RawState:
     Raises
     ------
     SlurmError
-        A command failed or wrote something unknown.
+        A command failed, or its output cannot be read.
     """
     argv = next(argv for since, argv in NODES_JSON if release >= since)
     if release < _EXCLUSIVE:
@@ -135,7 +135,7 @@ def read_text(
             jobs=_jobs(squeue, job),
         )
     except (ValueError, TypeError) as error:
-        raise SlurmError(f"squeue or sinfo wrote something unknown: {error}") from error
+        raise SlurmError(f"squeue or sinfo printed text that NIMO cannot read: {error}") from error
 
 
 def _jobs(
@@ -144,7 +144,7 @@ def _jobs(
     try:
         return [RawJob(**row) for row in _job_rows(job, squeue, separator)]
     except (ValueError, TypeError) as error:
-        raise SlurmError(f"squeue wrote something unknown: {error}") from error
+        raise SlurmError(f"squeue printed text that NIMO cannot read: {error}") from error
 
 
 def read_json(
@@ -169,7 +169,9 @@ def read_json(
             ],
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise SlurmError(f"the JSON of squeue or of nodes is unknown: {error!r}") from error
+        raise SlurmError(
+            f"squeue or sinfo printed JSON that NIMO cannot read: {error!r}"
+        ) from error
 
 
 class _Nodes(msgspec.Struct):
@@ -251,7 +253,7 @@ def read_few(partitions: str, reservations: str, licences: str) -> RawState:
             },
         )
     except (ValueError, TypeError) as error:
-        raise SlurmError(f"scontrol wrote something unknown: {error}") from error
+        raise SlurmError(f"scontrol printed text that NIMO cannot read: {error}") from error
 
 
 def _pairs(text: str) -> Iterator[dict[str, str]]:

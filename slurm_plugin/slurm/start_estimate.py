@@ -1,7 +1,7 @@
 """Slurm's own start estimates: ``sbatch --test-only``, for a few node counts, each asked once.
 
 The job is not submitted, but slurmctld goes through its submission: it takes a job id, and calls
-job_submit.  :data:`ESTIMATE_COMMENT` in the comment tells nimod to decide and record nothing.
+job_submit.  :data:`ESTIMATE_COMMENT` in the comment makes nimod decide and record nothing.
 """
 
 import contextlib
@@ -101,7 +101,7 @@ def starts(
         There is no answer for any of them; the message is Slurm's of the last.
     """
     estimates: dict[int, float] = {}
-    trouble = "sbatch --test-only told no start"
+    trouble = "sbatch --test-only printed no start time"
     for nodes in counts:
         key = submission.key(nodes)
         start_s = cache.get(key, now_s=now_s)
@@ -123,7 +123,7 @@ def starts(
 def _ask(submission: EstimateRequest, nodes: int, run: Run) -> float:
     match = _START.search(run(submission.argv(nodes), submission.text))
     if match is None:
-        raise SlurmError("sbatch --test-only told no start")
+        raise SlurmError("sbatch --test-only printed no start time")
     return float(match[1])
 
 

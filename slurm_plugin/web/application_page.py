@@ -16,9 +16,9 @@ from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.reports.picture import of_table
 
 _READ = {
-    Verdict.RELIABLE: "reliable: acted upon",
-    Verdict.DOUBTFUL: "doubtful: shown, not acted upon",
-    Verdict.REFUSED: "refused: not to be used",
+    Verdict.RELIABLE: "reliable: may change jobs",
+    Verdict.DOUBTFUL: "doubtful: shown, never used to change a job",
+    Verdict.REFUSED: "refused: too poor to use",
 }
 
 
@@ -46,7 +46,7 @@ def facts(prediction: PredictionTable, standing: StandingRow | None) -> list[tup
         ("Run time stops falling at", _size(prediction.max_useful, prediction.unit)),
         ("Largest memory observed on a node", _gib(prediction.mem_node_bytes)),
         ("Learned at", clock(prediction.fitted_s)),
-        ("What came of its predictions", standing_line(standing) if standing else ""),
+        ("Outcomes of its predictions", standing_line(standing) if standing else ""),
     ]
     return [(name, value) for name, value in rows if value]
 

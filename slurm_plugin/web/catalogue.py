@@ -164,7 +164,7 @@ class Catalogue:
         return self._by_identity.get(identity)
 
     def details(self, entry: CatalogueEntry) -> str:
-        """Say what tells an application from others of its name; empty where none has it."""
+        """Say how an application differs from others of its name; empty if the name is unique."""
         return self._apart.get(entry.identity, "")
 
     def all(self) -> tuple[CatalogueEntry, ...]:

@@ -91,7 +91,7 @@ def _decided(one: DecisionRow) -> list[tuple[str, str]]:
         ("Predicted wait as asked", duration(one.request_wait_s)),
         ("Verdict on the prediction", one.verdict),
         ("Time limit given", duration(one.given_limit_s)),
-        ("Told the user", one.message),
+        ("Message to the user", one.message),
         ("Number", one.decision_id),
     ]
 

@@ -69,7 +69,7 @@ def _row(row: PartitionWait) -> tuple[str, ...]:
 
 def _record(one: QueueOutlook) -> str:
     if not one.recorded:
-        return "No start is on record yet: intervals are wide."
-    starts = f"{count(one.recorded, 'start')} on record"
+        return "No job start recorded yet, so intervals are wide."
+    starts = f"{count(one.recorded, 'start')} recorded"
     inside = "" if one.inside is None else f", {percent(one.inside)} of them inside their interval"
     return f"{starts}{inside}."

@@ -91,7 +91,7 @@ def user_of(peer: Peer, named: Sequence[str], proxies: Proxies) -> User:
     """
     if peer.uid in proxies.uids or peer.address in proxies.addresses:
         if len(named) != 1 or not _NAME.fullmatch(named[0]):
-            raise Unauthenticated(f"the proxy names no user in {proxies.header}")
+            raise Unauthenticated(f"the proxy sends no user in {proxies.header}")
         return User(NAMED, named[0])
     if peer.uid is None:
         raise Unauthenticated("no account of this host, and no proxy that web.proxies names")

@@ -221,7 +221,7 @@ def queue(view: View) -> str:
 def replay(view: View) -> str:
     """Give the results of a saved replay."""
     if not view.viewer.everything:
-        raise PageMissing("replays are about everybody's jobs: only admins see them")
+        raise PageMissing("replays show all users' jobs: only admins may see them")
     path = view.site.config.web.replay
     return view.render("replay.html.j2", "Replay", at="Replay", path=path, replayed=replayed(path))
 
@@ -262,7 +262,7 @@ def _list_link(view: View, filters: CatalogueQuery, **more: object) -> str:
 
 def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuery) -> Table:
     heads = {
-        "application": "application", "details": "told apart by",
+        "application": "application", "details": "differs by",
         "known_by": "recognised by", "runs": "runs",
         "nodes": "nodes observed", "knee": "knee", "verdict": "verdict", "model": "model",
     }  # fmt: skip

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -211,7 +212,9 @@ def site(deb: Path, system: System) -> Iterator[System]:
     serve = "PATH=/var/lib/nimo/demo/bin:$PATH nimo serve >/dev/null 2>&1 & echo $!"
     pid = system.run(*as_nimo, "sh", "-c", serve).stdout.strip()
     try:
-        wait_until(lambda: "seen" in system.run("nimo", "status", check=False).stdout, what="nimod")
+        wait_until(
+            lambda: " s ago" in system.run("nimo", "status", check=False).stdout, what="nimod"
+        )
         system.run("cp", "-r", "/var/lib/nimo/demo", "/home/ada/demo")
         system.run("rm", "-rf", "/home/ada/demo/bin", "/home/ada/demo/nimo.yaml")
         system.run("chown", "-R", "ada", "/home/ada/demo")

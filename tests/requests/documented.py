@@ -40,6 +40,6 @@ def count(cell: str, n: int | None) -> int:
 
 def ways() -> list[str]:
     """List the other ways in, by their names in the table."""
-    section = PAGE.read_text().partition("\n## Other ways in\n")[2].partition("\n## ")[0]
+    section = PAGE.read_text().partition("\n## Other ways to submit\n")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("|")][2:]
     return [row.split("|")[1].strip().replace("`", "") for row in rows]

@@ -1,7 +1,7 @@
 """ADEPT's envelope: which instances of Downey's model can explain the observations at all.
 
 If no observation is further than δ (relative) from the model, the ratio of the model's run times
-at two observations lies in a known range.  The ratio does not depend on T(1), so neither does
+at two observations lies in a computable range.  The ratio does not depend on T(1), so neither does
 what follows from it: for each pair of observations and each pair of pieces of the model, a range
 of the end of the first section and a range of σ (section V.A; the closed forms for all
 combinations of pieces are derived in ``docs/adept-envelope.md``).  The union over all pairs holds

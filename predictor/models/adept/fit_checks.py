@@ -89,7 +89,7 @@ def linear_section(nodes: Floats, instance: Instances, others: Instances) -> Pro
     if others.high.all() or others.end.min() <= last:
         return None
     observe = ceil(max(instance.parallelism[0], last + 1))
-    text = "speedup is still linear in all runs, so where it ends is not known"
+    text = "speedup is still linear in all runs, so its end is unknown"
     return Problem("linear_section", text, observe)
 
 

@@ -108,7 +108,7 @@ class AdeptFit:
 @register("adept", fit=AdeptFit)
 @dataclass(frozen=True, slots=True)
 class Adept:
-    """ADEPT with the paper's settings, unless told otherwise."""
+    """ADEPT, by default with the paper's settings."""
 
     search: SearchSettings = field(default_factory=SearchSettings)
     anomalies: AnomalySettings = field(default_factory=AnomalySettings)
@@ -212,7 +212,7 @@ class _Observed:
         """W' of each observation (columns) for each target (rows); section V.B and VIII.
 
         ``without`` marks what must not count although it does.  A target has the phase of the
-        closest observation.  Between two phases nothing tells which one it is in: all count.
+        closest observation.  Between two phases its phase is unknown: all count.
         """
         counts = np.broadcast_to(self.counts, (len(targets), len(self.nodes)))
         counts = counts if without is None else counts & ~without

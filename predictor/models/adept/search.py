@@ -29,7 +29,7 @@ TIE = 1e-12
 class SearchSettings:
     """``q`` and ``v`` of section V.B, and the steps of the two passes.
 
-    ``q`` says how little the weights mind distance; ``v`` is the share by which the second pass
+    ``q`` says how slowly weights fall with distance; ``v`` is the share by which the second pass
     varies A and σ.  ``steps`` are those of the first pass for each mode; the second takes
     ``local`` steps, and again as many around the best, ``zooms`` times.
     """

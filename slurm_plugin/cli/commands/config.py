@@ -13,9 +13,15 @@ EXAMPLE = "  nimo config\n  nimo config ./nimo.yaml\n  nimo config --check /etc/
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("file", metavar="FILE", nargs="?", type=Path, help="instead of the usual")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        type=Path,
+        help="file to check instead of the configuration in use",
+    )
     add_config(parser)
-    parser.add_argument("--check", action="store_true", help="print nothing but errors")
+    parser.add_argument("--check", action="store_true", help="print errors only")
 
 
 def run(args: argparse.Namespace) -> int:

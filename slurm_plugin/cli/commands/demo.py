@@ -31,9 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         type=Path,
         default=Path(".demo"),
-        help="where everything is kept (default: %(default)s)",
+        help="folder for all its files (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the made-up history (default: 1)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of the generated history (default: 1)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

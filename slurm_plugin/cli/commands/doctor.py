@@ -1,21 +1,25 @@
 """Check the installation, from munge to the last fit, and say how to fix each fault.
 
-Run it as root where slurmctld runs.  Exit status: 0 nothing is wrong (there may be warnings), 1
-something is.
+Run it as root where slurmctld runs.  The exit status is 1 if there is an error;
+warnings leave it 0.
 """
 
 import argparse
 import os
 import sys
+from textwrap import wrap
 
 from slurm_plugin.cli.command_context import add_config, add_json, add_parsable, add_store
 from slurm_plugin.cli.local_installation import installation_of
+from slurm_plugin.columns import terminal_width
 from slurm_plugin.doctor import Finding, FindingState, examine
 from slurm_plugin.formatting import printable
 from slurm_plugin.streams import json_text, unfiltered
 
 EXAMPLE = "  nimo doctor\n  nimo doctor --json | jq '.[] | select(.state == \"error\")'"
 _TIMEOUT_S = 10.0
+_INDENT = 24  #: columns of a finding's state and check
+_NARROWEST = 30  #: of the messages, however narrow the terminal is
 _COLOURS = {
     FindingState.OK: "32",
     FindingState.WARNING: "33",
@@ -35,26 +39,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check, and print each finding as it comes."""
     findings: list[Finding] = []
+    width = terminal_width()
     for finding in examine(installation_of(args)):
         findings.append(finding)
         if not args.json:
-            line = _line(finding, parsable=args.parsable2, colour=_colour())
-            print(line, file=unfiltered(sys.stdout), flush=True)
+            text = _fields(finding) if args.parsable2 else _lines(finding, width, colour=_colour())
+            print(text, file=unfiltered(sys.stdout), flush=True)
     if args.json:
         print(json_text(findings))
     return int(any(finding.state is FindingState.ERROR for finding in findings))
 
 
-def _line(finding: Finding, *, parsable: bool, colour: bool) -> str:
-    if parsable:
-        return "|".join(
-            map(printable, (finding.check, finding.state, finding.message, finding.fix))
-        )
+def _fields(finding: Finding) -> str:
+    return "|".join(map(printable, (finding.check, finding.state, finding.message, finding.fix)))
+
+
+def _lines(finding: Finding, width: int, *, colour: bool) -> str:
+    """Lay out a finding: state, check and message, then the fix, folded at the terminal's width."""
     state = f"{finding.state:8}"
     if colour:
         state = f"\033[{_COLOURS[finding.state]}m{state}\033[0m"
-    fix = f"\n{'':24}fix: {printable(finding.fix)}" if finding.fix else ""
-    return f"{state} {finding.check:14} {printable(finding.message)}{fix}"
+    texts = [finding.message, *([f"fix: {finding.fix}"] if finding.fix else [])]
+    rows = (line for text in texts for line in _folded(printable(text), width - _INDENT))
+    return f"{state} {finding.check:14} " + f"\n{'':{_INDENT}}".join(rows)
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """Fold at spaces only: paths and commands stay whole, to be copied."""
+    return wrap(text, max(width, _NARROWEST), break_long_words=False, break_on_hyphens=False) or [
+        ""
+    ]
 
 
 def _colour() -> bool:

@@ -35,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers",
         metavar="COUNT",
         type=whole,
-        help="processes that fit (default: the configuration's; 0: one a core); with --dask slurm "
+        help="processes that fit (default: the configuration's; 0: one per core); with --dask "
+        "slurm "
         "the jobs to submit (default: 4)",
     )
     parser.add_argument(

@@ -34,14 +34,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="FROM", nargs="?", help="host that measured")
     parser.add_argument("target", metavar="TO", nargs="?", help="host or folder that was measured")
     parser.add_argument(
-        "--resource", type=Resource, choices=list(Resource), help="only series of this resource"
+        "--resource",
+        type=Resource,
+        choices=list(Resource),
+        help="forecast only series of this resource",
     )
     parser.add_argument(
         "--criterion",
         type=Criterion,
         choices=list(Criterion),
         default=Criterion.MAE,
-        help="whose least error a forecaster is chosen by (default: mae)",
+        help="error measure that chooses the forecaster (default: mae)",
     )
     add_since(parser)
     add_parsable(parser)

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--install",
         metavar="FOLDER",
         type=Path,
-        help="put the hooks there, where slurm.conf is, and print the files that were written",
+        help="install the hooks in FOLDER, beside slurm.conf, and print the written files",
     )
 
 

@@ -1,6 +1,6 @@
-"""Read job accounting into the store: what is new in sacct, or saved files.
+"""Read job accounting into the store: new runs from sacct, or saved files.
 
-Reading the same runs twice changes nothing.  An ingest that was stopped goes on where it was.
+Reading the same runs twice changes nothing.  A stopped ingest continues where it was.
 Each recorded decision is joined with the run of its job.
 """
 
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--source",
         choices=sorted(LIVE),
         default="sacct",
-        help="what to ask where no file is given (default: %(default)s)",
+        help="source to ask when no file is given (default: %(default)s)",
     )
     parser.add_argument(
         "--format",
@@ -83,26 +83,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="columns of text without sacct's header; - skips a column",
     )
     parser.add_argument(
-        "--delimiter", metavar="TEXT", default="", help="what separates the fields of text"
+        "--delimiter", metavar="TEXT", default="", help="character between the fields of text"
     )
     parser.add_argument(
         "-S",
         "--since",
         metavar="TIME",
         type=moment,
-        help="ask sacct for runs since this time; an interrupted ingest goes on where it was",
+        help="ask sacct for runs since this time; an interrupted ingest continues where it stopped",
     )
-    parser.add_argument("-E", "--until", metavar="TIME", type=moment, help="and until this time")
+    parser.add_argument(
+        "-E", "--until", metavar="TIME", type=moment, help="ask sacct for runs until this time"
+    )
     parser.add_argument(
         "-M",
         "--cluster",
         default="",
-        help="cluster to ask for, or that of a file without a name",
+        help="cluster to ask for, or the cluster of a file that names none",
     )
     parser.add_argument(
         "--follow",
         action="store_true",
-        help="repeat until stopped, also through outages",
+        help="repeat until stopped; continue after outages of Slurm",
     )
     parser.add_argument(
         "--every",
@@ -168,7 +170,7 @@ def _once(args: argparse.Namespace, config: Config) -> int:
 
 
 def _useless(done: IngestSummary) -> FormatError:
-    return FormatError(f"{done.source}: no row could be read; is it what --format says?")
+    return FormatError(f"{done.source}: no row could be read: check --format")
 
 
 def _runs_reported(done: IngestSummary) -> int:
@@ -190,7 +192,7 @@ def describe(done: IngestSummary) -> str:
     if done.joined:
         parts.append(f"{count(done.joined, 'decision')} joined with an outcome")
     if done.refused:
-        parts.append(f"{count(done.refused, 'row')} refused and kept in the store")
+        parts.append(f"{count(done.refused, 'row')} refused (text is in the store)")
     return "; ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Write the first configuration from what Slurm says and from your answers.
+"""Write the first configuration from Slurm's own settings and your answers.
 
 Slurm gives the cluster's name, its partitions, its plugins, and how long slurmdbd keeps jobs.  The
 rest is asked on a terminal, or given by options.  Files that you have changed are never
@@ -47,12 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", metavar="STORE", help="SQLite file or database URL")
     parser.add_argument("--socket", metavar="PATH", help="socket of nimod")
     parser.add_argument(
-        "--mode", choices=[str(mode) for mode in Mode], help="what nimod may do with jobs"
+        "--mode", choices=[str(mode) for mode in Mode], help="what NIMO may do with jobs"
     )
     parser.add_argument(
         "-p", "--partition", metavar="NAMES", help="decide on jobs in these partitions only"
     )
-    parser.add_argument("--hooks", action="store_true", help="put the hooks beside slurm.conf, too")
+    parser.add_argument(
+        "--hooks", action="store_true", help="also install the hooks beside slurm.conf"
+    )
     parser.add_argument("-i", "--immediate", action="store_true", help="ask nothing")
     parser.add_argument(
         "--dry-run", action="store_true", help="write nothing, print the differences"
@@ -62,7 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST[:PORT]",
         nargs="?",
         const="",
-        help="this is a login node, whose relay asks nimod there (default: slurmctld's hosts)",
+        help="set up a login node; its relay asks nimod on these hosts (default: slurmctld's "
+        "hosts)",
     )
     add_json(parser)
     add_config(parser)

@@ -1,7 +1,7 @@
 """Learn an application by running its most informative jobs, within a budget.
 
-A YAML file describes the application and what it can be given (docs/learning.md).  A journal beside
-it records each run: the same command goes on after an interruption.
+A YAML file describes the application and its possible resources and inputs (docs/learning.md).  A
+journal beside it records each run.  After an interruption, give the same command again.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="show the next run, submit nothing")
     parser.add_argument(
-        "--budget", type=positive, metavar="NODE-HOURS", help="budget, in place of the file's"
+        "--budget", type=positive, metavar="NODE-HOURS", help="budget, instead of the one in FILE"
     )
     parser.add_argument(
         "--state", type=Path, metavar="FILE", help="journal of the runs (default: beside the file)"
@@ -153,7 +153,7 @@ def _apart(args: argparse.Namespace, task: "Description") -> "StoredCurve":
 
     if args.application:
         raise ConfigError(
-            f"{args.file}: --application: the store knows run times over node counts, and these "
+            f"{args.file}: --application: the store has run times by node count only, and these "
             "assignments differ in more; leave it out, or list nodes alone"
         )
     return StoredCurve(task)
@@ -185,7 +185,7 @@ def _joined(
 
 
 def _script_key(one: "Assignment") -> str:
-    """Give the key by which nimod and the store know a run by its script."""
+    """Give the key of a run by its script, as in nimod and the store."""
     from sacct_ingest.signature import identity_of_request  # noqa: PLC0415
     from slurm_plugin.cli.sbatch_request import request  # noqa: PLC0415
 

@@ -32,7 +32,7 @@ class _Merged:
     """Result of merging one source."""
 
     source: str
-    new: int  #: runs that came in, or are known better now
+    new: int  #: runs that were added or updated
     refused: int = 0
     first_refused: str = ""
 
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--export",
         metavar="FILE",
         type=Path,
-        help="write what this store's runs added, to merge it",
+        help="write this store's sums of runs to FILE, for another store to merge",
     )
     add_json(parser)
     add_store(parser)

@@ -27,19 +27,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument(
-        "--textfile", metavar="FILE", type=Path, help="write them there, whole or not at all"
+        "--textfile", metavar="FILE", type=Path, help="write the metrics to this file (atomically)"
     )
     ways.add_argument(
         "--listen",
         metavar="[HOST:]PORT",
         type=_address,
-        help="serve them at http://HOST:PORT/metrics; without HOST on the loopback",
+        help="serve them at http://HOST:PORT/metrics (default HOST: 127.0.0.1)",
     )
     parser.add_argument(
         "--days",
         type=float,
         default=7.0,
-        help="decisions of so many days count for the accuracy (default: 7)",
+        help="days of decisions that the accuracy covers (default: 7)",
     )
     add_store(parser)
     add_config(parser)

@@ -1,7 +1,8 @@
-"""Write manual pages, and completion for bash and zsh, of all commands.
+"""Write manual pages and shell completion (bash, zsh) of all commands.
 
-Packages have them.  After pip this command writes them: for root below /usr/local/share, for others
-below ~/.local/share, where man and bash look for them.  It needs nimo-slurm[pages].
+The packages contain them.  After an installation with pip, this command writes them into the folder
+where man and bash look: /usr/local/share for root, ~/.local/share for other users.  It needs
+nimo-slurm[pages].
 """
 
 import argparse
@@ -16,7 +17,11 @@ EXAMPLE = "  nimo pages\n  nimo pages /opt/nimo/share"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "folder", metavar="FOLDER", nargs="?", type=Path, help="a folder share, to write below"
+        "folder",
+        metavar="FOLDER",
+        nargs="?",
+        type=Path,
+        help="where to write, such as /usr/local/share",
     )
 
 

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--deadline",
         metavar="TIME",
         type=moment,
-        help="when all tasks have to have ended",
+        help="time by which all tasks must have ended",
     )
     parser.add_argument(
         "--confidence",
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--submit", action="store_true", help="submit the first plan")
     parser.add_argument("--dry-run", action="store_true", help="only print the plans (the default)")
     parser.add_argument("--follow", action="store_true", help="follow the jobs, print progress")
-    parser.add_argument("--fixed", action="store_true", help="never plan again while following")
+    parser.add_argument("--fixed", action="store_true", help="follow the plan without changing it")
     parser.add_argument(
         "--slip",
         metavar="S",
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=float,
         default=10.0,
-        help="seconds between looks (default: 10)",
+        help="seconds between two queries of the queue (default: 10)",
     )
     add_json(parser)
     add_store(parser)
@@ -200,7 +200,7 @@ def _submit(
 
 def _follow(submitted: state_file.Submitted | None, state: Path, args: argparse.Namespace) -> int:
     if submitted is None:
-        raise NimoError(f"{state}: not there: this workflow was not submitted; use --submit")
+        raise NimoError(f"{state}: no such file, so this workflow was not submitted; use --submit")
     follower = PlanMonitor(
         submitted=submitted,
         path=state,

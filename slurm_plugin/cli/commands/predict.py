@@ -51,9 +51,16 @@ EXAMPLE = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "application", metavar="APPLICATION", nargs="?", help="its name, or the start of its key"
+        "application",
+        metavar="APPLICATION",
+        nargs="?",
+        help="name of the application, or the start of its key",
     )
-    parser.add_argument("--all", action="store_true", help="all node counts; without a name: all")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="show all node counts; without APPLICATION: list all applications",
+    )
     add_table_options(parser, "-o", "-n")
     parser.add_argument("-u", "--user", default="", help="list the applications of this user")
     plot.add_plot(parser)
@@ -81,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         store_named=bool(args.store),
     )
     if (answer.left_off or not answer.tables) and not args.store and may_read_store(settings()):
-        answer = _stored(settings())  # nimod tells a part, and names nothing alike
+        answer = _stored(settings())  # nimod sends a part of the list only
     tables = answer.tables
     standings = {(row.level.value, row.key): row for row in answer.standings}
     if answer.left_off:

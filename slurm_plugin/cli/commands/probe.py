@@ -60,8 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--follow", action="store_true", help="store what the sensors measure, until stopped"
     )
-    what.add_argument("--show", action="store_true", help="print the newest of each series")
-    what.add_argument("--cost", action="store_true", help="print what the probes cost, and end")
+    what.add_argument("--show", action="store_true", help="print the newest value of each series")
+    what.add_argument(
+        "--cost", action="store_true", help="print the network, CPU and disk use of the probes"
+    )
     what.add_argument(
         "--transfer",
         nargs=2,
@@ -73,10 +75,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=HOST:PORT",
         action="append",
         default=[],
-        help="a host of the clique, in the order of its ring (default: probes.hosts)",
+        help="host to probe; repeat it, in the order of the ring (default: probes.hosts)",
     )
     parser.add_argument("--name", default="", help="this host's name (default: its host name)")
-    parser.add_argument("--bind", metavar="HOST:PORT", default="", help="where the sensor listens")
+    parser.add_argument(
+        "--bind", metavar="HOST:PORT", default="", help="address on which the sensor listens"
+    )
     add_parsable(parser)
     add_json(parser)
     add_store(parser)
@@ -178,7 +182,7 @@ def _measure_once(args: argparse.Namespace, config: Config, members: Sequence[Me
 
 
 def _transfer(args: argparse.Namespace, config: Config, members: Sequence[Member]) -> int:
-    """Move a file to one host; a failure is kept, too, and the exit status is 1."""
+    """Move a file to one host; a failure is stored, too, and the exit status is 1."""
     file, host = args.transfer
     target = next((each for each in members if each.name == host), None) or member(host)
     probes = measure_transfer(

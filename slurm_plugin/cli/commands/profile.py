@@ -1,6 +1,6 @@
 """Benchmark nodes with sysbench, fio and iperf3 in Slurm jobs: one profile for each node type.
 
-Nodes of one type are compared.  The exit status is 1 where some differ or could not be measured.
+It compares nodes of one type.  The exit status is 1 if some differ or could not be measured.
 """
 
 import argparse
@@ -44,7 +44,7 @@ _IPERF_PORT = 5201
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("-w", "--nodelist", default="", help="nodes, as n[1-4]")
+    parser.add_argument("-w", "--nodelist", default="", help="nodes to measure, such as n[1-4]")
     parser.add_argument("-p", "--partition", default="", help="all nodes of this partition")
     parser.add_argument("-A", "--account", default="", help="account of the jobs")
     parser.add_argument("-q", "--qos", default="", help="QOS of the jobs")
@@ -53,9 +53,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--show", action="store_true", help="print stored profiles, measure nothing"
     )
     parser.add_argument(
-        "--only", metavar="PARTS", type=_parts, default=PARTS, help=f"of {','.join(PARTS)}"
+        "--only",
+        metavar="PARTS",
+        type=_parts,
+        default=PARTS,
+        help=f"of {','.join(PARTS)}: these only",
     )
-    parser.add_argument("--at-once", metavar="N", type=whole, default=1, help="jobs at a time")
+    parser.add_argument(
+        "--at-once", metavar="N", type=whole, default=1, help="number of jobs at a time"
+    )
     parser.add_argument(
         "--immediate",
         metavar="S",
@@ -189,7 +195,8 @@ def _network(args: argparse.Namespace, config: Config) -> Iterator[tuple[str, in
     else:
         if shutil.which("iperf3") is None:
             raise ProbeError(
-                "iperf3 is not here: install it, name a server with --network-host, or leave the "
+                "iperf3 is not installed here: install it, name a server with --network-host, or "
+                "leave the "
                 "network out with --only cpu,memory,disk"
             )
         with _own_server() as port:
@@ -213,7 +220,7 @@ def _parts(text: str) -> tuple[str, ...]:
     chosen = tuple(part.strip() for part in text.split(","))
     for part in chosen:
         if part not in PARTS:
-            raise argparse.ArgumentTypeError(f"{part!r} is none of {', '.join(PARTS)}")
+            raise argparse.ArgumentTypeError(f"{part!r} is not one of {', '.join(PARTS)}")
     return chosen
 
 

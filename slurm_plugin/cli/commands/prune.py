@@ -32,9 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{table}",
             metavar="DAYS",
             type=whole,
-            help=f"keep {table} for so long; 0: for ever (default: the configuration's)",
+            help=f"delete {table} after this many days; 0: never (default: the configuration's)",
         )
-    parser.add_argument("--dry-run", action="store_true", help="only count what would go")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only count the rows that would be deleted"
+    )
     add_json(parser)
     add_store(parser)
     add_config(parser)
@@ -53,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-_NOTHING = "everything is kept for ever: see 'retention' in nimo.yaml"
+_NOTHING = "no retention time is set, so nothing is deleted; see 'retention' in nimo.yaml"
 
 
 def _words(done: Pruned, *, dry_run: bool) -> str:

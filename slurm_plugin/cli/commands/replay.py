@@ -1,6 +1,6 @@
-"""Replay the site's history through a scheduler, as asked and under the policy.
+"""Replay the site's history in a simulated scheduler: as users asked, and under the policy.
 
-Run times on other node counts come from the curves of the history.  The policy uses only what had
+Run times on other node counts come from the curves of the history.  The policy uses only runs that
 ended before the replay begins.  Nothing is submitted and nothing is stored.
 """
 
@@ -50,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", metavar="FILE", nargs="*", type=Path, help="saved histories instead of the store"
     )
-    parser.add_argument("-S", "--since", metavar="TIME", type=moment, help="jobs submitted since")
+    parser.add_argument(
+        "-S", "--since", metavar="TIME", type=moment, help="jobs submitted since this time"
+    )
     parser.add_argument("-E", "--until", metavar="TIME", type=moment, help="and before")
     parser.add_argument("-M", "--cluster", default="", help="jobs of this cluster")
     parser.add_argument("-p", "--partition", default="", help="jobs of this partition")
@@ -65,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         type=share,
         default=0.5,
-        help="share of the history that the policy has learned from; the rest is replayed "
+        help="share of the history that the policy learns from; the rest is replayed "
         "(default: 0.5)",
     )
     parser.add_argument(
@@ -86,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--assume",
         metavar="SHARE",
         type=share,
-        help="take this share of all jobs as moldable with made-up curves: for logs that have none",
+        help="assume made-up curves for this share of all jobs: for logs without curves",
     )
     parser.add_argument("--sjbf", action="store_true", help="backfill the shortest jobs first")
     for name, what in (
@@ -100,11 +102,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             type=positive,
             action="append",
             default=[],
-            help=f"{what}; may be given again",
+            help=f"{what}; can be given several times",
         )
     parser.add_argument("--suggest", action="store_true", help="search for price and guard")
-    parser.add_argument("--seed", type=int, default=1, help="of what is drawn at random")
-    parser.add_argument("--workers", metavar="COUNT", type=whole, default=0, help="0: one a core")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random draws")
+    parser.add_argument(
+        "--workers", metavar="COUNT", type=whole, default=0, help="processes; 0: one per core"
+    )
     parser.add_argument("--dask", metavar="ADDRESS", help="replay on a Dask cluster; see nimo fit")
     add_parsable(parser)
     add_json(parser)

@@ -53,7 +53,7 @@ EXAMPLE = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "-S", "--since", metavar="TIME", type=moment, help="decisions from this time on"
+        "-S", "--since", metavar="TIME", type=moment, help="decisions since this time"
     )
     parser.add_argument(
         "-E", "--until", metavar="TIME", type=moment, help="decisions before this time"
@@ -62,13 +62,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-p", "--partition", default="", help="decisions about this partition")
     parser.add_argument("-A", "--account", default="", help="decisions about this account's jobs")
     parser.add_argument("-u", "--user", default="", help="decisions about this user's jobs")
-    parser.add_argument("--app", default="", metavar="APPLICATION", help="this application alone")
+    parser.add_argument(
+        "--app", default="", metavar="APPLICATION", help="decisions about this application"
+    )
     parser.add_argument(
         "--least-waste",
         metavar="NODE_HOURS",
         type=float,
         default=100.0,
-        help="name users only from this many node-hours beyond the knee on, and accounts from as "
+        help="name a user from this many node-hours beyond the knee on, and an account from as "
         "many unused CPU-hours (default: 100)",
     )
     parser.add_argument(
@@ -77,10 +79,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace the names of users, accounts and applications",
     )
-    parser.add_argument("--html", metavar="FILE", type=Path, help="write a page; - is stdout")
-    parser.add_argument("--csv", metavar="DIR", type=Path, help="write each table into a file")
     parser.add_argument(
-        "--table", metavar="NAME", default="", help="print this table alone (-P: applications)"
+        "--html", metavar="FILE", type=Path, help="write the report as a web page; - is stdout"
+    )
+    parser.add_argument(
+        "--csv", metavar="DIR", type=Path, help="write each table as a CSV file into this folder"
+    )
+    parser.add_argument(
+        "--table",
+        metavar="NAME",
+        default="",
+        help="print only this table (default with -P: applications)",
     )
     add_table_options(parser, "-o", "-n")
     add_parsable(parser)

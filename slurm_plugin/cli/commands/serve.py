@@ -1,9 +1,9 @@
 """Run nimod: answer the hooks and nimo-advise on a Unix socket until a signal stops it.
 
-With --relay, on a login node, it answers users there with what nimod on the controller says.
+With --relay, on a login node, it passes users' requests on to nimod on the controller.
 
 SIGTERM stops it once all decisions are stored.  SIGHUP makes it read settings and tables again.
-Settings that cannot be read leave the old ones in force, and the log says so.
+If the new settings have an error, it logs that and continues with the old ones.
 """
 
 import argparse
@@ -18,13 +18,18 @@ EXAMPLE = "  nimo serve\n  nimo serve --config ./nimo.yaml -v\n  nimo serve --re
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--socket", metavar="PATH", default="", help="instead of the configured")
+    parser.add_argument(
+        "--socket",
+        metavar="PATH",
+        default="",
+        help="listen on this socket instead of the configured one",
+    )
     parser.add_argument(
         "--relay",
         metavar="HOST[:PORT]",
         nargs="?",
         const="",
-        help="on a login node: ask nimod there, several with commas (default: relay.controllers)",
+        help="relay to nimod on these hosts, with commas between them (default: relay.controllers)",
     )
     add_store(parser)
     add_config(parser)

@@ -17,7 +17,7 @@ _TIMEOUT_S = 2.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--reload", action="store_true", help="look for new tables at once")
+    parser.add_argument("--reload", action="store_true", help="make nimod load new tables now")
     add_json(parser)
     add_config(parser)
 
@@ -71,8 +71,8 @@ def _wait(one: PartitionWait) -> str:
 
 def _estimates(status: Status) -> str:
     if not status.waits_recorded:
-        return "no start on record yet: intervals are wide"
-    starts = f"{count(status.waits_recorded, 'start')} on record"
+        return "no job start recorded yet, so intervals are wide"
+    starts = f"{count(status.waits_recorded, 'start')} recorded"
     if status.waits_inside is None:
         return starts
     return f"{starts}, {percent(status.waits_inside)} inside the 90 % interval"
@@ -83,15 +83,17 @@ def _store(status: Status) -> str:
     if status.store_trouble:
         return f"{waiting}: {status.store_trouble}"
     if status.store_changed_s is not None:
-        return f"{waiting}; another one since {clock(status.store_changed_s)}"
+        return (
+            f"{waiting}; another store has been in its place since {clock(status.store_changed_s)}"
+        )
     return waiting
 
 
 def _view(age_s: float | None, max_age_s: float) -> str:
     if age_s is None:
-        return "not seen yet: jobs pass unchanged"
+        return "not read yet: jobs pass unchanged"
     old = ": too old, jobs pass unchanged" if age_s > max_age_s else ""
-    return f"seen {age_s:.0f} s ago{old}"
+    return f"read {age_s:.0f} s ago{old}"
 
 
 def _answers(counts: Counts) -> str:

@@ -1,7 +1,7 @@
 """Predict how long a transfer between two hosts takes, from probes and past transfers.
 
---took records a transfer, for a staging script to call after each.  "nimo probe --transfer" makes
-one.
+A staging script can record each of its transfers with --took.  "nimo probe --transfer" makes a
+transfer to measure.
 """
 
 import argparse
@@ -36,14 +36,22 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("size", metavar="SIZE", type=size, help="bytes, or as 16M, 500G, 2T")
+    parser.add_argument(
+        "size", metavar="SIZE", type=size, help="size in bytes, or as 16M, 500G, 2T"
+    )
     parser.add_argument("source", metavar="FROM", help="host that sends, as the probes name it")
     parser.add_argument("target", metavar="TO", help="host that receives")
     parser.add_argument(
-        "--took", metavar="SECONDS", type=positive, help="record a transfer that took so long"
+        "--took",
+        metavar="SECONDS",
+        type=positive,
+        help="record a real transfer and the seconds that it took",
     )
     parser.add_argument(
-        "--at", metavar="TIME", type=moment, help="when it began (default: it ended just now)"
+        "--at",
+        metavar="TIME",
+        type=moment,
+        help="with --took: when the transfer began (default: SECONDS ago)",
     )
     add_since(parser)
     add_parsable(parser)
@@ -59,7 +67,7 @@ def size(text: str) -> int:
     except ValueError:
         size_bytes = None
     if not size_bytes:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; 1048576, 16M, 500G and 2T are")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 1048576, 16M, 500G or 2T")
     return size_bytes
 
 

@@ -1,7 +1,7 @@
-"""Say when jobs in the queue will start, and what Slurm plans, as "squeue --start" has it.
+"""Predict when jobs in the queue start, beside the start that Slurm plans ("squeue --start").
 
-Without job ids all your own jobs in the queue are listed.  Others' jobs are shown as far as squeue
-shows them to you.
+Without job ids all your own jobs in the queue are listed.  It shows other users' jobs
+where squeue shows them to you.
 """
 
 import argparse
@@ -60,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
         print(table_columns.text(shown, waits.rows, options, width=table_columns.terminal_width()))
         print(f"\n{sentence(waits, now_s=time.time())}")
     else:
-        print("no such job waits")
+        print("no such job is waiting")
     for job_id in waits.missing:
-        print(f"nimo wait: job {job_id} does not wait, or is not yours to see", file=sys.stderr)
+        print(f"nimo wait: job {job_id} is not waiting, or you may not see it", file=sys.stderr)
     return NOT_WAITING if waits.missing else 0
 
 

@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
     )
     if explanation.decision is None:
         raise NoHistory(
-            f"there is no decision about a job {args.job} that you may see; in observe mode a job "
-            "is found once it has ended and 'nimo ingest' has read it"
+            f"there is no decision about a job {args.job} that you may see; in observe mode NIMO "
+            "finds a job after it has ended and 'nimo ingest' has read the accounting"
         )
     print(json_text(explanation) if args.json else explain(explanation, args.job))
     return 0

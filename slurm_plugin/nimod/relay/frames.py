@@ -52,7 +52,7 @@ class Frame:
 
 
 class FrameSeal:
-    """Message authentication of one direction: nobody can change, repeat, drop or reorder frames.
+    """Message authentication of one direction: no one can change, repeat, drop or reorder frames.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A thread with an event loop of asyncio, for links: nimod's own loop waits for nobody."""
+"""A thread with an event loop of asyncio, for links: nimod's own loop never waits."""
 
 import asyncio
 import threading

@@ -1,6 +1,6 @@
 """The relay of a login node: users ask it as they ask nimod, and nimod on the controller answers.
 
-It keeps nothing, reads no database, and knows nothing of jobs.
+It stores nothing, reads no database, and interprets no job.
 """
 
 import socket
@@ -60,7 +60,7 @@ class Relay:
         self._rates = Rates(config.access.requests_per_s)
 
     def run(self) -> None:
-        """Start, answer until told to stop, stop."""
+        """Start, answer until a signal, stop."""
         with Listening(self._config.socket, program="nimod or relay") as channel:
             loop = self._loop(channel)
             stop_at_signals(loop)

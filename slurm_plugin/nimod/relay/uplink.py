@@ -1,4 +1,4 @@
-"""The relay's side: a link to each controller, made anew when it breaks; nobody waits for that.
+"""The relay's side: a link to each controller, made anew in the background when it breaks.
 
 Requests go to the controller whose slurmctld has asked its nimod last, because what cli_filter has
 decided must lie ready there; where that says nothing, to the first in the list.

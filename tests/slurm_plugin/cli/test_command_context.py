@@ -22,7 +22,7 @@ def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_moment_counts_from_now() -> None:
     assert moment("now-7days") == pytest.approx(time.time() - 7 * 86_400, abs=5)
-    with pytest.raises(ArgumentTypeError, match="'whenever' is no time; 2026-01-31"):
+    with pytest.raises(ArgumentTypeError, match="'whenever' is not a time; write it as 2026-01-31"):
         moment("whenever")
 
 

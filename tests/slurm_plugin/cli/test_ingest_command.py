@@ -52,7 +52,7 @@ def test_refused_rows_are_counted_shown_and_kept(
     assert ingest(tmp_path / "nimo.db", path) == 0
     out = capsys.readouterr().out
     assert "1 new" in out
-    assert "1 row refused and kept in the store" in out
+    assert "1 row refused (text is in the store)" in out
     assert "nonsense" in out.splitlines()[-1]
     with Store.open(str(tmp_path / "nimo.db"), create=False) as store:
         assert ["nonsense" in row.text for row in store.rejects.all()] == [True]
@@ -66,7 +66,7 @@ def test_a_file_of_which_nothing_can_be_read_is_an_error(
     assert ingest(tmp_path / "nimo.db", "--format", "swf", str(path)) == 65
     out, err = capsys.readouterr()
     assert "2 rows refused" in out
-    assert err == f"nimo: {path}: no row could be read; is it what --format says?\n"
+    assert err == f"nimo: {path}: no row could be read: check --format\n"
 
 
 def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_it(

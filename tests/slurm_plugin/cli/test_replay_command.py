@@ -70,7 +70,7 @@ def test_a_saved_log_without_curves_is_replayed_on_assumptions(
     saved.write_text("\n".join(rows) + "\n")
     assert main(["replay", "-M", "pine", "--assume", "1", "-P", str(saved)]) == 0
     assert main(["replay", "-M", "pine", "--assume", "1", str(saved)]) == 0
-    assert "Assumed, since a log does not tell it: 100% of the jobs" in capsys.readouterr().out
+    assert "So NIMO assumes: 100% of the jobs" in capsys.readouterr().out
 
 
 def test_nodes_of_the_cluster_are_those_of_the_logs_header(

@@ -17,7 +17,7 @@ def test_nimod_tells_how_it_is(nimod: DemoSite, capsys: pytest.CaptureFixture[st
     assert status["counts"]["began_s"] > 0
     assert len(status["counts"]["bins"]) == len(status["counts"]["bounds_s"]) + 1
     assert main(["status", "--config", str(nimod.config)]) == 0
-    assert "cluster    seen " in capsys.readouterr().out
+    assert "cluster    read " in capsys.readouterr().out
 
 
 def test_no_nimod_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,7 +32,7 @@ def test_no_nimod_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize(
     ("age_s", "words"),
-    [(None, "not seen yet"), (12.0, "seen 12 s ago"), (61.0, "seen 61 s ago: too old")],
+    [(None, "not read yet"), (12.0, "read 12 s ago"), (61.0, "read 61 s ago: too old")],
 )
 def test_what_nimod_sees_of_the_cluster(age_s: float | None, words: str) -> None:
     text = describe(Status(snapshot_age_s=age_s), now_s=0, max_age_s=60)

@@ -67,7 +67,7 @@ def test_one_measurement_has_no_interval_yet(
 ) -> None:
     kept(store, probe(10, 5.0 * MB))
     assert json.loads(nimo(capsys, "forecast", "--json"))[0]["high"] is None
-    assert "not known yet" in nimo(capsys, "forecast")
+    assert "too few values" in nimo(capsys, "forecast")
     assert main(["forecast", "n3"]) == 3
     assert "no such measurement" in capsys.readouterr().err
 

@@ -39,7 +39,7 @@ def test_all_own_jobs_with_what_slurm_plans(asked, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["job", "starts", "not", "before", "by", "Slurm's", "start"]
     assert lines[2].split() == ["4712", "(9", "tasks)", "-", "-", "-", "-"]
-    assert "120 starts on record" in lines[-1]
+    assert "120 starts recorded" in lines[-1]
 
 
 def test_arrays_and_their_tasks_are_asked_for_by_the_array(asked, capsys):
@@ -51,8 +51,8 @@ def test_arrays_and_their_tasks_are_asked_for_by_the_array(asked, capsys):
 def test_a_job_that_does_not_wait_is_status_3(asked, capsys):
     assert main(["wait", "99"]) == 3
     told = capsys.readouterr()
-    assert told.out == "no such job waits\n"
-    assert "job 99 does not wait, or is not yours to see" in told.err
+    assert told.out == "no such job is waiting\n"
+    assert "job 99 is not waiting, or you may not see it" in told.err
 
 
 def test_lines_for_scripts(asked, capsys):

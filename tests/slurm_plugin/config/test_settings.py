@@ -46,7 +46,7 @@ def test_off_is_a_word_not_a_boolean():
         ("rules: [{mod: off}]", "f: rules[0].mod: unknown key; did you mean 'mode'?"),
         (
             "deadline: {zzz: 1}",
-            "f: deadline.zzz: unknown key; known here: missed, confidence, wait_factor",
+            "f: deadline.zzz: unknown key; there are: missed, confidence, wait_factor",
         ),
         ("policy: {price: -1}", "f: policy.price: Expected `float` > 0.0"),
         ("policy: {price: dear}", "f: policy.price: Expected `float`, got `str`"),

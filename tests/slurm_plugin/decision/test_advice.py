@@ -113,7 +113,7 @@ def test_without_a_view_of_the_cluster_there_are_no_waits_and_it_is_said():
     told = advice(fresh=False)
     assert {row.wait_s for row in told.rows} == {None}
     assert told.nodes is not None
-    assert "queue is not known" in told.reason
+    assert "no view of the queue" in told.reason
 
 
 def test_nothing_known_is_said():
@@ -185,4 +185,4 @@ def test_a_longer_limit_that_fewer_nodes_need_is_told():
 def test_a_deadline_that_the_limit_spoils_is_told_with_one_that_would_do():
     told = advice(Request(low=16, high=16, limit_s=3600.0, deadline_s=NOW + 600))
     assert told.time_directive == "#SBATCH --time=00:08:00"
-    assert "--time=00:08:00 would do" in told.deadline_text
+    assert "--time=00:08:00 is enough" in told.deadline_text

@@ -112,7 +112,7 @@ def test_a_damaged_table_is_none_and_that_is_said_once(caplog):
         [("line", "11e", '{"level": 7}'), ("name", "alice/solve", encode(history()))]
     )
     assert [tables.find(ALICE).key for _ in range(2)] == ["alice/solve"] * 2
-    assert len([r for r in caplog.records if "11e skipped" in r.message]) == 1
+    assert len([r for r in caplog.records if "table of 11e cannot be read" in r.message]) == 1
 
 
 def test_a_table_is_decoded_once_and_when_it_is_asked_for(monkeypatch):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli.local_installation import installation_of
+from slurm_plugin.columns import WIDTH
 from slurm_plugin.doctor import CHECKS, Finding, FindingState, examine
 from slurm_plugin.nimod import client
 from tests.cluster.nimod import MOST_MS, Nimod, hooks_for
@@ -208,11 +209,11 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
     ),
     "kill switch": (
         lambda n: present(n.kill_switch),
-        {"hook settings": (FindingState.WARNING, "all jobs pass unasked", "rm ")},
+        {"hook settings": (FindingState.WARNING, "all jobs pass without NIMO", "rm ")},
     ),
     "kill switch for all to make": (
         lambda n: mode(n.kill_switch.parent, 0o777),
-        {"hook settings": (FindingState.ERROR, "anybody can make", "chmod o-w")},
+        {"hook settings": (FindingState.ERROR, "every user can create", "chmod o-w")},
     ),
     "another socket": (
         lambda n: written(n.config, lambda text: text.replace("nimod.sock", "other.sock")),
@@ -243,19 +244,19 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
     "slurm.conf without NIMO": (
         lambda n: slurm_conf(n, bare),
         {
-            "job_submit": (FindingState.ERROR, "no job is seen", "JobSubmitPlugins=lua"),
+            "job_submit": (FindingState.ERROR, "does not run NIMO's hook", "JobSubmitPlugins=lua"),
             "cli_filter": (FindingState.WARNING, "--deadline", "CliFilterPlugins=lua"),
-            "gathering": (FindingState.WARNING, "not known", "JobAcctGatherType="),
+            "measurements": (FindingState.WARNING, "does not measure", "JobAcctGatherType="),
             "comments": (FindingState.WARNING, "tags", "AccountingStoreFlags=job_comment"),
         },
     ),
     "comments that nobody mends": (
         lambda n: slurm_conf(n, lambda text: re.sub(r"(?m)^JobSubmitPlugins=.*\n", "", text)),
         {
-            "job_submit": (FindingState.ERROR, "no job is seen", "JobSubmitPlugins=lua"),
+            "job_submit": (FindingState.ERROR, "does not run NIMO's hook", "JobSubmitPlugins=lua"),
             "forwarding": (
                 FindingState.ERROR,
-                "users see in their comments",
+                "writes deadlines into users' comments",
                 "forward_deadline = no",
             ),
         },
@@ -265,7 +266,11 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
             n, written(etc(n, "nimo_hook.conf"), lambda text: text.replace("= yes", "= no"))
         ),
         {
-            "forwarding": (FindingState.WARNING, "is not seen", "forward_deadline = yes"),
+            "forwarding": (
+                FindingState.WARNING,
+                "cannot read --deadline",
+                "forward_deadline = yes",
+            ),
             "hooks loaded": (FindingState.WARNING, "not loaded the new nimo_hook.conf", "touch "),
         },
     ),
@@ -360,9 +365,9 @@ def test_slurmdbd_that_forgets_too_soon(site: Nimod) -> None:
 
 def test_clocks_and_old_knowledge(site: Nimod) -> None:
     found = {finding.check: finding for finding in troubles(site, later_s=3 * 86400)}
-    assert set(found) == {"clock", "learned"}
+    assert set(found) == {"clock", "ingest and fit"}
     assert "ahead of" in found["clock"].message
-    assert "the last nimo" in found["learned"].message
+    assert "the last nimo" in found["ingest and fit"].message
 
 
 def test_for_people_and_for_scripts(site: Nimod) -> None:
@@ -372,9 +377,12 @@ def test_for_people_and_for_scripts(site: Nimod) -> None:
     site.kill_switch.unlink()
     with written(site.config, lambda text: text + "polcy: {}\n"):
         done = site.run("doctor", "--json", check=False)
-    assert re.search(r"^warning  hook settings +\S+nimo.off is there.*\n +fix: rm ", text, re.M)
+    assert re.search(
+        r"^warning  hook settings +\S+nimo\.off\s+exists:(.*\n)+? +fix: rm ", text, re.M
+    )
     assert "\033" not in text
-    assert f"hook settings|warning|{site.kill_switch} is there: all jobs pass unasked|rm " in (
+    assert all(len(line) <= WIDTH or " " not in line[24:] for line in text.splitlines())
+    assert f"hook settings|warning|{site.kill_switch} exists: all jobs pass without NIMO|rm " in (
         "\n".join(fields)
     )
     assert all(line.count("|") == 3 for line in fields)

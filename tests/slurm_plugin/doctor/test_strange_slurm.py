@@ -50,4 +50,4 @@ def test_releases_with_known_holes_are_named(
     (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho 'SLURM_VERSION = {release}'\n")
     (found,) = slurm_checks.security(installation)
     assert found.state is FindingState[state]
-    assert (f"Slurm {release} is older" in found.message) is (state == "WARNING")
+    assert (f"Slurm {release} lacks the fixes" in found.message) is (state == "WARNING")

@@ -57,10 +57,10 @@ def test_a_status_and_a_reload(path):
 @pytest.mark.parametrize(
     ("pieces", "told"),
     [
-        ([], "something unknown"),
-        ([b"garbage\n"], "something unknown"),
-        ([b'{"v":1,"nodes":"four"}\n'], "something unknown"),
-        ([encode(Advice(nodes=4))[:9]], "something unknown"),
+        ([], "cannot read"),
+        ([b"garbage\n"], "cannot read"),
+        ([b'{"v":1,"nodes":"four"}\n'], "cannot read"),
+        ([encode(Advice(nodes=4))[:9]], "cannot read"),
         ([encode(Answer(ok=False, error="version 1; nimod speaks 2"))], "nimod speaks 2"),
     ],
 )

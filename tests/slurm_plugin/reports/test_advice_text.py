@@ -96,7 +96,7 @@ def test_without_waits_there_is_no_such_column() -> None:
 
 @pytest.mark.parametrize(
     ("meets", "words"),
-    [(True, "can be made"), (None, "is not known")],
+    [(True, "can be made"), (None, "cannot tell whether")],
 )
 def test_deadline_in_words(meets: bool | None, words: str) -> None:
     rendered = text.render(advice(deadline_s=1_800_000_000.0, meets_deadline=meets), now_s=0)
@@ -145,7 +145,7 @@ def test_it_is_short_unless_more_is_asked_for() -> None:
     assert "More on it" not in short
     assert "recognised by" not in short
     told = text.render(long, now_s=0, verbose=True)
-    assert told.startswith("wrf: 12 runs known, recognised by")
+    assert told.startswith("wrf: 12 runs in the store, recognised by")
     assert "A run would help." in told
 
 

@@ -20,7 +20,7 @@ def test_a_changed_job() -> None:
         in text
     )
     assert (
-        "On 2 nodes, as asked, a run time of 00:30:00 was expected, after a wait of 00:01:00."
+        "On 2 nodes, as asked, the predicted run time was 00:30:00, after a wait of 00:01:00."
         in text
     )
     assert (
@@ -36,7 +36,7 @@ def test_a_job_that_stayed_as_it_was() -> None:
     text = told(kept)
     assert "NIMO left the node count as it was: the prediction is not reliable enough." in text
     assert "Nothing was changed." in text
-    assert "NIMO does not know yet how it ended" in text
+    assert "The store has no outcome of this job yet" in text
 
 
 @pytest.mark.parametrize(

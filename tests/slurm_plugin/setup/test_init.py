@@ -129,7 +129,7 @@ def test_options_answer(machine: Machine) -> None:
 def test_deadlines_are_forwarded_only_where_job_submit_runs(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Else users see in their comments what it is to take away."""
+    """Otherwise users would see the forwarded deadlines in their comments."""
     assert machine.init("--hooks") == 0
     assert "forward_deadline = no\n" in machine.hook_conf.read_text()
     assert f"forward_deadline = yes/' {machine.hook_conf}" in capsys.readouterr().out

@@ -163,7 +163,7 @@ def test_qos_of_a_job_that_names_none():
 
 
 def test_text_of_another_kind_is_an_error_of_ours():
-    with pytest.raises(SlurmError, match="something unknown"):
+    with pytest.raises(SlurmError, match="cannot read"):
         read_limits("QOS=a(1) MaxTRESPJ=node=1.2.3\n", cluster="", enforced=["limits"])
 
 

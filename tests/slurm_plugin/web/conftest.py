@@ -39,7 +39,7 @@ def own(name: str, *accounts: str) -> PrivateDataRules:
 
 
 def of_type(name: str) -> ByType:
-    """What is known of an application on one more node type."""
+    """What was read of an application on one more node type."""
     like = table()
     given = {one.name: getattr(like, one.name) for one in fields(ByType) if one.name != "node_type"}
     return ByType(node_type=name, **given)

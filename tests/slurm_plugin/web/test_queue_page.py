@@ -26,7 +26,7 @@ def test_each_partition_has_a_chart_that_says_what_it_shows():
     assert "4 nodes 00:06:40 (00:03:20 to 00:27:40)" in batch.description
     assert gpu.marks
     assert one.table.rows[0] == ("batch", "7", "1", "00:01:40", "00:00:50", "00:07:40")
-    assert one.record == "120 starts on record, 91 % of them inside their interval."
+    assert one.record == "120 starts recorded, 91 % of them inside their interval."
 
 
 def test_a_young_record_says_that_intervals_are_wide():

@@ -33,7 +33,7 @@ def test_a_proxy_names_the_user(peer: Peer) -> None:
     "named", [[], [""], ["root"], ["ada", "bob"], ["ada bob"], ["a/b"], ["x" * 300]]
 )
 def test_a_proxy_that_names_nobody_is_refused(named: list[str]) -> None:
-    with pytest.raises(Unauthenticated, match="names no user in X-Forwarded-User"):
+    with pytest.raises(Unauthenticated, match="sends no user in X-Forwarded-User"):
         user_of(Peer(uid=33), named, PROXIES)
 
 
