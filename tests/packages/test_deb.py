@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest

@@ -101,7 +101,7 @@ def test_without_waits_there_is_no_such_column() -> None:
 def test_deadline_in_words(meets: bool | None, words: str) -> None:
     rendered = text.render(advice(deadline_s=1_800_000_000.0, meets_deadline=meets), now_s=0)
     assert words in next(
-        line for line in rendered.splitlines() if "The deadline" in line or "Whether" in line
+        line for line in rendered.splitlines() if "The deadline" in line or "whether" in line
     )
 
 

@@ -24,7 +24,8 @@ def test_a_changed_job() -> None:
         in text
     )
     assert (
-        "On 4 nodes, as chosen, a run time of 00:16:40 (90 % of runs: 00:15:00 to 00:18:20)" in text
+        "On 4 nodes, as chosen, the predicted run time was 00:16:40 "
+        "(90 % of runs: 00:15:00 to 00:18:20)" in text
     )
     assert "NIMO chose 4 nodes: " in text
     assert "The job was given 4 nodes and a time limit of 00:20:00." in text
