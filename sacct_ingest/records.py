@@ -143,7 +143,7 @@ class Identity:
         """Text of the key at ``level``, empty where it is unknown."""
         if level is KeyLevel.NAME:
             return f"{self.user}/{self.name}" if self.user and self.name else ""
-        return str(getattr(self, level.value))
+        return str(getattr(self, level))
 
 
 class StepRun(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -5,7 +5,7 @@ queue and the free nodes are other ones.  What follows from the former alone is 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
 from math import exp, hypot, inf
@@ -75,8 +75,7 @@ class PartitionBounds(msgspec.Struct, frozen=True):
         return cls(partition.min_nodes, partition.largest, partition.node_mem_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """One node count on its own."""
 
     prediction: Prediction
@@ -95,7 +94,7 @@ def choices(
     rules: PolicySettings,
     asked: int,
 ) -> tuple[Candidate, ...]:
-    """Prospects of the trusted counts up to where more nodes no longer help, and of the request.
+    """Candidates: the trusted counts up to where more nodes no longer help, and of the request.
 
     Parameters
     ----------
@@ -105,8 +104,7 @@ def choices(
     share = _least(request.mem_node_bytes, room.node_mem_bytes)
     floor = memory_floor(table, share, margin=rules.policy.memory_margin)
     counts = _candidates(request, table, room, rules, asked, floor)
-    made = side_by_side(counts, request, table, rules, asked)
-    return tuple(replace(one, fits=one.prediction.nodes >= floor) for one in made)
+    return side_by_side(counts, request, table, rules, asked, floor)
 
 
 @lru_cache(maxsize=_CACHED)
@@ -117,7 +115,7 @@ def standing(
     rules: PolicySettings,
     asked: int,
 ) -> Candidate:
-    """Prospect of a request that stays as it is, with a limit for any count that Slurm may give."""
+    """Candidate of a request that stands, with a limit for any count that Slurm may give."""
     (one,) = side_by_side([at(table, asked)], request, table, rules, asked)
     limits = limits_on(_possible(request, table, room), request, table, rules)
     # Of the count that is looked at alone a shorter limit might hold.
@@ -185,8 +183,15 @@ def side_by_side(
     table: PredictionTable,
     rules: PolicySettings,
     asked: int,
+    floor: int = 0,
 ) -> tuple[Candidate, ...]:
-    """Candidates for rising node counts, the request's among them."""
+    """Candidates for rising node counts, the request's among them.
+
+    Parameters
+    ----------
+    floor
+        Fewest nodes that have the memory of the job.
+    """
     base = next(i for i, p in enumerate(predictions) if p.nodes == asked)
     medians = list(accumulate((p.time_s for p in predictions), min))
     times = [
@@ -202,6 +207,7 @@ def side_by_side(
             limit_s=_limit(one.nodes, time_s / medians[base], own, request, rules, asked),
             work_s=work_s,
             limits=own,
+            fits=one.nodes >= floor,
         )
         for one, time_s, own, work_s in zip(predictions, times, shorter, work, strict=True)
     )

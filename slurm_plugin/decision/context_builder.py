@@ -60,8 +60,7 @@ def _requests() -> SizedCache[tuple[object, ...], _Requested]:
 
 def _size(key: tuple[object, ...]) -> int:
     job, *others = key
-    texts = (one for one in (*job, *others) if isinstance(one, str))  # type: ignore[misc]
-    return _LEAST_SIZE + sum(map(len, texts))
+    return _LEAST_SIZE + sum([len(one) for one in (*job, *others) if type(one) is str])  # type: ignore[misc]
 
 
 class ContextBuilder:

@@ -168,7 +168,7 @@ class PredictionLookup:
             table
             for level in KeyLevel
             if (key := identity.key(level))
-            and (table := _for_job(table_at, level.value, key, layouts, attributes)) is not None
+            and (table := _for_job(table_at, level, key, layouts, attributes)) is not None
         ]
         curves = [t for t in candidates if t.is_curve and t.verdict is not Verdict.REFUSED]
         if curves:

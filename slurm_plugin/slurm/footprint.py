@@ -67,6 +67,8 @@ def devices(tres: str) -> tuple[tuple[str, int], ...]:
     >>> devices("gres/gpu:2,gres:nic,license/matlab:1")
     (('gpu', 2), ('nic', 1))
     """
+    if not tres:  # of nearly every job, several times in a decision
+        return ()
     parts = tres.split(",") if len(tres) <= _LONGEST else []
     listed = [part for part in parts if part.startswith(("gres/", "gres:"))]
     counts = filter(None, (device(part[len("gres/") :]) for part in listed))
@@ -79,6 +81,8 @@ def gpu_count(tres: str) -> int | None:
     >>> gpu_count("gres/gpu:a100:2,gpu:v100:1"), gpu_count("cpu:2"), gpu_count("gres:gpu:1K")
     (3, 0, None)
     """
+    if not tres:
+        return 0
     if len(tres) > _LONGEST:
         return None
     parts = (part.removeprefix("gres/").removeprefix("gres:") for part in tres.split(","))

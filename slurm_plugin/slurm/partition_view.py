@@ -36,6 +36,8 @@ _KIND = attrgetter(
     *("num_tasks", "ntasks_per_node", "cpus_per_task", "min_mem_per_node", "min_mem_per_cpu"),
     *("tres_per_node", "shared", "features", "exc_nodes"),
 )
+#: Those of them whose length the user chooses.
+_TEXTS = attrgetter("user_name", "account", "qos", "tres_per_node", "features", "exc_nodes")
 #: Terms by partition and kind of job, for one look at the cluster.
 TermsCache = dict[tuple[object, ...], Terms]
 
@@ -60,10 +62,10 @@ def partition_for(cluster: Cluster, job: Job, cache: TermsCache | None = None) -
     named = [cluster.partitions[name] for name in names]
     admitted = [part for part in named if part.admits.holds(account, job.qos or "normal")]
     views = [_for_job(cluster, job, part, cache) for part in admitted or named]
-    most = min(job.max_nodes or inf, max(part.largest for part in views))
-    if most > min(part.largest for part in views):
-        return None
-    return views[0] if len(views) == 1 else _together(views, job)
+    if len(views) == 1:
+        return views[0]
+    largest = [part.largest for part in views]
+    return None if min(job.max_nodes or inf, max(largest)) > min(largest) else _together(views, job)
 
 
 def unready(
@@ -98,7 +100,7 @@ def share_of(job: Job, partition: Partition) -> NodeShare:
 def terms_of(cluster: Cluster, job: Job, part: Partition, cache: TermsCache | None = None) -> Terms:
     """Find the terms of a job in one partition; see :func:`partition_for`."""
     kind = _KIND(job)
-    if cache is None or sum(len(one) for one in kind if isinstance(one, str)) > _LONGEST_KIND:
+    if cache is None or sum(map(len, _TEXTS(job))) > _LONGEST_KIND:
         return _terms(cluster, job, part)
     key = part.name, kind
     if (terms := cache.get(key)) is None:
