@@ -62,7 +62,7 @@ def axis_of(rows: Sequence[RunRow]) -> Axis:
 def on_axis(rows: Sequence[RunRow], unit: Unit) -> list[RunRow]:
     """Give runs with their size in place of their node count; those without one are left out.
 
-    Their memory is that of the whole job, as one task's.
+    Their memory is that of the whole job, as one task's and as one node's.
     """
     if unit is Unit.NODES:
         return list(rows)
@@ -107,7 +107,8 @@ def _explains(axis: Axis) -> bool:
 
 def _resized(row: RunRow, size: int) -> RunRow:
     memory = row.mem_bytes and row.mem_bytes * (row.tasks or row.nodes)
-    return replace(row, nodes=size, tasks=size, mem_bytes=memory)
+    asked = row.req_mem_bytes and row.req_mem_bytes * size
+    return replace(row, nodes=size, tasks=size, mem_bytes=memory, req_mem_bytes=asked)
 
 
 def _speaking(axis: Axis, sizes: int) -> int:

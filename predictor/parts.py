@@ -19,6 +19,7 @@ from msgspec import structs
 
 from predictor import split
 from predictor.axis import Axis, axis_of, on_axis
+from predictor.memory_need import ran_short
 from predictor.record import Record, built_in
 from predictor.run_rows import attributes_of_run, ended_runs, owner_of
 from predictor.table import with_acting, worse
@@ -26,8 +27,8 @@ from predictor.table_settings import TableSettings
 from predictor.tabulate import mixture, record_of, tabulate, unfinished
 from predictor.type_tables import SumsByType
 from predictor.types import Part, PredictionTable, Problem, Verdict
-from sacct_ingest.attributes import LONGEST, describe
-from sacct_ingest.layout import ANY, Unit
+from sacct_ingest.attributes import LONGEST, MEMORY, describe
+from sacct_ingest.layout import ANY, Unit, layouts_of_run
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 
 if TYPE_CHECKING:
@@ -130,7 +131,10 @@ def _fitted(
         return [_with(_split(one, names), layout=layout)]
     made = []
     for group, own in list(groups.items())[:MOST]:
-        part = fitted(f"{key}{MARK}{_digest(group)}", own, tabulate)
+        every = _with_short(rows, own, group)
+        part = fitted(f"{key}{MARK}{_digest(group)}", every, tabulate)
+        if MEMORY in names:  # what a job asks for tells its problem: it stays
+            part = _with(part, need=None)
         label = f"{part.table.label} ({_words(group)})" if part.table else ""
         made.append((_with(part, layout=group.layout, label=label), group))
     whole = _split(fitted(key, rows, mixture), names)
@@ -178,6 +182,18 @@ def _grouped(
             named = tuple((name, values.get(name, "")) for name in names)
             groups.setdefault(Part("", layout, named), []).append(row)
     return dict(sorted(groups.items(), key=lambda one: -len(one[1])))
+
+
+def _with_short(rows: Iterable[RunRow], own: Sequence[RunRow], group: Part) -> list[RunRow]:
+    """Add those of a group that ended for lack of memory, and say no run time."""
+    finished = {id(row) for row in own}
+    return [row for row in rows if id(row) in finished or (ran_short(row) and _is_in(row, group))]
+
+
+def _is_in(row: RunRow, group: Part) -> bool:
+    values = attributes_of_run(row) if group.values else {}
+    alike = all(values.get(name, "") == value for name, value in group.values)
+    return alike and any(group.layout.matches(one) for one in layouts_of_run(row))
 
 
 def _in_unit(table: PredictionTable, unit: Unit) -> PredictionTable:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from math import ceil
 from typing import TYPE_CHECKING
 
+from predictor.memory_need import node_need, ran_short
 from predictor.types import UNBOUNDED, Longest, Memory, Run
 from sacct_ingest.attributes import attributes
-from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.records import KeyLevel
 from sacct_ingest.signature import command_of_line, words_of_line
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ def memory_of(rows: Iterable[RunRow]) -> tuple[Memory, ...]:
     needs: dict[int, int] = {}
     short: dict[int, int] = {}
     for row in rows:
-        if row.nodes > 0 and (row.mem_bytes or row.state is JobState.OUT_OF_MEMORY):
-            need = (row.mem_bytes or 0) * ceil((row.tasks or row.nodes) / row.nodes)
-            measured = short if row.state is JobState.OUT_OF_MEMORY else needs
+        if row.nodes > 0 and (row.mem_bytes or ran_short(row)):
+            need = node_need(row)
+            measured = short if ran_short(row) else needs
             measured[row.nodes] = max(need, measured.get(row.nodes, 0))
     needs |= {n: UNBOUNDED for n, least in short.items() if least >= needs.get(n, 0)}
     return tuple(Memory(nodes, need) for nodes, need in sorted(needs.items()))

@@ -229,6 +229,7 @@ def over_nodes(table: PredictionTable, cpus: int) -> PredictionTable | None:
             if one.nodes % cpus == 0
         ),
         longest=tuple(replace(one, nodes=-(-one.nodes // cpus)) for one in table.longest),
+        need=None,
     )
 
 

@@ -17,7 +17,7 @@ class TableSettings:
     ``tails`` are the shares of runs whose quantiles a curve's table holds, rising.  ``node_types``
     are the node types in the site's profiles.  A history reads the last ``recent`` runs and keeps
     separate figures for the last ``limits`` time limits requested in them.  ``site`` is the record
-    of all applications.
+    of all applications.  ``memory_margin`` is the ratio to what was ever needed that jobs may get.
     """
 
     confidence: float = 0.9
@@ -29,6 +29,7 @@ class TableSettings:
     reliability: ReliabilitySettings = field(default_factory=ReliabilitySettings)
     limits: int = 8
     recent: int = 1000
+    memory_margin: float = 1.2
     walk: WalkSettings = field(default_factory=WalkSettings)
     site: Site = field(default_factory=Site)
     node_types: Mapping[str, NodeType] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from predictor.curve_table import curve_table
 from predictor.earned import mixed
 from predictor.endings import ending_problem, endings_of, work_dirs_of
 from predictor.history_table import history_table
+from predictor.memory_need import memory_need
 from predictor.record import Record
 from predictor.run_rows import (
     command_of,
@@ -70,7 +71,7 @@ def tabulate(
     if table is None:
         return None
     table = _with_record(table, earned, rows, same=curve)
-    return _described(table, level, key, rows, runs=finished, now_s=now_s)
+    return _described(table, level, key, rows, settings, runs=finished, now_s=now_s)
 
 
 def _of_runs(
@@ -124,7 +125,7 @@ def mixture(
         return None
     earned = record_of(level, rows, settings) if record is None else record
     table = _with_record(history_table(runs, level, settings, earned), earned, rows, same=True)
-    return _described(table, level, key, rows, runs=finished, now_s=now_s)
+    return _described(table, level, key, rows, settings, runs=finished, now_s=now_s)
 
 
 def unfinished(
@@ -136,7 +137,7 @@ def unfinished(
         return None
     nothing = table_of([], (Verdict.REFUSED,), TableSettings().confidence)
     empty = replace(nothing, verdicts=(), model=HISTORY)
-    return _described(empty, level, key, rows, runs=0, now_s=now_s)
+    return _described(empty, level, key, rows, TableSettings(), runs=0, now_s=now_s)
 
 
 def _described(
@@ -144,6 +145,7 @@ def _described(
     level: KeyLevel,
     key: str,
     rows: Sequence[RunRow],
+    settings: TableSettings,
     *,
     runs: int,
     now_s: float,
@@ -162,6 +164,7 @@ def _described(
         runs=runs,
         mem_node_bytes=max((m.mem_bytes for m in memory if m.mem_bytes < UNBOUNDED), default=None),
         memory=memory,
+        need=memory_need(rows, margin=settings.memory_margin),
         fitted_s=now_s,
         owner=owner_of(rows),
         longest=longest_of(rows),

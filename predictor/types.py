@@ -166,6 +166,22 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryNeed:
+    """How much memory new runs need: see `predictor.memory_need`.
+
+    ``high`` is the most that a run on each size is expected to need, never less than was needed;
+    ``given`` the least that runs of a size completed with since one ended for lack of memory.
+    """
+
+    runs: int  #: completed since one ended for lack of memory
+    predictions: int  #: runs that were judged by those before them ...
+    inside: int  #: ... and for how many of them it would have been enough
+    short_s: float = 0.0  #: end of the last run that ended for lack of memory; 0: none did
+    high: tuple[Memory, ...] = ()
+    given: tuple[Memory, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How many of an application's latest runs ended in one state of Slurm's."""
 
@@ -291,6 +307,7 @@ class PredictionTable:
     command: str = ""  #: script and arguments of the newest run, where one key has one command
     #: what the table's sizes count: wherever it or what is made of it says ``nodes``
     unit: Unit = Unit.NODES
+    need: MemoryNeed | None = None  #: None: the accounting knows no memory
     #: fields that differ where the owner's runs alone may have a say: what decisions go by
     acting: dict[str, Any] = field(default_factory=dict)
 

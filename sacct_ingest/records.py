@@ -271,6 +271,8 @@ class DecisionRow:
     request_wait_s: float | None = None
     confidence: float | None = None  #: nominal share of runs inside these intervals
     unit: str = "nodes"  #: what ``nodes`` and ``requested_nodes`` count
+    given_mem_mib: int | None = None  #: memory of each node that the job was to get instead ...
+    asked_mem_mib: int | None = None  #: ... of what it asked for; None: that stayed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

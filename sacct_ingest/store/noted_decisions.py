@@ -68,7 +68,8 @@ def _unrecorded(connection: Connection) -> Any:
 
 def _decision(note: Note, run: Row[Any]) -> DecisionRow:
     chosen = note.low < note.high and run.req_nodes == note.nodes
-    applied = note.mode == "enforce" and (chosen or note.limit_min is not None)
+    set_otherwise = note.limit_min is not None or note.mem_mib is not None
+    applied = note.mode == "enforce" and (chosen or set_otherwise)
     return DecisionRow(
         decision_id=note.decision_id,
         at_s=float(run.submit_s),
@@ -86,6 +87,7 @@ def _decision(note: Note, run: Row[Any]) -> DecisionRow:
         high_s=float(note.high_s),
         given_limit_s=_seconds(note.limit_min),
         given_min_s=_seconds(note.least_min),
+        given_mem_mib=note.mem_mib,
         **{name: getattr(run, name) for name in (*_SAME, *KEYS)},
     )
 

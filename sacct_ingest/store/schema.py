@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0010"
+HEAD: Final = "0011"
 
 metadata = MetaData()
 
@@ -194,6 +194,8 @@ decisions = Table(
     _real("request_wait_s"),
     _real("confidence"),
     Column("unit", short(16), nullable=False, server_default="nodes"),
+    _count("given_mem_mib"),
+    _count("asked_mem_mib"),
     Column("run_id", number(), ForeignKey("runs.id", ondelete="SET NULL"), unique=True),
     Index("ix_decisions_at_s", "at_s"),
     Index("ix_decisions_key", "key", "at_s"),

@@ -125,8 +125,8 @@ def _check_ranges(config: Config, name: str) -> None:
 
 def _check_rules(config: Config, name: str) -> None:
     for index, rule in enumerate(config.rules):
-        if rule.mode is None and rule.time_limit is None and rule.trust is None:
-            raise ConfigError(f"{name}: rules[{index}]: give it mode, time_limit or trust")
+        if not (rule.mode or rule.time_limit or rule.memory or rule.trust):
+            raise ConfigError(f"{name}: rules[{index}]: give it mode, time_limit, memory or trust")
 
 
 def _check_relay(config: Config, name: str) -> None:

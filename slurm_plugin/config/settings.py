@@ -51,6 +51,14 @@ class TimeUse(StrEnum):
     SET = "set"  #: written to the job in enforce mode
 
 
+class MemoryUse(StrEnum):
+    """Whether memory that runs do not need is taken off a job."""
+
+    OFF = "off"
+    TAG = "tag"  #: where its comment says ``nimo:mem=auto``
+    AUTO = "auto"  #: unless its comment says ``nimo:mem=off``
+
+
 class Trust(StrEnum):
     """Whether an application may be switched off for what its predictions missed."""
 
@@ -93,10 +101,11 @@ class Match(_Section, frozen=True, kw_only=True):
 
 
 class ModeRule(Match, frozen=True, kw_only=True):
-    """What holds for the jobs that match, as far as it says; at least one of the three."""
+    """What holds for the jobs that match, as far as it says; at least one of the four."""
 
     mode: Mode | None = None
     time_limit: TimeUse | None = None
+    memory: MemoryUse | None = None
     trust: Trust | None = None
 
 
@@ -143,6 +152,15 @@ class TimeLimit(_Section, frozen=True, kw_only=True):
     least_share: Share = 0.05
     #: ... and of the longest run seen on as many nodes or more.
     longest_share: Share = 0.5
+
+
+class Memory(_Section, frozen=True, kw_only=True):
+    """Memory from predictions; see :mod:`slurm_plugin.decision.memory`."""
+
+    use: MemoryUse = MemoryUse.TAG
+    step: Share = 0.75  #: of what runs completed with last: a job gets no less
+    least_share: Share = 0.05  #: of what the job asks for: it gets no less
+    requeue: bool = False  #: jobs that this leaves too little run again with what they asked for
 
 
 class Sharing(_Section, frozen=True, kw_only=True):
@@ -337,6 +355,7 @@ class Config(_Section, frozen=True, kw_only=True):
     deadline: Deadline = Deadline()
     policy: Policy = Policy()
     time_limit: TimeLimit = TimeLimit()
+    memory: Memory = Memory()
     sharing: Sharing = Sharing()
     band: Band = Band()
     snapshot: Snapshot = Snapshot()
@@ -364,6 +383,7 @@ class Config(_Section, frozen=True, kw_only=True):
         return JobSettings(
             mode=next((r.mode for r in rules if r.mode), self.mode),
             time_limit=next((r.time_limit for r in rules if r.time_limit), self.time_limit.use),
+            memory=next((r.memory for r in rules if r.memory), self.memory.use),
             trust=next((r.trust for r in rules if r.trust), Trust.AUTO),
             tell_changes=self.tell_changes,
         )
@@ -385,6 +405,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     time_limit: TimeUse
     trust: Trust
+    memory: MemoryUse = MemoryUse.TAG
     tell_changes: bool = True
 
 

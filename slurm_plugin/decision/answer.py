@@ -1,9 +1,12 @@
 """What of a decision reaches the job and its user, by the mode that the site has set."""
 
+from msgspec.structs import replace
+
 from sacct_ingest.layout import Unit
 from slurm_plugin.config import Mode, TimeUse
 from slurm_plugin.decision import messages
 from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.memory import LowerMemory
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.sizes import change_of
@@ -20,14 +23,17 @@ def permitted(case: DecisionContext, decided: Decision) -> Answer:
     answer.message = messages.at_submission(decided, case.request, advise=advise, now_s=case.now_s)
     if case.site.mode is Mode.ENFORCE and decided.action is Action.REFUSE:
         answer.action = "refuse"
-    elif case.site.mode is Mode.ENFORCE and decided.chosen:
-        change = _change(case, decided.action, decided.chosen)
+    elif case.site.mode is Mode.ENFORCE:
+        change = _with_memory(_change(case, decided.action, decided.chosen), decided.memory)
         if change != Change():
             answer.action, answer.set = "set", change
             every = case.site.tell_changes
             own, unit = case.job.time_limit, case.request.unit
-            line = messages.changed(decided, change, own, unit, every=every)
-            answer.message = "\n".join(filter(None, (answer.message, line)))
+            lines = [
+                messages.changed(decided, change, own, unit, every=every),
+                messages.less_memory(decided.memory) if decided.memory and every else "",
+            ]
+            answer.message = "\n".join(filter(None, (answer.message, *lines)))
     return answer
 
 
@@ -37,8 +43,18 @@ def _resized(case: DecisionContext, nodes: int) -> Change:
     return change_of(case.job, case.table, nodes)
 
 
-def _change(case: DecisionContext, action: Action, chosen: Option) -> Change:
+def _with_memory(change: Change, memory: LowerMemory | None) -> Change:
+    if memory is None:
+        return change
+    if memory.per_cpu is not None:
+        return replace(change, min_mem_per_cpu=memory.per_cpu)
+    return replace(change, min_mem_per_node=memory.given_mib)
+
+
+def _change(case: DecisionContext, action: Action, chosen: Option | None) -> Change:
     """Fields to write: the count with what goes with it, and the limit even if the count stays."""
+    if chosen is None:
+        return Change()
     set_nodes = action is Action.SET
     change = _resized(case, chosen.nodes) if set_nodes else Change()
     own, limits = case.job.time_limit, chosen.limits

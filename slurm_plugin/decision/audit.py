@@ -41,6 +41,8 @@ def row_of(
         message=answer.message,
         given_limit_s=_seconds(answer.set.time_limit if answer.set else None),
         given_min_s=_seconds(answer.set.time_min if answer.set else None),
+        given_mem_mib=decided.memory.given_mib if decided.memory else None,
+        asked_mem_mib=decided.memory.asked_mib if decided.memory else None,
         **_who(case),
         **_prediction(case),
         **_chosen(decided.chosen),
@@ -69,6 +71,7 @@ def note_of(
             reason=decided.reason.value,
             limit_min=change.time_limit if change else None,
             least_min=change.time_min if change else None,
+            mem_mib=decided.memory.given_mib if decided.memory and change else None,
         )
     )
 

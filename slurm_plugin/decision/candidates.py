@@ -46,6 +46,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     time_use: config.TimeUse = config.TimeUse.OFF  #: of a limit from the prediction
     with_least: bool = False  #: a ``--time-min`` may go with it
     unit: Unit = Unit.NODES  #: of all counts
+    lower_memory: bool = False  #: memory that its runs do not need may be taken off
 
 
 @dataclass(frozen=True, slots=True, eq=False)

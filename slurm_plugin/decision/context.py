@@ -18,7 +18,7 @@ from sacct_ingest.sharing import SharedTag
 from sacct_ingest.signature import words_of_request
 from sacct_ingest.tag import Tag
 from sacct_ingest.time_spec import parse_time
-from slurm_plugin.config import JobSettings, TimeUse, Trust
+from slurm_plugin.config import JobSettings, MemoryUse, TimeUse, Trust
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.eligibility import CountRange
 from slurm_plugin.decision.reasons import Reason
@@ -198,6 +198,22 @@ def request_of(
 
 #: Requests whose jobs are not what the prediction is about, or that are to be left alone.
 _UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
+
+
+def lowers_memory(tag: Tag | None, fixed: Reason | None, use: MemoryUse) -> bool:
+    """Whether memory that its runs do not need may be taken off a job.
+
+    Parameters
+    ----------
+    use
+        What the site wants.
+    """
+    word = tag.mem if tag else ""
+    if fixed in _UNTIMED:
+        return False
+    if use is MemoryUse.AUTO:
+        return word != MemoryUse.OFF
+    return use is MemoryUse.TAG and word == MemoryUse.AUTO
 
 
 def time_use_of(

@@ -23,6 +23,7 @@ from slurm_plugin.decision.context import (
     application_of,
     attributes_of,
     distrust,
+    lowers_memory,
     request_of,
     shared_by,
 )
@@ -230,6 +231,7 @@ class ContextBuilder:
         request = msgspec.structs.replace(
             request,
             with_least=self._keeps_limit,
+            lower_memory=lowers_memory(tag, request.fixed, site.memory),
             limit_raisable=request.limit_raisable and self._config.time_limit.lengthen,
         )
         return identity, site, request, table

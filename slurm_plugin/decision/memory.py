@@ -1,5 +1,6 @@
 """What a job needs of memory, by what its earlier runs needed."""
 
+from dataclasses import dataclass
 from math import ceil
 
 from predictor.types import UNBOUNDED, PredictionTable
@@ -10,6 +11,18 @@ _MIB = 2**20
 _ROUND_MIB = 100
 #: More nodes than any cluster has: no count has enough memory.
 NEVER = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class LowerMemory:
+    """Memory of each node, MiB: what a job gets and what it asked for.
+
+    ``per_cpu`` is what to write where the job asks by CPU; None: ``given_mib``.
+    """
+
+    given_mib: int
+    asked_mib: int
+    per_cpu: int | None = None
 
 
 def memory_floor(table: PredictionTable, mem_node_bytes: int | None, *, margin: float) -> int:

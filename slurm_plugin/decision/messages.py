@@ -7,6 +7,7 @@ from predictor.types import PredictionTable, Verdict
 from sacct_ingest.layout import Unit
 from slurm_plugin.decision import remedies
 from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.memory import LowerMemory
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.reasons import Reason
@@ -57,6 +58,11 @@ def changed(decision: Decision, change: Change, own: int | None, unit: Unit, *, 
         limit = f"{'with' if nodes else 'has'} --time={duration(60.0 * minutes)}{before}"
     changes = ", ".join(filter(None, (nodes, limit)))
     return changes and f"nimo: this job {changes}"
+
+
+def less_memory(memory: LowerMemory) -> str:
+    """Line for the user whose job gets less memory than it asked for."""
+    return f"nimo: this job has --mem={memory.given_mib}M instead of {memory.asked_mib}M"
 
 
 def deadline_text(decision: Decision, request: Request, *, now_s: float) -> str:

@@ -24,6 +24,7 @@ from slurm_plugin.decision.candidates import (
     standing,
     trusted,
 )
+from slurm_plugin.decision.memory import LowerMemory
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.time_limits import TimeLimits
@@ -55,6 +56,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     deadline_met: bool | None = None  #: None: no deadline, or unknown
     options: Sequence[Option] = ()  #: all that were weighed
     remedies: Sequence[str] = ()  #: what would make the deadline, in words
+    memory: LowerMemory | None = None  #: what it gets, or would get; None: what it asks for
 
 
 def decide(

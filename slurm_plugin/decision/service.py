@@ -24,6 +24,7 @@ from slurm_plugin.decision.context import (
 )
 from slurm_plugin.decision.context_builder import ContextBuilder, Later
 from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.decision.lower_memory import lower_memory
 from slurm_plugin.decision.policy import Action, Decision, decide
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.remedies import MISSED, remedies
@@ -201,6 +202,8 @@ class DecisionService:
     def _judge(self, case: DecisionContext) -> tuple[Decision, Answer, str]:
         """Decide, under an id of its own."""
         decided, decision_id = self._with_remedies(case, self._decide(case)), self._new_id()
+        memory = lower_memory(case, decided, self._config)
+        decided = msgspec.structs.replace(decided, memory=memory)
         answer = permitted(case, decided)
         if case.site.mode in (Mode.ADVISE, Mode.ENFORCE):
             answer.admin_comment = note_of(case, decided, answer.set, decision_id=decision_id)

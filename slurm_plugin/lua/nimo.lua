@@ -7,6 +7,7 @@
 -- Lua 5.1 to 5.4.
 
 local json, shared = require("nimo_json"), require("nimo_shared")
+local memory = require("nimo_memory")
 local switched_off = require("nimo_settings").switched_off
 
 local M = {}
@@ -34,7 +35,7 @@ local NUMBERS = {
 local STRINGS = {
   "user_name", "name", "account", "partition", "qos", "array_inx", "dependency", "reservation",
   "req_nodes", "exc_nodes", "features", "licenses", "tres_per_job", "tres_per_node",
-  "tres_per_socket", "tres_per_task", "work_dir", "comment",
+  "tres_per_socket", "tres_per_task", "work_dir", "comment", "mem_per_tres",
 }
 
 local function default_partition(partitions)
@@ -261,9 +262,9 @@ local function check_text(answer, field, most_bytes)
   if text ~= nil and (type(text) ~= "string" or #text > most_bytes) then return "bad " .. field end
 end
 
-local function check_change(change, job, partitions, settings)
+local function check_change(change, job, partitions, settings, environment)
   if type(change) ~= "table" then return "bad set" end
-  for _, field in ipairs(FIELDS) do
+  for _, field in ipairs(shared.joined(FIELDS, memory.FIELDS)) do
     if change[field] ~= nil and not shared.is_count(change[field]) then return "bad " .. field end
   end
   for _, field in ipairs(DEVICES) do
@@ -272,10 +273,12 @@ local function check_change(change, job, partitions, settings)
   return check_nodes(change, job, partitions) or check_tasks(change, job)
     or check_cpus(change, job) or check_limit(change, job, partitions, settings)
     or check_time_min(change, job, partitions, settings)
+    or memory.fault(change, job, partitions, settings, environment or {})
 end
 
 --- What is wrong with an answer to `job`; nil when it may be carried out.
-function M.fault(answer, job, partitions, settings)
+-- @param environment of the job
+function M.fault(answer, job, partitions, settings, environment)
   if answer.v ~= shared.VERSION then return "version " .. tostring(answer.v) end
   if answer.ok == false then return "refused: " .. tostring(answer.error) end
   local action = answer.action or "keep"
@@ -285,7 +288,8 @@ function M.fault(answer, job, partitions, settings)
   end
   local text = check_text(answer, "message", MESSAGE_BYTES)
     or check_text(answer, "admin_comment", shared.MAX_COMMENT_BYTES)
-  return text or (action == "set" and check_change(answer.set, job, partitions, settings)) or nil
+  return text or (action == "set" and check_change(answer.set, job, partitions, settings, environment))
+    or nil
 end
 
 -- Writing -----------------------------------------------------------------------------------------
@@ -326,7 +330,7 @@ end
 
 local function planned(job_desc, answer)
   local change = answer.action == "set" and answer.set or {}
-  local writes = told_of_size(job_desc, change)
+  local writes = shared.joined(told_of_size(job_desc, change), memory.told(job_desc, change))
   local tasks = tasks_told(job_desc, change)
   for _, name in ipairs(tasks and { "SLURM_NTASKS", "SLURM_NPROCS" } or {}) do
     -- srun inside the job goes by them.
@@ -345,6 +349,11 @@ local function planned(job_desc, answer)
     local own = M.printable(answer.admin_comment):gsub("\n", " ")
     local text = (there ~= "" and there .. " " or "") .. own
     writes[#writes + 1] = { at = job_desc, key = "admin_comment", value = text }
+  end
+  for _, field in ipairs(memory.FIELDS) do
+    if change[field] then
+      writes[#writes + 1] = { at = job_desc, key = field, value = change[field] }
+    end
   end
   return writes
 end
@@ -393,8 +402,10 @@ function M.complainer(log, clock, pause_s)
 end
 
 -- The decision on a job: what lies ready for its ticket, else what nimod answers.
-local function decision(hook, job, partitions)
-  local function fault(answer) return M.fault(answer, job, partitions, hook.settings) end
+local function decision(hook, job, partitions, environment)
+  local function fault(answer)
+    return M.fault(answer, job, partitions, hook.settings, environment)
+  end
   if job.ticket and not hook.link.quiet then
     local answer = hook.ready:take(hook.link, job, fault)
     if answer then return answer end
@@ -417,7 +428,7 @@ function M.submit(hook, job_desc, partitions, forwarded)
   local job = M.collect(job_desc, partitions, hook.settings.max_script_bytes)
   job.deadline, job.ticket = forwarded.deadline, forwarded.ticket
   job.node_sizes = forwarded.sizes or nil
-  local answer, problem = decision(hook, job, partitions)
+  local answer, problem = decision(hook, job, partitions, job_desc.environment)
   if not answer then return nil, problem end
   local written, failure = M.apply(job_desc, answer)
   if not written then return nil, failure end

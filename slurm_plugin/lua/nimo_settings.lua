@@ -18,6 +18,7 @@ M.DEFAULTS = {
   ask_ahead = false,
   allow_refusal = false,
   least_limit_share = 0.05,
+  least_memory_share = 0.05,
 }
 
 local function convert(text, default)
@@ -57,7 +58,7 @@ function M.read(path)
     end
   end
   file:close()
-  for key, most in pairs({ timeout_ms = M.MAX_TIMEOUT_MS, least_limit_share = 1 }) do
+  for key, most in pairs({ timeout_ms = M.MAX_TIMEOUT_MS, least_limit_share = 1, least_memory_share = 1 }) do
     if capped(settings, key, most) then
       complaints[#complaints + 1] = path .. ": " .. key .. " is " .. most .. " at most"
     end

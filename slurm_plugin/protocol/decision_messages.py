@@ -21,6 +21,8 @@ class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
     tres_per_task: str | None = None
     time_limit: int | None = None  #: minutes; raised only together with another size
     time_min: int | None = None  #: minutes, at most the limit; never where the user gave one
+    min_mem_per_node: int | None = None  #: MiB, less than the job asks for
+    min_mem_per_cpu: int | None = None  #: MiB
 
 
 class Answer(msgspec.Struct, omit_defaults=True, kw_only=True):

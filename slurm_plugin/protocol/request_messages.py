@@ -49,6 +49,7 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     req_switch: int | None = None
     min_mem_per_node: int | None = None  #: MiB
     min_mem_per_cpu: int | None = None  #: MiB
+    mem_per_tres: str = ""  #: of ``--mem-per-gpu``
     tres_per_job: str = ""
     tres_per_node: str = ""
     tres_per_socket: str = ""

@@ -188,6 +188,7 @@ _READERS: dict[str, _Reader] = {
     "licenses": _text("licenses"),
     "mem": _mebibytes("min_mem_per_node"),
     "mem-per-cpu": _mebibytes("min_mem_per_cpu"),
+    "mem-per-gpu": _text("mem_per_tres"),
     "nodelist": _text("req_nodes"),
     "nodes": _nodes,
     "ntasks": _number("num_tasks"),

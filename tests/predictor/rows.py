@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.store import RunRow
 
 
 def job(job_id: int, nodes: int, elapsed_s: float, **given: object) -> JobRun:
@@ -33,3 +34,29 @@ def applications(count: int, *, repeats: int = 2) -> Iterator[JobRun]:
                 time = round((900 + 70 * app) / nodes + 5 * app + repeat)
                 line = f"sbatch -N {nodes} solve{app}.sh"
                 yield job(number, nodes, time, name=f"solve{app}", submit_line=line)
+
+
+def row(nodes: int, elapsed_s: float, state: JobState = JobState.COMPLETED) -> RunRow:
+    return RunRow(
+        run_id=1,
+        cluster="pine",
+        job_id=1,
+        submit_s=0,
+        state=state,
+        user="ann",
+        name="solve",
+        partition="main",
+        nodes=nodes,
+        cpus=nodes,
+        tasks=None,
+        elapsed_s=elapsed_s,
+        limit_s=3600,
+        eligible_s=0,
+        start_s=0,
+        end_s=int(elapsed_s),
+        mem_bytes=None,
+        array_task_id=None,
+        tag="",
+        script="s",
+        line="l",
+    )

@@ -12,34 +12,9 @@ from predictor.tabulate import tabulate
 from predictor.types import UNBOUNDED, Memory, PredictionTable, Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import RunRow
+from tests.predictor.rows import row
 
 SETTINGS = TableSettings()
-
-
-def row(nodes: int, elapsed_s: float, state: JobState = JobState.COMPLETED) -> RunRow:
-    return RunRow(
-        run_id=1,
-        cluster="pine",
-        job_id=1,
-        submit_s=0,
-        state=state,
-        user="ann",
-        name="solve",
-        partition="main",
-        nodes=nodes,
-        cpus=nodes,
-        tasks=None,
-        elapsed_s=elapsed_s,
-        limit_s=3600,
-        eligible_s=0,
-        start_s=0,
-        end_s=int(elapsed_s),
-        mem_bytes=None,
-        array_task_id=None,
-        tag="",
-        script="s",
-        line="l",
-    )
 
 
 def rows_of(*nodes: int) -> list[RunRow]:

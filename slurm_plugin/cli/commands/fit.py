@@ -68,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
             settings=TableSettings(
                 confidence=config.fit.confidence,
                 walk=WalkSettings(model=config.fit.model),
+                memory_margin=config.policy.memory_margin,
                 tails=(config.time_limit.min_quantile, config.time_limit.quantile),
             ),
             shared=config.sharing.tags,

@@ -27,7 +27,7 @@ from slurm_plugin.cli.command_context import add_config, add_json, add_store, lo
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.cli.progress import ProgressReport, progress
 from slurm_plugin.config import Config
-from slurm_plugin.evaluation import switch_off
+from slurm_plugin.evaluation import out_of_memory, switch_off
 from slurm_plugin.formatting import clock, count
 from slurm_plugin.reports.curve_text import standing_line
 from slurm_plugin.store_access import open_store
@@ -155,9 +155,10 @@ def _once(args: argparse.Namespace, config: Config) -> int:
                 failed.append(error)  # of a file: the others are read all the same
         shown = [reject for one in done for reject in _refused(store, one)]
         turned = switch_off.update(store, config.band, now_s=time.time())
+        memory = out_of_memory.update(store, requeue=config.memory.requeue, now_s=time.time())
     if args.json:
         print(json.dumps([asdict(summary) for summary in done]), flush=True)
-    elif lines := [*map(describe, done), *shown, *map(standing_line, turned)]:
+    elif lines := [*map(describe, done), *shown, *map(standing_line, turned), *memory]:
         print("\n".join(lines), flush=True)
     failed += [
         _useless(one) for one in done if args.files and one.refused and not _runs_reported(one)

@@ -1,0 +1,113 @@
+"""A program that needs memory: a history over sizes, less memory by a tag, and what comes of too little.
+
+Slurm's own accounting enforces memory here (``OverMemoryKill``), and counts such a job as failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sacct_ingest.records import JobState
+from tests.cluster.nimod import hooks_for
+from tests.conftest import ClusterFactory, scratch_directory
+from tests.end_to_end.site import Site
+from tests.processes import wait_until
+
+ASKED_MIB, NEED_MIB = 1000, 100
+#: Holds so many MiB for three seconds; how many is in a file.
+PROGRAM = """\
+#!/bin/sh
+env | grep '^SLURM_MEM_PER' > $SLURM_JOB_NAME.$SLURM_JOB_ID
+need=$(cat @NEED@)
+(head -c ${need}M /dev/zero; sleep 3) | tail -c ${need}M > /dev/null
+"""
+#: Nodes would be shared; memory is counted, and enforced each second.
+CONF = ("SelectTypeParameters=CR_Core_Memory", "JobAcctGatherParams=OverMemoryKill")
+HISTORY = (1, 2, 4, 8)
+
+
+@pytest.fixture(scope="module")
+def hungry(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+    """A site with a history of the program on four sizes; nimod enforces."""
+    with (
+        scratch_directory("nimo-memory-") as directory,
+        slurm_cluster(lua=hooks_for(directory), nodes=4, cpus=8, conf=list(CONF)) as cluster,
+    ):
+        site = Site(directory, cluster)
+        needs(site, NEED_MIB)
+        jobs = [
+            site.submit(*options(n), script=program(site)) for n in HISTORY for _ in range(2)
+        ]
+        cluster.wait(*jobs, timeout_s=240, accounted=True)
+        site.learn()
+        site.run_nimod("enforce", memory={"requeue": True})
+        yield site
+        site.empty_queue()
+
+
+def needs(site: Site, mib: int) -> None:
+    site.write_script("need", f"{mib}\n")
+
+
+def program(site: Site) -> Path:
+    text = PROGRAM.replace("@NEED@", str(site.cluster.layout.work / "need"))
+    return site.write_script("hungry.sh", text)
+
+
+def options(cpus: int = 1) -> tuple[str, ...]:
+    return ("-Jhungry", "-N1", f"-c{cpus}", f"--mem={ASKED_MIB}", "-t5")
+
+
+def tagged(site: Site) -> tuple[int, int | None, int]:
+    """Submit with the tag; its id, the memory that it was given, and what its environment says."""
+    site.settled()
+    job, decision = site.decided(*options(), "--comment=nimo:mem=auto", script=program(site))
+    job_id = int(job["JobId"])
+    site.cluster.wait(job_id, accounted=True)
+    found = (site.cluster.layout.work / f"hungry.{job_id}").read_text()
+    name, _, value = found.strip().partition("=")
+    assert name == "SLURM_MEM_PER_NODE"
+    return job_id, decision.given_mem_mib, int(value)
+
+
+def test_memory_goes_down_and_up_again(hungry: Site) -> None:
+    site = hungry
+    _, given, has = tagged(site)
+    assert (given, has) == (750, 750)
+    # From one step to the next it takes a fit that has seen a run complete.
+    site.learn()
+    site.run_nimod("enforce", memory={"requeue": True})
+    _, given, has = tagged(site)
+    assert (given, has) == (563, 563)
+    # The problem has grown: the job ends for lack of memory ...
+    needs(site, 700)
+    job_id, given, has = tagged(site)
+    assert has == given == 563
+    assert site.cluster.job(job_id)["JobState"] in ("FAILED", "OUT_OF_MEMORY")
+    told = site.nimod.run("ingest").stdout
+    assert "keeps its memory, as a run ended for lack of it" in told
+    # ... and runs again with what it asked for, as the site wants it.
+    assert f"job {job_id}: runs again with --mem={ASKED_MIB}M" in told
+    again = site.cluster.job(job_id)
+    assert (again["MinMemoryNode"], again["JobState"]) == (f"{ASKED_MIB}M", "PENDING")
+    # Other jobs keep theirs at once, without another fit.
+    wait_until(lambda: tagged(site)[1] is None, what="jobs to keep their memory")
+    site.cluster.wait(job_id, timeout_s=120, accounted=True)
+    assert site.cluster.job(job_id)["JobState"] == "COMPLETED"
+    # A fit knows that the run had too little; it takes five that complete until the next step.
+    site.learn()
+    with_runs = [run for _, run in site.decisions() if run is not None]
+    assert JobState.COMPLETED in {run.state for run in with_runs}
+    site.run_nimod("enforce")
+    assert tagged(site)[1:] == (None, ASKED_MIB)
+
+
+def test_without_a_tag_a_job_keeps_its_memory(hungry: Site) -> None:
+    site = hungry
+    site.settled()
+    job, decision = site.decided(*options(), "--hold", script=program(site))
+    assert (job["MinMemoryNode"], decision.given_mem_mib) == (f"{ASKED_MIB}M", None)
+    site.empty_queue()
