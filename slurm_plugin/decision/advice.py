@@ -26,7 +26,10 @@ from slurm_plugin.slurm.footprint import UNKNOWN, footprint, memory_bytes
 _OPEN_QUESTION = frozenset({Reason.FIXED_COUNT, Reason.NOT_OPTED_IN})
 #: And where the size is counted in CPUs or GPUs: each task of an array has it.
 _OPEN_SIZE = frozenset(
-    {Reason.FIXED_CPUS, Reason.INTERACTIVE, Reason.ARRAY, Reason.FIXED_BY_SCRIPT}
+    {
+        *(Reason.FIXED_CPUS, Reason.INTERACTIVE, Reason.ARRAY),
+        *(Reason.FIXED_BY_SCRIPT, Reason.OLD_HOOK),
+    }
 )
 
 #: A job asks for too much memory where less than this share of it is needed.

@@ -11,7 +11,7 @@ from slurm_plugin.config import OptIn
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.sizes import fixed_by_script, offered_sizes
 from slurm_plugin.decision.task_layout import fixed_layout
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol import HookLevel, Job
 
 _EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)
 _MOST_DIGITS = 9  #: of a node count
@@ -60,6 +60,8 @@ def size_span_of(job: Job, tag: Tag | None, opt_in: OptIn, table: PredictionTabl
     fixed = (Reason.OPTED_OUT if tag and tag.off else None) or _placed(job)
     if fixed is None and not job.script:
         fixed = Reason.INTERACTIVE
+    if fixed is None and offered and job.hook < HookLevel.SIZES:
+        fixed = Reason.OLD_HOOK
     if fixed is None and offered and fixed_by_script(job, table):
         fixed = Reason.FIXED_BY_SCRIPT
     low, high = offered or (0, 0)

@@ -16,7 +16,7 @@ from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory import LowerMemory
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.sizes import nodes_of, resized, sizes_of
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol import HookLevel, Job
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import Footprint, footprint
 
@@ -57,6 +57,8 @@ def _need(case: DecisionContext, own_runs: int) -> MemoryNeed | None:
     """Give what the owner's runs needed, where that may be acted on; nobody else's runs count."""
     job, request, table = case.job, case.request, case.table
     if not request.lower_memory or request.distrusted or not job.script or job.mem_per_tres:
+        return None
+    if job.hook < HookLevel.SIZES:
         return None
     if table is None or table.is_guess or not job.user_name or table.owner != job.user_name:
         return None

@@ -37,6 +37,10 @@ class Reason(StrEnum):
         "interactive",
         "only a batch job can be given other numbers of tasks, CPUs or GPUs",
     )
+    OLD_HOOK = (
+        "old_hook",
+        "the hook beside slurmctld is of an older release, which changes node counts only",
+    )
     ARRAY = "array", "job arrays keep what they ask for"
     HET = "het", "the components of a heterogeneous job keep what they ask for"
     RESERVATION = "reservation", "the job runs in a reservation"

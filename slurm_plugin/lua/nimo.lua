@@ -55,7 +55,7 @@ end
 --- The request with the names of `protocol.Job`; what the user left open is absent, except that
 -- account, QOS and partition are those the job will get.
 function M.collect(job_desc, partitions, max_script_bytes)
-  local job = { argv = arguments(job_desc) }
+  local job = { argv = arguments(job_desc), hook = shared.LEVEL }
   for field, unset in pairs(NUMBERS) do
     local value = job_desc[field]
     if type(value) == "number" and not unset[value] then job[field] = math.floor(value) end

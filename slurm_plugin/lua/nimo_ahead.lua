@@ -54,7 +54,7 @@ local function question(settings, options, epoch, how)
   end
   -- On one line; a line's end within a text is escaped already.
   local given = encoding.valid_utf8(slurm.json_cli_options(options):gsub("[\r\n]", " "), nil)
-  return ('{"v":%d,"op":"prepare",%s"command":{"program":%s,"work_dir":%s,"script":%s,"times":{%s},'
+  return ('{"v":%d,"op":"prepare",%s"command":{"hook":1,"program":%s,"work_dir":%s,"script":%s,"times":{%s},'
     .. '"given":%s}}\n'):format(M.VERSION, how, encoding.quoted(options.type or ""),
     encoding.quoted(os.getenv("PWD") or ""), encoding.quoted(script), times(options, epoch), given)
 end

@@ -30,6 +30,7 @@ from slurm_plugin.protocol.request_messages import (
     ESTIMATE_COMMENT,
     Ask,
     Command,
+    HookLevel,
     Job,
     decode_ask,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "Command",
     "Counts",
     "Decided",
+    "HookLevel",
     "Job",
     "ObservedPoint",
     "PartitionRow",

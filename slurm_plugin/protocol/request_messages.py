@@ -4,6 +4,7 @@ Field names of ``Job`` are those of Slurm's ``job_desc`` (unset fields are absen
 travel).
 """
 
+from enum import IntEnum
 from typing import Any, Literal
 
 import msgspec
@@ -63,6 +64,14 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     script_cut: bool = False  #: the script was longer than the hook sends
     ticket: str = ""  #: of the decision that cli_filter had asked for
     node_sizes: bool = False  #: the command line lists node counts, of which the ends are seen
+    hook: int = 0  #: what the hook that asks can write, one of `HookLevel`
+
+
+class HookLevel(IntEnum):
+    """What a hook can write; an older one takes no notice of the rest, and must not be sent it."""
+
+    COUNTS = 0  #: node counts, with tasks and limits
+    SIZES = 1  #: numbers of tasks, CPUs and GPUs, and memory
 
 
 class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -73,6 +82,7 @@ class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
     argv: list[str] = []  #: script or program, and its arguments
     script: str = ""  #: text of the batch script
     work_dir: str = ""
+    hook: int = 0  #: as of a job
     #: what ``slurm.json_cli_options`` says, in place of ``options`` and ``argv``
     given: msgspec.Raw = msgspec.Raw()
     times: dict[str, str] = {}  #: options in ``given`` that are points in time, as ``uts...``

@@ -1,4 +1,4 @@
-"""A program that needs memory: a history over sizes, less memory by a tag, and what comes of too little.
+"""A program that needs memory: a history over sizes, a tag that lowers it, and too little.
 
 Slurm's own accounting enforces memory here (``OverMemoryKill``), and counts such a job as failed.
 """
@@ -38,9 +38,7 @@ def hungry(slurm_cluster: ClusterFactory) -> Iterator[Site]:
     ):
         site = Site(directory, cluster)
         needs(site, NEED_MIB)
-        jobs = [
-            site.submit(*options(n), script=program(site)) for n in HISTORY for _ in range(2)
-        ]
+        jobs = [site.submit(*options(n), script=program(site)) for n in HISTORY for _ in range(2)]
         cluster.wait(*jobs, timeout_s=240, accounted=True)
         site.learn()
         site.run_nimod("enforce", memory={"requeue": True})

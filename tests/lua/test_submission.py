@@ -40,7 +40,10 @@ def test_request_is_what_the_protocol_decodes(hooks: Hooks) -> None:
 def test_unset_fields_do_not_travel(hooks: Hooks) -> None:
     hooks.submit(min_cpus=1, user_id=0)
     assert hooks.asked() == [
-        {"v": 1, "op": "decide", "via": "job_submit", "job": {"min_cpus": 1, "user_id": 0}}
+        {
+            **{"v": 1, "op": "decide", "via": "job_submit"},
+            "job": {"min_cpus": 1, "user_id": 0, "hook": HookLevel.SIZES},
+        }
     ]
 
 

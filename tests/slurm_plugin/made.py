@@ -8,7 +8,7 @@ from predictor.types import Point, PredictionTable, Problem, Verdict
 from slurm_plugin.config import Config
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.protocol import Job
+from slurm_plugin.protocol import HookLevel, Job
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 
@@ -107,5 +107,6 @@ def job(**fields: Any) -> Job:
         "time_limit": 120,
         "script": "#!/bin/sh\nsrun ./solve\n",
         "argv": ["solve.sh"],
+        "hook": HookLevel.SIZES,
     }
     return Job(**given | fields)

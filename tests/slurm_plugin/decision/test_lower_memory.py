@@ -7,8 +7,8 @@ import pytest
 from predictor.types import Memory, MemoryNeed
 from sacct_ingest.layout import Each, Layout, Unit
 from sacct_ingest.sharing import SharedTag
-from slurm_plugin.config import MemoryUse, Mode, ModeRule, Sharing
 from slurm_plugin.config import Memory as MemorySettings
+from slurm_plugin.config import MemoryUse, Mode, ModeRule, Sharing
 from slurm_plugin.protocol import Change
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.made import cluster, job, partition, table
@@ -87,6 +87,7 @@ def test_a_job_keeps_its_memory_where_too_little_is_known(known):
         {"comment": "nimo:mem=auto,off"},
         {"script": ""},
         {"shared": 0},
+        {"hook": 0},
         {"het_job_offset": 0},
         {"min_mem_per_node": 0},
         {"min_mem_per_node": None, "mem_per_tres": "gres:gpu:100"},

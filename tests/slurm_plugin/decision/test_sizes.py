@@ -6,7 +6,7 @@ from predictor.types import UNBOUNDED, Memory
 from sacct_ingest.layout import Each, Layout, Unit
 from slurm_plugin.config import Mode
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.protocol import Change
+from slurm_plugin.protocol import Change, HookLevel
 from slurm_plugin.reports.advice_text import render
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
 from tests.slurm_plugin.decision.submitting import advisor, submit
@@ -248,3 +248,10 @@ def test_no_memory_is_named_where_runs_had_too_little():
     assert told.memory_directive == ""
     few = advice(request, tables=[sized(memory=NEEDED, runs=2)])
     assert few.memory_directive == ""
+
+
+def test_an_older_hook_writes_no_size_and_is_sent_none():
+    """It would write the limit of a size that it ignores."""
+    request = one_node(**TAGGED, hook=HookLevel.COUNTS)
+    answer, _ = submit(advisor(tables=[sized()], seen=seen(FREE)), request)
+    assert (answer.action, answer.reason) == ("keep", Reason.OLD_HOOK)

@@ -1,4 +1,4 @@
-"""Applications keep their memory once a run ended for lack of it; jobs run again where that is wanted."""
+"""Applications keep their memory once a run ended for lack of it; jobs may run again."""
 
 import itertools
 from dataclasses import replace
