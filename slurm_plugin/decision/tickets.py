@@ -183,9 +183,7 @@ def job_of(command: Command, *, user: str, uid: int, now_s: float) -> Job | None
     if command.program == "salloc":
         options.setdefault("job-name", "no-shell" if "no-shell" in options else "interactive")
     line = CommandLine(command.program, options, script, tuple(arguments))
-    job = make_job(
-        line, command.script, user=user, uid=uid, work_dir=command.work_dir, now_s=now_s
-    )
+    job = make_job(line, command.script, user=user, uid=uid, work_dir=command.work_dir, now_s=now_s)
     return msgspec.structs.replace(job, hook=command.hook)
 
 

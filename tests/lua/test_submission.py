@@ -2,7 +2,7 @@
 
 import pytest
 
-from slurm_plugin.protocol import MAX_LINE_BYTES, Answer, Ask, Change, decode_ask, encode
+from slurm_plugin.protocol import MAX_LINE_BYTES, Answer, Ask, Change, HookLevel, decode_ask, encode
 from tests.lua.conftest import Load
 from tests.lua.hooks import Fields, Hooks
 
@@ -41,7 +41,9 @@ def test_unset_fields_do_not_travel(hooks: Hooks) -> None:
     hooks.submit(min_cpus=1, user_id=0)
     assert hooks.asked() == [
         {
-            **{"v": 1, "op": "decide", "via": "job_submit"},
+            "v": 1,
+            "op": "decide",
+            "via": "job_submit",
             "job": {"min_cpus": 1, "user_id": 0, "hook": HookLevel.SIZES},
         }
     ]
