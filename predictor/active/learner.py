@@ -53,6 +53,8 @@ class Learner:
         Learned from, in order.
     tests
         Samples of the internal test set.
+    refinement
+        Which function and which attribute the next runs are for.
 
     Raises
     ------
@@ -71,7 +73,7 @@ class Learner:
         self._done: set[Key] = set()
         self._met = 0
         _check(self.space, self.settings)
-        self._refine = Refinement(self)
+        self.refinement = Refinement(self)
         self._planned = self._plan()
         self._next = next(self._planned, None)
         self._fit: OccupancyFit | None = None
@@ -124,7 +126,7 @@ class Learner:
             There is none yet.
         """
         if self._fit is None:
-            self._fit = self._refine.model().fit(self.samples)
+            self._fit = self.refinement.model().fit(self.samples)
         return self._fit
 
     def forget_fit(self) -> None:
@@ -214,18 +216,18 @@ class Learner:
 
     def _training(self) -> Iterator[Proposal]:
         propose = {
-            Selection.LMAX_I1: self._refine.lmax_i1,
+            Selection.LMAX_I1: self.refinement.lmax_i1,
             Selection.L2_I2: self._l2_i2,
             Selection.INFORMATIVE: self._informative,
         }[self.settings.selection]
         yield from propose()
 
     def _l2_i2(self) -> Iterator[Proposal]:
-        self._refine.take_up_all()
+        self.refinement.take_up_all()
         yield from self._new(plackett_burman(self.space), Purpose.TRAINING, "low and high levels")
 
     def _informative(self) -> Iterator[Proposal]:
-        self._refine.take_up_all()
+        self.refinement.take_up_all()
         informative = Informative(self.space)
         while left := self.unused():
             chosen = informative.choose(left, self.samples, self._cost)

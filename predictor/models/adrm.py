@@ -171,6 +171,11 @@ class AdRM:
         Length of the start-up window: pairs before the first prediction, which is made of all of
         them.
 
+    Attributes
+    ----------
+    ways, misses
+        What is chosen among, and the errors that each would have made.
+
     Raises
     ------
     ValueError
@@ -189,22 +194,22 @@ class AdRM:
         lengths = (start_up,) if window is None else (start_up, window)
         if not all(1 <= length < inf for length in lengths):
             raise ValueError(f"windows of {window} and {start_up} pairs: each needs one at least")
-        self._ways = _all_ways() if window is None else [_Way(_line, window)]
+        self.ways = _all_ways() if window is None else [Way(_line, window)]
         self._start_up, self._held = start_up, window is None
-        longest = max(start_up, *(way.window for way in self._ways))
+        longest = max(start_up, *(way.window for way in self.ways))
         self._pairs: deque[_Pair] = deque(maxlen=longest)
         self._count = 0
-        self._misses = dict.fromkeys(self._ways, 0.0)
+        self.misses = dict.fromkeys(self.ways, 0.0)
         self._errors = _Errors()
 
     def update(self, probe: float, transfer: float) -> None:
         """See :class:`TransferModel`."""
         need_positive("throughput", probe, transfer)
         if self._count >= self._start_up:
-            said = {way: self._by(way, probe) for way in self._ways}
+            said = {way: self._by(way, probe) for way in self.ways}
             self._errors.add(said[self._best()], transfer)
             for way, value in said.items():
-                self._misses[way] = _MEMORY * self._misses[way] + abs(value - transfer)
+                self.misses[way] = _MEMORY * self.misses[way] + abs(value - transfer)
         self._pairs.append((probe, transfer))
         self._count += 1
 
@@ -218,11 +223,11 @@ class AdRM:
         best = self._best()
         return self._errors.around(self._by(best, probe), self._length(best))
 
-    def _best(self) -> "_Way":
+    def _best(self) -> "Way":
         """Way with the smallest errors; the longest window, then the first, of those alike."""
-        return min(self._ways, key=lambda way: (self._misses[way], -way.window))
+        return min(self.ways, key=lambda way: (self.misses[way], -way.window))
 
-    def _by(self, way: "_Way", probe: float) -> float:
+    def _by(self, way: "Way", probe: float) -> float:
         """Read the transfer after ``probe`` from the last pairs."""
         pairs = list(islice(self._pairs, len(self._pairs) - self._length(way), None))
         value = way.read(pairs, probe)
@@ -231,7 +236,7 @@ class AdRM:
         transfers = [transfer for _, transfer in pairs]
         return min(max(value, min(transfers) / _BEYOND), max(transfers) * _BEYOND)
 
-    def _length(self, way: "_Way") -> int:
+    def _length(self, way: "Way") -> int:
         """Pairs that count: at first those of the start-up window (appendix A)."""
         window = self._start_up if self._count == self._start_up else way.window
         return min(window, len(self._pairs))
@@ -241,17 +246,17 @@ _Pair = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class Way:
     """How a transfer is read from the last ``window`` pairs and a probe."""
 
     read: Callable[[Sequence[_Pair], float], float]
     window: int
 
 
-def _all_ways() -> list[_Way]:
+def _all_ways() -> list[Way]:
     kinds = (_plain_line, _fading_line, _proportion)
-    lines = [_Way(line, window) for line in kinds for window in WINDOWS]
-    return [*lines, *(_Way(_mean, window) for window in MEANS)]
+    lines = [Way(line, window) for line in kinds for window in WINDOWS]
+    return [*lines, *(Way(_mean, window) for window in MEANS)]
 
 
 class CdfMatching:

@@ -42,6 +42,11 @@ class RunWriter:
         self._asked = False
         self.stored = Stored()
 
+    @property
+    def pid(self) -> int | None:
+        """Process that writes; None: this one does."""
+        return self._process.pid if self._process else None
+
     def add(self, given: Iterable[JobRun]) -> None:
         """Take runs; with those that make a batch, wait until the batch before is stored.
 

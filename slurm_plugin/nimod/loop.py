@@ -131,7 +131,7 @@ class Loop:
         """Serve until stopped; ``tick`` is called about every ``tick_s`` seconds."""
         due_s = self._clock()
         while not self._stopping:
-            self._once(0.0 if self._more or self._turns or self._awake() else tick_s)
+            self._once(0.0 if self._more or self._turns or self.awake else tick_s)
             if self._clock() >= due_s:
                 due_s = self._clock() + tick_s
                 self._sweep()
@@ -146,7 +146,9 @@ class Loop:
         self._woken.close()
         self._waker.close()
 
-    def _awake(self) -> bool:
+    @property
+    def awake(self) -> bool:
+        """Whether a request was announced a moment ago: it is not waited for asleep."""
         if self._awake_s and self._clock() >= self._awake_s:
             self._awake_s = 0.0
         return self._awake_s > 0.0

@@ -333,7 +333,7 @@ def test_a_cable_that_loses_everything_is_noticed(place: Place) -> None:
 
 
 IMPOSTOR = """
-import os, sys
+import os, signal, sys
 import concurrent.futures.thread, encodings.idna
 from slurm_plugin.config.loader import load
 from slurm_plugin.nimod.relay.gateway import Gateway
@@ -342,7 +342,7 @@ relay = load(Path(sys.argv[1])).relay
 gateway = Gateway(relay, submit=lambda line, uid, done: done(b"{}"), asked_s=lambda: None)
 os.setgroups([]); os.setgid(int(sys.argv[3])); os.setuid(int(sys.argv[2]))
 gateway.start()
-gateway._thread._thread.join()
+signal.pause()
 """
 
 

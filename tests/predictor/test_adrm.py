@@ -257,7 +257,7 @@ def learned(model: TransferModel, pairs: list[tuple[float, float]]) -> TransferM
 
 
 def test_the_ways_that_are_chosen_among() -> None:
-    ways = [(way.read.__name__, way.window) for way in AdRM()._ways]
+    ways = [(way.read.__name__, way.window) for way in AdRM().ways]
     windows = (4, 6, 8, 10, 12, 15, 20, 30)
     lines = [
         (f"_{kind}", w) for kind in ("plain_line", "fading_line", "proportion") for w in windows
@@ -319,11 +319,11 @@ def test_a_fading_line_weighs_the_newest_most() -> None:
 
 def test_old_errors_of_a_way_weigh_less() -> None:
     model = AdRM(start_up=1)
-    line = next(way for way in model._ways if way.read.__name__ == "_mean" and way.window == 1)
+    line = next(way for way in model.ways if way.read.__name__ == "_mean" and way.window == 1)
     for transfer in (1.0, 3.0, 3.0, 4.0):
         model.update(1.0, transfer)
     # Off by 2, 0 and 1.
-    assert model._misses[line] == pytest.approx(0.9 * 0.9 * 2 + 1)
+    assert model.misses[line] == pytest.approx(0.9 * 0.9 * 2 + 1)
 
 
 def test_of_ways_alike_the_longest_window_is_taken() -> None:

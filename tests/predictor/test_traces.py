@@ -223,10 +223,10 @@ def test_the_error_of_a_function_is_leave_one_out_in_percent_of_its_own_occupanc
     assert [tuple(one.attributes.values()) for one in learner.samples] == [
         (1.0, 9.0), (4.0, 9.0), (2.0, 9.0),
     ]  # fmt: skip
-    assert learner._refine.error_of(OccupancyPart.COMPUTE) == pytest.approx(
+    assert learner.refinement.error_of(OccupancyPart.COMPUTE) == pytest.approx(
         (100 + 400 + 400 / 9) / 3
     )
-    assert learner._refine.error_of(OccupancyPart.NETWORK) == pytest.approx(0.0)
+    assert learner.refinement.error_of(OccupancyPart.NETWORK) == pytest.approx(0.0)
 
 
 def test_the_data_flow_is_refined_like_the_occupancies() -> None:

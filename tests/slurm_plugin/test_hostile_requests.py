@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from slurm_plugin.config import OptIn
 from slurm_plugin.slurm.footprint import devices, gpu_count
 from tests.sacct_ingest.test_hostile_texts import EACH, full
 from tests.slurm_plugin.made import job
@@ -16,7 +17,8 @@ from tests.steps import instrumented, steps_of
 PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] = [
     (
         "slurm_plugin.decision.eligibility",
-        lambda m: lambda text: m._lists_sizes(job(script=text, min_nodes=1, max_nodes=4)),
+        lambda m: lambda text: m.span_of(
+ job(script=text, min_nodes=1, max_nodes=4), None, OptIn(), ""),
         [
             full("#SBATCH -N 2 \n"),
             full(" ", before="#SBATCH -N 2", after="x"),
@@ -27,7 +29,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
     ),
     (
         "slurm_plugin.decision.eligibility",
-        lambda m: lambda text: m._placed(job(dependency=text)),
+        lambda m: lambda text: m.span_of(job(dependency=text), None, OptIn(), ""),
         [full(",expand"), full("?")],
     ),
     (

@@ -148,11 +148,11 @@ def _follow(config: Config, members: Sequence[Member]) -> None:
             gathered = collector.collect()
             for error in gathered.unreachable:
                 _log.warning("sensor %s", error)
-            waiting = _stored(store, [*waiting, *gathered.probes])
+            waiting = store_measurements(store, [*waiting, *gathered.probes])
             stopped.wait(min(60.0, config.probes.period_s))
 
 
-def _stored(store: Store, waiting: list[Probe]) -> list[Probe]:
+def store_measurements(store: Store, waiting: list[Probe]) -> list[Probe]:
     """Store measurements; give those that have to wait for the store to come back."""
     try:
         new = store.probes.add(waiting)

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import create_engine, update
 
 from sacct_ingest.store import Store
 from sacct_ingest.store.schema import counters
@@ -45,10 +45,12 @@ def test_a_copy_of_a_backup_has_the_number_of_the_store(tmp_path: Path) -> None:
     assert number_in(ours) == number_in(backup) is not None
 
 
-def test_a_database_that_was_made_anew_is_noticed(store: Store) -> None:
+def test_a_database_that_was_made_anew_is_noticed(store: Store, store_url: str) -> None:
     """Its number is another one, on a server as well as in a file that was written over."""
-    with store._engine.begin() as connection:
+    engine = create_engine(store_url)
+    with engine.begin() as connection:
         connection.execute(update(counters).where(counters.c.name == "store").values(value=7))
+    engine.dispose()
     assert store.change() == "was replaced by another database"
 
 

@@ -38,7 +38,15 @@ QUERIES: dict[str, Callable[[Store], Any]] = {
 
 
 @pytest.fixture
-def filled(store: Store, store_url: str) -> Store:
+def engine(store_url: str) -> Iterator[Engine]:
+    """Connections of our own to the database of the store."""
+    made = create_engine(store_url)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def filled(store: Store, engine: Engine) -> Store:
     store.runs.add(
         run(
             job_id=i,
@@ -54,34 +62,33 @@ def filled(store: Store, store_url: str) -> Store:
     store.decisions.add(
         [decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + 60 * i + 0.2) for i in range(0, RUNS, 4)]
     )
-    engine = create_engine(store_url)
     # The servers do it by themselves after a while, SQLite does not.
     word = {"sqlite": "", "postgresql": "ANALYZE"}.get(engine.dialect.name, "ANALYZE TABLE")
     with engine.begin() as connection:
         for table in ("runs", "steps", "decisions") if word else ():
             connection.exec_driver_sql(f"{word} {table}")
-    engine.dispose()
     return store
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_no_query_reads_all_runs_or_steps(filled: Store, name: str) -> None:
+def test_no_query_reads_all_runs_or_steps(filled: Store, engine: Engine, name: str) -> None:
     statements: list[tuple[str, Any]] = []
 
     def note(_: Any, __: Any, sql: str, parameters: Any, ___: Any, many: bool) -> None:
         statements.append((sql, parameters[0] if many else parameters))
 
-    event.listen(filled._engine, "before_cursor_execute", note)
+    event.listen(Engine, "before_cursor_execute", note)
     QUERIES[name](filled)
-    event.remove(filled._engine, "before_cursor_execute", note)
+    event.remove(Engine, "before_cursor_execute", note)
     selects = [(sql, given) for sql, given in statements if sql.startswith(("SELECT", "DELETE"))]
     assert selects
     for sql, given in selects:
-        assert scanned(filled._engine, sql, given).isdisjoint({"runs", "steps"}), sql[:500]
+        assert scanned(engine, sql, given).isdisjoint({"runs", "steps"}), sql[:500]
 
 
-def test_a_scan_is_noticed(filled: Store) -> None:
-    assert scanned(filled._engine, "SELECT sum(elapsed_s) FROM runs", ()) == {"runs"}
+@pytest.mark.usefixtures("filled")
+def test_a_scan_is_noticed(engine: Engine) -> None:
+    assert scanned(engine, "SELECT sum(elapsed_s) FROM runs", ()) == {"runs"}
 
 
 def scanned(engine: Engine, sql: str, given: Any) -> set[str]:

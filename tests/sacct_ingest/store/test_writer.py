@@ -2,9 +2,11 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -48,7 +50,7 @@ def test_few_batches_need_no_process(store: Store) -> None:
     with store.writer() as writer:
         writer.add(BATCHES[0])
         writer.wait()
-        assert writer._process is None
+        assert writer.pid is None
     assert writer.stored == Stored(new=5)
 
 
@@ -60,7 +62,7 @@ def test_beside_another_thread_it_writes_itself(store: Store, at_once: None) -> 
     try:
         with store.writer() as writer:
             writer.add(BATCHES[0])
-            assert writer._process is None
+            assert writer.pid is None
             assert writer.stored == Stored(new=5)
     finally:
         ended.set()
@@ -74,11 +76,11 @@ def test_an_open_file_is_not_taken_along(tmp_path: Path, at_once: None) -> None:
         assert other.runs.count() == 0
         with store.writer() as writer:
             writer.add(BATCHES[0])
-            assert writer._process is None
+            assert writer.pid is None
         other.close()
         with store.writer() as writer:
             writer.add(BATCHES[1])
-            assert writer._process is not None
+            assert writer.pid is not None
         assert store.runs.count() == 10
 
 
@@ -109,8 +111,8 @@ def test_a_writer_that_is_killed_loses_no_more_than_its_batch(
     with pytest.raises(StoreError, match="is gone"), sqlite_store.writer() as writer:
         writer.add(BATCHES[0])
         writer.wait()
-        assert writer._process is not None
-        os.kill(writer._process.pid, signal.SIGKILL)
+        assert writer.pid is not None
+        os.kill(writer.pid, signal.SIGKILL)
         writer.add(BATCHES[1])
         writer.add(BATCHES[2])
     assert sqlite_store.runs.count() >= 5
@@ -120,12 +122,14 @@ def test_a_writer_that_is_killed_loses_no_more_than_its_batch(
     assert sqlite_store.runs.count() == 20
 
 
-def test_what_the_database_says_reaches_the_caller(sqlite_store: Store, at_once: None) -> None:
+def test_what_the_database_says_reaches_the_caller(
+    sqlite_store: Store, at_once: None, tmp_path: Path
+) -> None:
     with sqlite_store.writer() as writer:
         writer.add(BATCHES[0])
         writer.wait()
-        with sqlite_store._engine.begin() as connection:
-            connection.exec_driver_sql("drop table steps")
+        with closing(sqlite3.connect(tmp_path / "nimo.db")) as connection, connection:
+            connection.execute("drop table steps")
         writer.add(BATCHES[1])
         with pytest.raises(StoreError, match="no such table"):
             writer.wait()
@@ -139,15 +143,15 @@ from tests.sacct_ingest.store.test_writer import BATCHES
 module.BATCH = 5
 with Store.open(sys.argv[1]) as store, store.writer() as writer:
     writer.add(BATCHES[0])
-    print(writer._process.pid, flush=True)
+    print(writer.pid, flush=True)
     writer.add(BATCHES[1])
     time.sleep(300)
 """
 
 
 def _process_of(writer: RunWriter) -> Path:
-    assert writer._process is not None
-    return Path(f"/proc/{writer._process.pid}")
+    assert writer.pid is not None
+    return Path(f"/proc/{writer.pid}")
 
 
 def test_the_writer_ends_when_the_ingest_is_killed(tmp_path: Path) -> None:

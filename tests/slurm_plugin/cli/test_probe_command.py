@@ -137,8 +137,8 @@ def test_measurements_wait_while_the_store_is_away(monkeypatch: pytest.MonkeyPat
 
         with monkeypatch.context() as patched:
             patched.setattr(opened.probes, "add", away)
-            assert probe._stored(opened, found) == found
-        assert probe._stored(opened, found) == []
+            assert probe.store_measurements(opened, found) == found
+        assert probe.store_measurements(opened, found) == []
         assert opened.probes.latest() == found
 
 

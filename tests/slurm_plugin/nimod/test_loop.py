@@ -94,7 +94,7 @@ class Running:
         wait_until(lambda: self.ticks > before, what="a tick")
 
     def awake(self):
-        return self.loop._awake()
+        return self.loop.awake
 
     def settle(self):
         """Wait until the loop has done what there was to do."""
