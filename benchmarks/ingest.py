@@ -78,10 +78,14 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Ratios to slurm2sql at each size, and whether the rate depends on the size."""
     first = [row for row in rows if row["store"] == "sqlite" and row["what"] == "first load"]
     rates = {row["size"]: row["rows/s"] for row in first if row["file"] != "json"}
+    of_json = {row["size"]: row["rows/s"] for row in first if row["file"] == "json"}
     for row in rows:
-        if row["what"] == "slurm2sql" and row["rows/s"] and row["size"] in rates:
-            ratio = rates[row["size"]] / row["rows/s"]
-            yield f"{row['size']} rows: {ratio:.1f} times slurm2sql"
+        if row["what"] != "slurm2sql" or not row["rows/s"]:
+            continue
+        for kind, its in (("text", rates), ("JSON", of_json)):
+            if row["size"] in its:
+                ratio = its[row["size"]] / row["rows/s"]
+                yield f"{row['size']} rows of {kind}: {ratio:.1f} times slurm2sql's text"
     large = [(size, rate) for size, rate in sorted(rates.items()) if size >= max(rates) / 100]
     if len(large) > 1:
         (small, slow), (size, fast) = large[0], large[-1]

@@ -16,6 +16,7 @@ from sacct_ingest.sources.json_values import (
     moment_at,
     plain,
     reach,
+    seconds_text,
     tres,
     tres_at,
     value_of,
@@ -30,6 +31,8 @@ _NOT_ENDED: Final = frozenset(state.value for state in JobState if not state.end
 
 
 def _base_state(value: Any, *, flags: bool) -> str:
+    if type(value) is list and len(value) == 1:
+        return plain(value[0])
     words = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     shown = [word for word in words if word in _SHOWN_FLAGS] if flags else []
     return plain((shown or words or [""])[0])
@@ -42,30 +45,26 @@ def _db_state(job: Json) -> str:
     return f"{state} by {by}" if state == "CANCELLED" and by else state
 
 
-def _exit(code: Any, state: str) -> str:
+def _exit(code: Any, state: Callable[[], str]) -> str:
     """``code:signal``."""
-    number = value_of("return_code", code)
-    signal = value_within("signal", "id", code) or value_within("signal", "signal_id", code)
+    number, given = value_of("return_code", code), reach(code, "signal")
+    signal = plain(reach(given, "id")) or plain(reach(given, "signal_id"))
     # data_parser 0.0.38 and 0.0.39 give 0 for every exit code.
-    if state != "COMPLETED" and not signal and reach(code, "return_code") == 0:
+    if not signal and reach(code, "return_code") == 0 and state() != "COMPLETED":
         return ""
     return f"{number or 0}:{signal or 0}" if number or signal else ""
 
 
 def _db_exit(job: Json) -> str:
-    return _exit(reach(job, "exit_code"), _db_state(job))
-
-
-_total_cpu = cpu_seconds("total")
+    return _exit(reach(job, "exit_code"), lambda: _db_state(job))
 
 
 def _db_cpu(job: Json) -> str:
     """CPU time of a job; data_parser 0.0.38 gives it for the steps only."""
-    steps = reach(job, "steps")
-    if cpu_microseconds(job, "total") == 0 and isinstance(steps, list):
-        total = sum(cpu_microseconds(step, "total") or 0 for step in steps)
-        return f"{total // 10**6}.{total // 1000 % 1000:03}"
-    return _total_cpu(job)
+    cpu_us, steps = cpu_microseconds(job, "total"), reach(job, "steps")
+    if cpu_us == 0 and isinstance(steps, list):
+        cpu_us = sum(cpu_microseconds(step, "total") or 0 for step in steps)
+    return seconds_text(cpu_us)
 
 
 def _allocated(kind: str) -> Callable[[Json], str]:
@@ -105,25 +104,23 @@ def job_id(job: int | str, array: str, task: str, het: str, offset: str) -> str:
     >>> job_id(29, "6", "1", "0", ""), job_id(8, "0", "", "7", "1"), job_id(8, "", "", "", "")
     ('6_1', '7+1', '8')
     """
-    if array not in ("", "0") and task:
+    if array not in _NO_ID and task:
         return f"{array}_{task}"
-    if het not in ("", "0") and offset:
+    if het not in _NO_ID and offset:
         return f"{het}+{offset}"
     return str(job)
 
 
-_ID_PARTS: Final = (
-    ("array", "job_id"),
-    ("array", "task_id"),
-    ("het", "job_id"),
-    ("het", "job_offset"),
-)
+_NO_ID: Final = ("0", "")
 
 
 def _db_id(job: Json) -> str:
-    return job_id(
-        value_of("job_id", job), *(value_within(first, second, job) for first, second in _ID_PARTS)
-    )
+    number = value_of("job_id", job)
+    array, het = value_within("array", "job_id", job), value_within("het", "job_id", job)
+    if array in _NO_ID and het in _NO_ID:
+        return number
+    task, offset = value_within("array", "task_id", job), value_within("het", "job_offset", job)
+    return job_id(number, array, task, het, offset)
 
 
 def _step_id(step: Json) -> str:
@@ -196,7 +193,7 @@ def _live_exit(job: Json) -> str:
     # Before data_parser 0.0.39 it is the status that wait(2) gave.
     if isinstance(code, int):
         return f"{code >> 8 & 255}:{code & 127}"
-    return _exit(code, "COMPLETED")
+    return _exit(code, lambda: "COMPLETED")
 
 
 def _live_end(job: Json) -> str:

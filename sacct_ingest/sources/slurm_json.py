@@ -1,19 +1,25 @@
 """Slurm's JSON: ``sacct --json``, ``squeue --json`` and what slurmrestd answers to ``jobs``.
 
 The file is read job by job: memory does not grow with it, and a job that is not JSON costs only
-itself.  Python's own decoder finds where a job ends; it is C, and can go on after a mistake.
+itself.  A serialiser writes the same between any two jobs: what stands between the first two is
+looked for, and what is before it is decoded by msgspec.  If it is one whole JSON object, it is the
+job.  Else Python's own decoder finds where the job ends, and can go on after a mistake.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import repeat
 from typing import Any, Final, TextIO
+
+import msgspec
 
 from sacct_ingest.columns import names
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.fold import Row, fold
-from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB, Rows
+from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB
+from sacct_ingest.sources.json_rows import RowPlan
 from sacct_ingest.sources.json_values import well_formed
 from sacct_ingest.sources.run_source import Tally
 
@@ -21,6 +27,8 @@ _CHUNK: Final = 2**20  #: characters read at a time
 _MAX_JOB: Final = 16 * 2**20  #: characters; what is longer has lost its end
 _SPACE = re.compile(r"[ \t\r\n]*")
 _OBJECT = re.compile(r'\{\s*"')
+#: What stands between two objects of a list, with the first key of the second.
+_BETWEEN = re.compile(r'\}\s*,\s*(\{)\s*"[^"\\]*"\s*:')
 #: The end of a list of jobs, recognised by what follows it.
 _LIST_END = re.compile(r'\]\s*(?:\}\s*\Z|,\s*"(?:meta|errors|warnings|last_\w+)"\s*:)')
 #: A mistake nearer to the end of what was read so far may be none once more is read.
@@ -72,7 +80,7 @@ def _rows(jobs: Iterator[_Numbered], tally: Tally, cluster: str) -> Iterator[Row
             text = json.dumps(job, ensure_ascii=False, default=str)
             tally.refuse(str(error), well_formed(text), number)
             continue
-        yield from ((number, record) for record in records)
+        yield from zip(repeat(number), records, strict=False)
 
 
 def _records(job: Any, cluster: str) -> Iterator[list[str]]:
@@ -80,39 +88,20 @@ def _records(job: Any, cluster: str) -> Iterator[list[str]]:
     if not isinstance(job, dict):
         raise TypeError("not a job")
     accounted = "job_state" not in job
-    first = _row(job, _DB_JOB if accounted else _LIVE_JOB)
+    first = (_DB_JOB if accounted else _LIVE_JOB).row(job)
     first[_CLUSTER] = first[_CLUSTER] or cluster
     if not first[_RAW_ID] or not first[_CLUSTER]:
         raise ValueError("no job_id" if not first[_RAW_ID] else "no cluster; say it with -M")
     yield first
     steps = job.get("steps") if accounted else None
     for step in steps if isinstance(steps, list) else ():
-        row = _row(step, _DB_STEP)
+        row = _DB_STEP.row(step)
         row[_ID] = f"{first[_ID]}.{row[_ID]}"
         yield row
 
 
-#: A column's place in the row, and what reads it.
-_Plan = list[tuple[int, Callable[[Any], str]]]
-
-
-def _plan(rows: Rows) -> _Plan:
-    return [(_HEADER.index(name), read) for name, read in rows.items()]
-
-
-_DB_JOB, _DB_STEP, _LIVE_JOB = map(_plan, (DB_JOB, DB_STEP, LIVE_JOB))
+_DB_JOB, _DB_STEP, _LIVE_JOB = (RowPlan(rows, _HEADER) for rows in (DB_JOB, DB_STEP, LIVE_JOB))
 _CLUSTER, _RAW_ID, _ID = map(_HEADER.index, ("Cluster", "JobIDRaw", "JobID"))
-_EMPTY: Final = [""] * len(_HEADER)
-
-
-def _row(record: Any, plan: _Plan) -> list[str]:
-    row, at = _EMPTY.copy(), 0
-    try:
-        for at, read in plan:
-            row[at] = read(record)
-    except ValueError as error:
-        raise ValueError(f"{_HEADER[at]}: {error}") from error
-    return row
 
 
 class _Scanner:
@@ -121,6 +110,8 @@ class _Scanner:
     def __init__(self, text: TextIO, tally: Tally) -> None:
         self._text, self._tally = text, tally
         self._decode = json.JSONDecoder(strict=False).raw_decode
+        self._decode_whole = msgspec.json.Decoder().decode
+        self._between: re.Match[str] | None = None
         self._buffer, self._at, self._ended = "", 0, False
         self._number = 0
 
@@ -173,10 +164,36 @@ class _Scanner:
         self._at += 1
 
     def _element(self) -> Iterator[Any]:
+        """Give the job that stands here, and those that end as it does."""
         try:
-            yield self._value()
+            job = self._value()
         except _BrokenError as error:
             yield from self._skip(str(error))
+            return
+        self._between = _BETWEEN.match(self._buffer, self._at - 1)
+        yield job
+        if self._between is not None:
+            yield from self._alike(self._between[0], self._between.start(1) - self._at + 1)
+
+    def _alike(self, between: str, next_at: int) -> Iterator[Any]:
+        """Give jobs up to the last that ends so in what was read, or one that is no whole object.
+
+        Parameters
+        ----------
+        between
+            What stands between two jobs.
+        next_at
+            Where in it the second begins.
+        """
+        begin = self._at - 1 + next_at
+        while (end := self._buffer.find(between, begin)) >= 0:
+            try:
+                job = self._decode_whole(self._buffer[begin : end + 1])
+            except (ValueError, RecursionError):
+                break
+            self._at = end + 1
+            yield job
+            begin = end + next_at
 
     def _skip(self, reason: str) -> Iterator[Any]:
         """Refuse what cannot be read, up to where the next job starts or the list ends."""

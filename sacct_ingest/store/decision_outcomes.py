@@ -46,12 +46,19 @@ _SET = (
 
 def join(connection: Connection) -> int:
     """Link decisions to runs inside a transaction; returns how many got a run."""
+    if not _any(connection):
+        return 0
     counters.lock(connection, "runs")
     linked = sum(
         _link(connection, pairs) for pairs in (_by_id(connection), _by_submission(connection))
     )
     _copy_to_noted(connection)
     return linked
+
+
+def _any(connection: Connection) -> bool:
+    """Whether there are decisions at all: before NIMO is switched on there are none."""
+    return connection.execute(select(decisions.c.decision_id).limit(1)).first() is not None
 
 
 def _link(connection: Connection, pairs: Iterator[_Pair]) -> int:
@@ -176,6 +183,8 @@ def _copy_to_linked(connection: Connection, decision_ids: Sequence[str]) -> None
 
 def copy_to_tasks(connection: Connection, run_ids: range) -> None:
     """Give runs that are new the keys of their array's decision, where another task has one."""
+    if not _any(connection):
+        return
     new = runs.c.id.between(run_ids.start, run_ids.stop - 1)
     _copy(connection, _of_arrays().where(new, runs.c.array_job_id.is_not(None)))
 

@@ -19,20 +19,27 @@ from typing import Any, NoReturn
 
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import JobRun
 from sacct_ingest.store.add_runs import PackedRuns, add_packed, decode_packed, encode, pack_runs
-from sacct_ingest.store.engine import make_engine, path_of
+from sacct_ingest.store.engine import make_engine, path_of, translated
 from sacct_ingest.store.rows import Stored
 
-#: Runs of one transaction: so few that little is left to write once all is read.
-BATCH = 500
+#: Runs from which on there is a process: it opens the store while the next ones are read.
+BATCH = 200
+#: Runs that wait for the process at most; it gets them as soon as it is idle.
+_WAITING = 2000
 
 
 class RunWriter:
-    """Takes runs, writes them in batches of one transaction each; ``stored`` is what came of it."""
+    """Takes runs, writes them in batches of one transaction each; ``stored`` is what came of it.
+
+    A batch is what has come since the process began with the one before: neither waits for the
+    other for long, and little is left to write once all is read.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -48,7 +55,7 @@ class RunWriter:
         return self._process.pid if self._process else None
 
     def add(self, given: Iterable[JobRun]) -> None:
-        """Take runs; with those that make a batch, wait until the batch before is stored.
+        """Take runs; where many wait to be written, wait until the batch before is stored.
 
         Raises
         ------
@@ -56,9 +63,12 @@ class RunWriter:
             This batch or the one before could not be stored.
         """
         self._packed += pack_runs(given)
-        if sum(map(len, self._packed)) >= BATCH:
-            if not self._begun:
-                self._begun, self._process = True, _forked(self._engine)
+        count = sum(map(len, self._packed))
+        if count < BATCH:
+            return
+        if not self._begun:
+            self._begun, self._process = True, _forked(self._engine)
+        if self._process is None or not self._asked or count >= _WAITING or self._process.idle():
             self._write()
 
     def wait(self) -> None:
@@ -66,6 +76,12 @@ class RunWriter:
         if self._packed:
             self._write()
         self._wait()
+
+    def take_over(self) -> None:
+        """Open the store here: the last to leave an SQLite file has to write its log back."""
+        if self._process is not None and path_of(self._engine) is not None:
+            with translated(self._engine), self._engine.connect():
+                pass
 
     def close(self) -> None:
         """End the process, after the batch that it has begun."""
@@ -95,6 +111,7 @@ def writer(engine: Engine) -> Iterator[RunWriter]:
         with _rare_collections():
             yield made
             made.wait()
+        made.take_over()
     finally:
         made.close()
 
@@ -160,6 +177,10 @@ class _Process:
         except OSError as error:
             raise StoreError("the process that writes the store is gone") from error
 
+    def idle(self) -> bool:
+        """Whether it has written the batch that it was given."""
+        return self._pipe.poll()
+
     def answer(self) -> Stored:
         """Wait for what became of the batch."""
         try:
@@ -198,6 +219,8 @@ def _serve(url: URL, pipe: "Connection[Any, bytes]") -> None:
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _trust_own_keys)
     try:
+        with suppress(SQLAlchemyError), engine.connect():
+            pass  # while the first batch is read; errors are those of the batch
         while True:
             pipe.send(_stored(engine, decode_packed(pipe.recv_bytes())))
     finally:

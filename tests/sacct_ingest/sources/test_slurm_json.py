@@ -1,7 +1,9 @@
 """Slurm's JSON: the shapes of all releases, and what may happen to a file."""
 
+import contextlib
 import io
 import json
+import re
 import tracemalloc
 from typing import Any
 
@@ -310,3 +312,62 @@ def test_gpus_of_all_types(make: Any) -> None:
 
 def test_gpus_of_slurmctld() -> None:
     assert one(live_job(tres_alloc_str="cpu=4,node=2,gres/gpu=4")).gpus == 4
+
+
+def slowly(text: str) -> tuple[list[JobRun], list[Any]]:
+    """Read with Python's decoder alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slurm_json, "_BETWEEN", re.compile("(?!)()"))
+        return outcome(text)
+
+
+def outcome(text: str) -> tuple[list[JobRun], list[Any]]:
+    tally = Tally()
+    runs: list[JobRun] = []
+    with contextlib.suppress(FormatError):
+        runs.extend(read_json(io.StringIO(text), tally, cluster="pine"))
+    return runs, [(one.reason, one.text) for one in tally.rejects]
+
+
+@pytest.mark.parametrize("layout", [{"indent": 4}, {"indent": None}, {"separators": (",", ":")}])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "plain",
+        "}, {",
+        '"},\n{"job_id":',
+        "a\x01b",
+        "\ud800",
+        "名前 😀",
+    ],
+)
+def test_jobs_alike_are_read_as_pythons_decoder_reads_each(
+    layout: dict[str, Any], odd: str
+) -> None:
+    jobs = [new_job(job_id, comment={"job": odd}) for job_id in range(1, 9)]
+    # Another order of keys, and no job at all.
+    jobs[3] = dict(reversed(jobs[3].items()))
+    text = json.dumps({"jobs": [*jobs[:6], {"job_id": None}, *jobs[6:]]}, **layout)
+    raw = text.replace("\\u0001", "\x01")
+    assert outcome(raw) == slowly(raw)
+    assert len(outcome(raw)[0]) == 8
+
+
+def test_most_jobs_are_decoded_without_pythons_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = document(*map(new_job, range(1, 101)))
+    asked: list[int] = []
+    value = slurm_json._Scanner._value
+    monkeypatch.setattr(
+        slurm_json._Scanner, "_value", lambda self: asked.append(self._at) or value(self)
+    )
+    assert len(read(text)) == 100
+    assert len(asked) < 20
+
+
+@given(st.data())
+def test_a_damaged_list_is_read_as_pythons_decoder_reads_it(data: st.DataObject) -> None:
+    text = json.dumps({"jobs": list(map(new_job, range(1, 5)))}, separators=(",", ":"))
+    at = data.draw(st.integers(0, len(text)))
+    length, put = data.draw(st.integers(0, 3)), data.draw(st.text('{}[]",:1a', max_size=3))
+    damaged = text[:at] + put + text[at + length :]
+    assert outcome(damaged) == slowly(damaged)

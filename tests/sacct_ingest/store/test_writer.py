@@ -46,6 +46,39 @@ def test_a_process_writes_what_the_store_itself_would(store: Store, at_once: Non
     assert {len(steps) for steps in store.runs.steps_of(ids).values()} == {2}
 
 
+def test_the_process_is_not_the_last_to_leave_the_file(
+    tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last writes the log back into the file, and whoever comes next begins a new one."""
+    path, logs = tmp_path / "nimo.db", []
+    close = RunWriter.close
+
+    def closed(writer: RunWriter) -> None:
+        close(writer)
+        logs.append(Path(f"{path}-wal").exists())
+
+    monkeypatch.setattr(RunWriter, "close", closed)
+    with Store.open(str(path)) as store, store.writer() as writer:
+        writer.add(BATCHES[0])
+        assert writer._process is not None
+    assert logs == [True]
+
+
+def test_a_busy_process_is_not_waited_for(
+    store: Store, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module._Process, "idle", lambda self: False)
+    with store.writer() as writer:
+        for batch in BATCHES:
+            writer.add(batch)
+        assert writer.stored == Stored()
+        assert sum(map(len, writer._packed)) == 15
+        monkeypatch.setattr(module, "_WAITING", 20)
+        writer.add(BATCHES[0])
+        assert writer.stored == Stored(new=5)
+    assert writer.stored == Stored(new=20, same=5)
+
+
 def test_few_batches_need_no_process(store: Store) -> None:
     with store.writer() as writer:
         writer.add(BATCHES[0])
