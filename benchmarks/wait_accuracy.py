@@ -304,11 +304,7 @@ def _nimo(asked: Asked, learned: NDArray[np.bool_]) -> tuple[Floats, tuple[Float
     fit: QueueWaitFit = model.fit(
         asked.names, asked.rows[learned], asked.waits_s[learned], asked.asked_s[learned]
     )
-    told = [fit.predict(row) for row in asked.rows[~learned].tolist()]
-    median, low, high = (
-        asked.log(np.array([getattr(one, name) for one in told]))
-        for name in ("median_s", "low_s", "high_s")
-    )
+    median, low, high = map(asked.log, fit.predict(asked.rows[~learned]))
     return median, (low, high)
 
 

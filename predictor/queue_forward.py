@@ -24,7 +24,10 @@ from predictor.wait_estimate import QUANTILES, WaitGrid
 Floats = npt.NDArray[np.float64]
 
 #: Time limits that are looked at, seconds.
-LIMITS_S = tuple(60.0 * m for m in (5, 15, 30, 60, 120, 240, 480, 720, 1440, 2880, 5760, 10080))
+LIMITS_S = (
+    *(60.0 * m for m in (5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180, 240, 300, 360, 480, 600)),
+    *(3600.0 * h for h in (12, 16, 20, 24, 36, 48, 72, 96, 120, 168)),
+)
 #: Sizes that are looked at: so many nodes one by one, then each so much larger.
 _ONE_BY_ONE, _STEP = 64, 1.1
 #: Jobs in front of the queue that are run one by one, and jobs that stand for those behind.
@@ -81,9 +84,16 @@ class Forward:
 
     grid: WaitGrid  #: waits of a job that is submitted now
     starts_s: dict[int, tuple[float, ...]]  #: of jobs that wait, by their numbers: rising
+    front: Sequence[QueuedJob] = ()  #: jobs that were run for those that wait
 
 
-def run_forward(state: QueueState, *, seed: int = 0, horizon_s: float = 30 * 86_400.0) -> Forward:
+def run_forward(
+    state: QueueState,
+    *,
+    seed: int = 0,
+    horizon_s: float = 30 * 86_400.0,
+    only: tuple[int, float] | None = None,
+) -> Forward:
     """Run a queue forward several times.
 
     Parameters
@@ -94,20 +104,26 @@ def run_forward(state: QueueState, *, seed: int = 0, horizon_s: float = 30 * 86_
         Of the draws.
     horizon_s
         What has not started by then counts as starting then.
+    only
+        Size and time limit, seconds, that are looked at; None: all.  A run ends once such a job
+        has started, so that starts of others behind it are not found.
     """
     rng = np.random.default_rng(seed)
-    sizes = _sizes(state.units, state.nodes or state.units)
+    if only is None:
+        sizes, limits_s = _sizes(state.units, state.nodes or state.units), LIMITS_S
+    else:
+        sizes, limits_s = (min(only[0], state.units),), (only[1],)
     if not state.waiting and not state.closings:
-        return _without_queue(state, sizes, rng, horizon_s)
+        return _without_queue(state, (sizes, limits_s), rng, horizon_s)
     front = _represented(state.waiting)
     jobs = len(state.running) + len(front)
     draws = int(np.clip(_BUDGET // (jobs + 1), _FEWEST, _DRAWS))
     left = _draw(state.running, draws, rng)
     coming = _draw(front, draws, rng)
-    waits, starts = np.empty((draws, len(sizes), len(LIMITS_S))), np.empty((draws, len(front)))
+    waits, starts = np.empty((draws, len(sizes), len(limits_s))), np.empty((draws, len(front)))
     for draw in range(draws):
         waits[draw], starts[draw] = _one(
-            state, front, left[draw], coming[draw], sizes, rng, horizon_s
+            state, front, left[draw], coming[draw], (sizes, limits_s), rng, horizon_s
         )
     # Of several tasks of an array the first to start.
     own = {
@@ -115,13 +131,18 @@ def run_forward(state: QueueState, *, seed: int = 0, horizon_s: float = 30 * 86_
         for place, job in reversed(list(enumerate(front)))
         if job.number >= 0
     }
-    return Forward(grid=_grid(sizes, waits), starts_s=own)
+    return Forward(grid=_grid(sizes, limits_s, waits), starts_s=own, front=front)
+
+
+#: Sizes and time limits that are looked at.
+_Looked = tuple[tuple[int, ...], tuple[float, ...]]
 
 
 def _without_queue(
-    state: QueueState, sizes: Sequence[int], rng: np.random.Generator, horizon_s: float
+    state: QueueState, looked: _Looked, rng: np.random.Generator, horizon_s: float
 ) -> Forward:
     """Find when enough of what runs has ended: nothing else stands before a new job."""
+    sizes, limits_s = looked
     left = _draw(state.running, _DRAWS, rng)
     units = np.array([job.units for job in state.running], dtype=np.int64)
     free = state.units - int(units.sum())
@@ -132,8 +153,8 @@ def _without_queue(
         place = np.searchsorted(freed, sizes)
         ended = np.append(ends[order], horizon_s)
         waits[draw] = np.where(np.array(sizes) <= free, 0.0, ended[place])
-    every = np.repeat(waits[:, :, None], len(LIMITS_S), axis=2)
-    return Forward(grid=_grid(sizes, np.minimum(every, horizon_s)), starts_s={})
+    every = np.repeat(waits[:, :, None], len(limits_s), axis=2)
+    return Forward(grid=_grid(sizes, limits_s, np.minimum(every, horizon_s)), starts_s={})
 
 
 def _one(
@@ -141,7 +162,7 @@ def _one(
     front: Sequence[QueuedJob],
     left_s: Floats,
     run_s: Floats,
-    sizes: Sequence[int],
+    looked: _Looked,
     rng: np.random.Generator,
     horizon_s: float,
 ) -> tuple[Floats, Floats]:
@@ -160,7 +181,7 @@ def _one(
     come = sorted([*(queued[i] for i in order), *later], key=lambda one: one[0])
     place = {id(one): number for number, one in enumerate(come, len(there))}
     shapes = [*there, *(shape for _, shape in come)]
-    probe = _Probe(engine, sizes, horizon_s, limits_s=LIMITS_S)
+    probe = _Probe(engine, looked[0], horizon_s, limits_s=looked[1])
     if not there and (not come or come[0][0] > 0):
         probe(0.0)
     schedule = engine.run(
@@ -312,13 +333,13 @@ def _sizes(units: int, nodes: int) -> tuple[int, ...]:
     return tuple(sorted(size for size in whole | parts if 0 < size <= units))
 
 
-def _grid(sizes: Sequence[int], waits: Floats) -> WaitGrid:
+def _grid(sizes: Sequence[int], limits_s: Sequence[float], waits: Floats) -> WaitGrid:
     """Put the draws in order; more units or a longer limit never start earlier."""
     rising = np.maximum.accumulate(np.maximum.accumulate(waits, axis=1), axis=2)
     cells = np.sort(np.moveaxis(rising, 0, -1), axis=-1)
     assert all(a < b for a, b in pairwise(sizes))
     return WaitGrid(
         sizes=tuple(sizes),
-        limits_s=(*LIMITS_S[:-1], inf),
+        limits_s=(*limits_s[:-1], inf),
         draws_s=tuple(tuple(tuple(cell) for cell in row) for row in cells.tolist()),
     )

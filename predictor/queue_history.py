@@ -1,7 +1,8 @@
 """How a cluster's jobs came and ran in the past, for its queue to be run forward.
 
 Made by a refit from the newest runs of the store: which share of their limits jobs used (of each
-user, and of all), how often jobs come, of what shape, and how many of them go before others.
+user, and of all), how often jobs come, of what shape, how many of them go before others, and how
+near estimates of their waits would have come.
 """
 
 from collections import defaultdict
@@ -10,8 +11,11 @@ from math import log
 
 import numpy as np
 
-from predictor.queue_past import LimitShares, PastArrivals, PastShape, QueuePast
+from predictor.past_waits import past_waits
+from predictor.queue_past import LimitShares, PastArrivals, PastRecord, PastShape, QueuePast
+from predictor.queue_wait import encode
 from predictor.wait_estimate import SHARES
+from predictor.wait_learning import learn_waits
 from sacct_ingest.store.rows import RunRow
 
 #: Runs that are looked at, and runs of one user.
@@ -20,6 +24,8 @@ NEWEST, _OF_USER = 20_000, 50
 _FEWEST = 10
 #: Most job shapes of a partition.
 _SHAPES = 200
+#: Jobs whose waits are learned from.
+_ASKS = 1_000
 #: Jobs in the queue that one is compared with.
 _WINDOW = 200
 
@@ -43,6 +49,17 @@ def queue_past(runs: Iterable[RunRow]) -> QueuePast:
             for name, members in partitions.items()
             if len(members) >= _FEWEST
         },
+        waits=_waits(ordered),
+    )
+
+
+def _waits(runs: Sequence[RunRow]) -> PastRecord:
+    learned = learn_waits(past_waits(runs, asks=_ASKS))
+    return PastRecord(
+        errors=learned.errors,
+        correction=encode(learned.correction).decode() if learned.correction else "",
+        error=learned.error,
+        corrected_error=learned.corrected_error,
     )
 
 

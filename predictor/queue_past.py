@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from predictor.wait_estimate import WaitError
+
 
 class LimitShares(msgspec.Struct, frozen=True, kw_only=True):
     """Which shares of their limits jobs used: log quantiles, of each user and of the site."""
@@ -33,11 +35,23 @@ class PastArrivals(msgspec.Struct, frozen=True, kw_only=True):
     shapes: list[PastShape]
 
 
+class PastRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What estimates of waits would have been off by, and a correction where that was less."""
+
+    errors: list[WaitError] = []  #: oldest first
+    #: JSON of a :class:`predictor.queue_wait.QueueWaitFit`; empty: the queue run forward is nearer
+    correction: str = ""
+    #: mean absolute errors, log10, of the queue run forward and with a correction; None: not tried
+    error: float | None = None
+    corrected_error: float | None = None
+
+
 class QueuePast(msgspec.Struct, frozen=True, kw_only=True):
     """The past of one cluster."""
 
     shares: LimitShares = LimitShares()
     arrivals: Mapping[str, PastArrivals] = {}
+    waits: PastRecord = PastRecord()
 
 
 def encode(past: QueuePast) -> str:

@@ -14,13 +14,12 @@ Intervals are conformalised quantile regressions (Romano, Patterson, Candès, *C
 Regression*, 2019, equation 8).  The residuals that widen them come from forward validation: each
 block of the log in time is predicted by trees that were grown on the blocks before it.
 
-Fitting needs scikit-learn; a fit is evaluated without it and without numpy.
+Fitting needs scikit-learn; a fit is evaluated without it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import isnan, log10
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,6 +29,7 @@ from predictor.argument_checks import need_finite, need_positive, need_share
 from sacct_ingest.errors import NimoError, NoHistory
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 #: Waits below this are the scheduler's own latency, seconds.
 LEAST_S = 1.0
@@ -62,14 +62,20 @@ class Tree(msgspec.Struct, frozen=True, array_like=True):
     right: list[int]
     missing_left: list[bool]
 
-    def __call__(self, row: Sequence[float]) -> float:
-        """Return the output of the leaf that a row of features reaches."""
-        node = 0
-        while (feature := self.feature[node]) != _LEAF:
-            x = row[feature]
-            goes_left = self.missing_left[node] if isnan(x) else x <= self.value[node]
-            node = self.left[node] if goes_left else self.right[node]
-        return self.value[node]
+    def __call__(self, rows: Floats) -> Floats:
+        """Return the output of the leaf that each row of features reaches, shape ``(rows,)``."""
+        feature, value = np.array(self.feature), np.array(self.value)
+        left, right = np.array(self.left), np.array(self.right)
+        missing_left = np.array(self.missing_left)
+        node, every = np.zeros(len(rows), dtype=np.int64), np.arange(len(rows))
+        while len(every):
+            every = every[feature[node[every]] != _LEAF]
+            at = node[every]
+            x = rows[every, feature[at]]
+            goes_left = np.where(np.isnan(x), missing_left[at], x <= value[at])
+            node[every] = np.where(goes_left, left[at], right[at])
+        outputs: Floats = value[node]
+        return outputs
 
 
 class Ensemble(msgspec.Struct, frozen=True, array_like=True):
@@ -78,17 +84,20 @@ class Ensemble(msgspec.Struct, frozen=True, array_like=True):
     base: float
     trees: list[Tree]
 
-    def __call__(self, row: Sequence[float]) -> float:
-        """Return the prediction for one row of features."""
-        return self.base + sum(tree(row) for tree in self.trees)
+    def __call__(self, rows: Floats) -> Floats:
+        """Return the predictions for rows of features, shape ``(rows,)``."""
+        total: Floats = np.full(len(rows), self.base)
+        for tree in self.trees:
+            total += tree(rows)
+        return total
 
 
-class QueueWait(msgspec.Struct, frozen=True, kw_only=True):
-    """A predicted wait: the median and an interval for one job, seconds."""
+class QueueWaits(NamedTuple):
+    """Predicted waits: medians and intervals, seconds, each of shape ``(rows,)``."""
 
-    median_s: float
-    low_s: float
-    high_s: float
+    median_s: Floats
+    low_s: Floats
+    high_s: Floats
 
 
 class QueueWaitFit(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,33 +113,35 @@ class QueueWaitFit(msgspec.Struct, frozen=True, kw_only=True):
     estimate: int | None = None  #: place of the feature that is corrected
     allowance_s: float = 0.0  #: is added to waits before logarithms are taken
 
-    def predict(self, row: Sequence[float]) -> QueueWait:
-        """Predict one wait.
+    def predict(self, rows: ArrayLike) -> QueueWaits:
+        """Predict waits.
 
         Parameters
         ----------
-        row
-            Features in the order of :attr:`features`; NaN where one is missing.
+        rows
+            Features in the order of :attr:`features`, shape ``(rows, features)``; NaN where one is
+            missing.
 
         Raises
         ------
         ValueError
-            The row has another length, or the feature that is corrected is missing.
+            Rows have another length, or the feature that is corrected is missing.
         """
-        if len(row) != len(self.features):
-            raise ValueError(f"{len(self.features)} features are needed, not {len(row)}")
+        x = np.asarray(rows, dtype=float)
+        if x.ndim != 2 or x.shape[1] != len(self.features):
+            raise ValueError(f"rows of {len(self.features)} features are needed, not {x.shape}")
         base = 0.0
         if self.estimate is not None:
-            need_finite(self.features[self.estimate], row[self.estimate], least=0)
-            base = log10(max(row[self.estimate] + self.allowance_s, LEAST_S))
-        median = base + self.median(row)
-        low = min(base + self.low(row) - self.margin, median)
-        high = max(base + self.high(row) + self.margin, median)
-        return QueueWait(
-            **{
-                name: max(10.0 ** min(value, _WIDEST) - self.allowance_s, 0.0)
-                for name, value in (("median_s", median), ("low_s", low), ("high_s", high))
-            }
+            need_finite(self.features[self.estimate], *x[:, self.estimate].tolist(), least=0)
+            base = _log(x[:, self.estimate], self.allowance_s)
+        median = base + self.median(x)
+        low = np.minimum(base + self.low(x) - self.margin, median)
+        high = np.maximum(base + self.high(x) + self.margin, median)
+        return QueueWaits(
+            *(
+                np.maximum(10.0 ** np.minimum(logs, _WIDEST) - self.allowance_s, 0.0)
+                for logs in (median, low, high)
+            )
         )
 
 
@@ -195,11 +206,15 @@ class QueueWaitModel:
             scikit-learn is missing.
         """
         x, wait, asked = _checked(names, rows, waits_s, asked_s)
-        place = None if self.estimate is None else _place(self.estimate, names, x)
-        y = self._log(wait) - (0.0 if place is None else self._log(x[:, place]))
+        fit = self._fitted(names, x, wait)
         order = np.argsort(asked, kind="stable")
-        tails = ((1 - self.level) / 2, (1 + self.level) / 2)
-        low, high = (self._grown(x, y, quantile) for quantile in tails)
+        y = self._target(names, x, wait)
+        return msgspec.structs.replace(fit, margin=self._margin(x[order], y[order], asked[order]))
+
+    def _fitted(self, names: Sequence[str], x: Floats, wait: Floats) -> QueueWaitFit:
+        """Fit trees; the interval is not widened yet."""
+        y = self._target(names, x, wait)
+        low, high = (self._grown(x, y, quantile) for quantile in self._tails)
         return QueueWaitFit(
             features=list(names),
             level=self.level,
@@ -207,17 +222,43 @@ class QueueWaitModel:
             median=self._grown(x, y, None),
             low=low,
             high=high,
-            margin=self._margin(x[order], y[order], asked[order], tails),
-            estimate=place,
+            margin=0.0,
+            estimate=None if self.estimate is None else _place(self.estimate, names, x),
             allowance_s=self.allowance_s,
         )
 
-    def _log(self, seconds: Floats) -> Floats:
-        logs: Floats = np.log10(np.maximum(seconds + self.allowance_s, LEAST_S))
-        return logs
+    def _target(self, names: Sequence[str], x: Floats, wait: Floats) -> Floats:
+        y = _log(wait, self.allowance_s)
+        if self.estimate is None:
+            return y
+        return y - _log(x[:, _place(self.estimate, names, x)], self.allowance_s)
 
-    def _margin(self, x: Floats, y: Floats, asked: Floats, tails: tuple[float, float]) -> float:
+    @property
+    def _tails(self) -> tuple[float, float]:
+        return (1 - self.level) / 2, (1 + self.level) / 2
+
+    def validated(
+        self, names: Sequence[str], rows: ArrayLike, waits_s: ArrayLike, asked_s: ArrayLike
+    ) -> Iterator[tuple[Ints, QueueWaits]]:
+        """Predict blocks of the past, each from the waits that were over when it began.
+
+        Parameters are those of :meth:`fit`.  Intervals are as the trees have them.
+
+        Yields
+        ------
+        tuple
+            Places of the jobs of a block, in the order of asking, and their predicted waits.
+        """
+        x, wait, asked = _checked(names, rows, waits_s, asked_s)
+        order = np.argsort(asked, kind="stable")
+        for block in np.array_split(order, 2 * self.blocks)[1:]:
+            past = np.flatnonzero(asked + wait < asked[block[0]])
+            if len(past) >= _FEWEST:
+                yield block, self._fitted(names, x[past], wait[past]).predict(x[block])
+
+    def _margin(self, x: Floats, y: Floats, asked: Floats) -> float:
         """Conformal correction of the quantiles: positive where they were too narrow."""
+        tails = self._tails
         edges = np.searchsorted(asked, np.quantile(asked, np.linspace(0, 1, self.blocks + 1)[1:-1]))
         scores = [
             np.maximum(
@@ -304,6 +345,11 @@ def decode(data: bytes) -> QueueWaitFit:
         return msgspec.json.decode(data, type=QueueWaitFit)
     except msgspec.DecodeError as error:
         raise ValueError(f"the fit of waits cannot be read: {error}; run 'nimo fit'") from error
+
+
+def _log(seconds: Floats, allowance_s: float) -> Floats:
+    logs: Floats = np.log10(np.maximum(seconds + allowance_s, LEAST_S))
+    return logs
 
 
 def _exported(regressor: Any) -> Ensemble:

@@ -131,8 +131,12 @@ class WaitEstimate(msgspec.Struct, frozen=True):
 
     @property
     def interval_s(self) -> tuple[float, float]:
-        """Wait that nine in ten of such jobs have."""
-        return self.quantile(0.05), self.quantile(0.95)
+        """Wait that nine in ten of such jobs have.
+
+        Where more than one in twenty starts at once, the interval begins there: nothing is below.
+        """
+        low_s = self.quantile(0.05)
+        return (low_s, self.quantile(0.95)) if low_s > 0 else (0.0, self.quantile(0.9))
 
     def quantile(self, share: float) -> float:
         """Wait that a share of such jobs do not reach; 0 and 1 are the least and the longest.
@@ -239,6 +243,12 @@ class WaitError(msgspec.Struct, frozen=True, array_like=True):
     estimate_s: float
     actual_s: float
     inside: bool | None = None  #: whether it was inside the interval of its time; None: not noted
+    corrected: bool = False  #: by what a refit learned of the queue's state
+
+
+def log_error(error: WaitError) -> float:
+    """Absolute error of an estimate, log10."""
+    return abs(log10((error.actual_s + ALLOWANCE_S) / (error.estimate_s + ALLOWANCE_S)))
 
 
 def spread_of(draws_s: Sequence[float]) -> tuple[float, float]:
@@ -267,7 +277,6 @@ class WaitRecord:
 
     def __init__(self, errors: Iterable[WaitError] = ()) -> None:
         self.errors: deque[WaitError] = deque(maxlen=MOST_ENTRIES)
-        self.added = 0  #: errors that were taken since it was made
         self._scores: defaultdict[WaitClass, deque[float]] = defaultdict(
             lambda: deque(maxlen=MOST_ERRORS)
         )
@@ -286,7 +295,6 @@ class WaitRecord:
     def add(self, error: WaitError) -> None:
         """Take one more."""
         self.errors.append(error)
-        self.added += 1
         for one in set(error.of.broader()):
             self._scores[one].append(error.score)
             self._sorted.pop(one, None)

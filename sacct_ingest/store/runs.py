@@ -131,7 +131,7 @@ class Runs:
     def newest(self, most: int) -> list[RunRow]:
         """Give the runs that started and were submitted last, the newest first."""
         query = (
-            select(*ROW_COLUMNS)
+            select(*ROW_COLUMNS, runs.c.node_list)
             .where(runs.c.start_s.is_not(None))
             .order_by(runs.c.submit_s.desc(), runs.c.job_id.desc())
             .limit(most)

@@ -2,14 +2,17 @@
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from predictor.queue_past import QueuePast
+from predictor.queue_past import PastRecord, QueuePast
 from predictor.queue_past import decode as decode_past
 from predictor.wait_estimate import (
+    MOST_ENTRIES,
     WaitClass,
     WaitError,
     WaitEstimate,
@@ -25,6 +28,9 @@ from slurm_plugin.slurm.outlook import PartitionOutlook, class_for, corrected
 from slurm_plugin.slurm.raw_state import RawJob, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import WAITS, waits_for_nodes
+
+if TYPE_CHECKING:
+    from predictor.queue_wait import QueueWaitFit
 
 _log = logging.getLogger(__name__)
 
@@ -76,8 +82,11 @@ class Outlooks:
         self._shown: set[int] = set()
         self._awaited: dict[int, _Asked] = {}
         self._pending: Mapping[int, RawJob] = {}
-        self._saved, self._saved_s = 0, -inf
+        self._own: deque[WaitError] = deque(maxlen=MOST_ENTRIES)
+        self._noted = self._saved = 0
+        self._saved_s = -inf
         self._past = QueuePast()
+        self._correction_fit: QueueWaitFit | None = None
         self._shown_of, self._shown_s = 0.0, -inf
         self._trouble = ""
 
@@ -166,7 +175,8 @@ class Outlooks:
         except ValueError as error:
             _log.warning("%s; it begins anew", error)
             return
-        self.record = WaitRecord([*earlier, *self.record.errors])
+        self._own = deque([*earlier, *self._own], maxlen=MOST_ENTRIES)
+        self._renew_record()
 
     def forget(self) -> None:
         """Run the queue forward at the next look, however new the outlook is."""
@@ -179,15 +189,27 @@ class Outlooks:
         except ValueError as error:
             _log.warning("%s", error)
             self._past = QueuePast()
+        self._correction_fit = None
         self._run_times.remember(self._past.shares)
+        self._renew_record()
+
+    def _renew_record(self) -> None:
+        """Begin with what a refit made of the past; errors of the present way of estimating count.
+
+        The correction that a refit learned changes what estimates are off by.
+        """
+        corrected = bool(self._past.waits.correction)
+        own = [one for one in self._own if one.corrected == corrected]
+        first_s = own[0].at_s if own else inf
+        earlier = (one for one in self._past.waits.errors if one.at_s < first_s)
+        self.record = WaitRecord([*earlier, *own])
 
     def unsaved(self, *, now_s: float) -> str | None:
         """Give the record for the store where it has grown, now and then; None otherwise."""
-        grown = self.record.added != self._saved
-        if not grown or now_s - self._saved_s < _SAVE_EVERY_S:
+        if self._noted == self._saved or now_s - self._saved_s < _SAVE_EVERY_S:
             return None
-        self._saved, self._saved_s = self.record.added, now_s
-        return encode_errors(list(self.record.errors))
+        self._saved, self._saved_s = self._noted, now_s
+        return encode_errors(list(self._own))
 
     def outlook(self, *, now_s: float) -> str | None:
         """Give the outlook for the pages where there is a new one; at most once a minute."""
@@ -231,12 +253,14 @@ class Outlooks:
     def _make(self, cluster: Cluster, raw: RawState, settings: SlurmConf) -> None:
         # numpy takes its time to load, and no answer waits for it here.
         from predictor.queue_forward import run_forward  # noqa: PLC0415
+        from predictor.wait_correction import corrected_forward  # noqa: PLC0415
         from slurm_plugin.slurm.queue_view import queues  # noqa: PLC0415
 
         began = self._stopwatch()
         latest: dict[str, PartitionOutlook] = {}
         starts: dict[int, WaitEstimate] = {}
         self._alone = {one.name: one.exclusive or settings.whole_nodes for one in raw.partitions}
+        correction = self._correction()
         for queue in queues(
             raw,
             self._run_times,
@@ -246,6 +270,8 @@ class Outlooks:
             arrivals=self._past.arrivals,
         ):
             forward = run_forward(queue.state, seed=int(cluster.taken_s))
+            if correction is not None:
+                forward = corrected_forward(correction, queue.state, forward, at_s=cluster.taken_s)
             for name in queue.partitions:
                 latest[name] = corrected(
                     name,
@@ -258,6 +284,19 @@ class Outlooks:
             starts |= self._corrected_starts(queue.partitions[0], queue.waiting, forward.starts_s)
         self._latest, self.starts, self._made_s = latest, starts, cluster.taken_s
         self._took_s, self._trouble = self._stopwatch() - began, ""
+
+    def _correction(self) -> "QueueWaitFit | None":
+        """Give what a refit learned of the queue's state, where that was nearer."""
+        if self._past.waits.correction and self._correction_fit is None:
+            from predictor.wait_correction import correction_of  # noqa: PLC0415 - as above
+
+            try:
+                self._correction_fit = correction_of(self._past.waits.correction)
+            except ValueError as error:
+                _log.warning("%s; waits are not corrected", error)
+                self._past = msgspec.structs.replace(self._past, waits=PastRecord())
+                self._renew_record()
+        return self._correction_fit
 
     def _corrected_starts(
         self, partition: str, waiting: int, starts_s: Mapping[int, tuple[float, ...]]
@@ -284,9 +323,17 @@ class Outlooks:
             if asked is not None and job.state not in WAITS:
                 self._awaited.pop(job_id, None)
                 if job.start_s < inf:
-                    self.record.add(_error(asked, job))
+                    self._note(_error(asked, job))
         self._shown = set(there)
         self._pending = {job_id: job for job_id, job in there.items() if job.state in WAITS}
+
+    def _note(self, error: WaitError) -> None:
+        """Record by how much an estimate was off."""
+        corrected = bool(self._past.waits.correction)
+        noted = msgspec.structs.replace(error, corrected=corrected)
+        self._own.append(noted)
+        self.record.add(noted)
+        self._noted += 1
 
     def _expected(self, job: RawJob, *, at_submission: bool = True) -> _Asked | None:
         """Look up what the last outlook says of a job, as long as it is newer than that."""

@@ -202,7 +202,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         ),
         {"runs": ROWS, "scale": 0.2},
     ),
-    "queue_wait.QueueWaitFit": (WAITS_LEARNED.predict, {"row": [9.0, 60.0]}),
+    "queue_wait.QueueWaitFit": (WAITS_LEARNED.predict, {"rows": [[9.0, 60.0]]}),
     "queue_wait.QueueWaitModel": (
         None, {"level": 0.9, "trees": 5, "leaves": 3, "learning_rate": 0.1, "leaf_jobs": 5,
                "blocks": 3, "allowance_s": 60.0},

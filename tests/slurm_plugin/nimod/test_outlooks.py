@@ -5,8 +5,18 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from predictor.queue_past import LimitShares, PastArrivals, PastShape, QueuePast, encode
-from predictor.wait_estimate import WaitRecord
+from predictor.queue_past import (
+    LimitShares,
+    PastArrivals,
+    PastRecord,
+    PastShape,
+    QueuePast,
+    encode,
+)
+from predictor.queue_wait import Ensemble, QueueWaitFit, Tree
+from predictor.queue_wait import encode as encode_fit
+from predictor.wait_estimate import WaitClass, WaitRecord, encode_errors, error_of
+from predictor.wait_features import FEATURES
 from sacct_ingest.admin_comment import Note, build
 from slurm_plugin.nimod.outlooks import Outlooks
 from slurm_plugin.nimod.queue_run_times import QueueRunTimes
@@ -242,3 +252,65 @@ def test_unknown_jobs_may_take_all_of_their_limit():
     assert len(log_run_s) == 40
     assert sum(one > 11.5 for one in log_run_s) == 6  # the logarithm of the limit
     assert list(log_run_s) == sorted(log_run_s)
+
+
+def past_error(at_s, actual_s, *, corrected=False):
+    of = WaitClass(True, "batch")
+    made = error_of([1_000.0], of, at_s=at_s, actual_s=actual_s)
+    return msgspec.structs.replace(made, corrected=corrected)
+
+
+def test_the_record_begins_with_what_a_refit_made_of_the_past():
+    made = outlooks()
+    waits = PastRecord(errors=[past_error(n, 10_000.0) for n in range(60)])
+    made.remember(encode(QueuePast(waits=waits)))
+    assert len(made.record) == 60
+    assert wait_s(attached(made, full())) > 300_000
+    # That is the refit's to store, not nimod's.
+    assert made.unsaved(now_s=NOW) is None
+    # From the first error of nimod's own on, its own count.
+    made.restore(encode_errors([past_error(30, 500.0)]))
+    assert [one.at_s for one in made.record.errors] == [*range(30), 30]
+
+
+def test_errors_of_another_way_to_estimate_are_left_out():
+    made = outlooks()
+    made.restore(encode_errors([past_error(100, 500.0), past_error(200, 500.0, corrected=True)]))
+    assert [one.at_s for one in made.record.errors] == [100]
+    waits = PastRecord(errors=[past_error(5, 10.0, corrected=True)], correction="{}")
+    made.remember(encode(QueuePast(waits=waits)))
+    assert [one.at_s for one in made.record.errors] == [5, 200]
+
+
+@pytest.mark.parametrize("correction", ["{}", "another"])
+def test_a_correction_that_cannot_be_read_is_left_out(correction, caplog):
+    made = outlooks()
+    if correction == "another":
+        other = msgspec.structs.replace(tenfold(), features=["moon"])
+        correction = encode_fit(other).decode()
+    waits = PastRecord(errors=[past_error(1, 5.0, corrected=True)], correction=correction)
+    made.remember(encode(QueuePast(waits=waits)))
+    assert wait_s(attached(made, full())) == pytest.approx(100_000, rel=0.1)
+    assert "waits are not corrected" in caplog.text
+    assert len(made.record) == 0
+
+
+def tenfold():
+    """Correction that makes each wait ten times as long."""
+    same = Ensemble(0.0, [Tree([-1], [1.0], [0], [0], [False])])
+    return QueueWaitFit(
+        features=list(FEATURES), level=0.9, jobs=500, median=same, low=same, high=same,
+        margin=0.0, estimate=0, allowance_s=60.0,
+    )  # fmt: skip
+
+
+def test_what_a_refit_learned_corrects_waits_without_scikit_learn():
+    made = outlooks()
+    made.remember(encode(QueuePast(waits=PastRecord(correction=encode_fit(tenfold()).decode()))))
+    waiting = pending(9, submit_s=NOW - 5)
+    cluster = attached(made, replace(full(), jobs=[*full().jobs, waiting]))
+    assert wait_s(cluster) == pytest.approx(1_000_000, rel=0.1)
+    assert made.starts[9].median_s == pytest.approx(1_000_000, rel=0.1)
+    started = running(10, "n1", submit_s=NOW + 5, start_s=NOW + 65)
+    attached(made, seen(started), NOW + 70)
+    assert [one.corrected for one in made.record.errors] == [True]
