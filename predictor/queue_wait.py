@@ -130,7 +130,7 @@ class QueueWaitFit(msgspec.Struct, frozen=True, kw_only=True):
         x = np.asarray(rows, dtype=float)
         if x.ndim != 2 or x.shape[1] != len(self.features):
             raise ValueError(f"rows of {len(self.features)} features are needed, not {x.shape}")
-        base = 0.0
+        base: Floats | float = 0.0
         if self.estimate is not None:
             need_finite(self.features[self.estimate], *x[:, self.estimate].tolist(), least=0)
             base = _log(x[:, self.estimate], self.allowance_s)
