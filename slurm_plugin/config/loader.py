@@ -15,6 +15,9 @@ from slurm_plugin.config.address import address
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
 from slurm_plugin.settings_file import find
 
+#: What `opt_in.rules` give ranges of.
+_SIZES = ("nodes", "cpus", "tasks", "gpus")
+
 
 def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Config:
     """Read the configuration that is in force.
@@ -117,10 +120,14 @@ def _lines(path: Path) -> list[str]:
 
 def _check_ranges(config: Config, name: str) -> None:
     for index, rule in enumerate(config.opt_in.rules):
-        low, high = rule.range
-        if low > high:
-            place = f"opt_in.rules[{index}].nodes"
-            raise ConfigError(f"{name}: {place}: {rule.nodes}: give the lower count first")
+        place = f"opt_in.rules[{index}]"
+        ranges = {size: rule.range(size) for size in _SIZES}
+        for size, ends in ranges.items():
+            if ends and ends[0] > ends[1]:
+                text = getattr(rule, size)
+                raise ConfigError(f"{name}: {place}.{size}: {text}: give the lower count first")
+        if not any(ranges.values()):
+            raise ConfigError(f"{name}: {place}: give it nodes, cpus, tasks or gpus")
 
 
 def _check_rules(config: Config, name: str) -> None:

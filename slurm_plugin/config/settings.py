@@ -109,15 +109,23 @@ class ModeRule(Match, frozen=True, kw_only=True):
     trust: Trust | None = None
 
 
-class NodesRule(Match, frozen=True, kw_only=True):
-    """Node counts that matching jobs may get when they ask for no count themselves."""
+class SizesRule(Match, frozen=True, kw_only=True):
+    """Sizes that matching jobs may get; at least one of the four.
 
-    nodes: NodeRange
+    Node counts are for jobs that ask for none themselves.  CPUs are those of each task.
+    """
 
-    @property
-    def range(self) -> tuple[int, int]:
-        """Lowest and highest count."""
-        low, high = self.nodes.split("-")
+    nodes: NodeRange | None = None
+    cpus: NodeRange | None = None
+    tasks: NodeRange | None = None
+    gpus: NodeRange | None = None
+
+    def range(self, name: str) -> tuple[int, int] | None:
+        """Lowest and highest count of nodes, cpus, tasks or gpus; None where it says none."""
+        ends: str | None = getattr(self, name)
+        if ends is None:
+            return None
+        low, high = ends.split("-")
         return int(low), int(high)
 
 
@@ -126,7 +134,7 @@ class OptIn(_Section, frozen=True, kw_only=True):
 
     node_range: bool = True  #: by asking for a range, ``-N 2-16``
     tag: bool = True  #: by ``nimo:app=NAME,nodes=2-16`` in its comment
-    rules: tuple[NodesRule, ...] = ()
+    rules: tuple[SizesRule, ...] = ()
 
 
 class Deadline(_Section, frozen=True, kw_only=True):

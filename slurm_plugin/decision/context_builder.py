@@ -226,7 +226,7 @@ class ContextBuilder:
             now_s=now_s,
         )
         if table is not None and table.unit is not Unit.NODES:
-            span = size_span_of(job, tag, self._config.opt_in, table)
+            span = size_span_of(job, tag, self._config.opt_in, name, table)
             request = sized_request(request, job, tag, table, partition, span, site.time_limit)
         request = msgspec.structs.replace(
             request,

@@ -9,7 +9,7 @@ from sacct_ingest.script_sizes import fixed_sizes
 from sacct_ingest.tag import Tag
 from slurm_plugin.config import OptIn
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.sizes import fixed_by_script, offered_sizes
+from slurm_plugin.decision.sizes import fixed_by_script, knob_of, offered_sizes
 from slurm_plugin.decision.task_layout import fixed_layout
 from slurm_plugin.protocol import HookLevel, Job
 
@@ -54,9 +54,16 @@ def _scripted(job: Job) -> Reason | None:
     return Reason.FIXED_BY_SCRIPT if "nodes" in fixed_sizes(job.script) else None
 
 
-def size_span_of(job: Job, tag: Tag | None, opt_in: OptIn, table: PredictionTable) -> CountRange:
-    """Sizes of a job, in the unit of its table, as its user wants them; 0: only its own."""
-    offered = offered_sizes(tag, job, table) if opt_in.tag else None
+def size_span_of(
+    job: Job, tag: Tag | None, opt_in: OptIn, application: str, table: PredictionTable
+) -> CountRange:
+    """Sizes of a job, in the unit of its table, as its user or the site wants them.
+
+    0: only its own.
+    """
+    offered = offered_sizes(
+        _ends(job, tag, opt_in, application, knob_of(job, table).value), job, table
+    )
     fixed = (Reason.OPTED_OUT if tag and tag.off else None) or _placed(job)
     if fixed is None and not job.script:
         fixed = Reason.INTERACTIVE
@@ -86,18 +93,27 @@ def _asked(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountR
 
 
 def _offered(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountRange | None:
-    """Find counts for a job that asks for none, from its comment or else from the site's rules."""
-    if opt_in.tag and tag is not None and tag.nodes is not None:
-        return CountRange(*tag.nodes)
+    """Find counts for a job that asks for none."""
+    ends = _ends(job, tag, opt_in, application, "nodes")
+    return CountRange(*ends) if ends else None
+
+
+def _ends(
+    job: Job, tag: Tag | None, opt_in: OptIn, application: str, size: str
+) -> tuple[int, int] | None:
+    """Fewest and most nodes, cpus, tasks or gpus: of the comment, or else of the site's rules."""
+    own: tuple[int, int] | None = getattr(tag, size) if opt_in.tag and tag else None
+    if own or (tag and tag.off):
+        return own
     for rule in opt_in.rules:
-        if rule.holds(
+        if (ends := rule.range(size)) and rule.holds(
             partition=job.partition,
             account=job.account,
             qos=job.qos,
             user=job.user_name,
             application=application,
         ):
-            return CountRange(*rule.range)
+            return ends
     return None
 
 

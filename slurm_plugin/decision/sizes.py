@@ -14,7 +14,6 @@ from predictor.table import over_nodes
 from predictor.types import PredictionTable
 from sacct_ingest.layout import Each, Layout, Unit
 from sacct_ingest.script_sizes import fixed_sizes
-from sacct_ingest.tag import Tag
 from slurm_plugin.decision.task_layout import gpus_of
 from slurm_plugin.protocol import Change, Job
 from slurm_plugin.slurm.cluster_state import Partition
@@ -149,13 +148,17 @@ def options_for(job: Job, table: PredictionTable, size: int) -> list[str]:
     return [f"{name or '--gpus-per-node'}={_gpu_text(getattr(other, _gpu_field(job)))}", *each]
 
 
-def offered_sizes(tag: Tag | None, job: Job, table: PredictionTable) -> tuple[int, int] | None:
-    """Fewest and most of the table's unit that the job's tag offers; None: nothing."""
-    if tag is None:
-        return None
-    knob = knob_of(job, table)
-    ends: tuple[int, int] | None = getattr(tag, knob.value)
-    step = step_of(job, knob)
+def offered_sizes(
+    ends: tuple[int, int] | None, job: Job, table: PredictionTable
+) -> tuple[int, int] | None:
+    """Fewest and most of the table's unit that are offered; None: nothing.
+
+    Parameters
+    ----------
+    ends
+        Of the CPUs of each task, the tasks or the GPUs, whatever of them sets the job's size.
+    """
+    step = step_of(job, knob_of(job, table))
     return ends and (ends[0] * step, ends[1] * step)
 
 

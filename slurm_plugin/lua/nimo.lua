@@ -145,7 +145,12 @@ local function tagged(job, name)
   end
 end
 
-local function within(value, low, high) return low and value >= low and value <= high end
+-- Whether a number is one that the job's tag asks for; without one, whether the site's rules may.
+local function offered(value, job, name, settings)
+  local low, high = tagged(job, name)
+  if not low then return settings.allow_sizes end
+  return value >= low and value <= high
+end
 
 -- Number of GPUs in `gres/gpu:a100:2`, and what goes before it; the match takes the square of a
 -- text's length.
@@ -156,14 +161,14 @@ local function devices(text)
 end
 
 -- GPUs differ from those asked for in their number alone.
-local function check_devices(change, job)
+local function check_devices(change, job, settings)
   for _, field in ipairs(DEVICES) do
     local text = change[field]
     if text ~= nil then
       local kind, count = devices(text)
       local own = devices(job[field])
-      local low, high = tagged(job, "gpus")
-      if not kind or (own and own ~= kind) or not within(count, low, high) then
+      local fits = kind and count and (not own or own == kind)
+      if not fits or not offered(count, job, "gpus", settings) then
         return field .. " is not in the tag"
       end
     end
@@ -175,15 +180,17 @@ local function resized(change)
     or change.tres_per_job or change.tres_per_node or change.tres_per_task
 end
 
--- Another number of tasks, of CPUs for each or of GPUs: what the job's own tag asks for, on as many
--- nodes, and of batch jobs only, as other commands have computed what depends on it.
-local function check_size(change, job)
+-- Another number of tasks, of CPUs for each or of GPUs: what the job's own tag or the site asks for,
+-- on as many nodes, and of batch jobs only, as other commands have computed what depends on it.
+local function check_size(change, job, settings)
   if not resized(change) then return nil end
   if not job.script or change.min_nodes or job.array_inx then return "its size is not chosen" end
   local tasks, each = change.num_tasks, change.cpus_per_task
   local gpus = change.tres_per_job or change.tres_per_node or change.tres_per_task
-  if tasks and not within(tasks, tagged(job, "tasks")) then return "num_tasks is not in the tag" end
-  if each and not gpus and not within(each, tagged(job, "cpus")) then
+  if tasks and not offered(tasks, job, "tasks", settings) then
+    return "num_tasks is not in the tag"
+  end
+  if each and not gpus and not offered(each, job, "cpus", settings) then
     return "cpus_per_task is not in the tag"
   end
   local cpus = (tasks or job.num_tasks or job.ntasks_per_node or 1)
@@ -195,14 +202,14 @@ local function check_size(change, job)
   if per_node and (not tasks or per_node * (job.min_nodes or 1) ~= tasks) then
     return "ntasks_per_node does not fit the tasks"
   end
-  return check_devices(change, job)
+  return check_devices(change, job, settings)
 end
 
 -- More nodes than tasks end slurmctld 22.05 (division by zero) as soon as srun makes a step, and
 -- SLURM_NTASKS of salloc and srun is out of reach: their clients have computed it already.
-local function check_tasks(change, job)
+local function check_tasks(change, job, settings)
   local nodes, tasks, per_node = change.min_nodes, change.num_tasks, job.ntasks_per_node
-  if resized(change) then return check_size(change, job) end
+  if resized(change) then return check_size(change, job, settings) end
   if not nodes or not job.num_tasks then
     return tasks and "num_tasks without need" or nil
   elseif tasks then
@@ -270,7 +277,7 @@ local function check_change(change, job, partitions, settings, environment)
   for _, field in ipairs(DEVICES) do
     if change[field] ~= nil and type(change[field]) ~= "string" then return "bad " .. field end
   end
-  return check_nodes(change, job, partitions) or check_tasks(change, job)
+  return check_nodes(change, job, partitions) or check_tasks(change, job, settings)
     or check_cpus(change, job) or check_limit(change, job, partitions, settings)
     or check_time_min(change, job, partitions, settings)
     or memory.fault(change, job, partitions, settings, environment or {})

@@ -17,6 +17,7 @@ M.DEFAULTS = {
   rewrite_in_cli_filter = false,
   ask_ahead = false,
   allow_refusal = false,
+  allow_sizes = false,
   least_limit_share = 0.05,
   least_memory_share = 0.05,
 }

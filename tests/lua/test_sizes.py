@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lua.conftest import Load
 from tests.lua.hooks import Fields, Hooks
 
 CPUS: Fields = {"script": "#!/bin/sh\n", "comment": "nimo:cpus=4-16", "cpus_per_task": 4}
@@ -88,3 +89,22 @@ def test_no_pattern_is_tried_from_every_place_to_the_end() -> None:
     files = list((Path(__file__).parents[2] / "slurm_plugin" / "lua").glob("*.lua"))
     assert files
     assert not [path for path in files if unanchored.search(path.read_text())]
+
+
+@pytest.mark.parametrize(
+    ("job", "change", "allowed"),
+    [
+        (CPUS | {"comment": ""}, {"cpus_per_task": 17}, True),
+        (CPUS | {"comment": ""}, {"tres_per_node": "gres/gpu:2"}, True),
+        (CPUS, {"cpus_per_task": 17}, False),  # what the user says goes first
+        (CPUS | {"comment": "", "script": ""}, {"cpus_per_task": 17}, False),
+        (GPUS | {"comment": ""}, {"tres_per_node": "gres:gpu:v100:2"}, False),
+    ],
+)
+def test_a_site_may_allow_sizes_without_a_tag(
+    runtime: Load, job: Fields, change: Fields, allowed: bool
+) -> None:
+    for conf, written in (("allow_sizes = yes", allowed), ("", False)):
+        hooks = runtime(conf).load()
+        hooks.answer(size(**change))
+        assert bool(hooks.submit(**job).writes) is written

@@ -53,6 +53,8 @@ def test_off_is_a_word_not_a_boolean():
         ("rules: [{mode: of}]", "f: rules[0].mode: 'of' is no choice; did you mean 'off'?"),
         ("rules: [{user: a}]", "f: rules[0]: give it mode, time_limit, memory or trust"),
         ("mode: off\nmode: off", "f: line 2, column 1: 'mode' is given twice"),
+        ("opt_in: {rules: [{cpus: 5-2}]}", "f: opt_in.rules[0].cpus: 5-2: give the lower"),
+        ("opt_in: {rules: [{user: a}]}", "f: opt_in.rules[0]: give it nodes, cpus, tasks or gpus"),
         ("opt_in: {rules: [{nodes: 5-2}]}", "f: opt_in.rules[0].nodes: 5-2: give the lower"),
         ("{[a]: 1}", "f: line 1, column 2: a key is a word"),
         ("relay: {listen: 'a b'}", "f: relay.listen: 'a b' is no address"),

@@ -3,14 +3,14 @@
 import pytest
 
 from sacct_ingest.tag import parse_tag
-from slurm_plugin.config import NodesRule, OptIn
+from slurm_plugin.config import OptIn, SizesRule
 from slurm_plugin.decision.eligibility import CountRange, span_of
 from slurm_plugin.decision.reasons import Reason
 from tests.slurm_plugin.made import job
 
 OPT_IN = OptIn()
 STRICT = OptIn(node_range=False)
-SITE = OptIn(rules=(NodesRule(partition="moldable", nodes="2-6"),))
+SITE = OptIn(rules=(SizesRule(partition="moldable", nodes="2-6"),))
 
 
 def span(opt_in=OPT_IN, **fields):
@@ -105,6 +105,6 @@ def test_a_range_is_none_nor_is_a_list_that_the_command_line_replaced(option):
 
 
 def test_a_job_without_nodes_gets_none():
-    site = OptIn(rules=(NodesRule(partition="*", nodes="2-6"),))
+    site = OptIn(rules=(SizesRule(partition="*", nodes="2-6"),))
     assert span(site, min_nodes=0, max_nodes=None).fixed is Reason.FIXED_COUNT
     assert span(site, min_nodes=0, max_nodes=4).fixed is None

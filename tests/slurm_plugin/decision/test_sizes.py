@@ -4,7 +4,7 @@ import pytest
 
 from predictor.types import UNBOUNDED, Memory
 from sacct_ingest.layout import Each, Layout, Unit
-from slurm_plugin.config import Mode
+from slurm_plugin.config import Mode, OptIn, SizesRule
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.protocol import Change, HookLevel
 from slurm_plugin.reports.advice_text import render
@@ -255,3 +255,20 @@ def test_an_older_hook_writes_no_size_and_is_sent_none():
     request = one_node(**TAGGED, hook=HookLevel.COUNTS)
     answer, _ = submit(advisor(tables=[sized()], seen=seen(FREE)), request)
     assert (answer.action, answer.reason) == ("keep", Reason.OLD_HOOK)
+
+
+@pytest.mark.parametrize(
+    ("rule", "comment", "low", "high"),
+    [
+        ({"cpus": "4-8"}, "", 4, 8),
+        ({"cpus": "4-8"}, "nimo:cpus=9-16", 9, 16),  # the user's own goes first
+        ({"cpus": "4-8", "user": "bob"}, "", 4, 4),
+        ({"tasks": "8-16"}, "", 4, 4),  # its runs differed in CPUs
+        ({"cpus": "8-16"}, "nimo:off", 4, 4),
+    ],
+)
+def test_a_rule_of_the_site_lets_sizes_be_chosen(rule, comment, low, high):
+    opt_in = OptIn(rules=(SizesRule(**rule),))
+    made = advisor(tables=[sized()], seen=seen(FREE), opt_in=opt_in)
+    _, row = submit(made, one_node(**TAGGED | {"comment": comment}))
+    assert low <= row.nodes <= high
