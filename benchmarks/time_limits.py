@@ -41,7 +41,7 @@ from slurm_plugin.decision.time_limits import TimeLimits, from_prediction
 
 DAY_S = 86_400.0
 SETTINGS = config.TimeLimit()
-KEPT = 1000  #: runs of an application
+MOST_RUNS = 1000  #: runs of an application
 #: Limits lean on no other application's record.
 ACTING = TableSettings(site=ALONE)
 
@@ -68,7 +68,7 @@ class Application:
         """Table of the midnight before."""
         midnight = now_s // DAY_S * DAY_S
         if midnight > self.fitted_s:
-            rows = [_row(job) for job in self.ended if job.end_s <= midnight][-KEPT:]
+            rows = [_row(job) for job in self.ended if job.end_s <= midnight][-MOST_RUNS:]
             rows.sort(key=lambda row: row.end_s or 0)
             self.table = tabulate(KeyLevel.LINE, "u/n/line", rows, now_s=midnight, settings=ACTING)
             self.fitted_s = midnight

@@ -102,7 +102,7 @@ def recall(record: Record) -> tuple[Problem, ...]:
         Problem(
             "record",
             f"the last {one.predictions} predictions on node counts that "
-            f"{'had been run' if one.seen else 'were new'} were off by "
+            f"{'had been run' if one.repeated else 'were new'} were off by "
             f"{100 * one.median_error:.0f} % in the middle, {one.inside} inside their interval",
         )
         for one in walk.recorded(record)

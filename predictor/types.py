@@ -226,10 +226,10 @@ class ByType:
 class Recorded:
     """What became of an identity's last predictions: the record that verdicts are earned by.
 
-    ``seen`` says whether they were for node counts that had been run before.
+    ``repeated`` says whether they were for node counts that had been run before.
     """
 
-    seen: bool
+    repeated: bool
     predictions: int
     median_error: float  #: of the predicted time, as a share of the actual one
     inside: int  #: how many ended inside their interval

@@ -254,7 +254,7 @@ class _Loader:
         self._store.rejects.add(
             [
                 RejectRow(
-                    source=self._source.name, reason=one.reason, text=one.text, seen_s=self._now_s
+                    source=self._source.name, reason=one.reason, text=one.text, read_s=self._now_s
                 )
                 for one in self._tally.rejects
             ]

@@ -10,7 +10,7 @@ from sacct_ingest.store.engine import reading, writing
 from sacct_ingest.store.rows import RejectRow
 from sacct_ingest.store.schema import rejects
 
-KEPT = 1000  #: rows; the oldest go first
+MOST = 1000  #: rows; the oldest go first
 _TEXT_LENGTH = 4000
 
 
@@ -21,10 +21,10 @@ class Rejects:
         self._engine = engine
 
     def add(self, rows: Sequence[RejectRow]) -> None:
-        """Keep rows, and of all the newest `KEPT`."""
+        """Keep rows, and of all the newest `MOST`."""
         if not rows:
             return
-        latest = {_digest(row): row for row in rows[-KEPT:]}
+        latest = {_digest(row): row for row in rows[-MOST:]}
         with writing(self._engine) as connection:
             connection.execute(delete(rejects).where(rejects.c.digest.in_(latest)))
             connection.execute(insert(rejects), [_values(d, row) for d, row in latest.items()])
@@ -35,7 +35,7 @@ class Rejects:
         query = select(rejects).order_by(rejects.c.seen_s, rejects.c.digest)
         with reading(self._engine) as connection:
             return [
-                RejectRow(source=row.source, reason=row.reason, text=row.text, seen_s=row.seen_s)
+                RejectRow(source=row.source, reason=row.reason, text=row.text, read_s=row.seen_s)
                 for row in connection.execute(query)
             ]
 
@@ -50,12 +50,12 @@ def _values(digest: str, row: RejectRow) -> dict[str, object]:
         "source": prose(row.source),
         "reason": prose(row.reason),
         "text": prose(row.text[:_TEXT_LENGTH]),
-        "seen_s": row.seen_s,
+        "seen_s": row.read_s,
     }
 
 
 def _prune(connection: Connection) -> None:
-    excess = int(connection.execute(select(func.count()).select_from(rejects)).scalar_one()) - KEPT
+    excess = int(connection.execute(select(func.count()).select_from(rejects)).scalar_one()) - MOST
     if excess <= 0:
         return
     oldest = select(rejects.c.digest).order_by(rejects.c.seen_s, rejects.c.digest).limit(excess)

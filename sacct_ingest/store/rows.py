@@ -125,7 +125,7 @@ class RejectRow:
     source: str
     reason: str
     text: str
-    seen_s: int
+    read_s: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def records_of(
         RecordSummary(
             application=table.label,
             verdict=table.verdict.value,
-            repeated=one.seen,
+            repeated=one.repeated,
             predictions=one.predictions,
             median_error=one.median_error,
             inside=one.inside,

@@ -38,7 +38,7 @@ class LearningSite:
     jobs: Jobs
     clock: Callable[[], float]
     sleep: Callable[[float], None]
-    tell: Callable[[Trial], None]
+    report: Callable[[Trial], None]
     overrun_s: float  #: how far a job may run beyond its limit
 
 
@@ -198,7 +198,7 @@ class Workbench:
 
     def _save(self, trial: Trial, **changes: object) -> Trial:
         saved = self.journal.save(msgspec.structs.replace(trial, **changes))
-        self.site.tell(saved)
+        self.site.report(saved)
         return saved
 
 

@@ -57,9 +57,9 @@ local function prefixed(own, seconds, sizes, ticket)
   -- A comment that looks like ours is sent behind one of ours, or job_submit would take it.
   if not (seconds or sizes or ticket or own:find("^nimo{")) then return nil end
   local deadline = seconds and "uts" .. seconds or ""
-  local told = "deadline=" .. deadline .. (sizes and ",sizes=1" or "")
-  if ticket then told = told .. ",ticket=" .. ticket end
-  local text = "nimo{" .. told .. ",own=" .. #own .. "} " .. own
+  local fields = "deadline=" .. deadline .. (sizes and ",sizes=1" or "")
+  if ticket then fields = fields .. ",ticket=" .. ticket end
+  local text = "nimo{" .. fields .. ",own=" .. #own .. "} " .. own
   return #text <= 1024 and text or nil -- Slurm refuses jobs with a longer comment
 end
 

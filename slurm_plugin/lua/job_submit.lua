@@ -16,12 +16,12 @@ local function log(text) slurm.log_error("%s", text) end
 -- needs nothing but the job, because it must work when nothing else does.
 local function take_back_comment(job_desc)
   local comment = job_desc.comment or ""
-  local told, length, own = comment:match("^nimo{(deadline=[%w=,]*),own=(%d+)} (.*)$")
+  local fields, length, own = comment:match("^nimo{(deadline=[%w=,]*),own=(%d+)} (.*)$")
   if not own or #own ~= tonumber(length) then return {} end
   job_desc.comment = own
-  local deadline = told:match("^deadline=(%w+)")
-  local sizes = told:find(",sizes=1", 1, true) ~= nil
-  return { deadline = deadline, sizes = sizes, ticket = told:match(",ticket=(%x+)$") }
+  local deadline = fields:match("^deadline=(%w+)")
+  local sizes = fields:find(",sizes=1", 1, true) ~= nil
+  return { deadline = deadline, sizes = sizes, ticket = fields:match(",ticket=(%x+)$") }
 end
 
 local function load_hook()

@@ -80,8 +80,8 @@ end
 
 -- Asking ------------------------------------------------------------------------------------------
 
-local function question(job, tell)
-  local ask = { v = shared.VERSION, op = "decide", via = "job_submit", job = job, tell = tell }
+local function question(job, one_way)
+  local ask = { v = shared.VERSION, op = "decide", via = "job_submit", job = job, one_way = one_way }
   local request = json.encode(ask) .. "\n"
   if #request > M.MAX_REQUEST_BYTES then
     job.script, job.script_cut = nil, true
@@ -93,7 +93,7 @@ end
 --- Ask what to do with a job; if nimod said that it changes no job, only inform it of the job.
 -- @return the decoded answer; or nil and why there is none (nil if nimod was only informed)
 function M.decide(link, job)
-  if link.quiet and link:tell(question(job, true)) then return nil, nil end
+  if link.quiet and link:notify(question(job, true)) then return nil, nil end
   return shared.ask(link, question(job))
 end
 
@@ -108,12 +108,12 @@ local DEVICES = { "tres_per_job", "tres_per_node", "tres_per_task" }
 
 -- The largest `field` among the partitions that the job names; nil where that is unknown.
 local function largest(partitions, names, field)
-  local found
+  local most
   for name in (names or ""):gmatch("[^,]+") do
     local value = partitions and partitions[name] and partitions[name][field]
-    if type(value) == "number" and value > (found or 0) then found = value end
+    if type(value) == "number" and value > (most or 0) then most = value end
   end
-  return found
+  return most
 end
 
 local function check_nodes(change, job, partitions)
@@ -302,7 +302,7 @@ end
 -- Writing -----------------------------------------------------------------------------------------
 
 -- Variables that sbatch has put there from the request, and what they are to say of another size.
-local function told_of_size(job_desc, change)
+local function size_variables(job_desc, change)
   local environment, writes = job_desc.environment, {}
   if not environment or not resized(change) then return writes end
   local names = {
@@ -325,20 +325,20 @@ end
 
 -- How many tasks the job will have, where its environment says another number: sbatch has put it
 -- there from the request, or has passed on that of the job it runs in.
-local function tasks_told(job_desc, change)
+local function tasks_of_environment(job_desc, change)
   local environment = job_desc.environment
   if not environment or not change.min_nodes then return nil end
-  local told = tonumber(environment.SLURM_NTASKS)
-  if change.num_tasks then return told == job_desc.num_tasks and change.num_tasks or nil end
-  if not told or not environment.SLURM_JOB_ID then return nil end
+  local stated = tonumber(environment.SLURM_NTASKS)
+  if change.num_tasks then return stated == job_desc.num_tasks and change.num_tasks or nil end
+  if not stated or not environment.SLURM_JOB_ID then return nil end
   local per_node = job_desc.ntasks_per_node
   return change.min_nodes * (NO_VAL16_OR_0[per_node or 0] and 1 or per_node)
 end
 
 local function planned(job_desc, answer)
   local change = answer.action == "set" and answer.set or {}
-  local writes = shared.joined(told_of_size(job_desc, change), memory.told(job_desc, change))
-  local tasks = tasks_told(job_desc, change)
+  local writes = shared.joined(size_variables(job_desc, change), memory.variables(job_desc, change))
+  local tasks = tasks_of_environment(job_desc, change)
   for _, name in ipairs(tasks and { "SLURM_NTASKS", "SLURM_NPROCS" } or {}) do
     -- srun inside the job goes by them.
     if job_desc.environment[name] then

@@ -44,7 +44,7 @@ local function times(options, epoch)
 end
 
 --- The line that asks nimod about a command.
--- @param how `"tell":true` and the ticket, or ""; ends with a comma
+-- @param how `"one_way":true` and the ticket, or ""; ends with a comma
 -- @return nil where the script cannot be read
 local function question(settings, options, epoch, how)
   local path, script = options.argv and options.argv[1], ""
@@ -87,7 +87,7 @@ end
 local function announce(settings, options, epoch)
   local ticket = random_ticket()
   if not ticket then return nil end
-  local line = question(settings, options, epoch, '"tell":true,"ticket":"' .. ticket .. '",')
+  local line = question(settings, options, epoch, '"one_way":true,"ticket":"' .. ticket .. '",')
   if line and send(settings, line) then return {}, ticket end
 end
 

@@ -83,7 +83,7 @@ end
 -- Measured (docs/measured.md): a submission costs slurmctld 170 to 270 µs this way, and 670 to 740 µs
 -- where it waits for an answer.
 -- @return whether all of it is on its way; if not, the connection is closed
-function Link:tell(request)
+function Link:notify(request)
   local function whole() return self.settings.timeout_ms / 1000 end
   if not self.connection and not self:connect(whole) then return false end
   self.connection:settimeout(0, "t")
@@ -101,9 +101,9 @@ function Link:ask(request)
   if self:resting() then return nil, nil end
   local began = self.clock()
   local function left() return began + self.settings.timeout_ms / 1000 - self.clock() end
-  local kept = self.connection ~= nil
+  local reused = self.connection ~= nil
   local line, problem = self:exchange(request, left)
-  if not line and kept and problem ~= "timeout" then -- nimod was started anew since the last job
+  if not line and reused and problem ~= "timeout" then -- nimod was started anew since the last job
     line, problem = self:exchange(request, left)
   end
   self.timeouts = problem == "timeout" and self.timeouts + 1 or 0

@@ -40,7 +40,7 @@ function M.fault(change, job, partitions, settings, environment)
 end
 
 --- Writes to the environment, where it says what the job asked for (or one around it has).
-function M.told(job_desc, change)
+function M.variables(job_desc, change)
   local environment, writes = job_desc.environment, {}
   local names = {
     SLURM_MEM_PER_NODE = change.min_mem_per_node, SLURM_MEM_PER_CPU = change.min_mem_per_cpu,

@@ -38,8 +38,8 @@ local function report(job)
   for field, value in pairs(job) do
     if field ~= "script" and field ~= "argv" then short[field] = value end
   end
-  local told = { v = shared.VERSION, op = "decide", tell = true, taken = true, job = short }
-  return json.encode(told) .. "\n"
+  local notice = { v = shared.VERSION, op = "decide", one_way = true, taken = true, job = short }
+  return json.encode(notice) .. "\n"
 end
 
 function Ready:remember(path)
@@ -61,7 +61,7 @@ function Ready:take(link, job, fault)
   end
   local fresh = type(decision.until_s) == "number" and self.now() < decision.until_s
   if not fresh or not is_about(decision, job) or fault(decision.answer) then return nil end
-  if not link:tell(report(job)) then return nil end
+  if not link:notify(report(job)) then return nil end
   self:remember(path)
   return decision.answer
 end

@@ -113,11 +113,11 @@ class RequestHandler:
         except msgspec.DecodeError as error:
             self.failed += 1
             return Reply(encode(Answer(ok=False, error=str(error))))
-        if ask.op == "prepare" and ask.tell:
+        if ask.op == "prepare" and ask.one_way:
             # At once: slurmctld is about to look for it.
             self._reply(ask, uid, trusted=trusted)
             return Reply()
-        if ask.tell and trusted:
+        if ask.one_way and trusted:
             return Reply(afterwards=partial(self._handle_notice, ask, uid))
         return self._reply(ask, uid, trusted=trusted)
 
@@ -215,7 +215,7 @@ class RequestHandler:
     def _prepare(self, ask: Ask, uid: int, *, trusted: bool) -> Answer:
         """Decide on what a peer is about to submit, always as itself."""
         user, now_s = self._names.cached(uid), time.time()
-        if ask.tell and not is_ticket(ask.ticket):
+        if ask.one_way and not is_ticket(ask.ticket):
             return Answer(ok=False, error=f"no ticket: {ask.ticket!r}")
         try:
             command = ask.command.resolved()
@@ -223,7 +223,7 @@ class RequestHandler:
         except (ScriptError, msgspec.DecodeError) as error:
             return Answer(ok=False, error=str(error))
         private = not trusted and self._poller.private
-        ticket = ask.ticket if ask.tell else ""
+        ticket = ask.ticket if ask.one_way else ""
         if job is None:
             return Answer()
         comes = "test-only" not in command.options

@@ -136,7 +136,7 @@ class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     job_id: int | None = None  #: to ``explain``
     job_ids: list[int] = []  #: to ``waits``; none: all that the user has in the queue
     decision_id: str = ""  #: to ``explain``, where the job's admin_comment has it
-    tell: bool = False  #: the peer does not wait for an answer, and there is none
+    one_way: bool = False  #: the peer does not wait for an answer, and there is none
     ticket: str = ""  #: names the decision that nimod should ``prepare`` for a command
     taken: bool = False  #: the decision that lay ready was taken, and is only to be recorded
 

@@ -73,7 +73,7 @@ def _wrapped(lines: Iterable[str], width: int) -> str:
 def _record_line(record: Recorded, unit: Unit) -> str:
     """Describe how accurate the last predictions were; the verdict rests on them."""
     made = record_words(
-        record.predictions, record.median_error, record.inside, repeated=record.seen, unit=unit
+        record.predictions, record.median_error, record.inside, repeated=record.repeated, unit=unit
     )
     return f"  the last {made}"
 

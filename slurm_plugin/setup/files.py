@@ -15,7 +15,7 @@ class FileState(StrEnum):
     NEW = "new"  #: it is not there and is written
     FILLED_IN = "filled in"  #: it is there as it was shipped, without changes, and is written
     SAME = "same"  #: it says the same already
-    KEPT = "kept"  #: it has other contents and stays as it is
+    UNTOUCHED = "untouched"  #: it has other contents and stays as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def plan(path: Path, text: str, shipped: str) -> Planned:
     except (OSError, UnicodeDecodeError) as error:
         raise _failed(path, error, "read") from error
     states = {text: FileState.SAME, None: FileState.NEW, shipped: FileState.FILLED_IN}
-    return Planned(path, text, before, states.get(before, FileState.KEPT))
+    return Planned(path, text, before, states.get(before, FileState.UNTOUCHED))
 
 
 def write(planned: Planned) -> None:

@@ -116,7 +116,7 @@ def render(summary: SetupSummary) -> str:
         ("slurm.conf lacks, where slurmctld runs and on login nodes", summary.slurm_conf),
         ("left to do", summary.next),
     ]
-    if "kept" in summary.files.values():
+    if "untouched" in summary.files.values():
         parts.append(
             (
                 "these files exist with other contents; NIMO left them as they are",

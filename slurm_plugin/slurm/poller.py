@@ -67,7 +67,7 @@ class ClusterPoller:
         how: config.Snapshot = _DEFAULT,
         run: Runner = commands.run,
         stopwatch: Callable[[], float] = time.monotonic,
-        adapt: Callable[[RawState], RawState] = lambda seen: seen,
+        adapt: Callable[[RawState], RawState] = lambda raw: raw,
     ) -> None:
         self._clock = clock
         self._cluster = cluster

@@ -53,7 +53,7 @@ def somebody_elses(path, dice):
     job = {"user_name": "games", "user_id": 5, "comment": "nimo:app=cfd", "min_nodes": 8}
     ticket = f"{dice.getrandbits(48):012x}"
     for op in ("decide", "advise", "reload"):
-        say(path, ask(op, job={**job, "ticket": ticket}), ask(op, tell=True, job=job))
+        say(path, ask(op, job={**job, "ticket": ticket}), ask(op, one_way=True, job=job))
 
 
 def long_texts(path, dice):

@@ -132,8 +132,8 @@ def test_where_no_job_is_changed_nimod_is_told_and_not_waited_for(hooks: Hooks) 
     assert [outcome.log for outcome in outcomes] == [[]] * 10
     assert [outcome.writes for outcome in outcomes] == [[]] * 10
     first, *told = hooks.asked()
-    assert "tell" not in first
-    assert [(ask["tell"], ask["job"]["name"]) for ask in told] == [
+    assert "one_way" not in first
+    assert [(ask["one_way"], ask["job"]["name"]) for ask in told] == [
         (True, f"job{number}") for number in range(10)
     ]
     assert (hooks.peer.connections, hooks.peer.awake) == (1, 0)
@@ -147,6 +147,6 @@ def test_who_cannot_be_told_is_asked_anew(hooks: Hooks, taken: int) -> None:
     hooks.answer({"v": 1, "admin_comment": "seen"})
     assert hooks.submit(name="later").job["admin_comment"] == "seen"
     assert (hooks.peer.connections, hooks.peer.closed) == (2, 1)
-    assert "tell" not in hooks.asked()[-1]
+    assert "one_way" not in hooks.asked()[-1]
     hooks.submit()
-    assert "tell" not in hooks.asked()[-1]
+    assert "one_way" not in hooks.asked()[-1]

@@ -56,7 +56,7 @@ def test_what_lies_ready_is_carried_out_and_nimod_is_told(hooks: Hooks) -> None:
     assert (outcome.code, outcome.messages, outcome.log) == (0, ["4 nodes"], [])
     [line] = hooks.peer.sent.values()
     ask = decode_ask(line.encode("latin-1"))
-    assert (ask.op, ask.tell, ask.taken, ask.job.ticket) == ("decide", True, True, TICKET)
+    assert (ask.op, ask.one_way, ask.taken, ask.job.ticket) == ("decide", True, True, TICKET)
     assert (ask.job.user_id, ask.job.max_nodes, ask.job.script) == (UID, 8, "")
     assert hooks.peer.awake == 0
 
@@ -150,7 +150,7 @@ def test_a_command_that_asks_ahead_changes_nothing_and_waits_for_nothing(ahead: 
     assert {k: options[k] for k in ("nodes", "time")} == {"nodes": "1-8", "time": "00:30:00"}
     [line] = ahead.peer.sent.values()
     ask = decode_ask(line.encode("latin-1"))
-    assert (ask.op, ask.tell, ask.command.program) == ("prepare", True, "salloc")
+    assert (ask.op, ask.one_way, ask.command.program) == ("prepare", True, "salloc")
     assert ask.command.resolved().argv == ["sh", "-x"]
     assert is_ticket(ask.ticket)
     assert options["comment"] == f"nimo{{deadline=,ticket={ask.ticket},own=4}} mine"
@@ -177,7 +177,7 @@ def test_where_the_count_is_to_be_rewritten_the_command_waits(runtime: Load) -> 
     both = runtime(conf).load().load_cli_filter()
     both.answer({"v": 1, "ticket": "f" * 12})
     assert "ticket=ffffffffffff" in both.filter(**SALLOC)["comment"]
-    assert "tell" not in json.loads(both.peer.sent[1])
+    assert "one_way" not in json.loads(both.peer.sent[1])
     assert "ticket=ffffffffffff" not in both.filter(**SALLOC | {"nodes": "4"})["comment"]
 
 

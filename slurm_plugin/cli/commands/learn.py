@@ -110,7 +110,7 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
         jobs=jobs.SlurmJobs(task, time.time, is_curve and curve.tagged, counters),
         clock=time.time,
         sleep=time.sleep,
-        tell=lambda trial: print(words.progress_line(trial), file=sys.stderr, flush=True),
+        report=lambda trial: print(words.progress_line(trial), file=sys.stderr, flush=True),
         overrun_s=jobs.overrun_s(jobs.slurm_config()),
     )
     proposer = _by_curve(chosen, curve.runs) if is_curve else _by_occupancies(task, chosen)

@@ -34,7 +34,7 @@ class Kind(IntEnum):
     """What a frame is."""
 
     ASK = 1  #: a request line of a user
-    TELL = 2  #: one that is not answered
+    NOTICE = 2  #: one that is not answered
     PENDING = 3  #: it arrived, and its answer takes longer
     ANSWER = 4
     PING = 5

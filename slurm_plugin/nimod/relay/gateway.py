@@ -154,7 +154,7 @@ class Gateway:
                 frame = await link.receive()
             if frame.kind is Kind.PING:
                 link.send(Frame(Kind.PONG, data=encode(self._asked_s())))
-            elif frame.kind is Kind.TELL:
+            elif frame.kind is Kind.NOTICE:
                 self._submit(frame.data, frame.uid, lambda _: None)
             elif frame.kind is not Kind.ASK:
                 raise LinkError(f"a relay sent {frame.kind.name}")

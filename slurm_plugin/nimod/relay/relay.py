@@ -102,8 +102,8 @@ class Relay:
             return _refused(f"{ask.op} is for the controller; this is a relay")
         if ask.op == "links":
             return Reply(encode(Uplinks(release=release(), links=self._uplink.state())))
-        if ask.tell:
-            self._uplink.tell(line, uid)
+        if ask.one_way:
+            self._uplink.notify(line, uid)
             return Reply()
         return Reply(query=partial(self._uplink.ask, line, uid))
 

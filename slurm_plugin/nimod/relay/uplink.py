@@ -108,9 +108,9 @@ class Uplink:
         """Send a request; ``done`` gets the answer, or that there is none, in another thread."""
         self._thread.call_soon(self._ask, line, uid, done)
 
-    def tell(self, line: bytes, uid: int) -> None:
+    def notify(self, line: bytes, uid: int) -> None:
         """Send a request that is not answered."""
-        self._thread.call_soon(self._tell, line, uid)
+        self._thread.call_soon(self._notify, line, uid)
 
     def state(self) -> list[Uplinked]:
         """Tell how the links are; from any thread."""
@@ -224,10 +224,10 @@ class Uplink:
             controller.waiting[number] = _PendingRequest(done, timer)
             controller.link.send(Frame(Kind.ASK, number, uid, line))
 
-    def _tell(self, line: bytes, uid: int) -> None:
+    def _notify(self, line: bytes, uid: int) -> None:
         controller = self._used()
         if controller is not None and controller.link is not None:
-            controller.link.send(Frame(Kind.TELL, 0, uid, line))
+            controller.link.send(Frame(Kind.NOTICE, 0, uid, line))
 
     def _late(self, controller: _Controller, number: int, after_s: float) -> None:
         controller.slow = True

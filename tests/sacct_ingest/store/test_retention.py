@@ -65,7 +65,7 @@ def test_runs_of_kept_decisions_stay(store: Store) -> None:
 def test_steps_rejects_and_probes_go_by_their_own_age(store: Store) -> None:
     store.runs.add(history(10))
     store.rejects.add(
-        [RejectRow(source="f", reason="odd", text=str(i), seen_s=i) for i in range(5)]
+        [RejectRow(source="f", reason="odd", text=str(i), read_s=i) for i in range(5)]
     )
     store.probes.add(
         [Probe(resource=Resource.LATENCY, source="a", target=t, at_s=i, value=1.0)

@@ -17,7 +17,7 @@ import sacct_ingest.store
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import FitRow, RejectRow, Store, counters
-from sacct_ingest.store.rejects import KEPT
+from sacct_ingest.store.rejects import MOST
 from sacct_ingest.store.schema import HEAD, metadata
 from tests.conftest import scratch_directory
 from tests.sacct_ingest.records import run
@@ -278,14 +278,14 @@ def test_watermarks(store: Store) -> None:
 
 
 def reject(i: int) -> RejectRow:
-    return RejectRow(source="file", reason="odd\0", text=f"row {i}\0", seen_s=i)
+    return RejectRow(source="file", reason="odd\0", text=f"row {i}\0", read_s=i)
 
 
 def test_rejected_rows_are_kept_once_and_only_the_newest(store: Store) -> None:
     store.rejects.add([reject(i) for i in range(10)])
     store.rejects.add([reject(i) for i in range(10)])
     assert [row.text for row in store.rejects.all()] == [f"row {i}" for i in range(10)]
-    store.rejects.add([reject(i) for i in range(10, KEPT + 5)])
+    store.rejects.add([reject(i) for i in range(10, MOST + 5)])
     kept = store.rejects.all()
-    assert len(kept) == KEPT
-    assert kept[0].seen_s == 5
+    assert len(kept) == MOST
+    assert kept[0].read_s == 5

@@ -10,7 +10,7 @@ from slurm_plugin.cli.nimo import main
 def test_counts_first_and_deletes_then(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "nimo.db")
     with Store.open(path) as store:
-        store.rejects.add([RejectRow(source="f", reason="odd", text="x", seen_s=5)])
+        store.rejects.add([RejectRow(source="f", reason="odd", text="x", read_s=5)])
     assert main(["prune", "--store", path, "--dry-run"]) == 0
     assert "rejects: 1 row from before" in (told := capsys.readouterr().out)
     assert "would be deleted" in told

@@ -132,7 +132,11 @@ def bench(slurm: FakeSlurm, state: Path, text: str = TEXT, **also: object) -> Wo
     if chosen.space.attributes == ("nodes",):
         proposer = ByCurve([round(one["nodes"]) for one in chosen.space.candidates])
     site = LearningSite(
-        jobs=slurm, clock=lambda: slurm.now_s, sleep=slurm.sleep, tell=lambda _: None, overrun_s=0.0
+        jobs=slurm,
+        clock=lambda: slurm.now_s,
+        sleep=slurm.sleep,
+        report=lambda _: None,
+        overrun_s=0.0,
     )
     return Workbench(given, chosen, proposer, Journal(state, given.application), site)
 

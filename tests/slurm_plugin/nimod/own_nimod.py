@@ -154,7 +154,7 @@ def ask_as_nobody(nimod, *asks):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def tell(nimod, ask):
+def notify(nimod, ask):
     """Say something and wait for no answer, as the hooks do."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(nimod.socket)

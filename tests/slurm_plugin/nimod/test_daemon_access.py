@@ -22,7 +22,7 @@ from tests.slurm_plugin.nimod.own_nimod import (
     ask_as_nobody,
     hang_up,
     needs_root,
-    tell,
+    notify,
 )
 
 
@@ -70,8 +70,8 @@ def test_what_is_announced_lies_ready_until_it_is_taken(running):
     folder = running.folder / "ready"
     command = Command(program="salloc", options=options)
     for odd in ("", "../x", "0123456789AB", "0" * 13):
-        tell(running, Ask(op="prepare", tell=True, ticket=odd, command=command))
-    tell(running, Ask(op="prepare", tell=True, ticket=ticket, command=command))
+        notify(running, Ask(op="prepare", one_way=True, ticket=odd, command=command))
+    notify(running, Ask(op="prepare", one_way=True, ticket=ticket, command=command))
     path = folder / f"{me}-{ticket}"
     wait_until(path.exists, what="the decision")
     assert list(folder.iterdir()) == [path]
@@ -84,7 +84,7 @@ def test_what_is_announced_lies_ready_until_it_is_taken(running):
     fields = dict(zip(ready["fields"], ready["values"], strict=True))
     arrived = Job(**{k: v for k, v in fields.items() if v is not None}, ticket=ticket)
     for _ in range(2):
-        tell(running, Ask(job=arrived, tell=True, taken=True))
+        notify(running, Ask(job=arrived, one_way=True, taken=True))
     wait_until(running.decisions, what="the record")
     assert not path.exists()
     running.status()
@@ -146,7 +146,7 @@ def test_where_nothing_is_changed_slurmctld_is_told_so_and_need_not_wait(running
         channel.sendall(encode(Ask(job=job())))
         assert msgspec.json.decode(reader.readline(), type=Answer).quiet
         for number in range(3):
-            channel.sendall(encode(Ask(job=job(name=f"told{number}"), tell=True)))
+            channel.sendall(encode(Ask(job=job(name=f"told{number}"), one_way=True)))
         wait_until(lambda: len(running.decisions()) == 4, what="their decisions")
         assert {row.name for row in running.decisions()} == {"solve", "told0", "told1", "told2"}
         hang_up(running, whole, "hung up on")

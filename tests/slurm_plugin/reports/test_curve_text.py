@@ -159,8 +159,8 @@ def test_the_record_that_earned_the_verdict_is_told() -> None:
     text = curve_text.render(
         known(
             record=(
-                Recorded(seen=True, predictions=40, median_error=0.031, inside=36),
-                Recorded(seen=False, predictions=1, median_error=0.2, inside=1),
+                Recorded(repeated=True, predictions=40, median_error=0.031, inside=36),
+                Recorded(repeated=False, predictions=1, median_error=0.2, inside=1),
             )
         ),
         width=200,

@@ -156,7 +156,7 @@ def test_what_somebody_wrote_stays(machine: Machine, capsys: pytest.CaptureFixtu
     assert machine.config.read_text() == "mode: enforce\n"
     assert machine.hook_conf.read_text() == "timeout_ms = 5\n"
     told = capsys.readouterr().out
-    assert f"kept       {machine.config}" in told
+    assert f"untouched  {machine.config}" in told
     assert "nimo init --dry-run shows what" in told
 
 
