@@ -33,7 +33,7 @@ def figures(directory: Path, *, quick: bool) -> dict[str, list[dict[str, Any]]]:
     """Draw the figures; give the tables."""
     del quick
     recorded = _recordings.kernels()
-    _figure_1(directory / "adept-1.png")
+    _figure_1(directory / "adept-1.png", next(one for one in recorded if one.name == "is"))
     _figures_5_and_6(directory, recorded)
     rows = _figure_7(directory / "adept-7.png")
     rows += _figure_8(directory / "adept-8.png")
@@ -86,14 +86,18 @@ def _errors(kernel: _recordings.Kernel) -> list[dict[str, Any]]:
     return rows
 
 
-def _figure_1(path: Path) -> None:
+def _figure_1(path: Path, declining: _recordings.Kernel) -> None:
+    """Draw the model, and a recorded kernel whose declining end it cannot have."""
     n = np.geomspace(1, 1000, 200)
-    with panels(path, 2, "ADEPT, figure 1: speedup of Downey's model", columns=2) as (left, right):
+    with panels(path, 3, "ADEPT, figure 1: speedup of Downey's model") as (left, middle, right):
         for A in (1000, 300, 120, 50):
             left.plot(n, speedup(n, A, 2.0), label=f"A = {A}, σ = 2")
         for sigma in (0, 0.5, 1, 1000):
-            right.plot(n, speedup(n, 220, sigma), label=f"A = 220, σ = {sigma}")
-        for axis in (left, right):
+            middle.plot(n, speedup(n, 220, sigma), label=f"A = 220, σ = {sigma}")
+        _draw(right, declining, log=False)
+        right.set(title="no declining piece: IS, recorded here")
+        for axis, title in ((left, "varying A"), (middle, "varying σ")):
+            axis.set(title=title, xlabel="nodes", ylabel="speedup")
             axis.legend(fontsize=7)
 
 
@@ -148,13 +152,14 @@ def _figure_7(path: Path) -> list[dict[str, Any]]:
         nodes = 2.0 ** np.arange(1, 9)
         true = 1000 / speedup(nodes, 300, 0.8)
         times = true / np.where(nodes == 64, 1.25, 1)
-        metric.plot(nodes[1:], fluctuation(nodes, times), "o-", label="all")
+        metric.plot(nodes[1:], fluctuation(nodes, times), "o-", label="all observations")
         for left_out in (64, 128):
             kept = nodes != left_out
             metric.plot(
                 nodes[kept][1:], fluctuation(nodes[kept], times[kept]), label=f"without {left_out}"
             )
-        metric.set(title="R", xscale="log")
+        metric.set(title="7, fluctuation, with the run at 64 nodes", xscale="log", xlabel="nodes",
+                   ylabel="R")  # fmt: skip
         metric.legend(fontsize=7)
         rows.append(_drawn(top, "7, one at 64 nodes", nodes, times, true))
         nodes = np.array([9, 16, 25, 36, 49, 64, 80, 100, 121.0])

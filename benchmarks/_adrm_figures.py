@@ -46,6 +46,11 @@ def _tables(recorded: list[Series]) -> list[dict[str, Any]]:
     return rows
 
 
+def counted(probes: int) -> str:
+    """Say how many probes."""
+    return f"{probes} probe{'s' * (probes != 1)}"
+
+
 def _by_window(path: Path, recorded: list[Series]) -> None:
     title = "AdRM, figures 4, 5 (mean absolute error) and 8, 9 (squared): real TCP, by window"
     rows = windows(recorded)
@@ -54,10 +59,11 @@ def _by_window(path: Path, recorded: list[Series]) -> None:
             own = [row for row in rows if (row["site"], row["MB"]) == (series.site, series.size_mb)]
             for probes, style in ((1, "o-"), (5, "s--")):
                 of = [row["MAE"] for row in own if row["probes"] == probes]
-                axis.plot(list(WINDOWS), of, style, ms=3, label=f"MAE, {probes} probe(s)")
+                axis.plot(list(WINDOWS), of, style, ms=3, label=f"MAE, {counted(probes)}")
             root = [row["MSE"] ** 0.5 for row in own if row["probes"] == 1]
             axis.plot(list(WINDOWS), root, ":", label="root of MSE, 1 probe")
             axis.set(title=f"{series.site}, {series.size_mb} MB", ylabel="Mbit/s")
+            axis.set(xlabel="window, pairs")
             axis.set_ylim(0, 2.2 * sorted(root)[len(root) // 2])
             axis.legend(fontsize=6)
 
@@ -68,7 +74,9 @@ def _followed(path: Path, recorded: list[Series]) -> None:
         for axis, series in zip(axes, recorded, strict=True):
             moved = [transfer for _, transfer in series.pairs[START_UP:]]
             axis.plot(moved, "k-", lw=2, label="measured")
-            axis.plot(by_model(partial(AdRM, 10), 5, series), "o-", ms=3, label="AdRM 10 of 5")
-            axis.plot(by_model(RawBandwidth, 1, series), "--", label="RBW")
+            line = by_model(partial(AdRM, 10), 5, series)
+            axis.plot(line, "o-", ms=3, label="AdRM, window 10, 5 probes")
+            axis.plot(by_model(RawBandwidth, 1, series), "--", label="RBW, 1 probe")
             axis.set(title=f"{series.site}, {series.size_mb} MB", ylabel="Mbit/s")
+            axis.set(xlabel="transfer")
             axis.legend(fontsize=6)

@@ -10,7 +10,8 @@ which takes longer than the tests.  Here each mutant is a fork that has both.
 
 Only tests that call the changed function run, the fastest first; all do where it runs on import.
 
-A sample says how many are noticed at a fraction of the cost: ``--sample 80 --seed 2``.
+A sample says how many are noticed at a fraction of the cost: ``--sample 80 --seed 2`` of a group,
+``--each 60`` of each of its modules.
 """
 
 import argparse
@@ -418,6 +419,7 @@ def main() -> int:
     known = groups()
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"default: {' '.join(known)}")
     parser.add_argument("--sample", type=int, metavar="N", help="so many mutants of each group")
+    parser.add_argument("--each", type=int, metavar="N", help="so many mutants of each module")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--file", help="only modules with this in their path")
     parser.add_argument("--least", type=float, default=85.0, metavar="PERCENT")
@@ -432,7 +434,8 @@ def main() -> int:
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(figures, indent=1) + "\n")
-    return int(any(row["noticed %"] < options.least for row in figures))
+    rows = [row for group in figures for row in (group, *group["modules"] * bool(options.each))]
+    return int(any(row["noticed %"] < options.least for row in rows))
 
 
 def _measure(group: Group, options: argparse.Namespace) -> dict[str, Any]:
@@ -446,28 +449,55 @@ def _measure(group: Group, options: argparse.Namespace) -> dict[str, Any]:
         for mutant in mutants(path)
     ]
     differing = [mutant for mutant in every if not group.excuses(mutant)]
-    tried = differing
-    if options.sample is not None and options.sample < len(differing):
-        tried = random.Random(options.seed).sample(differing, options.sample)
+    tried = _sample(differing, options)
     survived = []
     for mutant in tried:
         tests = chosen_tests(group, mutant, calls)
         if not tests or passes(tests, mutant, options.cpu):
-            survived.append(str(mutant))
+            survived.append(mutant)
             print(f"survived: {mutant}", flush=True)
+    modules = [
+        _row(path.name, *([one for one in each if one.path == path] for each in
+                          (every, differing, tried, survived)))
+        for path in group.modules
+        if any(one.path == path for one in tried)
+    ]  # fmt: skip
+    row = _row(group.name, every, differing, tried, survived)
+    return {**row, "survived": list(map(str, survived)), "modules": modules}
+
+
+def _sample(every: list[Mutant], options: argparse.Namespace) -> list[Mutant]:
+    """Draw so many of a group, or of each of its modules, that a sample leaves out no module."""
+    if options.each:
+        paths = dict.fromkeys(one.path for one in every)
+        return [
+            one
+            for path in paths
+            for one in _drawn([m for m in every if m.path == path], options.each, options.seed)
+        ]
+    return every if options.sample is None else _drawn(every, options.sample, options.seed)
+
+
+def _drawn(every: list[Mutant], count: int, seed: int) -> list[Mutant]:
+    return random.Random(seed).sample(every, min(count, len(every)))
+
+
+def _row(name: str, every: Sequence[Mutant], differing: Sequence[Mutant],
+         tried: Sequence[Mutant], survived: Sequence[Mutant]) -> dict[str, Any]:  # fmt: skip
+    """Give the figures of a group or a module, and print them."""
     share = 100 * (1 - len(survived) / max(len(tried), 1))
+    equivalent = len(every) - len(differing)
     print(
-        f"{group.name}: {share:.1f} % of {len(tried)} noticed, of {len(every)} mutants; "
-        f"{len(every) - len(differing)} listed as equivalent",
+        f"{name}: {share:.1f} % of {len(tried)} noticed, of {len(every)} mutants; "
+        f"{equivalent} listed as equivalent",
         flush=True,
     )
     return {
-        "group": group.name,
+        "name": name,
         "mutants": len(every),
-        "equivalent": len(every) - len(differing),
+        "equivalent": equivalent,
         "tried": len(tried),
         "noticed %": share,
-        "survived": survived,
     }
 
 

@@ -65,8 +65,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     cost_s: float
     in_guard: bool  #: its turnaround is near that of the request
     in_limit: bool  #: its time limit is allowed
-    leaves_room: bool = True  #: others find enough free nodes beside it, or it does not grow
-    fits: bool = True  #: its nodes have the memory that the job needed so far
+    leaves_room: bool  #: others find enough free nodes beside it, or it does not grow
+    fits: bool  #: its nodes have the memory that the job needed so far
     late_s: float  #: by how much it misses the deadline; zero or less: made
     limits: TimeLimits | None = None  #: what the prediction makes of the time limit
     wait: WaitEstimate | None = None  #: ``wait_s`` is its median
@@ -167,13 +167,12 @@ class PolicyContext:
 
     def _waits(self, candidates: Sequence[Candidate]) -> list[WaitEstimate]:
         """Estimate the waits; more nodes for at least as long never start earlier."""
-        begin = max(self.now_s, self.request.begin_s)
         waits: list[WaitEstimate] = []
         before = inf
         for one in candidates:
             duration = _planned_s(one)
             nodes = one.prediction.nodes
-            since = begin
+            since = self.request.begin_s
             if duration >= before and self.partition.outlook is None:
                 since = self.now_s + waits[-1].median_s
             waits.append(self.partition.wait(nodes, duration, now_s=self.now_s, begin_s=since))

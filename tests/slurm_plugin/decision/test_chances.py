@@ -149,3 +149,37 @@ def test_who_comes_behind_a_burst_waits_for_it_though_the_queue_was_idle():
         assert where.wait(8, 600.0, now_s=NOW, begin_s=NOW).median_s == 0.0
         where = where.promise(8, NOW, NOW + 600.0)
     assert where.wait(8, 600.0, now_s=NOW, begin_s=NOW).median_s == 600.0
+
+
+def test_a_chance_of_just_the_confidence_is_enough():
+    waits = [0.0] * 20 + [inf] * 20
+    asked, where = request(90_000.0), part(lambda *_: waits)
+    assert judged(asked, where, rules(confidence=0.5)).chosen.deadline is DeadlineVerdict.MADE
+    above = judged(asked, where, rules(confidence=0.51)).chosen
+    assert (above.deadline, above.chance) == (DeadlineVerdict.WAIT, 0.5)
+
+
+def test_a_run_that_just_ends_by_the_deadline_is_held_up_by_its_limit_alone():
+    # T(8) is 550 s, 577.5 at most.
+    assert judged(request(577.5), part(lambda *_: [0.0] * 40)).options[0].deadline is (
+        DeadlineVerdict.LIMIT
+    )
+    assert judged(request(577.0), part(lambda *_: [0.0] * 40)).options[0].deadline is (
+        DeadlineVerdict.RUN
+    )
+
+
+def test_more_nodes_may_start_earlier_where_the_queue_was_run_forward():
+    asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
+    where = part(lambda nodes, _: [0.0 if nodes > 8 else 3_000.0] * 40)
+    options = decide(asked, TABLE, where, rules(), now_s=NOW).options
+    assert {o.nodes > 8: o.wait_s for o in options} == {False: 3_000.0, True: 0.0}
+
+
+def test_waits_count_from_the_begin_that_a_job_asks_for():
+    asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0, begin_s=NOW + 500)
+    for where in (partition(), part(lambda *_: [0.0] * 40)):
+        made = decide(asked, TABLE, where, rules(), now_s=NOW).options
+        assert {o.wait_s for o in made} == {500.0}
+        past = decide(replace(asked, begin_s=NOW - 500), TABLE, where, rules(), now_s=NOW).options
+        assert {o.wait_s for o in past} == {0.0}
