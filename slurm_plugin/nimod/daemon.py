@@ -36,7 +36,11 @@ from slurm_plugin.nimod.ready_decisions import ReadyDecisions
 from slurm_plugin.nimod.remote_requests import RemoteRequests
 from slurm_plugin.nimod.request_handler import RequestHandler
 from slurm_plugin.nimod.store_link import StoreLink
-from slurm_plugin.nimod.supervision import answer_until_stopped, stop_at_signals
+from slurm_plugin.nimod.supervision import (
+    answer_until_stopped,
+    enter_real_time_class,
+    stop_at_signals,
+)
 from slurm_plugin.protocol import (
     Status,
 )
@@ -71,6 +75,7 @@ def serve(config: Config, reread: Callable[[], Config]) -> None:
         The socket cannot be made, or another nimod has it.
     """
     sys.setswitchinterval(_SWITCH_S)
+    enter_real_time_class()
     Daemon(config, reread).run()
 
 

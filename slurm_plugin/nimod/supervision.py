@@ -1,6 +1,8 @@
-"""What a service does beside its work: report its state to systemd, and end at a signal."""
+"""What a service does beside its work: its class, its state to systemd, its end at a signal."""
 
 import logging
+import os
+import resource
 import signal
 
 from slurm_plugin.nimod.loop import Loop
@@ -8,6 +10,27 @@ from slurm_plugin.systemd import notify, watchdog_s
 
 _log = logging.getLogger(__name__)
 _TICK_S = 1.0  #: between looks for peers that leave us waiting
+
+
+def enter_real_time_class() -> bool:
+    """Have all threads answer before other processes compute, where the unit allows it.
+
+    It is for threads that begin later, too.  A kernel with real-time group scheduling may refuse;
+    answers then wait for a processor where all are busy.
+
+    Returns
+    -------
+    bool
+        Whether it did.
+    """
+    if resource.getrlimit(resource.RLIMIT_RTPRIO)[0] == 0:
+        return False
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except OSError as error:
+        _log.warning("no real-time class (%s): answers are late where all cores are busy", error)
+        return False
+    return True
 
 
 def stop_at_signals(loop: Loop) -> None:

@@ -1,6 +1,7 @@
 """nimod.service as it is shipped, started by a real systemd of the test's own."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -98,6 +99,15 @@ def test_the_hardened_unit_answers(systemd):
     assert int(said["CapBnd"], 16) == 0
     assert systemd.run("stat", "-c", "%U %a", "/run/nimo/nimod.sock") == "nimo 666"
     assert systemd.run("stat", "-c", "%U %a", "/var/lib/nimo/nimo.db") == "nimo 640"
+
+
+def test_all_its_threads_answer_before_others_compute(systemd):
+    limits = systemd.run("cat", f"/proc/{systemd.said('MainPID')}/limits")
+    if re.search(r"^Max realtime priority +0 ", limits, re.MULTILINE):
+        pytest.skip("systemd may raise no limits here (CAP_SYS_RESOURCE)")
+    classes = systemd.run("ps", "-L", "-o", "class=", "-p", systemd.said("MainPID")).split()
+    assert len(classes) > 1
+    assert set(classes) == {"RR"}
 
 
 def test_it_is_restarted_reloaded_and_stopped(systemd):
