@@ -206,7 +206,8 @@ class Between:
         self._to = to
         self.sent = bytearray()  # by the relay
         self.change = lambda data: data
-        threading.Thread(target=self._run, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
     def _run(self) -> None:
         with suppress(OSError):
@@ -227,6 +228,9 @@ class Between:
                 end.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
+        """End: a thread that still waited here would take connections of the next such socket."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
         self._listener.close()
 
 
