@@ -1,0 +1,175 @@
+"""How long a user of a login node waits for nothing: by a clock of the test's own."""
+
+import heapq
+import ssl
+from collections.abc import Callable
+from itertools import count
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from slurm_plugin.cli import advise
+from slurm_plugin.config import RelaySettings
+from slurm_plugin.config.address import address
+from slurm_plugin.nimod.client import LinkDown
+from slurm_plugin.nimod.relay import uplink as module
+from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError
+from slurm_plugin.nimod.relay.uplink import Uplink
+from slurm_plugin.protocol import Answer, Ask, encode
+from tests.slurm_plugin.nimod.test_client import server
+
+#: Longest that a user may wait for the message that there is no answer, seconds.
+MOST_S = 0.2
+LINE = encode(Ask(op="advise"))
+
+
+class VirtualTime:
+    """Calls what is due when the test says that time passes."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._due: list[tuple[float, int, Timer]] = []
+        self._numbers = count()
+
+    def call_later(self, delay_s: float, call: Callable[..., None], *args: Any) -> "Timer":
+        timer = Timer(call, args)
+        heapq.heappush(self._due, (self.now_s + delay_s, next(self._numbers), timer))
+        return timer
+
+    def advance_to_next(self) -> None:
+        self.now_s, _, timer = heapq.heappop(self._due)
+        timer.run()
+
+
+class Timer:
+    def __init__(self, call: Callable[..., None], args: tuple[Any, ...]) -> None:
+        self._call, self._args, self._cancelled = call, args, False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def run(self) -> None:
+        if not self._cancelled:
+            self._call(*self._args)
+
+
+class SilentLink:
+    """A link on which nothing comes back."""
+
+    def __init__(self) -> None:
+        self.sent: list[Frame] = []
+
+    def send(self, frame: Frame) -> None:
+        self.sent.append(frame)
+
+
+class Waiting:
+    """A user's request, and when it was answered."""
+
+    def __init__(self, relay: Uplink, time: VirtualTime) -> None:
+        self.answer: Answer | None = None
+        self.took_s = -1.0
+        began_s = time.now_s
+
+        def done(line: bytes) -> None:
+            self.answer = msgspec.json.decode(line, type=Answer)
+            self.took_s = time.now_s - began_s
+
+        relay._ask(LINE, 1000, done)
+
+
+@pytest.fixture
+def time() -> VirtualTime:
+    return VirtualTime()
+
+
+@pytest.fixture
+def relay(time: VirtualTime, monkeypatch: pytest.MonkeyPatch) -> Uplink:
+    monkeypatch.setattr(module, "Munge", lambda _: None)
+    made = Uplink([address("ctl1:7734"), address("ctl2:7734")], RelaySettings())
+    made._loop.close()
+    monkeypatch.setattr(made, "_loop", time)
+    return made
+
+
+def link_up(relay: Uplink, number: int = 0) -> SilentLink:
+    link = SilentLink()
+    relay._controllers[number].link = cast("Link", link)
+    return link
+
+
+def is_down(waiting: Waiting, host: str) -> None:
+    assert waiting.answer is not None
+    assert (waiting.answer.ok, waiting.answer.link_down) == (False, True)
+    assert host in waiting.answer.error
+    assert 0.0 <= waiting.took_s < MOST_S
+
+
+TROUBLES = {
+    "cut": EOFError(),
+    "refused": ConnectionRefusedError(111, "refused"),
+    "no packet comes back": TimeoutError(),
+    "wrong version": LinkError("version 2; nimod here speaks 1"),
+    "impersonated": LinkError("uid 1001 has answered in nimod's place"),
+    "impersonated, TLS": ssl.SSLCertVerificationError("certificate of another host"),
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
+def test_what_waits_when_a_link_breaks_is_answered_at_once_and_so_is_what_comes_later(
+    relay: Uplink, time: VirtualTime, trouble: Exception
+) -> None:
+    link_up(relay)
+    before = Waiting(relay, time)
+    assert before.answer is None
+    relay._lose(relay._controllers[0], trouble)
+    is_down(before, "ctl1:7734")
+    assert before.took_s == 0.0
+    after = Waiting(relay, time)
+    is_down(after, "ctl1:7734")
+    assert after.took_s == 0.0
+
+
+def test_before_the_first_link_the_answer_comes_at_once(relay: Uplink, time: VirtualTime) -> None:
+    is_down(Waiting(relay, time), "ctl1:7734")
+
+
+def test_a_controller_that_says_nothing_is_given_up_in_time(
+    relay: Uplink, time: VirtualTime
+) -> None:
+    link = link_up(relay)
+    waiting = Waiting(relay, time)
+    assert [frame.kind for frame in link.sent] == [Kind.ASK]
+    time.advance_to_next()
+    is_down(waiting, "ctl1:7734")
+    assert waiting.took_s == module.ANSWER_S
+
+
+def test_the_second_controller_is_asked_by_the_next_not_after_the_first(
+    relay: Uplink, time: VirtualTime
+) -> None:
+    """One request never waits for both, one after the other."""
+    first, second = link_up(relay, 0), link_up(relay, 1)
+    waiting = Waiting(relay, time)
+    time.advance_to_next()
+    is_down(waiting, "ctl1:7734")
+    assert (len(first.sent), len(second.sent)) == (1, 0)
+    Waiting(relay, time)
+    assert (len(first.sent), len(second.sent)) == (1, 1)
+
+
+def test_the_command_ends_with_the_link_and_waits_for_nothing_else(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It asks once: no second attempt, no store, no pause."""
+    path = tmp_path / "nimod.sock"
+    (tmp_path / "nimo.yaml").write_text(f"socket: {path}\n")
+    (tmp_path / "job.sh").write_text("#!/bin/sh\nsrun ./a\n")
+    monkeypatch.setenv("NIMO_CONFIG", str(tmp_path / "nimo.yaml"))
+    monkeypatch.setattr("time.sleep", lambda _: pytest.fail("it sleeps"))
+    cut = encode(Answer(ok=False, error="no link to nimod on ctl1:7734: why", link_down=True))
+    with server(path, cut) as asked:
+        assert advise.main([str(tmp_path / "job.sh")]) == LinkDown.exit_status == 74
+    assert len(asked) == 1
+    assert "ctl1:7734" in capsys.readouterr().err
