@@ -18,7 +18,7 @@ class Reason(StrEnum):
     # The count was chosen.
     CHEAPEST = (
         "cheapest",
-        "this count costs least: the job's wait and run time plus the delay of queued jobs",
+        "this count costs least: wait, run time and the delay of queued jobs",
     )
     DEADLINE = "deadline", "the cheapest count that makes the deadline"
     # The request stands.

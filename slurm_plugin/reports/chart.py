@@ -114,7 +114,10 @@ def bars(title: str, data: Sequence[Bar], *, legend: str = "") -> Chart:
 def columns(
     title: str, data: Sequence[Bar], *, guide: int | None = None, legend: str = ""
 ) -> Chart:
-    """Draw vertical columns side by side, labels below; ``guide`` marks the left end of one."""
+    """Draw vertical columns side by side, labels below; ``guide`` marks the left end of one.
+
+    With a guide the labels are bounds: each stands below the left end of its column.
+    """
     height, base = 210, 180
     step = min((_WIDTH - 20) / max(len(data), 1), _WIDEST)
     widest = max((len(bar.text) for bar in data), default=1) * _LETTER
@@ -132,7 +135,8 @@ def columns(
                 over = _short(base - tall - 5)
                 marks.append(ChartLabel("middle", _short(x + step / 2), over, bar.text))
         if i % every == 0:
-            marks.append(ChartLabel("faint middle", _short(x + step / 2), base + 18, bar.label))
+            at = x if guide is not None and i else x + step / 2
+            marks.append(ChartLabel("faint middle", _short(at), base + 18, bar.label))
         if i == guide:
             marks.append(ChartPath("guide", f"M{_short(x)} 10V{base}"))
     said = "; ".join(f"{bar.label}: {bar.text}" for bar in data if bar.value)
@@ -234,7 +238,8 @@ def waits(title: str, rows: Sequence[PartitionWait]) -> Chart:
         description=f"Expected waits: {said}.",
         marks=tuple(marks),
         height=_Frame.HEIGHT,
-        legend="line: half of such jobs wait no longer; band: 90 % of them",
+        legend="line: median wait; band: 90 % of such jobs; both axes logarithmic, 0 s drawn at "
+        "00:00:01",
     )
 
 
@@ -305,12 +310,12 @@ def _height(picture: Picture, nodes: int) -> float:
 
 def _legend(picture: Picture) -> str:
     parts = [
-        f"line: predicted (dashed beyond what was observed); band: {percent(picture.confidence)} "
+        f"line: predicted (dashed beyond the observed range); band: {percent(picture.confidence)} "
         "of runs; dots: observed, with their spread"
     ]
     parts += [f"dotted line: knee, {picture.knee} {picture.unit.plural}"] if picture.knee else []
     parts += [f"orange: recommended, {picture.recommended}"] if picture.recommended else []
-    parts += [f"green: observe next, {picture.observe}"] if picture.observe else []
+    parts += [f"green: best next run, {picture.observe}"] if picture.observe else []
     return "; ".join(parts)
 
 

@@ -120,11 +120,12 @@ def _of_type(
 
 def standing_line(row: StandingRow) -> str:
     """Say whether an application is switched off, with its realised over predicted run time."""
-    what = "switched off" if row.off else "acted upon"
+    what = "switched off" if row.off else "in use"
     return (
-        f"{printable(row.label)}: {what} since {clock(row.since_s)}: realised over predicted run "
-        f"time {row.ratio:.2f} in the last {count(row.runs, 'run')}, the band is "
-        f"{row.low:.2f} to {row.high:.2f}"
+        f"{printable(row.label)}: {what} since {clock(row.since_s)}; median of actual/predicted "
+        "run "
+        f"time {row.ratio:.2f} in the last {count(row.runs, 'run')} (in use from {row.low:.2f} to "
+        f"{row.high:.2f})"
     )
 
 

@@ -16,14 +16,14 @@ from slurm_plugin.reports.sheets import derived_note, sheets_of, title_of
 
 #: Headings and the tables below them.
 _SECTIONS = (
-    ("Stopped after a change", ("stopped",)),
-    ("How near predictions came", ("accuracy", "weeks")),
-    ("What was decided", ("reasons", "deadlines")),
-    ("What came of it", ("effects", "waits")),
+    ("Jobs that were stopped after a change", ("stopped",)),
+    ("Accuracy of predictions", ("accuracy", "weeks")),
+    ("Decisions", ("reasons", "deadlines")),
+    ("Effects of the decisions", ("effects", "waits")),
     ("Applications", ("applications", "switched_off", "records", "drift", "problems")),
     ("Nodes beyond the knee", ("waste",)),
-    ("Had and not used", ("unused",)),
-    ("Job by job", ("jobs",)),
+    ("Unused resources", ("unused",)),
+    ("Jobs", ("jobs",)),
 )
 _MOST_ROWS = 200  #: of one table; CSV has all
 _MOST_BARS = 12
@@ -43,7 +43,7 @@ def page(report: OutcomeReport, reasons: Mapping[str, str], *, now_s: float) -> 
     some = bool(report.decisions)
     return html.render(
         "report.html.j2",
-        title="NIMO: predicted and decided, beside what happened",
+        title="NIMO: predictions and decisions, compared with outcomes",
         lead=title_of(report) + ("." if some else ""),
         selection=list(report.selection.items()),
         figures=figures(report),
@@ -70,7 +70,7 @@ def figures(report: OutcomeReport) -> list[Figure]:
 
 
 def charts(report: OutcomeReport, reasons: Mapping[str, str]) -> list[Chart]:
-    """Drawings of how near predictions came and of what was decided; none without decisions."""
+    """Charts of accuracy and decisions; none without decisions."""
     return list(_charts(report, reasons)) if report.decisions else []
 
 
@@ -78,20 +78,20 @@ def _figures(report: OutcomeReport) -> Iterator[Figure]:
     if report.accuracy:
         yield from _accuracy_figures(report.accuracy)
     changed = sum(one.decisions for one in report.reasons if one.applied)
-    yield Figure("Jobs acted on", str(changed), f"of {count(report.decisions, 'decision')}")
+    yield Figure("Changed jobs", str(changed), f"of {count(report.decisions, 'decision')}")
     if report.deadlines != Deadlines():
         due = report.deadlines
         yield Figure("Deadlines made", str(due.met), f"{due.missed} missed, {due.refused} refused")
-    for name, effect in (("changed", report.applied), ("if acted on", report.observed)):
+    for name, effect in (("of changed jobs", report.applied), ("if enforced", report.observed)):
         if effect:
             yield _effect_figure(name, effect, acted=effect is report.applied)
 
 
 def _accuracy_figures(accuracy: Accuracy) -> Iterator[Figure]:
     runs = count(accuracy.runs, "run")
-    yield Figure("MAPE", percent(accuracy.mape, 1), f"{runs}; PA {percent(accuracy.pa, 1)}")
+    yield Figure("Mean error (MAPE)", percent(accuracy.mape, 1), f"of {runs} with a prediction")
     yield Figure(
-        "Actual over predicted", f"{accuracy.bias:.2f}", f"median; {percent(accuracy.longer)} above"
+        "Actual / predicted", f"{accuracy.bias:.2f}", f"median; {percent(accuracy.longer)} above 1"
     )
 
 
@@ -101,8 +101,8 @@ def _effect_figure(name: str, effect: Effect, *, acted: bool) -> Figure:
     other = effect.other_node_hours
     change = sign * (effect.node_hours - other.value)
     ends = sorted(sign * (effect.node_hours - end) for end in (other.low, other.high))
-    note = f"{_signed(ends[0])} to {_signed(ends[1])}; {count(effect.jobs, 'job')}, by prediction"
-    return Figure(f"Node-hours, {name}", _signed(change), note)
+    note = f"predicted: {_signed(ends[0])} to {_signed(ends[1])}; {count(effect.jobs, 'job')}"
+    return Figure(f"Node-hours {name}", _signed(change), note)
 
 
 def _signed(value: float) -> str:
@@ -115,7 +115,7 @@ def _charts(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator[Chart
         yield chart.against_nominal(
             "Runs inside their intervals",
             [(one.nominal, one.inside) for one in accuracy.coverage],
-            legend=f"The dashed line is where each should end. {derived_note(report)}",
+            legend=f"Each bar should end at its dashed line. {derived_note(report)}",
         )
     if accuracy:
         yield _histogram(accuracy)
@@ -127,14 +127,14 @@ def _charts(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator[Chart
 def _histogram(accuracy: Accuracy) -> Chart:
     labels = [f"<{EDGES[0]:g}", *(f"{edge:.2g}" for edge in EDGES)]
     bars = [
-        Bar(label, float(n), count(n, "run"))
-        for label, n in zip(labels, accuracy.histogram, strict=True)
+        Bar(label, float(n), str(n)) for label, n in zip(labels, accuracy.histogram, strict=True)
     ]
     return chart.columns(
-        "Actual over predicted run time",
+        "Number of runs by actual / predicted run time",
         bars,
         guide=EDGES.index(1.0) + 1,
-        legend="Each column begins at its label; right of the dashed line runs took longer.",
+        legend="A column begins at its label; right of the dashed line runs took longer than "
+        "predicted.",
     )
 
 
@@ -148,19 +148,21 @@ def _weekly(report: OutcomeReport) -> Chart:
         )
         for week in report.weeks[-26:]
     ]
-    return chart.columns("MAPE week by week", bars, legend="Weeks begin on Monday; the last 26.")
+    return chart.columns(
+        "Mean error (MAPE) by week", bars, legend="The last 26 weeks; each begins on Monday."
+    )
 
 
 def _why(report: OutcomeReport, reasons: Mapping[str, str]) -> Chart:
     acted = sum(one.decisions for one in report.reasons if one.applied)
     rows = [
-        *((("acted on", acted, "third"),) if acted else ()),
+        *((("changed", acted, "third"),) if acted else ()),
         *((reasons.get(name, name), n, "first") for name, n in report.unchanged.items()),
     ]
     shown = rows[:_MOST_BARS]
     bars = [Bar(name, float(n), str(n), look) for name, n, look in shown]
     rest = sum(n for _, n, _ in rows[_MOST_BARS:])
-    legend = "Why jobs passed unchanged, beside those that were acted on."
+    legend = "Jobs that were changed, and why the others passed unchanged."
     return chart.bars(
         "Decisions", bars, legend=f"{legend} {rest} for other reasons." if rest else legend
     )

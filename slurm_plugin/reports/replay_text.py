@@ -1,4 +1,4 @@
-"""What a replay came to, in words and tables."""
+"""Results of a replay, in words and tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,18 +20,18 @@ _COLUMNS = (
     "load",
     "price",
     "guard",
-    "moved",
+    "changed",
     "response",
     "wait",
     "slowdown",
-    "in use",
+    "utilisation",
     "worse off",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """All that is said of a batch of replays."""
+    """The results of a batch of replays."""
 
     source: str
     days: float
@@ -65,10 +65,12 @@ def tables(report: ReplayReport) -> list[html.Table]:
     """Make tables for a page: all settings, and moldable and rigid jobs apart."""
     settings = html.Table(
         name="settings",
-        caption="What each setting came to, beside the jobs' own requests",
+        caption="Results of each setting, compared with the jobs' own requests",
         columns=tuple(html.TableColumn(key=html.anchor(name), title=name) for name in _COLUMNS),
         rows=[_cells(r) for r in report.results],
-        note="Response: mean of it over that of the requests; less than 1 is better.",
+        note="Response: mean time from submission to end, divided by that with the jobs' own "
+        "requests; below 1 is better. Two values with 'to': with the jobs' own requests, and "
+        "under the policy.",
     )
     groups = html.Table(
         name="groups",
@@ -76,7 +78,7 @@ def tables(report: ReplayReport) -> list[html.Table]:
         columns=(
             html.TableColumn(key="jobs_were", title="jobs", left=True),
             html.TableColumn(key="jobs", title="number"),
-            html.TableColumn(key="came", title="what it came to", left=True),
+            html.TableColumn(key="came", title="result", left=True),
         ),
         rows=list(_group_rows(report)),
     )
@@ -89,8 +91,9 @@ def verdict(report: ReplayReport) -> str:
     if suggestion is None:
         best = min(r.everybody.response_ratio for r in report.results)
         return (
-            f"Switching on would not help here: the mean response would be {best:.2f} of what it "
-            f"is at best, and less than {1 - WORTH:.2f} is asked."
+            f"Switching NIMO on would not help here: the mean response would be {best:.2f} times "
+            "its "
+            f"present value at best; it should be below {1 - WORTH:.2f}."
         )
     policy, everybody = suggestion.setting.policy, suggestion.everybody
     same = policy == report.present
@@ -98,8 +101,9 @@ def verdict(report: ReplayReport) -> str:
     loads = {result.load for result in report.results}
     at_load = f" at load {suggestion.load:.2f}" if len(loads) > 1 else ""
     helps = (
-        f"Switching on would help: mean response {everybody.response_ratio:.2f} of what it "
-        f"is{at_load}, with {'the present ' if same else ''}{settings}; {_worse(everybody)}."
+        f"Switching NIMO on would help: the mean response would be {everybody.response_ratio:.2f} "
+        f"times its present value{at_load}, with {'the present ' if same else ''}{settings}. "
+        f"Of all jobs {_worse(everybody)}."
     )
     return f"{helps} {_warning(suggestion)}".rstrip()
 
@@ -110,9 +114,9 @@ def _warning(result: Result) -> str:
         return ""
     before, after = result.rigid.slowdown
     return (
-        "But jobs that take no part would pay for it: their mean response would be "
-        f"{result.rigid.response_ratio:.2f} of what it is, their slowdown {after:.1f} instead of "
-        f"{before:.1f}."
+        "But rigid jobs would be slower: their mean response would be "
+        f"{result.rigid.response_ratio:.2f} times its present value, their slowdown {after:.1f} "
+        f"instead of {before:.1f}."
     )
 
 
@@ -180,7 +184,7 @@ def _groups(report: ReplayReport) -> RenderableType:
 
 
 def _groups_title(report: ReplayReport) -> str:
-    return f"Jobs apart, with {_in_short(_chosen(report))}"
+    return f"Moldable and rigid jobs, with {_in_short(_chosen(report))}"
 
 
 def _group_rows(report: ReplayReport) -> Iterator[Sequence[str]]:
@@ -192,8 +196,8 @@ def _group_rows(report: ReplayReport) -> Iterator[Sequence[str]]:
     ):
         before, after = comparison.slowdown
         text = (
-            f"mean response {comparison.response_ratio:.2f} of what it was, slowdown "
-            f"{before:.1f} to {after:.1f}, {_worse(comparison)}"
+            f"mean response {comparison.response_ratio:.2f} times that of the requests, slowdown "
+            f"{before:.1f} to {after:.1f}; {_worse(comparison)}"
         )
         yield name, str(jobs), text
 
@@ -209,8 +213,8 @@ def _in_short(result: Result) -> str:
 
 def _worse(comparison: ReplayComparison) -> str:
     return (
-        f"{percent(comparison.worse_off, 1)} of jobs worse off, half of them by "
-        f"{comparison.worse_by:.1f} times or more, "
-        f"{percent(comparison.much_worse, 1)} take more than twice as long, "
-        f"{percent(comparison.much_better, 1)} less than half"
+        f"{percent(comparison.worse_off, 1)} take longer (half of them {comparison.worse_by:.1f} "
+        "times "
+        f"as long or more), {percent(comparison.much_worse, 1)} more than twice as long, "
+        f"{percent(comparison.much_better, 1)} less than half as long"
     )

@@ -39,7 +39,7 @@ def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet,
         _deadlines(report),
         _switched_off(report),
         _records(report),
-        _table("problems", "Why predictions are not to be relied on", report.problems),
+        _table("problems", "Problems of predictions", report.problems),
         _table("drift", "Applications whose problem changed", report.drift),
         _waste(report),
         _unused(report),
@@ -212,11 +212,11 @@ def _effects(report: OutcomeReport) -> Sheet:
     ]
     return Sheet(
         name="effects",
-        caption="What happened, beside what is predicted to have happened otherwise",
+        caption="Outcomes, compared with the predictions for the other count",
         fields=tuple(fields),
         rows=rows,
         note=COUNTERFACTUAL,
-        empty="no job that would have another count",
+        empty="no job for which NIMO chose another count",
     )
 
 
@@ -238,7 +238,7 @@ def _waits(report: OutcomeReport) -> Sheet:
     groups = (("to start at once", report.waits.at_once), ("to wait", report.waits.waiting))
     return Sheet(
         name="waits",
-        caption="Waits as predicted at submission, beside those that jobs had",
+        caption="Waits as predicted at submission, compared with the real ones",
         fields=(
             SheetField("predicted", "predicted", lambda row: str(row[0]), left=True),
             SheetField("jobs", "jobs", _of_second("jobs")),
@@ -254,21 +254,21 @@ def _waits(report: OutcomeReport) -> Sheet:
 
 def _deadlines(report: OutcomeReport) -> Sheet:
     names = ("met", "missed", "refused", "open", "warned")
-    titles = ("made", "missed", "refused", "still open", "warned of at submission")
+    titles = ("made", "missed", "refused", "still open", "warned at submission")
     some = report.deadlines != Deadlines()
     return Sheet(
         name="deadlines",
         caption="Jobs with a deadline",
         fields=tuple(SheetField(n, t, attrgetter(n)) for n, t in zip(names, titles, strict=True)),
         rows=[report.deadlines] if some else [],
-        note="In observe mode a refusal or warning is what would have been said.",
+        note="In observe mode no user got these refusals and warnings.",
     )
 
 
 def _switched_off(report: OutcomeReport) -> Sheet:
     return Sheet(
         name="switched_off",
-        caption="Applications switched off, for what their predictions missed",
+        caption="Applications switched off after predictions that missed",
         fields=(
             SheetField("application", "application", attrgetter("label"), left=True),
             SheetField("ratio", "actual/predicted", attrgetter("ratio"), _two),
@@ -284,11 +284,11 @@ def _switched_off(report: OutcomeReport) -> Sheet:
 def _records(report: OutcomeReport) -> Sheet:
     return Sheet(
         name="records",
-        caption="What became of the last predictions, by which verdicts are earned",
+        caption="Outcomes of the last predictions, the basis of the verdicts",
         fields=(
             SheetField("application", "application", attrgetter("application"), left=True),
             SheetField("verdict", "verdict", attrgetter("verdict"), left=True),
-            SheetField("repeated", "node count had been run", attrgetter("repeated"), _yes),
+            SheetField("repeated", "count run before", attrgetter("repeated"), _yes),
             SheetField("predictions", "last predictions", attrgetter("predictions")),
             SheetField("median_error", "median error", attrgetter("median_error"), percent),
             SheetField("inside", "inside the interval", attrgetter("inside")),
@@ -308,8 +308,8 @@ def _table(name: str, caption: str, rows: Sequence[Any]) -> Sheet:
             SheetField("decisions", "decisions", attrgetter("decisions")),
             SheetField("runs", "runs in the store", attrgetter("runs")),
             SheetField("problem", "problem", attrgetter("problem"), left=True),
-            SheetField("text", "in words", attrgetter("text"), left=True),
-            SheetField("observe", "run next on nodes", attrgetter("observe")),
+            SheetField("text", "explanation", attrgetter("text"), left=True),
+            SheetField("observe", "best next run, nodes", attrgetter("observe")),
         ),
         rows=rows,
     )
@@ -364,14 +364,14 @@ def _waste(report: OutcomeReport) -> Sheet:
         ),
         rows=report.waste,
         note="Runs of reliable curves, without deadline, on counts that their users chose.",
-        empty="nothing worth a word",
+        empty="none above the threshold",
     )
 
 
 def _unused(report: OutcomeReport) -> Sheet:
     return Sheet(
         name="unused",
-        caption="CPUs and memory that jobs had and did not use",
+        caption="CPUs and memory that jobs had but did not use",
         fields=(
             SheetField("account", "account", attrgetter("account"), left=True),
             SheetField("application", "application", attrgetter("application"), left=True),
@@ -386,7 +386,7 @@ def _unused(report: OutcomeReport) -> Sheet:
         ),
         rows=report.unused,
         note="CPU time and memory as the accounting measured them; of an array, its first task.",
-        empty="nothing worth a word",
+        empty="none above the threshold",
     )
 
 

@@ -50,13 +50,13 @@ def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
     # Text, not markup: labels are the users' own.
     parts += [Text(standing_line(row)) for row in report.switched_off]
     if report.records:
-        parts += [_head("What became of the last predictions"), *_records(report)]
+        parts += [_head("Outcomes of the last predictions"), *_records(report)]
     if report.problems:
         parts += [_head("What would improve predictions"), *_problems(report)]
     if report.waste:
         parts += [_head("Beyond the knee"), *map(_waste, report.waste[:_MOST])]
     if report.unused:
-        parts += [_head("Had and not used"), *map(_unused, report.unused[:_MOST])]
+        parts += [_head("Unused resources"), *map(_unused, report.unused[:_MOST])]
     return Group(*parts)
 
 

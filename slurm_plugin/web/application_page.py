@@ -45,7 +45,7 @@ def facts(prediction: PredictionTable, standing: StandingRow | None) -> list[tup
         ("Knee (most speedup for its cost)", _size(prediction.knee, prediction.unit)),
         ("Run time stops falling at", _size(prediction.max_useful, prediction.unit)),
         ("Largest memory observed on a node", _gib(prediction.mem_node_bytes)),
-        ("Learned at", clock(prediction.fitted_s)),
+        ("Last fit", clock(prediction.fitted_s)),
         ("Outcomes of its predictions", standing_line(standing) if standing else ""),
     ]
     return [(name, value) for name, value in rows if value]

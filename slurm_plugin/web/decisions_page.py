@@ -66,8 +66,8 @@ def _request(one: DecisionRow) -> list[tuple[str, str]]:
         ("Account", one.account),
         ("Partition", one.partition),
         ("QOS", one.qos),
-        ("Nodes it may have", "" if low == high == "-" else f"{low} to {high}"),
-        (f"{unit} it would have had", _or_dash(one.requested_nodes)),
+        ("Requested nodes", "" if low == high == "-" else f"{low} to {high}"),
+        (f"{unit} without NIMO", _or_dash(one.requested_nodes)),
         ("Time limit", duration(one.limit_s)),
         ("Deadline", clock(one.deadline_s) if one.deadline_s else ""),
         ("Working directory", one.work_dir),
@@ -84,7 +84,7 @@ def _decided(one: DecisionRow) -> list[tuple[str, str]]:
         (f"{Unit(one.unit).heading} chosen", _or_dash(one.nodes)),
         ("Predicted run time", _interval(one.predicted_s, one.low_s, one.high_s) + share),
         (
-            "Predicted as asked",
+            "Predicted run time as asked",
             _interval(one.request_predicted_s, one.request_low_s, one.request_high_s),
         ),
         ("Predicted wait", duration(one.wait_s)),
@@ -92,13 +92,13 @@ def _decided(one: DecisionRow) -> list[tuple[str, str]]:
         ("Verdict on the prediction", one.verdict),
         ("Time limit given", duration(one.given_limit_s)),
         ("Message to the user", one.message),
-        ("Number", one.decision_id),
+        ("Decision id", one.decision_id),
     ]
 
 
 def _happened(run: RunRow | None, unit: Unit) -> list[tuple[str, str]]:
     if run is None:
-        return [("Run", "not read from the accounting yet, or the job never was")]
+        return [("Run", "not read from the accounting yet, or the job was never created")]
     waited_s = run.start_s - run.submit_s if run.start_s is not None else None
     return [
         ("Job", f"{run.job_id} on {run.cluster}"),

@@ -47,11 +47,11 @@ def _outlook(cluster: str, one: QueueOutlook) -> ClusterOutlook:
             caption="Waits of jobs with a limit of an hour",
             columns=(
                 TableColumn(key="partition", title="partition", left=True),
-                TableColumn(key="waiting", title="queue"),
+                TableColumn(key="waiting", title="jobs in the queue"),
                 TableColumn(key="nodes", title="nodes"),
-                TableColumn(key="wait_s", title="wait"),
-                TableColumn(key="low_s", title="at least"),
-                TableColumn(key="high_s", title="at most"),
+                TableColumn(key="wait_s", title="median wait"),
+                TableColumn(key="low_s", title="90 %: from"),
+                TableColumn(key="high_s", title="to"),
             ),
             rows=tuple(_row(row) for row in one.partitions),
         ),
@@ -59,7 +59,7 @@ def _outlook(cluster: str, one: QueueOutlook) -> ClusterOutlook:
 
 
 def _chart(name: str, rows: list[PartitionWait]) -> Chart:
-    return waits(f"{name}: {count(rows[0].waiting, 'job')} in the queue", rows)
+    return waits(f"Wait in {name}: {count(rows[0].waiting, 'job')} in the queue", rows)
 
 
 def _row(row: PartitionWait) -> tuple[str, ...]:

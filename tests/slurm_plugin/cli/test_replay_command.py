@@ -37,7 +37,7 @@ def test_the_later_half_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixtur
     (result,) = made["results"]
     assert result["jobs"] == result["moldable_jobs"] == 100
     assert made["nodes"] == 40
-    assert made["verdict"].startswith("Switching on would")
+    assert made["verdict"].startswith("Switching NIMO on would")
     assert main(argv) == 0
     shown = capsys.readouterr().out
     assert "100 jobs over 1 days on 40 nodes at load " in shown

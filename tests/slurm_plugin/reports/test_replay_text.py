@@ -36,11 +36,12 @@ def said(result: Result) -> str:
 def test_the_verdict_says_when_others_pay() -> None:
     result = replayed()
     calm = replace(result.rigid, response_ratio=1.0, slowdown=(2.0, 2.0))
-    assert "take no part" not in said(replace(result, rigid=calm))
+    assert "rigid jobs would be" not in said(replace(result, rigid=calm))
     slower = said(replace(result, rigid=replace(calm, slowdown=(2.0, 3.0))))
     assert slower.endswith(
-        "But jobs that take no part would pay for it: their mean response would be 1.00 of what it "
-        "is, their slowdown 3.0 instead of 2.0."
+        "But rigid jobs would be slower: their mean response would be 1.00 times its present "
+        "value, "
+        "their slowdown 3.0 instead of 2.0."
     )
     later = said(replace(result, rigid=replace(calm, response_ratio=1.2)))
-    assert "mean response would be 1.20 of what it is" in later
+    assert "mean response would be 1.20 times its present value" in later

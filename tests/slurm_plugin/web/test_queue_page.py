@@ -22,7 +22,7 @@ def test_each_partition_has_a_chart_that_says_what_it_shows():
     (one,) = outlooks({"pine": payload(recorded=120, inside=0.91), "oak": "{"})
     assert one.cluster == "pine"
     batch, gpu = one.charts
-    assert batch.title == "batch: 7 jobs in the queue"
+    assert batch.title == "Wait in batch: 7 jobs in the queue"
     assert "4 nodes 00:06:40 (00:03:20 to 00:27:40)" in batch.description
     assert gpu.marks
     assert one.table.rows[0] == ("batch", "7", "1", "00:01:40", "00:00:50", "00:07:40")

@@ -142,12 +142,12 @@ def test_what_no_index_finds_is_looked_for_a_span_at_a_time(ask: Ask, store_path
     seen, address, pages = [], "/decisions?partition=rare", 0
     while address:
         text = ask(address).text
-        assert "Of the time since" in text
+        assert "Decisions since" in text
         seen += re.findall(r"/decision\?id=(\w+)", text)
         older = re.findall(r'<a href="([^"]+)" rel="next">Older', text)
         address, pages = older[0].replace("&amp;", "&") if older else "", pages + 1
     assert (seen, pages) == (["d" * 12], 3)
-    assert "Of the time since" not in ask("/decisions?user=ada").text
+    assert "Decisions since" not in ask("/decisions?user=ada").text
 
 
 @pytest.mark.parametrize(
@@ -276,14 +276,14 @@ def test_a_saved_replay_is_shown_and_read_again_when_it_changes(
     ask: Ask, tmp_path: Path, saved_replay: Path
 ) -> None:
     saved = tmp_path / "replay.json"
-    assert "names no replay" in ask("/replay").text
+    assert "has no replay yet" in ask("/replay").text
     assert "No such file" in ask("/replay", replay=str(saved)).text
     saved.write_text('{"source": 3}')
     assert "not what 'nimo replay --json'" in Tags(ask("/replay", replay=str(saved)).text).text
     shutil.copy(saved_replay, saved)
     text = Tags(ask("/replay", replay=str(saved)).text).text
     assert re.search(r"\d+ jobs over \d+ days on \d+ nodes", text)
-    assert "Switching on would" in text
+    assert "Switching NIMO on would" in text
     assert "moldable jobs" in text
 
 
