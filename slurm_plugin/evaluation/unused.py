@@ -1,4 +1,4 @@
-"""CPUs and memory that jobs had and did not use, and their GPU time, by account and application."""
+"""CPUs and memory that jobs had but did not use, and their GPU time, by account and application."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ local M = {}
 --- Written after all else: what was not set before cannot be taken back.
 M.FIELDS = { "min_mem_per_node", "min_mem_per_cpu" }
 
--- Memory of each node that a job without one of its own gets; nil where that is not known.
+-- Memory of each node that a job without one of its own gets; nil where that is unknown.
 local function default_memory(partitions, name)
   local partition = partitions and partitions[name] or {}
   local memory = partition.def_mem_per_node
