@@ -23,6 +23,7 @@ from predictor.active.learner_settings import (
     Error,
     LearnerSettings,
     OccupancyPart,
+    Purpose,
     Reference,
     RefinementOrder,
     Selection,
@@ -110,8 +111,9 @@ def followed(settings: LearnerSettings, seed: int) -> list[tuple[float, float]]:
         sample = run(proposal.assignment)
         spent_s += sample.measured.time_s
         learner.observe(sample)
-        # "When a fixed test set is used" nothing is predicted before it was run.
-        if learner.tests or settings.error is Error.CROSS_VALIDATION:
+        following = learner.propose()
+        # A fixed test set is "an upfront investment of time": learning starts when all of it ran.
+        if following is None or following.purpose is not Purpose.TEST:
             predicted = [learner.fit.predict(one.attributes).time_s for one in tests]
             curve.append((spent_s / 3600, mape(predicted, actual)))
     return curve

@@ -218,6 +218,8 @@ def judged_by(
     errors = sum(map(abs, off)) * (count - 1) / count
     error = (errors + _PRIOR / count) / (count + 1)
     support = supported([one.attributes for one in samples], sorted(samples[0].attributes))
+    inverse = {name for form in fit.forms for name in form.inverted()}
+    support = replace(support, inverse=tuple(sorted(inverse)))
     return replace(
         fit, error=error, left_out=tuple(off), predicted=tuple(predicted), support=support
     )

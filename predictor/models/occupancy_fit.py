@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import exp, log
 
 from predictor.models.bottleneck import Bottleneck
-from predictor.models.functions import Function
+from predictor.models.functions import Function, Shape
 from predictor.models.samples import Occupancies
 from predictor.models.support import Doubt, Support, judged, widening
 from predictor.types import Verdict
@@ -69,6 +69,18 @@ class Form:
             return made, made, made
         stall_s, low_s, high_s = self.bottleneck.stall_s(compute, amounts)
         return _with_stall(made, stall_s), _with_stall(made, low_s), _with_stall(made, high_s)
+
+    def inverted(self) -> set[str]:
+        """Attributes of which a function, or the demand of a bottleneck, has the reciprocal."""
+        demands = self.bottleneck.demands if self.bottleneck else ()
+        functions = (self.compute, self.network, self.disk, self.data)
+        return {
+            factor.attribute
+            for function in (*functions, *(one.function for one in demands))
+            for term in function.terms
+            for factor in (term, term.times)
+            if factor is not None and factor.shape is Shape.INVERSE
+        }
 
     def doubts(self, attributes: Mapping[str, float]) -> tuple[Doubt, ...]:
         """Say where the functions go below zero, which no run can."""

@@ -48,12 +48,14 @@ class Scale:
 class Support:
     """Sampled range of each attribute, and what the samples do not distinguish.
 
-    ``varied`` are the attributes that differ between samples.
+    ``varied`` are the attributes that differ between samples, ``inverse`` those whose reciprocal is
+    in a learned function.
     """
 
     bounds: dict[str, tuple[float, float]]
     varied: tuple[str, ...] = ()
     scales: tuple[Scale, ...] = ()
+    inverse: tuple[str, ...] = ()
 
     def doubts(self, asked: Mapping[str, float]) -> tuple[Doubt, ...]:
         """List the reasons for which an assignment is not supported; attributes may be missing.
@@ -73,7 +75,7 @@ class Support:
 
     def _beyond(self, name: str, value: float) -> Doubt | None:
         low, high = self.bounds[name]
-        far = beyond(value, low, high)
+        far = beyond(value, low, high, inverse=name in self.inverse)
         if far <= _SAME:
             return None
         verdict = Verdict.DOUBTFUL if far <= FAR + _SAME else Verdict.REFUSED
@@ -130,12 +132,13 @@ def _scale(values: Floats, *, logarithmic: bool) -> Scale:
     return Scale(logarithmic, tuple(mean.tolist()), tuple(spread.tolist()), missing)
 
 
-def beyond(value: float, low: float, high: float) -> float:
+def beyond(value: float, low: float, high: float, *, inverse: bool = False) -> float:
     """Distance of a value from a sampled range, as a share of the range; 0 within it.
 
     Above the range by ratios: from 1 to 8 nodes, 64 are a range away.  Below it by twice the
-    difference: latencies may be near zero.  Where the range is a single value, twice or half of it
-    is as far as half a range.
+    difference: latencies may be near zero.  Where a function has the ``inverse`` of the value,
+    ratios count below as well: it grows without bound there.  Where the range is a single value,
+    twice or half of it is as far as half a range.
 
     >>> beyond(64.0, 1.0, 8.0), beyond(0.5, 1.0, 2.0), beyond(4.0, 2.0, 2.0)
     (1.0, 1.0, 0.5)
@@ -150,7 +153,8 @@ def beyond(value: float, low: float, high: float) -> float:
         return abs(log(value / low)) / log(2.0) / 2
     if value > high:
         return log(value / high) / log(high / low)
-    return 2 * (low - value) / (high - low)
+    ratio = log(low / value) / log(high / low) if inverse else 0.0
+    return max(2 * (low - value) / (high - low), ratio)
 
 
 def check_amount(name: str, value: float) -> None:

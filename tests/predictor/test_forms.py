@@ -14,9 +14,6 @@ from predictor.models.occupancy import (
     OccupancyFit,
     OccupancyModel,
     Sample,
-    _falling,
-    _off,
-    _with_stall,
     judged_by,
     transformation,
 )
@@ -172,6 +169,29 @@ def test_what_is_beyond_the_samples_widens_the_interval() -> None:
     factor = 1 + log(2) / log(4)
     assert beyond.high_s == pytest.approx(inside.high_s * factor)
     assert beyond.low_s == pytest.approx(inside.low_s / factor)
+
+
+def test_a_billionth_of_the_clock_is_refused_and_of_a_latency_it_is_not() -> None:
+    """From 1 to 6 a billionth is two fifths of the range away, and was 10^10 s "doubtful"."""
+    levels = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
+    clock = [Sample({"cpu": x}, Occupancies(1e-8 / x, 0.0, 0.0, 1e9)) for x in levels]
+    delay = [Sample({"lat": x}, Occupancies(1e-8, 1e-9 * x, 0.0, 1e9)) for x in levels]
+    for model in (OccupancyModel(), LinearOccupancyModel(faster=frozenset({"cpu"}))):
+        assert model.fit(clock).support.inverse == ("cpu",)
+        assert model.fit(clock).predict({"cpu": 1e-9}).verdict is Verdict.REFUSED
+        assert model.fit(clock).predict({"cpu": 0.5}).verdict is Verdict.DOUBTFUL
+        near = model.fit(delay).predict({"lat": 1e-9})
+        assert (near.verdict, near.time_s) == (Verdict.DOUBTFUL, pytest.approx(10.0))
+
+
+def test_reciprocals_are_looked_for_in_products_and_demands() -> None:
+    plain, other = Term("lat", Shape.LINEAR), Term("mem", Shape.INVERSE)
+    product = Function({"lat": 1.0, "mem": 1.0}, 1.0, 0.0, (replace(plain, times=other),), (1.0,))
+    turned = Term("cpu", Shape.INVERSE, times=plain)
+    demand = Demand(Function({}, 1.0, 0.0, (turned,), (1.0,)), 0.0, 1.0, (), ())
+    assert replace(form(), network=product).inverted() == {"mem"}
+    assert replace(form(), bottleneck=Bottleneck((demand,))).inverted() == {"cpu"}
+    assert form().inverted() == set()
 
 
 def test_the_error_has_a_prior_that_counts_as_one_sample() -> None:
@@ -334,7 +354,7 @@ def timed(**times: float) -> list[Sample]:
 def test_run_time_falls_with_an_attribute_where_ranks_do(
     samples: list[Sample], *, falls: bool
 ) -> None:
-    assert _falling(samples, {"x": 1.0}) == ({"x"} if falls else set())
+    assert OccupancyModel().fit(samples).support.inverse == (("x",) if falls else ())
 
 
 @pytest.mark.parametrize(("share", "terms"), [(0.0045, 0), (0.0055, 1)])
@@ -353,13 +373,15 @@ def test_a_stall_has_terms_where_its_error_matters_beside_all_else(
 
 
 def test_stalls_are_parted_as_before_and_evenly_where_there_were_none() -> None:
-    made = _with_stall(Occupancies(1.0, 0.25, 0.75, 8.0), 2.0)
+    stalls = Bottleneck((Demand(constant(0.0), 2.0, 1.0, (), ()),))
+    made = replace(form(1.0, 0.25, 0.75, 8.0), bottleneck=stalls).occupancies({})[0]
     assert made == Occupancies(1.0, 0.5, 1.5, 8.0)
-    made = _with_stall(Occupancies(1.0, 0.0, 0.0, 8.0), 2.0)
+    made = replace(form(1.0, 0.0, 0.0, 8.0), bottleneck=stalls).occupancies({})[0]
     assert made == Occupancies(1.0, 1.0, 1.0, 8.0)
 
 
 def test_a_time_of_nothing_is_off_by_a_thousandth() -> None:
     (sample,) = timed(x1=8.0)
-    assert _off(Occupancies(4.0, 0.0, 0.0, 1.0), sample) == pytest.approx(log(0.5))
-    assert _off(Occupancies(0.0, 0.0, 0.0, 1.0), sample) == pytest.approx(log(1e-3))
+    predicted = [Occupancies(4.0, 0.0, 0.0, 1.0), Occupancies(0.0, 0.0, 0.0, 1.0)]
+    off = judged_by(fit(form()), [sample, sample], predicted).left_out
+    assert off == pytest.approx((log(0.5), log(1e-3)))

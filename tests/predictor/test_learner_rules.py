@@ -1,7 +1,9 @@
 """Rules of the learner that no whole trace shows: when it stops, what it skips, how it weighs."""
 
+import re
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from predictor.active.learner import Learner, interval_percent
 from predictor.active.learner_settings import (
     PAPER,
     Error,
+    LearnerSettings,
     OccupancyPart,
     Purpose,
     RefinementOrder,
@@ -168,3 +171,75 @@ def test_attributes_come_in_their_order_once_one_has_no_levels_left() -> None:
         found = Occupancies(8 / proposal.assignment["a"], 1.0, 1.0, 1.0)
         learner.observe(Sample(proposal.assignment, found))
     assert runs == [(1.0, 1.0, 1.0), (2.0, 1.0, 1.0), (1.0, 2.0, 1.0), (1.0, 1.0, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("error", "test_runs", "why"),
+    [
+        (Error.RANDOM_TEST, 8, "a test set of 8 of 9 assignments leaves 1"),
+        (Error.RANDOM_TEST, 12, "a test set of 12 of 9 assignments leaves 0"),
+        (Error.RANDOM_TEST, 7, ""),
+        (Error.PBDF_TEST, 8, ""),
+    ],
+)
+def test_a_test_set_leaves_two_runs_to_learn_from(error: Error, test_runs: int, why: str) -> None:
+    three = (1.0, 2.0, 3.0)
+    space = Space.full({"cpu": three, "lat": three}, {"cpu": True, "lat": False})
+    settings = replace(ALONE, error=error, test_runs=test_runs)
+    if not why:
+        assert Learner(space, settings).propose() is not None
+        return
+    with pytest.raises(ValueError, match=why):
+        Learner(space, settings)
+
+
+def test_two_levels_and_a_test_set_of_them_leave_nothing() -> None:
+    settings = replace(ALONE, error=Error.PBDF_TEST, selection=Selection.L2_I2)
+    with pytest.raises(ValueError, match="takes all runs of L2-I2"):
+        Learner(SPACE, settings)
+
+
+def ran(levels: int) -> Learner:
+    """Make a learner that ran so many levels of each attribute; each run took the same."""
+    learner = Learner(SPACE, LearnerSettings())
+    chosen = LEVELS[::2][:levels]
+    learner.samples = [
+        Sample({"cpu": a, "lat": b}, Occupancies(1.0, 1.0, 1.0, 1.0))
+        for a in chosen
+        for b in chosen
+    ]
+    learner._done = {SPACE.key(one.attributes) for one in learner.samples}
+    return learner
+
+
+def test_three_levels_of_each_attribute_are_enough_to_be_sure() -> None:
+    assert ran(3)._is_sure
+    assert not ran(2)._is_sure
+    few = Space.full({"cpu": (1.0, 2.0), "lat": (1.0, 2.0)}, {"cpu": True, "lat": False})
+    learner = ran(3)
+    learner.space = few
+    assert learner._is_sure
+
+
+def test_the_error_ahead_is_the_larger_of_left_out_runs_and_the_last_two() -> None:
+    learner = ran(3)
+    left_out = learner._left_out()
+    learner._ahead = [90.0, 50.0, 70.0]
+    assert learner.error == pytest.approx(60.0)
+    learner._ahead = [90.0, 0.0, 0.0]
+    assert learner.error == left_out
+    learner._ahead = []
+    assert learner.error == inf
+
+
+def test_defaults_are_those_of_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "learning.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", text, re.MULTILINE)
+    table = {name: value for name, value in rows if hasattr(LearnerSettings(), name)}
+    assert {"target", "fewest", "in_a_row", "improvement", "test_runs", "seed"} <= table.keys()
+    for name, value in table.items():
+        own = getattr(LearnerSettings(), name)
+        if isinstance(own, int | float):
+            assert own == float(value), name
+        elif isinstance(own, str):
+            assert own == value, name

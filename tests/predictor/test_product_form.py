@@ -1,7 +1,7 @@
 """aprof: products of contributions, learned from sums alone."""
 
 from itertools import product
-from math import exp, inf, nan, sqrt
+from math import exp, inf, log, nan, sqrt
 from statistics import fmean
 
 import msgspec
@@ -14,6 +14,9 @@ from predictor.models.product_form import (
     Sums,
     TooFewObservations,
     Unobserved,
+    _criterion,
+    _independent,
+    _possible,
     explanatory,
     terms,
 )
@@ -365,3 +368,74 @@ def test_sums_that_cannot_be_are_too_few() -> None:
     for hh in (((-1e-9, 0.0), (0.0, 1.0)), ((1.0, 0.0), (0.0, 0.0))):
         with pytest.raises(TooFewObservations):
             ProductForm(select=False).fit(Sums(("nodes",), hh, (1.0, 1.0), 5.0, 5))
+
+
+def test_times_that_are_all_alike_are_the_constant() -> None:
+    """Nothing is left to explain: not even the logarithm of nothing is asked for."""
+    runs = [({"nodes": float(n)}, 1.0) for n in (1, 2, 4)]
+    fit = ProductForm().fit(Sums.none(("nodes",)).add_all(runs))
+    assert fit.chosen == ((),)
+    assert fit.predict({"nodes": 3.0}).time_s == pytest.approx(1.0)
+
+
+def test_runs_at_one_place_tell_of_that_place_alone() -> None:
+    runs = [({"nodes": 4.0, "clock": 3.0}, time_s) for time_s in (10.0, 11.0, 12.0)]
+    fit = ProductForm().fit(sums_of(runs))
+    assert len(fit.unseen) == 2
+    assert fit.predict({"nodes": 4.0, "clock": 3.0}).time_s == pytest.approx(10.9, rel=0.02)
+    for elsewhere in ({"nodes": 8.0, "clock": 3.0}, {"nodes": 4.0, "clock": 2.0}):
+        with pytest.raises(Unobserved):
+            fit.predict(elsewhere)
+
+
+def test_without_nodes_a_prediction_is_of_one() -> None:
+    runs = [({"clock": c}, 5.0 + 3.0 / c) for c in (1.0, 2.0, 4.0)]
+    assert ProductForm().fit(Sums.none(("clock",)).add_all(runs)).predict({"clock": 2.0}).nodes == 1
+
+
+def test_errors_are_relative_where_nothing_else_is_said() -> None:
+    assert Sums.none(("nodes",)).relative
+    assert Sums(("nodes",), ((0.0,) * 2,) * 2, (0.0,) * 2).relative
+
+
+def test_the_criterion_is_bayes_s() -> None:
+    """Times 1, 2 and 6, plainly: around their mean of 3 they leave 4 + 1 + 9 = 14."""
+    runs = [({"nodes": float(n)}, time_s) for n, time_s in ((1, 1.0), (2, 2.0), (4, 6.0))]
+    sums = Sums.none(("nodes",), relative=False).add_all(runs)
+    assert _criterion(sums, [0]) == pytest.approx(3 * log(14 / 3) + log(3))
+    # By 1/nodes alone: theta = (1 + 1 + 1.5) / (1 + 1/4 + 1/16).
+    left = 41 - 3.5**2 / 1.3125
+    assert _criterion(sums, [1]) == pytest.approx(3 * log(left / 3) + log(3))
+    exact = Sums.none(("nodes",), relative=False).add_all([({"nodes": 1.0}, 5.0)] * 4)
+    assert _criterion(exact, [0]) == pytest.approx(4 * log(1e-12 * 100 / 4) + log(4))
+
+
+def test_a_term_that_hardly_differs_from_others_is_none() -> None:
+    """Two columns of angle a have eigenvalues 1 - cos a and 1 + cos a: at 1e-10 of each other."""
+    for off, apart in ((1e-4, True), (1e-6, False)):
+        cosine = 1 - off**2
+        hh = ((1.0, cosine), (cosine, 1.0))
+        sums = Sums(("nodes",), hh, (1.0, 1.0), 5.0, 5)
+        assert _independent(sums, [0, 1]) == apart
+
+
+@pytest.mark.parametrize(("count", "terms_left"), [(2, [0]), (3, [0, 1]), (4, [0, 1, 2])])
+def test_there_is_a_run_more_than_there_are_terms(count: int, terms_left: list[int]) -> None:
+    runs = [observed(2, 3.0)[i] for i in (0, 8, 3, 12)][:count]
+    assert _possible(sums_of(runs)) == terms_left
+
+
+def test_sums_are_taken_in_or_out_and_nothing_else() -> None:
+    for times in (0, 2, -2):
+        with pytest.raises(ValueError, match=f"times is {times}"):
+            Sums.none(("nodes",)).add({"nodes": 1.0}, 5.0, times=times)
+    again = Sums.none(("nodes",)).add({"nodes": 1.0}, 5.0).add({"nodes": 1.0}, 5.0, times=-1)
+    assert (again.count, again.rest) == (0, ())
+
+
+def test_what_lies_a_thousandth_outside_is_as_it_was_observed() -> None:
+    runs = [({"nodes": float(n), "clock": 3.0}, truth(n, 3.0)) for n in range(1, 8)]
+    fit = ProductForm().fit(sums_of(runs))
+    assert fit.predict({"nodes": 4.0, "clock": 3.0 * (1 + 1e-4)}).time_s > 0
+    with pytest.raises(Unobserved):
+        fit.predict({"nodes": 4.0, "clock": 3.0 * (1 + 1e-2)})

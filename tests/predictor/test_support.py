@@ -33,6 +33,24 @@ def test_distance_from_a_range(value: float, low: float, high: float, far: float
     assert beyond(value, low, high) == pytest.approx(far)
 
 
+@pytest.mark.parametrize(
+    ("value", "far"),
+    [
+        (0.5, 0.5),  # log 2 of log 4, more than 1/3
+        (3.0, 0.0),
+        (8.0, 0.5),
+        (1 / 16, 2.0),
+        (0.9, log(1 / 0.9) / log(4)),
+    ],
+)
+def test_below_the_range_ratios_count_where_a_function_has_the_reciprocal(
+    value: float, far: float
+) -> None:
+    assert beyond(value, 1.0, 4.0, inverse=True) == pytest.approx(far)
+    # From 6 to 8 the difference of 1 is as much as the range, the ratio is less.
+    assert beyond(5.0, 6.0, 8.0, inverse=True) == pytest.approx(1.0)
+
+
 def grid() -> Support:
     every = [{"cpu": c, "lat": x} for c in (1.0, 2.0) for x in (1.0, 5.0)]
     return supported(every, ["cpu", "lat"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
+from random import Random
 
 import pytest
 
@@ -12,9 +13,9 @@ from slurm_plugin.plan.estimates import TaskEstimate
 from slurm_plugin.plan.options import OptionChoice, choices
 from slurm_plugin.plan.plan_search import critical, exact, heft, heuristic, ranked, score
 from slurm_plugin.plan.plans import Plan, _because, _made_of, _rank, _span, _why, judged, plans
-from slurm_plugin.plan.schedule import PlanSchedule, Step, TaskOption, build
+from slurm_plugin.plan.schedule import Board, PlanSchedule, Step, TaskOption, build
 from slurm_plugin.plan.spread import ends
-from tests.slurm_plugin.plan.made import NOW, problem
+from tests.slurm_plugin.plan.made import NOW, problem, random_text
 
 
 def step(name: str, start_s: float, end_s: float, **also: object) -> Step:
@@ -95,6 +96,7 @@ def test_why_a_plan_is_not_the_first() -> None:
     assert _why(late, first, NOW + 159) == (
         "in time in 25% of the cases only: runs take 1.0 min more on its critical path"
     )
+    assert _why(late, first, NOW + 100).startswith("in time in 25%")
     assert _why(late, first, NOW + 99).startswith("ends 1.0 min later")
     assert _why(replace(late, chance=None), first, NOW + 159).startswith("in time in 0%")
 
@@ -282,3 +284,85 @@ def test_a_tree_that_is_too_large_proves_nothing(monkeypatch: pytest.MonkeyPatch
     assert stopped is not None
     assert not stopped.proven
     assert stopped.schedule is best
+
+
+def test_no_more_steps_are_tried_than_the_tree_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = problem(DIAMOND, 4)
+    drafts: list[str] = []
+    real = Board.draft
+    monkeypatch.setattr(
+        Board,
+        "draft",
+        lambda board, task, option: drafts.append(task.name) or real(board, task, option),
+    )
+    for most in (3, 7):
+        drafts.clear()
+        monkeypatch.setattr(plan_search, "_EXACT", most)
+        exact(made, choices(made), NOW)
+        assert len(drafts) == most
+
+
+def test_more_nodes_go_where_a_second_costs_least() -> None:
+    """From 100 s: 20 s for 20 node-seconds, or 60 s for 120; of two alike the faster one."""
+    made = problem(TRADE)
+    own = [
+        OptionChoice(TaskOption("a", nodes), time_s, node_s)
+        for nodes, time_s, node_s in ((1, 100, 100), (2, 80, 120), (3, 40, 220), (4, 60, 140))
+    ]
+    work = plan_search._Work(made, {"x": own}, NOW, 100)
+    ((price, task, more),) = work._more({"x": own[0]}, "x")
+    assert (price, task, more.option.nodes) == (1.0, "x", 4)
+    assert list(work._more({"x": own[2]}, "x")) == []
+
+
+def test_the_next_option_is_a_little_faster_or_a_little_cheaper() -> None:
+    own = [
+        OptionChoice(TaskOption("a", nodes), time_s, node_s)
+        for nodes, time_s, node_s in ((1, 100, 100), (2, 80, 160), (4, 60, 240), (8, 50, 400))
+    ]
+    assert plan_search._next(own, own[1], late=True) is own[2]
+    assert plan_search._next(own, own[2], late=False) is own[1]
+    assert plan_search._next(own, own[3], late=True) is own[3]
+    assert plan_search._next(own, own[0], late=False) is own[0]
+
+
+def test_changing_one_task_after_the_other_makes_some_plans_better(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problems = [
+        problem(random_text(Random(seed), tasks=9, places=2, counts=3), nodes=6)
+        for seed in range(6)
+    ]
+    improved = [heuristic(one, choices(one), NOW) for one in problems]
+    monkeypatch.setattr(plan_search._Work, "_change", lambda *_: False)
+    started = [heuristic(one, choices(one), NOW) for one in problems]
+    pairs = list(zip(improved, started, strict=True))
+    assert all(a and b and score(a, NOW) <= score(b, NOW) for a, b in pairs)
+    assert sum(bool(a and b) and score(a, NOW) < score(b, NOW) for a, b in pairs) >= 3
+
+
+def test_effort_ends_the_work() -> None:
+    made = problem(random_text(Random(2), tasks=9, places=2, counts=3), nodes=6)
+    tried: list[int] = []
+    for effort in (1, 40_000):
+        work = plan_search._Work(made, choices(made), NOW, effort)
+        work.best(heft(made, choices(made)))
+        work.improved()
+        tried.append(effort - work._left)
+    assert tried[0] <= 2 * 9
+    assert tried[1] > 9
+
+
+def test_everything_together_is_kept_at_each_place_and_way() -> None:
+    """x may be anywhere, y at a alone: together at a, copying; the fast and the cheap."""
+    own = {
+        "x": [
+            OptionChoice(TaskOption("a", 1), 100, 100),
+            OptionChoice(TaskOption("a", 4), 50, 200),
+            OptionChoice(TaskOption("b", 1, stage=False), 10, 10),
+        ],
+        "y": [OptionChoice(TaskOption("a", 1), 7, 7)],
+    }
+    made = [{task: one.option.nodes for task, one in each.items()} for each in
+            plan_search._together(own)]  # fmt: skip
+    assert made == [{"x": 4, "y": 1}, {"x": 1, "y": 1}]
