@@ -2,9 +2,10 @@
 
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
 from sacct_ingest.errors import NimoError
@@ -13,7 +14,9 @@ from slurm_plugin.doctor.findings import Finding, fine, skipped, warning, wrong
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.formatting import clock
 from slurm_plugin.nimod import client
+from slurm_plugin.protocol import Status, Uplinks
 
+_Reply = TypeVar("_Reply", Status, Uplinks)
 _TIMEOUT_S = 2.0
 #: What begins a command that writes into the store.
 _AS_NIMO = "sudo -u nimo nimo"
@@ -128,24 +131,11 @@ def _age(command: str, at_s: float | None, now_s: float) -> Finding:
 
 def nimod(installation: Installation) -> Iterator[Finding]:
     """Nimod answers, is of this release, and sees the cluster."""
-    from importlib.metadata import version  # noqa: PLC0415 - slow to load, for nimo init too
-
-    socket = installation.settings.socket
-    try:
-        status = client.status(socket, timeout_s=_TIMEOUT_S)
-    except client.Unanswered as error:
-        yield wrong(f"{error}: it hangs", "systemctl restart nimod; its log: journalctl -u nimod")
+    status = _asked(client.status, installation, "nimod")
+    if isinstance(status, Finding):
+        yield status
         return
-    except client.Unreachable as error:
-        yield wrong(str(error), "systemctl start nimod; its log: journalctl -u nimod")
-        return
-    if status.release != version("nimo-slurm"):
-        yield warning(
-            f"nimod is release {status.release}, this is {version('nimo-slurm')}",
-            "systemctl restart nimod",
-        )
-    else:
-        yield fine(f"nimod {status.release} answers")
+    yield _release("nimod", status.release, "nimod")
     if status.store_trouble:
         yield wrong(
             f"nimod has no store: {status.store_trouble}",
@@ -173,26 +163,37 @@ def nimod(installation: Installation) -> Iterator[Finding]:
 
 def relay(installation: Installation) -> Iterator[Finding]:
     """Check the relay of a login node: it answers and is of this release; its key is secret."""
-    from importlib.metadata import version  # noqa: PLC0415 - slow to load, for nimo init too
-
     settings = installation.settings
-    try:
-        links = client.links(settings.socket, timeout_s=_TIMEOUT_S)
-    except client.Unanswered as error:
-        yield wrong(f"{error}: it hangs", "systemctl restart nimo-relay")
-    except client.Unreachable as error:
-        yield wrong(str(error), "systemctl start nimo-relay; its log: journalctl -u nimo-relay")
+    links = _asked(client.links, installation, "nimo-relay")
+    if isinstance(links, Finding):
+        yield links
     else:
-        if links.release != version("nimo-slurm"):
-            yield warning(
-                f"the relay is release {links.release}, this is {version('nimo-slurm')}",
-                "systemctl restart nimo-relay",
-            )
-        else:
-            yield fine(f"the relay {links.release} answers")
+        yield _release("the relay", links.release, "nimo-relay")
     key = Path(settings.relay.tls.key)
     if settings.relay.tls.key and key.exists() and key.stat().st_mode & (stat.S_IROTH):
         yield wrong(f"every user can read {key}", f"chmod o-r {key}; then have a new one made")
+
+
+def _asked(ask: Callable[..., _Reply], installation: Installation, unit: str) -> _Reply | Finding:
+    """Ask a service; what is wrong where it does not answer."""
+    log = f"its log: journalctl -u {unit}"
+    try:
+        return ask(installation.settings.socket, timeout_s=_TIMEOUT_S)
+    except client.Unanswered as error:
+        return wrong(f"{error}: it hangs", f"systemctl restart {unit}; {log}")
+    except client.Unreachable as error:
+        return wrong(str(error), f"systemctl start {unit}; {log}")
+
+
+def _release(service: str, release: str, unit: str) -> Finding:
+    """Hold the release of a service that answers against the one that is installed."""
+    from importlib.metadata import version  # noqa: PLC0415 - slow to load, for nimo init too
+
+    if release == (installed := version("nimo-slurm")):
+        return fine(f"{service} {release} answers")
+    return warning(
+        f"{service} is release {release}, this is {installed}", f"systemctl restart {unit}"
+    )
 
 
 def link(installation: Installation) -> Iterator[Finding]:
