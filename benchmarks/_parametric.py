@@ -97,7 +97,7 @@ def _fit(form: str, curve: Curve, min_points: int) -> ParametricFit:
     return ParametricFit(form, solve(form, curve.points), measure(curve, errors))
 
 
-@register("amdahl", fit=ParametricFit)
+@register("amdahl")
 @dataclass(frozen=True, slots=True)
 class Amdahl:
     """A part that divides and one that does not."""
@@ -109,7 +109,7 @@ class Amdahl:
         return _fit("amdahl", curve, self.min_points)
 
 
-@register("amdahl_log", fit=ParametricFit)
+@register("amdahl_log")
 @dataclass(frozen=True, slots=True)
 class AmdahlLog:
     """Amdahl with an overhead that grows with log n."""
@@ -121,7 +121,7 @@ class AmdahlLog:
         return _fit("amdahl_log", curve, self.min_points)
 
 
-@register("usl", fit=ParametricFit)
+@register("usl")
 @dataclass(frozen=True, slots=True)
 class Usl:
     """Amdahl with an overhead that grows with n."""

@@ -22,13 +22,12 @@ from typing import Any
 
 import _bench
 import numpy as np
+from _order_measures import order_preserving_degree, ranking_distance
 from numpy.typing import NDArray
 
 from predictor.error_measures import (
     absolute_errors,
-    order_preserving_degree,
     percentage_errors,
-    ranking_distance,
 )
 from predictor.models.linear_occupancy import LinearOccupancyModel
 from predictor.models.occupancy import OccupancyModel, Sample, occupancies

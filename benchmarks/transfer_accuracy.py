@@ -31,11 +31,12 @@ from statistics import fmean, median
 from typing import Any
 
 import _bench
+from _cdf_matching import CdfMatching
 from _changing_link import PROBES, SITES, Series, measured, simulated, slow_link
 
 from predictor.error_measures import mse, nmae
 from predictor.forecasters import Bank, Criterion
-from predictor.models.adrm import AdRM, CdfMatching, RawBandwidth, TransferModel, together
+from predictor.models.adrm import AdRM, RawBandwidth, TransferModel, together
 
 #: Pairs that no prediction is scored on: the paper's start-up window.
 START_UP = 2

@@ -11,7 +11,6 @@ PA            prediction accuracy, 100 - E percent (ADEPT, section VI)
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 
 from predictor.argument_checks import need_finite, need_positive
 
@@ -26,7 +25,7 @@ def absolute_errors(predicted: ArrayLike, actual: ArrayLike) -> Floats:
     ValueError
         Nothing to compare, or not as many predictions as measurements.
     """
-    p, a = _pair(predicted, actual)
+    p, a = pairs(predicted, actual)
     return np.abs(p - a)
 
 
@@ -36,7 +35,7 @@ def percentage_errors(predicted: ArrayLike, actual: ArrayLike) -> Floats:
     >>> percentage_errors([110.0, 45.0], [100.0, 50.0]).tolist()
     [10.0, 10.0]
     """
-    p, a = _pair(predicted, actual)
+    p, a = pairs(predicted, actual)
     need_positive("measurement", *a)
     return 100 * np.abs(p - a) / a
 
@@ -59,36 +58,14 @@ def mse(predicted: ArrayLike, actual: ArrayLike) -> float:
     return float((absolute_errors(predicted, actual) ** 2).mean())
 
 
-def order_preserving_degree(predicted: ArrayLike, actual: ArrayLike) -> float:
-    """OPD: share of the n² ordered pairs of candidates that prediction and measurement order alike.
-
-    >>> order_preserving_degree([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])
-    0.7777777777777778
-    """
-    p, a = _pair(predicted, actual)
-    alike = np.sign(p[:, None] - p) == np.sign(a[:, None] - a)
-    return float(alike.mean())
-
-
-def ranking_distance(predicted: ArrayLike, actual: ArrayLike, k: int) -> float:
-    """RD(k): how far the k best candidates are from their predicted ranks; 0 is best.
+def pairs(predicted: ArrayLike, actual: ArrayLike) -> tuple[Floats, Floats]:
+    """Predictions and measurements as arrays of one length, of finite numbers.
 
     Raises
     ------
     ValueError
-        ``k`` is not within 1 and the number of candidates, or there is only one candidate.
+        They are of different lengths, none, or not finite.
     """
-    p, a = _pair(predicted, actual)
-    n = len(a)
-    if not 1 <= k <= n or n < 2:
-        raise ValueError(f"RD({k}) of {n} candidates")
-    best = np.argsort(a, kind="stable")[:k]
-    rank = rankdata(p, method="min")[best]
-    i = np.arange(1, k + 1)
-    return float(np.abs(rank - i).sum() / (n - i).sum())
-
-
-def _pair(predicted: ArrayLike, actual: ArrayLike) -> tuple[Floats, Floats]:
     p, a = np.asarray(predicted, dtype=float), np.asarray(actual, dtype=float)
     if p.shape != a.shape or p.ndim != 1 or p.size == 0:
         raise ValueError(f"{p.shape} predictions for {a.shape} measurements")

@@ -27,10 +27,3 @@ def place(folder: Path, hook: str) -> Path:
 
 def _is_ours(hook: Path) -> bool:
     return bool(_LOADS_NIMO.search(hook.read_text(errors="replace")))
-
-
-def hook_keys() -> frozenset[str]:
-    """Keys that nimo_hook.conf may have: those with a default in the hooks."""
-    text = (HOOKS / "nimo_settings.lua").read_text()
-    defaults = text.partition("M.DEFAULTS = {\n")[2].partition("\n}")[0]
-    return frozenset(re.findall(r"^  (\w+) = ", defaults, re.MULTILINE))

@@ -1,7 +1,7 @@
 """How fast the next transfer will be, from probes that are much smaller than it.
 
 A 64 KiB probe does not measure what a transfer of 16 MB will reach, but both go up and down
-together.  Three ways to use that, of which the first two are those of M. Faerman, A. Su,
+together.  Two ways to use that, both of M. Faerman, A. Su,
 R. Wolski, F. Berman, *Adaptive Performance Prediction for Distributed Data-Intensive
 Applications*, SC 1999:
 
@@ -9,15 +9,11 @@ Applications*, SC 1999:
 :class:`RawBandwidth`    RBW: the transfer is as fast as the probe (section 3)
 :class:`AdRM`            a line from probe to transfer, fitted anew over a window of the latest
                          pairs before each prediction (section 4, appendix A)
-:class:`CdfMatching`     the transfer is as unusual as the probe: same place in its distribution
-                         (M. Swany, R. Wolski, *Multivariate Resource Performance Forecasting in
-                         the Network Weather Service*, SC 2002)
 =======================  =====================================================================
 
 Throughputs are bytes per second; a line has no scale, so any other unit will do.
 """
 
-from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -107,13 +103,14 @@ def together(probes: Sequence[float]) -> float:
     return max(probes)
 
 
-class _Errors:
+class PastErrors:
     """Ratios of measured to predicted, for an interval."""
 
     def __init__(self) -> None:
         self._latest: deque[float] = deque(maxlen=_RECENT)
 
     def add(self, predicted: float, measured: float) -> None:
+        """Take what was predicted and what came."""
         if predicted > 0 and measured > 0:
             self._latest.append(measured / predicted)
 
@@ -140,7 +137,7 @@ class RawBandwidth:
     """RBW: the transfer is as fast as the probe was."""
 
     def __init__(self) -> None:
-        self._errors = _Errors()
+        self._errors = PastErrors()
 
     def update(self, probe: float, transfer: float) -> None:
         """See :class:`TransferModel`."""
@@ -200,7 +197,7 @@ class AdRM:
         self._pairs: deque[_Pair] = deque(maxlen=longest)
         self._count = 0
         self.misses = dict.fromkeys(self.ways, 0.0)
-        self._errors = _Errors()
+        self._errors = PastErrors()
 
     def update(self, probe: float, transfer: float) -> None:
         """See :class:`TransferModel`."""
@@ -257,39 +254,6 @@ def _all_ways() -> list[Way]:
     kinds = (_plain_line, _fading_line, _proportion)
     lines = [Way(line, window) for line in kinds for window in WINDOWS]
     return [*lines, *(Way(_mean, window) for window in MEANS)]
-
-
-class CdfMatching:
-    """The transfer has the place among transfers that the probe has among probes."""
-
-    def __init__(self) -> None:
-        self._probes: list[float] = []
-        self._transfers: list[float] = []
-        self._errors = _Errors()
-
-    def update(self, probe: float, transfer: float) -> None:
-        """See :class:`TransferModel`."""
-        need_positive("throughput", probe, transfer)
-        if self._probes:
-            self._errors.add(self._match(probe), transfer)
-        insort(self._probes, probe)
-        insort(self._transfers, transfer)
-
-    def predict(self, probe: float) -> Throughput:
-        """See :class:`TransferModel`."""
-        need_positive("throughput", probe)
-        if not self._probes:
-            raise ValueError("no transfer seen with its probe: nothing to match")
-        return self._errors.around(self._match(probe))
-
-    def _match(self, probe: float) -> float:
-        left, right = bisect_left(self._probes, probe), bisect_right(self._probes, probe)
-        count = len(self._transfers)
-        place = min(max((left + right - 1) / 2, 0.0), count - 1.0)
-        low = int(place)
-        high = min(low + 1, count - 1)
-        share = place - low
-        return (1 - share) * self._transfers[low] + share * self._transfers[high]
 
 
 def _line(pairs: Sequence[_Pair], probe: float) -> float:

@@ -116,7 +116,7 @@ class AveragedFit:
         return int(candidates[int(gained.argmax())])
 
 
-@register("averaged", fit=AveragedFit)
+@register("averaged")
 @dataclass(frozen=True, slots=True)
 class Averaged:
     """Bayesian average over shapes of scaling; needs two node counts, is made for three or more."""

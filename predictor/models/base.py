@@ -1,7 +1,7 @@
 """What a model is: hyper-parameters, ``fit(curve)``, and a frozen fit that predicts.
 
 A model's constructor takes hyper-parameters only; data enters at ``fit``.  Nothing is refitted in
-place: ``fit`` returns a new frozen dataclass, which predicts and travels as JSON.
+place: ``fit`` returns a new frozen dataclass, which predicts.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,6 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -66,17 +65,15 @@ class Model(Protocol):
 M = TypeVar("M", bound=Callable[[], Any])
 
 _models: dict[str, Callable[[], Model]] = {}
-_fits: dict[str, type[Any]] = {}
 
 
-def register(name: str, *, fit: type[Any]) -> Callable[[M], M]:
-    """Class decorator: register a model as ``name``, with the type of its fits."""
+def register(name: str) -> Callable[[M], M]:
+    """Class decorator: register a model as ``name``."""
 
     def enter(model: M) -> M:
         if name in _models:
             raise ValueError(f"two models are called {name}")
         _models[name] = model
-        _fits[name] = fit
         return model
 
     return enter
@@ -128,24 +125,6 @@ def most_informative(fit: FittedModel, candidates: Sequence[int], targets: Seque
     if (own := getattr(fit, "most_informative", None)) is not None:
         return int(own(candidates, targets))
     return max(fit.predict(candidates), key=lambda p: p.high_s / p.low_s).nodes
-
-
-def to_json(fit: FittedModel) -> str:
-    """Text of a fit, for :func:`from_json`."""
-    return msgspec.json.encode({"model": fit.model, "fit": fit}).decode()
-
-
-def from_json(text: str) -> FittedModel:
-    """Fit of a text that :func:`to_json` made.
-
-    Raises
-    ------
-    msgspec.DecodeError, KeyError
-        Not such a text, or of a model that is not registered.
-    """
-    raw = msgspec.json.decode(text)
-    restored: FittedModel = msgspec.convert(raw["fit"], _fits[raw["model"]], strict=False)
-    return restored
 
 
 def need(curve: Curve, points: int) -> None:

@@ -30,7 +30,6 @@ class _Arrival:
     application: Application
     nodes: int
     array_task: int | None = None
-    array_first: int | None = None  #: position of the array's first task among the arrivals
 
 
 def make_runs(

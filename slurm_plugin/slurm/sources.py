@@ -63,11 +63,6 @@ def squeue_command(release: Release, separator: str = SEPARATOR) -> tuple[str, .
     return ("squeue", "-h", "-a", "-t", _STATES, "-O", _format(job_fields(release), separator))
 
 
-def as_asked(argv: Sequence[str], text: str) -> str:
-    """Text of :func:`line` as a squeue with these arguments writes it; for stand-ins."""
-    return text.replace(SEPARATOR, argv[-1].rpartition(":")[2])
-
-
 def has_json(release: Release) -> bool:
     """Whether a release prints nodes and jobs as JSON."""
     return release >= NODES_JSON[-1][0]

@@ -2,7 +2,6 @@
 
 import pytest
 
-from slurm_plugin.shipped_files import hook_keys
 from tests.lua.conftest import Load
 
 
@@ -48,11 +47,6 @@ def test_no_setting_lifts_the_hooks_own_limits(runtime: Load) -> None:
     assert (settings["timeout_ms"], settings["least_limit_share"]) == (100, 1)
     assert len(complaints) == 2
     assert any("timeout_ms is 100 at most" in complaint for complaint in complaints)
-
-
-def test_each_key_of_the_file_can_be_named_elsewhere(runtime: Load) -> None:
-    defaults, _ = read(runtime, "")
-    assert hook_keys() == frozenset(defaults)
 
 
 def test_bad_settings_are_logged_when_the_hook_is_loaded(runtime: Load) -> None:

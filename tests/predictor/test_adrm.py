@@ -6,10 +6,10 @@ from statistics import fmean
 import numpy as np
 import pytest
 
+from benchmarks._cdf_matching import CdfMatching
 from predictor.error_measures import nmae
 from predictor.models.adrm import (
     AdRM,
-    CdfMatching,
     RawBandwidth,
     Throughput,
     TransferModel,

@@ -93,15 +93,6 @@ def test_seconds_or_hours_make_no_difference(name: str, curve: Curve, factor: fl
 
 
 @every_model
-@every_curve
-def test_a_fit_comes_back_from_its_json(name: str, curve: Curve) -> None:
-    fit = base.create(name).fit(curve)
-    again = base.from_json(base.to_json(fit))
-    assert again == fit
-    assert again.predict(TARGETS) == fit.predict(TARGETS)
-
-
-@every_model
 def test_predictions_come_in_the_order_asked_for(name: str) -> None:
     fit = base.create(name).fit(CURVES[0])
     asked = [8, 1, 30, 1]
@@ -153,4 +144,4 @@ def test_a_simple_law_is_found_again(name: str) -> None:
 
 def test_names_are_unique() -> None:
     with pytest.raises(ValueError, match="two models"):
-        base.register("usl", fit=object)(object)
+        base.register("usl")(object)

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks._order_measures import order_preserving_degree
 from benchmarks._parametric import Amdahl, Usl
 from predictor import Curve, Point, Run
 from predictor.backfilling import Engine, JobShape
 from predictor.choose import choose
-from predictor.error_measures import mape, mse, nmae, order_preserving_degree, percentage_errors
+from predictor.error_measures import mape, mse, nmae, percentage_errors
 from predictor.interval import Prior, around, measure
 from predictor.judgement import RecordJudge, WalkSettings
 from predictor.models import base

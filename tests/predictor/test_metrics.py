@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks._order_measures import order_preserving_degree, ranking_distance
 from predictor import error_measures
 
 TIMES = st.lists(st.floats(0.1, 1e4), min_size=2, max_size=12, unique=True)
@@ -22,18 +23,18 @@ def test_means() -> None:
 
 
 def test_one_swapped_pair_of_three_breaks_two_of_nine_ordered_pairs() -> None:
-    assert error_measures.order_preserving_degree([1, 3, 2], [1, 2, 3]) == pytest.approx(7 / 9)
+    assert order_preserving_degree([1, 3, 2], [1, 2, 3]) == pytest.approx(7 / 9)
 
 
 def test_equal_measurements_must_be_predicted_equal() -> None:
-    assert error_measures.order_preserving_degree([1, 2], [5, 5]) == pytest.approx(2 / 4)
+    assert order_preserving_degree([1, 2], [5, 5]) == pytest.approx(2 / 4)
 
 
 def test_ranking_distance_by_hand() -> None:
     # True order a b c d; predicted ranks 2 1 4 3.
     predicted, actual = [2, 1, 4, 3], [10, 20, 30, 40]
-    assert error_measures.ranking_distance(predicted, actual, 1) == pytest.approx(1 / 3)
-    assert error_measures.ranking_distance(predicted, actual, 2) == pytest.approx(2 / (3 + 2))
+    assert ranking_distance(predicted, actual, 1) == pytest.approx(1 / 3)
+    assert ranking_distance(predicted, actual, 2) == pytest.approx(2 / (3 + 2))
 
 
 @given(TIMES, st.floats(0.1, 10))
@@ -41,8 +42,8 @@ def test_a_prediction_in_the_right_order_ranks_perfectly(times: list[float], fac
     predicted = np.array(times) * factor
     if len(set(predicted)) < len(times):
         return
-    assert error_measures.order_preserving_degree(predicted, times) == 1
-    assert error_measures.ranking_distance(predicted, times, 1) == 0
+    assert order_preserving_degree(predicted, times) == 1
+    assert ranking_distance(predicted, times, 1) == 0
 
 
 @given(TIMES)
@@ -64,4 +65,4 @@ def test_nothing_to_compare_is_an_error(predicted: list[float], actual: list[flo
 @pytest.mark.parametrize("k", [0, 3])
 def test_ranking_more_than_there_are_is_an_error(k: int) -> None:
     with pytest.raises(ValueError, match="candidates"):
-        error_measures.ranking_distance([1.0, 2.0], [1.0, 2.0], k)
+        ranking_distance([1.0, 2.0], [1.0, 2.0], k)

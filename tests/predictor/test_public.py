@@ -134,8 +134,6 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "error_measures.mape": (None, PAIR),
     "error_measures.nmae": (None, PAIR),
     "error_measures.mse": (None, PAIR),
-    "error_measures.order_preserving_degree": (None, PAIR),
-    "error_measures.ranking_distance": (None, {**PAIR, "k": 2}),
     "shapes.spread_evenly": (None, {"count": 8, "dimensions": 2}),
     "shapes.log_time": (
         None, {"shapes": draw(ShapePrior(shapes=8)), "ratios": np.array([1.0, 2.0])},
@@ -412,7 +410,7 @@ NOT_CALLED = {
     "record": "class_of points quantile",
     "refit": "refit",
     "walk": "curve_of",
-    "models.base": "create from_json names register to_json",
+    "models.base": "create names register",
     "models.downey": "parallelism_of serial_time_of sigma_of terms",
     "models.support": "judged widening",
     "models.adept.anomalies": "special_counts",

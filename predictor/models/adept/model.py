@@ -105,7 +105,7 @@ class AdeptFit:
         return observed.search(weight, targets, self.envelope, self.settings)
 
 
-@register("adept", fit=AdeptFit)
+@register("adept")
 @dataclass(frozen=True, slots=True)
 class Adept:
     """ADEPT, by default with the paper's settings."""

@@ -1,9 +1,10 @@
 """What Slurm's commands write of one small cluster: as text, and as JSON of two formats."""
 
 import json
+from collections.abc import Sequence
 
 from slurm_plugin.slurm import fields
-from slurm_plugin.slurm.sources import line
+from slurm_plugin.slurm.sources import SEPARATOR, line
 
 CONFIG = (
     "Configuration data as of 2026-11-21T13:00:00\n"
@@ -148,3 +149,8 @@ SQUEUE_22, SINFO_22 = json.dumps({"jobs": JOBS_22}), json.dumps({"nodes": NODES_
 SQUEUE_24 = json.dumps({"jobs": list(map(newer_job, JOBS_22)), "warnings": []})
 NODES_24 = json.dumps({"nodes": list(map(newer_node, NODES_22)), "last_update": {"set": True}})
 JSON = {"squeue": SQUEUE_22, "sinfo": SINFO_22, "nodes": NODES_24}
+
+
+def as_asked(argv: Sequence[str], text: str) -> str:
+    """Text of :func:`line` as a squeue with these arguments writes it."""
+    return text.replace(SEPARATOR, argv[-1].rpartition(":")[2])

@@ -11,9 +11,9 @@ from sacct_ingest.errors import SlurmError
 from slurm_plugin.config import Snapshot, Source
 from slurm_plugin.slurm import commands, pyslurm_source
 from slurm_plugin.slurm.poller import ClusterPoller
-from slurm_plugin.slurm.sources import as_asked, ask_json, ask_text
+from slurm_plugin.slurm.sources import ask_json, ask_text
 from tests.processes import wait_until
-from tests.slurm_plugin.slurm.slurm_text import CONFIG, JSON, TEXT
+from tests.slurm_plugin.slurm.slurm_text import CONFIG, JSON, TEXT, as_asked
 from tests.slurm_plugin.slurm.test_limits import ASSOC_MGR_TEXT
 
 ENFORCING = f"{CONFIG}AccountingStorageEnforce = associations,limits,qos\n"

@@ -7,7 +7,6 @@ from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.raw_state import RawPartition, RawReservation
 from slurm_plugin.slurm.sources import (
     SEPARATOR,
-    as_asked,
     ask_text,
     job_fields,
     line,
@@ -44,7 +43,9 @@ def test_what_users_write_makes_no_other_jobs():
     def run(argv):
         text = line(fields.JOB, words | {"Command": "/x/job.sh in.dat"})
         whole = text[: -len(SEPARATOR) - 1].replace(fake, "FAKE")
-        return as_asked(argv, whole).replace("FAKE", fake) + as_asked(argv, f"{SEPARATOR}\n")
+        return told.as_asked(argv, whole).replace("FAKE", fake) + told.as_asked(
+            argv, f"{SEPARATOR}\n"
+        )
 
     separators = set()
 
