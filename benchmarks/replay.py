@@ -24,7 +24,7 @@ from sacct_ingest.store import Store
 from slurm_plugin import config
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume
-from slurm_plugin.replay.measures import compare, measure
+from slurm_plugin.replay.measures import compare, guard_kept, measure
 from slurm_plugin.replay.what_if import WhatIf
 from slurm_plugin.replay.workload import Workload
 
@@ -86,13 +86,6 @@ def timed(replay: Callable[[], Any]) -> Timed:
     return Timed(time.perf_counter() - began_s, time.process_time() - cpu_s, made)
 
 
-def disturbed(workload: Workload) -> ReplaySchedule:
-    """Replay as asked, but every tenth job runs two per cent longer: what chance alone changes."""
-    longer = np.where(np.arange(len(workload)) % 10 == 0, 1.02, 1.0)
-    changed = replace(workload, run_s=workload.run_s * longer)
-    return WhatIf(changed, [None] * len(workload)).rigid()
-
-
 def clairvoyant(workload: Workload) -> ReplaySchedule:
     """Shortest first, with limits that are the run times."""
     limits = np.minimum(workload.run_s, workload.limit_s).tolist()
@@ -135,7 +128,8 @@ def policy_rows(workload: Workload, rigid_cpu_s: float, loads: list[float]) -> l
     for load in loads:
         scaled = workload.at_load(load)
         as_asked = WhatIf(scaled, [None] * len(scaled)).rigid()
-        by_chance = compare(scaled, as_asked, disturbed(scaled))
+        unmoved = WhatIf(scaled, [None] * len(scaled))
+        by_chance = compare(scaled, as_asked, unmoved.disturbed(seed=0))
         for share in SHARES:
             what_if = WhatIf(scaled, assume(scaled, Assumptions(share=share)))
             run = partial(what_if.under, rules)
@@ -156,6 +150,15 @@ def policy_rows(workload: Workload, rigid_cpu_s: float, loads: list[float]) -> l
                     "rigid response": bystanders.response_ratio if share < 1 else None,
                     "rigid slowdown before": bystanders.slowdown[0] if share < 1 else None,
                     "rigid slowdown": bystanders.slowdown[1] if share < 1 else None,
+                    "guard kept %": 100
+                    * guard_kept(
+                        scaled,
+                        as_asked,
+                        outcome.schedule,
+                        outcome.moved,
+                        ratio=rules.policy.guard_ratio,
+                        allowance_s=rules.policy.guard_s,
+                    ),
                     "> 2 times %": 100 * found.much_worse,
                     "< half %": 100 * found.much_better,
                     "> 2 times by chance %": 100 * by_chance.much_worse,

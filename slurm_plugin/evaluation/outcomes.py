@@ -32,6 +32,7 @@ from slurm_plugin.evaluation.job_outcomes import (
     is_guess,
     outcome_of,
 )
+from slurm_plugin.evaluation.queue_waits import QueueEstimates
 from slurm_plugin.evaluation.unused import Unused, UnusedTally
 from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy, WaitTally
 
@@ -109,6 +110,7 @@ class OutcomeReport:
     #: that a limit or deadline stopped after NIMO had changed them, by job id
     stopped: tuple[JobOutcome, ...] = ()
     jobs: tuple[JobOutcome, ...] = ()  #: the newest ones that ended
+    queue_waits: tuple[QueueEstimates, ...] = ()  #: how near estimates of the queue's waits came
     waste: tuple[Waste, ...] = ()  #: nodes beyond the knee, most node-hours first
     unused: tuple[Unused, ...] = ()  #: CPUs and memory, most CPU-hours first
 
@@ -214,6 +216,7 @@ class OutcomeTally:
         standings: Iterable[StandingRow] = (),
         **more: tuple[JobDiagnosis, ...]
         | tuple[RecordSummary, ...]
+        | tuple[QueueEstimates, ...]
         | tuple[Waste, ...]
         | tuple[Unused, ...],
     ) -> OutcomeReport:

@@ -11,6 +11,7 @@ from sacct_ingest.sharing import is_shared
 from sacct_ingest.store import DecisionSelection
 from slurm_plugin.evaluation.diagnoses import drifting, problems, records_of
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, select
+from slurm_plugin.evaluation.queue_waits import queue_estimates
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
@@ -63,5 +64,6 @@ def collect(
         drift=drifting(diagnoses),
         records=records_of(tables.values(), tally.asked),
         waste=tally.usage.waste(tables, least_node_hours=least_node_hours),
+        queue_waits=() if application else queue_estimates(store, chosen),
         unused=tally.unused.result(least_cpu_hours=least_node_hours),
     )

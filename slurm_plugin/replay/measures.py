@@ -39,6 +39,30 @@ class ReplayComparison:
     slowdown: tuple[float, float]  #: mean bounded slowdown of the requests, and of the other one
 
 
+def guard_kept(
+    workload: Workload,
+    rigid: ReplaySchedule,
+    other: ReplaySchedule,
+    moved: npt.NDArray[np.bool_],
+    *,
+    ratio: float,
+    allowance_s: float,
+) -> float:
+    """Give the share of the moved jobs that ended as the guard promises, by what came.
+
+    Parameters
+    ----------
+    moved
+        Jobs that got other nodes than they asked for, shape ``(jobs,)``.
+    ratio, allowance_s
+        By how much a turnaround may grow, against that in the schedule of the requests.
+    """
+    submit = workload.submit_s[moved]
+    before, after = rigid.end_s[moved] - submit, other.end_s[moved] - submit
+    kept = after <= ratio * before + allowance_s
+    return float(kept.mean()) if len(kept) else 1.0
+
+
 def measure(
     workload: Workload, schedule: ReplaySchedule, of: npt.NDArray[np.bool_] | None = None
 ) -> Measures:

@@ -19,6 +19,7 @@ from slurm_plugin.replay.measures import (
     Measures,
     ReplayComparison,
     compare,
+    guard_kept,
     measure,
     utilisation,
 )
@@ -29,8 +30,9 @@ PRICES = (2.0, 4.0, 8.0, 16.0, 32.0)
 GUARDS = (1.1, 1.25, 1.5)
 #: The mean response has to fall by this much for the policy to be worth switching on ...
 WORTH = 0.02
-#: Jobs that take no part are hurt where their response or slowdown grows by more than this.
-HURT = 0.01
+#: Jobs that take no part are hurt where their response or slowdown grows by this much more than it
+#: does by chance, in so many replays.
+HURT, _CHANCES = 0.01, 3
 #: Settings that differ by less than this are alike: the present one stays.
 ALIKE = 0.01
 
@@ -58,13 +60,20 @@ class Result:
     everybody: ReplayComparison
     moldable: ReplayComparison
     rigid: ReplayComparison
+    #: the rigid jobs again, as asked, with small disturbances: what chance alone changes
+    by_chance: tuple[ReplayComparison, ...]
+    guard_kept: float  #: share of the moved jobs that ended as the guard promises, by what came
     reasons: dict[Reason, int]
 
     @property
     def hurts_bystanders(self) -> bool:
-        """Whether the jobs that take no part fare worse on average than by the requests."""
+        """Whether the jobs that take no part fare worse on average than chance alone makes them."""
         before, after = self.rigid.slowdown
-        return self.rigid.response_ratio > 1 + HURT or after > before * (1 + HURT)
+        response = max((one.response_ratio for one in self.by_chance), default=1.0)
+        slowdown = max((one.slowdown[1] for one in self.by_chance), default=before)
+        return self.rigid.response_ratio > max(response, 1.0) * (1 + HURT) or after > max(
+            slowdown, before
+        ) * (1 + HURT)
 
 
 def settings(
@@ -145,6 +154,18 @@ def _evaluate(what_if: WhatIf, deadline: config.Deadline, setting: Setting) -> R
         everybody=against(None),
         moldable=against(moldable),
         rigid=against(~moldable),
+        by_chance=tuple(
+            compare(workload, requested, scaled.disturbed(seed=seed), ~moldable)
+            for seed in range(_CHANCES)
+        ),
+        guard_kept=guard_kept(
+            workload,
+            requested,
+            outcome.schedule,
+            outcome.moved,
+            ratio=setting.policy.guard_ratio,
+            allowance_s=setting.policy.guard_s,
+        ),
         reasons=dict(outcome.reasons.most_common()),
     )
 

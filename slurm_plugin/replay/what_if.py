@@ -5,7 +5,7 @@ The policy that decides is :func:`slurm_plugin.decision.policy.decide`, the one 
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -92,6 +92,18 @@ class WhatIf:
     def rigid(self) -> ReplaySchedule:
         """Schedule every job on the nodes that it had."""
         return self._engine().run(self._submits(), lambda job, _: self._own[job])
+
+    def disturbed(self, *, seed: int) -> ReplaySchedule:
+        """Schedule the requests, but every tenth job runs two per cent longer.
+
+        A schedule answers a small change with many: what differs here differs by chance.
+        """
+        longer = np.where(np.random.default_rng(seed).random(len(self._own)) < 0.1, 1.02, 1.0)
+        shapes = [
+            replace(own, run_s=own.run_s * factor)
+            for own, factor in zip(self._own, longer.tolist(), strict=True)
+        ]
+        return self._engine().run(self._submits(), lambda job, _: shapes[job])
 
     def under(self, rules: PolicySettings) -> WhatIfOutcome:
         """Schedule with the policy deciding on the moldable jobs."""

@@ -19,7 +19,7 @@ _SECTIONS = (
     ("Jobs that were stopped after a change", ("stopped",)),
     ("Accuracy of predictions", ("accuracy", "weeks")),
     ("Decisions", ("reasons", "deadlines")),
-    ("Effects of the decisions", ("effects", "waits")),
+    ("Effects of the decisions", ("effects", "waits", "wait_estimates")),
     ("Applications", ("applications", "switched_off", "records", "drift", "problems")),
     ("Nodes beyond the knee", ("waste",)),
     ("Unused resources", ("unused",)),

@@ -105,17 +105,21 @@ def verdict(report: ReplayReport) -> str:
         f"times its present value{at_load}, with {'the present ' if same else ''}{settings}. "
         f"Of all jobs {_worse(everybody)}."
     )
-    return f"{helps} {_warning(suggestion)}".rstrip()
+    same_settings = [r for r in report.results if r.setting.policy == policy]
+    return f"{helps} {_warning(same_settings or [suggestion])}".rstrip()
 
 
-def _warning(result: Result) -> str:
-    """Warn of a setting that others pay for; empty where they do not."""
-    if not result.hurts_bystanders:
+def _warning(results: Sequence[Result]) -> str:
+    """Warn of a setting that others pay for, at whichever load; empty where they do not."""
+    hurting = [one for one in results if one.hurts_bystanders]
+    if not hurting:
         return ""
-    before, after = result.rigid.slowdown
+    worst = max(hurting, key=lambda one: one.rigid.slowdown[1] / one.rigid.slowdown[0])
+    before, after = worst.rigid.slowdown
+    at_load = f" at load {worst.load:.2f}" if len({one.load for one in results}) > 1 else ""
     return (
-        "But rigid jobs would be slower: their mean response would be "
-        f"{result.rigid.response_ratio:.2f} times its present value, their slowdown {after:.1f} "
+        f"But rigid jobs would be slower{at_load}: their mean response would be "
+        f"{worst.rigid.response_ratio:.2f} times its present value, their slowdown {after:.1f} "
         f"instead of {before:.1f}."
     )
 
@@ -200,6 +204,24 @@ def _group_rows(report: ReplayReport) -> Iterator[Sequence[str]]:
             f"{before:.1f} to {after:.1f}; {_worse(comparison)}"
         )
         yield name, str(jobs), text
+    yield from _aside(chosen)
+
+
+def _aside(chosen: Result) -> Iterator[Sequence[str]]:
+    """Say what chance alone does to the rigid jobs, and how often the guard held."""
+    if chosen.by_chance and chosen.moldable_jobs < chosen.jobs:
+        slowdowns = [one.slowdown[1] for one in chosen.by_chance]
+        worse = max(one.much_worse for one in chosen.by_chance)
+        text = (
+            f"as asked, with every tenth job two per cent longer: slowdown {min(slowdowns):.1f} to "
+            f"{max(slowdowns):.1f}, up to {percent(worse, 1)} take more than twice as long"
+        )
+        yield "rigid jobs, by chance", "", text
+    if chosen.moved:
+        text = (
+            f"{percent(chosen.guard_kept)} of the moved jobs ended within the guard, by what came"
+        )
+        yield "guard", "", text
 
 
 def _chosen(report: ReplayReport) -> Result:

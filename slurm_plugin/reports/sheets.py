@@ -15,6 +15,7 @@ from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.wait_accuracy import SHARE
 from slurm_plugin.formatting import clock, count, duration, hours, percent
 from slurm_plugin.reports.sheet import Sheet, SheetField
+from slurm_plugin.reports.wait_sheet import wait_estimates
 
 
 def title_of(report: OutcomeReport) -> str:
@@ -36,6 +37,7 @@ def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet,
         _reasons(report, reasons),
         _effects(report),
         _waits(report),
+        wait_estimates(report),
         _deadlines(report),
         _switched_off(report),
         _records(report),

@@ -13,6 +13,7 @@ from slurm_plugin.evaluation.accuracy import Accuracy
 from slurm_plugin.evaluation.diagnoses import Waste
 from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate
 from slurm_plugin.evaluation.outcomes import ApplicationOutcome, OutcomeReport
+from slurm_plugin.evaluation.queue_waits import QueueEstimates
 from slurm_plugin.evaluation.unused import Unused
 from slurm_plugin.evaluation.wait_accuracy import SHARE
 from slurm_plugin.formatting import count, duration, hours, percent, printable
@@ -143,13 +144,27 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
             yield f"  {name}", _accuracy(accuracy, report.confidence)
     if report.deadlines != Deadlines():
         yield "deadlines", _deadlines(report.deadlines)
-    for name, held in (("started at once", report.waits.at_once), ("waited", report.waits.waiting)):
-        if held:
-            yield name, _held(held)
+    yield from _wait_lines(report)
     if report.applied:
         yield "changed jobs", _effect(report.applied, "as asked, by prediction")
     if report.observed:
         yield "left alone", _effect(report.observed, "as chosen, by prediction")
+
+
+def _wait_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
+    for name, held in (("started at once", report.waits.at_once), ("waited", report.waits.waiting)):
+        if held:
+            yield name, _held(held)
+    for one in report.queue_waits:
+        yield f"waits in {one.partition}", _estimated(one)
+
+
+def _estimated(one: QueueEstimates) -> str:
+    inside = "" if one.inside is None else f", {percent(one.inside)} inside their interval"
+    return (
+        f"half of {count(one.jobs, 'estimate')} of {one.of} within a factor of {one.within:.2f}"
+        f"{inside}"
+    )
 
 
 def _coverage(accuracy: Accuracy) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from predictor.backfilling import ReplaySchedule
-from slurm_plugin.replay.measures import compare, measure, utilisation
+from slurm_plugin.replay.measures import compare, guard_kept, measure, utilisation
 from slurm_plugin.replay.workload import Workload
 
 WORK = Workload(
@@ -63,3 +63,17 @@ def test_comparison_says_who_is_worse_off() -> None:
 def test_a_few_seconds_are_not_worse() -> None:
     other = made([0.0, 130.0, 105.0], [100.0, 5.0, 100.0], [2, 4, 1])
     assert compare(WORK, RIGID, other).worse_off == 0.0
+
+
+def test_the_guard_is_judged_by_what_came_of_the_moved_jobs() -> None:
+    other = made([0.0, 100.0, 300.0], [185.0, 5.0, 100.0], [1, 4, 2])
+
+    def kept(moved: list[bool]) -> float:
+        found = np.array(moved)
+        return guard_kept(WORK, RIGID, other, found, ratio=1.25, allowance_s=60.0)
+
+    # 185 s are 1.25 times 100 s and a minute; 300 s in the place of 105 s are more.
+    assert kept([True, False, True]) == 0.5
+    assert kept([True, False, False]) == 1.0
+    assert kept([False, False, True]) == 0.0
+    assert kept([False, False, False]) == 1.0

@@ -220,3 +220,13 @@ def test_results_tell_moldable_and_rigid_jobs_apart() -> None:
     assert result.moldable_jobs == what_if.moldable.sum()
     assert sum(result.reasons.values()) == result.moldable_jobs
     assert 0 < result.moved <= 1
+
+
+def test_a_small_disturbance_is_the_same_each_time_and_changes_run_times_alone() -> None:
+    what_if = WhatIf(workload(), [None] * 300)
+    one, again, other = (what_if.disturbed(seed=seed) for seed in (1, 1, 2))
+    assert (one.end_s == again.end_s).all()
+    assert (one.end_s != other.end_s).any()
+    longer = (one.end_s - one.start_s) / what_if.workload.run_s
+    assert set(longer.round(6).tolist()) == {1.0, 1.02}
+    assert 0.04 < (longer > 1.01).mean() < 0.2

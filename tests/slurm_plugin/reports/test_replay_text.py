@@ -9,7 +9,7 @@ from slurm_plugin.replay.assumed_jobs import Assumptions, assume
 from slurm_plugin.replay.policy_search import Result, evaluate, settings
 from slurm_plugin.replay.what_if import WhatIf
 from slurm_plugin.replay.workload import Workload
-from slurm_plugin.reports.replay_text import ReplayReport, verdict
+from slurm_plugin.reports.replay_text import ReplayReport, tables, verdict
 
 
 def replayed() -> Result:
@@ -28,13 +28,17 @@ def replayed() -> Result:
     return result
 
 
-def said(result: Result) -> str:
-    report = ReplayReport("a log", 2.0, 16, 0.7, (), (result,), result.setting.policy, result)
-    return verdict(report)
+def report_of(*results: Result) -> ReplayReport:
+    first = results[0]
+    return ReplayReport("a log", 2.0, 16, 0.7, (), results, first.setting.policy, first)
+
+
+def said(*results: Result) -> str:
+    return verdict(report_of(*results))
 
 
 def test_the_verdict_says_when_others_pay() -> None:
-    result = replayed()
+    result = replace(replayed(), by_chance=())
     calm = replace(result.rigid, response_ratio=1.0, slowdown=(2.0, 2.0))
     assert "rigid jobs would be" not in said(replace(result, rigid=calm))
     slower = said(replace(result, rigid=replace(calm, slowdown=(2.0, 3.0))))
@@ -45,3 +49,33 @@ def test_the_verdict_says_when_others_pay() -> None:
     )
     later = said(replace(result, rigid=replace(calm, response_ratio=1.2)))
     assert "mean response would be 1.20 times its present value" in later
+
+
+def test_what_chance_does_alone_is_no_harm() -> None:
+    result = replayed()
+    slower = replace(result.rigid, response_ratio=1.0, slowdown=(2.0, 3.0))
+    chance = replace(slower, slowdown=(2.0, 2.99))
+    assert not replace(result, rigid=slower, by_chance=(chance,)).hurts_bystanders
+    less = replace(chance, slowdown=(2.0, 2.9))
+    assert replace(result, rigid=slower, by_chance=(less, less)).hurts_bystanders
+    later = replace(slower, response_ratio=1.03, slowdown=(2.0, 2.0))
+    assert replace(result, rigid=later, by_chance=(chance,)).hurts_bystanders
+    assert not replace(
+        result, rigid=later, by_chance=(replace(chance, response_ratio=1.025),)
+    ).hurts_bystanders
+
+
+def test_the_load_at_which_others_pay_is_named() -> None:
+    result = replace(replayed(), by_chance=())
+    calm = replace(result, load=0.5, rigid=replace(result.rigid, slowdown=(2.0, 2.0)))
+    hurt = replace(result, load=0.9, rigid=replace(result.rigid, slowdown=(2.0, 4.0)))
+    assert "would be slower at load 0.90: their mean" in said(calm, hurt)
+
+
+def test_bystanders_stand_apart_with_what_chance_does_and_how_often_the_guard_held() -> None:
+    result = replace(replayed(), moved=0.5, guard_kept=0.93)
+    (_, groups) = tables(report_of(result))
+    names = [row[0] for row in groups.rows]
+    assert names == ["moldable jobs", "rigid jobs", "rigid jobs, by chance", "guard"]
+    assert groups.rows[-1][-1].startswith("93 % of the moved jobs ended within the guard")
+    assert "every tenth job two per cent longer" in groups.rows[2][-1]
