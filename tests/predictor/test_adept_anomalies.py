@@ -365,3 +365,30 @@ def test_a_slow_run_in_the_middle_is_no_decline() -> None:
     times = downey(400, 0.8)(POWERS)
     times[3] *= 2.5
     assert diagnose(POWERS, times).declining_from is None
+
+
+def test_steps_name_the_observations_on_either_side() -> None:
+    nodes = np.array([2, 4, 8, 16, 32, 64, 128, 256.0])
+    times = downey(500, 0.8)(nodes) / np.where(nodes >= 16, 1.4, 1) / np.where(nodes >= 128, 1.4, 1)
+    assert [p.text for p in diagnose(nodes, times).problems] == [
+        "run time takes a step between 8 and 16 nodes",
+        "run time takes a step between 64 and 128 nodes",
+    ]
+
+
+SPECIAL = np.array([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64.0])
+
+
+def test_members_that_are_uneven_themselves_are_no_special_counts() -> None:
+    times = specially_optimised(SPECIAL, np.log2(SPECIAL) % 1 == 0)
+    times[SPECIAL == 16] /= 3
+    times[SPECIAL == 12] *= 3
+    times[SPECIAL == 24] *= 3
+    assert diagnose(SPECIAL, times).special == ""
+
+
+def test_a_count_as_fast_as_its_neighbours_is_no_slower_one() -> None:
+    times = np.where(np.log2(SPECIAL) % 1 == 0, 8.0, 16.0)
+    assert diagnose(SPECIAL, times).special == "powers of two"
+    times[SPECIAL == 6] = 8.0
+    assert diagnose(SPECIAL, times).special == ""

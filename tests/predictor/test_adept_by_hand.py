@@ -408,6 +408,21 @@ def test_high_fitting_errors_by_hand() -> None:
     assert "8 nodes" in problem.text
 
 
+def test_an_error_at_the_threshold_is_not_high() -> None:
+    times, settings = np.array([8.0, 4.0]), JudgementSettings(error=0.25)
+    assert high_fitting_error(NODES[:2], times, times * np.array([1, 1.25]), settings) is None
+    assert high_fitting_error(NODES[:2], times, times * np.array([1, 0.75]), settings) is None
+    assert high_fitting_error(NODES[:2], times, times * np.array([1, 0.74]), settings) is not None
+
+
+def test_the_thresholds_of_table_3_and_of_rivals() -> None:
+    chosen = JudgementSettings()
+    assert (chosen.error, chosen.rival, chosen.apart) == (0.10, 1.1, 1.5)
+    assert (chosen.noise, chosen.reach) == (0.005, 4)
+    assert (AnomalySettings().relief, AnomalySettings().sure) == (0.3, 2.0)
+    assert (Bounds().parallelism, Bounds().sigma) == (64.0, 3000.0)
+
+
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_rival_of_very_different_a_by_hand(swapped: bool) -> None:
     small, large = made((20, 0.2, False)), made((60, 0.2, False))
@@ -420,9 +435,22 @@ def test_a_rival_of_very_different_a_by_hand(swapped: bool) -> None:
     # Factors of up to 1.5 are no other A.
     assert runner_up(NODES, small, made((29.9, 0.2, False)), JudgementSettings()) is None
     assert runner_up(NODES, small, made((30.1, 0.2, False)), JudgementSettings()) is not None
+    assert runner_up(NODES, small, made((30.0, 0.2, False)), JudgementSettings()) is None
     # Curves that hardly differ up to four times the largest observation are no rivals.
     assert runner_up(NODES, made((900, 0.2, False)), made((300, 0.2, False)),
                      JudgementSettings(error=9.0)) is None  # fmt: skip
+
+
+def test_of_two_rivals_the_one_that_differs_most_is_named() -> None:
+    instance = made((20, 0.2, False))
+    rivals = made((10, 0.2, False), (60, 0.2, False))
+    problem = runner_up(NODES, instance, rivals, JudgementSettings())
+    assert problem is not None
+    assert "of 20 and of 60 fit" in problem.text
+    # None beyond four times the largest observation is asked for.
+    assert problem.observe == runner_up(
+        NODES, instance, made((60, 0.2, False)), JudgementSettings()
+    ).observe  # type: ignore[union-attr]
 
 
 def small_times(A: float, nodes: Floats) -> Floats:

@@ -317,6 +317,10 @@ def test_a_fading_line_weighs_the_newest_most() -> None:
     assert _fading_line(alike, 2.0) == pytest.approx((0.8 * 4 + 8) / 1.8)
 
 
+def test_probes_whose_spread_is_too_small_for_a_number_have_no_slope() -> None:
+    assert _fading_line([(1e-170, 3.0), (2e-170, 3.0)], 1.5e-170) == pytest.approx(3.0)
+
+
 def test_old_errors_of_a_way_weigh_less() -> None:
     model = AdRM(start_up=1)
     line = next(way for way in model.ways if way.read.__name__ == "_mean" and way.window == 1)

@@ -58,6 +58,9 @@ def test_the_deviation_is_flat_inside_and_grows_outside() -> None:
     assert found[1] == found[2] == found[3] == pytest.approx(0.05)
     assert found[0] == found[4] == pytest.approx(math.hypot(0.05, 0.2))
     assert found[5] == pytest.approx(math.hypot(0.05, 0.4))
+    for nodes in ([0], [4, 0], [0, 4]):
+        with pytest.raises(ValueError, match="node counts are numbers of 1 or more"):
+            curve_deviation(nodes, known)
 
 
 def test_a_coarse_clock_widens_the_intervals_of_short_runs_only() -> None:
