@@ -447,10 +447,9 @@ def test_of_two_rivals_the_one_that_differs_most_is_named() -> None:
     problem = runner_up(NODES, instance, rivals, JudgementSettings())
     assert problem is not None
     assert "of 20 and of 60 fit" in problem.text
-    # None beyond four times the largest observation is asked for.
-    assert problem.observe == runner_up(
-        NODES, instance, made((60, 0.2, False)), JudgementSettings()
-    ).observe  # type: ignore[union-attr]
+    alone = runner_up(NODES, instance, made((60, 0.2, False)), JudgementSettings())
+    assert alone is not None
+    assert problem.observe == alone.observe
 
 
 def small_times(A: float, nodes: Floats) -> Floats:
