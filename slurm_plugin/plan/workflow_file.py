@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -214,8 +215,10 @@ def _links(_name: str, entry: LinkText) -> list[NetworkLink]:
 
 def _place(name: str, entry: PlaceText) -> PlanSite:
     low, high = _range(entry.nodes)
-    if entry.speed is not None and not entry.speed > 0:
-        raise ValueError("speed: has to be above zero")
+    if entry.speed is not None and not 0 < entry.speed < inf:
+        raise ValueError("speed: has to be above zero and finite")
+    if wrong := [key for key, value in entry.attributes.items() if not 0 < value < inf]:
+        raise ValueError(f"attributes: {wrong[0]} has to be above zero and finite")
     return PlanSite(
         name=name,
         partition=entry.partition or name,

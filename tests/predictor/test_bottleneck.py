@@ -275,3 +275,19 @@ def test_runs_below_a_share_of_what_the_processor_does_count_as_hidden() -> None
     assert made.idle_s == pytest.approx(0.05)
     (made,) = given.learned(0.05)
     assert made.idle_s == pytest.approx(0.04)
+
+
+def test_of_two_bounds_the_longer_one_is_where_it_may_stall() -> None:
+    """One demand says 1 and was at most 5; the other says 2 and was at most 3: 5 beside 2 is 3."""
+    hidden = Demand(line(1.0), 0.0, 0.5, (1.0,), (5.0,))
+    other = Demand(line(2.0), 0.0, 0.5, (2.0,), (3.0,))
+    assert Bottleneck((hidden, other)).stall_s(2.0, {"lat": 1.0}) == (0.0, 0.0, 3.0)
+
+
+def test_a_coefficient_of_one_is_a_term_and_none_is_not() -> None:
+    """Demand 2 + 1·lat/8 at the reference 8: the constant and one term of less than one."""
+    found = learned(runs(lambda _, lat: 11.0 + 0.1 * lat))
+    assert found is not None
+    likeliest = found.demands[0].function
+    assert likeliest.coefficients == pytest.approx((0.8,), rel=1e-6)
+    assert likeliest.constant == pytest.approx(11.0, rel=1e-6)

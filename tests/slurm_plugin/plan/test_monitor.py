@@ -14,7 +14,9 @@ from slurm_plugin.plan import monitor, state_file
 from slurm_plugin.plan.chain import PlannedJob
 from slurm_plugin.plan.estimates import TaskEstimate
 from slurm_plugin.plan.monitor import JobStatus, PlanMonitor, look, summary, unfinished
-from slurm_plugin.plan.schedule import Step
+from slurm_plugin.plan.plans import Plan
+from slurm_plugin.plan.replan import Replan
+from slurm_plugin.plan.schedule import PlanSchedule, Step
 from slurm_plugin.plan.submit import find
 from tests.slurm_plugin.plan.made import NOW, Slurm
 
@@ -265,3 +267,33 @@ def test_names_tell_tries_apart_and_a_job_is_looked_for_from_a_minute_before() -
     assert f"uts{NOW - 60:.0f}" in lines[1]
     assert find(one, one.jobs[0], lambda _: "") == ""
     assert find(one, replace(one.jobs[0], cluster="big"), lambda argv: argv[-1]) == "--clusters=big"
+
+
+ENDED = f"all ended by {clock(NOW + 500)}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "before_s", "said"),
+    [
+        (
+            True,
+            900.0,
+            f"planned again; all ended by {clock(NOW + 500)} instead of {clock(NOW + 900)}",
+        ),
+        (True, None, f"planned again; all ended by {clock(NOW + 500)}"),
+        (False, 900.0, f"the plan stays; all ended by {clock(NOW + 500)}"),
+        (False, None, f"the plan stays; all ended by {clock(NOW + 500)}"),
+    ],
+)
+def test_what_planning_again_came_to(changed: bool, before_s: float | None, said: str) -> None:
+    def plan(end_s: float) -> Plan:
+        return Plan(
+            label="", schedule=PlanSchedule((), {}, NOW, 0.0), end_s=NOW + end_s, low_s=NOW,
+            high_s=NOW + end_s + 100, confidence=0.95, chance=None, proven=False, path=(),
+        )  # fmt: skip
+
+    replan = Replan([], plan(500.0), None if before_s is None else plan(before_s), changed)
+    assert monitor._outlook(replan, None) == said
+    # The time that the plan keeps nearly always decides, not the median.
+    assert monitor._outlook(replan, NOW + 600).endswith(f"keeps the deadline {clock(NOW + 600)}")
+    assert "MAY MISS" in monitor._outlook(replan, NOW + 599)

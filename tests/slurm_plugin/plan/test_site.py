@@ -293,3 +293,31 @@ def test_the_record_lies_beside_the_workflow(tmp_path: Path) -> None:
     state_file.save(tmp_path / "w.plan.json", one)
     assert state_file.load(tmp_path / "w.plan.json") == one
     assert len(one.mark) == 6
+
+
+def test_each_cluster_is_asked_once_about_its_own_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Poller:
+        def __init__(self, _: object, *, cluster: str, **also: object) -> None:
+            asked.append(cluster)
+            self.cluster = cluster
+
+        def look(self) -> object:
+            names = {"": "batch", "big": "gpu"}
+            part = partition(profile([(NOW, 4 if self.cluster else 2)]), name=names[self.cluster])
+            return cluster(part)
+
+    monkeypatch.setattr(site, "ClusterPoller", Poller)
+    text = """
+storages: {s: {path: /s}}
+places:
+  near: {storage: s, partition: batch}
+  far: {storage: s, partition: gpu, cluster: big}
+tasks: {x: {command: x, nodes: 2-3, run_time: 10}}
+"""
+    made = site._from_slurm(flow(text), Config(), NOW, None)
+    assert asked == ["", "big"]
+    assert {name: line.free for name, line in made.free.items()} == {"near": (2,), "far": (4,)}
+    assert set(made.rooms) == {("x", "near"), ("x", "far")}
+    assert made.nodes == {"near": frozenset(), "far": frozenset()}

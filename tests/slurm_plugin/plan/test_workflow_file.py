@@ -112,6 +112,11 @@ def test_links_go_both_ways_or_one_and_have_defaults() -> None:
         ("streams: 2", "streams: 0", "streams: 0 copies at a time are none"),
         ("bandwidth: 200M", "bandwidth: 0", "bandwidth: has to be above zero"),
         ("speed: 2", "speed: -1", "speed: has to be above zero"),
+        ("speed: 2", "speed: .inf", "places.fast: speed: has to be above zero and finite"),
+        ("speed: 2", "speed: .nan", "speed: has to be above zero"),
+        ("speed: 2", "attributes: {mhz: .inf}", "places.fast: attributes: mhz has to be above"),
+        ("speed: 2", "attributes: {a: 1, mhz: .nan}", "attributes: mhz has to be above zero"),
+        ("speed: 2", "attributes: {mhz: 0}", "attributes: mhz has to be above zero"),
         ("{1: 1.5h, 4: 30min}", "{0: 1.5h, 4: 30min}", "run_time: node counts and times"),
     ],
 )
