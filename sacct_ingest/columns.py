@@ -180,6 +180,19 @@ def gpus(value: str) -> int | None:
     return storable(sum(typed)) if typed else None
 
 
+def gpu_percent(value: str) -> float | None:
+    """Highest use of GPUs, summed over tasks; 100 is one whole GPU (gres/gpuutil)."""
+    if "gres/gpuutil=" not in value:
+        return None
+    used = count(parse_tres(value).get("gres/gpuutil", ""))
+    return None if used is None else float(used)
+
+
+def gpu_memory(value: str) -> int | None:
+    """Highest memory on GPUs in bytes, summed over tasks (gres/gpumem)."""
+    return parse_size(parse_tres(value).get("gres/gpumem", "")) if "gres/gpumem=" in value else None
+
+
 def energy(value: str) -> int | None:
     """Joules; None where the node says nothing."""
     return count(value) or None
@@ -223,6 +236,8 @@ COLUMNS: Final = (
     Column("TRESUsageOutTot", lustre_total, step="lustre_write_bytes"),
     Column("TRESUsageInTot", network_total, step="net_in_bytes"),
     Column("TRESUsageOutTot", network_total, step="net_out_bytes"),
+    Column("TRESUsageInTot", gpu_percent, step="gpu_percent"),
+    Column("TRESUsageInTot", gpu_memory, step="gpu_mem_bytes"),
     Column("UserCPU", seconds, step="user_cpu_s"),
     Column("SystemCPU", seconds, step="system_cpu_s"),
     Column("ConsumedEnergyRaw", energy, step="energy_j"),

@@ -170,6 +170,8 @@ class StepRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     net_in_bytes: int | None = None
     net_out_bytes: int | None = None
     energy_j: int | None = None
+    gpu_percent: float | None = None  #: highest use of GPUs, all tasks together; 100: of one GPU
+    gpu_mem_bytes: int | None = None  #: highest memory on GPUs, all tasks together
 
 
 class JobRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -219,6 +221,8 @@ class JobRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     comment: str = ""
     admin_comment: str = ""
     steps: tuple[StepRun, ...] = ()
+    gpu_percent: float | None = None  #: highest of any step
+    gpu_mem_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

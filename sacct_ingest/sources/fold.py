@@ -248,16 +248,20 @@ def _fill_from_steps(columns: _Columns, owned: list[tuple[StepRun, ...]]) -> Non
         columns[field] = values
 
 
-_USED_FIELDS = ("tasks", "mem_bytes", "disk_read_bytes", "disk_write_bytes")
+_USED_FIELDS = (
+    *("tasks", "mem_bytes", "disk_read_bytes", "disk_write_bytes"),
+    *("gpu_percent", "gpu_mem_bytes"),
+)
 
 
 def _used(
     steps: tuple[StepRun, ...], tasks: int | None, memory: int | None
-) -> tuple[int | None, ...]:
+) -> tuple[float | None, ...]:
     """Sum up steps.
 
-    Tasks are those of the largest step that is not the batch script; memory is the largest of any
-    step; disk bytes are the sum (what srun relays of its tasks' output counts there too).
+    Tasks are those of the largest step that is not the batch script; memory and the use of GPUs are
+    the largest of any step; disk bytes are the sum (what srun relays of its tasks' output counts
+    there too).
     """
     read = written = None
     for step in steps:
@@ -274,6 +278,8 @@ def _used(
         memory,
         None if read is None else storable(read),
         None if written is None else storable(written),
+        max((one.gpu_percent for one in steps if one.gpu_percent is not None), default=None),
+        max((one.gpu_mem_bytes for one in steps if one.gpu_mem_bytes is not None), default=None),
     )
 
 

@@ -71,6 +71,7 @@ class RunRow:
     node_list: str = ""  #: only of those that `Runs.started` gives
     node_type: str = ""  #: of all its nodes; only where runs are read by key
     req_mem_bytes: int | None = None  #: in all
+    gpu_percent: float | None = None  #: highest use of GPUs; 100: of one
     # What its attributes are made of; runs that are joined with decisions do not have it.
     account: str = ""
     submit_line: str = ""

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0011"
+HEAD: Final = "0012"
 
 metadata = MetaData()
 
@@ -93,6 +93,8 @@ runs = Table(
     _text("script", length=64),
     _text("line", length=64),
     _text("decision_id", length=32),
+    _real("gpu_percent"),
+    _count("gpu_mem_bytes"),
     # Submit time before job id: ingests look runs up by it, and join decisions within seconds.
     UniqueConstraint("cluster", "submit_s", "job_id", name="uq_runs_key"),
     Index("ix_runs_tag", "tag"),
@@ -127,6 +129,8 @@ steps = Table(
     _count("net_in_bytes"),
     _count("net_out_bytes"),
     _count("energy_j"),
+    _real("gpu_percent"),
+    _count("gpu_mem_bytes"),
 )
 
 fits = Table(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _HOUR_S, _GIB = 3600.0, 2**30
 #: Shares of less are not named.
 _SHARE = 0.2
+#: Runs of a size after which there is advice on its memory.
+_RUNS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +29,13 @@ class Unused:
     cpu_hours: float  #: allocated, of jobs whose CPU time was measured
     unused_cpu_hours: float
     gpu_hours: float  #: allocated
+    used_gpu_hours: float  #: at most, of jobs whose use of GPUs was measured
+    idle_gpu_hours: float  #: of these jobs, the rest
     mem_gib_hours: float  #: requested, of jobs whose memory was measured
     unused_mem_gib_hours: float
+    #: what the advice of that time would have saved of it, and for how many it was too little
+    saved_mem_gib_hours: float
+    short_jobs: int
 
     @property
     def unused_cpus(self) -> float:
@@ -47,14 +54,36 @@ class _Sums:
     cpu_s: float = 0.0
     used_cpu_s: float = 0.0
     gpu_s: float = 0.0
+    used_gpu_s: float = 0.0
+    idle_gpu_s: float = 0.0
     mem_s: float = 0.0  #: byte-seconds
     used_mem_s: float = 0.0
+    saved_mem_s: float = 0.0
+    short: int = 0
+    #: jobs of each size that were measured, and the most memory that one needed
+    most: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def advise(self, size: int, used: int, asked: int, elapsed_s: float, margin: float) -> None:
+        """Note what advice made of the jobs before would have been worth to one."""
+        runs, most = self.most.get(size, (0, 0))
+        advised = most * margin
+        if runs >= _RUNS and advised < asked:
+            self.short += used > advised
+            self.saved_mem_s += (asked - advised) * elapsed_s * (used <= advised)
+        self.most[size] = runs + 1, max(most, used)
 
 
 @dataclass(slots=True)
 class UnusedTally:
-    """Adds up jobs that ended."""
+    """Adds up jobs that ended, in the order of their submission.
 
+    Parameters
+    ----------
+    margin
+        By which advice on memory goes beyond the highest need.
+    """
+
+    margin: float = 1.2
     _sums: defaultdict[tuple[str, str], _Sums] = field(default_factory=lambda: defaultdict(_Sums))
 
     def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
@@ -64,6 +93,10 @@ class UnusedTally:
         sums = self._sums[decision.account, application]
         sums.jobs += 1
         sums.gpu_s += (run.gpus or 0) * run.elapsed_s
+        if run.gpus and run.gpu_percent is not None:
+            used_gpus = min(run.gpu_percent / 100, run.gpus)
+            sums.used_gpu_s += used_gpus * run.elapsed_s
+            sums.idle_gpu_s += (run.gpus - used_gpus) * run.elapsed_s
         if run.cpu_s:
             had_s = run.cpus * run.elapsed_s
             sums.cpu_s += had_s
@@ -72,6 +105,7 @@ class UnusedTally:
         if used and run.req_mem_bytes:
             sums.mem_s += run.req_mem_bytes * run.elapsed_s
             sums.used_mem_s += min(used, run.req_mem_bytes) * run.elapsed_s
+            sums.advise(run.nodes, used, run.req_mem_bytes, run.elapsed_s, self.margin)
 
     def result(self, *, least_cpu_hours: float) -> tuple[Unused, ...]:
         """List those with most unused CPU-hours first.
@@ -80,13 +114,14 @@ class UnusedTally:
         ----------
         least_cpu_hours
             Smaller amounts are left out, and so is less than a fifth.  Of memory, four GiB-hours
-            stand for a CPU-hour.
+            stand for a CPU-hour; of GPUs, an hour stands for sixteen.
         """
         rows = [_row(key, sums) for key, sums in self._sums.items()]
         worth = [
             row
             for row in rows
             if row.unused_cpu_hours >= max(least_cpu_hours, _SHARE * row.cpu_hours) > 0
+            or row.idle_gpu_hours >= max(least_cpu_hours / 16, _SHARE * row.gpu_hours) > 0
             or row.unused_mem_gib_hours >= max(4 * least_cpu_hours, _SHARE * row.mem_gib_hours) > 0
         ]
         return tuple(sorted(worth, key=lambda r: (-r.unused_cpu_hours, r.account, r.application)))
@@ -110,6 +145,10 @@ def _row(key: tuple[str, str], sums: _Sums) -> Unused:
         cpu_hours=sums.cpu_s / _HOUR_S,
         unused_cpu_hours=(sums.cpu_s - sums.used_cpu_s) / _HOUR_S,
         gpu_hours=sums.gpu_s / _HOUR_S,
+        used_gpu_hours=sums.used_gpu_s / _HOUR_S,
+        idle_gpu_hours=sums.idle_gpu_s / _HOUR_S,
         mem_gib_hours=sums.mem_s / _HOUR_S / _GIB,
         unused_mem_gib_hours=(sums.mem_s - sums.used_mem_s) / _HOUR_S / _GIB,
+        saved_mem_gib_hours=sums.saved_mem_s / _HOUR_S / _GIB,
+        short_jobs=sums.short,
     )

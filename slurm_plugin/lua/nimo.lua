@@ -152,12 +152,18 @@ local function offered(value, job, name, settings)
   return value >= low and value <= high
 end
 
--- Number of GPUs in `gres/gpu:a100:2`, and what goes before it; the match takes the square of a
--- text's length.
+-- Kind and number of GPUs in `gres/gpu:a100:2`, or as before 24.11 in `gres:gpu:a100:2`; the match
+-- takes the square of a text's length.
 local function devices(text)
   if #(text or "") > MAX_DEVICES_BYTES then return nil end
-  local kind, count = (text or ""):match("^(gres[:/]gpu[%w:_-]-):?(%d*)$")
+  local kind, count = (text or ""):match("^gres[:/](gpu[%w:_-]-):?(%d*)$")
   return kind, tonumber(count ~= "" and count or 1)
+end
+
+-- GPUs in the spelling of those that the job has: nimod may have read them of the command.
+local function respelled(text, own)
+  local begin = (own or ""):match("^gres[:/]")
+  return begin and begin .. text:sub(#begin + 1) or text
 end
 
 -- GPUs differ from those asked for in their number alone.
@@ -346,9 +352,15 @@ local function planned(job_desc, answer)
       writes[#writes + 1] = { at = job_desc.environment, key = name, value = value }
     end
   end
-  for _, field in ipairs(shared.joined(FIELDS, DEVICES)) do
+  for _, field in ipairs(FIELDS) do
     if change[field] then
       writes[#writes + 1] = { at = job_desc, key = field, value = change[field] }
+    end
+  end
+  for _, field in ipairs(DEVICES) do
+    if change[field] then
+      local text = respelled(change[field], job_desc[field])
+      writes[#writes + 1] = { at = job_desc, key = field, value = text }
     end
   end
   if (answer.admin_comment or "") ~= "" then

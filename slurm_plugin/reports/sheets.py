@@ -382,12 +382,17 @@ def _unused(report: OutcomeReport) -> Sheet:
             SheetField("unused_cpu_hours", "unused", attrgetter("unused_cpu_hours"), hours),
             SheetField("unused_cpus", "of CPUs", attrgetter("unused_cpus"), percent),
             SheetField("gpu_hours", "GPU-hours", attrgetter("gpu_hours"), hours),
+            SheetField("idle_gpu_hours", "unused", attrgetter("idle_gpu_hours"), hours),
             SheetField("mem_gib_hours", "GiB-hours", attrgetter("mem_gib_hours"), hours),
             SheetField("unused_mem_gib_hours", "unused", attrgetter("unused_mem_gib_hours"), hours),
             SheetField("unused_mem", "of memory", attrgetter("unused_mem"), percent),
+            SheetField("saved_mem_gib_hours", "saved", attrgetter("saved_mem_gib_hours"), hours),
+            SheetField("short_jobs", "too little", attrgetter("short_jobs")),
         ),
         rows=report.unused,
-        note="CPU time and memory as the accounting measured them; of an array, its first task.",
+        note="CPU time, memory and the highest use of GPUs as the accounting measured them; of an "
+        "array, its first task.  Saved: GiB-hours that advice made of the jobs before would have "
+        "saved, and for how many jobs that was too little.",
         empty="none above the threshold",
     )
 

@@ -112,13 +112,23 @@ def _unused(row: Unused) -> Text:
     where = f"{printable(row.account)}, " if row.account else ""
     had = [
         f"{hours(row.unused_cpu_hours)} of {hours(row.cpu_hours)} CPU-hours",
+        f"{hours(row.idle_gpu_hours)} of {hours(row.gpu_hours)} GPU-hours",
         f"{hours(row.unused_mem_gib_hours)} of {hours(row.mem_gib_hours)} GiB-hours of memory",
     ]
-    measured = [had[0]] * bool(row.cpu_hours) + [had[1]] * bool(row.mem_gib_hours)
+    known = (row.cpu_hours, row.idle_gpu_hours, row.mem_gib_hours)
+    measured = [text for text, some in zip(had, known, strict=True) if some]
     return Text(
         f"  {where}{printable(row.application)}: {count(row.jobs, 'job')} did not use "
-        f"{' and '.join(measured)}"
+        f"{' and '.join(measured)}{_saved(row)}"
     )
+
+
+def _saved(row: Unused) -> str:
+    """Say what advice on memory would have saved; empty for nothing."""
+    if not row.saved_mem_gib_hours:
+        return ""
+    short = f", too little for {count(row.short_jobs, 'job')}" if row.short_jobs else ""
+    return f"; advice would have saved {hours(row.saved_mem_gib_hours)} GiB-hours{short}"
 
 
 def _summary(report: OutcomeReport) -> RenderableType:

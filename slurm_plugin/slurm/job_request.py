@@ -168,6 +168,11 @@ def _mebibytes(field: str) -> _Reader:
     return read
 
 
+def _gres(value: str) -> str:
+    """Devices as slurmctld has them; cli_filter shows ``gres:gpu:1`` for ``--gres=gpu:1``."""
+    return ",".join(f"gres/{re.sub('^gres[:/]', '', part)}" for part in value.split(","))
+
+
 #: Option by long name -> the job's fields it fills.
 _READERS: dict[str, _Reader] = {
     "account": _text("account"),
@@ -183,7 +188,7 @@ _READERS: dict[str, _Reader] = {
     "gpus": lambda value: {"tres_per_job": f"gres/gpu:{value}"},
     "gpus-per-node": lambda value: {"tres_per_node": f"gres/gpu:{value}"},
     "gpus-per-task": lambda value: {"tres_per_task": f"gres/gpu:{value}"},
-    "gres": lambda value: {"tres_per_node": f"gres/{value}"},
+    "gres": lambda value: {"tres_per_node": _gres(value)},
     "job-name": _text("name"),
     "licenses": _text("licenses"),
     "mem": _mebibytes("min_mem_per_node"),

@@ -9,7 +9,7 @@ import pytest
 
 from predictor.refit import row_of
 from predictor.types import PredictionTable
-from sacct_ingest.layout import Layout
+from sacct_ingest.layout import Each, Layout, Unit
 from sacct_ingest.store import Store
 from tests.cluster.nimod import hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
@@ -43,6 +43,32 @@ def curve(user: str) -> PredictionTable:
     )
 
 
+#: Programs whose run time depends on another size than nodes: unit, layout of their runs, sizes.
+SIZED = {
+    "threads": (Unit.CPUS, Layout(1, each=Each.JOB, nodes=1), range(1, 9)),
+    "ranks": (Unit.CPUS, Layout(cpus=1, each=Each.TASK, nodes=1), range(1, 9)),
+    "devices": (Unit.GPUS, Layout(cpus=1, gpus=None, each=Each.JOB, nodes=1), range(1, 3)),
+}
+
+
+def sized_curves(user: str) -> list[PredictionTable]:
+    """Make a curve for each of these programs: its most helps most."""
+    return [
+        table(
+            amdahl(1.0, 480.0),
+            level="name",
+            key=f"{user}/{name}",
+            label=name,
+            owner=user,
+            unit=unit,
+            layout=layout,
+            nodes=sizes,
+            observed=sizes,
+        )
+        for name, (unit, layout, sizes) in SIZED.items()
+    ]
+
+
 @pytest.fixture(scope="package")
 def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
     """Eight nodes of eight CPUs and two GPUs; ``shapes`` has a curve; nimod enforces."""
@@ -55,6 +81,8 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
         site = Site(directory, cluster)
         site.script = site.write_script("shapes.sh", SHAPES)
         with Store.open(site.nimod.store) as store:
-            store.fits.replace([row_of(curve(user)) for user in (getpass.getuser(), REST_USER)])
+            users = (getpass.getuser(), REST_USER)
+            made = [one for user in users for one in (curve(user), *sized_curves(user))]
+            store.fits.replace(list(map(row_of, made)))
         site.run_nimod("enforce", snapshot={"interval_s": 0.3})
         yield site

@@ -27,10 +27,36 @@ class Promise:
 
 def promises(heading: str) -> list[Promise]:
     """Read the table under a heading."""
+    return [Promise(*row) if len(row) == 5 else Promise("", *row) for row in _rows(heading)]
+
+
+@dataclass(frozen=True, slots=True)
+class SizePromise:
+    """One row about CPUs, tasks or GPUs: a request with a tag, and what becomes of it."""
+
+    request: str
+    tag: str
+    cpus: str
+    tasks: str
+    cpus_per_task: str
+    gpus: str
+    why: str
+
+    @property
+    def chosen(self) -> bool:
+        """Whether nimod is to choose the size."""
+        return "n" in (self.cpus, self.gpus)
+
+
+def size_promises(heading: str) -> list[SizePromise]:
+    """Read the table of sizes under a heading."""
+    return [SizePromise(*row) for row in _rows(heading)]
+
+
+def _rows(heading: str) -> list[list[str]]:
     section = PAGE.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     rows = [line.strip("| ") for line in section.splitlines() if line.startswith("|")]
-    cells = ([cell.strip(" `") for cell in re.split(r"\|", line)] for line in rows[2:])
-    return [Promise(*row) if len(row) == 5 else Promise("", *row) for row in cells]
+    return [[cell.strip(" `") for cell in re.split(r"\|", line)] for line in rows[2:]]
 
 
 def count(cell: str, n: int | None) -> int:

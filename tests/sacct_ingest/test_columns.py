@@ -32,7 +32,7 @@ def test_columns_fill_fields_that_there_are() -> None:
 
 def test_every_field_is_filled_by_some_column() -> None:
     from_id = {"job_id", "array_job_id", "array_task_id", "het_job_id", "het_offset"}
-    from_steps = {"steps", "disk_read_bytes", "disk_write_bytes"}
+    from_steps = {*("steps", "disk_read_bytes", "disk_write_bytes", "gpu_percent", "gpu_mem_bytes")}
     filled = {column.job for column in COLUMNS} | from_id | from_steps | {"req_mem_bytes"}
     assert filled >= JOB_FIELDS
     assert {column.step for column in COLUMNS} | {"step"} >= STEP_FIELDS
@@ -118,7 +118,8 @@ def test_what_steps_used_is_told_apart_by_resource() -> None:
     used = read_one(
         step,
         [
-            "cpu=00:00:02,energy=0,fs/disk=4096,fs/lustre=3,ic/ofed=70,mem=1,pages=0,vmem=2",
+            "cpu=00:00:02,energy=0,fs/disk=4096,fs/lustre=3,gres/gpumem=515M,gres/gpuutil=187,"
+            "ic/ofed=70,mem=1,pages=0,vmem=2",
             "energy=0,fs/disk=8192,fs/lustre=0,ic/ofed=80,ic/sysfs=5",
             "00:01.5",
             "00:00.25",
@@ -135,6 +136,8 @@ def test_what_steps_used_is_told_apart_by_resource() -> None:
         "user_cpu_s": 1.5,
         "system_cpu_s": 0.25,
         "energy_j": None,
+        "gpu_percent": 187.0,
+        "gpu_mem_bytes": 515 << 20,
     }
     assert set(read_one(step, ["cpu=1,mem=2", "", "", "", "12"]).values()) == {None, 12}
 

@@ -58,6 +58,13 @@ def test_a_size_in_cpus_is_no_number_of_nodes():
     assert row.unused_mem_gib_hours == 15
 
 
+def text(rows) -> str:
+    report = replace(summarise([], confidence=0.9), unused=tuple(rows))
+    console = Console(file=io.StringIO(), width=250, highlight=False)
+    console.print(render(report, {}))
+    return console.file.getvalue()
+
+
 def test_the_report_says_it_and_hides_names_where_wanted():
     report = replace(summarise([], confidence=0.9), unused=unused(ended()))
     console = Console(file=io.StringIO(), width=200, highlight=False)
@@ -69,3 +76,24 @@ def test_the_report_says_it_and_hides_names_where_wanted():
     (hidden,) = anonymous(report).unused
     assert "physics" not in hidden.account
     assert "solve" not in hidden.application
+
+
+def test_gpus_that_were_hardly_used():
+    (row,) = unused(ended(gpu_percent=150.0), ended(gpu_percent=None))
+    assert (row.gpu_hours, row.used_gpu_hours, row.idle_gpu_hours) == (8, 1.5, 2.5)
+    # More than all is all.
+    assert unused(ended(gpu_percent=900.0))[0].idle_gpu_hours == 0
+    idle = ended(gpu_percent=0.0, cpu_s=None, mem_bytes=None)
+    assert len(unused(idle)) == 1
+    assert "did not use 4.0 of 4.0 GPU-hours" in text(unused(idle))
+
+
+def test_what_the_advice_of_that_time_would_have_saved():
+    before = [ended(mem_bytes=GIB)] * 3  # two tasks: two GiB of sixteen
+    assert unused(*before)[0].saved_mem_gib_hours == 0
+    (row,) = unused(*before, ended(mem_bytes=GIB), ended(mem_bytes=2 * GIB))
+    assert (row.saved_mem_gib_hours, row.short_jobs) == (pytest.approx(16 - 2.4), 1)
+    assert "advice would have saved 13.6 GiB-hours, too little for 1 job" in text([row])
+    # Of another size there is none yet, nor where less was asked for.
+    assert unused(*before, ended(nodes=2))[0].saved_mem_gib_hours == 0
+    assert unused(*before, ended(req_mem_bytes=2 * GIB))[0].saved_mem_gib_hours == 0

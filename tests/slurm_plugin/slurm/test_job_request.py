@@ -64,6 +64,7 @@ def test_the_command_line_goes_before_the_script() -> None:
         (["--switches=2@1:00:00"], "req_switch", 2),
         (["--gpus-per-node=4"], "tres_per_node", "gres/gpu:4"),
         (["--gres=gpu:2"], "tres_per_node", "gres/gpu:2"),
+        (["--gres=gres:gpu:2,gres/nic:1,fpga"], "tres_per_node", "gres/gpu:2,gres/nic:1,gres/fpga"),
         (["-G", "8"], "tres_per_job", "gres/gpu:8"),
         (["-D", "/tmp"], "work_dir", "/tmp"),
         (["--time-min=10:30"], "time_min", 11),

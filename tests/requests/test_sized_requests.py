@@ -1,0 +1,149 @@
+"""The table of CPUs, tasks and GPUs in docs/requests.md, in each of the three ways in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from sacct_ingest.records import DecisionRow
+from tests.end_to_end.site import Site
+from tests.requests import rest
+from tests.requests.conftest import REST_USER
+from tests.requests.documented import SizePromise, size_promises
+
+pytestmark = pytest.mark.releases
+
+ROWS = size_promises("CPUs, tasks and GPUs")
+#: Says what the job finds around it.
+LOOK = """\
+#!/bin/sh
+#SBATCH --time=10
+env | grep -E '^SLURM_(NTASKS|CPUS_PER_TASK|GPUS_ON_NODE)='
+echo STARTED=$(srun hostname | wc -l)
+"""
+#: Options as slurmrestd has them: before 24.11, and since.
+REST: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "-c 2": ({"cpus_per_task": 2}, {"cpus_per_task": 2}),
+    "-n 2": ({"tasks": 2}, {"tasks": 2}),
+    "--gpus=1": ({"gpus": "1"}, {"tres_per_job": "gres/gpu:1"}),
+    "--gres=gpu:1": ({"gres": "gpu:1"}, {"tres_per_node": "gres/gpu:1"}),
+}
+OVER_REST = [row for row in ROWS if row.request.removeprefix("-N 1 ") in REST]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A job as Slurm has it while held, the decision on it, and what it finds when it runs."""
+
+    job: dict[str, str]
+    decision: DecisionRow
+    found: dict[str, str]
+
+
+def program(row: SizePromise) -> str:
+    if "gpu" in row.tag or "gres" in row.request:
+        return "devices"
+    return "ranks" if "-n" in row.request.split() else "threads"
+
+
+def by_sbatch(site: Site) -> dict[SizePromise, Submitted]:
+    """Submit every request of the table; then let them run together."""
+    script, held = site.write_script("sized.sh", LOOK), {}
+    for row in ROWS:
+        if row.chosen:
+            site.settled()
+        since = time.time()
+        pattern, end = ("%A_%a.out", "_0") if "--array" in row.request else ("%A.out", "")
+        options = ["--hold", f"-J{program(row)}", f"--comment={row.tag}", "-o", pattern]
+        job_id = site.submit(*options, *row.request.split(), script=script)
+        output = site.cluster.layout.work / f"{job_id}{end}.out"
+        held[row] = site.cluster.job(job_id), site.decision(since_s=since), output
+    jobs = [job["JobId"] for job, _, _ in held.values()]
+    site.cluster.run("scontrol", "release", ",".join(jobs))
+    site.cluster.wait(*map(int, jobs))
+    return {row: Submitted(job, one, read(output)) for row, (job, one, output) in held.items()}
+
+
+def read(output: Any) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in output.read_text().splitlines())
+
+
+@pytest.fixture(scope="module", params=["job_submit", "cli_filter"])
+def submitted(site: Site, request: pytest.FixtureRequest) -> Iterator[dict[SizePromise, Submitted]]:
+    """Every request, decided on when job_submit asks, or ahead, when cli_filter does."""
+    settings = site.cluster.layout.etc / "nimo_hook.conf"
+    text = settings.read_text()
+    ahead = "ask_ahead = yes\nrewrite_in_cli_filter = yes\n"
+    settings.write_text(text + (ahead if request.param == "cli_filter" else ""))
+    try:
+        site.empty_queue()
+        yield by_sbatch(site)
+    finally:
+        settings.write_text(text)
+        site.empty_queue()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
+def test_decided_as_documented(submitted: dict[SizePromise, Submitted], row: SizePromise) -> None:
+    job, decision, found = (getattr(submitted[row], n) for n in ("job", "decision", "found"))
+    assert (decision.reason, decision.applied) == (row.why, row.chosen)
+    holds(row, job, decision)
+    tasks = filled(row.tasks, decision)
+    assert found.get("SLURM_NTASKS", "") == tasks
+    assert found.get("SLURM_CPUS_PER_TASK", "") == filled(row.cpus_per_task, decision)
+    assert found["STARTED"] == (tasks or "1")
+    if row.gpus:
+        assert found["SLURM_GPUS_ON_NODE"] == filled(row.gpus, decision)
+
+
+def filled(cell: str, decision: DecisionRow) -> str:
+    return str(decision.nodes) if cell == "n" else cell
+
+
+def holds(row: SizePromise, job: dict[str, str], decision: DecisionRow) -> None:
+    """Check what slurmctld shows of a job."""
+    if row.chosen:
+        assert decision.nodes is not None
+        assert decision.nodes > 1
+    if row.cpus:
+        assert job["NumCPUs"] == filled(row.cpus, decision)
+    if row.tasks:
+        assert job["NumTasks"] == filled(row.tasks, decision)
+    if row.cpus_per_task:
+        assert job["CPUs/Task"] == filled(row.cpus_per_task, decision)
+
+
+@pytest.mark.parametrize("row", OVER_REST, ids=lambda row: f"{row.request} {row.tag}")
+def test_over_slurmrestd_it_is_the_same(site: Site, row: SizePromise) -> None:
+    site.empty_queue()
+    site.settled()
+    since = time.time()
+    new = site.cluster.settings.version >= (24, 11)
+    with rest.slurmrestd(site.cluster, REST_USER) as path:
+        answer = rest.submit(
+            site.cluster,
+            path,
+            LOOK,
+            nodes=(1, 1),
+            name=program(row),
+            partition="batch",
+            comment=row.tag,
+            time_limit={"set": True, "number": 10} if new else 10,
+            current_working_directory=str(site.cluster.layout.work),
+            standard_output="rest-%A.out",
+            **REST[row.request.removeprefix("-N 1 ")][new],
+        )
+    assert not answer["errors"], answer
+    decision = site.decision(since_s=since)
+    assert (decision.user, decision.reason, decision.applied) == (REST_USER, row.why, row.chosen)
+    job_id = answer["job_id"]
+    holds(row, site.cluster.job(job_id), decision)
+    site.cluster.wait(job_id)
+    found = read(site.cluster.layout.work / f"rest-{job_id}.out")
+    # sbatch puts what was asked for there, slurmrestd does not.
+    assert found.get("SLURM_CPUS_PER_TASK", "") in ("", filled(row.cpus_per_task, decision))
+    assert found["STARTED"] == (filled(row.tasks, decision) or "1")
