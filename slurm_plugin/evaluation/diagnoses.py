@@ -58,6 +58,7 @@ class Waste:
     wasted_node_hours: float
     efficiency: float  #: node-hours at the knee over those that were used
     slower: float  #: how many times as long the runs would take at the knee
+    unit: Unit = Unit.NODES  #: of all counts and hours
 
 
 class JobUsage:
@@ -68,20 +69,17 @@ class JobUsage:
     """
 
     def __init__(self) -> None:
-        self._used: defaultdict[tuple[str, str, str], dict[int, tuple[int, float]]] = defaultdict(
-            dict
-        )
+        self._used: defaultdict[tuple[str, str, str, str], dict[int, tuple[int, float]]]
+        self._used = defaultdict(dict)
         self._names: dict[tuple[str, str], str] = {}
 
     def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
         """Take a decision and its run."""
         if not decision.key or decision.deadline_s or run.state is not JobState.COMPLETED:
             return
-        if decision.unit != Unit.NODES:
-            return
         if decision.applied and run.nodes == decision.nodes != decision.requested_nodes:
             return
-        used = self._used[decision.key_level, decision.key, decision.user]
+        used = self._used[decision.key_level, decision.key, decision.user, decision.unit]
         runs, elapsed_s = used.get(run.nodes, (0, 0.0))
         used[run.nodes] = runs + 1, elapsed_s + run.elapsed_s
         self._names[decision.key_level, decision.key] = application
@@ -100,8 +98,9 @@ class JobUsage:
         """
         candidates = [
             made
-            for (level, key, user), used in self._used.items()
+            for (level, key, user, unit), used in self._used.items()
             if (table := tables.get((level, key))) is not None
+            and table.unit == unit
             and (made := _waste(self._names[level, key], user, used, table)) is not None
         ]
         worth = (
@@ -183,6 +182,7 @@ def _waste(
         wasted_node_hours=max(node_s - knee * knee_s, 0.0) / _HOUR_S,
         efficiency=min(knee * knee_s / node_s, 1.0) if node_s else 1.0,
         slower=knee_s / sum(used[n][1] for n in beyond),
+        unit=table.unit,
     )
 
 

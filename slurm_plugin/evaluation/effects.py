@@ -55,6 +55,7 @@ class Effect:
     wait_jobs: int  #: of them, those with an estimate of the other wait
     wait_hours: float
     other_wait_hours: float
+    unit: Unit = Unit.NODES  #: of the counts and of ``node_hours``
 
 
 def is_changed(decision: DecisionRow) -> bool:
@@ -79,8 +80,9 @@ class _Other(NamedTuple):
 
 @dataclass(slots=True)
 class EffectTally:
-    """Adds up jobs and their other node counts."""
+    """Adds up jobs and their other counts, in one unit."""
 
+    unit: Unit = Unit.NODES
     jobs: int = 0
     more_nodes: int = 0
     _node_s: float = 0.0
@@ -95,7 +97,7 @@ class EffectTally:
     def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
         """Take a decision for another count than was asked for, and its run."""
         other = _other(decision)
-        if other is None or run.state is not JobState.COMPLETED or decision.unit != Unit.NODES:
+        if other is None or run.state is not JobState.COMPLETED or decision.unit != self.unit:
             return
         self.jobs += 1
         self.more_nodes += (decision.nodes or 0) > (decision.requested_nodes or 0)
@@ -125,6 +127,7 @@ class EffectTally:
             wait_jobs=self._wait_jobs,
             wait_hours=self._wait_s / _HOUR_S,
             other_wait_hours=self._other_wait_s / _HOUR_S,
+            unit=self.unit,
         )
 
     def _estimate(self, first: int) -> EffectEstimate:
@@ -135,6 +138,22 @@ class EffectTally:
         above = hypot(*(row[2] - row[0] for row in rows))
         low, high = max(value - below, 0.0), value + above
         return EffectEstimate(value=value / _HOUR_S, low=low / _HOUR_S, high=high / _HOUR_S)
+
+
+class EffectTallies:
+    """Adds up jobs and their other counts, those of each unit on their own."""
+
+    def __init__(self) -> None:
+        self._tallies = {unit: EffectTally(unit) for unit in Unit}
+
+    def add(self, application: str, decision: DecisionRow, run: RunRow) -> None:
+        """Take a decision for another count than was asked for, and its run."""
+        self._tallies[Unit(decision.unit)].add(application, decision, run)
+
+    def result(self) -> tuple[Effect, ...]:
+        """Sum up; units without such jobs are left out."""
+        results = (tally.result() for tally in self._tallies.values())
+        return tuple(one for one in results if one is not None)
 
 
 @dataclass(slots=True)

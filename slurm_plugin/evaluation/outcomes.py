@@ -19,7 +19,7 @@ from slurm_plugin.evaluation.effects import (
     Deadlines,
     DeadlineTally,
     Effect,
-    EffectTally,
+    EffectTallies,
     applied_to,
     is_changed,
     is_finished,
@@ -98,8 +98,8 @@ class OutcomeReport:
     weeks: tuple[Week, ...]
     deadlines: Deadlines
     waits: WaitAccuracy
-    applied: Effect | None
-    observed: Effect | None
+    applied: tuple[Effect, ...]  #: one for each unit with such jobs
+    observed: tuple[Effect, ...]
     applications: tuple[ApplicationOutcome, ...]  #: most decisions first
     switched_off: tuple[StandingRow, ...] = ()  #: of these, for what their predictions missed
     problems: tuple[
@@ -178,7 +178,7 @@ class OutcomeTally:
         self._levels: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
         self._weeks: defaultdict[int, _Week] = defaultdict(_Week)
         self._applications: defaultdict[str, _Application] = defaultdict(_Application)
-        self._applied, self._observed = EffectTally(), EffectTally()
+        self._applied, self._observed = EffectTallies(), EffectTallies()
         self._waits, self._deadlines = WaitTally(), DeadlineTally()
         self.asked: Counter[tuple[str, str]] = Counter()
         self.usage = JobUsage()

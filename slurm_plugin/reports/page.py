@@ -82,9 +82,9 @@ def _figures(report: OutcomeReport) -> Iterator[Figure]:
     if report.deadlines != Deadlines():
         due = report.deadlines
         yield Figure("Deadlines made", str(due.met), f"{due.missed} missed, {due.refused} refused")
-    for name, effect in (("of changed jobs", report.applied), ("if enforced", report.observed)):
-        if effect:
-            yield _effect_figure(name, effect, acted=effect is report.applied)
+    for name, effects in (("of changed jobs", report.applied), ("if enforced", report.observed)):
+        for effect in effects:
+            yield _effect_figure(name, effect, acted=effects is report.applied)
 
 
 def _accuracy_figures(accuracy: Accuracy) -> Iterator[Figure]:
@@ -102,7 +102,8 @@ def _effect_figure(name: str, effect: Effect, *, acted: bool) -> Figure:
     change = sign * (effect.node_hours - other.value)
     ends = sorted(sign * (effect.node_hours - end) for end in (other.low, other.high))
     note = f"predicted: {_signed(ends[0])} to {_signed(ends[1])}; {count(effect.jobs, 'job')}"
-    return Figure(f"Node-hours {name}", _signed(change), note)
+    word = effect.unit.heading.removesuffix("s")
+    return Figure(f"{word}-hours {name}", _signed(change), note)
 
 
 def _signed(value: float) -> str:

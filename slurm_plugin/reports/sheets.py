@@ -189,14 +189,15 @@ def _reasons(report: OutcomeReport, reasons: Mapping[str, str]) -> Sheet:
 def _effects(report: OutcomeReport) -> Sheet:
     rows = [
         (name, effect)
-        for name, effect in (
+        for name, effects in (
             ("changed: as asked", report.applied),
             ("left alone: as chosen", report.observed),
         )
-        if effect
+        for effect in effects
     ]
     fields: list[SheetField] = [
         SheetField("jobs_were", "jobs: otherwise", lambda row: str(row[0]), left=True),
+        SheetField("unit", "counts", lambda row: row[1].unit.plural, left=True),
         *(SheetField(key, title, _of_second(key)) for key, title in _JOB_COUNTS),
     ]
     for key, title in (("node_hours", "node-hours"), ("run_hours", "run time h")):
@@ -224,7 +225,8 @@ def _effects(report: OutcomeReport) -> Sheet:
 
 _JOB_COUNTS = (("jobs", "jobs"), ("more_nodes", "chosen above asked"))
 COUNTERFACTUAL = (
-    "Counterfactual: these jobs did not run the other way. Node-hours and run times are those that "
+    "Counterfactual: these jobs did not run the other way. Hours of nodes (or CPUs, or GPUs) and run "
+    "times are those that "
     "were predicted for the other count; 'at least' and 'at most' follow from the predictions' "
     "intervals, with all errors of one application in the same direction. Waits are estimates "
     "made at submission."
@@ -351,12 +353,13 @@ def decision_of(job: JobOutcome) -> str:
 def _waste(report: OutcomeReport) -> Sheet:
     return Sheet(
         name="waste",
-        caption="Node-hours beyond the knee of an application",
+        caption="Node-hours (CPU- or GPU-hours) beyond the knee of an application",
         fields=(
             SheetField("user", "user", attrgetter("user"), left=True),
             SheetField("application", "application", attrgetter("application"), left=True),
             SheetField("runs", "runs", attrgetter("runs")),
-            SheetField("nodes_low", "nodes from", lambda row: row.nodes[0]),
+            SheetField("unit", "counts", lambda row: row.unit.plural, left=True),
+            SheetField("nodes_low", "from", lambda row: row.nodes[0]),
             SheetField("nodes_high", "to", lambda row: row.nodes[1]),
             SheetField("knee", "knee", attrgetter("knee")),
             SheetField("node_hours", "node-hours", attrgetter("node_hours"), hours),

@@ -103,7 +103,8 @@ def _waste(row: Waste) -> Text:
     nodes = f"{few}" if few == many else f"{few} to {many}"
     return Text(
         f"  {printable(row.user)}, {printable(row.application)}: {count(row.runs, 'run')} on "
-        f"{nodes} nodes used {hours(row.wasted_node_hours)} of {hours(row.node_hours)} node-hours "
+        f"{nodes} {row.unit.plural} used {hours(row.wasted_node_hours)} of "
+        f"{hours(row.node_hours)} {row.unit.word}-hours "
         f"beyond the knee of {row.knee}, where they would take {row.slower:.2f} times as long"
     )
 
@@ -155,10 +156,10 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
     if report.deadlines != Deadlines():
         yield "deadlines", _deadlines(report.deadlines)
     yield from _wait_lines(report)
-    if report.applied:
-        yield "changed jobs", _effect(report.applied, "as asked, by prediction")
-    if report.observed:
-        yield "left alone", _effect(report.observed, "as chosen, by prediction")
+    for effect in report.applied:
+        yield "changed jobs", _effect(effect, "as asked, by prediction")
+    for effect in report.observed:
+        yield "left alone", _effect(effect, "as chosen, by prediction")
 
 
 def _wait_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
@@ -224,7 +225,7 @@ def _held(held: WaitShares) -> str:
 
 def _effect(effect: Effect, other: str) -> str:
     text = (
-        f"{count(effect.jobs, 'job')}: {hours(effect.node_hours)} node-hours "
+        f"{count(effect.jobs, 'job')}: {hours(effect.node_hours)} {effect.unit.word}-hours "
         f"({_estimate(effect.other_node_hours)} {other}), run time {hours(effect.run_hours)} h "
         f"({_estimate(effect.other_run_hours)} h)"
     )

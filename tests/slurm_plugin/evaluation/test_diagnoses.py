@@ -7,6 +7,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from predictor.types import PredictionTable, Problem, Recorded, Verdict
+from sacct_ingest.layout import Unit
 from slurm_plugin.evaluation.diagnoses import JobUsage, records_of
 from slurm_plugin.evaluation.diagnoses import problems as problems_of
 from slurm_plugin.evaluation.outcomes import OutcomeTally
@@ -88,3 +89,11 @@ def test_a_report_shows_what_became_of_the_last_predictions() -> None:
     hidden = anonymous(report)
     assert [row.application for row in hidden.records] == ["application-1"]
     assert "secret" not in str(hidden)
+
+
+def test_sizes_in_cpus_have_a_knee_of_their_own() -> None:
+    sized, over_cpus = used(4, unit="cpus"), replace(table(), unit=Unit.CPUS)
+    (found,) = sized.waste({("line", "ab12"): over_cpus}, least_node_hours=0.0)
+    assert (found.unit, round(3600 * found.wasted_node_hours)) == (Unit.CPUS, 3200)
+    # Of nodes nothing is said by a curve over CPUs.
+    assert wasted(sized, table()) == wasted(used(4), over_cpus) == []

@@ -24,11 +24,11 @@ def deadlines(pairs: list[Pair]) -> Deadlines:
 
 
 def applied_effect(pairs: list[Pair]) -> Effect | None:
-    return summarise(pairs, confidence=0.9).applied
+    return next(iter(summarise(pairs, confidence=0.9).applied), None)
 
 
 def observed_effect(pairs: list[Pair]) -> Effect | None:
-    return summarise(pairs, confidence=0.9).observed
+    return next(iter(summarise(pairs, confidence=0.9).observed), None)
 
 
 def by_application(pairs: list[Pair]) -> tuple[ApplicationOutcome, ...]:
@@ -306,3 +306,9 @@ def test_the_median_of_many_is_within_half_a_percent(ratios: list[float]) -> Non
         many.add(ratio)
     assert many.median() == pytest.approx(median(ratios), rel=0.0051)
     assert sum(many.histogram()) == len(ratios)
+
+
+def test_each_unit_has_effects_of_its_own() -> None:
+    sized = (decision(unit="cpus"), run())
+    effects = summarise([sized, sized, (decision(), run())], confidence=0.9).applied
+    assert [(one.unit, one.jobs) for one in effects] == [("nodes", 1), ("cpus", 2)]
