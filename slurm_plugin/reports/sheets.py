@@ -226,9 +226,9 @@ def _effects(report: OutcomeReport) -> Sheet:
 _JOB_COUNTS = (("jobs", "jobs"), ("more_nodes", "chosen above asked"))
 COUNTERFACTUAL = (
     "Counterfactual: these jobs did not run the other way. Hours of nodes, CPUs or GPUs and run "
-    "times are those that were predicted for the other count; 'at least' and 'at most' follow from the predictions' "
-    "intervals, with all errors of one application in the same direction. Waits are estimates "
-    "made at submission."
+    "times are those that were predicted for the other count; 'at least' and 'at most' follow from "
+    "the predictions' intervals, with all errors of one application in the same direction. Waits "
+    "are estimates made at submission."
 )
 
 
