@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from predictor.similar import PastRun, RunRequest, SimilarSettings, sample
@@ -41,7 +41,9 @@ class ExpertSettings:
     """
 
     many: SimilarSettings = field(default_factory=SimilarSettings)
-    same: SimilarSettings = field(default_factory=lambda: SimilarSettings(nodes=1000.0))
+    same: SimilarSettings = field(
+        default_factory=lambda: SimilarSettings(1000.0, 10.0, limit_doubled=1.0, fading=0.7)
+    )
     lately: float = 1.0
 
 
@@ -52,6 +54,7 @@ class Guesses:
     logs: tuple[float | None, ...]
     repeats: int  #: earlier runs on the node count
     curve: tuple[float, float] | None  #: what the curve says
+    unseen: float | None = None  #: how long it may run, where no run so long could have ended yet
 
 
 class Experts:
@@ -65,6 +68,8 @@ class Experts:
         The curve through them; None: there is none.
     same
         They are taken to be one application on one problem.
+    span_s
+        Longer runs may be missing from the past, because they have not ended.
     """
 
     def __init__(
@@ -74,13 +79,11 @@ class Experts:
         settings: ExpertSettings,
         *,
         same: bool,
+        span_s: float = math.inf,
     ) -> None:
-        self._past, self._curve, self._same = past, curve, same
+        self._past, self._curve, self._same, self._span_s = past, curve, same, span_s
         self._alike = settings.same if same else settings.many
-        window = self._alike.window
-        self._lately = SimilarSettings(
-            self._alike.nodes, self._alike.limit, settings.lately, window
-        )
+        self._lately = replace(self._alike, fading=settings.lately)
         last = past[-_LEVEL:]
         self._level = (
             median(math.log(run.elapsed_s) - curve(run.asked.nodes)[0] for run in last)
@@ -102,7 +105,9 @@ class Experts:
             logs[CURVE:] = [curve[0], curve[0] + self._level, both]
         longest = math.log(asked.limit_s)
         capped = tuple(None if log is None else min(log, longest) for log in logs)
-        return Guesses(capped, len(here), curve)
+        # One application is as its runs were; of many, the long ones may be missing.
+        unseen = not self._same and self._span_s < asked.limit_s < math.inf
+        return Guesses(capped, len(here), curve, longest if unseen else None)
 
     def _simple(self, asked: RunRequest, here: Sequence[float]) -> tuple[float, ...]:
         past = self._past

@@ -128,6 +128,9 @@ class RecordJudge:
         below = min(-scale * min(quantile(spread, self._outside), 0.0), _WIDEST)
         above = min(scale * max(quantile(spread, 1 - self._outside), 0.0), _WIDEST)
         low, high = self._site.reaches.get(side, (1.0, 1.0))
+        top = log_s + min(high * above, _WIDEST)
+        if guesses.unseen is not None:
+            top, above = max(top, guesses.unseen), max(above, guesses.unseen - log_s)
         half, width = _far(self._with_site(errors, scale, units, size, half=_HALF_VERDICT), scale)
         if size >= ENOUGH:
             # A site's good record does not make up for the bad one of an application.
@@ -136,7 +139,7 @@ class RecordJudge:
         return JudgedPrediction(
             log_s=log_s,
             low=log_s - min(low * below, _WIDEST),
-            high=log_s + min(high * above, _WIDEST),
+            high=top,
             below=below,
             above=above,
             half=half,

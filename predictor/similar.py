@@ -1,20 +1,22 @@
 """Run time of one more run of a kind: what earlier ones, the more alike the more, let expect.
 
 Every earlier run is a possible answer.  Its weight is a product of factors for the same node count
-and the same limit, divided by a power of its age, counted in runs that are alike to the same
-degree: forgetting follows a power law.  So nothing has to be decided between "same nodes and limit"
-and "any": a run that matches in everything outweighs fifty that do not, and where there is none the
-others speak.
+and the same limit, which fall with each doubling between what was asked, divided by a power of its
+age, counted in runs: forgetting follows a power law.  So nothing has to be decided between "same
+nodes and limit" and "any": a run that matches in everything outweighs many that do not, and where
+there is none the others speak, the nearest most.
 """
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from math import inf
+from math import inf, log2
 
 from predictor.argument_checks import need_nodes, need_positive, need_share
+
+#: Doublings between a limit and none, and the most that count between two limits.
+_FARTHEST = 9.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,17 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class SimilarSettings:
-    """Factors of likeness, the power with which memory fades, and how many runs it holds."""
+    """Factors of likeness, the power with which memory fades, and how many runs it holds.
 
-    nodes: float = 5.0
-    limit: float = 10.0
-    fading: float = 0.7
+    ``nodes`` and ``limit`` are for the same node count and limit; ``nodes_doubled`` and
+    ``limit_doubled`` for each doubling between two of them.
+    """
+
+    nodes: float = 3.0
+    limit: float = 3.0
+    nodes_doubled: float = 0.7
+    limit_doubled: float = 0.5
+    fading: float = 0.3
     window: int = 128
 
 
@@ -103,12 +111,25 @@ def _weighed(
     request: RunRequest, past: Sequence[PastRun], settings: SimilarSettings
 ) -> Iterator[tuple[float, float]]:
     """Run time, capped at the limit, and weight of each run."""
-    alike: Counter[float] = Counter()
-    for run in reversed(past):
-        asked, factor = run.asked, 1.0
-        if asked.nodes == request.nodes:
-            factor *= settings.nodes
-        if asked.limit_s == request.limit_s:
-            factor *= settings.limit
-        alike[factor] += 1
-        yield min(run.elapsed_s, request.limit_s), factor / alike[factor] ** settings.fading
+    longest = request.limit_s
+    factors: dict[tuple[int, float], float] = {}
+    for age, run in enumerate(reversed(past), start=1):
+        asked = run.asked.nodes, run.asked.limit_s
+        if asked not in factors:
+            factors[asked] = _likeness(request, run.asked, settings)
+        yield min(run.elapsed_s, longest), factors[asked] / age**settings.fading
+
+
+def _likeness(one: RunRequest, other: RunRequest, settings: SimilarSettings) -> float:
+    nodes = abs(log2(other.nodes / one.nodes))
+    limit = _doublings(one.limit_s, other.limit_s)
+    return (settings.nodes if nodes == 0 else settings.nodes_doubled**nodes) * (
+        settings.limit if limit == 0 else settings.limit_doubled**limit
+    )
+
+
+def _doublings(one: float, other: float) -> float:
+    """Doublings between two limits; as many as count where one is none."""
+    if one == other:
+        return 0.0
+    return _FARTHEST if inf in (one, other) else min(abs(log2(one / other)), _FARTHEST)

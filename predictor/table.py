@@ -129,14 +129,15 @@ def at(table: PredictionTable, nodes: int) -> Prediction:
 
 @lru_cache(maxsize=_CACHED)
 def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
-    """Table for jobs that ask for the time limit ``limit_s``; the same one where it says nothing.
+    """Table for jobs that ask for the time limit ``limit_s``: that of the nearest one (by ratio).
 
     None is a request without a limit.
     """
-    own = next((one for one in table.at_limits if one.limit_s == limit_s), None)
-    if own is None:
+    if limit_s is None or limit_s <= 0 or not table.at_limits:
         return table
-    return replace(table, median_s=own.median_s, low_s=own.low_s, high_s=own.high_s)
+    own = min(table.at_limits, key=lambda one: abs(math.log(one.limit_s / limit_s)))
+    median, low = (tuple(min(t, limit_s) for t in one) for one in (own.median_s, own.low_s))
+    return replace(table, median_s=median, low_s=low, high_s=own.high_s)
 
 
 @lru_cache(maxsize=_CACHED)

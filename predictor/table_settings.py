@@ -27,7 +27,7 @@ class TableSettings:
     reach: int = 4
     curve: CurveSettings = field(default_factory=CurveSettings)
     reliability: ReliabilitySettings = field(default_factory=ReliabilitySettings)
-    limits: int = 8
+    limits: int = 16
     recent: int = 1000
     memory_margin: float = 1.2
     walk: WalkSettings = field(default_factory=WalkSettings)

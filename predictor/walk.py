@@ -16,9 +16,12 @@ from predictor.curve import build
 from predictor.experts import CurveAt, Experts, Guesses
 from predictor.judgement import JudgedPrediction, RecordJudge, WalkSettings
 from predictor.models import base
-from predictor.record import LEVEL, OWN, Record, RecordEntry, Site, built_in, need_entries
+from predictor.record import ENOUGH, LEVEL, OWN, Record, RecordEntry, Site, built_in, need_entries
 from predictor.similar import PastRun, RunRequest
 from predictor.types import Recorded, Run
+
+#: Finished runs that experts look at.
+_WINDOW = 128
 
 
 class NextRun:
@@ -47,10 +50,12 @@ class NextRun:
         level: float = LEVEL,
     ) -> None:
         need_entries(record.entries)
-        past = past_of(in_order(runs))
+        ordered = in_order(runs)
+        past = past_of(ordered)
         self.latest = {run.asked.nodes: run.asked.limit_s for run in past}
         self.voice = RecordJudge(record.entries, site, settings, same=same, level=level)
-        self._experts = Experts(past, curve, settings.experts, same=same)
+        span_s = _span_s(ordered, ordered[-1].end_s)
+        self._experts = Experts(past, curve, settings.experts, same=same, span_s=span_s)
 
     def judge(self, nodes: int, limit_s: float | None = None) -> JudgedPrediction:
         """Predict the next run; without a limit as if it asked for the last one on this count."""
@@ -140,13 +145,16 @@ class _Walk:
 
     def add(self, run: Run, curve: CurveAt | None) -> None:
         """Judge what would have been said of a run."""
-        past = past_of([one for one in self._ordered if one.end_s <= run.submitted_s])
+        before = [one for one in self._ordered if one.end_s <= run.submitted_s]
+        past = past_of(before)
         if not past:
             return
         limit = run.limit_s or math.inf
         settings = self._settings
         asked = RunRequest(run.nodes, limit)
-        guesses = Experts(past, curve, settings.experts, same=self._same).ask(asked)
+        span_s = _span_s(before, run.submitted_s)
+        experts = Experts(past, curve, settings.experts, same=self._same, span_s=span_s)
+        guesses = experts.ask(asked)
         ended = [one for one in self.entries if one.end_s <= run.submitted_s]
         judged = RecordJudge(ended, self._site, settings, same=self._same).judge(guesses)
         actual = math.log(run.elapsed_s)
@@ -183,13 +191,24 @@ def _entry(
     )
 
 
+def _span_s(runs: Sequence[Run], at_s: float) -> float:
+    """Time since the first run was submitted: what takes longer has not ended.
+
+    It is without end once there are runs enough: of several hours, or all that experts look at.
+    """
+    hours = {run.submitted_s // 3600 for run in runs}
+    if len(hours) >= ENOUGH or len(runs) >= _WINDOW:
+        return math.inf
+    return at_s - min(run.submitted_s for run in runs)
+
+
 def past_of(runs: Sequence[Run]) -> list[PastRun]:
     """Finished runs as experts look at them."""
     return [
         PastRun(RunRequest(run.nodes, run.limit_s or math.inf), run.elapsed_s)
         for run in runs
         if not run.censored
-    ][-128:]
+    ][-_WINDOW:]
 
 
 def curve_of(runs: Sequence[Run], nodes: Sequence[int], settings: WalkSettings) -> CurveAt | None:

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,23 @@ def test_runs_that_match_outweigh_those_that_do_not() -> None:
     past = [PastRun(RunRequest(1, 600), 50.0)] * 20 + [PastRun(ASKED, 1000.0)]
     assert sample(ASKED, past).typical() == 1000.0
     assert sample(RunRequest(1, 600), past).typical() == 50.0
+
+
+@pytest.mark.parametrize(
+    "asked", [RunRequest(16, 3600), RunRequest(6, 3600), RunRequest(4, 9000), RunRequest(4, 2000)]
+)
+def test_the_nearer_of_two_runs_that_both_differ_says_more(asked: RunRequest) -> None:
+    near, far = PastRun(RunRequest(asked.nodes * 2, asked.limit_s * 2), 100.0), 900.0
+    older = [near, PastRun(RunRequest(asked.nodes * 2, asked.limit_s * 32), far)]
+    smaller = [near, PastRun(RunRequest(asked.nodes * 64, asked.limit_s * 2), far)]
+    assert sample(asked, older).typical() == sample(asked, smaller).typical() == 100.0
+
+
+def test_a_run_without_a_limit_is_far_from_those_with_one() -> None:
+    free = PastRun(RunRequest(4, math.inf), 900.0)
+    past = [PastRun(RunRequest(4, 1800), 100.0), free]
+    assert sample(ASKED, past).typical() == 100.0
+    assert sample(RunRequest(4, math.inf), past).typical() == 900.0
 
 
 def test_newer_runs_outweigh_older_ones() -> None:

@@ -99,7 +99,10 @@ def test_a_history_has_columns_for_each_limit_asked_for() -> None:
     assert at(table, 4).time_s == at(for_limit(table, 3600), 4).time_s == 900
     told = at(for_limit(table, 600), 4)
     assert told.low_s < told.time_s == 60 < told.high_s
-    assert for_limit(table, 77.0) is for_limit(table, None) is table
+    assert for_limit(table, None) is for_limit(table, 0.0) is table
+    # Between them the nearest by ratio answers, and no run takes longer than its limit.
+    assert at(for_limit(table, 1400), 4).time_s == 60 < at(for_limit(table, 1600), 4).time_s
+    assert at(for_limit(table, 45), 4).time_s == 45
     assert decode(encode(table)) == table
 
 

@@ -187,6 +187,26 @@ def test_no_interval_is_wider_than_numbers_are() -> None:
         assert judged.high <= judged.log_s + 8.0
 
 
+def test_of_a_users_first_runs_the_long_ones_have_not_ended() -> None:
+    """In the first hour only short runs have ended: intervals reach to the limit."""
+
+    def short(count: int, every_s: float) -> list[Run]:
+        times = ((i * every_s, 20.0 + i % 3) for i in range(count))
+        return [Run(4, t, at + t, submit_s=at + 1.0, limit_s=9000) for at, t in times]
+
+    def high_s(runs: list[Run], limit_s: float, *, same: bool) -> float:
+        record = replay(runs, Record(), Site(), SETTINGS, same=same)
+        now = NextRun(runs, record, Site(), SETTINGS, same=same)
+        return math.exp(now.judge(4, limit_s).high)
+
+    first = short(40, 30.0)
+    assert high_s(first, 9000, same=False) == pytest.approx(9000)
+    assert high_s(first, 900, same=False) < 300, "so long a run would have ended"
+    assert high_s(first, 9000, same=True) < 300, "one application is as its runs were"
+    assert high_s(short(40, 3000.0), 9000, same=False) < 300, "they had time to end"
+    assert high_s(short(300, 10.0), 9000, same=False) < 300, "they were many"
+
+
 def test_records_round_trip() -> None:
     record = of(history(steady, 1))
     assert decode(encode(record)) == record

@@ -161,12 +161,14 @@ def test_a_kept_job_has_its_reason(request_, tables, seen, reason):
 
 
 def test_without_a_curve_the_limit_asked_for_tells_what_to_expect():
-    known = dataclasses.replace(history(), at_limits=(AtLimit(7200.0, (50.0,), (40.0,), (60.0,)),))
+    short = AtLimit(600.0, (20.0,), (10.0,), (30.0,))
+    long = AtLimit(7200.0, (50.0,), (40.0,), (60.0,))
+    known = dataclasses.replace(history(), at_limits=(short, long))
     told = [
         submit(advisor(tables=(known,)), job(min_nodes=4, max_nodes=4, time_limit=minutes))[1]
-        for minutes in (120, 60)
+        for minutes in (120, 60, 15)
     ]
-    assert [row.request_predicted_s for row in told] == [50.0, known.median_s[0]]
+    assert [row.request_predicted_s for row in told] == [50.0, 50.0, 20.0]
 
 
 def test_without_a_view_of_the_cluster_jobs_are_kept():
