@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.transfer_time import STALE_S, TransferTime, transfer_time
+from predictor.transfer_time import LEVEL, STALE_S, TransferTime, transfer_time
 from predictor.types import Verdict
 from sacct_ingest.records import Probe, Resource
 
@@ -199,3 +199,13 @@ def test_past_predictions_off_by_a_quarter_are_erratic(off: float, found: list[s
     made = predict([*series, probe(NOW - 5, 2.0 * MB)])
     assert (made.error > 0.25) is bool(found)
     assert names(made) == found
+
+
+def test_a_probe_at_the_moment_of_asking_counts_and_a_later_one_does_not() -> None:
+    assert predict([probe(NOW, 2.0 * MB)]).method == "RBW"
+    assert predict([probe(NOW + 1, 2.0 * MB)]).verdict is Verdict.REFUSED
+
+
+def test_nothing_to_move_is_never_off() -> None:
+    assert predict([], 0).error == 0.0
+    assert LEVEL == 0.9

@@ -160,13 +160,15 @@ def test_a_chance_of_just_the_confidence_is_enough():
 
 
 def test_a_run_that_just_ends_by_the_deadline_is_held_up_by_its_limit_alone():
-    # T(8) is 550 s, 577.5 at most.
-    assert judged(request(577.5), part(lambda *_: [0.0] * 40)).options[0].deadline is (
-        DeadlineVerdict.LIMIT
-    )
-    assert judged(request(577.0), part(lambda *_: [0.0] * 40)).options[0].deadline is (
-        DeadlineVerdict.RUN
-    )
+    def option(left_s, where):
+        return judged(request(left_s), where).options[0]
+
+    # T(8) is 550 s, 577.5 at most; the limit is an hour.
+    forward = part(lambda *_: [0.0] * 40)
+    assert option(577.0, forward).deadline is DeadlineVerdict.RUN
+    limited = option(577.5, forward)
+    assert (limited.deadline, limited.chance) == (DeadlineVerdict.LIMIT, 0.0)
+    assert option(577.5, partition()).chance is None
 
 
 def test_more_nodes_may_start_earlier_where_the_queue_was_run_forward():
@@ -183,3 +185,13 @@ def test_waits_count_from_the_begin_that_a_job_asks_for():
         assert {o.wait_s for o in made} == {500.0}
         past = decide(replace(asked, begin_s=NOW - 500), TABLE, where, rules(), now_s=NOW).options
         assert {o.wait_s for o in past} == {0.0}
+
+
+@pytest.mark.parametrize(("later_s", "verdict"), [
+    (0.0, DeadlineVerdict.MADE),
+    (-0.5, DeadlineVerdict.RUN),
+])  # fmt: skip
+def test_without_a_queue_run_forward_a_deadline_is_made_up_to_its_second(later_s, verdict):
+    # T(8) is at most 577.5 s, and the job asks for just that.
+    asked = request(577.5 + later_s, limit_s=577.5, asked_limit_s=577.5)
+    assert judged(asked, partition()).options[0].deadline is verdict
