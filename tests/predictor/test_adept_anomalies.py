@@ -392,3 +392,15 @@ def test_a_count_as_fast_as_its_neighbours_is_no_slower_one() -> None:
     assert diagnose(SPECIAL, times).special == "powers of two"
     times[SPECIAL == 6] = 8.0
     assert diagnose(SPECIAL, times).special == ""
+
+
+def test_what_is_left_out_does_not_widen_the_envelope() -> None:
+    declining = downey(40, 0.8)(POWERS)
+    declining[5:] *= [2.2, 4.0]
+    special = specially_optimised(SPECIAL, np.log2(SPECIAL) % 1 == 0)
+    for nodes, times, law in ((POWERS, declining, (40, 0.8)), (SPECIAL, special, (100, 0.8))):
+        fit = Adept().fit(curve_of(nodes.astype(int).tolist(), times))
+        assert fit.delta == 0.05
+        inside = np.array([2, 4, 8, 16])
+        predicted = [p.time_s for p in fit.predict(inside.tolist())]
+        assert predicted == pytest.approx(downey(*law)(inside.astype(float)), rel=0.01)

@@ -207,5 +207,5 @@ def test_a_probe_at_the_moment_of_asking_counts_and_a_later_one_does_not() -> No
 
 
 def test_nothing_to_move_is_never_off() -> None:
-    assert predict([], 0).error == 0.0
+    assert (predict([], 0).error, predict([], 0).transfers) == (0.0, 0)
     assert LEVEL == 0.9

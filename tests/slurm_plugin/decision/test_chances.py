@@ -174,7 +174,7 @@ def test_a_run_that_just_ends_by_the_deadline_is_held_up_by_its_limit_alone():
 def test_more_nodes_may_start_earlier_where_the_queue_was_run_forward():
     asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
     where = part(lambda nodes, _: [0.0 if nodes > 8 else 3_000.0] * 40)
-    options = decide(asked, TABLE, where, rules(), now_s=NOW).options
+    options = decide(asked, table(lambda _: 500.0), where, rules(), now_s=NOW).options
     assert {o.nodes > 8: o.wait_s for o in options} == {False: 3_000.0, True: 0.0}
 
 
