@@ -22,12 +22,14 @@ _FIRST_ID = 900_000  #: job ids of the demo's own submissions
 
 _BEGINNING = """\
 NIMO for Slurm, shown on a simulated cluster of 32 nodes: no Slurm runs here.
-Made up are two months of its accounting ({folder}/sacct.txt), the answers of squeue, sinfo and
-scontrol ({folder}/bin), and later the runs of what is submitted.  Everything else is the product:
+The demo generates two months of accounting ({folder}/sacct.txt), the answers of squeue, sinfo and
+scontrol ({folder}/bin), and later the runs of submitted jobs.  Everything else is the real product:
 the commands below, the store, the fits, nimod and its socket."""
-_INGEST = "1. History in.  Here a saved file; on a cluster 'nimo ingest' asks sacct itself."
-_FIT = "2. Learn how run time depends on nodes."
-_PREDICT = "3. What NIMO predicts for one application."
+_INGEST = (
+    "1. Read the history.  Here it is a saved file; on a cluster 'nimo ingest' runs sacct itself."
+)
+_FIT = "2. Fit run time over node counts."
+_PREDICT = "3. Show the prediction for one application."
 _SERVE = "4. nimod holds the tables in memory and answers the hooks and nimo-advise."
 _ADVISE = "5. A user asks before submitting.  This application has many runs:"
 _DEADLINE = "   No node count meets this deadline.  The exit status says so to scripts:"
@@ -36,9 +38,9 @@ _SUBMIT = """\
 6. Submissions.  The demo sends nimod what job_submit.lua would send at each sbatch (mode: enforce,
    as {folder}/nimo.yaml says; a site begins with 'observe')."""
 _OUTCOME = """\
-7. The jobs run (made up again: on the nodes they were given), the next ingest reads their
-   accounting, and each outcome finds its decision."""
-_REPORT = "8. What was predicted and decided, beside what happened."
+7. The jobs run (simulated, on the nodes that they were given).  The next ingest reads their
+   accounting and joins each outcome with its decision."""
+_REPORT = "8. Compare predictions and decisions with outcomes."
 _END = """\
 Next:
   export NIMO_CONFIG={config}
@@ -46,7 +48,7 @@ Next:
   nimo predict                  all applications with a prediction
   nimo serve &                  then ask: nimo-advise {folder}/membrane.sh
   make cluster                  the same with a real, throw-away Slurm
-  docs/tutorial-admin.md        how to begin on your own: observe, read the report, enforce"""
+  docs/tutorial-admin.md        first steps on your cluster: observe, read the report, enforce"""
 
 
 def tour(

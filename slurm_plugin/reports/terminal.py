@@ -147,7 +147,7 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
     yield "accuracy", _accuracy(report.accuracy, report.confidence)
     if report.guesses:
         guesses = _accuracy(report.guesses, report.confidence)
-        yield "guesses", f"{guesses}; never acted on"
+        yield "guesses", f"{guesses}; never used to change a job"
     if report.accuracy and report.accuracy.coverage:
         yield "intervals", _coverage(report.accuracy)
     for groups in (report.by_verdict, report.by_level):
@@ -157,9 +157,9 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
         yield "deadlines", _deadlines(report.deadlines)
     yield from _wait_lines(report)
     for effect in report.applied:
-        yield "changed jobs", _effect(effect, "as asked, by prediction")
+        yield "changed jobs", _effect(effect, "predicted as asked")
     for effect in report.observed:
-        yield "left alone", _effect(effect, "as chosen, by prediction")
+        yield "left alone", _effect(effect, "predicted as chosen")
 
 
 def _wait_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
@@ -226,14 +226,15 @@ def _held(held: WaitShares) -> str:
 def _effect(effect: Effect, other: str) -> str:
     text = (
         f"{count(effect.jobs, 'job')}: {hours(effect.node_hours)} {effect.unit.word}-hours "
-        f"({_estimate(effect.other_node_hours)} {other}), run time {hours(effect.run_hours)} h "
+        f"({other}: {_estimate(effect.other_node_hours)}), run time {hours(effect.run_hours)} h "
         f"({_estimate(effect.other_run_hours)} h)"
     )
     if not effect.wait_jobs:
         return text
     return (
-        f"{text}, wait {hours(effect.wait_hours)} h ({hours(effect.other_wait_hours)} h "
-        f"estimated) of {effect.wait_jobs}"
+        f"{text}, wait {hours(effect.wait_hours)} h (predicted: {hours(effect.other_wait_hours)} "
+        "h) "
+        f"of {count(effect.wait_jobs, 'job')}"
     )
 
 
