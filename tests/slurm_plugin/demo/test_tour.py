@@ -32,7 +32,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_every_step_is_there_and_says_what_is_made_up(shown: str) -> None:
     for command in ("nimo ingest", "nimo fit", "nimo serve", "nimo-advise", "nimo report"):
         assert f"$ {command}" in shown
-    assert "Made up are" in shown
+    assert "The demo generates" in shown
     assert shown.index("$ nimo ingest") < shown.index("$ nimo fit") < shown.index("$ nimo report")
 
 
