@@ -87,8 +87,9 @@ def advice_of(
         if low <= option.nodes <= high and option.nodes % request.segment == 0
     ]
     advice.meets_deadline = decided.deadline_met
-    if decided.reason in MISSED and request.unit is Unit.NODES:
-        proposals = remedies(considered, table, part, others(), rules, decided, now_s=case.now_s)
+    if decided.reason in MISSED:
+        places = others() if request.unit is Unit.NODES else ()
+        proposals = remedies(considered, table, part, places, rules, decided, now_s=case.now_s)
         decided = replace(decided, remedies=proposals)
     _cheapest_sure(advice, rules)
     advice.deadline_text = messages.deadline_text(decided, considered, now_s=case.now_s)

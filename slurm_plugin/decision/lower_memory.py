@@ -9,11 +9,11 @@ from math import ceil, inf
 
 from msgspec.structs import replace
 
-from predictor.types import Memory, MemoryNeed
+from predictor.types import MemoryNeed
 from sacct_ingest.layout import Unit
 from slurm_plugin.config import Config
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.memory import LowerMemory
+from slurm_plugin.decision.memory import LowerMemory, most_between
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.sizes import nodes_of, resized, sizes_of
 from slurm_plugin.protocol import HookLevel, Job
@@ -100,17 +100,7 @@ def _asked_mib(job: Job, taken: Footprint, part: Partition) -> int | None:
 
 def _least_bytes(need: MemoryNeed, span: tuple[int, int], config: Config) -> float | None:
     """Least memory on any of these sizes; None: they were not run."""
-    high, given = (_most(one, *span) for one in (need.high, need.given))
+    high, given = (most_between(one, *span) for one in (need.high, need.given))
     if high is None or given is None:
         return None
     return max(high * config.policy.memory_margin, given * config.memory.step)
-
-
-def _most(known: tuple[Memory, ...], low: int, high: int) -> int | None:
-    """Most memory on sizes from low to high, and those beside them; None: they were not run."""
-    sizes = [one.nodes for one in known]
-    if not sizes or low < sizes[0] or high > sizes[-1]:
-        return None
-    first = max(n for n in sizes if n <= low)
-    last = min(n for n in sizes if n >= high)
-    return max(one.mem_bytes for one in known if first <= one.nodes <= last)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import ceil
 
-from predictor.types import UNBOUNDED, PredictionTable
+from predictor.types import UNBOUNDED, Memory, PredictionTable
 
 #: Runs that have to speak for less memory than a job asks for.
 _RUNS = 3
@@ -52,7 +52,9 @@ def memory_floor(table: PredictionTable, mem_node_bytes: int | None, *, margin: 
 
 
 def memory_to_ask(table: PredictionTable, size: int, *, margin: float) -> int | None:
-    """Memory for a job of this size, MiB: the highest ever needed times ``margin``, rounded up.
+    """Memory for a job of this size, MiB: the most that a run may need times ``margin``.
+
+    That is the highest ever needed, or a quantile beyond it (`predictor.memory_need`).
 
     Of a node where the table counts nodes, else of the whole job.  None: beyond what was run, of
     too few runs, or runs of this size or a neighbouring one ended for lack of memory.
@@ -71,4 +73,16 @@ def memory_to_ask(table: PredictionTable, size: int, *, margin: float) -> int | 
     if any(one.mem_bytes >= UNBOUNDED for one in near):
         return None
     most = max(one.mem_bytes for one in table.memory if one.mem_bytes < UNBOUNDED)
+    if table.need is not None:
+        most = max(most, most_between(table.need.high, size, size) or 0)
     return _ROUND_MIB * ceil(most * margin / (_ROUND_MIB * _MIB))
+
+
+def most_between(known: tuple[Memory, ...], low: int, high: int) -> int | None:
+    """Most memory on sizes from low to high, and those beside them; None: they were not run."""
+    sizes = [one.nodes for one in known]
+    if not sizes or low < sizes[0] or high > sizes[-1]:
+        return None
+    first = max(n for n in sizes if n <= low)
+    last = min(n for n in sizes if n >= high)
+    return max(one.mem_bytes for one in known if first <= one.nodes <= last)

@@ -307,14 +307,14 @@ class DecisionService:
         """Add what would make the deadline, where it may be missed and a user can read it."""
         if decided.reason not in MISSED or case.site.mode is Mode.OBSERVE:
             return decided
-        counted = case.request.unit is Unit.NODES
-        if case.table is None or case.partition is None or not counted:
+        if case.table is None or case.place is None:
             return decided
+        others = self._contexts.other_partitions(case) if case.request.unit is Unit.NODES else ()
         proposals = remedies(
             case.request,
             case.table,
-            case.partition,
-            self._contexts.other_partitions(case),
+            case.place,
+            others,
             self._rules,
             decided,
             now_s=case.now_s,

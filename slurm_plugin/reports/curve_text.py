@@ -57,6 +57,7 @@ def render(
         lines.append(f"knee (most speedup for its cost, max S²/n): {count(prediction.knee, word)}")
     if prediction.max_useful is not None:
         lines.append(f"run time stops falling at {count(prediction.max_useful, word)}")
+    lines += _memory_lines(prediction)
     if prediction.node_type:
         head.insert(0, f"nodes of the type {printable(prediction.node_type)}")
     parts = [_wrapped(head, width), _table(prediction, every=every, width=width, options=options)]
@@ -68,6 +69,17 @@ def render(
 
 def _wrapped(lines: Iterable[str], width: int) -> str:
     return wrapped("\n".join(lines), width)
+
+
+def _memory_lines(prediction: PredictionTable) -> list[str]:
+    """Say how much memory runs may need, with the record of that; nothing where it is unknown."""
+    need = prediction.need
+    if need is None or not need.high:
+        return []
+    most = max(one.mem_bytes for one in need.high) / 2**20
+    each = "a node" if prediction.unit is Unit.NODES else "the job"
+    record = f", enough for {need.inside} of {need.predictions} runs" if need.predictions else ""
+    return [f"memory that {each} may need: {most:.0f} MiB{record} (with the margin)"]
 
 
 def _record_line(record: Recorded, unit: Unit) -> str:

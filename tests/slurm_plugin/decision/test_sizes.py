@@ -2,7 +2,7 @@
 
 import pytest
 
-from predictor.types import UNBOUNDED, Memory
+from predictor.types import UNBOUNDED, Memory, MemoryNeed
 from sacct_ingest.layout import Each, Layout, Unit
 from slurm_plugin.config import Mode, OptIn, SizesRule
 from slurm_plugin.decision.reasons import Reason
@@ -10,6 +10,7 @@ from slurm_plugin.protocol import Change, HookLevel
 from slurm_plugin.reports.advice_text import render
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
 from tests.slurm_plugin.decision.submitting import advisor, submit
+from tests.slurm_plugin.decision.test_chances import outlook
 from tests.slurm_plugin.made import NOW, cluster, job, partition, table
 
 THREADS = Layout(1, each=Each.JOB, nodes=1)
@@ -272,3 +273,36 @@ def test_a_rule_of_the_site_lets_sizes_be_chosen(rule, comment, low, high):
     made = advisor(tables=[sized()], seen=seen(FREE), opt_in=opt_in)
     _, row = submit(made, one_node(**TAGGED | {"comment": comment}))
     assert low <= row.nodes <= high
+
+
+def due(left_s: int, **fields):
+    """Submit a job on four CPUs that cannot be given others, with a deadline."""
+    where = seen(FREE, outlook=outlook(lambda *_: [0.0] * 40))
+    request = one_node(
+        **TAGGED
+        | {"reservation": "r", "deadline": f"uts{NOW + left_s:.0f}", "time_limit": 10}
+        | fields
+    )
+    return submit(advisor(tables=[sized()], seen=where), request)
+
+
+def test_another_size_or_a_later_deadline_may_make_it():
+    answer, row = due(800)  # 1000 s on four CPUs, 460 on ten
+    assert (row.unit, row.reason) == ("cpus", Reason.DEADLINE_MISSED)
+    assert "on 4 CPUs, it runs for 00:16:40" in answer.message
+    assert "would make it: 8 CPUs --time=00:13:00 (99 %) or --deadline=" in answer.message
+    assert "--nodes" not in answer.message
+
+
+def test_a_deadline_that_no_size_of_the_tag_makes_may_be_later():
+    answer, _ = due(200)
+    assert "would make it: --deadline=" in answer.message
+    # One that is made is not talked about.
+    assert due(3000)[0].message == ""
+
+
+def test_the_memory_to_ask_for_is_the_quantile_where_that_is_higher():
+    high = tuple(Memory(one.nodes, 3000 * 2**20) for one in NEEDED)
+    known = sized(memory=NEEDED, need=MemoryNeed(30, 27, 27, 0.0, high))
+    request = one_node(cpus_per_task=4, min_cpus=4, min_mem_per_node=8000)
+    assert advice(request, tables=[known]).memory_directive == "#SBATCH --mem=3600M"

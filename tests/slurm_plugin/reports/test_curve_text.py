@@ -1,7 +1,16 @@
 import pytest
 
-from predictor.types import Part, Point, PredictionTable, Problem, Recorded, Verdict
-from sacct_ingest.layout import Layout
+from predictor.types import (
+    Memory,
+    MemoryNeed,
+    Part,
+    Point,
+    PredictionTable,
+    Problem,
+    Recorded,
+    Verdict,
+)
+from sacct_ingest.layout import Layout, Unit
 from slurm_plugin.reports import curve_text
 from slurm_plugin.table_columns import TableOptions
 
@@ -169,3 +178,12 @@ def test_the_record_that_earned_the_verdict_is_told() -> None:
         "the last 40 predictions on node counts that had been run: median error 3 %, 36 inside"
     ) in text
     assert "the last 1 prediction on new node counts: median error 20 %, 1 inside" in text
+
+
+def test_memory_is_told_with_its_record() -> None:
+    need = MemoryNeed(9, 8, 7, 0.0, (Memory(2, 3000 << 20), Memory(4, 2000 << 20)))
+    shown = curve_text.render(known(need=need), width=200)
+    assert "memory that a node may need: 3000 MiB, enough for 7 of 8 runs" in shown
+    sized = curve_text.render(known(need=need, unit=Unit.CPUS), width=200)
+    assert "memory that the job may need: 3000 MiB" in sized
+    assert "memory" not in curve_text.render(known(), width=200)
