@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,8 @@ from sacct_ingest.store.rows import RunRow
 
 #: Share of the runs after which is asked: what ran before the first of them is not seen.
 _UNSEEN = 0.1
+#: Jobs that are run forward for all questions together, in each draw: a matter of ten seconds.
+_WORK = 150_000
 #: Limit of jobs that have none, seconds.
 _FOREVER_S = 365 * 86_400.0
 #: Partitions with so much of their nodes in common have one queue.
@@ -58,13 +61,25 @@ def past_waits(runs: Iterable[RunRow], *, asks: int) -> list[PastWait]:
         In the order of asking.
     """
     rows = list(runs)
-    step = max(-(-len(rows) // asks), 1)
     groups = queue_groups(rows)
     queues: dict[int, list[PastJob]] = defaultdict(list)
     for run in rows:
         queues[groups[run.partition]].append(_job(run))
-    asked = (one for jobs in queues.values() for one in walk(jobs, step=step))
+    asked: list[PastWait] = []
+    for jobs in queues.values():
+        affordable = min(asks, int(_WORK / mean_number(jobs))) * len(jobs) / len(rows)
+        asked += walk(jobs, step=max(ceil(len(jobs) / max(affordable, 1.0)), 1))
     return sorted(asked, key=lambda one: one.asked_s)
+
+
+def mean_number(jobs: Sequence[PastJob]) -> float:
+    """Mean number of jobs that ran or waited at once; one at least.
+
+    That is the time that all spent there over the time that passed (Little's law).
+    """
+    span_s = max(job.end_s for job in jobs) - min(job.submit_s for job in jobs)
+    there_s = sum(job.end_s - job.submit_s for job in jobs)
+    return max(there_s / max(span_s, 1.0), 1.0)
 
 
 def queue_groups(runs: Sequence[RunRow]) -> dict[str, int]:

@@ -34,6 +34,8 @@ _ONE_BY_ONE, _STEP = 64, 1.1
 _FRONT, _BEHIND = 1_000, 500
 #: Draws: at most, at least, and jobs that may be run in all of them together.
 _DRAWS, _FEWEST, _BUDGET = 20, 4, 40_000
+#: The same where one size and limit is looked at.
+_DRAWS_ONLY, _BUDGET_ONLY = 8, 1_000
 #: Share of a deviation that jobs of one application have in common.
 _COMMON = 0.5
 #: A job that ran longer than nearly all of its like is expected to run for as long again.
@@ -117,7 +119,8 @@ def run_forward(
         return _without_queue(state, (sizes, limits_s), rng, horizon_s)
     front = _represented(state.waiting)
     jobs = len(state.running) + len(front)
-    draws = int(np.clip(_BUDGET // (jobs + 1), _FEWEST, _DRAWS))
+    budget, most = (_BUDGET, _DRAWS) if only is None else (_BUDGET_ONLY, _DRAWS_ONLY)
+    draws = int(np.clip(budget // (jobs + 1), _FEWEST, most))
     left = _draw(state.running, draws, rng)
     coming = _draw(front, draws, rng)
     waits, starts = np.empty((draws, len(sizes), len(limits_s))), np.empty((draws, len(front)))

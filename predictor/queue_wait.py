@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 from predictor.argument_checks import need_finite, need_positive, need_share
 from sacct_ingest.errors import NimoError, NoHistory
@@ -262,10 +263,8 @@ class QueueWaitModel:
         edges = np.searchsorted(asked, np.quantile(asked, np.linspace(0, 1, self.blocks + 1)[1:-1]))
         scores = [
             np.maximum(
-                self._regressor(tails[0]).fit(x[:begin], y[:begin]).predict(x[begin:end])
-                - y[begin:end],
-                y[begin:end]
-                - self._regressor(tails[1]).fit(x[:begin], y[:begin]).predict(x[begin:end]),
+                self._grown(x[:begin], y[:begin], tails[0])(x[begin:end]) - y[begin:end],
+                y[begin:end] - self._grown(x[:begin], y[:begin], tails[1])(x[begin:end]),
             )
             for begin, end in zip(edges, [*edges[1:], len(y)], strict=True)
             if begin >= _FEWEST // 2 and end > begin
@@ -273,7 +272,10 @@ class QueueWaitModel:
         return float(np.quantile(np.concatenate(scores), self.level)) if scores else _WIDEST
 
     def _grown(self, x: Floats, y: Floats, quantile: float | None) -> Ensemble:
-        return _exported(self._regressor(quantile).fit(x, y))
+        regressor = self._regressor(quantile)
+        # Tables are small, and threads that wait for each other on a busy machine take minutes.
+        with threadpool_limits(limits=1):
+            return _exported(regressor.fit(x, y))
 
     def _regressor(self, quantile: float | None) -> Any:
         try:

@@ -138,8 +138,7 @@ def _put_pasts(store: Store) -> None:
     for run in store.runs.newest(NEWEST):
         clusters[run.cluster].append(run)
     for cluster, runs in clusters.items():
-        with threadpool_limits(limits=1):  # more threads than cores would wait for each other
-            past = queue_past(runs)
+        past = queue_past(runs)
         store.records.put(RecordRow(level=QUEUE, key=cluster, payload=encode_past(past)))
 
 

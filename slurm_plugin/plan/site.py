@@ -23,6 +23,7 @@ from sacct_ingest.sharing import SharedTag
 from sacct_ingest.store import Store
 from slurm_plugin.config import Config, Snapshot, Source
 from slurm_plugin.plan.bounds import TaskBounds, room_for
+from slurm_plugin.plan.expected_nodes import expected_nodes, with_outlooks
 from slurm_plugin.plan.replan import steps_begun
 from slurm_plugin.plan.run_times import (
     BANDWIDTH,
@@ -192,18 +193,21 @@ def _from_slurm(
     rooms: dict[tuple[str, str], TaskBounds] = {}
     nodes: dict[str, frozenset[tuple[str, str]]] = {}
     for name in sorted({place.cluster for place in flow.places.values()}):
-        look = ClusterPoller(
+        poller = ClusterPoller(
             time.time,
             cluster=name,
             how=_how(config, name),
             run=partial(_run_on, name),
             adapt=partial(_without_own, _own_ends(submitted, name, now_s)),
-        ).look()
+        )
+        look = poller.look()
+        look = with_outlooks(look, poller.raw, poller.settings, config)
         for place in (one for one in flow.places.values() if one.cluster == name):
-            free[place.name] = _profile(look, place, now_s)
+            requests = {task.name: _request(task, place, now_s) for task in flow.tasks.values()}
+            free[place.name] = _nodes_over_time(look, place, requests.values(), now_s)
             nodes[place.name] = _nodes(look, place)
-            for task in flow.tasks.values():
-                rooms[task.name, place.name] = room_for(look, _request(task, place, now_s))
+            for task, request in requests.items():
+                rooms[task, place.name] = room_for(look, request)
     return _Slurm(free=free, rooms=rooms, nodes=nodes)
 
 
@@ -213,14 +217,20 @@ def _how(config: Config, cluster: str) -> Snapshot:
     return config.snapshot if near else msgspec.structs.replace(config.snapshot, source=Source.TEXT)
 
 
-def _profile(look: Cluster, place: PlanSite, now_s: float) -> NodeAvailability:
+def _nodes_over_time(
+    look: Cluster, place: PlanSite, requests: Iterable[Job], now_s: float
+) -> NodeAvailability:
+    """Nodes as jobs with the longest time limit of the tasks could have them."""
     partition = look.partition(place.partition)
     if partition is None:
         names = ", ".join(look.partitions)
         raise ConfigError(
             f"places.{place.name}: no partition {place.partition!r}; there are {names}"
         )
-    return replace(partition.profile, times_s=(now_s, *partition.profile.times_s[1:]))
+    minutes = [request.time_limit for request in requests]
+    limit_s = None if None in minutes else 60.0 * max(one for one in minutes if one is not None)
+    free = expected_nodes(partition, limit_s, now_s=now_s)
+    return replace(free, times_s=(now_s, *free.times_s[1:]))
 
 
 def _nodes(look: Cluster, place: PlanSite) -> frozenset[tuple[str, str]]:

@@ -3,7 +3,7 @@
 import pytest
 
 from predictor.past_run_times import PastJob, PastRunTimes
-from predictor.past_waits import past_waits, queue_groups, walk
+from predictor.past_waits import mean_number, past_waits, queue_groups, walk
 from predictor.wait_features import FEATURES
 from tests.slurm_plugin.reports.rows import run as run_row
 
@@ -76,7 +76,12 @@ def test_partitions_with_the_same_nodes_share_a_queue():
 def test_no_more_jobs_are_asked_about_than_wanted_and_all_in_the_order_of_time():
     runs = [
         run_row(
-            job_id=n, submit_s=10 * n, start_s=10 * n, partition=("a", "b")[n % 2], elapsed_s=5.0
+            job_id=n,
+            submit_s=10 * n,
+            eligible_s=None,
+            start_s=10 * n,
+            partition=("a", "b")[n % 2],
+            elapsed_s=5.0,
         )
         for n in range(1_000)
     ]
@@ -84,3 +89,19 @@ def test_no_more_jobs_are_asked_about_than_wanted_and_all_in_the_order_of_time()
     assert 80 <= len(asked) <= 100
     assert [one.asked_s for one in asked] == sorted(one.asked_s for one in asked)
     assert {one.of.partition for one in asked} == {"a", "b"}
+
+
+def test_fewer_jobs_are_asked_about_where_each_question_costs_more():
+    few = [job(10.0 * n, 10.0 * n, 9.0) for n in range(500)]
+    assert mean_number(few) == 1.0
+    many = [job(10.0 * n, 10.0 * n, 5_000.0) for n in range(500)]
+    assert mean_number(many) == pytest.approx(250, rel=0.1)
+
+
+def test_a_crowded_past_costs_no_more(monkeypatch):
+    monkeypatch.setattr("predictor.past_waits._WORK", 5_000)
+    runs = [
+        run_row(job_id=n, submit_s=10 * n, eligible_s=None, start_s=10 * n, elapsed_s=1_000.0)
+        for n in range(1_000)
+    ]
+    assert len(past_waits(runs, asks=1_000)) == pytest.approx(50, abs=10)

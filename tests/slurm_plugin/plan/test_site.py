@@ -133,11 +133,11 @@ def test_pyslurm_reads_the_local_cluster_alone() -> None:
 def test_a_profile_begins_now() -> None:
     place = PlanSite(name="a", partition="batch", storage="s")
     look = cluster(partition(profile([(NOW - 9, 4), (NOW + 60, 2)])))
-    made = site._profile(look, place, NOW)
+    made = site._nodes_over_time(look, place, [request()], NOW)
     assert (made.times_s, made.free) == ((NOW, NOW + 60), (4, 6))
     other = replace(place, partition="gpu")
     with pytest.raises(ConfigError, match=r"places\.a: no partition 'gpu'; there are batch"):
-        site._profile(look, other, NOW)
+        site._nodes_over_time(look, other, [request()], NOW)
 
 
 def test_nodes_of_a_place_are_those_of_its_pool() -> None:
