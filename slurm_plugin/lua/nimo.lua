@@ -7,7 +7,7 @@
 -- Lua 5.1 to 5.4.
 
 local json, shared = require("nimo_json"), require("nimo_shared")
-local memory = require("nimo_memory")
+local check, memory = require("nimo_check"), require("nimo_memory")
 local switched_off = require("nimo_settings").switched_off
 
 local M = {}
@@ -97,68 +97,7 @@ function M.decide(link, job)
   return shared.ask(link, question(job))
 end
 
--- Checking ----------------------------------------------------------------------------------------
-
-local MESSAGE_BYTES, MAX_DEVICES_BYTES = 4096, 256
-local FIELDS = {
-  "min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "cpus_per_task", "min_cpus",
-  "time_limit", "time_min",
-}
-local DEVICES = { "tres_per_job", "tres_per_node", "tres_per_task" }
-
--- The largest `field` among the partitions that the job names; nil where that is unknown.
-local function largest(partitions, names, field)
-  local most
-  for name in (names or ""):gmatch("[^,]+") do
-    local value = partitions and partitions[name] and partitions[name][field]
-    if type(value) == "number" and value > (most or 0) then most = value end
-  end
-  return most
-end
-
-local function check_nodes(change, job, partitions)
-  local nodes = change.min_nodes
-  if change.max_nodes ~= nodes then return "min_nodes is not max_nodes" end
-  if not nodes then return nil end
-  local most = math.min(
-    job.max_nodes or math.huge,
-    largest(partitions, job.partition, "total_nodes") or math.huge,
-    largest(partitions, job.partition, "max_nodes") or math.huge
-  )
-  if nodes < (job.min_nodes or 1) or nodes > most then
-    return nodes .. " nodes are outside the request"
-  end
-  if nodes % (job.segment_size or 1) ~= 0 then
-    return nodes .. " nodes are no segments of " .. job.segment_size
-  end
-end
-
--- The range that the job's own tag gives, as `nimo:cpus=4-32`; nil where it gives none.
-local function tagged(job, name)
-  local values = (" " .. (job.comment or "")):match("^.*[%s;|]nimo:(%S*)")
-  for part in (values or ""):gmatch("[^,]+") do
-    local low, high = part:match("^" .. name .. "=([1-9]%d*)%-([1-9]%d*)$")
-    if low then
-      low, high = tonumber(low), tonumber(high)
-      return math.min(low, high), math.max(low, high)
-    end
-  end
-end
-
--- Whether a number is one that the job's tag asks for; without one, whether the site's rules may.
-local function offered(value, job, name, settings)
-  local low, high = tagged(job, name)
-  if not low then return settings.allow_sizes end
-  return value >= low and value <= high
-end
-
--- Kind and number of GPUs in `gres/gpu:a100:2`, or as before 24.11 in `gres:gpu:a100:2`; the match
--- takes the square of a text's length.
-local function devices(text)
-  if #(text or "") > MAX_DEVICES_BYTES then return nil end
-  local kind, count = (text or ""):match("^gres[:/](gpu[%w:_-]-):?(%d*)$")
-  return kind, tonumber(count ~= "" and count or 1)
-end
+-- Writing -----------------------------------------------------------------------------------------
 
 -- GPUs in the spelling of those that the job has: nimod may have read them of the command.
 local function respelled(text, own)
@@ -166,151 +105,10 @@ local function respelled(text, own)
   return begin and begin .. text:sub(#begin + 1) or text
 end
 
--- GPUs differ from those asked for in their number alone.
-local function check_devices(change, job, settings)
-  for _, field in ipairs(DEVICES) do
-    local text = change[field]
-    if text ~= nil then
-      local kind, count = devices(text)
-      local own = devices(job[field])
-      local fits = kind and count and (not own or own == kind)
-      if not fits or not offered(count, job, "gpus", settings) then
-        return field .. " is not in the tag"
-      end
-    end
-  end
-end
-
-local function resized(change)
-  return change.cpus_per_task or not change.min_nodes and change.num_tasks
-    or change.tres_per_job or change.tres_per_node or change.tres_per_task
-end
-
--- Another number of tasks, of CPUs for each or of GPUs: what the job's own tag or the site asks for,
--- on as many nodes, and of batch jobs only, as other commands have computed what depends on it.
-local function check_size(change, job, settings)
-  if not resized(change) then return nil end
-  if not job.script or change.min_nodes or job.array_inx then return "its size is not chosen" end
-  local tasks, each = change.num_tasks, change.cpus_per_task
-  local gpus = change.tres_per_job or change.tres_per_node or change.tres_per_task
-  if tasks and not offered(tasks, job, "tasks", settings) then
-    return "num_tasks is not in the tag"
-  end
-  if each and not gpus and not offered(each, job, "cpus", settings) then
-    return "cpus_per_task is not in the tag"
-  end
-  local cpus = (tasks or job.num_tasks or job.ntasks_per_node or 1)
-    * (each or job.cpus_per_task or 1)
-  if change.min_cpus and change.min_cpus > cpus * math.max(job.min_nodes or 1, 1) then
-    return "min_cpus does not fit the size"
-  end
-  local per_node = change.ntasks_per_node
-  if per_node and (not tasks or per_node * (job.min_nodes or 1) ~= tasks) then
-    return "ntasks_per_node does not fit the tasks"
-  end
-  return check_devices(change, job, settings)
-end
-
--- More nodes than tasks end slurmctld 22.05 (division by zero) as soon as srun makes a step, and
--- SLURM_NTASKS of salloc and srun is out of reach: their clients have computed it already.
-local function check_tasks(change, job, settings)
-  local nodes, tasks, per_node = change.min_nodes, change.num_tasks, job.ntasks_per_node
-  if resized(change) then return check_size(change, job, settings) end
-  if not nodes or not job.num_tasks then
-    return tasks and "num_tasks without need" or nil
-  elseif tasks then
-    if not job.script then return "num_tasks of an interactive job" end
-    return tasks ~= nodes * (per_node or 0) and "num_tasks does not fit the nodes" or nil
-  elseif nodes > job.num_tasks or job.num_tasks > nodes * (per_node or job.num_tasks) then
-    return job.num_tasks .. " tasks do not fit " .. nodes .. " nodes"
-  end
-end
-
-local function check_cpus(change, job)
-  local nodes, cpus = change.min_nodes, change.min_cpus
-  if not cpus or resized(change) then return nil end
-  local enough = (nodes or 0) * (job.ntasks_per_node or 1) * (job.cpus_per_task or 1)
-  if not nodes or cpus < nodes or cpus > math.max(enough, job.min_cpus or 0) then
-    return "min_cpus does not fit the nodes"
-  end
-end
-
--- What a job without a limit of its own gets, where it names one partition.
-local function default_limit(partitions, name)
-  local partition = partitions and partitions[name] or {}
-  local limit = partition.default_time
-  if type(limit) ~= "number" or NO_VAL[limit] then limit = partition.max_time end
-  return type(limit) == "number" and limit or nil
-end
-
--- The least that a limit may be shortened to: a share of the user's own.
-local function least(own, settings) return own and own * settings.least_limit_share or 0 end
-
--- A limit is raised only together with another size: fewer nodes need longer.
-local function check_limit(change, job, partitions, settings)
-  local limit, sized = change.time_limit, change.min_nodes or resized(change)
-  if not limit then return nil end
-  local own = job.time_limit or default_limit(partitions, job.partition)
-  local most = largest(partitions, job.partition, "max_time") or own
-  local raised = own and limit > own
-  if not own or limit < (job.time_min or 1) or limit < least(own, settings)
-    or raised and not (job.time_limit and sized and limit <= most) then
-    return "time_limit " .. limit .. " is not allowed"
-  end
-end
-
--- slurmctld refuses a time_min beyond the limit, and a user's own stays.
-local function check_time_min(change, job, partitions, settings)
-  local minutes = change.time_min
-  if not minutes then return nil end
-  local limit = change.time_limit or job.time_limit
-  local own = job.time_limit or default_limit(partitions, job.partition)
-  if job.time_min or not limit or minutes > limit or minutes < least(own, settings) then
-    return "time_min " .. minutes .. " is not allowed"
-  end
-end
-
-local function check_text(answer, field, most_bytes)
-  local text = answer[field]
-  if text ~= nil and (type(text) ~= "string" or #text > most_bytes) then return "bad " .. field end
-end
-
-local function check_change(change, job, partitions, settings, environment)
-  if type(change) ~= "table" then return "bad set" end
-  for _, field in ipairs(shared.joined(FIELDS, memory.FIELDS)) do
-    if change[field] ~= nil and not shared.is_count(change[field]) then return "bad " .. field end
-  end
-  for _, field in ipairs(DEVICES) do
-    if change[field] ~= nil and type(change[field]) ~= "string" then return "bad " .. field end
-  end
-  return check_nodes(change, job, partitions) or check_tasks(change, job, settings)
-    or check_cpus(change, job) or check_limit(change, job, partitions, settings)
-    or check_time_min(change, job, partitions, settings)
-    or memory.fault(change, job, partitions, settings, environment or {})
-end
-
---- What is wrong with an answer to `job`; nil when it may be carried out.
--- @param environment of the job
-function M.fault(answer, job, partitions, settings, environment)
-  if answer.v ~= shared.VERSION then return "version " .. tostring(answer.v) end
-  if answer.ok == false then return "refused: " .. tostring(answer.error) end
-  local action = answer.action or "keep"
-  if action ~= "keep" and action ~= "set" and action ~= "refuse" then return "bad action" end
-  if action == "refuse" and not settings.allow_refusal then
-    return "it refuses the job, and allow_refusal is off in nimo_hook.conf"
-  end
-  local text = check_text(answer, "message", MESSAGE_BYTES)
-    or check_text(answer, "admin_comment", shared.MAX_COMMENT_BYTES)
-  return text or (action == "set" and check_change(answer.set, job, partitions, settings, environment))
-    or nil
-end
-
--- Writing -----------------------------------------------------------------------------------------
-
 -- Variables that sbatch has put there from the request, and what they are to say of another size.
 local function size_variables(job_desc, change)
   local environment, writes = job_desc.environment, {}
-  if not environment or not resized(change) then return writes end
+  if not environment or not check.resized(change) then return writes end
   local names = {
     SLURM_NTASKS = change.num_tasks, SLURM_NPROCS = change.num_tasks,
     SLURM_NTASKS_PER_NODE = change.ntasks_per_node,
@@ -352,12 +150,12 @@ local function planned(job_desc, answer)
       writes[#writes + 1] = { at = job_desc.environment, key = name, value = value }
     end
   end
-  for _, field in ipairs(FIELDS) do
+  for _, field in ipairs(check.FIELDS) do
     if change[field] then
       writes[#writes + 1] = { at = job_desc, key = field, value = change[field] }
     end
   end
-  for _, field in ipairs(DEVICES) do
+  for _, field in ipairs(check.DEVICES) do
     if change[field] then
       local text = respelled(change[field], job_desc[field])
       writes[#writes + 1] = { at = job_desc, key = field, value = text }
@@ -423,7 +221,7 @@ end
 -- The decision on a job: what lies ready for its ticket, else what nimod answers.
 local function decision(hook, job, partitions, environment)
   local function fault(answer)
-    return M.fault(answer, job, partitions, hook.settings, environment)
+    return check.fault(answer, job, partitions, hook.settings, environment)
   end
   if job.ticket and not hook.link.quiet then
     local answer = hook.ready:take(hook.link, job, fault)

@@ -307,7 +307,7 @@ def test_kill_switch(cluster: SlurmCluster, nimod: CannedNimod, folder: Path) ->
 
 def test_error_in_the_hook_rejects_nobody(cluster: SlurmCluster, nimod: CannedNimod) -> None:
     nimod.give(4)
-    shared = cluster.layout.etc / "nimo.lua"
+    shared = cluster.layout.etc / "nimo_check.lua"
     sound = shared.read_text()
     shared.write_text(
         sound.replace("\nreturn M\n", "\nM.fault = function() error('worn out') end\nreturn M\n")
