@@ -1,8 +1,8 @@
-"""What a table says of a curve's node counts, by what became of its predictions.
+"""Verdicts of a table's node counts, from the outcomes of its predictions.
 
-Inside and beyond the observed range the curve speaks; on node counts that were run, whoever has the
-better record.  Intervals are as wide as the record asks for, and a verdict is what the last
-predictions earned: a smooth curve alone counts only as long as there is no record of it.
+Inside and beyond the observed range the curve predicts; on node counts that were run, the expert
+with the better record.  Intervals are as wide as the record asks for, and a verdict is what the
+last predictions earned: a smooth curve alone counts only as long as there is no record of it.
 """
 
 import math

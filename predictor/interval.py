@@ -35,8 +35,8 @@ class Prior:
 
     ``inside`` is the error of interpolation, ``growth`` the error gained with each doubling of
     the distance from the observed range, ``noise`` that of one run around the median.  ``weight``
-    is how many left-out observations the prior is worth, ``end_weight`` how many ends: what an end
-    tells is as good a guide as there is to what lies beyond it.
+    is how many left-out observations the prior is worth, ``end_weight`` how many ends: the error
+    at an end is the best guide to the errors beyond it.
     """
 
     inside: float = 0.06

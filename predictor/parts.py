@@ -133,7 +133,7 @@ def _fitted(
     for group, own in list(groups.items())[:MOST]:
         every = _with_short(rows, own, group)
         part = fitted(f"{key}{MARK}{_digest(group)}", every, tabulate)
-        if MEMORY in names:  # what a job asks for tells its problem: it stays
+        if MEMORY in names:  # the requested memory distinguishes problems: it stays
             part = _with(part, need=None)
         label = f"{part.table.label} ({_words(group)})" if part.table else ""
         made.append((_with(part, layout=group.layout, label=label), group))

@@ -307,7 +307,7 @@ class PredictionTable:
     command: str = ""  #: script and arguments of the newest run, where one key has one command
     #: what the table's sizes count: wherever it or what is made of it says ``nodes``
     unit: Unit = Unit.NODES
-    need: MemoryNeed | None = None  #: None: the accounting knows no memory
+    need: MemoryNeed | None = None  #: None: the accounting has no memory
     #: fields that differ where the owner's runs alone may have a say: what decisions go by
     acting: dict[str, Any] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
 """What a refit learns of waits: a record to begin with, and a correction where it is better.
 
 Both come from the waits of the past (:mod:`predictor.past_waits`).  The regression on the state of
-the queue is kept only where the estimates made with it were nearer by record, each made from what
+the queue is used only where its estimates were nearer by record, each made from what
 was over at its time.
 """
 

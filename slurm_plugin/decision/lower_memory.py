@@ -54,7 +54,7 @@ def lower_memory(case: DecisionContext, decided: Decision, config: Config) -> Lo
 
 
 def _need(case: DecisionContext, own_runs: int) -> MemoryNeed | None:
-    """Give what the owner's runs needed, where that may be acted on; nobody else's runs count."""
+    """Give what the owner's runs needed, where that may change a job; others' runs do not count."""
     job, request, table = case.job, case.request, case.table
     if not request.lower_memory or request.distrusted or not job.script or job.mem_per_tres:
         return None

@@ -125,7 +125,7 @@ def clock(installation: Installation) -> Iterator[Finding]:
 
 
 def slurmdbd(installation: Installation) -> Iterator[Finding]:
-    """Accounting is kept, and slurmdbd answers."""
+    """Slurm stores accounting, and slurmdbd answers."""
     if installation.slurm.get("AccountingStorageType", "").endswith("/none"):
         yield wrong(
             "Slurm stores no accounting, so NIMO has no history to read",

@@ -49,7 +49,7 @@ class PlanMonitor:
     forgotten.  A job that failed takes those that need it with it: they are cancelled.  Where a
     step is ``slip_s`` seconds and a tenth of its time off the plan, or failed, what has not begun
     is planned again (``planner``; None: the plan stays).  A round in which Slurm does not answer is
-    told and tried again.
+    reported and tried again.
     """
 
     submitted: Submitted
@@ -263,7 +263,7 @@ def _outlook(replan: "Replan", deadline_s: float | None) -> str:
 def _deadline_text(end_s: float, deadline_s: float | None) -> str:
     if deadline_s is None:
         return ""
-    verdict = "keeps" if end_s <= deadline_s else "MAY MISS"
+    verdict = "meets" if end_s <= deadline_s else "MAY MISS"
     return f"; that {verdict} the deadline {clock(deadline_s)}"
 
 

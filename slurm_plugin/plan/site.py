@@ -100,7 +100,7 @@ def problem(
     Raises
     ------
     sacct_ingest.errors.NimoError
-        Slurm or the store do not answer, or do not know what the workflow names.
+        Slurm or the store do not answer, or lack what the workflow names.
     """
     now_s = time.time()
     slurm = _empty(flow, now_s) if empty else _from_slurm(flow, config, now_s, submitted)

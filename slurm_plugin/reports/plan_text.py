@@ -90,9 +90,9 @@ def _headline(plan: Plan, now_s: float, deadline_s: float | None) -> str:
         text += f"\nDOUBTFUL {name}: {why}"
     if deadline_s is not None and plan.chance is not None:
         late = "MISSED" if plan.low_s > deadline_s else "NOT SURE"
-        verdict = "kept" if plan.high_s <= deadline_s else late
+        verdict = "met" if plan.high_s <= deadline_s else late
         chance = percent(plan.chance)
-        text += f"\ndeadline {clock(deadline_s)}: {verdict}, made in {chance} of the cases"
+        text += f"\ndeadline {clock(deadline_s)}: {verdict}, in {chance} of the simulated cases"
     return text
 
 

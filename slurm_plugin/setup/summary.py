@@ -51,7 +51,7 @@ def _facts(installation: Installation) -> dict[str, str]:
         "slurm.conf": str(installation.slurm_conf),
         "plugins": installation.slurm.get("PluginDir", ""),
         "job_submit": installation.slurm.get("JobSubmitPlugins", ""),
-        "accounting kept": "as long as slurmdbd has it" if days is None else f"{days:g} days",
+        "history in slurmdbd": "unlimited" if days is None else f"{days:g} days",
     }
 
 

@@ -98,8 +98,8 @@ def _device(part: str) -> tuple[str, int] | None:
 def memory_bytes(job: Job, partition: Partition | None) -> int | None:
     """Memory that a job gets on each node.
 
-    None where it gets all of the node's, where memory is not counted, and where the cluster that
-    tells it is not known.
+    None where it gets all of the node's, where memory is not counted, and where the cluster is
+    unknown.
     """
     if partition is None and job.shared == _EXCLUSIVE and job.min_mem_per_cpu:
         return None

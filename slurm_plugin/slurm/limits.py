@@ -1,8 +1,8 @@
 """What QOS, partition and association allow one job, and the node counts that leaves: pure.
 
 As Slurm does (``src/slurmctld/acct_policy.c``): a QOS goes before an association, and of two QOS
-the partition's goes before the job's unless the job's has the flag ``OverPartQOS``; whoever goes
-before sets a limit, the others' limit of the same kind on the same resource does not count.
+the partition's goes before the job's unless the job's has the flag ``OverPartQOS``; where the
+first of them sets a limit, the others' limit of the same kind on the same resource does not count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

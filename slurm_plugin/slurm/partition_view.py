@@ -138,7 +138,7 @@ def _for_job(cluster: Cluster, job: Job, part: Partition, cache: TermsCache | No
 
 
 def _licensed(cluster: Cluster, job: Job, part: Partition) -> Partition:
-    """Partition from when on the job's licences are free; Slurm knows those of others."""
+    """Partition from when on the job's licences are free; Slurm checks those of others."""
     until_s = -inf
     for name, n in licences(job.licenses).items() if job.licenses else ():
         if name in cluster.licences:

@@ -108,7 +108,7 @@ def test_what_needs_another_cluster_is_submitted_when_that_has_completed(
     lines = list(follower.lines(1.0))
     assert "first: COMPLETED, 300 s later than planned" in lines[0]
     assert lines[1].startswith("first ended 300 s later than planned: all ended by ")
-    assert lines[1].endswith("keeps the deadline " + lines[1].rpartition(" ")[2])
+    assert lines[1].endswith("meets the deadline " + lines[1].rpartition(" ")[2])
     assert not any("--dependency" in word for word in slurm.lines[1])
     assert "--dependency=afterok:2" in slurm.lines[2]
     assert [argv[0] for argv in slurm.lines] == ["sbatch"] * 4

@@ -103,7 +103,7 @@ def test_the_end_of_all_follows_what_ended_and_what_is_to_come() -> None:
     one.ended_s["a"] = NOW + 150
     assert monitor._behind(one) == f"all ended by {clock(NOW + 200)}"
     one.deadline_s = NOW + 200
-    text = f"; that keeps the deadline {clock(NOW + 200)}"
+    text = f"; that meets the deadline {clock(NOW + 200)}"
     assert monitor._behind(one) == f"all ended by {clock(NOW + 200)}{text}"
     one.deadline_s = NOW + 199
     assert "that MAY MISS the deadline" in monitor._behind(one)
@@ -295,5 +295,5 @@ def test_what_planning_again_came_to(changed: bool, before_s: float | None, said
     replan = Replan([], plan(500.0), None if before_s is None else plan(before_s), changed)
     assert monitor._outlook(replan, None) == said
     # The time that the plan keeps nearly always decides, not the median.
-    assert monitor._outlook(replan, NOW + 600).endswith(f"keeps the deadline {clock(NOW + 600)}")
+    assert monitor._outlook(replan, NOW + 600).endswith(f"meets the deadline {clock(NOW + 600)}")
     assert "MAY MISS" in monitor._outlook(replan, NOW + 599)

@@ -241,7 +241,7 @@ def test_followed_it_says_what_it_does_and_why(
     lines = list(follower.lines(1.0))
     assert lines[0] == "a: COMPLETED, 1000 s later than planned"
     assert lines[1].startswith("a ended 1000 s later than planned: planned again; all ended by ")
-    assert "that keeps the deadline" in lines[1]
+    assert "that meets the deadline" in lines[1]
     assert lines[2:4] == [
         "b: 2 nodes at p instead of 1 node at p",
         "c: 2 nodes at p instead of 1 node at p",
