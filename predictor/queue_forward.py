@@ -16,7 +16,6 @@ from math import ceil, inf, log
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
 from predictor.backfilling import Closing, Engine, JobShape
 from predictor.wait_estimate import QUANTILES, WaitGrid
@@ -298,8 +297,22 @@ def _shares(jobs: Sequence[QueuedJob], draws: int, rng: np.random.Generator) -> 
     own = rng.standard_normal((draws, len(jobs)))
     alone = np.array([job.application == 0 for job in jobs])
     mixed = np.where(alone, own, np.sqrt(_COMMON) * common + np.sqrt(1 - _COMMON) * own)
-    shares: Floats = ndtr(mixed)
-    return shares
+    return _normal_cdf(mixed)
+
+
+def _normal_cdf(z: Floats) -> Floats:
+    """Cumulative distribution of the standard normal, within 1e-7.
+
+    SciPy's takes 30 MiB of nimod's memory.  Abramowitz and Stegun, Handbook of Mathematical
+    Functions, equation 26.2.17.
+    """
+    t = 1.0 / (1.0 + 0.2316419 * np.abs(z))
+    powers = np.zeros_like(z)
+    for factor in (1.330274429, -1.821255978, 1.781477937, -0.356563782, 0.319381530):
+        powers = t * (powers + factor)
+    above = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi) * powers
+    below: Floats = np.where(z >= 0.0, 1.0 - above, above)
+    return below
 
 
 def _share_below(times: Floats, value: Floats) -> Floats:

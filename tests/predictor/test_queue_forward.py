@@ -3,8 +3,11 @@
 from math import inf, log
 from statistics import median
 
+import numpy as np
 import pytest
+from scipy.special import ndtr
 
+from predictor import queue_forward
 from predictor.backfilling import JobShape
 from predictor.queue_forward import Arrivals, QueuedJob, QueueState, run_forward
 from predictor.types import Prediction
@@ -125,3 +128,8 @@ def test_the_end_of_a_long_queue_is_represented():
 def test_what_takes_too_long_counts_as_starting_at_the_horizon():
     state = QueueState(units=1, running=[QueuedJob(units=1, limit_s=inf)])
     assert run_forward(state, horizon_s=1000.0).grid.draws(1, HOUR)[0] == 1000.0
+
+
+def test_the_normal_distribution_is_that_of_scipy():
+    z = np.linspace(-9.0, 9.0, 20_001)
+    assert np.abs(queue_forward._normal_cdf(z) - ndtr(z)).max() < 1e-7

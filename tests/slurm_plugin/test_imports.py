@@ -22,6 +22,8 @@ def loaded_by(module: str) -> set[str]:
         ("slurm_plugin.decision.policy", set()),
         ("slurm_plugin.decision.service", set()),
         ("slurm_plugin.nimod.loop", set()),
+        ("slurm_plugin.nimod.outlooks", set()),
+        ("slurm_plugin.slurm.queue_view", {"numpy"}),
         ("slurm_plugin.nimod.access", set()),
         ("slurm_plugin.nimod.store_link", {"alembic", "asyncio", "sqlalchemy"}),
         ("slurm_plugin.nimod.daemon", {"alembic", "asyncio", "sqlalchemy"}),
