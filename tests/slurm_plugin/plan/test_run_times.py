@@ -133,3 +133,27 @@ def test_runs_of_learn_without_bytes_are_left_out_where_others_have_them(tmp_pat
     fit = fit_samples(problem(flow(near={"share": 5})).workflow, tmp_path)["g"]
     assert fit.samples == 3
     assert fit.data({"share": 3.0}) == pytest.approx(1.0)
+
+
+def test_samples_over_nodes_tell_up_to_64_times_the_fewest(tmp_path: Path) -> None:
+    rows = [{"nodes": float(n), "time_s": 10 + 900.0 / n} for n in (1, 2, 4, 8)]
+    samples = [
+        {"attributes": {"nodes": row["nodes"]}, "utilisation": 0.9, "time_s": row["time_s"],
+         "data_bytes": 1e9}
+        for row in rows
+    ]  # fmt: skip
+    (tmp_path / "g.json").write_text(json.dumps(samples))
+    for nodes, place, last in (
+        ("1-500", "", 64), ("2-500", "", 128), ("1-9", "", 9), ("1-500", ", nodes: 3-7", 7),
+    ):  # fmt: skip
+        text = flow(near={}).replace("samples:", f"nodes: {nodes}, samples:")
+        text = text.replace("{storage: s", "{storage: s" + place)
+        made = problem(text, fits=fit_samples(problem(text).workflow, tmp_path))
+        counts = made.runs.counts(made.workflow.tasks["g"], made.workflow.places["near"])
+        assert counts[-1] == last
+        assert counts[0] == max(int(nodes.partition("-")[0]), made.workflow.places["near"].low)
+    # Without node counts among the attributes there is one: the fewest.
+    planned(tmp_path, MHZ, near={"mhz": 500})
+    text = flow(near={"mhz": 500}).replace("samples:", "nodes: 2-4, samples:")
+    made = problem(text, fits=fit_samples(problem(text).workflow, tmp_path))
+    assert made.runs.counts(made.workflow.tasks["g"], made.workflow.places["near"]) == [2]
