@@ -366,3 +366,21 @@ def test_everything_together_is_kept_at_each_place_and_way() -> None:
     made = [{task: one.option.nodes for task, one in each.items()} for each in
             plan_search._together(own)]  # fmt: skip
     assert made == [{"x": 4, "y": 1}, {"x": 1, "y": 1}]
+
+
+def test_not_a_try_more_is_made_than_the_effort_has() -> None:
+    """Each try places all nine tasks."""
+    made = problem(random_text(Random(2), tasks=9, places=2, counts=3), nodes=6)
+    all_of = choices(made)
+    cheapest = {task: min(own, key=lambda one: one.node_s) for task, own in all_of.items()}
+    idle = plan_search._Work(made, all_of, NOW, 0)
+    idle.grow(cheapest)
+    assert idle.improved() is None
+    for tries in (1, 2, 5):
+        work = plan_search._Work(made, all_of, NOW, 9 * tries)
+        work.best(heft(made, all_of))
+        work.improved()
+        assert work._left == 0
+        grown = plan_search._Work(made, all_of, NOW, 9 * tries)
+        grown.grow(cheapest)
+        assert grown._left == 0

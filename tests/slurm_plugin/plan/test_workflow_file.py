@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sacct_ingest.errors import ConfigError
+from slurm_plugin.plan.workflow import NetworkLink
 from slurm_plugin.plan.workflow_file import parse
 
 GOOD = """
@@ -88,6 +89,11 @@ def test_times_have_units(text: str, seconds: float) -> None:
 def test_a_single_run_time_is_that_of_the_fewest_nodes() -> None:
     flow = parse(GOOD.replace("run_time: 90", "run_time: 90, nodes: 3-5"), name="w")
     assert flow.tasks["end"].run_times_s == {3: 90.0}
+
+
+def test_a_link_by_itself_opens_files_and_makes_one_copy_at_a_time() -> None:
+    link = NetworkLink(source="a", target="b")
+    assert (link.remote, link.streams, link.latency_s) == (True, 1, 0.0)
 
 
 def test_links_go_both_ways_or_one_and_have_defaults() -> None:
