@@ -301,7 +301,7 @@ def test_each_cluster_is_asked_once_about_its_own_places(monkeypatch: pytest.Mon
     class Poller:
         def __init__(self, _: object, *, cluster: str, **also: object) -> None:
             asked.append(cluster)
-            self.cluster = cluster
+            self.cluster, self.raw, self.settings = cluster, RawState(), None
 
         def look(self) -> object:
             names = {"": "batch", "big": "gpu"}
@@ -309,6 +309,7 @@ def test_each_cluster_is_asked_once_about_its_own_places(monkeypatch: pytest.Mon
             return cluster(part)
 
     monkeypatch.setattr(site, "ClusterPoller", Poller)
+    monkeypatch.setattr(site, "with_outlooks", lambda look, *_: look)
     text = """
 storages: {s: {path: /s}}
 places:
