@@ -24,7 +24,7 @@ from sacct_ingest.store import Store
 from slurm_plugin import config
 from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume
-from slurm_plugin.replay.measures import compare, guard_kept, measure
+from slurm_plugin.replay.measures import compare, guard_held, measure
 from slurm_plugin.replay.what_if import WhatIf
 from slurm_plugin.replay.workload import Workload
 
@@ -151,7 +151,7 @@ def policy_rows(workload: Workload, rigid_cpu_s: float, loads: list[float]) -> l
                     "rigid slowdown before": bystanders.slowdown[0] if share < 1 else None,
                     "rigid slowdown": bystanders.slowdown[1] if share < 1 else None,
                     "guard kept %": 100
-                    * guard_kept(
+                    * guard_held(
                         scaled,
                         as_asked,
                         outcome.schedule,

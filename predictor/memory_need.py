@@ -33,7 +33,7 @@ _SIZES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
+class _MemoryUse:
     """What a run needed and had, bytes; 0: not known.  ``short``: it needed more than it had."""
 
     size: int
@@ -91,31 +91,31 @@ def memory_need(rows: Iterable[RunRow], *, margin: float) -> MemoryNeed | None:
     )
 
 
-def _highest(uses: Iterable[_Use], size: int, line: _Line) -> int:
+def _highest(uses: Iterable[_MemoryUse], size: int, line: _Line) -> int:
     """Highest memory ever needed; of larger runs only where these need no more."""
     return max(_least_need(use) for use in uses if use.size <= size or line.slope <= 0)
 
 
-def _use(row: RunRow) -> _Use | None:
+def _use(row: RunRow) -> _MemoryUse | None:
     short, completed = ran_short(row), row.state is JobState.COMPLETED
     need, given = node_need(row), round((row.req_mem_bytes or 0) / row.nodes)
     if not need and not short:
         return None
-    return _Use(row.nodes, need, given, short, completed, float(row.end_s or 0))
+    return _MemoryUse(row.nodes, need, given, short, completed, float(row.end_s or 0))
 
 
-def _least_need(use: _Use) -> int:
+def _least_need(use: _MemoryUse) -> int:
     """Memory that a run needed at least."""
     return max(use.need, use.given) if use.short else use.need
 
 
-def _since_short(uses: Sequence[_Use]) -> Sequence[_Use]:
+def _since_short(uses: Sequence[_MemoryUse]) -> Sequence[_MemoryUse]:
     """Select the runs after the last one that ended for lack of memory."""
     last = max((i for i, use in enumerate(uses) if use.short), default=-1)
     return uses[last + 1 :]
 
 
-def _given(uses: Iterable[_Use]) -> tuple[Memory, ...]:
+def _given(uses: Iterable[_MemoryUse]) -> tuple[Memory, ...]:
     """Least memory that runs of each size completed with."""
     enough = sorted((u for u in uses if u.completed and u.given), key=attrgetter("size", "given"))
     return tuple(
@@ -131,7 +131,7 @@ class _Line:
     level: float
 
     @classmethod
-    def of(cls, uses: Sequence[_Use]) -> _Line:
+    def of(cls, uses: Sequence[_MemoryUse]) -> _Line:
         points = [(log(use.size), log(use.need)) for use in uses if use.completed and use.need]
         slope = _slope(points)
         return cls(slope, median(y - slope * x for x, y in points) if points else 0.0)
@@ -142,7 +142,7 @@ class _Line:
             return 0
         return round(exp(self.level + self.slope * log(size) + quantile))
 
-    def residuals(self, uses: Sequence[_Use]) -> Iterator[tuple[float, bool]]:
+    def residuals(self, uses: Sequence[_MemoryUse]) -> Iterator[tuple[float, bool]]:
         """Log of each need over what the runs before say, and whether it is censored."""
         before: list[float] = []
         for use in uses:
@@ -169,17 +169,17 @@ def _slope(points: Sequence[tuple[float, float]]) -> float:
 def _quantile(residuals: Sequence[tuple[float, bool]]) -> float:
     """Quantile at `LEVEL` of a new residual, by Kaplan and Meier; infinite: too few say so."""
     count = len(residuals)
-    wanted = LEVEL * (count + 1) / count if count else inf
+    needed = LEVEL * (count + 1) / count if count else inf
     left = 1.0  # share that may need more
     for index, (value, censored) in enumerate(sorted(residuals)):
         if not censored:
             left *= 1 - 1 / (count - index)
-        if 1 - left >= wanted - 1e-9:
+        if 1 - left >= needed - 1e-9:
             return max(value, 0.0)
     return inf
 
 
-def _judged(uses: Sequence[_Use], margin: float) -> Iterator[bool]:
+def _judged(uses: Sequence[_MemoryUse], margin: float) -> Iterator[bool]:
     """Whether what was ever needed before, times the margin, was enough for each run."""
     most = 0
     for index, use in enumerate(uses):

@@ -56,8 +56,8 @@ def corrected_forward(
     """
     load = QueueLoad.of(state, forward.front)
     grid, sizes = forward.grid, _some(forward.grid.sizes)
-    kept = [grid.draws_s[grid.sizes.index(size)] for size in sizes]
-    draws = np.array(kept)
+    chosen = [grid.draws_s[grid.sizes.index(size)] for size in sizes]
+    draws = np.array(chosen)
     cells, count = draws.shape[:2], draws.shape[2]
     rows = load.rows(
         draws.reshape(-1, count),

@@ -162,7 +162,7 @@ class TimeLimit(_Section, frozen=True, kw_only=True):
     longest_share: Share = 0.5
 
 
-class Memory(_Section, frozen=True, kw_only=True):
+class MemorySettings(_Section, frozen=True, kw_only=True):
     """Memory from predictions; see :mod:`slurm_plugin.decision.memory`."""
 
     use: MemoryUse = MemoryUse.TAG
@@ -363,7 +363,7 @@ class Config(_Section, frozen=True, kw_only=True):
     deadline: Deadline = Deadline()
     policy: Policy = Policy()
     time_limit: TimeLimit = TimeLimit()
-    memory: Memory = Memory()
+    memory: MemorySettings = MemorySettings()
     sharing: Sharing = Sharing()
     band: Band = Band()
     snapshot: Snapshot = Snapshot()

@@ -78,11 +78,11 @@ def memory_to_ask(table: PredictionTable, size: int, *, margin: float) -> int | 
     return _ROUND_MIB * ceil(most * margin / (_ROUND_MIB * _MIB))
 
 
-def most_between(known: tuple[Memory, ...], low: int, high: int) -> int | None:
+def most_between(needs: tuple[Memory, ...], low: int, high: int) -> int | None:
     """Most memory on sizes from low to high, and those beside them; None: they were not run."""
-    sizes = [one.nodes for one in known]
+    sizes = [one.nodes for one in needs]
     if not sizes or low < sizes[0] or high > sizes[-1]:
         return None
     first = max(n for n in sizes if n <= low)
     last = min(n for n in sizes if n >= high)
-    return max(one.mem_bytes for one in known if first <= one.nodes <= last)
+    return max(one.mem_bytes for one in needs if first <= one.nodes <= last)

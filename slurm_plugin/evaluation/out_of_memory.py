@@ -64,14 +64,16 @@ def update(store: Store, *, requeue: bool, now_s: float) -> list[str]:
         if not short:
             continue
         rows = store.fits.find([(level, key)])
-        changed += [row for row in map(_kept, rows, [short] * len(rows)) if row is not None]
+        changed += [
+            row for row in map(_without_lowering, rows, [short] * len(rows)) if row is not None
+        ]
         if requeue:
             lines += _requeued(short, since_s=now_s - _RECENT_S)
     if changed:
         store.fits.replace(changed, keep_others=True)
     store.watermarks.set(SOURCE, int(now_s))
-    kept = (f"{row.label}: keeps its memory, as a run ended for lack of it" for row in changed)
-    return [*kept, *lines]
+    notes = (f"{row.label}: keeps its memory, as a run ended for lack of it" for row in changed)
+    return [*notes, *lines]
 
 
 def _ran_short(decision: DecisionRow, run: RunRow) -> bool:
@@ -79,7 +81,7 @@ def _ran_short(decision: DecisionRow, run: RunRow) -> bool:
     return ran_short(run if decision.unit == Unit.NODES else replace(run, nodes=1))
 
 
-def _kept(row: FitRow, short: list[tuple[DecisionRow, RunRow]]) -> FitRow | None:
+def _without_lowering(row: FitRow, short: list[tuple[DecisionRow, RunRow]]) -> FitRow | None:
     """Table that takes no memory off; None where it knew of these runs."""
     table = decode(row.payload)
     last_s = max(float(run.end_s or 0) for _, run in short)

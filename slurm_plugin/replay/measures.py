@@ -39,7 +39,7 @@ class ReplayComparison:
     slowdown: tuple[float, float]  #: mean bounded slowdown of the requests, and of the other one
 
 
-def guard_kept(
+def guard_held(
     workload: Workload,
     rigid: ReplaySchedule,
     other: ReplaySchedule,
@@ -59,8 +59,8 @@ def guard_kept(
     """
     submit = workload.submit_s[moved]
     before, after = rigid.end_s[moved] - submit, other.end_s[moved] - submit
-    kept = after <= ratio * before + allowance_s
-    return float(kept.mean()) if len(kept) else 1.0
+    held = after <= ratio * before + allowance_s
+    return float(held.mean()) if len(held) else 1.0
 
 
 def measure(

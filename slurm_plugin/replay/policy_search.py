@@ -19,7 +19,7 @@ from slurm_plugin.replay.measures import (
     Measures,
     ReplayComparison,
     compare,
-    guard_kept,
+    guard_held,
     measure,
     utilisation,
 )
@@ -62,7 +62,7 @@ class Result:
     rigid: ReplayComparison
     #: the rigid jobs again, as asked, with small disturbances: what chance alone changes
     by_chance: tuple[ReplayComparison, ...]
-    guard_kept: float  #: share of the moved jobs that ended as the guard promises, by what came
+    guard_held: float  #: share of the moved jobs that ended as the guard promises, by what came
     reasons: dict[Reason, int]
 
     @property
@@ -158,7 +158,7 @@ def _evaluate(what_if: WhatIf, deadline: config.Deadline, setting: Setting) -> R
             compare(workload, requested, scaled.disturbed(seed=seed), ~moldable)
             for seed in range(_CHANCES)
         ),
-        guard_kept=guard_kept(
+        guard_held=guard_held(
             workload,
             requested,
             outcome.schedule,

@@ -219,7 +219,7 @@ def _aside(chosen: Result) -> Iterator[Sequence[str]]:
         yield "rigid jobs, by chance", "", text
     if chosen.moved:
         text = (
-            f"{percent(chosen.guard_kept)} of the moved jobs ended within the guard, by what came"
+            f"{percent(chosen.guard_held)} of the moved jobs ended within the guard, by what came"
         )
         yield "guard", "", text
 

@@ -116,8 +116,8 @@ def _unused(row: Unused) -> Text:
         f"{hours(row.idle_gpu_hours)} of {hours(row.gpu_hours)} GPU-hours",
         f"{hours(row.unused_mem_gib_hours)} of {hours(row.mem_gib_hours)} GiB-hours of memory",
     ]
-    known = (row.cpu_hours, row.idle_gpu_hours, row.mem_gib_hours)
-    measured = [text for text, some in zip(had, known, strict=True) if some]
+    totals = (row.cpu_hours, row.idle_gpu_hours, row.mem_gib_hours)
+    measured = [text for text, some in zip(had, totals, strict=True) if some]
     return Text(
         f"  {where}{printable(row.application)}: {count(row.jobs, 'job')} did not use "
         f"{' and '.join(measured)}{_saved(row)}"

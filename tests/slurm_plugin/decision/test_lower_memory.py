@@ -7,8 +7,7 @@ import pytest
 from predictor.types import Memory, MemoryNeed
 from sacct_ingest.layout import Each, Layout, Unit
 from sacct_ingest.sharing import SharedTag
-from slurm_plugin.config import Memory as MemorySettings
-from slurm_plugin.config import MemoryUse, Mode, ModeRule, Sharing
+from slurm_plugin.config import MemorySettings, MemoryUse, Mode, ModeRule, Sharing
 from slurm_plugin.protocol import Change
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.made import cluster, job, partition, table

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from predictor.backfilling import ReplaySchedule
-from slurm_plugin.replay.measures import compare, guard_kept, measure, utilisation
+from slurm_plugin.replay.measures import compare, guard_held, measure, utilisation
 from slurm_plugin.replay.workload import Workload
 
 WORK = Workload(
@@ -70,7 +70,7 @@ def test_the_guard_is_judged_by_what_came_of_the_moved_jobs() -> None:
 
     def kept(moved: list[bool]) -> float:
         found = np.array(moved)
-        return guard_kept(WORK, RIGID, other, found, ratio=1.25, allowance_s=60.0)
+        return guard_held(WORK, RIGID, other, found, ratio=1.25, allowance_s=60.0)
 
     # 185 s are 1.25 times 100 s and a minute; 300 s in the place of 105 s are more.
     assert kept([True, False, True]) == 0.5
