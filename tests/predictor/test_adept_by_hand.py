@@ -374,6 +374,11 @@ def test_what_adept_has_no_say_on() -> None:
     fit = Adept().fit(curve_of(nodes, slow))
     assert [fit.explains(n) for n in (15, 16, 17, 128, 500)] == [True, False, True, True, True]
     assert Adept().fit(curve_of(nodes, times)).explains(16)
+    mild = times.copy()
+    mild[4] *= 0.8
+    fit = Adept().fit(curve_of(nodes, mild))
+    assert 0 < fit.diagnosis.factor[4] < 1
+    assert [fit.explains(n) for n in (8, 16, 32)] == [True, False, True]
 
 
 # --- Judgement

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from predictor.models.adept.anomalies import special_counts
+from predictor.models.adept.anomalies import Diagnosis, special_counts
 from predictor.models.adept.envelope import Bounds, RangePair, everything
 from predictor.models.adept.fluctuation import AnomalySettings
+from predictor.models.adept.model import _Observed
 from predictor.models.adept.search import (
     SearchSettings,
     _variation,
@@ -14,7 +15,7 @@ from predictor.models.adept.search import (
     weights,
 )
 from predictor.models.downey import VarianceMode, parallelism_of
-from tests.predictor.curves import downey
+from tests.predictor.curves import Floats, downey
 
 ONE = np.ones(1)
 
@@ -132,3 +133,34 @@ def test_special_counts_need_three_members() -> None:
 
     assert found(2, 3, 5, 6, 7, 8, 11, 13, 64) == "powers of two"
     assert found(2, 3, 5, 6, 7, 10, 11, 13, 64) == ""
+
+
+def observed(times: Floats) -> _Observed:
+    count = len(times)
+    return _Observed(2.0 ** np.arange(count), times, Diagnosis((1.0,) * count, (0,) * count))
+
+
+@pytest.mark.parametrize("left_out", range(5))
+def test_what_is_left_out_has_no_say(left_out: int) -> None:
+    """The prediction of each observation from the others does not depend on its own time."""
+    times = downey(9, 0.6)(2.0 ** np.arange(5)) * np.array([1, 1.02, 0.98, 1.01, 1])
+    ranges = everything(16.0, Bounds())
+    before = observed(times).fitted(ranges, SearchSettings()).left_out
+    changed = times.copy()
+    changed[left_out] *= 1.5
+    after = observed(changed).fitted(ranges, SearchSettings()).left_out
+    assert after[left_out] == pytest.approx(before[left_out], rel=1e-6)
+    others = np.arange(5) != left_out
+    assert (np.abs(after[others] / before[others] - 1) > 1e-3).any()
+
+
+def test_what_lies_beyond_is_judged_at_twice_the_largest_that_counts() -> None:
+    times = downey(9, 0.6)(2.0 ** np.arange(6)) * np.array([1, 1.02, 0.98, 1.01, 1, 3])
+    declining = Diagnosis((1.0,) * 5 + (0.0,), (0,) * 6, declining_from=32)
+    whole = _Observed(2.0 ** np.arange(6), times, declining)
+    ranges, settings = everything(32.0, Bounds()), SearchSettings()
+    target = np.array([32.0])
+    expected = whole.search(whole.weights(target, 2.0), target, ranges, settings)
+    beyond = whole.fitted(ranges, settings).beyond
+    assert beyond.parallelism == pytest.approx(expected.parallelism)
+    assert beyond.wssre == pytest.approx(expected.wssre)

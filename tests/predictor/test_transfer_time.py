@@ -209,3 +209,11 @@ def test_a_probe_at_the_moment_of_asking_counts_and_a_later_one_does_not() -> No
 def test_nothing_to_move_is_never_off() -> None:
     assert (predict([], 0).error, predict([], 0).transfers) == (0.0, 0)
     assert LEVEL == 0.9
+
+
+@pytest.mark.parametrize(("count", "names_few"), [(3, True), (10, True), (11, False)])
+def test_of_transfers_alone_the_first_was_not_predicted(count: int, names_few: bool) -> None:
+    made = predict([transfer(NOW - 10 * (count - i), 8.0 * MB) for i in range(count)])
+    texts = [problem.text for problem in made.problems if problem.name == "few_transfers"]
+    few = f"{count - 1} past transfers were predicted to compare with; 10 would do"
+    assert texts == [few] * names_few
