@@ -195,3 +195,38 @@ def test_without_a_queue_run_forward_a_deadline_is_made_up_to_its_second(later_s
     # T(8) is at most 577.5 s, and the job asks for just that.
     asked = request(577.5 + later_s, limit_s=577.5, asked_limit_s=577.5)
     assert judged(asked, partition()).options[0].deadline is verdict
+
+
+def closest(asked, wait_of):
+    return judged(asked, part(wait_of), rules(confidence=0.9)).chosen
+
+
+def test_of_counts_that_miss_a_deadline_one_that_may_still_make_it_is_closest():
+    asked = request(600.0, low=7, limit_s=590.0, asked_limit_s=590.0, limit_raisable=True)
+
+    def wait_of(nodes, _):
+        return [5_000.0 if nodes == 8 else 0.0] * 40
+
+    options = judged(asked, part(wait_of)).options
+    verdicts = {o.nodes: (o.deadline, o.in_limit) for o in options}
+    assert verdicts == {7: (DeadlineVerdict.RUN, True), 8: (DeadlineVerdict.WAIT, True)}
+    assert closest(asked, wait_of).nodes == 8
+
+
+def test_a_count_whose_limit_is_not_allowed_is_not_the_closest():
+    asked = request(800.0, low=7, limit_s=590.0, asked_limit_s=590.0, limit_raisable=False)
+
+    def wait_of(nodes, _):
+        return [5_000.0 if nodes == 8 else 4_000.0] * 40
+
+    options = judged(asked, part(wait_of)).options
+    verdicts = {o.nodes: (o.deadline, o.in_limit) for o in options}
+    assert verdicts == {7: (DeadlineVerdict.WAIT, False), 8: (DeadlineVerdict.WAIT, True)}
+    assert closest(asked, wait_of).nodes == 8
+
+
+def test_where_only_limits_are_too_long_the_request_is_closest():
+    asked = request(600.0, low=8, high=9, asked=8)
+    options = judged(asked, part(lambda *_: [0.0] * 40)).options
+    assert {o.deadline for o in options} == {DeadlineVerdict.LIMIT}
+    assert closest(asked, lambda *_: [0.0] * 40).nodes == 8
