@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from sacct_ingest.store.rows import (
+    ArrayRow,
     DecisionSelection,
     FitRow,
     RecordRow,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from sacct_ingest.store.store import Store
 
 __all__ = [
+    "ArrayRow",
     "DecisionSelection",
     "FitRow",
     "RecordRow",

@@ -84,6 +84,36 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayRow:
+    """A job array, summed up over its tasks that started."""
+
+    cluster: str
+    array_job_id: int
+    user: str
+    account: str
+    name: str
+    submit_s: int
+    tasks: int
+    completed: int
+    shortest_s: float
+    mean_s: float
+    longest_s: float
+    cpu_had_s: float  #: allocated CPU time of tasks whose use was measured ...
+    cpu_used_s: float  #: ... and what they used
+    mem_bytes: int | None  #: highest resident size of one task of any step
+
+    @property
+    def application(self) -> str:
+        """What to call it."""
+        return self.name
+
+    @property
+    def used_cpus(self) -> float | None:
+        """Share of the CPU time that was used; None: not measured."""
+        return min(self.cpu_used_s / self.cpu_had_s, 1.0) if self.cpu_had_s else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SumsRow:
     """Sums of an application on a node type, in one form; ``payload`` is their JSON text."""
 

@@ -19,7 +19,7 @@ from sacct_ingest.store.prediction_records import Records
 from sacct_ingest.store.probes import Probes
 from sacct_ingest.store.profiles import Profiles
 from sacct_ingest.store.rejects import Rejects
-from sacct_ingest.store.rows import Pruned, RetentionTimes
+from sacct_ingest.store.rows import ArrayRow, DecisionSelection, Pruned, RetentionTimes
 from sacct_ingest.store.runs import Runs
 from sacct_ingest.store.standings import Standings
 from sacct_ingest.store.sums import NodeSums
@@ -90,6 +90,12 @@ class Store:
             It cannot be read.
         """
         return change_since(self._engine, self._opened)
+
+    def arrays(self, chosen: DecisionSelection, most: int) -> list[ArrayRow]:
+        """Give the job arrays that were submitted last; see `sacct_ingest.store.arrays`."""
+        from sacct_ingest.store.arrays import newest_arrays  # noqa: PLC0415
+
+        return newest_arrays(self._engine, chosen, most)
 
     def ingest_lock(self, waiting: Callable[[], None]) -> AbstractContextManager[None]:
         """Keep other ingests out; see `sacct_ingest.store.ingest_lock`.

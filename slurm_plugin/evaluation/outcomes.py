@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sacct_ingest.records import DecisionRow, StandingRow
 from sacct_ingest.signature import names_of
-from sacct_ingest.store import RunRow
+from sacct_ingest.store import ArrayRow, RunRow
 from slurm_plugin.evaluation.accuracy import Accuracy, AccuracyTally
 from slurm_plugin.evaluation.comparison import compare
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, JobUsage, RecordSummary, Waste
@@ -113,6 +113,7 @@ class OutcomeReport:
     queue_waits: tuple[QueueEstimates, ...] = ()  #: how near estimates of the queue's waits came
     waste: tuple[Waste, ...] = ()  #: nodes beyond the knee, most node-hours first
     unused: tuple[Unused, ...] = ()  #: CPUs and memory, most CPU-hours first
+    arrays: tuple[ArrayRow, ...] = ()  #: the newest first
 
 
 def select(pairs: Iterable[Pair], application: str = "") -> Iterator[Pair]:
@@ -218,7 +219,8 @@ class OutcomeTally:
         | tuple[RecordSummary, ...]
         | tuple[QueueEstimates, ...]
         | tuple[Waste, ...]
-        | tuple[Unused, ...],
+        | tuple[Unused, ...]
+        | tuple[ArrayRow, ...],
     ) -> OutcomeReport:
         """Sum up; ``more`` are fields that the tally does not have."""
         fields: dict[str, object] = dict(more)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
 
 _BATCH = 200
+_ARRAYS = 200  #: newest ones that are listed
 _STEP = 2000  #: decisions between two reports of progress
 
 
@@ -66,4 +67,10 @@ def collect(
         waste=tally.usage.waste(tables, least_node_hours=least_node_hours),
         queue_waits=() if application else queue_estimates(store, chosen),
         unused=tally.unused.result(least_cpu_hours=least_node_hours),
+        arrays=() if application or _of_decisions(chosen) else tuple(store.arrays(chosen, _ARRAYS)),
     )
+
+
+def _of_decisions(chosen: DecisionSelection) -> bool:
+    """Whether a selection is about decisions, of which an array says nothing."""
+    return bool(chosen.mode or chosen.reason or chosen.decision_id or chosen.key)

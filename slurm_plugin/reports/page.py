@@ -23,6 +23,7 @@ _SECTIONS = (
     ("Applications", ("applications", "switched_off", "records", "drift", "problems")),
     ("Nodes beyond the knee", ("waste",)),
     ("Unused resources", ("unused",)),
+    ("Job arrays", ("arrays",)),
     ("Jobs", ("jobs",)),
 )
 _MOST_ROWS = 200  #: of one table; CSV has all

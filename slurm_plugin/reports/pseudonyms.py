@@ -69,6 +69,15 @@ def anonymous(report: OutcomeReport) -> OutcomeReport:
         waste=each(
             report.waste, lambda row: replace(application(row), user=names.of("user", row.user))
         ),
+        arrays=each(
+            report.arrays,
+            lambda row: replace(
+                row,
+                name=names.of("application", row.name),
+                user=names.of("user", row.user),
+                account=names.of("account", row.account),
+            ),
+        ),
         unused=each(
             report.unused,
             lambda row: replace(application(row), account=names.of("account", row.account)),

@@ -45,6 +45,7 @@ def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet,
         _table("drift", "Applications whose problem changed", report.drift),
         _waste(report),
         _unused(report),
+        _arrays(report),
         _jobs("jobs", "Jobs, the newest first", report.jobs),
     )
 
@@ -370,6 +371,32 @@ def _waste(report: OutcomeReport) -> Sheet:
         note="Runs of reliable curves, without deadline, on counts that their users chose.",
         empty="none above the threshold",
     )
+
+
+def _arrays(report: OutcomeReport) -> Sheet:
+    return Sheet(
+        name="arrays",
+        caption="Job arrays, the newest first",
+        fields=(
+            SheetField("array_job_id", "array", attrgetter("array_job_id")),
+            SheetField("user", "user", attrgetter("user"), left=True),
+            SheetField("application", "application", attrgetter("application"), left=True),
+            SheetField("tasks", "tasks", attrgetter("tasks")),
+            SheetField("completed", "completed", attrgetter("completed")),
+            SheetField("shortest_s", "shortest", attrgetter("shortest_s"), duration),
+            SheetField("mean_s", "mean", attrgetter("mean_s"), duration),
+            SheetField("longest_s", "longest", attrgetter("longest_s"), duration),
+            SheetField("used_cpus", "CPUs used", attrgetter("used_cpus"), percent),
+            SheetField("mem_bytes", "memory GiB", attrgetter("mem_bytes"), _gib),
+        ),
+        rows=report.arrays,
+        note="Tasks that started.  Memory is the highest of one task of any step.",
+        empty="no job array",
+    )
+
+
+def _gib(value: float | None) -> str:
+    return "-" if value is None else f"{value / 2**30:.1f}"
 
 
 def _unused(report: OutcomeReport) -> Sheet:

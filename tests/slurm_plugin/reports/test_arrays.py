@@ -1,0 +1,42 @@
+"""Job arrays in a report: summed up, without names where none are wanted."""
+
+from dataclasses import replace
+
+from sacct_ingest.store import ArrayRow, DecisionSelection, Store
+from slurm_plugin.evaluation.report_data import collect
+from slurm_plugin.reports.page import page
+from slurm_plugin.reports.pseudonyms import anonymous
+from slurm_plugin.reports.sheets import sheets_of
+from tests.sacct_ingest.records import run
+from tests.slurm_plugin.reports.rows import summarise
+
+ARRAY = ArrayRow(
+    cluster="pine", array_job_id=40, user="ada", account="physics", name="sweep", submit_s=1,
+    tasks=9, completed=8, shortest_s=60.0, mean_s=90.0, longest_s=120.0, cpu_had_s=800.0,
+    cpu_used_s=200.0, mem_bytes=3 * 2**29,
+)  # fmt: skip
+
+
+def test_a_table_lists_them() -> None:
+    report = replace(summarise([], confidence=0.9), arrays=(ARRAY,))
+    (sheet,) = [one for one in sheets_of(report, {}) if one.name == "arrays"]
+    shown = [field.show(field.get(ARRAY)) for field in sheet.fields]
+    assert shown[:5] == ["40", "ada", "sweep", "9", "8"]
+    assert shown[-2:] == ["25 %", "1.5"]
+    assert "sweep" in page(report, {}, now_s=0.0)
+
+
+def test_names_are_hidden_where_that_is_wanted() -> None:
+    report = replace(summarise([], confidence=0.9), arrays=(ARRAY,))
+    (hidden,) = anonymous(report).arrays
+    assert {"ada", "physics", "sweep"}.isdisjoint({hidden.user, hidden.account, hidden.name})
+
+
+def test_a_report_takes_them_out_of_the_store(tmp_path) -> None:
+    with Store.open(f"sqlite:///{tmp_path}/nimo.db") as store:
+        store.runs.add([run(array_job_id=17, array_task_id=0)])
+        (one,) = collect(store, DecisionSelection(), confidence=0.9).arrays
+        assert (one.array_job_id, one.tasks) == (17, 1)
+        # Reasons and applications are those of decisions.
+        assert collect(store, DecisionSelection(reason="off"), confidence=0.9).arrays == ()
+        assert collect(store, DecisionSelection(), confidence=0.9, application="x").arrays == ()
