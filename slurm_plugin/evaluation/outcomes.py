@@ -39,7 +39,7 @@ from slurm_plugin.evaluation.wait_accuracy import WaitAccuracy, WaitTally
 Pair = tuple[DecisionRow, RunRow | None]
 
 #: Raised when a field of the JSON report changes its meaning or goes.
-VERSION = 3
+VERSION = 4
 _WEEK_S = 7 * 86_400
 _MONDAY_S = 4 * 86_400  #: the first one of the epoch
 

@@ -7,8 +7,8 @@ from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.reports.page import page
 from slurm_plugin.reports.pseudonyms import anonymous
 from slurm_plugin.reports.sheets import sheets_of
-from tests.sacct_ingest.records import run
-from tests.slurm_plugin.reports.rows import summarise
+from tests.sacct_ingest.records import run as stored_run
+from tests.slurm_plugin.reports.rows import decision, run, summarise
 
 ARRAY = ArrayRow(
     cluster="pine", array_job_id=40, user="ada", account="physics", name="sweep", submit_s=1,
@@ -23,7 +23,8 @@ def test_a_table_lists_them() -> None:
     shown = [field.show(field.get(ARRAY)) for field in sheet.fields]
     assert shown[:5] == ["40", "ada", "sweep", "9", "8"]
     assert shown[-2:] == ["25 %", "1.5"]
-    assert "sweep" in page(report, {}, now_s=0.0)
+    some = replace(summarise([(decision(), run())], confidence=0.9), arrays=(ARRAY,))
+    assert "sweep" in page(some, {}, now_s=0.0)
 
 
 def test_names_are_hidden_where_that_is_wanted() -> None:
@@ -34,7 +35,7 @@ def test_names_are_hidden_where_that_is_wanted() -> None:
 
 def test_a_report_takes_them_out_of_the_store(tmp_path) -> None:
     with Store.open(f"sqlite:///{tmp_path}/nimo.db") as store:
-        store.runs.add([run(array_job_id=17, array_task_id=0)])
+        store.runs.add([stored_run(array_job_id=17, array_task_id=0)])
         (one,) = collect(store, DecisionSelection(), confidence=0.9).arrays
         assert (one.array_job_id, one.tasks) == (17, 1)
         # Reasons and applications are those of decisions.
