@@ -5,7 +5,7 @@ The policy that decides is :func:`slurm_plugin.decision.policy.decide`, the one 
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -100,7 +100,7 @@ class WhatIf:
         """
         longer = np.where(np.random.default_rng(seed).random(len(self._own)) < 0.1, 1.02, 1.0)
         shapes = [
-            replace(own, run_s=own.run_s * factor)
+            own._replace(run_s=own.run_s * factor)
             for own, factor in zip(self._own, longer.tolist(), strict=True)
         ]
         return self._engine().run(self._submits(), lambda job, _: shapes[job])

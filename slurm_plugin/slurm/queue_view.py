@@ -162,8 +162,11 @@ class _Scene:
             yield QueuedJob(units=taken, limit_s=_FOREVER_S)
 
     def _waiting(self, names: Sequence[str], overlap: Mapping[str, float]) -> "Iterator[_Waiting]":
+        parts: dict[Sequence[str], float] = {}
         for job in self.raw.jobs:
-            part = max((overlap.get(name, 0.0) for name in job.partitions), default=0.0)
+            if (part := parts.get(job.partitions, -1.0)) < 0:
+                part = max((overlap.get(name, 0.0) for name in job.partitions), default=0.0)
+                parts[job.partitions] = part
             later = job.reason in _LATER and job.start_s < inf
             if job.state not in WAITS or not part or job.reservation:
                 continue

@@ -198,24 +198,20 @@ def line(rows: Sequence[fields.SlurmField], values: Mapping[str, Any]) -> str:
 
 
 def _rows(rows: Sequence[fields.SlurmField], text: str) -> Iterator[dict[str, Any]]:
-    names = [row.text for row in rows]
     # Not splitlines(): it would part lines at the separator's neighbours, too.
     for one in text.split("\n"):
         if one:
-            values = one.split(_END)[: len(rows)]
-            yield fields.read(rows, dict(zip(names, values, strict=True)))
+            yield fields.read_words(rows, one.split(_END)[: len(rows)])
 
 
 def _job_rows(
     rows: Sequence[fields.SlurmField], text: str, separator: str
 ) -> Iterator[dict[str, Any]]:
-    names = [row.text for row in rows]
     ours = sum(not row.by_user for row in rows)
     for one in text.split(f"{separator}\n"):
         if one:
             first, *others = one.split(separator)
-            values = [*first.split(_END, ours), *others]
-            yield fields.read(rows, dict(zip(names, values, strict=True)))
+            yield fields.read_words(rows, [*first.split(_END, ours), *others])
 
 
 def _joined(rows: Iterable[dict[str, Any]]) -> list[RawNode]:
