@@ -5,7 +5,7 @@ Made by :mod:`slurm_plugin.nimod.outlooks` in the background.
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from math import ceil, inf
 
 import msgspec
@@ -106,7 +106,7 @@ def corrected(
     """Make an outlook of what a queue run forward gave, and of the record of such estimates."""
 
     # Waits of many time limits are alike.
-    @lru_cache(maxsize=None)
+    @cache
     def estimate(size: int, draws_s: tuple[float, ...]) -> WaitEstimate:
         of = class_for(partition, draws_s, size / units.units, made_s=made_s, waiting=waiting)
         return record.estimate(draws_s, of)
