@@ -3,9 +3,10 @@
 import argparse
 import time
 from itertools import accumulate
+from textwrap import fill
 
 from slurm_plugin.cli.command_context import add_config, add_json, load_config
-from slurm_plugin.formatting import clock, count, duration, percent, wrapped
+from slurm_plugin.formatting import clock, count, duration, percent
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Counts, PartitionWait, Status
 from slurm_plugin.streams import json_text
@@ -13,6 +14,7 @@ from slurm_plugin.table_columns import terminal_width
 
 EXAMPLE = "  nimo status\n  nimo status --reload\n  nimo status --json | jq .snapshot_age_s"
 _TIMEOUT_S = 2.0
+_INDENT = " " * 11  #: below the texts of `describe`
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
         print(json_text(status))
     else:
         text = describe(status, now_s=time.time(), max_age_s=config.snapshot.max_age_s)
-        print(wrapped(text, terminal_width()))
+        width = terminal_width()
+        print("\n".join(fill(line, width, subsequent_indent=_INDENT) for line in text.splitlines()))
     return 0
 
 

@@ -7,6 +7,7 @@ from slurm_plugin.cli.commands.status import describe
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.protocol import Counts, Status
+from slurm_plugin.table_columns import WIDTH
 
 
 def test_nimod_tells_how_it_is(nimod: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,7 +18,13 @@ def test_nimod_tells_how_it_is(nimod: DemoSite, capsys: pytest.CaptureFixture[st
     assert status["counts"]["began_s"] > 0
     assert len(status["counts"]["bins"]) == len(status["counts"]["bounds_s"]) + 1
     assert main(["status", "--config", str(nimod.config)]) == 0
-    assert "cluster    read " in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "cluster    read " in text
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    folded = [line for line in lines if not line[:1].isalpha()]
+    assert folded
+    assert all(line.startswith(" " * 11) for line in folded)
 
 
 def test_no_nimod_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
