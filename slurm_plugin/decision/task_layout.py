@@ -60,6 +60,8 @@ def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
 def gpus_of(job: Job, nodes: int | None) -> tuple[int, int]:
     """GPUs of a job on each node, and in all; `UNKNOWN_GPUS` where a number cannot be computed."""
     requests = (job.tres_per_node, job.tres_per_job, job.tres_per_task, job.tres_per_socket)
+    if not any(requests):
+        return 0, 0
     counts = [gpu_count(one) for one in requests]
     if not any(counts) and None not in counts:
         return 0, 0

@@ -14,7 +14,7 @@ local encoding = require("nimo_encode")
 
 local M = {}
 
-M.VERSION = 1 -- of the messages, see slurm_plugin/protocol.py
+M.VERSION = 1 -- of the messages, see slurm_plugin/protocol/
 
 -- The user's own range; nil where there is nothing to choose.
 local function range(options)

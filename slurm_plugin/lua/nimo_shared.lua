@@ -6,7 +6,7 @@ local json = require("nimo_json")
 
 local M = {}
 
-M.VERSION = 1 -- of the messages, see slurm_plugin/protocol.py
+M.VERSION = 1 -- of the messages, see slurm_plugin/protocol/
 M.LEVEL = 1 -- what this hook can write: HookLevel there
 M.MAX_COMMENT_BYTES = 1024 -- Slurm refuses jobs with a longer comment
 
