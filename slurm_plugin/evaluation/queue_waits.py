@@ -23,7 +23,7 @@ SUBMISSIONS, HISTORY = "submissions", "history"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueEstimates:
-    """Estimated waits of a partition's jobs beside those that came."""
+    """Estimated waits of a partition's jobs, compared with the real ones."""
 
     cluster: str
     partition: str

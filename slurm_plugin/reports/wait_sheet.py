@@ -8,23 +8,23 @@ from slurm_plugin.reports.sheet import Sheet, SheetField
 
 
 def wait_estimates(report: OutcomeReport) -> Sheet:
-    """Estimates of the queue's waits by partition, beside what came."""
+    """Estimates of the queue's waits by partition, compared with the real ones."""
     return Sheet(
         name="wait_estimates",
-        caption="Estimated waits in the queue, beside those that came",
+        caption="Estimated waits in the queue, compared with the real ones",
         fields=(
             SheetField("cluster", "cluster", attrgetter("cluster"), left=True),
             SheetField("partition", "partition", attrgetter("partition"), left=True),
-            SheetField("of", "of", attrgetter("of"), left=True),
+            SheetField("of", "source", attrgetter("of"), left=True),
             SheetField("jobs", "jobs", attrgetter("jobs")),
-            SheetField("waited", "waited a minute", attrgetter("waited")),
+            SheetField("waited", "waited over a minute", attrgetter("waited")),
             SheetField("within", "half within a factor", attrgetter("within"), _factor),
             SheetField("inside", "in 90 %", attrgetter("inside"), percent),
         ),
         rows=report.queue_waits,
-        note="Of history: as 'nimo fit' estimates them from what was over at each submission. "
+        note="history: estimates of 'nimo fit' for past jobs, from data before each submission. "
         "The factor is that of the wait plus a minute.",
-        empty="no estimated wait has come to its end",
+        empty="no job with an estimated wait has started yet",
     )
 
 
