@@ -60,7 +60,7 @@ def test_the_process_is_not_the_last_to_leave_the_file(
     monkeypatch.setattr(RunWriter, "close", closed)
     with Store.open(str(path)) as store, store.writer() as writer:
         writer.add(BATCHES[0])
-        assert writer._process is not None
+        assert writer.pid is not None
     assert logs == [True]
 
 
@@ -72,7 +72,6 @@ def test_a_busy_process_is_not_waited_for(
         for batch in BATCHES:
             writer.add(batch)
         assert writer.stored == Stored()
-        assert sum(map(len, writer._packed)) == 15
         monkeypatch.setattr(module, "_WAITING", 20)
         writer.add(BATCHES[0])
         assert writer.stored == Stored(new=5)
