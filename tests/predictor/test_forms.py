@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import exp, log
 
+import numpy as np
 import pytest
 
 from predictor.models.bottleneck import Bottleneck, Demand
@@ -385,3 +386,61 @@ def test_a_time_of_nothing_is_off_by_a_thousandth() -> None:
     predicted = [Occupancies(4.0, 0.0, 0.0, 1.0), Occupancies(0.0, 0.0, 0.0, 1.0)]
     off = judged_by(fit(form()), [sample, sample], predicted).left_out
     assert off == pytest.approx((log(0.5), log(1e-3)))
+
+
+def test_an_occupancy_of_a_millionth_of_the_whole_is_none() -> None:
+    assert percentage_error(0.0, 1e-6, 1.0) == 0.0
+    assert percentage_error(2e-6, 1e-6, 1.0) == 100.0
+    assert percentage_error(0.0, 2e-6, 1.0) == 100.0
+
+
+def test_errors_of_the_data_flow_count_beside_the_data_flow() -> None:
+    """Runs of 10 to 10,000 bytes, one off by a fifth; each byte takes as long in all."""
+    sizes = np.array([1.0, 10.0, 100.0, 1000.0, 500.0])
+    flow = 10 * sizes * np.array([1.0, 1.0, 1.2, 1.0, 1.0])
+    samples = [
+        Sample({"size": x}, Occupancies(1.0, 0.0, 0.0, y))
+        for x, y in zip(sizes.tolist(), flow.tolist(), strict=True)
+    ]
+    design = np.column_stack([np.ones(5), sizes]) / flow[:, None]
+    constant_, slope = np.linalg.lstsq(design, np.ones(5), rcond=None)[0]
+    forms = OccupancyModel(faster=frozenset()).fit(samples).forms
+    assert forms[0].data({"size": 100.0}) == pytest.approx(constant_ + 100 * slope, rel=1e-6)
+
+
+def test_a_demand_depends_on_the_attributes_of_the_stalls_alone() -> None:
+    def run(cpu: float, lat: float) -> Sample:
+        return Sample(
+            {"cpu": cpu, "lat": lat}, Occupancies(4 / cpu, max(0.0, lat - 4 / cpu), 0.0, 1e9)
+        )
+
+    samples = [run(cpu, lat) for cpu in (1.0, 2.0, 4.0) for lat in (1.0, 3.0, 6.0)]
+    for network, terms in ((("lat",), {"lat"}), (("cpu",), {"cpu"}), ((), set())):
+        made = OccupancyModel(network=network, disk=network).fit(samples)
+        limited = [one.bottleneck for one in made.forms if one.bottleneck]
+        used = {t.attribute for one in limited for d in one.demands for t in d.function.terms}
+        assert used <= terms
+        assert not terms or not limited or used == terms
+    straight = OccupancyModel(latency_hiding=False).fit(samples)
+    hidden = [t for one in straight.forms for t in one.network.terms if t.shape is Shape.EXCEEDING]
+    assert hidden == []
+
+
+def test_latency_hiding_is_a_term_where_it_is_asked_for() -> None:
+    """A stall of what the latency has beyond what the processor does, over runs of both."""
+    samples = [
+        Sample({"cpu": c, "lat": x}, Occupancies(4e-8 / c, 1e-8 * max(0.0, x - 4 / c), 0.0, 1e9))
+        for c in (1.0, 1.5, 2.0, 3.0, 4.0)
+        for x in (1.0, 2.0, 3.0, 5.0, 8.0)
+    ]
+    shapes = {t.shape for one in OccupancyModel().fit(samples).forms for t in one.network.terms}
+    assert Shape.EXCEEDING in shapes
+
+
+def test_a_prediction_has_the_mean_stall_of_the_demands() -> None:
+    """Demands of 3 and 5 beside 1 that the processor takes: stalls of 2 and 4."""
+    demands = tuple(Demand(constant(value), 0.0, 0.5, (), ()) for value in (3.0, 5.0))
+    made = fit(replace(form(1.0, 0.0, 0.0, 10.0), bottleneck=Bottleneck(demands))).predict({})
+    assert made.time_s == pytest.approx(10 * (1 + 3))
+    assert made.low_s <= 10 * (1 + 2)
+    assert made.high_s >= 10 * (1 + 4)
