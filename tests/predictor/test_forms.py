@@ -444,3 +444,13 @@ def test_a_prediction_has_the_mean_stall_of_the_demands() -> None:
     assert made.time_s == pytest.approx(10 * (1 + 3))
     assert made.low_s <= 10 * (1 + 2)
     assert made.high_s >= 10 * (1 + 4)
+
+
+def test_errors_of_occupancies_count_beside_all_that_a_byte_takes() -> None:
+    """A byte of a billion takes 10 ns: a tenth more is 10 %."""
+    actual = Occupancies(1e-8, 2e-8, 4e-8, 1e9)
+    predicted = Occupancies(1.1e-8, 1e-8, 4e-8, 1.5e9)
+    errors = part_errors([predicted], [actual])
+    assert errors == pytest.approx(
+        {"compute_s": 10.0, "network_s": 50.0, "disk_s": 0.0, "data_bytes": 50.0}
+    )

@@ -384,3 +384,13 @@ def test_not_a_try_more_is_made_than_the_effort_has() -> None:
         grown = plan_search._Work(made, all_of, NOW, 9 * tries)
         grown.grow(cheapest)
         assert grown._left == 0
+
+
+def test_the_cheapest_and_the_fastest_options_of_all_tasks() -> None:
+    made = problem(DIAMOND, 4)
+    cheap = plan_search.cheapest(made, choices(made))
+    fast = plan_search.fastest(made, choices(made))
+    assert cheap is not None
+    assert fast is not None
+    assert (cheap.node_s, cheap.end_s - NOW) == (115.0, 75.0)
+    assert (fast.node_s, fast.end_s - NOW) == (135.0, 55.0)

@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sacct_ingest.errors import ConfigError
+from predictor.models.samples import Occupancies, Sample
+from sacct_ingest.errors import ConfigError, NoHistory
 from slurm_plugin.learn.journal import Stage, Trial
 from slurm_plugin.plan.plans import Plan, plans
-from slurm_plugin.plan.run_times import fit_samples
+from slurm_plugin.plan.run_times import fit_history, fit_samples
 from slurm_plugin.reports.plan_text import render
 from tests.slurm_plugin.plan.made import NOW, problem
 
@@ -157,3 +158,10 @@ def test_samples_over_nodes_tell_up_to_64_times_the_fewest(tmp_path: Path) -> No
     text = flow(near={"mhz": 500}).replace("samples:", "nodes: 2-4, samples:")
     made = problem(text, fits=fit_samples(problem(text).workflow, tmp_path))
     assert made.runs.counts(made.workflow.tasks["g"], made.workflow.places["near"]) == [2]
+
+
+def test_an_application_without_runs_has_no_history() -> None:
+    with pytest.raises(NoHistory, match=r"tasks\.g: samples: no run of its application completed"):
+        fit_history("g", [])
+    sample = Sample({"nodes": 2.0}, Occupancies(1e-8, 0.0, 0.0, 1e9))
+    assert fit_history("g", [sample]).predict({"nodes": 2.0}).time_s == pytest.approx(10.0)
