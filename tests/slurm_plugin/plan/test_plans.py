@@ -394,3 +394,14 @@ def test_the_cheapest_and_the_fastest_options_of_all_tasks() -> None:
     assert fast is not None
     assert (cheap.node_s, cheap.end_s - NOW) == (115.0, 75.0)
     assert (fast.node_s, fast.end_s - NOW) == (135.0, 55.0)
+
+
+def test_where_one_way_is_missing_the_other_is_taken_at_the_same_place() -> None:
+    own = {
+        "x": [OptionChoice(TaskOption("b", 1, stage=False), 10, 10)],
+        "y": [OptionChoice(TaskOption("b", 2), 7, 14), OptionChoice(TaskOption("a", 1), 7, 7)],
+    }
+    made = [{task: one.option for task, one in each.items()} for each in
+            plan_search._together(own)]  # fmt: skip
+    both = {"x": TaskOption("b", 1, stage=False), "y": TaskOption("b", 2)}
+    assert made == [both] * 4
