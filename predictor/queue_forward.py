@@ -10,7 +10,8 @@ Sizes are in units of which a queue has so many: nodes, or CPUs where jobs share
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import ceil, inf, log
 
@@ -86,6 +87,8 @@ class Forward:
     grid: WaitGrid  #: waits of a job that is submitted now
     starts_s: dict[int, tuple[float, ...]]  #: of jobs that wait, by their numbers: rising
     front: Sequence[QueuedJob] = ()  #: jobs that were run for those that wait
+    #: starts of the last task of each array, by its number: rising
+    last_s: dict[int, tuple[float, ...]] = field(default_factory=dict)
 
 
 def run_forward(
@@ -127,13 +130,22 @@ def run_forward(
         waits[draw], starts[draw] = _one(
             state, front, left[draw], coming[draw], (sizes, limits_s), rng, horizon_s
         )
-    # Of several tasks of an array the first to start.
-    own = {
-        job.number: tuple(np.sort(starts[:, place]).tolist())
-        for place, job in reversed(list(enumerate(front)))
-        if job.number >= 0
-    }
-    return Forward(grid=_grid(sizes, limits_s, waits), starts_s=own, front=front)
+    tasks: dict[int, list[int]] = defaultdict(list)
+    for place, job in enumerate(front):
+        if job.number >= 0:
+            tasks[job.number].append(place)
+    arrays = {number: places for number, places in tasks.items() if len(places) > 1}
+    return Forward(
+        grid=_grid(sizes, limits_s, waits),
+        # Of several tasks of an array the first to start.
+        starts_s={number: _rising(starts[:, places[0]]) for number, places in tasks.items()},
+        front=front,
+        last_s={n: _rising(starts[:, places].max(axis=1)) for n, places in arrays.items()},
+    )
+
+
+def _rising(draws: Floats) -> tuple[float, ...]:
+    return tuple(np.sort(draws).tolist())
 
 
 #: Sizes and time limits that are looked at.

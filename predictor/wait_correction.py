@@ -3,6 +3,7 @@
 Evaluated in nimod's background, without scikit-learn.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -54,7 +55,7 @@ def corrected_forward(
     at_s
         Moment of that, seconds since the epoch.
     """
-    load = QueueLoad.of(state, forward.front)
+    load, front = QueueLoad.of(state, forward.front), list(enumerate(forward.front))
     grid, sizes = forward.grid, _some(forward.grid.sizes)
     chosen = [grid.draws_s[grid.sizes.index(size)] for size in sizes]
     draws = np.array(chosen)
@@ -76,29 +77,41 @@ def corrected_forward(
             limits_s=grid.limits_s,
             draws_s=tuple(tuple(map(tuple, row)) for row in rising.tolist()),
         ),
-        starts_s=_starts(fit, load, state, forward, at_s),
+        starts_s=_starts(fit, load, state, forward.starts_s, _places(reversed(front)), at_s),
+        last_s=_starts(fit, load, state, forward.last_s, _places(front), at_s),
     )
+
+
+#: Places in the queue with their jobs.
+_Front = Iterable[tuple[int, QueuedJob]]
+
+
+def _places(front: _Front) -> dict[int, tuple[int, QueuedJob]]:
+    """Place of each number; of several tasks that which comes last here."""
+    return {job.number: (place, job) for place, job in front}
 
 
 def _starts(
-    fit: QueueWaitFit, load: QueueLoad, state: QueueState, forward: Forward, at_s: float
+    fit: QueueWaitFit,
+    load: QueueLoad,
+    state: QueueState,
+    starts_s: Mapping[int, tuple[float, ...]],
+    places: Mapping[int, tuple[int, QueuedJob]],
+    at_s: float,
 ) -> dict[int, tuple[float, ...]]:
     """Correct the starts of jobs that wait: each as one that is submitted behind those ahead."""
-    places: dict[int, tuple[int, QueuedJob]] = {}
-    for place, job in enumerate(forward.front):
-        if job.number in forward.starts_s:
-            places.setdefault(job.number, (place, job))
-    if not places:
+    if not starts_s:
         return {}
+    jobs = [places[number] for number in starts_s]
     rows = load.rows(
-        np.array([forward.starts_s[number] for number in places]),
-        np.array([job.units / state.units for _, job in places.values()]),
-        np.array([job.limit_s for _, job in places.values()]),
-        [place for place, _ in places.values()],
+        np.array(list(starts_s.values())),
+        np.array([job.units / state.units for _, job in jobs]),
+        np.array([job.limit_s for _, job in jobs]),
+        [place for place, _ in jobs],
         at_s,
     )
     made = as_draws(fit.predict(rows)).tolist()
-    return {number: tuple(draws) for number, draws in zip(places, made, strict=True)}
+    return {number: tuple(draws) for number, draws in zip(starts_s, made, strict=True)}
 
 
 def _some(sizes: tuple[int, ...]) -> tuple[int, ...]:

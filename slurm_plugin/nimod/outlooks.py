@@ -76,6 +76,7 @@ class Outlooks:
         self._stopwatch = stopwatch
         self.record = WaitRecord()
         self.starts: Mapping[int, WaitEstimate] = {}
+        self._last: Mapping[int, WaitEstimate] = {}
         self._latest: dict[str, PartitionOutlook] = {}
         self._made_s = self._took_s = 0.0
         self._alone: dict[str, bool] = {}
@@ -157,6 +158,9 @@ class Outlooks:
             low_s, high_s = wait.interval_s
             row.start_s = made_s + wait.median_s
             row.low_s, row.high_s = made_s + low_s, made_s + high_s
+        last = self._last.get(job.job_id or 0)
+        if last is not None and last.median_s < inf:
+            row.last_s = made_s + last.median_s
         return row
 
     def _start_of(self, job: RawJob) -> WaitEstimate | None:
@@ -259,6 +263,7 @@ class Outlooks:
         began = self._stopwatch()
         latest: dict[str, PartitionOutlook] = {}
         starts: dict[int, WaitEstimate] = {}
+        last: dict[int, WaitEstimate] = {}
         self._alone = {one.name: one.exclusive or settings.whole_nodes for one in raw.partitions}
         correction = self._correction()
         for queue in queues(
@@ -282,7 +287,9 @@ class Outlooks:
                     waiting=queue.waiting,
                 )
             starts |= self._corrected_starts(queue.partitions[0], queue.waiting, forward.starts_s)
+            last |= self._corrected_starts(queue.partitions[0], queue.waiting, forward.last_s)
         self._latest, self.starts, self._made_s = latest, starts, cluster.taken_s
+        self._last = last
         self._took_s, self._trouble = self._stopwatch() - began, ""
 
     def _correction(self) -> "QueueWaitFit | None":

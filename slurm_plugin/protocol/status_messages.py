@@ -19,6 +19,7 @@ class WaitRow(msgspec.Struct, kw_only=True):
     start_s: float | None = None  #: half of such jobs have started by then; None: unknown
     low_s: float | None = None  #: nine in ten start between these
     high_s: float | None = None
+    last_s: float | None = None  #: half of such arrays have started all their tasks by then
     slurm_start_s: float | None = None  #: planned by Slurm, as ``squeue --start`` has it
 
 

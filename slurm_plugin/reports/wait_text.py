@@ -38,6 +38,7 @@ def queue_columns() -> list[OutputColumn]:
         moment("low_s", "not before", 8),
         moment("high_s", "by", 8),
         moment("slurm_start_s", "Slurm's start", 7),
+        moment("last_s", "last task starts", ON_REQUEST),
         moment("submit_s", "submitted", ON_REQUEST),
         words("reason", "reason", 2),
     ]

@@ -133,3 +133,13 @@ def test_what_takes_too_long_counts_as_starting_at_the_horizon():
 def test_the_normal_distribution_is_that_of_scipy():
     z = np.linspace(-9.0, 9.0, 20_001)
     assert np.abs(queue_forward._normal_cdf(z) - ndtr(z)).max() < 1e-7
+
+
+def test_of_an_array_the_first_task_and_the_last_one_are_found():
+    tasks = [running(8, 100.0 * n, limit_s=HOUR, number=5) for n in (1, 2, 3)]
+    alone = running(8, 50.0, limit_s=HOUR, number=6)
+    state = QueueState(units=8, running=[running(8, 1000.0)], waiting=[*tasks, alone])
+    forward = run_forward(state)
+    assert forward.starts_s[5] == pytest.approx([1000.0] * 20)
+    assert forward.last_s[5] == pytest.approx([1300.0] * 20)
+    assert 6 not in forward.last_s

@@ -76,12 +76,14 @@ def test_waits_of_new_and_of_waiting_jobs_are_corrected(fit):
         state = QueueState(
             units=100,
             running=[QueuedJob(units=used, limit_s=600.0)],
-            waiting=[QueuedJob(units=n, limit_s=3_600.0, number=n) for n in (98, 99)],
+            waiting=[QueuedJob(units=n, limit_s=3_600.0, number=n) for n in (98, 99, 99)],
         )
         forward = run_forward(state)
         return forward, corrected_forward(fit, state, forward, at_s=7_000.0)
 
     forward, made = corrected(90)
+    assert set(made.last_s) == {99}
+    assert median(made.last_s[99]) > 9_000
     _, quick = corrected(10)
     for number in (98, 99):
         assert made.starts_s[number] == tuple(sorted(made.starts_s[number]))

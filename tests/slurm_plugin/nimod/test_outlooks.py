@@ -314,3 +314,12 @@ def test_what_a_refit_learned_corrects_waits_without_scikit_learn():
     started = running(10, "n1", submit_s=NOW + 5, start_s=NOW + 65)
     attached(made, seen(started), NOW + 70)
     assert [one.corrected for one in made.record.errors] == [True]
+
+
+def test_of_an_array_the_start_of_the_last_task_is_listed():
+    made = outlooks()
+    array, one = pending(9, submit_s=NOW - 5, jobs=5), pending(8, submit_s=NOW - 9)
+    attached(made, replace(full(), jobs=[*full().jobs, one, array]))
+    alone, tasks = made.queued([8, 9], user=None, own="")
+    assert alone.last_s is None
+    assert tasks.last_s > tasks.start_s
