@@ -9,8 +9,8 @@ as they go before those that wait already.
 Sizes are in units of which a queue has so many: nodes, or CPUs where jobs share nodes.
 """
 
-from collections.abc import Sequence
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import ceil, inf, log
