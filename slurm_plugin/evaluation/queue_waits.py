@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from predictor.queue_past import decode
 from predictor.wait_estimate import WaitError, decode_errors, log_error
-from sacct_ingest.store.prediction_records import QUEUE, WAITS
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from collections.abc import Iterable, Iterator
@@ -44,6 +43,8 @@ def queue_estimates(store: Store, chosen: DecisionSelection) -> tuple[QueueEstim
     """
     if chosen.user or chosen.account or chosen.key or chosen.only_user is not None:
         return ()
+    from sacct_ingest.store.prediction_records import QUEUE, WAITS  # noqa: PLC0415 - heavy
+
     pairs = (
         (SUBMISSIONS, WAITS, decode_errors),
         (HISTORY, QUEUE, lambda p: decode(p).waits.errors),
