@@ -70,7 +70,9 @@ def test_censored_runs_count_as_needing_more_than_any():
 def test_a_failed_run_with_more_memory_than_it_had_ended_for_lack_of_it():
     assert ran_short(run(0, state=JobState.OUT_OF_MEMORY))
     assert ran_short(run(600, given=500, state=JobState.FAILED))
+    assert ran_short(run(600, given=500, state=JobState.REQUEUED))
     assert not ran_short(run(400, given=500, state=JobState.FAILED))
+    assert not ran_short(run(400, given=500, state=JobState.REQUEUED))
     assert not ran_short(run(600, given=500))
     assert not ran_short(replace(run(600, state=JobState.FAILED), req_mem_bytes=None))
 
