@@ -73,7 +73,7 @@ def test_the_load_at_which_others_pay_is_named() -> None:
 
 
 def test_bystanders_stand_apart_with_what_chance_does_and_how_often_the_guard_held() -> None:
-    result = replace(replayed(), moved=0.5, guard_kept=0.93)
+    result = replace(replayed(), moved=0.5, guard_held=0.93)
     (_, groups) = tables(report_of(result))
     names = [row[0] for row in groups.rows]
     assert names == ["moldable jobs", "rigid jobs", "rigid jobs, by chance", "guard"]
