@@ -199,7 +199,8 @@ class Adaptive:
             self._length = min(self._length + 1, self._most)
 
     def _over(self, length: int) -> float:
-        skipped = max(len(self._values) - length, 0)
+        # The shorter of a short window still has a value.
+        skipped = max(len(self._values) - max(length, 1), 0)
         return self._statistic(sorted(islice(self._values, skipped, None)))
 
 

@@ -172,3 +172,11 @@ def test_one_weight_that_is_none_is_enough_to_refuse(bad: float) -> None:
     weight = np.array([[1.0, bad, 1.0]])
     with pytest.raises(ValueError, match="weights: one for each target"):
         search(n, 9 / n, weight, np.array([2.0]), everything(4.0, Bounds()), SearchSettings())
+
+
+@pytest.mark.parametrize(
+    ("targets", "nodes"), [([np.nan, 4.0], [1.0, 2.0]), ([4.0], [1.0, np.nan]), ([4.0], [])]
+)
+def test_weights_are_of_finite_numbers(targets: list[float], nodes: list[float]) -> None:
+    with pytest.raises(ValueError, match="finite numbers are needed"):
+        weights(np.array(targets), np.array(nodes), 2.0)

@@ -297,3 +297,22 @@ def test_squared_errors_are_means_of_squares_that_fade() -> None:
     # The last value was off by 2 and by 3, the running mean by 2 and by 4.
     assert bank.errors()["last value"] == pytest.approx((0.99 * 4 + 9) / 1.99)
     assert bank.errors()["running mean"] == pytest.approx((0.99 * 4 + 16) / 1.99)
+
+
+def test_the_first_of_two_hundred_and_one_errors_is_forgotten() -> None:
+    bank = Bank()
+    bank.update(0.0)
+    for _ in range(200):
+        bank.update(1000.0)  # the first is off by 1000, the others by nothing
+    assert bank.own_error() == pytest.approx(5.0)
+    bank.update(1000.0)
+    assert bank.own_error() == 0.0
+
+
+def test_an_adaptive_window_may_be_a_single_value() -> None:
+    forecaster = Adaptive(median_of_sorted, first=2, least=1, most=3, offset=1)
+    for value in (1.0, 5.0, 9.0, 9.0, 9.0, 9.0):
+        forecaster.update(value)
+    assert forecaster.forecast() == 9.0
+    with pytest.raises(ValueError, match="is not within"):
+        Adaptive(median_of_sorted, first=1, least=0, most=3, offset=1)
