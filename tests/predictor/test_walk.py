@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from predictor import walk
-from predictor.experts import CurveAt
-from predictor.judgement import JudgedPrediction, WalkSettings
+from predictor.experts import CurveAt, Guesses
+from predictor.judgement import JudgedPrediction, RecordJudge, WalkSettings
 from predictor.record import POOLED, Record, RecordEntry, Site, decode, encode, pooled, site_of
 from predictor.types import Run
 from predictor.walk import NextRun, replay
@@ -236,6 +236,29 @@ def test_a_site_where_narrow_intervals_failed_asks_for_narrower_ones() -> None:
     failed = [*entries_with(0.01, 30), *entries_with(1.0, 30)]
     assert site_of(failed).reliable < 0.06 < Site().reliable
     assert site_of(failed).reaches["same seen"][1] > 5
+
+
+def judged_by(entries: list[RecordEntry], known: Site) -> tuple[RecordJudge, JudgedPrediction]:
+    """What is said where all experts say 100 s, on a count that was run three times."""
+    voice = RecordJudge(entries, known, SETTINGS, same=True)
+    return voice, voice.judge(Guesses((math.log(100.0),) * 7, 3, (math.log(100.0), 0.02)))
+
+
+def test_a_good_site_does_not_make_up_for_an_applications_own_misses() -> None:
+    fine = site_of(list(entries_with(0.01, 400)))
+    good = list(entries_with(0.01, 8))
+    missed = [*good[:7], replace(good[7], errors=(0.5,) * 7)]
+    for entries, reliable in ((good, True), (missed, False)):
+        voice, judged = judged_by(entries, fine)
+        assert voice.reliable(judged) is reliable
+
+
+def test_intervals_are_wider_by_what_the_sites_missed() -> None:
+    entries = list(entries_with(0.05, 8))
+    _, plain = judged_by(entries, Site())
+    _, wider = judged_by(entries, Site(reaches={"same seen": (2.0, 3.0)}))
+    assert wider.high - wider.log_s == pytest.approx(3 * (plain.high - plain.log_s))
+    assert wider.log_s - wider.low == pytest.approx(2 * (plain.log_s - plain.low))
 
 
 def test_where_most_applications_are_hard_a_smooth_beginning_is_not_believed() -> None:
