@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from predictor import walk
+from predictor.earned import mixed
 from predictor.experts import CurveAt, Guesses
 from predictor.judgement import JudgedPrediction, RecordJudge, WalkSettings
 from predictor.record import POOLED, Record, RecordEntry, Site, decode, encode, pooled, site_of
@@ -205,6 +206,35 @@ def test_of_a_users_first_runs_the_long_ones_have_not_ended() -> None:
     assert high_s(first, 9000, same=True) < 300, "one application is as its runs were"
     assert high_s(short(40, 3000.0), 9000, same=False) < 300, "they had time to end"
     assert high_s(short(300, 10.0), 9000, same=False) < 300, "they were many"
+
+
+@pytest.mark.parametrize(
+    ("errors", "several"),
+    [
+        ([0.3] * 6 + [0.01] * 4, True),
+        ([0.3] * 4 + [0.01] * 6, False),
+        ([0.5] * 3 + [0.01] * 7, True),
+        ([0.5] * 2 + [0.01] * 8, False),
+        ([0.5] * 4, False),
+    ],
+)
+def test_runs_are_not_one_problem_where_they_differ_too_much(
+    errors: list[float], *, several: bool
+) -> None:
+    """Half are off by more than a fifth, or one in four by more than half; of five or more."""
+    entries = (one for error in errors for one in entries_with(error, 1))
+    problems = mixed(Record(tuple(entries)), "my job")
+    assert bool(problems) is several
+    assert all("'#SBATCH --comment=nimo:app=my-job,problem=INPUT'" in p.text for p in problems)
+    new = (replace(one, repeats=0) for error in errors for one in entries_with(error, 1))
+    assert mixed(Record(tuple(new)), "my job") == ()
+
+
+@pytest.mark.parametrize("times", [*GOOD, inputs, alternating])
+def test_several_inputs_under_one_name_are_not_one_problem(times: Times) -> None:
+    problems = [bool(mixed(of(history(times, seed)), "solve")) for seed in SEEDS]
+    several = times in BAD
+    assert sum(problem is several for problem in problems) >= 0.8 * len(SEEDS)
 
 
 def test_records_round_trip() -> None:
