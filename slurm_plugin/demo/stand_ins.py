@@ -6,7 +6,7 @@ They follow the formats of :mod:`slurm_plugin.slurm.sources`.
 
 from pathlib import Path
 
-from slurm_plugin.demo.history import NODES, node_names
+from slurm_plugin.demo.history import CLUSTER, NODES, node_names
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.sources import SEPARATOR, line
 
@@ -17,7 +17,8 @@ _RUNNING = ((6, 13), (2, 20))
 _WAITING = ((28, 4), (30, 2), (30, 6))
 _MEBIBYTES = 192_000
 _CPUS = 48
-_RELEASE = "SLURM_VERSION = 26.05.5"
+#: Lines of ``scontrol show config``.
+_SETTINGS = f"ClusterName = {CLUSTER}\nSLURM_VERSION = 26.05.5"
 
 
 def write(folder: Path, *, now_s: float) -> None:
@@ -26,7 +27,7 @@ def write(folder: Path, *, now_s: float) -> None:
     texts = {"squeue": squeue(int(now_s)), "sinfo": sinfo(), "scontrol": partitions()}
     for name, text in texts.items():
         command = folder / name
-        settings = f"[ \"$*\" != 'show config' ] || {{ echo '{_RELEASE}'; exit; }}\n"
+        settings = f"[ \"$*\" != 'show config' ] || {{ echo '{_SETTINGS}'; exit; }}\n"
         first = settings if name == "scontrol" else ""
         # What follows the last colon is the separator that squeue is asked for.
         shown = f'sed "s/{SEPARATOR}/${{*##*:}}/g"' if name == "squeue" else "cat"
