@@ -80,7 +80,7 @@ class ParametricFit:
     problems: tuple[Problem, ...] = ()
 
     def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
-        """See :class:`predictor.models.base.Fit`."""
+        """See :class:`predictor.models.base.FittedModel`."""
         need_nodes(nodes)
         medians = evaluate(self.model, self.coefficients, np.asarray(nodes, dtype=float))
         return around(nodes, medians, self.uncertainty, level)

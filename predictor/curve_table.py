@@ -109,7 +109,7 @@ def surprise_factor(surprises: Sequence[float], share: float, *, least: float) -
     if any(isnan(surprise) for surprise in surprises):
         raise ValueError("a surprise is nan: it must be a number, or inf for a run cut short")
     count = len(surprises)
-    # The largest of so many is exceeded by one in (known + 1) new ones.
+    # The largest of so many is exceeded by one in (count + 1) new ones.
     if count + 1 < 1 / (1 - least) - 1e-9:
         return inf
     return exp(sorted(surprises)[min(ceil((count + 1) * share), count) - 1])

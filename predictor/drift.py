@@ -204,7 +204,7 @@ def _steps(ranked: _Ranked, old: Indices, new: Indices) -> Floats:
 
 
 def _chance(ranked: _Ranked, observed: float, settings: DriftSettings) -> float:
-    """Share of shuffled histories that differ somewhere as much as ``seen``."""
+    """Share of shuffled histories that differ somewhere as much as ``observed``."""
     random = np.random.default_rng(settings.seed)
     # Keys sort by node count, and at random within it.
     keys = ranked.strata + random.random((settings.shuffles, len(ranked.strata)))

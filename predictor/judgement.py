@@ -152,7 +152,7 @@ class RecordJudge:
 
     def evident(self, judged: JudgedPrediction) -> bool:
         """Whether a record, its own or the site's, says anything of such predictions."""
-        return judged.size >= 1.0 or self._site.knows(self._side(judged))
+        return judged.size >= 1.0 or self._site.has(self._side(judged))
 
     def reliable(self, judged: JudgedPrediction) -> bool:
         """Whether such predictions were within 20 % nine times in ten, and within 5 % half."""

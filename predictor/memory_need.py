@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 #: Runs before the first one that is judged, and the last runs that are looked at.
 _FIRST, _LAST = 3, 100
-#: States that a run may have ended in for lack of memory, as its memory tells.
-_MAYBE_SHORT = frozenset({JobState.FAILED, JobState.REQUEUED})
 #: Sizes that make a slope.
 _SIZES = 3
 
@@ -47,12 +45,8 @@ class _MemoryUse:
 
 
 def ran_short(row: RunRow) -> bool:
-    """Whether a run ended for lack of memory.
-
-    Where Slurm's own accounting enforces memory (``OverMemoryKill``), such a run counts as failed,
-    with more memory measured than it had.  One that was requeued then counts as requeued.
-    """
-    if row.state not in _MAYBE_SHORT:
+    """Whether a run ended for lack of memory: its state says so, or its measured memory."""
+    if not row.state.may_lack_memory:
         return row.state is JobState.OUT_OF_MEMORY
     return 0 < (row.req_mem_bytes or 0) <= node_need(row) * row.nodes
 

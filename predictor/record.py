@@ -140,7 +140,7 @@ class Site:
     reliable: float = GOOD  #: expected error up to which predictions were reliable
     fresh: float = GOOD  #: the same, of applications that have next to no record of their own
 
-    def knows(self, side: str) -> bool:
+    def has(self, side: str) -> bool:
         """Whether there is a record of this part of all classes."""
         return side in self.sides
 

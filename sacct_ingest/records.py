@@ -67,6 +67,14 @@ class JobState(StrEnum):
         """Whether the cluster or a person ended the run, which says nothing against the job."""
         return _STATES[self].interrupted
 
+    @property
+    def may_lack_memory(self) -> bool:
+        """Whether Slurm may have ended the run for lack of memory without saying so in the state.
+
+        Its own accounting does (``OverMemoryKill``): such a run fails, or is requeued.
+        """
+        return _STATES[self].may_lack_memory
+
 
 @dataclass(frozen=True, slots=True)
 class _State:
@@ -76,6 +84,7 @@ class _State:
     ended: bool = True
     run_time: RunTime = RunTime.NOTHING
     interrupted: bool = False
+    may_lack_memory: bool = False
 
 
 #: The only place that says which states are finished, cut short, ended, or say a run time.
@@ -83,12 +92,12 @@ _STATES: Final = {
     JobState.PENDING: _State("PD", ended=False),
     JobState.RUNNING: _State("R", ended=False),
     JobState.SUSPENDED: _State("S", ended=False),
-    JobState.REQUEUED: _State("RQ", interrupted=True),
+    JobState.REQUEUED: _State("RQ", interrupted=True, may_lack_memory=True),
     # A resized job's row up to the resize: see `sacct_ingest.ingest.to_store`.
     JobState.RESIZING: _State("RS", ended=False),
     JobState.COMPLETED: _State("CD", run_time=RunTime.WHOLE),
     JobState.CANCELLED: _State("CA", interrupted=True),
-    JobState.FAILED: _State("F"),
+    JobState.FAILED: _State("F", may_lack_memory=True),
     JobState.TIMEOUT: _State("TO", run_time=RunTime.AT_LEAST),
     JobState.NODE_FAIL: _State("NF", interrupted=True),
     JobState.PREEMPTED: _State("PR", interrupted=True),

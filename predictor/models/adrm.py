@@ -215,7 +215,7 @@ class AdRM:
         need_positive("throughput", probe)
         if self._count < self._start_up:
             raise ValueError(
-                f"{self._count} transfers seen with their probes, {self._start_up} are needed"
+                f"{self._count} transfers with their probes; {self._start_up} are needed"
             )
         best = self._best()
         return self._errors.around(self._by(best, probe), self._length(best))

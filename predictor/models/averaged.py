@@ -20,7 +20,6 @@ follows that one.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -64,18 +63,19 @@ class AveragedSettings:
 
 @dataclass(frozen=True, slots=True)
 class AveragedFit:
-    """The observations; with the prior, which is fixed, they are all that predictions need."""
+    """What the observations leave of the prior, as draws, from which all predictions follow."""
 
     curve: Curve
     settings: AveragedSettings
+    posterior: "_Posterior" = field(repr=False, compare=False)  #: follows from the other two
     problems: tuple[Problem, ...] = ()
     model: str = "averaged"
 
     def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
-        """See :class:`predictor.models.base.Fit`."""
+        """See :class:`predictor.models.base.FittedModel`."""
         need_nodes(nodes)
         need_share("level", level)
-        draws = _posterior(self.curve, self.settings).draws(np.asarray(nodes, dtype=float))
+        draws = self.posterior.draws(np.asarray(nodes, dtype=float))
         shares = (0.5 - level / 2, 0.5 + level / 2)
         median, low, high = np.exp(self._of_one_run(draws, nodes, shares))
         rows = zip(nodes, median, low, high, draws.deviation(), strict=True)
@@ -88,7 +88,7 @@ class AveragedFit:
         """Run times in seconds that these shares of new runs stay below: a row for each share."""
         need_nodes(nodes)
         need_share("share", *shares)
-        draws = _posterior(self.curve, self.settings).draws(np.asarray(nodes, dtype=float))
+        draws = self.posterior.draws(np.asarray(nodes, dtype=float))
         return np.asarray(np.exp(self._of_one_run(draws, nodes, shares)[1:]))
 
     def _of_one_run(self, draws: "_Draws", nodes: Sequence[int], shares: Sequence[float]) -> Floats:
@@ -107,12 +107,11 @@ class AveragedFit:
         """
         need_nodes(candidates)
         need_nodes(targets)
-        posterior = _posterior(self.curve, self.settings)
         places = np.array([*candidates, *targets], dtype=float)
         own, rest = np.split(
-            posterior.covariance(places, places[: len(candidates)]), [len(candidates)]
+            self.posterior.covariance(places, places[: len(candidates)]), [len(candidates)]
         )
-        gained = (rest**2).sum(axis=0) / (np.diag(own) + posterior.noise.mean() ** 2)
+        gained = (rest**2).sum(axis=0) / (np.diag(own) + self.posterior.noise.mean() ** 2)
         return int(candidates[int(gained.argmax())])
 
 
@@ -127,7 +126,7 @@ class Averaged:
     def fit(self, curve: Curve) -> AveragedFit:
         """See :class:`predictor.models.base.Model`."""
         need(curve, self.min_points)
-        return AveragedFit(curve, self.settings)
+        return AveragedFit(curve, self.settings, _posterior(curve, self.settings))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,7 +239,6 @@ class _Posterior:
         return np.asarray(self.settings.stray**2 * (up + down))
 
 
-@lru_cache(maxsize=8)
 def _posterior(curve: Curve, settings: AveragedSettings) -> _Posterior:
     """Weigh all shapes with all residuals and noises, and draw."""
     every = shapes.draw(settings.prior)

@@ -42,7 +42,7 @@ _REFUTED, _MOST_RIVALS = 6.0, 8
 class Demand:
     """What network and disk may demand: as likely as ``weight``, of one for all together.
 
-    ``found`` are the demands of the function for the runs it was learned from, rising, and
+    ``demands`` are those of the function for the runs it was learned from, rising, and
     ``at_most_s`` what they, and those above them, were at most.
     """
 

@@ -1,7 +1,7 @@
 """Writing runs in a process of its own, while the caller reads the next ones.
 
-Both take about the same time: with two processors a million rows take 7.3 s for 12.4 s of CPU
-(docs/measured.md).  The process is a fork: it is there in five milliseconds, where a program that
+Both take about the same time: with two processors, idle, a million rows took 7.3 s for 12.4 s of
+CPU.  The process is a fork: it is there in five milliseconds, where a program that
 loads SQLAlchemy would take as long as ten thousand rows.
 """
 

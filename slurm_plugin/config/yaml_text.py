@@ -103,7 +103,7 @@ def _explain(message: str, kind: type) -> str:
 
 
 def nearest(word: str, valid: Sequence[str]) -> str:
-    """Mend for a misspelt word: the nearest valid one, or all.
+    """Fix for a misspelt word: the nearest valid one, or all.
 
     >>> nearest("bach", ["batch", "small"])
     "did you mean 'batch'?"

@@ -21,7 +21,7 @@ from slurm_plugin import config
 from slurm_plugin.decision.memory import memory_floor
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.time_limits import TimeLimits, from_prediction, raised
-from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.cluster_state import Partition, lower_of
 
 #: Most different requests in the cache.
 _CACHED = 1024
@@ -102,7 +102,7 @@ def choices(
     asked
         The count that Slurm would give, inside the table.
     """
-    share = _least(request.mem_node_bytes, room.node_mem_bytes)
+    share = lower_of(request.mem_node_bytes, room.node_mem_bytes)
     floor = memory_floor(table, share, margin=rules.policy.memory_margin)
     counts = _candidates(request, table, room, rules, asked, floor)
     return side_by_side(counts, request, table, rules, asked, floor)
@@ -246,7 +246,3 @@ def _possible(request: Request, table: PredictionTable, room: PartitionBounds) -
     high = min(request.high, room.most)
     inside = {n for n in table.nodes if request.low < n < high}
     return sorted(inside | {request.low, high})
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    return min((n for n in (one, other) if n is not None), default=None)

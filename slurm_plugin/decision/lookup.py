@@ -209,17 +209,15 @@ _acting = lru_cache(maxsize=_DECODED)(acting_of)
 def _broader(narrow: PredictionTable, broad: PredictionTable) -> PredictionTable:
     """Give the broader curve if it has more node counts and contains the runs of both.
 
-    What was seen of the narrow one then lies within the intervals of the broad one, so that nothing
-    says that they are two applications.
+    The runs of the narrow one then lie within the intervals of the broad one: there is no sign
+    that they are two applications.
     """
-    knows_more = (
+    has_more = (
         len(broad.observed) > len(narrow.observed)
         and broad.node_type == narrow.node_type
         and worse(broad.verdict, narrow.verdict) is narrow.verdict
     )
-    return (
-        broad if knows_more and all(_holds(broad, point) for point in narrow.observed) else narrow
-    )
+    return broad if has_more and all(_holds(broad, point) for point in narrow.observed) else narrow
 
 
 def _holds(table: PredictionTable, point: Point) -> bool:

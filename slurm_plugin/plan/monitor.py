@@ -135,7 +135,7 @@ class PlanMonitor:
         submitted = self.submitted
         why = submitted.astray or _late(submitted, self.clock(), self._allowed)
         submitted.astray = ""
-        if not why or not any(_waits(submitted, job) for job in submitted.jobs):
+        if not why or not any(submitted.pending(job.name) for job in submitted.jobs):
             return
         if self.planner is None:
             yield f"{why}: {_behind(submitted)}"
@@ -203,10 +203,6 @@ def summary(submitted: Submitted) -> Mapping[str, int]:
     return {state: states.count(state) for state in dict.fromkeys(states)}
 
 
-def _waits(submitted: Submitted, job: PlannedJob) -> bool:
-    return submitted.state(job.name) == PENDING
-
-
 def _late(submitted: Submitted, now_s: float, allowed: Callable[[float], float]) -> str:
     """Name a step that is off the plan, and say how; empty: none is."""
     for job in unfinished(submitted):
@@ -234,7 +230,7 @@ def _rebased(submitted: Submitted, job: PlannedJob, now_s: float) -> PlannedJob:
     step = job.step
     if submitted.begun(job.name):
         return replace(job, step=replace(step, end_s=_expected_end_s(submitted, job, now_s)))
-    if _waits(submitted, job) and step.start_s < now_s:
+    if submitted.pending(job.name) and step.start_s < now_s:
         moved = replace(step, start_s=now_s, end_s=now_s + step.estimate.time_s)
         return replace(job, step=moved)
     return job

@@ -152,7 +152,7 @@ def _why_none(problem: PlanningProblem, task: Task) -> str:
     details = ", ".join(_has(problem, task, name) for name in places)
     most = "" if task.high == task.low else f" to {task.high}" if task.high else " or more"
     return (
-        f"{task.name}: no place has the nodes ({task.low}{most}) for which its run time is known: "
+        f"{task.name}: no place has the nodes ({task.low}{most}) for which it has a run time: "
         f"{details}"
     )
 

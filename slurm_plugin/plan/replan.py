@@ -15,7 +15,7 @@ from slurm_plugin.plan.chain import PlannedJob, jobs
 from slurm_plugin.plan.estimates import RunTimes, TaskEstimate, TransferPath
 from slurm_plugin.plan.plans import Plan, judged, plans
 from slurm_plugin.plan.schedule import PlanningProblem, PlanSchedule, Step, TaskOption, build
-from slurm_plugin.plan.state_file import ACTIVE, COMPLETED, PENDING, Submitted
+from slurm_plugin.plan.state_file import ACTIVE, COMPLETED, Submitted
 from slurm_plugin.plan.workflow import DataAccess, PlanSite, Task, Workflow, workflow
 
 #: A plan is exchanged for one that ends so much sooner or takes so much less, as shares of it ...
@@ -89,7 +89,7 @@ def plan_again(problem: PlanningProblem, submitted: Submitted) -> Replan | None:
         deadline_s=submitted.deadline_s,
         hard=submitted.hard,
     )
-    return Replan([job for job in made if _to_come(submitted, job)], taken, before, changed)
+    return Replan([job for job in made if submitted.pending(job.name)], taken, before, changed)
 
 
 def steps_begun(submitted: Submitted, now_s: float) -> list[Step]:
@@ -165,10 +165,6 @@ def _of(flow: Workflow, tasks: Mapping[str, Task]) -> Workflow:
         files=flow.files,
         tasks=tasks,
     )
-
-
-def _to_come(submitted: Submitted, job: PlannedJob) -> bool:
-    return submitted.state(job.name) == PENDING
 
 
 def _from(step: Step, now_s: float, left: TaskEstimate) -> Step:

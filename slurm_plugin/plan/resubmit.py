@@ -32,7 +32,7 @@ def change(submitted: Submitted, new: Sequence[PlannedJob], path: Path, ask: Run
     new
         All jobs that are to be there besides those that have begun or ended.
     """
-    old = {job.name: job for job in submitted.jobs if _waits(submitted, job)}
+    old = {job.name: job for job in submitted.jobs if submitted.pending(job.name)}
     staying = [job for job in submitted.jobs if job.name not in old]
     made: list[PlannedJob] = []
     renewed: set[str] = set()
@@ -82,10 +82,6 @@ def settle(submitted: Submitted, path: Path, ask: Run) -> list[str]:
         submitted.astray = f"{', '.join(stayed)} began meanwhile"
     state_file.save(path, submitted)
     return stayed
-
-
-def _waits(submitted: Submitted, job: PlannedJob) -> bool:
-    return submitted.state(job.name) == PENDING
 
 
 def _limited(before: PlannedJob | None, job: PlannedJob) -> PlannedJob:

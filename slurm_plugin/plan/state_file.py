@@ -50,6 +50,10 @@ class Submitted(msgspec.Struct, kw_only=True):
         """State of a step's job."""
         return self.states.get(step, PENDING)
 
+    def pending(self, step: str) -> bool:
+        """Whether a step's job has not started yet."""
+        return self.state(step) == PENDING
+
     def begun(self, step: str) -> bool:
         """Whether a step's job has started, and not ended."""
         return self.state(step) in ACTIVE - {PENDING}

@@ -99,9 +99,9 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
             profile=free,
             nodes=nodes,
             outlook=self.outlook and self.outlook.for_share(share, nodes),
-            max_nodes=_least(most, allowed.high),
+            max_nodes=lower_of(most, allowed.high),
             min_nodes=max(least, allowed.low),
-            max_time_s=_least(longest, allowed.max_time_s),
+            max_time_s=lower_of(longest, allowed.max_time_s),
             bound=allowed.reason,
         )
 
@@ -183,5 +183,6 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, partitions={**self.partitions, partition.name: partition})
 
 
-def _least(one: _Number | None, other: _Number | None) -> _Number | None:
+def lower_of(one: _Number | None, other: _Number | None) -> _Number | None:
+    """Lower of two bounds, each None where there is none."""
     return min((n for n in (one, other) if n is not None), default=None)

@@ -52,8 +52,8 @@ def partition_for(cluster: Cluster, job: Job, cache: TermsCache | None = None) -
 
     Parameters
     ----------
-    kept
-        Terms that were found for this look at the cluster; those of this job are added.
+    cache
+        Terms of jobs in this view of the cluster; those of this job are added.
     """
     account = cluster.limits.account_of(job.user_name, job.account)
     names = job.partition.split(",") if job.partition else [cluster.default_partition]
@@ -75,7 +75,7 @@ def unready(
 
     Parameters
     ----------
-    kept
+    cache
         As for :func:`partition_for`.
     """
     names = job.partition.split(",") if job.partition else [cluster.default_partition]

@@ -58,7 +58,7 @@ def build(
 
     Parameters
     ----------
-    seen
+    raw
         Slurm's answers.
     settings
         Of its configuration.

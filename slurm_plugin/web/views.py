@@ -263,11 +263,11 @@ def _list_link(view: View, filters: CatalogueQuery, **more: object) -> str:
 def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuery) -> Table:
     heads = {
         "application": "application", "details": "differs by",
-        "known_by": "recognised by", "runs": "runs",
+        "recognised_by": "recognised by", "runs": "runs",
         "nodes": "nodes observed", "knee": "knee", "verdict": "verdict", "model": "model",
     }  # fmt: skip
     details = view.site.catalogue().details
-    words = ("application", "details", "known_by", "verdict", "model")
+    words = ("application", "details", "recognised_by", "verdict", "model")
     return Table(
         name="applications",
         caption="Applications",

@@ -149,7 +149,7 @@ def test_the_start_up_window_may_be_longer_than_the_running_one() -> None:
     model = AdRM(5, start_up=10)
     for pair in pairs[:9]:
         model.update(*pair)
-    with pytest.raises(ValueError, match="9 transfers seen with their probes, 10 are needed"):
+    with pytest.raises(ValueError, match="9 transfers with their probes; 10 are needed"):
         model.predict(1.0)
     for count, length in ((10, 10), (11, 5)):
         model.update(*pairs[count - 1])

@@ -38,8 +38,9 @@ def any_curve(draw: st.DrawFn) -> Curve:
 
 
 def test_the_known_models_are_registered() -> None:
-    assert base.names() == ("adept", "amdahl", "amdahl_log", "averaged", "usl")
-    made = {type(base.create(name)) for name in base.names()}
+    shipped = ("adept", "amdahl", "amdahl_log", "averaged", "usl")
+    assert set(shipped) <= set(base.names())
+    made = {type(base.create(name)) for name in shipped}
     forms = {parametric.Amdahl, parametric.AmdahlLog, parametric.Usl}
     assert made == {adept.Adept, averaged.Averaged} | forms
 

@@ -28,6 +28,10 @@ def test_what_the_states_mean():
     }
     assert not any(state.says_run_time and not state.ended for state in JobState)
     assert {state for state in JobState if state.ended and not state.final} == {JobState.REQUEUED}
+    assert {state for state in JobState if state.may_lack_memory} == {
+        JobState.FAILED,
+        JobState.REQUEUED,
+    }
     assert ",".join(sorted(ENDED_CODES)) == "BF,CA,CD,DL,F,NF,OOM,PR,RQ,RS,RV,TO"
 
 

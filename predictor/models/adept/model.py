@@ -64,7 +64,7 @@ class AdeptFit:
     model: str = "adept"
 
     def predict(self, nodes: Sequence[int], level: float = 0.9) -> list[Prediction]:
-        """See :class:`predictor.models.base.Fit`."""
+        """See :class:`predictor.models.base.FittedModel`."""
         need_nodes(nodes)
         need_share("level", level)
         targets = np.asarray(nodes, dtype=float)

@@ -41,6 +41,7 @@ def fit(key: str = "a", **given: object) -> FitRow:
 
 def test_what_is_public() -> None:
     assert sacct_ingest.store.__all__ == [
+        "ArrayRow",
         "DecisionSelection",
         "FitRow",
         "RecordRow",

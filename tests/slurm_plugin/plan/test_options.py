@@ -87,11 +87,11 @@ def test_what_is_placed_already_is_not_chosen_again() -> None:
         ((", run_time: {1: 160, 2: 80, 4: 40, 8: 20}", ", places: [a], application: other"), None,
          "x: its run time is unknown: name its application as"),
         (("1-5", "7-8"), TaskBounds(high=6, why="MaxNodes of partition b"),
-         "x: no place has the nodes (7 to 8) for which its run time is known: "
+         "x: no place has the nodes (7 to 8) for which it has a run time: "
          "a has 8 nodes and gives 6 (MaxNodes of partition b), b has 8 nodes"),
         (("1-5", "9"), None, "x: its run time is unknown"),
         (("1-5", "7"), TaskBounds(high=6),
-         "x: no place has the nodes (7) for which its run time is known: "
+         "x: no place has the nodes (7) for which it has a run time: "
          "a has 8 nodes, b has 8 nodes"),
         (("nodes: 1-5, run_time: {1: 160, 2: 80, 4: 40, 8: 20}", "run_time: {16: 9}"), None,
          "x: no place has the nodes (1 or more) for which"),

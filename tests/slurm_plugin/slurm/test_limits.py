@@ -286,7 +286,7 @@ def test_a_plan_keeps_to_the_limits_of_qos_and_association(limited):
     [
         (
             "4-8",
-            "no place has the nodes (4 to 8) for which its run time is known: "
+            "no place has the nodes (4 to 8) for which it has a run time: "
             "batch has 8 nodes and gives 3 (MaxTRESPerJob=node=3 of QOS three)",
         ),
         # MaxWall of the QOS.

@@ -72,6 +72,7 @@ def test_what_takes_long_is_waited_for_as_long_as_the_controller_is_at_it(links,
     wait_until(waits_longer, what="word that the answer takes longer")
     echo(*submitted[0])
     wait_until(lambda: answers == [b"7:line\n"], what="the answer")
+    assert len(answers) == 1
 
 
 def test_a_controller_that_is_slow_is_named(links, monkeypatch):
@@ -100,6 +101,7 @@ def test_a_cut_link_fails_what_waits_and_is_made_anew(links):
     link.ask(b"line\n", 1, answers.append)
     gate.close()
     wait_until(lambda: bool(answers), what="the answer")
+    assert len(answers) == 1
     assert "the link was cut" in json.loads(answers[0])["error"]
     links.gateway(at)
     wait_until(lambda: not trouble(link), what="a new link")
