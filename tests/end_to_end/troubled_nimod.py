@@ -105,6 +105,11 @@ class TroubledNimod:
             self._living.result()
         return {*ANSWERS, *(mood.__name__ for mood in self._moods)} - self._seen
 
+    @property
+    def connections(self) -> int:
+        """How many came while it listened itself."""
+        return len(self._peers)
+
     def _live(self) -> None:
         """Be in one mood after the other: another socket, and other answers on it."""
         answers = self._shuffled(list(ANSWERS))
