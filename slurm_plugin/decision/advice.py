@@ -239,10 +239,13 @@ def _memory_directive(case: DecisionContext, size: int, margin: float) -> str:
     given, needed = memory_bytes(other, case.partition), memory_to_ask(table, size, margin=margin)
     if given is None or needed is None or _ENOUGH * given <= needed * 2**20 <= given:
         return ""
+    part = case.partition or UNKNOWN
     if not job.min_mem_per_cpu:
-        return f"#SBATCH --mem={needed}M"
-    cpus = footprint(other, case.partition or UNKNOWN).cpus
-    return f"#SBATCH --mem-per-cpu={-(-needed // cpus)}M"
+        enough, option = replace(other, min_mem_per_node=needed), f"--mem={needed}M"
+    else:
+        each = -(-needed // footprint(other, part).cpus)
+        enough, option = replace(other, min_mem_per_cpu=each), f"--mem-per-cpu={each}M"
+    return f"#SBATCH {option}" if footprint(enough, part).allowed else ""
 
 
 def _script_text(case: DecisionContext) -> str:

@@ -48,8 +48,8 @@ _LEAST_SIZE = 4096  #: fewest that one counts, with what follows from it
 _ALL_BUT_ARGV = attrgetter(*(name for name in Job.__struct_fields__ if name != "argv"))
 #: Fields of a partition that a request depends on.
 _OF_PARTITION = attrgetter(
-    *("default_time_s", "max_time_s", "exclusive", "node_cpus", "threads_core"),
-    *("mem_cpu_mib", "mem_node_mib", "max_mem_cpu_mib"),
+    *("default_time_s", "max_time_s", "exclusive", "node_cpus", "node_mem_bytes", "threads_core"),
+    *("mem_cpu_mib", "mem_node_mib", "max_mem_cpu_mib", "max_mem_node_mib"),
 )
 #: What follows from a request as long as settings and tables hold.
 _Requested = tuple[Identity, JobSettings, Request, PredictionTable | None]

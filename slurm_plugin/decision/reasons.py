@@ -69,7 +69,10 @@ class Reason(StrEnum):
     FEW_OWN_RUNS = "few_own_runs", "its user has finished too few runs of it"
     DISTRUSTED = "distrusted", "the site has set this application to observe only"
     OUTSIDE_CURVE = "outside_curve", "there is no prediction for this node count"
-    BEYOND_LIMITS = "beyond_limits", "the partition or QOS does not allow that many nodes"
+    BEYOND_LIMITS = (
+        "beyond_limits",
+        "the partition or QOS does not allow that many nodes, or that much memory on each",
+    )
     NO_CHOICE = "no_choice", "the limits of partition and memory leave one count only"
     OUTSIDE_GUARD = "outside_guard", "all other counts would delay this job too much"
     NO_ROOM_TO_GROW = "no_room_to_grow", "more nodes would leave too few free for other jobs"

@@ -311,6 +311,7 @@ PARTITION = (
     SlurmField("mem_cpu_mib", "DefMemPerCPU", (), number),
     SlurmField("mem_node_mib", "DefMemPerNode", (), number),
     SlurmField("max_mem_cpu_mib", "MaxMemPerCPU", (), number),
+    SlurmField("max_mem_node_mib", "MaxMemPerNode", (), number),
     SlurmField("exclusive", "OverSubscribe", (), is_exclusive),
     SlurmField("exclusive", "Exclusive", (), yes),
     SlurmField("qos", "QoS", (), text),

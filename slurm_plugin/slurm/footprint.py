@@ -1,7 +1,7 @@
 """What a job takes of each of its nodes: CPUs, memory, devices.  The only place that says so.
 
-As slurmctld does it (``_valid_pn_min_mem`` in job_mgr.c); ``tests/cluster/test_footprint.py`` asks
-a real one.
+As slurmctld does it (``_valid_pn_min_mem`` in job_mgr.c, whose limits hold for memory by default,
+too); ``tests/cluster/test_footprint.py`` asks a real one.
 """
 
 import re
@@ -28,6 +28,7 @@ class Footprint:
     mem_mib: float  #: ``inf``: all that the node has; 0: memory is not counted
     gres: tuple[tuple[str, int], ...]  #: devices by name
     alone: bool  #: it has all CPUs of its nodes: nothing else may run beside it
+    allowed: bool = True  #: within MaxMemPerNode; Slurm refuses other jobs, or never starts them
 
     @property
     def whole(self) -> bool:
@@ -48,17 +49,37 @@ def footprint(job: Job, partition: Partition) -> Footprint:
     """
     mem_node, mem_cpu = _memory(job, partition)
     cpus = _tasks(job) * (job.cpus_per_task or 1)
-    most = partition.max_mem_cpu_mib
+    alone = job.shared == _EXCLUSIVE or partition.exclusive
+    most, least = partition.max_mem_cpu_mib, 0
     if most and mem_cpu > most:
         # Slurm gives more CPUs with less memory each.
         factor = ceil(mem_cpu / most)
         cpus, mem_cpu = cpus * factor, ceil(mem_cpu / factor)
-    elif most and 0 < mem_node < inf:
-        cpus = max(cpus, ceil(mem_node / most))
-    alone = job.shared == _EXCLUSIVE or partition.exclusive
+    elif most and mem_node:
+        least = ceil(_within(mem_node, partition, 0.0) / most)
+        cpus = _enough(job, cpus, least)
+    limit, on_node = partition.max_mem_node_mib, partition.node_cpus if alone else cpus
+    allowed = not limit or (_within(mem_node, partition, inf) or mem_cpu * on_node) <= limit
     core = partition.threads_core
-    cpus = partition.node_cpus if alone else core * ceil(cpus / core)
-    return Footprint(cpus, mem_node or mem_cpu * cpus, devices(job.tres_per_node), alone)
+    cpus = max(partition.node_cpus, least) if alone else core * ceil(cpus / core)
+    mem_mib = mem_node or mem_cpu * cpus
+    return Footprint(cpus, mem_mib, devices(job.tres_per_node), alone, allowed)
+
+
+def _within(mem_node: float, partition: Partition, unknown: float) -> float:
+    """Memory on a node in MiB, where all that a node has is a number, if it is known."""
+    own = (partition.node_mem_bytes or 0) // 2**20
+    return (own or unknown) if mem_node == inf else mem_node
+
+
+def _enough(job: Job, cpus: int, least: int) -> int:
+    """CPUs on a node of a job whose memory needs so many, as Slurm makes whole tasks of them."""
+    if cpus >= least:
+        return cpus
+    if job.ntasks_per_node:
+        return job.ntasks_per_node * ceil(least / job.ntasks_per_node)
+    each = job.cpus_per_task or 1
+    return max(cpus, each * (least // each))
 
 
 def devices(tres: str) -> tuple[tuple[str, int], ...]:

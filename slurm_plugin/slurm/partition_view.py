@@ -17,8 +17,13 @@ from slurm_plugin.slurm.node_pool import NodeShare
 
 _MOST_TERMS = 4_000
 _LONGEST_KIND = 1_024  #: characters; the terms of a longer one are found each time
+#: More memory than any node has: of a job that Slurm will not start.
+_NEVER_MIB = 2**40
 #: Fields of a partition that say how much memory a job has on a node.
-_MEMORY = ("mem_cpu_mib", "mem_node_mib", "max_mem_cpu_mib", "node_cpus", "threads_core")
+_MEMORY = (
+    *("mem_cpu_mib", "mem_node_mib", "max_mem_cpu_mib", "max_mem_node_mib"),
+    *("node_cpus", "node_mem_bytes", "threads_core"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +92,10 @@ def unready(
 def share_of(job: Job, partition: Partition) -> NodeShare:
     """Tell what nodes a job can run on, and what it takes of each."""
     taken = footprint(job, partition)
+    mem_mib = 0 if taken.mem_mib == inf else int(taken.mem_mib)
     return NodeShare(
         cpus=taken.cpus,
-        mem_mib=0 if taken.mem_mib == inf else int(taken.mem_mib),
+        mem_mib=mem_mib if taken.allowed else _NEVER_MIB,
         gres=taken.gres,
         whole=taken.whole,
         constraint=job.features,

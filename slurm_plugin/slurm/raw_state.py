@@ -68,7 +68,8 @@ class RawPartition:
     max_cpus_node: int | None = None
     mem_cpu_mib: int | None = None  #: memory of a job that asks for none, for each CPU ...
     mem_node_mib: int | None = None  #: ... or for each node
-    max_mem_cpu_mib: int | None = None
+    max_mem_cpu_mib: int | None = None  #: most memory for each CPU ...
+    max_mem_node_mib: int | None = None  #: ... or on each node
     exclusive: bool = False
     qos: str = ""
     tier: int = 1  #: jobs of a higher one go first

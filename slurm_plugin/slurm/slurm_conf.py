@@ -6,7 +6,7 @@ from dataclasses import dataclass
 CONFIG = ("scontrol", "show", "config")
 _LINE = re.compile(r"^(\w[\w\[\]]*)\s*= (.*)$", re.MULTILINE)
 _HIDING = frozenset({"jobs", "usage", "all"})
-_NUMBERS = ("ResumeTimeout", "DefMemPerCPU", "DefMemPerNode", "MaxMemPerCPU")
+_NUMBERS = ("ResumeTimeout", "DefMemPerCPU", "DefMemPerNode", "MaxMemPerCPU", "MaxMemPerNode")
 _NUMBER = re.compile(r"\d+")
 #: Before it, a job that backfill starts runs with exactly its ``--time-min`` (Slurm's CHANGELOG).
 _KEEPS_LIMIT = [25, 5, 3]
@@ -27,6 +27,7 @@ class SlurmConf:
     mem_cpu_mib: int | None = None  #: DefMemPerCPU
     mem_node_mib: int | None = None  #: DefMemPerNode
     max_mem_cpu_mib: int | None = None  #: MaxMemPerCPU
+    max_mem_node_mib: int | None = None  #: MaxMemPerNode
     whole_cores: bool = True  #: jobs get cores or sockets, not single threads
     keeps_limit: bool = False  #: backfill cuts a limit no further than it must
 
@@ -56,6 +57,7 @@ def read_settings(text: str) -> SlurmConf:
         mem_cpu_mib=numbers["DefMemPerCPU"],
         mem_node_mib=numbers["DefMemPerNode"],
         max_mem_cpu_mib=numbers["MaxMemPerCPU"],
+        max_mem_node_mib=numbers["MaxMemPerNode"],
         keeps_limit=version >= _KEEPS_LIMIT,
     )
 

@@ -121,6 +121,7 @@ class _SnapshotBuilder:
             pool.warm(before.pool)
         free, count = pool.fitting(NodeShare())
         mem_cpu_mib, mem_node_mib = self._default_memory(one)
+        max_mem_cpu_mib, max_mem_node_mib = self._most_memory(one)
         return Partition(
             name=one.name,
             nodes=count,
@@ -145,7 +146,8 @@ class _SnapshotBuilder:
             ),
             mem_cpu_mib=mem_cpu_mib,
             mem_node_mib=mem_node_mib,
-            max_mem_cpu_mib=one.max_mem_cpu_mib or self.settings.max_mem_cpu_mib,
+            max_mem_cpu_mib=max_mem_cpu_mib,
+            max_mem_node_mib=max_mem_node_mib,
             threads_core=max((g.threads_core for g in groups), default=1),
         )
 
@@ -174,6 +176,12 @@ class _SnapshotBuilder:
             return 0, None
         own = one.mem_cpu_mib, one.mem_node_mib
         return own if any(own) else (self.settings.mem_cpu_mib, self.settings.mem_node_mib)
+
+    def _most_memory(self, one: RawPartition) -> tuple[int | None, int | None]:
+        """Most memory for each CPU or on each node: either limit of a partition replaces both."""
+        own = one.max_mem_cpu_mib, one.max_mem_node_mib
+        site = self.settings
+        return own if any(own) else (site.max_mem_cpu_mib, site.max_mem_node_mib)
 
 
 def _groups(raw: RawState, settings: SlurmConf, taken_s: float) -> dict[str, NodeGroup]:

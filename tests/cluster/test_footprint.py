@@ -13,9 +13,11 @@ from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.fields import tres
 from slurm_plugin.slurm.footprint import footprint
 from slurm_plugin.slurm.job_request import make_job
+from slurm_plugin.slurm.partition_view import partition_for
 from slurm_plugin.slurm.poller import ClusterPoller
 from tests.cluster import SlurmCluster
 from tests.conftest import ClusterFactory
+from tests.processes import ProcessError, wait_until
 
 RULES = {
     "plain": "",
@@ -23,7 +25,14 @@ RULES = {
     "by_node": "DefMemPerNode=300",
     "capped": "DefMemPerCPU=50 MaxMemPerCPU=100",
     "alone": "DefMemPerCPU=100 OverSubscribe=EXCLUSIVE",
+    "capped_node": "MaxMemPerNode=500",
+    "capped_default": "DefMemPerCPU=100 MaxMemPerNode=500",
+    "capped_alone": "DefMemPerNode=300 MaxMemPerNode=500 OverSubscribe=EXCLUSIVE",
+    "ample": "MaxMemPerNode=3000",
+    "capped_cpu": "MaxMemPerCPU=400",
 }
+#: Of the whole cluster; the limit of a partition, for CPUs or nodes, replaces it.
+SITE = "MaxMemPerNode=1900"
 REQUESTS = (
     "-N1",
     "-N1 -c3",
@@ -37,6 +46,12 @@ REQUESTS = (
     "-N1 --exclusive --mem-per-cpu=150",
     "-N1 --mem=700",
     "-N1 --ntasks-per-node=2 -c2 --mem=300",
+    "-N1 --mem=0",
+    "-N1 -c3 --mem=700",
+    "-N1 --ntasks-per-node=1 -c3 --mem=700",
+    "-N1 -c4 --mem-per-cpu=150",
+    "-N1 -n7 --mem-per-cpu=80",
+    "-N1 --exclusive --mem-per-cpu=50",
 )
 NODE_MIB = 2000
 
@@ -46,7 +61,7 @@ def cluster(slurm_cluster: ClusterFactory) -> Iterator[SlurmCluster]:
     """Cores of two CPUs, memory that is given out, and partitions that differ in its rules."""
     conf = [f"PartitionName={name} Nodes=ALL {rule}" for name, rule in RULES.items()]
     memory = "SelectTypeParameters=CR_Core_Memory"
-    with slurm_cluster(nodes=4, cpus=8, threads=2, conf=[memory, *conf]) as cluster:
+    with slurm_cluster(nodes=4, cpus=8, threads=2, conf=[memory, SITE, *conf]) as cluster:
         yield cluster
 
 
@@ -59,25 +74,55 @@ def view(cluster: SlurmCluster) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def given(cluster: SlurmCluster) -> dict[tuple[str, str], dict[str, float]]:
-    """What Slurm gave a job of each request in each partition."""
+def given(cluster: SlurmCluster) -> dict[tuple[str, str], dict[str, float] | None]:
+    """What Slurm gave a job of each request in each partition; None: it lets none start."""
     asked = [(rule, request) for rule in RULES for request in REQUESTS]
-    jobs = {one: cluster.sbatch("-p", one[0], *one[1].split(), "--wrap=true") for one in asked}
-    cluster.wait(*jobs.values(), accounted=True)
+    jobs = {one: submitted(cluster, *one) for one in asked}
+    reasons = held(cluster)
+    run = {one: job for one, job in jobs.items() if job and job not in reasons}
+    cluster.wait(*run.values(), accounted=True)
     rows = cluster.sacct("-X", fields=("JobID", "AllocTRES"))
-    found = {int(row["JobID"]): tres(row["AllocTRES"]) for row in rows}
-    return {one: found[job_id] for one, job_id in jobs.items()}
+    amounts = {int(row["JobID"]): tres(row["AllocTRES"]) for row in rows}
+    return {one: amounts[run[one]] if one in run else None for one in asked}
+
+
+def submitted(cluster: SlurmCluster, rule: str, request: str) -> int | None:
+    """Job of a request; None where Slurm refuses it: no node has so many CPUs."""
+    try:
+        return cluster.sbatch("-p", rule, *request.split(), "--wrap=true")
+    except ProcessError as error:
+        assert "node configuration is not available" in str(error), (rule, request)
+        return None
+
+
+def held(cluster: SlurmCluster) -> set[int]:
+    """Jobs that Slurm starts on no node for the memory that they ask for."""
+    waiting: dict[int, str] = {}
+
+    def others_ended() -> bool:
+        lines = cluster.run("squeue", "-h", "-o", "%i %r").stdout.splitlines()
+        waiting.clear()
+        waiting.update((int(job), reason) for job, _, reason in (x.partition(" ") for x in lines))
+        return set(waiting.values()) <= {"MaxMemPerLimit"}
+
+    wait_until(others_ended, what="jobs that may start")
+    return set(waiting)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_cpus_and_memory_of_a_job_on_a_node_are_what_slurm_gives(
-    rule: str, view: Cluster, given: dict[tuple[str, str], dict[str, float]]
+    rule: str, view: Cluster, given: dict[tuple[str, str], dict[str, float] | None]
 ) -> None:
     partition = view.partitions[rule]
     for request in REQUESTS:
-        command = parse_command_line(["sbatch", *request.split(), "job.sh"])
+        command = parse_command_line(["sbatch", "-p", rule, *request.split(), "job.sh"])
         job = make_job(command, "#!/bin/sh\n", user="u", uid=0, work_dir="/", now_s=0.0)
         made = footprint(job, partition)
         slurm = given[rule, request]
+        fits = made.allowed and made.cpus <= partition.node_cpus
+        assert fits is (slurm is not None), (rule, request)
+        assert (partition_for(view, job).nodes > 0) is fits, (rule, request)
+        if slurm is None:
+            continue
         assert made.cpus == slurm["cpu"], (rule, request)
         assert min(made.mem_mib, NODE_MIB) == slurm["mem"], (rule, request)

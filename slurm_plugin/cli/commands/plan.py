@@ -5,7 +5,6 @@ The exit status is 4 where no plan meets the deadline.
 """
 
 import argparse
-import importlib
 import json
 import time
 from collections.abc import Sequence
@@ -136,11 +135,11 @@ def _problem(
     args: argparse.Namespace, flow: Workflow, submitted: state_file.Submitted | None
 ) -> "PlanningProblem":
     # Loaded here: numpy and scipy take a second that is neither the help's nor the plan's.
-    site = importlib.import_module("slurm_plugin.plan.site")
-    problem: PlanningProblem = site.problem(
+    from slurm_plugin.plan import site  # noqa: PLC0415
+
+    return site.problem(
         flow, load_config(args), args.workflow.parent, empty=args.empty, submitted=submitted
     )
-    return problem
 
 
 def _again(args: argparse.Namespace, submitted: state_file.Submitted) -> "Replan | None":

@@ -242,6 +242,16 @@ def test_the_memory_to_ask_for_is_the_most_that_was_ever_needed_and_a_margin(fie
     assert told.memory_directive in render(told, now_s=NOW, width=200)
 
 
+@pytest.mark.parametrize("asked", [{"min_mem_per_node": 3000}, {"min_mem_per_cpu": 4000}])
+def test_no_memory_is_named_that_the_partition_does_not_allow(asked):
+    request = one_node(cpus_per_task=4, min_cpus=4, **asked)
+    lines = [
+        advice(request, tables=[sized(memory=NEEDED)], where=seen(FREE, max_mem_node_mib=most))
+        for most in (20_000, 3100)
+    ]
+    assert [bool(one.memory_directive) for one in lines] == [True, False]
+
+
 def test_no_memory_is_named_where_runs_had_too_little():
     short = (*NEEDED[:2], Memory(4, UNBOUNDED), Memory(8, UNBOUNDED), Memory(16, UNBOUNDED))
     request = one_node(cpus_per_task=4, min_cpus=4, min_mem_per_node=8000)

@@ -56,6 +56,44 @@ def test_of_several_partitions_the_one_that_gives_least_memory_counts():
     assert memory_bytes(Job(), _together(parts, Job())) == 100 * 2**20
 
 
+def test_memory_beyond_what_the_partition_allows_on_a_node():
+    """What a real slurmctld starts, and what it holds for ever (MaxMemPerLimit)."""
+    capped = partition(mem_cpu_mib=100, max_mem_node_mib=500, node_cpus=8, threads_core=2)
+    assert footprint(Job(min_mem_per_node=500), capped).allowed
+    assert not footprint(Job(min_mem_per_node=501), capped).allowed
+    # CPUs that only fill up a core do not count.
+    assert footprint(Job(min_mem_per_cpu=150, cpus_per_task=3), capped).mem_mib == 600
+    assert footprint(Job(min_mem_per_cpu=150, cpus_per_task=3), capped).allowed
+    assert not footprint(Job(min_mem_per_cpu=150, cpus_per_task=4), capped).allowed
+    assert not footprint(Job(shared=0), capped).allowed, "8 CPUs of 100 MiB"
+
+
+def test_all_memory_of_a_node_is_more_than_a_lower_limit_allows():
+    asked = Job(min_mem_per_node=0)
+    for node_gib, allowed in ((1, True), (2, True), (3, False)):
+        node = partition(node_mem_bytes=node_gib * GIB, max_mem_node_mib=2048)
+        assert footprint(asked, node).allowed is allowed
+        assert footprint(Job(), node).allowed is allowed, "there is no default"
+    assert not footprint(asked, partition(max_mem_node_mib=2048)).allowed, "size unknown"
+
+
+def test_memory_brings_whole_tasks_of_cpus():
+    """As a real slurmctld does it: ``MaxMemPerCPU=100`` and 700 MiB need seven CPUs."""
+    capped = partition(max_mem_cpu_mib=100, node_cpus=8)
+
+    def cpus(**fields):
+        return footprint(Job(min_mem_per_node=700, **fields), capped).cpus
+
+    assert cpus() == 7
+    assert cpus(cpus_per_task=3) == 6
+    assert cpus(num_tasks=3, cpus_per_task=2) == 6
+    assert cpus(ntasks_per_node=2, cpus_per_task=2) == 8
+    assert cpus(ntasks_per_node=3) == 9
+    whole = partition(max_mem_cpu_mib=100, node_cpus=8, node_mem_bytes=2 * GIB)
+    assert footprint(Job(min_mem_per_node=0), whole).cpus == 21, "more than it has"
+    assert footprint(Job(shared=0), whole).cpus == 21
+
+
 def chosen(part, **fields):
     """Node count for a job that is known to need 5.6 GiB on a node, however many there are."""
     need = int(5.6 * GIB)

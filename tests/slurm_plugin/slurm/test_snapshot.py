@@ -353,6 +353,34 @@ def test_a_smaller_share_never_waits_longer(jobs, cpus, whole):
         assert less.earliest_start(nodes, 1.0) <= free.earliest_start(nodes, 1.0)
 
 
+def limited(*, site=None, **own):
+    """Node counts for jobs with 1500 MiB on each node, and with 600 MiB for each CPU."""
+    batch = RawPartition(name="batch", default=True, **own)
+    seen = view(NODES, partitions=(batch,), settings=SlurmConf(**site or {}))
+    of_node, of_cpu = job(min_mem_per_node=1500), job(min_mem_per_cpu=600, cpus_per_task=2)
+    return [partition_for(seen, one).nodes > 0 for one in (of_node, of_cpu)]
+
+
+def test_a_job_with_more_memory_than_allowed_on_a_node_starts_on_none():
+    assert limited() == [True, True]
+    assert limited(max_mem_node_mib=1000) == [False, False]
+    assert limited(max_mem_node_mib=1200) == [False, True]
+    assert limited(site={"max_mem_node_mib": 1000}) == [False, False]
+    assert limited(site={"max_mem_node_mib": 1000}, max_mem_node_mib=2000) == [True, True]
+
+
+def test_a_partitions_limit_of_memory_replaces_the_clusters_whether_for_cpus_or_nodes():
+    assert limited(site={"max_mem_node_mib": 1000}, max_mem_cpu_mib=1000) == [True, True]
+    # With 100 MiB for a CPU either job would need more CPUs than a node has.
+    assert limited(site={"max_mem_cpu_mib": 100}) == [False, False]
+    assert limited(site={"max_mem_cpu_mib": 100}, max_mem_node_mib=1500) == [True, True]
+
+
+def test_limits_of_memory_are_read():
+    assert read_settings("MaxMemPerNode           = 64000\n").max_mem_node_mib == 64000
+    assert read_settings("MaxMemPerNode           = UNLIMITED\n").max_mem_node_mib is None
+
+
 def test_settings_are_read():
     found = read_settings(
         "ClusterName             = pine\nSlurmUser               = slurm(64030)\n"
