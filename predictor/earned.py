@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from predictor import walk
+from predictor.argument_checks import need_finite, need_nodes, need_share
 from predictor.choose import Choice
 from predictor.judgement import JudgedPrediction
 from predictor.record import ENOUGH, OWN, Record
@@ -92,6 +93,9 @@ def earn(
 
 def to_prediction(judged: JudgedPrediction, nodes: int, level: float) -> Prediction:
     """Prediction of the times that were judged."""
+    need_nodes((nodes,))
+    need_share("level", level)
+    need_finite("log of a run time", judged.log_s, judged.low, judged.high)
     middle, low, high = map(math.exp, (judged.log_s, judged.low, judged.high))
     return Prediction(nodes, middle, low, high, level, judged.scale)
 

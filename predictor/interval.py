@@ -109,6 +109,7 @@ def deviations(curve: Curve, prior: Prior | None = None) -> Floats:
 
 def left_out(points: Sequence[Point], medians: Medians, min_points: int) -> list[float]:
     """Log error at each point when ``medians`` learns from the others; empty with too few."""
+    need_finite("fewest points", min_points, least=1)
     if len(points) <= min_points:
         return []
     errors = []

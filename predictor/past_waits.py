@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from predictor.argument_checks import need_finite
 from predictor.past_run_times import PastJob, PastRunTimes
 from predictor.queue_forward import QueuedJob, QueueState, run_forward
 from predictor.wait_estimate import WaitClass, class_of
@@ -136,6 +137,7 @@ def walk(jobs: Iterable[PastJob], *, step: int = 1) -> Iterator[PastWait]:
     PastWait
         In the order of asking.
     """
+    need_finite("step between jobs that are asked about", step, least=1)
     ordered = sorted(jobs, key=lambda job: job.submit_s)
     queue = _PastQueue(ordered)
     for number in range(len(ordered)):

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.argument_checks import need_positive
+
 Floats = NDArray[np.float64]
 
 
@@ -98,7 +100,17 @@ def residuals(
         Those of the observations: one row for each process.
     tau, noise
         Standard deviations of log time, one for each process.
+
+    Raises
+    ------
+    ValueError
+        A number is not finite, the reach not above zero, or a row of variances is missing.
     """
+    need_positive("reach", reach)
+    if variances.shape != (len(tau), len(places)):
+        raise ValueError(f"variances of shape {variances.shape}: a row for each process is needed")
+    if not all(np.isfinite(one).all() for one in (places, variances, tau, noise)):
+        raise ValueError("places, variances and deviations of processes: all must be finite")
     near = np.exp(-np.abs(places[:, None] - places) / reach)
     own = variances[:, :, None] * np.eye(len(places))
     covariance = tau[:, None, None] ** 2 * near + own

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-from predictor.argument_checks import need_share
+from predictor.argument_checks import need_finite, need_share
 from predictor.types import (
     UNBOUNDED,
     ByType,
@@ -197,6 +197,7 @@ def over_nodes(table: PredictionTable, cpus: int) -> PredictionTable | None:
     Only where the number of CPUs alone counts, however they are spread over nodes.  None: it says
     nothing of these.
     """
+    need_finite("CPUs on each node", cpus, least=1)
     nodes = tuple(n // cpus for n in table.nodes if n % cpus == 0)
     if not nodes:
         return None

@@ -421,7 +421,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, metavar="N", help="so many mutants of each group")
     parser.add_argument("--each", type=int, metavar="N", help="so many mutants of each module")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
-    parser.add_argument("--file", help="only modules with this in their path")
+    parser.add_argument("--file", nargs="*", help="only modules with one of these in their path")
     parser.add_argument("--least", type=float, default=85.0, metavar="PERCENT")
     parser.add_argument("--cpu", type=int, default=120, metavar="S", help="for one mutant at most")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures here as JSON")
@@ -445,7 +445,7 @@ def _measure(group: Group, options: argparse.Namespace) -> dict[str, Any]:
     every = [
         mutant
         for path in group.modules
-        if options.file is None or options.file in str(path)
+        if not options.file or any(one in str(path) for one in options.file)
         for mutant in mutants(path)
     ]
     differing = [mutant for mutant in every if not group.excuses(mutant)]

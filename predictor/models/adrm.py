@@ -22,7 +22,7 @@ from math import inf
 from statistics import fmean, linear_regression, median
 from typing import Protocol
 
-from predictor.argument_checks import need_positive
+from predictor.argument_checks import need_finite, need_positive
 
 #: Lengths of the running window that are tried: the paper found errors flat from 8 to 20 pairs.
 WINDOWS = (4, 6, 8, 10, 12, 15, 20, 30)
@@ -52,7 +52,14 @@ class Throughput:
     error: float = inf  #: their mean absolute error, as a share of what was measured
 
     def seconds(self, size_bytes: float) -> tuple[float, float, float]:
-        """Time of a transfer of ``size_bytes``: expected, shortest and longest of nine in ten."""
+        """Time of a transfer of ``size_bytes``: expected, shortest and longest of nine in ten.
+
+        Raises
+        ------
+        ValueError
+            The size is not finite, or below zero.
+        """
+        need_finite("size in bytes", size_bytes, least=0)
         return tuple(  # type: ignore[return-value]
             size_bytes / speed if speed > 0 else inf for speed in (self.value, self.high, self.low)
         )

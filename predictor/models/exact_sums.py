@@ -28,8 +28,8 @@ def gram(rows: Floats) -> tuple[Floats, Floats]:
     tuple
         Two arrays of shape ``(columns, columns)``.
     """
-    if rows.ndim != 2:
-        raise ValueError(f"rows of shape {rows.shape}: (runs, columns) is needed")
+    if rows.ndim != 2 or not np.isfinite(rows).all():
+        raise ValueError(f"rows of shape {rows.shape}: (runs, columns), all finite, are needed")
     columns = rows.shape[1]
     upper = np.triu_indices(columns)
     high = low = np.zeros(len(upper[0]))

@@ -88,7 +88,7 @@ class Function:
         Raises
         ------
         ValueError
-            An attribute is missing.
+            An attribute is missing, or not above zero and finite.
         """
         return max(self.value(amounts), 0.0)
 
@@ -104,10 +104,12 @@ class Function:
         Raises
         ------
         ValueError
-            One is missing.
+            One is missing, or not above zero and finite.
         """
         if missing := [name for name in self.reference if name not in amounts]:
             raise ValueError(f"attribute {missing[0]} is missing, and the samples depend on it")
+        for name in self.reference:
+            need_positive(f"attribute {name}", amounts[name])
         return {name: amounts[name] / self.reference[name] for name in self.reference}
 
     def __str__(self) -> str:

@@ -7,10 +7,12 @@ a :class:`ValueError` of one line, or numbers without NaN: no other exception, a
 
 import importlib
 import inspect
+import pkgutil
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from dataclasses import replace as replace_data
 from enum import Enum
 from functools import partial
 from math import inf, nan
@@ -20,26 +22,41 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+import predictor
 from predictor import Run, Verdict, wait_estimate
 from predictor.active.design import binary_search
 from predictor.active.space import Space
 from predictor.backfilling import Engine, JobShape, ReplaySchedule
+from predictor.choose import choose
 from predictor.drift import DriftSettings
+from predictor.earned import to_prediction
 from predictor.forecasters import forecasts
+from predictor.history_samples import history_samples
 from predictor.interval import measure
 from predictor.judgement import RecordJudge, WalkSettings
-from predictor.models.adept.envelope import envelope
-from predictor.models.adept.search import SearchSettings
-from predictor.models.adrm import AdRM, Throughput
+from predictor.memory_need import memory_need
+from predictor.models.adept import Adept
+from predictor.models.adept.envelope import Bounds, envelope
+from predictor.models.adept.fluctuation import AnomalySettings
+from predictor.models.adept.search import SearchSettings, search
+from predictor.models.adrm import AdRM, RawBandwidth, Throughput
 from predictor.models.averaged import Averaged
+from predictor.models.downey import VarianceMode
 from predictor.models.functions import Shape, Term
 from predictor.models.linear_occupancy import LinearOccupancyModel
 from predictor.models.occupancy import OccupancyModel
 from predictor.models.product_form import ProductForm, Sums
 from predictor.models.samples import Occupancies, Sample
+from predictor.models.support import supported
+from predictor.models.transformed import linear
+from predictor.past_run_times import PastJob
+from predictor.past_waits import past_waits, walk
+from predictor.queue_forward import QueuedJob, QueueState, run_forward
 from predictor.queue_wait import Ensemble, QueueWaitFit
 from predictor.record import FEW, Record, RecordEntry, Site, site_of
 from predictor.refit import RefitInput, fits_of
+from predictor.residual import residuals
+from predictor.series import forecast_series
 from predictor.shapes import ShapePrior, draw
 from predictor.similar import PastRun, RunRequest, sample
 from predictor.standing import AccuracyBand, PredictionOutcome
@@ -48,7 +65,9 @@ from predictor.table_settings import TableSettings
 from predictor.type_ratios import ObservedRatios, TypeEvidence, believe
 from predictor.wait_estimate import WaitClass, WaitEstimate, WaitRecord
 from predictor.walk import NextRun, replay
+from sacct_ingest.records import Probe, Resource
 from tests.predictor.curves import downey, drawn
+from tests.predictor.rows import row as stored
 
 NODES = [1, 2, 4, 8, 16]
 CURVE = drawn(NODES, downey(24, 0.5))
@@ -76,6 +95,12 @@ PAIR = {"predicted": [9.0, 11.0, 14.0], "actual": [10.0, 12.0, 15.0]}
 LINE = [Term("cpu", Shape.LINEAR)]
 
 
+CHOICE, ADEPT = choose(CURVE), Adept().fit(CURVE)
+BEYOND = search(N, T, np.ones((1, 5)), np.array([32.0]), ENVELOPE, SearchSettings())
+FUNCTION = linear(AMOUNTS, [8.0, 4.0, 2.0, 8.0], reference=AMOUNTS[0], terms=LINE)
+JUDGED = NextRun(ROWS, Record(), Site(), WalkSettings(), same=True).judge(4)
+
+
 def transferred(pairs: list[float], probe: float, window: int) -> Throughput:
     """Teach AdRM, and ask it."""
     model = AdRM(window)
@@ -95,7 +120,36 @@ WAITS_LEARNED = QueueWaitFit(
     features=["jobs", "physics"], level=0.9, jobs=200, median=LEAF, low=LEAF, high=LEAF, margin=0.2,
     estimate=1,
 )  # fmt: skip
+PAST_JOB = PastJob(
+    user="u", partition="p", units=2, limit_s=60.0, submit_s=1.0, start_s=2.0, run_s=9.0
+)
 NOTHING = RefitInput(lambda _: [])
+
+
+def asked(fit: Any, nodes: list[int], level: float, shares: list[float]) -> object:
+    """Ask a fit all that it answers."""
+    return fit.predict(nodes, level), fit.quantiles(nodes, shares)
+
+
+def pairs_of(model: Any, probe: float, transfer: float) -> Throughput:
+    """Teach a model of transfers one pair more than it needs, and ask it."""
+    for _ in range(2):
+        model.update(probe, transfer)
+    answer: Throughput = model.predict(probe)
+    return answer
+
+
+def probed(value: float, at_s: float) -> object:
+    """Forecast a series of two measurements."""
+    first = Probe(resource=Resource.DISK_READ, source="a", at_s=1.0, value=value)
+    return forecast_series([first, replace_data(first, at_s=at_s)])
+
+
+def run_on(units: int, horizon_s: float, **job: float) -> object:
+    """Run a queue forward with one job that runs and one that waits."""
+    one = QueuedJob(**{"units": 2, "limit_s": 60.0} | job)  # type: ignore[arg-type]
+    state = QueueState(units=units, running=[one], waiting=[one])
+    return run_forward(state, horizon_s=horizon_s, only=(2, 60.0)).grid.draws_s
 
 
 def scheduled(nodes: int, submit_s: list[float], closed: int) -> ReplaySchedule:
@@ -109,6 +163,49 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "types.Point": (None, {"nodes": 4, "time_s": 10.0, "repeats": 2, "spread": 0.1}),
     "types.Run": (None, {"nodes": 4, "elapsed_s": 10.0, "end_s": 5.0}),
     "types.Curve": (None, {"points": CURVE.points, "resolution_s": 1.0}),
+    "choose.Choice": (
+        partial(asked, CHOICE), {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},
+    ),
+    "earned.to_prediction": (
+        lambda log_s, low, high, nodes, level: to_prediction(
+            replace_data(JUDGED, log_s=log_s, low=low, high=high), nodes, level
+        ),
+        {"log_s": 2.0, "low": 1.5, "high": 2.5, "nodes": 4, "level": 0.9},
+    ),
+    "history_samples.history_samples": (
+        lambda elapsed_s, nodes: history_samples(
+            [replace_data(stored(4, 9.0), nodes=nodes, elapsed_s=elapsed_s)], {}
+        ),
+        {"elapsed_s": 9.0, "nodes": 4},
+    ),
+    "inputs.for_inputs": (None, {"table": TABLE, "work_dir": "", "changed_s": 5.0}),
+    "interval.left_out": (
+        None,
+        {"points": CURVE.points, "medians": lambda _, nodes: 1 / nodes, "min_points": 2},
+    ),
+    "memory_need.memory_need": (
+        lambda margin, nodes: memory_need([stored(nodes, 9.0)], margin=margin),
+        {"margin": 1.2, "nodes": 4},
+    ),
+    "past_waits.past_waits": (
+        lambda asks: past_waits([stored(4, 9.0)] * 3, asks=asks), {"asks": 2},
+    ),
+    "past_waits.walk": (
+        lambda step: [*walk([PAST_JOB] * 3, step=step)],
+        {"step": 1},
+    ),
+    "queue_forward.run_forward": (
+        run_on,
+        {"units": 4, "horizon_s": 900.0, "limit_s": 60.0, "ran_s": 5.0, "begin_s": 5.0},
+    ),
+    "residual.residuals": (
+        lambda **given: residuals(**given).precision,
+        {
+            "places": np.log(N), "variances": np.full((1, 5), 0.01), "tau": np.array([0.1]),
+            "noise": np.array([0.1]), "reach": 2.0,
+        },
+    ),
+    "series.forecast_series": (probed, {"value": 9.0, "at_s": 2.0}),
     "curve.build": (None, {"runs": ROWS}),
     "curve.censored_median": (None, {"runs": ROWS}),
     "choose.choose": (None, {"curve": CURVE}),
@@ -227,6 +324,43 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "refit.fits_of": (
         lambda now_s, workers: fits_of(NOTHING, now_s=now_s, workers=workers).fits,
         {"now_s": 5.0, "workers": 1},
+    ),
+    "models.adept.model.AdeptFit": (
+        lambda nodes, level: (
+            ADEPT.predict(nodes, level), ADEPT.roughly(nodes), [ADEPT.instance(n) for n in nodes],
+        ),
+        {"nodes": NODES, "level": 0.9},
+    ),
+    "models.adept.fit_checks.judge": (
+        None,
+        {
+            "nodes": N, "times": T, "fitted": T, "instance": BEYOND, "envelope": ENVELOPE,
+        },
+    ),
+    "models.adept.search.best_for": (
+        None,
+        {"nodes": N, "times": T, "mode": VarianceMode.LOW, "envelope": ENVELOPE, "steps": 8},
+    ),
+    "models.adept.anomalies.special_counts": (
+        None,
+        {"nodes": N, "times": T, "settings": AnomalySettings(), "noise": np.full(5, 0.03)},
+    ),
+    "table.over_nodes": (None, {"table": TABLE, "cpus": 4}),
+    "models.adept.envelope.everything": (None, {"last": 16.0, "bounds": Bounds()}),
+    "models.adrm.RawBandwidth": (
+        lambda **given: pairs_of(RawBandwidth(), **given), {"probe": 2.0, "transfer": 3.0},
+    ),
+    "models.adrm.Throughput": (Throughput(2.0, 1.0, 3.0).seconds, {"size_bytes": 9.0}),
+    "models.averaged.AveragedFit": (
+        partial(asked, FIT), {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},
+    ),
+    "models.exact_sums.gram": (None, {"rows": np.ones((1, 2))}),
+    "models.functions.reference_of": (None, {"reference": AMOUNTS[0], "names": ["cpu"]}),
+    "models.functions.Function": (
+        lambda amounts: (FUNCTION(amounts), FUNCTION.value(amounts)), {"amounts": {"cpu": 2.0}},
+    ),
+    "models.support.Support": (
+        supported(AMOUNTS, ["cpu", "lat"]).doubts, {"asked": {"cpu": 2.0, "lat": 5.0}},
     ),
     "models.adrm.together": (None, {"probes": [1.0, 2.0]}),
     "models.adrm.AdRM": (transferred, {"pairs": [1.0, 2.0, 3.0], "probe": 2.0, "window": 3}),
@@ -400,39 +534,66 @@ CASES = [
 
 #: Public functions that get no number, or only from functions above that have looked at it.
 NOT_CALLED = {
-    "forecasters": "median trimmed_mean bank",
-    "curve_table": "curve_table",
-    "drift": "problem started",
-    "interval": "left_out",
-    "shapes": "draw take",
-    "table": "decode encode for_layout for_type part_for round_time worse over_nodes",
-    "queue_wait": "ratios",  # NaN is a missing value there
-    "record": "class_of points quantile",
-    "refit": "refit",
-    "walk": "curve_of",
-    "models.base": "create names register",
+    "active.informative": "Informative.choose",
+    "active.learner": "Learner.is_unused",
+    "active.refinement": "LearnerState.is_unused",
+    "argument_checks": "need_finite need_nodes need_positive need_rising need_share",
+    "backfill_queue": "Queue.append Queue.fitting Queue.request_at Queue.take",
+    "forecasters": "Adaptive.update Forecaster.update LastValue.update RunningMean.update "
+    "Sliding.update Smoothed.update Window.update median trimmed_mean",  # their bank has looked
+    "models.adept.envelope": "need_observations",
+    "models.adept.fit_checks": "as_good high_fitting_error linear_section runner_up",
+    "models.adept.fluctuation": "Metric.of_pair Metric.rises explain",
+    "models.adept.instances": "Instances.times",
+    "models.adept.model": "Instance.times",
+    "models.adrm": "PastErrors.add PastErrors.around TransferModel.predict TransferModel.update",
+    "models.base": "FittedModel.predict",  # a protocol
+    "models.bottleneck": "Bottleneck.stall_s Demand.longest_s Demand.stall_s",
     "models.downey": "parallelism_of serial_time_of sigma_of terms",
-    "models.support": "judged widening",
-    "models.adept.anomalies": "special_counts",
-    "models.adept.envelope": "everything need_observations",
-    "models.adept.fluctuation": "explain",
-    "models.adept.search": "best_for",
+    "models.exact_sums": "add",
+    "models.occupancy_fit": "Form.doubts Form.occupancies OccupancyFit.predict joined",
+    "parts": "tables_of",
+    "past_run_times": "PastRunTimes.end PastRunTimes.of PastRunTimes.submit",
+    "record": "Record.with_new Site.units_of class_of points quantile",
+    "refit": "refit",
+    "reliability": "downey_doubts uncertain",
+    "residual": "Residuals.covariance Residuals.evidence Residuals.gain",
+    "table": "round_time",
+    "tabulate": "mixture tabulate unfinished",
+    "wait_correction": "corrected_forward",
+    "wait_estimate": "WaitGrid.draws",
+    "wait_features": "QueueLoad.rows",
+    "walk": "curve_of",
 }
-MODULES = sorted({name.rpartition(".")[0] for name in CALLS} - {"types"})
+MODULES = sorted(
+    one.name.removeprefix("predictor.")
+    for one in pkgutil.walk_packages(predictor.__path__, "predictor.")
+)
+
+
+def defined_in(module: str) -> Iterator[tuple[str, Any]]:
+    """Public functions of a module, and public methods of its public classes."""
+    whole = f"predictor.{module}"
+    for name, one in vars(importlib.import_module(whole)).items():
+        if name.startswith("_") or getattr(one, "__module__", "") != whole:
+            continue
+        if inspect.isclass(one):
+            for method, each in vars(one).items():
+                if inspect.isfunction(each) and not method.startswith("_"):
+                    yield f"{name}.{method}", each
+        elif callable(one):
+            yield name, one
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_public_function_of_numbers_is_called_or_named(module: str) -> None:
-    whole = f"predictor.{module}"
     called = {name.rpartition(".")[2] for name in CALLS if name.rpartition(".")[0] == module}
-    listed = {*NOT_CALLED.get(module, "").split(), *(name for name in called if name[0].islower())}
-    defined = {
-        name: one
-        for name, one in vars(importlib.import_module(whole)).items()
-        if name[0].islower() and callable(one) and getattr(one, "__module__", "") == whole
-    }
-    assert {name for name, one in defined.items() if takes_numbers(one)} <= listed
+    listed = {*NOT_CALLED.get(module, "").split()}
+    defined = dict(defined_in(module))
+    numbers = {name for name, one in defined.items() if takes_numbers(one)}
+    assert {name for name in numbers if name.partition(".")[0] not in called} <= listed
     assert listed <= {*defined}
+    assert {name for name in called if name[0].islower()} <= {*defined}
 
 
 def takes_numbers(function: Callable[..., Any]) -> bool:

@@ -53,6 +53,8 @@ def test_shares_of_a_cpu_are_at_most_one_and_nothing_is_negative() -> None:
 def test_a_series_of_zeros_has_no_relative_error() -> None:
     (made,) = forecast_series(series([0.0, 0.0, 0.0]))
     assert made.nmae == inf
+    (some,) = forecast_series(series([0.0, 6.0]))
+    assert some.nmae == 2.0
     (single,) = forecast_series(series([4.0]))
     assert (single.value, single.nmae) == (4.0, inf)
 

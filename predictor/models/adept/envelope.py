@@ -90,6 +90,7 @@ def envelope(
 
 def everything(last: float, bounds: Bounds) -> tuple[RangePair, ...]:
     """Envelope of observations that no δ makes agree; the largest is on ``last`` nodes."""
+    need_finite("largest node count", last, least=1)
     end = bounds.parallelism * last
     return (
         RangePair(VarianceMode.LOW, 1.0, end, 0.0, 1.0),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.argument_checks import need_finite, need_positive
-from predictor.models.adept.envelope import RangePair
+from predictor.models.adept.envelope import RangePair, need_observations
 from predictor.models.adept.instances import Instances
 from predictor.models.adept.search import best_for
 from predictor.types import Problem
@@ -57,6 +57,7 @@ def judge(
     instance
         The instance for targets beyond the observations.
     """
+    need_observations(nodes, times)
     chosen = settings or JudgementSettings()
     others = as_good(nodes, times, envelope, chosen)
     problems = (

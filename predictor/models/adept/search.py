@@ -117,6 +117,8 @@ def best_for(
     ValueError
         The envelope has no instance of this mode.
     """
+    need_observations(nodes, times)
+    need_finite("steps", steps, least=2)
     limits = _Limits.of(mode, envelope)
     if limits is None:
         raise ValueError(f"no {mode} instance in the envelope")
