@@ -94,10 +94,10 @@ def cases(curves: list[accuracy.Measured], shown: int) -> Iterator[accuracy.Case
         if count <= shown:
             continue
         spread = sorted({round(i * (count - 1) / (shown - 1)) for i in range(shown)})
-        yield from accuracy._case(
+        yield from accuracy.case_of(
             "inside", curve, spread, [i for i in range(count) if i not in spread]
         )
-        yield from accuracy._beyond("beyond", curve, list(range(shown)), 4)
+        yield from accuracy.beyond("beyond", curve, list(range(shown)), 4)
 
 
 def predictions(asked: list[accuracy.Case], part: Part) -> tuple[list[Floats], list[Floats]]:
@@ -148,7 +148,7 @@ def main() -> None:
     curves = (
         accuracy.load(options.data)
         if options.data
-        else accuracy._made(_generated.curves(30 if options.quick else 120))
+        else accuracy.generated(_generated.curves(30 if options.quick else 120))
     )
     rows = [
         row

@@ -116,13 +116,13 @@ def cases(curves: Sequence[Measured]) -> Iterator[Case]:
     for curve in curves:
         count = len(curve.nodes)
         spread = sorted({round(i * (count - 1) / 3) for i in range(4)})
-        yield from _case("interp", curve, spread, [i for i in range(count) if i not in spread])
-        yield from _beyond("ext2", curve, [0, 1, 2, 3], 2)
-        yield from _beyond("ext4", curve, [0, 1, 2, 3], 4)
+        yield from case_of("interp", curve, spread, [i for i in range(count) if i not in spread])
+        yield from beyond("ext2", curve, [0, 1, 2, 3], 2)
+        yield from beyond("ext4", curve, [0, 1, 2, 3], 4)
         parallel = [i for i, n in enumerate(curve.nodes) if n > 1]
         for size in (3, 4):
             if len(parallel) > size:
-                yield from _beyond(f"adept{size}", curve, parallel[:size], 8)
+                yield from beyond(f"adept{size}", curve, parallel[:size], 8)
 
 
 def methods() -> dict[str, Method]:
@@ -186,7 +186,7 @@ def main() -> None:
     """Score all methods under all protocols."""
     parser = _bench.options(str(__doc__), data="CSV with strong-scaling curves")
     arguments = parser.parse_args()
-    curves = load(arguments.data) if arguments.data else _made(_generated.curves(120))
+    curves = load(arguments.data) if arguments.data else generated(_generated.curves(120))
     curves = curves[:: 4 if arguments.quick else 1]
     asked = list(cases(curves))
     scores = {name: score(method, asked) for name, method in methods().items()}
@@ -220,7 +220,8 @@ def by_unit(curves: Sequence[Measured]) -> list[dict[str, Any]]:
     return rows
 
 
-def _made(curves: Sequence[_generated.GeneratedCurve]) -> list[Measured]:
+def generated(curves: Sequence[_generated.GeneratedCurve]) -> list[Measured]:
+    """Give generated curves as measured ones."""
     return [Measured(one.family, one.nodes, one.times_s) for one in curves]
 
 
@@ -228,15 +229,17 @@ def _medians(times: Mapping[int, Sequence[float]]) -> tuple[float, ...]:
     return tuple(float(np.median(times[n])) for n in sorted(times))
 
 
-def _beyond(protocol: str, curve: Measured, shown: Sequence[int], factor: int) -> Iterator[Case]:
+def beyond(protocol: str, curve: Measured, shown: Sequence[int], factor: int) -> Iterator[Case]:
+    """Ask for what is beyond the last count shown, up to so many times it."""
     last = curve.nodes[shown[-1]]
     asked = [i for i, n in enumerate(curve.nodes) if last < n <= factor * last]
-    yield from _case(protocol, curve, shown, asked)
+    yield from case_of(protocol, curve, shown, asked)
 
 
-def _case(
+def case_of(
     protocol: str, curve: Measured, shown: Sequence[int], asked: Sequence[int]
 ) -> Iterator[Case]:
+    """Show some observations of a curve and ask for others; nothing where none are asked."""
     if asked:
         points = tuple(Point(curve.nodes[i], curve.times_s[i]) for i in shown)
         nodes = tuple(curve.nodes[i] for i in asked)

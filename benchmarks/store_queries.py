@@ -20,10 +20,10 @@ import _bench
 from sqlalchemy import (
     Column,
     ColumnElement,
+    Engine,
     Insert,
     Table,
     case,
-    create_engine,
     event,
     insert,
     select,
@@ -31,7 +31,7 @@ from sqlalchemy import (
 
 from sacct_ingest.records import DecisionRow, JobRun, KeyLevel
 from sacct_ingest.store import Store, counters, schema
-from sacct_ingest.store.engine import writing
+from sacct_ingest.store.engine import make_engine, writing
 from sacct_ingest.store.rows import DecisionSelection
 
 #: Runs that are made up and given as an ingest gives them: before all copies, and after them.
@@ -51,8 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         url = args.store or f"{folder}/nimo.db"
         with Store.open(url) as store:
-            rows = list(_measured(store, sizes))
-            plans = list(_plans(store)) if not args.store else []
+            rows = list(_measured(store, url, sizes))
+            plans = list(_plans(store, url)) if not args.store else []
     _bench.table(rows, title="Queries of the store")
     _bench.table(plans, title="Plans (SQLite)")
     _bench.write(args.json, rows=rows, plans=plans)
@@ -90,8 +90,8 @@ def _first_runs(store: Store, level: KeyLevel) -> None:
             return
 
 
-def _measured(store: Store, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
-    filler = _Filler(store)
+def _measured(store: Store, url: str, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
+    filler = _Filler(store, make_engine(url, create=False))
     for size in sizes:
         began_s = time.perf_counter()
         latest = filler.to(size)
@@ -105,8 +105,8 @@ def _measured(store: Store, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
 class _Filler:
     """Fills a store: some months of runs as an ingest does, then their copies by the database."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, engine: Engine) -> None:
+        self._store, self._engine = store, engine
         self._first: list[JobRun] = []
         self._base = self._stored = self._stretch = 0
 
@@ -143,7 +143,7 @@ class _Filler:
         moved = dict.fromkeys(("submit_s", "eligible_s", "start_s", "end_s"), moved_s)
         moved |= dict.fromkeys(("job_id", "array_job_id", "het_job_id"), moved_ids)
         moved |= dict.fromkeys(("id", "run_id"), self._stored)
-        with writing(self._store._engine) as connection:
+        with writing(self._engine) as connection:
             for table, key in ((schema.runs, "id"), (schema.steps, "run_id")):
                 connection.execute(_copies(table, key, count, moved, f"{self._stretch}"))
             counters.increase(connection, "runs", count)
@@ -184,19 +184,18 @@ def _timed(query: Callable[[Store], Any], store: Store) -> float:
     return time.perf_counter() - began
 
 
-def _plans(store: Store) -> Iterator[dict[str, Any]]:
+def _plans(store: Store, url: str) -> Iterator[dict[str, Any]]:
     latest = next(iter(_accounting.runs_of(1)))
-    engine = store._engine
     for name, query in (everyday(latest) | WHOLE).items():
         seen: list[tuple[str, Any]] = []
 
         def note(_: Any, __: Any, sql: str, given: Any, *more: Any, to: Any = seen) -> None:
             to.append((sql, given[0] if more[1] else given))
 
-        event.listen(engine, "before_cursor_execute", note)
+        event.listen(Engine, "before_cursor_execute", note)
         query(store)
-        event.remove(engine, "before_cursor_execute", note)
-        explained = create_engine(engine.url)
+        event.remove(Engine, "before_cursor_execute", note)
+        explained = make_engine(url, create=False)
         with explained.connect() as connection:
             for sql, given in seen:
                 if sql.startswith("SELECT") and "counters" not in sql:

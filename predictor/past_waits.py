@@ -29,7 +29,7 @@ from sacct_ingest.store.rows import RunRow
 #: Share of the runs after which is asked: what ran before the first of them is not seen.
 _UNSEEN = 0.1
 #: Jobs that are run forward for all questions together, in each draw: a matter of ten seconds.
-_WORK = 150_000
+MOST_JOBS = 150_000
 #: Limit of jobs that have none, seconds.
 _FOREVER_S = 365 * 86_400.0
 #: Partitions with so much of their nodes in common have one queue.
@@ -68,7 +68,7 @@ def past_waits(runs: Iterable[RunRow], *, asks: int) -> list[PastWait]:
         queues[groups[run.partition]].append(_job(run))
     asked: list[PastWait] = []
     for jobs in queues.values():
-        affordable = min(asks, int(_WORK / mean_number(jobs))) * len(jobs) / len(rows)
+        affordable = min(asks, int(MOST_JOBS / mean_number(jobs))) * len(jobs) / len(rows)
         asked += walk(jobs, step=max(ceil(len(jobs) / max(affordable, 1.0)), 1))
     return sorted(asked, key=lambda one: one.asked_s)
 

@@ -309,10 +309,10 @@ def _shares(jobs: Sequence[QueuedJob], draws: int, rng: np.random.Generator) -> 
     own = rng.standard_normal((draws, len(jobs)))
     alone = np.array([job.application == 0 for job in jobs])
     mixed = np.where(alone, own, np.sqrt(_COMMON) * common + np.sqrt(1 - _COMMON) * own)
-    return _normal_cdf(mixed)
+    return normal_cdf(mixed)
 
 
-def _normal_cdf(z: Floats) -> Floats:
+def normal_cdf(z: Floats) -> Floats:
     """Cumulative distribution of the standard normal, within 1e-7.
 
     SciPy's takes 30 MiB of nimod's memory.  Abramowitz and Stegun, Handbook of Mathematical

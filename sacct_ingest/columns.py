@@ -24,7 +24,7 @@ Converter = Callable[[str], Any]
 #: Digits of times that are possible, whatever they are.
 _SAFE_DIGITS: Final = 12
 #: Values of one converter that are remembered.
-_MEMORY: Final = 4096
+MOST_CACHED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,7 @@ class _Memo(dict[str, Any]):
         self._convert = convert
 
     def __missing__(self, value: str) -> Any:
-        if len(self) >= _MEMORY:
+        if len(self) >= MOST_CACHED:
             self.clear()
         converted = self[value] = self._convert(value)
         return converted

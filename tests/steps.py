@@ -13,6 +13,8 @@ from re import _compiler, _parser  # the parse trees of the standard library
 from types import FrameType, ModuleType
 from typing import Any
 
+from sacct_ingest.errors import NimoError
+
 _REPEATS = (_parser.MAX_REPEAT, _parser.MIN_REPEAT, _parser.POSSESSIVE_REPEAT)
 _COPIES = 50  # of a part in braces
 
@@ -232,13 +234,13 @@ def _fits(step: tuple[Any, ...], character: Any) -> bool:
 
 
 def steps_of(parse: Callable[[str], object], text: str, most: int) -> int:
-    """Steps of one call; a ValueError is an answer, too.
+    """Steps of one call; that the text is refused is an answer, too.
 
     Raises
     ------
     TooManySteps
         It takes more than ``most``.
     """
-    with counting(most) as steps, suppress(ValueError):
+    with counting(most) as steps, suppress(ValueError, NimoError):
         parse(text)
     return steps.done

@@ -198,7 +198,7 @@ class AdRM:
         lengths = (start_up,) if window is None else (start_up, window)
         if not all(1 <= length < inf for length in lengths):
             raise ValueError(f"windows of {window} and {start_up} pairs: each needs one at least")
-        self.ways = _all_ways() if window is None else [Way(_line, window)]
+        self.ways = _all_ways() if window is None else [Way(line, window)]
         self._start_up, self._held = start_up, window is None
         longest = max(start_up, *(way.window for way in self.ways))
         self._pairs: deque[_Pair] = deque(maxlen=longest)
@@ -258,13 +258,21 @@ class Way:
 
 
 def _all_ways() -> list[Way]:
-    kinds = (_plain_line, _fading_line, _proportion)
-    lines = [Way(line, window) for line in kinds for window in WINDOWS]
-    return [*lines, *(Way(_mean, window) for window in MEANS)]
+    kinds = (plain_line, fading_line, proportion)
+    lines = [Way(kind, window) for kind in kinds for window in WINDOWS]
+    return [*lines, *(Way(mean_transfer, window) for window in MEANS)]
 
 
-def _line(pairs: Sequence[_Pair], probe: float) -> float:
-    """Least-squares line through the pairs at ``probe``; their mean where the probes are alike."""
+def line(pairs: Sequence[_Pair], probe: float) -> float:
+    """Least-squares line through the pairs at ``probe``; their mean where the probes are alike.
+
+    Parameters
+    ----------
+    pairs
+        A probe and the transfer after it, one pair at least, as throughputs.
+    probe
+        Throughput of the probe before the transfer that is predicted.
+    """
     probes, transfers = zip(*pairs, strict=True)
     if min(probes) == max(probes):
         return fmean(transfers)
@@ -272,13 +280,13 @@ def _line(pairs: Sequence[_Pair], probe: float) -> float:
     return slope * probe + intercept
 
 
-def _plain_line(pairs: Sequence[_Pair], probe: float) -> float:
+def plain_line(pairs: Sequence[_Pair], probe: float) -> float:
     """Least-squares line; beyond the probes of the pairs in proportion to the probe."""
     held = _held(pairs, probe)
-    return _line(pairs, held) * _share(probe, held)
+    return line(pairs, held) * _share(probe, held)
 
 
-def _fading_line(pairs: Sequence[_Pair], probe: float) -> float:
+def fading_line(pairs: Sequence[_Pair], probe: float) -> float:
     """Do the same with weights: each pair counts less than the one after it."""
     probes, transfers = [x for x, _ in pairs], [y for _, y in pairs]
     weights: list[float] = [_FADING**age for age in range(len(pairs) - 1, -1, -1)]
@@ -290,10 +298,10 @@ def _fading_line(pairs: Sequence[_Pair], probe: float) -> float:
     return (level + slope * (held - middle)) * _share(probe, held)
 
 
-def _proportion(pairs: Sequence[_Pair], probe: float) -> float:
+def proportion(pairs: Sequence[_Pair], probe: float) -> float:
     """Line through the origin whose slope is the median of all pairs' ratios."""
     ratios = [transfer / probed for probed, transfer in pairs if probed > 0]
-    return probe * median(ratios) if ratios else _mean(pairs, probe)
+    return probe * median(ratios) if ratios else mean_transfer(pairs, probe)
 
 
 def _held(pairs: Sequence[_Pair], probe: float) -> float:
@@ -305,6 +313,6 @@ def _share(probe: float, held: float) -> float:
     return probe / held if held > 0 else 1.0
 
 
-def _mean(pairs: Sequence[_Pair], _probe: float) -> float:
+def mean_transfer(pairs: Sequence[_Pair], _probe: float) -> float:
     """Mean of the latest transfers."""
     return fmean(transfer for _, transfer in pairs)

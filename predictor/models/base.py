@@ -64,16 +64,17 @@ class Model(Protocol):
 
 M = TypeVar("M", bound=Callable[[], Any])
 
-_models: dict[str, Callable[[], Model]] = {}
+#: Registered models by their names; :func:`register` adds to them.
+MODELS: dict[str, Callable[[], Model]] = {}
 
 
 def register(name: str) -> Callable[[M], M]:
     """Class decorator: register a model as ``name``."""
 
     def enter(model: M) -> M:
-        if name in _models:
+        if name in MODELS:
             raise ValueError(f"two models are called {name}")
-        _models[name] = model
+        MODELS[name] = model
         return model
 
     return enter
@@ -81,7 +82,7 @@ def register(name: str) -> Callable[[M], M]:
 
 def names() -> tuple[str, ...]:
     """Names of all registered models, sorted."""
-    return tuple(sorted(_models))
+    return tuple(sorted(MODELS))
 
 
 def create(name: str) -> Model:
@@ -92,12 +93,12 @@ def create(name: str) -> Model:
     UnknownModel
         No model has this name.
     """
-    if name not in _models:
+    if name not in MODELS:
         with suppress(ModuleNotFoundError):
             import_module(f"predictor.models.{name}")
-    if name not in _models:
+    if name not in MODELS:
         raise UnknownModel(f"no model is called {name}; there are: {', '.join(names())}")
-    return _models[name]()
+    return MODELS[name]()
 
 
 def quantiles(

@@ -116,11 +116,11 @@ def learn_bottleneck(
     base = reference_of(reference, attributes)
     _need_runs(samples, compute_s, stall_s, base)
     ratios = [{name: one[name] / base[name] for name in base} for one in samples]
-    terms = _terms(ratios, attributes)
+    terms = candidate_terms(ratios, attributes)
     columns = np.array([[1.0, *(term(one) for term in terms)] for one in ratios])
     scale = columns.mean(axis=0)
-    runs = _Runs(columns / scale, compute_s, stall_s)
-    tried = _likeliest(made for share in _HIDDEN for made in runs.learned(share))
+    runs = DemandRuns(columns / scale, compute_s, stall_s)
+    tried = likeliest(made for share in _HIDDEN for made in runs.learned(share))
     if not tried:
         return None
     weights = np.exp([(tried[0].criterion - one.criterion) / 2 for one in tried])
@@ -153,9 +153,12 @@ def _need_runs(
             need_positive(f"attribute {name}", one.get(name, 0.0))
 
 
-def _likeliest(tried: Iterable["_Learned"]) -> list["_Learned"]:
-    """Give the best of each set of terms, and of these what the best of all does not refute."""
-    best: dict[tuple[bool, ...], _Learned] = {}
+def likeliest(tried: Iterable["LearnedDemand"]) -> list["LearnedDemand"]:
+    """Give the best of each set of terms, and of these what the best of all does not refute.
+
+    The likeliest is first, eight at most.
+    """
+    best: dict[tuple[bool, ...], LearnedDemand] = {}
     for one in tried:
         used = tuple((one.theta > 0).tolist())
         if used not in best or one.criterion < best[used].criterion:
@@ -165,21 +168,26 @@ def _likeliest(tried: Iterable["_Learned"]) -> list["_Learned"]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Learned:
+class LearnedDemand:
+    """A demand that was fitted: coefficients of the scaled terms, and how likely it is.
+
+    ``criterion`` is Bayes's: the lowest is the likeliest.
+    """
+
     theta: Floats
     idle_s: float
     criterion: float
 
 
 @dataclass(frozen=True, slots=True)
-class _Runs:
+class DemandRuns:
     """Runs to learn from: ``columns`` of the terms, scaled to a mean of one."""
 
     columns: Floats
     compute_s: Floats
     stall_s: Floats
 
-    def learned(self, hidden: float) -> Iterator[_Learned]:
+    def learned(self, hidden: float) -> Iterator[LearnedDemand]:
         """Learn with more and more terms, where stalls below this share count as hidden."""
         full = self.stall_s > hidden * self.compute_s
         if not full.any() or (hidden and full.all()):
@@ -190,16 +198,25 @@ class _Runs:
             left = [i for i in range(self.columns.shape[1]) if i not in chosen]
             if not left:
                 return
-            tried = [self._fitted([*chosen, i], full, idle_s) for i in left]
+            tried = [self.fitted([*chosen, i], full, idle_s) for i in left]
             best = min(range(len(left)), key=lambda i: tried[i].criterion)
             chosen.append(left[best])
             yield from tried
 
-    def _fitted(self, chosen: list[int], full: Flags, idle_s: float) -> _Learned:
-        """Coefficients of a demand with the least relative errors of the run time.
+    def fitted(self, chosen: list[int], full: Flags, idle_s: float) -> LearnedDemand:
+        """Fit the coefficients of a demand with the least relative errors of the run time.
 
         Runs that stalled are met; those that did not bind only where the demand is above what the
         processor had to do.
+
+        Parameters
+        ----------
+        chosen
+            Columns of the terms.
+        full
+            Runs that stalled, shape ``(runs,)``.
+        idle_s
+            What a byte stalls beside the demand.
         """
         took = self.compute_s + np.where(full, np.maximum(self.stall_s - idle_s, 0.0), 0.0)
         weighted = self.columns[:, chosen] / took[:, None]
@@ -212,16 +229,21 @@ class _Runs:
             binding = now
         theta = np.zeros(self.columns.shape[1])
         theta[chosen] = some
-        return _Learned(theta, idle_s, self._criterion(theta, idle_s, len(chosen)))
+        return LearnedDemand(theta, idle_s, self.criterion(theta, idle_s, len(chosen)))
 
-    def _criterion(self, theta: Floats, idle_s: float, terms: int) -> float:
+    def criterion(self, theta: Floats, idle_s: float, terms: int) -> float:
+        """Bayesian information criterion of relative errors of the run time.
+
+        Errors below :data:`NOISE` do not count.
+        """
         stall = idle_s + np.maximum(self.columns @ theta - self.compute_s, 0.0)
         off = (stall - self.stall_s) / (self.compute_s + self.stall_s)
         runs = len(off)
         return runs * log(max(float(np.mean(off**2)), NOISE**2)) + terms * log(runs)
 
 
-def _terms(ratios: Sequence[Mapping[str, float]], attributes: Sequence[str]) -> list[Term]:
+def candidate_terms(ratios: Sequence[Mapping[str, float]], attributes: Sequence[str]) -> list[Term]:
+    """List the terms that a demand may have: x and 1/x of each attribute that differs."""
     differing = [name for name in attributes if len({one[name] for one in ratios}) > 1]
     return [Term(name, shape) for name in differing for shape in (Shape.LINEAR, Shape.INVERSE)]
 

@@ -100,8 +100,8 @@ class OccupancyModel:
         """
         base = checked(samples, reference)
         faster = _falling(samples, base) if self.faster is None else self.faster
-        forms = self._forms(samples, base, faster)
-        others = from_the_others(samples, lambda rest: self._forms(rest, base, faster))
+        forms = self.forms(samples, base, faster)
+        others = from_the_others(samples, lambda rest: self.forms(rest, base, faster))
         made = [
             [form.occupancies(one.attributes)[0] for form in rest]
             for one, rest in zip(samples, others, strict=True)
@@ -123,10 +123,26 @@ class OccupancyModel:
         )
         return judged_by(fit, samples, predicted)
 
-    def _forms(
+    def forms(
         self, samples: Sequence[Sample], base: Mapping[str, float], faster: frozenset[str]
     ) -> list[Form]:
-        """Learn each form; always as many, so that their place identifies them."""
+        """Learn each form; always as many, so that their place identifies them.
+
+        Parameters
+        ----------
+        samples
+            Runs to learn from.
+        base
+            Attributes of the reference assignment.
+        faster
+            Attributes of which more makes runs faster.
+
+        Returns
+        -------
+        list
+            Of chosen terms, with a bottleneck, and of lines as the paper has them; without
+            ``latency_hiding`` there is no bottleneck.
+        """
         free = self._chosen(samples, base)
         straight = self._linear(samples, base, faster)
         if not self.latency_hiding:

@@ -247,13 +247,13 @@ class ProductForm:
         """
         if not self.select:
             return _solved(sums, list(range(len(sums.hx))))
-        terms = _possible(sums)
+        terms = possible_terms(sums)
         if not terms:
             raise _too_few(sums, 1)
-        score = _criterion(sums, terms)
+        score = criterion(sums, terms)
         while len(terms) > 1:
             score_without, without = min(
-                (_criterion(sums, [i for i in terms if i != out]), out) for out in terms
+                (criterion(sums, [i for i in terms if i != out]), out) for out in terms
             )
             if score_without > score:
                 break
@@ -261,16 +261,26 @@ class ProductForm:
         return _solved(sums, terms)
 
 
-def _possible(sums: Sums) -> list[int]:
-    """Terms, simple ones first, as long as the observations can distinguish them."""
+def possible_terms(sums: Sums) -> list[int]:
+    """List the terms, simple ones first, that the observations can distinguish.
+
+    Returns
+    -------
+    list
+        Places in :func:`terms`; one run more than terms is left to judge a fit by.
+    """
     terms: list[int] = []
     for term in range(len(sums.hx)):
-        if len(terms) + 1 < sums.count and _independent(sums, [*terms, term]):
+        if len(terms) + 1 < sums.count and distinguishable(sums, [*terms, term]):
             terms.append(term)
     return terms
 
 
-def _independent(sums: Sums, terms: list[int]) -> bool:
+def distinguishable(sums: Sums, terms: list[int]) -> bool:
+    """Whether the observations tell the effects of these terms apart.
+
+    The smallest eigenvalue of their scaled HᵀH is not below 1e-10 of the largest.
+    """
     hh = np.array(sums.hh)[np.ix_(terms, terms)]
     squares = np.diag(hh)
     if not (squares > 0).all():
@@ -280,8 +290,14 @@ def _independent(sums: Sums, terms: list[int]) -> bool:
     return bool(values[0] > _INDEPENDENT * values[-1])
 
 
-def _criterion(sums: Sums, terms: list[int]) -> float:
-    """Bayesian information criterion of a selection of terms."""
+def criterion(sums: Sums, terms: list[int]) -> float:
+    """Bayesian information criterion of a selection of terms; the lowest is the best.
+
+    Parameters
+    ----------
+    terms
+        Places in :func:`terms`.
+    """
     _, squares = _least_squares(sums, terms)
     floor = 1e-12 * max(sums.xx, 1e-300)
     return sums.count * log(max(squares, floor) / sums.count) + len(terms) * log(sums.count)
@@ -296,7 +312,7 @@ def _least_squares(sums: Sums, terms: list[int]) -> tuple[Floats, float]:
 
 
 def _solved(sums: Sums, selected: list[int]) -> ProductFit:
-    if sums.count <= len(selected) or not _independent(sums, selected):
+    if sums.count <= len(selected) or not distinguishable(sums, selected):
         raise _too_few(sums, len(selected))
     theta, squares = _least_squares(sums, selected)
     # Squares of relative errors are of times of one each: xx counts them.

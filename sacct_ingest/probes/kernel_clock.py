@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 # From linux/net_tstamp.h and asm-generic/socket.h; Python has no names for them.
-_SO_TIMESTAMPING = 37
-_SOFTWARE, _OPT_ID, _TX_ACK, _OPT_TSONLY = 1 << 4, 1 << 7, 1 << 9, 1 << 11
+SO_TIMESTAMPING = 37
+_SOFTWARE, _OPT_ID, TX_ACK, _OPT_TSONLY = 1 << 4, 1 << 7, 1 << 9, 1 << 11
 _TIMESPEC = struct.Struct("@qq")
 #: Place of ``tcpi_min_rtt``, in microseconds, in struct tcp_info of linux/tcp.h.
 _MIN_RTT = struct.Struct("@148xI")
@@ -48,8 +48,8 @@ class Stopwatch:
         if size_bytes <= AT_ONCE_BYTES:
             with suppress(OSError):
                 link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * size_bytes)
-                flags = _TX_ACK | _SOFTWARE | _OPT_ID | _OPT_TSONLY
-                link.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, flags)
+                flags = TX_ACK | _SOFTWARE | _OPT_ID | _OPT_TSONLY
+                link.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, flags)
         self._began_ns, self._began = time.time_ns(), time.monotonic()
 
     def stop(self) -> Acknowledged | None:
@@ -82,7 +82,7 @@ class Stopwatch:
                     stamps += [
                         _TIMESPEC.unpack_from(data)
                         for level, kind, data in notes
-                        if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPING)
+                        if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPING)
                     ]
         finally:
             self._link.settimeout(before)

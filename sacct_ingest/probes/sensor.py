@@ -27,7 +27,7 @@ MOST_MEASUREMENTS = 20_000
 _PAGE = 2000
 _REQUEST_S = 10.0
 #: Connections at a time: a clique has a few at most, one of them of a transfer for an hour.
-_MOST_CONNECTIONS = 64
+MOST_CONNECTIONS = 64
 
 
 class Sensor:
@@ -218,7 +218,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._free = threading.Semaphore(_MOST_CONNECTIONS)
+        self._free = threading.Semaphore(MOST_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection in a thread of its own; one too many is closed."""

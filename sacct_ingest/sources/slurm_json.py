@@ -23,7 +23,7 @@ from sacct_ingest.sources.json_rows import RowPlan
 from sacct_ingest.sources.json_values import well_formed
 from sacct_ingest.sources.run_source import Tally
 
-_CHUNK: Final = 2**20  #: characters read at a time
+CHUNK: Final = 2**20  #: characters read at a time
 _MAX_JOB: Final = 16 * 2**20  #: characters; what is longer has lost its end
 _SPACE = re.compile(r"[ \t\r\n]*")
 _OBJECT = re.compile(r'\{\s*"')
@@ -279,7 +279,7 @@ class _Scanner:
             self._more()
 
     def _more(self) -> None:
-        chunk = self._text.read(_CHUNK)
+        chunk = self._text.read(CHUNK)
         self._ended = not chunk
         self._buffer = self._buffer[self._at :] + chunk
         self._at = 0

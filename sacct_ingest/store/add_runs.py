@@ -48,7 +48,7 @@ from sacct_ingest.store.schema import runs, steps
 #: Runs in one transaction: small enough to stop at, large enough to be fast.
 BATCH = 2000
 #: Runs packed together: few enough to be still in the processor's cache.
-_TOGETHER: Final = 100
+PACKED_TOGETHER: Final = 100
 #: Values of the columns of a table by their names, those of a column in the order of the rows.
 Columns = dict[str, Sequence[Any]]
 _IDENTITY: Final = ("user", "name", "comment", "submit_line")
@@ -104,7 +104,7 @@ _unpacked = msgspec.msgpack.Decoder(RunColumns).decode
 def pack_runs(given: Iterable[JobRun]) -> Iterator[PackedRuns]:
     """Pack runs, some at a time."""
     source = iter(given)
-    while some := list(islice(source, _TOGETHER)):
+    while some := list(islice(source, PACKED_TOGETHER)):
         # Of the records, not of their columns: another column leaves the digests as they are.
         digests = [blake2b(encode(run), digest_size=16).hexdigest() for run in some]
         yield PackedRuns(

@@ -31,7 +31,7 @@ from sacct_ingest.store.rows import Stored
 #: Runs from which on there is a process: it opens the store while the next ones are read.
 BATCH = 200
 #: Runs that wait for the process at most; it gets them as soon as it is idle.
-_WAITING = 2000
+MOST_WAITING = 2000
 
 
 class RunWriter:
@@ -68,7 +68,12 @@ class RunWriter:
             return
         if not self._begun:
             self._begun, self._process = True, _forked(self._engine)
-        if self._process is None or not self._asked or count >= _WAITING or self._process.idle():
+        if (
+            self._process is None
+            or not self._asked
+            or count >= MOST_WAITING
+            or self._process.idle()
+        ):
             self._write()
 
     def wait(self) -> None:

@@ -1,6 +1,6 @@
 """The options of each task: place, nodes, and whether inputs are staged."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -55,6 +55,46 @@ def restricted(all_of: Choices, *, place: str | None = None, stage: bool | None 
         for task, own in all_of.items()
     }
     return remaining if all(remaining.values()) else {}
+
+
+def at_one_place(all_of: Choices) -> Iterator[dict[str, OptionChoice]]:
+    """Put all tasks at one place, staging or not: what keeps data where it is.
+
+    Yields
+    ------
+    dict
+        For each place and way the fastest option of each task, and the cheapest.  Where a task has
+        none that way, its options at the same place count; without any the place is left out.
+    """
+    kinds = sorted({(one.option.place, one.option.stage) for own in all_of.values() for one in own})
+    for kind in kinds:
+        own = {
+            task: [c for c in many if (c.option.place, c.option.stage) == kind]
+            or [c for c in many if c.option.place == kind[0]]
+            for task, many in all_of.items()
+        }
+        if all(own.values()):
+            yield {task: min(many, key=lambda c: c.time_s) for task, many in own.items()}
+            yield {task: min(many, key=lambda c: c.node_s) for task, many in own.items()}
+
+
+def next_option(own: Sequence[OptionChoice], present: OptionChoice, *, late: bool) -> OptionChoice:
+    """Give the option that is a little faster, or a little cheaper.
+
+    Parameters
+    ----------
+    own
+        Options of a task.
+    present
+        The one that it has now; it stays where there is no other.
+    late
+        Whether a faster one is asked for.
+    """
+    if late:
+        faster = [c for c in own if c.time_s < present.time_s]
+        return max(faster, key=lambda c: c.time_s, default=present)
+    cheaper = [c for c in own if c.node_s < present.node_s]
+    return max(cheaper, key=lambda c: c.node_s, default=present)
 
 
 def _of_task(problem: PlanningProblem, task: Task) -> list[OptionChoice]:

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from slurm_plugin.plan.options import Choices, OptionChoice
+from slurm_plugin.plan.options import Choices, OptionChoice, at_one_place, next_option
 from slurm_plugin.plan.schedule import Board, PlanningProblem, PlanSchedule, Step, TaskOption, build
 from slurm_plugin.plan.workflow import Task
 
 #: What comes first decides: seconds late, node-seconds, end.
 Score = tuple[float, float, float]
 #: Tasks placed in the exact search, and to improve a plan, until that is given up.
-_EXACT, EFFORT = 30_000, 40_000
+MOST_PLACED, EFFORT = 30_000, 40_000
 _SMALL = 8  #: most tasks for which the exact search is tried
 _GRAIN_S = 1e-6  #: times that differ by less are the same
 
@@ -82,7 +82,7 @@ def heuristic(
     work.best(_fixed(problem, all_of, cheapest))
     work.best(fastest(problem, all_of))
     work.best(heft(problem, all_of))
-    for alone in _together(all_of):
+    for alone in at_one_place(all_of):
         work.best(_fixed(problem, all_of, alone))
     work.grow(cheapest)
     return work.improved()
@@ -163,20 +163,6 @@ def _holds_up(
 def _ends(drafted: Sequence[Step], name: str) -> tuple[float, float]:
     run = next(step for step in drafted if step.name == name)
     return run.end_s, run.node_s
-
-
-def _together(all_of: Choices) -> Iterator[dict[str, OptionChoice]]:
-    """All tasks at one place, staging or not: what keeps data where it is."""
-    kinds = sorted({(one.option.place, one.option.stage) for own in all_of.values() for one in own})
-    for kind in kinds:
-        own = {
-            task: [c for c in many if (c.option.place, c.option.stage) == kind]
-            or [c for c in many if c.option.place == kind[0]]
-            for task, many in all_of.items()
-        }
-        if all(own.values()):
-            yield {task: min(many, key=lambda c: c.time_s) for task, many in own.items()}
-            yield {task: min(many, key=lambda c: c.node_s) for task, many in own.items()}
 
 
 def _fixed(
@@ -289,7 +275,8 @@ class _Work:
             ]
         else:
             late = self._best.end_s > self._target_s
-            others = [{task: _next(self._all_of[task], present[task], late=late) for task in tasks}]
+            of = self._all_of
+            others = [{task: next_option(of[task], present[task], late=late) for task in tasks}]
         return any(self._left > 0 and self.best(self._tried(present | new)) for new in others)
 
     def _more(
@@ -309,15 +296,6 @@ class _Work:
         return score(schedule, self._target_s)
 
 
-def _next(own: Sequence[OptionChoice], present: OptionChoice, *, late: bool) -> OptionChoice:
-    """Option that is a little faster (if late) or cheaper; the present one where there is none."""
-    if late:
-        faster = [c for c in own if c.time_s < present.time_s]
-        return max(faster, key=lambda c: c.time_s, default=present)
-    cheaper = [c for c in own if c.node_s < present.node_s]
-    return max(cheaper, key=lambda c: c.node_s, default=present)
-
-
 class _Tree:
     """Branch and bound: all orders in which tasks may be placed, with all their options."""
 
@@ -325,7 +303,7 @@ class _Tree:
         self, problem: PlanningProblem, all_of: Choices, target_s: float, best: PlanSchedule | None
     ) -> None:
         self.best = best
-        self.left = _EXACT
+        self.left = MOST_PLACED
         self._problem = problem
         self._all_of = all_of
         self._target_s = target_s

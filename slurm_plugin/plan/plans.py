@@ -73,8 +73,8 @@ def plans(
         made.setdefault(tuple(sorted(key)), plan)
     if not made:
         raise LookupError("no plan is possible: look at links, at access and at room on storages")
-    first, *others = sorted(made.values(), key=lambda one: _rank(one, deadline_s))
-    return [first, *(replace(one, why=_why(one, first, deadline_s)) for one in others)]
+    first, *others = sorted(made.values(), key=lambda one: rank(one, deadline_s))
+    return [first, *(replace(one, why=drawback(one, first, deadline_s)) for one in others)]
 
 
 def judged(
@@ -153,7 +153,14 @@ def _in_time(
         target_s = guess_s if early_s < guess_s < late_s else (early_s + late_s) / 2
 
 
-def _rank(plan: Plan, deadline_s: float | None) -> tuple[float, ...]:
+def rank(plan: Plan, deadline_s: float | None) -> tuple[float, ...]:
+    """Order of plans: the lowest is the one to take.
+
+    Parameters
+    ----------
+    deadline_s
+        Of those that keep it the one of the least node-hours is first; None: what ends first.
+    """
     if deadline_s is None or plan.chance is None:
         return (plan.end_s, plan.node_hours)
     if plan.high_s <= deadline_s:
@@ -161,8 +168,16 @@ def _rank(plan: Plan, deadline_s: float | None) -> tuple[float, ...]:
     return (1.0, plan.high_s, plan.node_hours)
 
 
-def _why(plan: Plan, first: Plan, deadline_s: float | None) -> str:
-    """Say what speaks against a plan, in words."""
+def drawback(plan: Plan, first: Plan, deadline_s: float | None) -> str:
+    """Say in words what speaks against a plan, compared with the one to take.
+
+    Parameters
+    ----------
+    plan, first
+        The plan, and the one to take.
+    deadline_s
+        Where both keep it, only node-hours count; None: there is none.
+    """
     if deadline_s is not None and plan.high_s > deadline_s >= first.high_s:
         return f"in time in {plan.chance or 0:.0%} of the cases only{_because(plan, first)}"
     slower_s = plan.end_s - first.end_s

@@ -80,7 +80,7 @@ def plan_again(problem: PlanningProblem, submitted: Submitted) -> Replan | None:
     plan = plans(left, **terms)[0]  # type: ignore[arg-type]
     schedule = _as_planned(left, submitted, done)
     before = judged(left, "as planned", schedule, **terms) if schedule else None  # type: ignore[arg-type]
-    changed = before is None or _worth(plan, before, submitted.deadline_s, left.now_s)
+    changed = before is None or worth_changing(plan, before, submitted.deadline_s, left.now_s)
     taken = plan if changed or before is None else before
     made = jobs(
         problem.workflow,
@@ -190,8 +190,19 @@ def _chosen(flow: Workflow, step: Step) -> TaskOption:
     return TaskOption(step.pool, step.nodes, stage=not in_place)
 
 
-def _worth(new: Plan, before: Plan, deadline_s: float | None, now_s: float) -> bool:
-    """Whether a plan is so much better that it is worth a change."""
+def worth_changing(new: Plan, before: Plan, deadline_s: float | None, now_s: float) -> bool:
+    """Whether a plan is so much better that it is worth a change.
+
+    Parameters
+    ----------
+    new, before
+        The plan made now, and what was planned, from now on.
+    deadline_s
+        None: the new one ends a twentieth sooner, and half a minute.  Else one is in time and the
+        other is not, or both are, and the new one takes a twentieth fewer node-hours.
+    now_s
+        Seconds since the epoch.
+    """
     sooner_s = before.high_s - new.high_s
     sooner = sooner_s > max(_WORTH_S, _WORTH * (before.high_s - now_s))
     if deadline_s is None:

@@ -20,7 +20,7 @@ _LEAST_WIDTH, _LEAST_HEIGHT = 40, 8
 
 
 @dataclass(slots=True)
-class _Canvas:
+class Canvas:
     """Characters of the plot's area, on logarithmic axes."""
 
     width: int
@@ -73,7 +73,7 @@ class _Canvas:
 def draw(picture: Picture, *, width: int = 80, height: int = 20) -> str:
     """Draw a curve in ``width`` columns and ``height`` lines, axes and legend not counted."""
     area = max(width, _LEAST_WIDTH) - _LABEL - 1
-    canvas = _Canvas(area, max(height, _LEAST_HEIGHT), picture.limits())
+    canvas = Canvas(area, max(height, _LEAST_HEIGHT), picture.limits())
     _draw_interval(canvas, picture)
     _draw_median(canvas, picture)
     for nodes, sign in ((picture.knee, KNEE), (picture.observe, OBSERVE)):
@@ -87,7 +87,7 @@ def draw(picture: Picture, *, width: int = 80, height: int = 20) -> str:
     return "\n".join([picture.title, *body, *_node_axis(canvas, picture), "", *_legend(picture)])
 
 
-def _draw_interval(canvas: _Canvas, picture: Picture) -> None:
+def _draw_interval(canvas: Canvas, picture: Picture) -> None:
     for column in range(canvas.width):
         nodes = canvas.nodes_at(2 * column)
         low = at(picture.nodes, picture.low_s, nodes)
@@ -99,7 +99,7 @@ def _draw_interval(canvas: _Canvas, picture: Picture) -> None:
             canvas.marks[column, row] = _BAND
 
 
-def _draw_median(canvas: _Canvas, picture: Picture) -> None:
+def _draw_median(canvas: Canvas, picture: Picture) -> None:
     """Solid between the observations, dashed beyond them."""
     first, last = picture.observed_range
     before: int | None = None
@@ -117,7 +117,7 @@ def _draw_median(canvas: _Canvas, picture: Picture) -> None:
         before = row
 
 
-def _labelled(canvas: _Canvas) -> Iterator[tuple[str, str]]:
+def _labelled(canvas: Canvas) -> Iterator[tuple[str, str]]:
     low, high = canvas.limits[2:]
     labels: dict[int, str] = {}
     for tick in time_ticks(low, high):
@@ -126,7 +126,7 @@ def _labelled(canvas: _Canvas) -> Iterator[tuple[str, str]]:
         yield f"{labels.get(row, ''):>{_LABEL - 1}} ", line
 
 
-def _node_axis(canvas: _Canvas, picture: Picture) -> list[str]:
+def _node_axis(canvas: Canvas, picture: Picture) -> list[str]:
     """Axis with powers of two, and below it the observed range."""
     axis, labels = ["─"] * canvas.width, [" "] * (canvas.width + 8)
     free = 0

@@ -18,8 +18,8 @@ from slurm_plugin.web.peer import Peer, peer_of
 from slurm_plugin.web.viewer import Proxies
 
 _CONNECTIONS = 400
-_CONNECTIONS_EACH = 32  #: of one user; proxies have as many as there are
-_LOOK_S = 30.0  #: a connection that came no further since the last look is dropped
+CONNECTIONS_EACH = 32  #: of one user; proxies have as many as there are
+LOOK_S = 30.0  #: a connection that came no further since the last look is dropped
 
 
 @contextmanager
@@ -92,7 +92,7 @@ class _Protocol(H11Protocol):
         if self._crowded():
             transport.abort()
             return
-        self._look = self.loop.call_later(_LOOK_S, self._look_after, self.cycle)
+        self._look = self.loop.call_later(LOOK_S, self._look_after, self.cycle)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
@@ -104,14 +104,14 @@ class _Protocol(H11Protocol):
         if self.peer.uid in self.crowds.uids or self.peer.address in self.crowds.addresses:
             return False
         same = (one for one in self.connections if getattr(one, "peer", None) == self.peer)
-        return sum(1 for _ in same) > _CONNECTIONS_EACH
+        return sum(1 for _ in same) > CONNECTIONS_EACH
 
     def _look_after(self, before: object) -> None:
         """Drop connections that send slowly, and those that do not read the answer."""
         if self.cycle is before and not self._answering():
             self.transport.abort()
         else:
-            self._look = self.loop.call_later(_LOOK_S, self._look_after, self.cycle)
+            self._look = self.loop.call_later(LOOK_S, self._look_after, self.cycle)
 
     def _answering(self) -> bool:
         """Whether it is the site that the other end waits for."""

@@ -160,7 +160,7 @@ def root(release: str) -> Root | None:
             f"no Slurm {release}: choose one of {', '.join(releases())}, or build it: "
             f"make slurm-root SOURCE=... RELEASE={release}"
         )
-    found = _made(SUITES[release])
+    found = cached_root(SUITES[release])
     if isinstance(found, ReleaseError):
         raise found
     return found
@@ -221,7 +221,7 @@ def cache() -> Path:
 
 
 @functools.cache
-def _made(suite: str) -> Root | ReleaseError:
+def cached_root(suite: str) -> Root | ReleaseError:
     """Find or make one; a failure is kept, so that it is not tried again by every test."""
     path = cache() / suite
     try:

@@ -18,7 +18,7 @@ FAILING = "#!/bin/sh\necho 'getting ready'\necho 'make-slurm-root: {why}' >&2\ne
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    releases._made.cache_clear()
+    releases.cached_root.cache_clear()
     return tmp_path
 
 

@@ -18,8 +18,8 @@ from predictor.models.adept.fit_checks import (
 )
 from predictor.models.adept.fluctuation import AnomalyExplanation, AnomalySettings, Metric, explain
 from predictor.models.adept.instances import Instances
-from predictor.models.adept.model import Instance, _rounded
-from predictor.models.adept.search import SearchSettings, _Limits, search, weights
+from predictor.models.adept.model import Instance, shared_targets
+from predictor.models.adept.search import EnvelopeLimits, SearchSettings, search, weights
 from predictor.models.downey import VarianceMode, max_useful, speedup, terms, working_set
 from predictor.types import Point
 from tests.predictor.curves import Floats, curve_of, downey
@@ -138,8 +138,8 @@ BOXES = [
 ]
 
 
-def limits(*pairs: RangePair) -> _Limits:
-    found = _Limits.of(VarianceMode.LOW, pairs)
+def limits(*pairs: RangePair) -> EnvelopeLimits:
+    found = EnvelopeLimits.of(VarianceMode.LOW, pairs)
     assert found is not None
     return found
 
@@ -147,7 +147,7 @@ def limits(*pairs: RangePair) -> _Limits:
 def test_the_steps_of_the_first_pass() -> None:
     steps = limits(*BOXES).steps(4)
     assert steps == pytest.approx([2.0, 4.0, 8.0, 16.0])
-    assert _Limits.of(VarianceMode.HIGH, BOXES) is None
+    assert EnvelopeLimits.of(VarianceMode.HIGH, BOXES) is None
 
 
 def test_ends_move_to_the_closest_that_is_allowed() -> None:
@@ -197,8 +197,8 @@ def test_an_instance() -> None:
 def test_large_targets_share_a_search() -> None:
     targets = np.array([3.0, 16.0, 17.0, 100.0, 101.0, 4096.0])
     expected = [2 ** (round(log(n, 2) * 8) / 8) for n in targets[2:]]
-    assert _rounded(targets) == pytest.approx([3.0, 16.0, *expected], abs=5e-4)
-    assert _rounded(np.array([99.0])) == _rounded(np.array([101.0]))
+    assert shared_targets(targets) == pytest.approx([3.0, 16.0, *expected], abs=5e-4)
+    assert shared_targets(np.array([99.0])) == shared_targets(np.array([101.0]))
 
 
 # --- δ

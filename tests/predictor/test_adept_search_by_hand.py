@@ -6,12 +6,12 @@ import pytest
 from predictor.models.adept.anomalies import Diagnosis, special_counts
 from predictor.models.adept.envelope import Bounds, RangePair, everything
 from predictor.models.adept.fluctuation import AnomalySettings
-from predictor.models.adept.model import _Observed
+from predictor.models.adept.model import ObservedTimes
 from predictor.models.adept.search import (
     SearchSettings,
-    _variation,
     best_for,
     search,
+    variation_ranges,
     weights,
 )
 from predictor.models.downey import VarianceMode, parallelism_of
@@ -27,18 +27,18 @@ def test_the_settings_are_the_papers() -> None:
 
 
 def test_the_low_mode_varies_a_and_sigma_apart() -> None:
-    least, most, limits = _variation(VarianceMode.LOW, 20 * ONE, 0.25 * ONE, 0.1)
+    least, most, limits = variation_ranges(VarianceMode.LOW, 20 * ONE, 0.25 * ONE, 0.1)
     assert (least[0], most[0]) == pytest.approx((18.0, 22.0))
     low, high = limits(np.array([[18.0, 20.0, 22.0]]))
     assert low[0] == pytest.approx([0.225] * 3)
     assert high[0] == pytest.approx([0.275] * 3)
     # A is 1 at least.
-    assert _variation(VarianceMode.LOW, 1.05 * ONE, 0.25 * ONE, 0.1)[0][0] == 1.0
+    assert variation_ranges(VarianceMode.LOW, 1.05 * ONE, 0.25 * ONE, 0.1)[0][0] == 1.0
 
 
 def test_the_high_mode_keeps_a_and_sigma_within_their_shares() -> None:
     # A = (50 + 4)/(1 + 4) = 10.8, from 9.72 to 11.88; σ from 3.6 to 4.4.
-    least, most, limits = _variation(VarianceMode.HIGH, 50 * ONE, 4 * ONE, 0.1)
+    least, most, limits = variation_ranges(VarianceMode.HIGH, 50 * ONE, 4 * ONE, 0.1)
     assert least[0] == pytest.approx(9.72 * 4.6 - 3.6)
     assert most[0] == pytest.approx(11.88 * 5.4 - 4.4)
     tried = np.array([[least[0], 45.0, 50.0, 57.0, most[0]]])
@@ -52,7 +52,7 @@ def test_the_high_mode_keeps_a_and_sigma_within_their_shares() -> None:
 
 def test_where_a_may_be_one_its_least_says_nothing_of_sigma() -> None:
     # A = (3 + 49)/(1 + 49) = 1.04; 0.9 of it is below 1.
-    least, _, limits = _variation(VarianceMode.HIGH, 3 * ONE, 49 * ONE, 0.1)
+    least, _, limits = variation_ranges(VarianceMode.HIGH, 3 * ONE, 49 * ONE, 0.1)
     assert least[0] == pytest.approx(1.0)
     _, high = limits(np.array([[3.0]]))
     assert high[0, 0] == pytest.approx(1.1 * 49)
@@ -135,9 +135,9 @@ def test_special_counts_need_three_members() -> None:
     assert found(2, 3, 5, 6, 7, 10, 11, 13, 64) == ""
 
 
-def observed(times: Floats) -> _Observed:
+def observed(times: Floats) -> ObservedTimes:
     count = len(times)
-    return _Observed(2.0 ** np.arange(count), times, Diagnosis((1.0,) * count, (0,) * count))
+    return ObservedTimes(2.0 ** np.arange(count), times, Diagnosis((1.0,) * count, (0,) * count))
 
 
 @pytest.mark.parametrize("left_out", range(5))
@@ -157,7 +157,7 @@ def test_what_is_left_out_has_no_say(left_out: int) -> None:
 def test_what_lies_beyond_is_judged_at_twice_the_largest_that_counts() -> None:
     times = downey(9, 0.6)(2.0 ** np.arange(6)) * np.array([1, 1.02, 0.98, 1.01, 1, 3])
     declining = Diagnosis((1.0,) * 5 + (0.0,), (0,) * 6, declining_from=32)
-    whole = _Observed(2.0 ** np.arange(6), times, declining)
+    whole = ObservedTimes(2.0 ** np.arange(6), times, declining)
     ranges, settings = everything(32.0, Bounds()), SearchSettings()
     target = np.array([32.0])
     expected = whole.search(whole.weights(target, 2.0), target, ranges, settings)

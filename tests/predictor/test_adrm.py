@@ -13,11 +13,11 @@ from predictor.models.adrm import (
     RawBandwidth,
     Throughput,
     TransferModel,
-    _fading_line,
-    _line,
-    _mean,
-    _plain_line,
-    _proportion,
+    fading_line,
+    line,
+    mean_transfer,
+    plain_line,
+    proportion,
     together,
 )
 
@@ -259,10 +259,8 @@ def learned(model: TransferModel, pairs: list[tuple[float, float]]) -> TransferM
 def test_the_ways_that_are_chosen_among() -> None:
     ways = [(way.read.__name__, way.window) for way in AdRM().ways]
     windows = (4, 6, 8, 10, 12, 15, 20, 30)
-    lines = [
-        (f"_{kind}", w) for kind in ("plain_line", "fading_line", "proportion") for w in windows
-    ]
-    assert ways == [*lines, *(("_mean", w) for w in (1, 2, 4, 8, 15, 30))]
+    lines = [(kind, w) for kind in ("plain_line", "fading_line", "proportion") for w in windows]
+    assert ways == [*lines, *(("mean_transfer", w) for w in (1, 2, 4, 8, 15, 30))]
 
 
 def test_the_bounds_of_few_and_of_many_ratios() -> None:
@@ -291,13 +289,13 @@ def test_the_last_hundred_errors_count() -> None:
 @pytest.mark.parametrize(
     ("read", "probe", "expected"),
     [
-        (_line, 5.0, 2 * 5.0 + 1),
-        (_plain_line, 3.0, 7.0),
+        (line, 5.0, 2 * 5.0 + 1),
+        (plain_line, 3.0, 7.0),
         # Beyond the probes in proportion: 9 at 4, 3 at 1.
-        (_plain_line, 8.0, 18.0),
-        (_plain_line, 0.5, 1.5),
-        (_proportion, 2.0, 2.0 * (7 / 3 + 5 / 2) / 2),
-        (_mean, 2.0, 6.0),
+        (plain_line, 8.0, 18.0),
+        (plain_line, 0.5, 1.5),
+        (proportion, 2.0, 2.0 * (7 / 3 + 5 / 2) / 2),
+        (mean_transfer, 2.0, 6.0),
     ],
 )
 def test_the_ways_by_hand(read, probe: float, expected: float) -> None:
@@ -311,19 +309,21 @@ def test_a_fading_line_weighs_the_newest_most() -> None:
     weights = 0.8 ** np.arange(3, -1, -1)
     slope, intercept = np.polyfit(x, y, 1, w=np.sqrt(weights))
     for probe in (1.0, 2.5, 4.0):
-        assert _fading_line(pairs, probe) == pytest.approx(slope * probe + intercept)
-    assert _fading_line(pairs, 8.0) == pytest.approx(2 * (slope * 4 + intercept))
+        assert fading_line(pairs, probe) == pytest.approx(slope * probe + intercept)
+    assert fading_line(pairs, 8.0) == pytest.approx(2 * (slope * 4 + intercept))
     alike = [(2.0, 4.0), (2.0, 8.0)]
-    assert _fading_line(alike, 2.0) == pytest.approx((0.8 * 4 + 8) / 1.8)
+    assert fading_line(alike, 2.0) == pytest.approx((0.8 * 4 + 8) / 1.8)
 
 
 def test_probes_whose_spread_is_too_small_for_a_number_have_no_slope() -> None:
-    assert _fading_line([(1e-170, 3.0), (2e-170, 3.0)], 1.5e-170) == pytest.approx(3.0)
+    assert fading_line([(1e-170, 3.0), (2e-170, 3.0)], 1.5e-170) == pytest.approx(3.0)
 
 
 def test_old_errors_of_a_way_weigh_less() -> None:
     model = AdRM(start_up=1)
-    line = next(way for way in model.ways if way.read.__name__ == "_mean" and way.window == 1)
+    line = next(
+        way for way in model.ways if way.read.__name__ == "mean_transfer" and way.window == 1
+    )
     for transfer in (1.0, 3.0, 3.0, 4.0):
         model.update(1.0, transfer)
     # Off by 2, 0 and 1.

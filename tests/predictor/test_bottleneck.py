@@ -9,11 +9,11 @@ import pytest
 from predictor.models.bottleneck import (
     Bottleneck,
     Demand,
-    _Learned,
-    _likeliest,
-    _Runs,
-    _terms,
+    DemandRuns,
+    LearnedDemand,
+    candidate_terms,
     learn_bottleneck,
+    likeliest,
 )
 from predictor.models.functions import Function, Shape, Term
 
@@ -177,11 +177,11 @@ def test_the_criterion_is_bayes_s_of_relative_errors_of_the_run_time() -> None:
 
     Of 3, 3 and 6 in all that is off by 1/6, 1/6 and -1/12: 1/48 in the mean of squares.
     """
-    three = _Runs(np.ones((3, 1)), np.array([1.0, 2.0, 5.0]), np.array([2.0, 1.0, 1.0]))
-    made = three._criterion(np.array([3.0]), 0.5, 2)
+    three = DemandRuns(np.ones((3, 1)), np.array([1.0, 2.0, 5.0]), np.array([2.0, 1.0, 1.0]))
+    made = three.criterion(np.array([3.0]), 0.5, 2)
     assert made == pytest.approx(3 * log(1 / 48) + 2 * log(3))
-    exact = _Runs(np.ones((3, 1)), np.array([1.0, 2.0, 5.0]), np.array([2.0, 1.0, 0.0]))
-    assert exact._criterion(np.array([3.0]), 0.0, 1) == pytest.approx(3 * log(0.01**2) + log(3))
+    exact = DemandRuns(np.ones((3, 1)), np.array([1.0, 2.0, 5.0]), np.array([2.0, 1.0, 0.0]))
+    assert exact.criterion(np.array([3.0]), 0.0, 1) == pytest.approx(3 * log(0.01**2) + log(3))
 
 
 def test_hidden_runs_count_where_the_demand_is_above_what_they_took() -> None:
@@ -190,31 +190,31 @@ def test_hidden_runs_count_where_the_demand_is_above_what_they_took() -> None:
     Least squares of theta/4 and theta/2 against one: theta = (1/4 + 1/2) / (1/16 + 1/4) = 2.4.
     The third took 10 and does not bind.
     """
-    given = _Runs(np.ones((3, 1)), np.array([1.0, 2.0, 10.0]), np.array([3.0, 0.0, 0.0]))
-    made = given._fitted([0], np.array([True, False, False]), 0.0)
+    given = DemandRuns(np.ones((3, 1)), np.array([1.0, 2.0, 10.0]), np.array([3.0, 0.0, 0.0]))
+    made = given.fitted([0], np.array([True, False, False]), 0.0)
     assert made.theta == pytest.approx([2.4])
     # What the first stalls idly is not its demand: 3.5, still above 2.
-    idle = given._fitted([0], np.array([True, False, False]), 0.5)
+    idle = given.fitted([0], np.array([True, False, False]), 0.5)
     assert idle.theta == pytest.approx([(1 / 3.5 + 1 / 2) / (1 / 3.5**2 + 1 / 4)])
     assert idle.idle_s == 0.5
 
 
 def test_of_the_same_terms_the_best_is_a_rival_and_of_alike_ones_the_first() -> None:
-    def one(criterion: float, *theta: float) -> _Learned:
-        return _Learned(np.array(theta), 0.0, criterion)
+    def one(criterion: float, *theta: float) -> LearnedDemand:
+        return LearnedDemand(np.array(theta), 0.0, criterion)
 
     first, alike, worse = one(1.0, 2.0, 0.0), one(1.0, 3.0, 0.0), one(1.5, 9.0, 0.0)
     near, far, refuted = one(5.0, 0.0, 1.0), one(6.9, 1.0, 1.0), one(7.0, 0.0, 0.0)
-    made = _likeliest([worse, first, alike, near, far])
+    made = likeliest([worse, first, alike, near, far])
     assert [id(each) for each in made] == [id(first), id(near), id(far)]
-    assert len(_likeliest([first, near, refuted])) == 2
+    assert len(likeliest([first, near, refuted])) == 2
     every = [one(0.1 * i, *(float(i >> bit & 1) for bit in range(4))) for i in range(10)]
-    assert _likeliest(every) == every[:8]
+    assert likeliest(every) == every[:8]
 
 
 def test_attributes_that_do_not_differ_have_no_terms() -> None:
     ratios = [{"same": 1.0, "other": 1.0}, {"same": 1.0, "other": 2.0}]
-    assert _terms(ratios, ["same", "other"]) == [
+    assert candidate_terms(ratios, ["same", "other"]) == [
         Term("other", Shape.LINEAR),
         Term("other", Shape.INVERSE),
     ]
@@ -255,7 +255,7 @@ def test_more_terms_come_one_by_one_to_the_best_so_far() -> None:
     """Every first term, then each other one beside the best of them."""
     rng = np.random.default_rng(4)
     columns = rng.uniform(0.5, 1.5, (9, 4))
-    given = _Runs(columns, np.zeros(9), columns @ np.array([0.0, 1.0, 0.0, 2.0]))
+    given = DemandRuns(columns, np.zeros(9), columns @ np.array([0.0, 1.0, 0.0, 2.0]))
     made = [tuple(np.flatnonzero(one.theta).tolist()) for one in given.learned(0.0)]
     assert made[:4] == [(0,), (1,), (2,), (3,)]
     assert all(3 in one for one in made[4:])
@@ -263,14 +263,14 @@ def test_more_terms_come_one_by_one_to_the_best_so_far() -> None:
     assert len(made) == 4 + 3 + 2
     # With a share no run may be left out only where some are.
     assert list(given.learned(0.1)) == []
-    nothing = _Runs(columns, np.ones(9), np.zeros(9))
+    nothing = DemandRuns(columns, np.ones(9), np.zeros(9))
     assert list(nothing.learned(0.0)) == []
 
 
 def test_runs_below_a_share_of_what_the_processor_does_count_as_hidden() -> None:
     """Stalls of 0, 0.04, 0.05 and 0.06 beside 1 are idle time at a share of a tenth: 0.045."""
     stalls = np.array([0.0, 0.04, 0.05, 0.06, 0.1, 3.0])
-    given = _Runs(np.ones((6, 1)), np.ones(6), stalls)
+    given = DemandRuns(np.ones((6, 1)), np.ones(6), stalls)
     (made,) = given.learned(0.1)
     assert made.idle_s == pytest.approx(0.05)
     (made,) = given.learned(0.05)

@@ -106,7 +106,7 @@ def test_from_twelve_samples_on_forms_count_by_their_left_out_errors(
     fixed = [form(exp(one), 0.0, 0.0, 10.0) for one in off]
     fixed[1] = replace(fixed[1], bottleneck=Bottleneck((demand,)))
     samples = [Sample({"x": 1.0 + n}, Occupancies(1.0, 0.0, 0.0, 10.0)) for n in range(count)]
-    monkeypatch.setattr(OccupancyModel, "_forms", lambda *_: fixed)
+    monkeypatch.setattr(OccupancyModel, "forms", lambda *_: fixed)
     made = OccupancyModel().fit(samples)
     if count < 12:
         assert made.weights == ()
@@ -309,7 +309,7 @@ def test_a_form_is_heard_up_to_three_times_the_best_error_and_a_hundredth(
     """Forms that are off by fixed shares of log time; runs of the same differ by 0.01."""
     samples = [Sample({"x": float(n)}, Occupancies(1.0, 0.0, 0.0, 10.0)) for n in (1, 2, 3, 4, 5)]
     fixed = [form(exp(one), 0.0, 0.0, 10.0) for one in (third, 0.02 - 2e-4, second)]
-    monkeypatch.setattr(OccupancyModel, "_forms", lambda *_: fixed)
+    monkeypatch.setattr(OccupancyModel, "forms", lambda *_: fixed)
     made = OccupancyModel().fit(samples)
     assert (len(made.forms), made.plausible) == (forms, plausible)
     if second > 0.02:
@@ -369,8 +369,8 @@ def test_a_stall_has_terms_where_its_error_matters_beside_all_else(
         Sample({"x": x}, Occupancies(whole - slope * x, slope * x, 0.0, 1e9))
         for x in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
     ]
-    made = OccupancyModel()._stall(samples, "network_s", {"x": 1.0})
-    assert len(made.terms) == terms
+    chosen = OccupancyModel().forms(samples, {"x": 1.0}, frozenset())[0]
+    assert len(chosen.network.terms) == terms
 
 
 def test_stalls_are_parted_as_before_and_evenly_where_there_were_none() -> None:

@@ -199,37 +199,51 @@ def test_two_levels_and_a_test_set_of_them_leave_nothing() -> None:
         Learner(SPACE, settings)
 
 
-def ran(levels: int) -> Learner:
-    """Make a learner that ran so many levels of each attribute; each run took the same."""
-    learner = Learner(SPACE, LearnerSettings())
-    chosen = LEVELS[::2][:levels]
-    learner.samples = [
-        Sample({"cpu": a, "lat": b}, Occupancies(1.0, 1.0, 1.0, 1.0))
-        for a in chosen
-        for b in chosen
-    ]
-    learner._done = {SPACE.key(one.attributes) for one in learner.samples}
-    return learner
+def alike(given: dict[str, float]) -> Sample:
+    """Each run took the same."""
+    return Sample(dict(given), Occupancies(1.0, 1.0, 1.0, 1.0))
 
 
-def test_three_levels_of_each_attribute_are_enough_to_be_sure() -> None:
-    assert ran(3)._is_sure
-    assert not ran(2)._is_sure
-    few = Space.full({"cpu": (1.0, 2.0), "lat": (1.0, 2.0)}, {"cpu": True, "lat": False})
-    learner = ran(3)
-    learner.space = few
-    assert learner._is_sure
+@pytest.mark.parametrize(
+    ("values", "needed"), [(LEVELS, 3), (LEVELS[:3], 3), (LEVELS[:2], 2), (LEVELS[:1], 1)]
+)
+def test_three_levels_of_each_attribute_are_enough_to_be_sure(
+    values: tuple[float, ...], needed: int
+) -> None:
+    """Where an attribute has fewer levels, all of them are."""
+    space = Space.full({"cpu": values, "lat": values}, {"cpu": True, "lat": False})
+    learner = Learner(space, LearnerSettings(fewest=1, in_a_row=1, target=1e6))
+    levels = {name: set[float]() for name in ("cpu", "lat")}
+    fewest = 0
+    while proposal := learner.propose():
+        fewest = min(map(len, levels.values()))
+        learner.observe(alike(proposal.assignment))
+        for name, own in levels.items():
+            own.add(proposal.assignment[name])
+    assert learner.good_enough == (len(values) > 1)
+    assert min(map(len, levels.values())) == needed
+    assert fewest < needed
 
 
 def test_the_error_ahead_is_the_larger_of_left_out_runs_and_the_last_two() -> None:
-    learner = ran(3)
-    left_out = learner._left_out()
-    learner._ahead = [90.0, 50.0, 70.0]
-    assert learner.error == pytest.approx(60.0)
-    learner._ahead = [90.0, 0.0, 0.0]
-    assert learner.error == left_out
-    learner._ahead = []
-    assert learner.error == inf
+    rng = np.random.default_rng(3)
+    ahead = Learner(SPACE, LearnerSettings(target=0.0, fewest=99))
+    others = Learner(SPACE, replace(ahead.settings, error=Error.CROSS_VALIDATION))
+    off: list[float] = []
+    larger: set[str] = set()
+    while proposal := ahead.propose():
+        ran = plain(proposal.assignment)
+        ran = Sample(ran.attributes, replace(ran.measured, compute_s=rng.uniform(0.5, 9.0)))
+        if ahead.samples:
+            expected_s = ahead.fit.predict(ran.attributes).time_s
+            off.append(100 * abs(expected_s / ran.measured.time_s - 1))
+        for learner in (ahead, others):
+            learner.observe(ran)
+        last = float(np.mean(off[-2:])) if off else inf
+        assert ahead.error == pytest.approx(max(others.error, last))
+        if len(ahead.samples) > 2:
+            larger.add("last" if last > others.error else "left out")
+    assert larger == {"last", "left out"}
 
 
 def test_defaults_are_those_of_the_documentation() -> None:

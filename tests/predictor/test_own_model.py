@@ -41,7 +41,7 @@ class ConstantWork:
 
 def test_a_registered_model_makes_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     # So that other tests do not meet it.
-    monkeypatch.setattr(base, "_models", dict(base._models))
+    monkeypatch.setattr(base, "MODELS", dict(base.MODELS))
     base.register("constant-work")(ConstantWork)
     rows = [
         replace(row(n, 960 / n), run_id=i, end_s=10_000 * i) for i, n in enumerate([1, 2, 4, 8] * 4)

@@ -99,7 +99,7 @@ def test_fewer_jobs_are_asked_about_where_each_question_costs_more():
 
 
 def test_a_crowded_past_costs_no_more(monkeypatch):
-    monkeypatch.setattr("predictor.past_waits._WORK", 5_000)
+    monkeypatch.setattr("predictor.past_waits.MOST_JOBS", 5_000)
     runs = [
         run_row(job_id=n, submit_s=10 * n, eligible_s=None, start_s=10 * n, elapsed_s=1_000.0)
         for n in range(1_000)

@@ -14,10 +14,10 @@ from predictor.models.product_form import (
     Sums,
     TooFewObservations,
     Unobserved,
-    _criterion,
-    _independent,
-    _possible,
+    criterion,
+    distinguishable,
     explanatory,
+    possible_terms,
     terms,
 )
 
@@ -402,12 +402,12 @@ def test_the_criterion_is_bayes_s() -> None:
     """Times 1, 2 and 6, plainly: around their mean of 3 they leave 4 + 1 + 9 = 14."""
     runs = [({"nodes": float(n)}, time_s) for n, time_s in ((1, 1.0), (2, 2.0), (4, 6.0))]
     sums = Sums.none(("nodes",), relative=False).add_all(runs)
-    assert _criterion(sums, [0]) == pytest.approx(3 * log(14 / 3) + log(3))
+    assert criterion(sums, [0]) == pytest.approx(3 * log(14 / 3) + log(3))
     # By 1/nodes alone: theta = (1 + 1 + 1.5) / (1 + 1/4 + 1/16).
     left = 41 - 3.5**2 / 1.3125
-    assert _criterion(sums, [1]) == pytest.approx(3 * log(left / 3) + log(3))
+    assert criterion(sums, [1]) == pytest.approx(3 * log(left / 3) + log(3))
     exact = Sums.none(("nodes",), relative=False).add_all([({"nodes": 1.0}, 5.0)] * 4)
-    assert _criterion(exact, [0]) == pytest.approx(4 * log(1e-12 * 100 / 4) + log(4))
+    assert criterion(exact, [0]) == pytest.approx(4 * log(1e-12 * 100 / 4) + log(4))
 
 
 def test_a_term_that_hardly_differs_from_others_is_none() -> None:
@@ -416,13 +416,13 @@ def test_a_term_that_hardly_differs_from_others_is_none() -> None:
         cosine = 1 - off**2
         hh = ((1.0, cosine), (cosine, 1.0))
         sums = Sums(("nodes",), hh, (1.0, 1.0), 5.0, 5)
-        assert _independent(sums, [0, 1]) == apart
+        assert distinguishable(sums, [0, 1]) == apart
 
 
 @pytest.mark.parametrize(("count", "terms_left"), [(2, [0]), (3, [0, 1]), (4, [0, 1, 2])])
 def test_there_is_a_run_more_than_there_are_terms(count: int, terms_left: list[int]) -> None:
     runs = [observed(2, 3.0)[i] for i in (0, 8, 3, 12)][:count]
-    assert _possible(sums_of(runs)) == terms_left
+    assert possible_terms(sums_of(runs)) == terms_left
 
 
 def test_sums_are_taken_in_or_out_and_nothing_else() -> None:

@@ -132,7 +132,7 @@ def test_what_takes_too_long_counts_as_starting_at_the_horizon():
 
 def test_the_normal_distribution_is_that_of_scipy():
     z = np.linspace(-9.0, 9.0, 20_001)
-    assert np.abs(queue_forward._normal_cdf(z) - ndtr(z)).max() < 1e-7
+    assert np.abs(queue_forward.normal_cdf(z) - ndtr(z)).max() < 1e-7
 
 
 def test_of_an_array_the_first_task_and_the_last_one_are_found():

@@ -102,7 +102,7 @@ def test_times_that_no_store_can_hold_are_refused(other: str) -> None:
 
 
 def test_memory_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "_MEMORY", 3)
+    monkeypatch.setattr(columns, "MOST_CACHED", 3)
     job, _ = plans(["UID", "NNodes"])
     assert job.read([[str(i), "0"] for i in range(10)])["uid"] == list(range(10))
 

@@ -115,7 +115,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
     ),
     (
         "sacct_ingest.sources.swf",
-        lambda m: m._Notes("oak").read,
+        lambda m: lambda text: m.machine_nodes([text]),
         [
             full(" ", before="; Queue: x", after="x"),
             full(" x", before=";"),
@@ -129,7 +129,7 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
     ),
     (
         "sacct_ingest.probes.probe_settings",
-        lambda m: m._MEMBER.fullmatch,
+        lambda m: m.member,
         [full("a"), full("a", after="="), full("[", before="a=")],
     ),
 ]  # fmt: skip

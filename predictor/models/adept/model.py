@@ -68,7 +68,7 @@ class AdeptFit:
         need_nodes(nodes)
         need_share("level", level)
         targets = np.asarray(nodes, dtype=float)
-        searched, back = np.unique(_rounded(targets), return_inverse=True)
+        searched, back = np.unique(shared_targets(targets), return_inverse=True)
         medians = self._search(searched).chosen(back).times(targets)
         return around(nodes, medians, self.uncertainty, level)
 
@@ -100,7 +100,7 @@ class AdeptFit:
         return _listed(self._search(np.array([float(target)])))[0]
 
     def _search(self, targets: Floats) -> Instances:
-        observed = _Observed(np.array(self.nodes), np.array(self.times), self.diagnosis)
+        observed = ObservedTimes(np.array(self.nodes), np.array(self.times), self.diagnosis)
         weight = observed.weights(targets, self.settings.q)
         return observed.search(weight, targets, self.envelope, self.settings)
 
@@ -125,7 +125,7 @@ class Adept:
         nodes = np.array([float(p.nodes) for p in curve.points])
         times = np.array([p.time_s for p in curve.points])
         diagnosis = diagnose(nodes, times, self.anomalies, deviations(curve))
-        observed = _Observed(nodes, times, diagnosis)
+        observed = ObservedTimes(nodes, times, diagnosis)
         delta, ranges, fitted = self._consistent(observed)
         errors = np.log(fitted.left_out / times)
         return AdeptFit(
@@ -140,7 +140,9 @@ class Adept:
             instances=_listed(fitted.instances),
         )
 
-    def _consistent(self, observed: "_Observed") -> "tuple[float, tuple[RangePair, ...], _Fitted]":
+    def _consistent(
+        self, observed: "ObservedTimes"
+    ) -> "tuple[float, tuple[RangePair, ...], _Fitted]":
         """Raise δ until the fit is within δ of all observations that are not anomalous."""
         delta, normal = DELTA_FIRST, observed.normal
         nodes, times = observed.nodes[normal], observed.times[normal]
@@ -156,7 +158,7 @@ class Adept:
             delta *= DELTA_STEP
 
     def _judge(
-        self, observed: "_Observed", fitted: "_Fitted", ranges: tuple[RangePair, ...]
+        self, observed: "ObservedTimes", fitted: "_Fitted", ranges: tuple[RangePair, ...]
     ) -> tuple[Problem, ...]:
         own = observed.last_phase
         return judge(
@@ -181,8 +183,8 @@ class _Fitted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Observed:
-    """Observations with what was found about them."""
+class ObservedTimes:
+    """Observations with their diagnosis; all have the shape ``(observations,)``."""
 
     nodes: Floats
     times: Floats
@@ -190,6 +192,7 @@ class _Observed:
 
     @property
     def counts(self) -> NDArray[np.bool_]:
+        """Observations that count."""
         return np.array(self.diagnosis.factor) > 0
 
     @property
@@ -201,6 +204,7 @@ class _Observed:
 
     @property
     def last_phase(self) -> NDArray[np.bool_]:
+        """Those of them that lie in the last phase."""
         phase = np.array(self.diagnosis.phase)
         normal = self.normal
         own: NDArray[np.bool_] = normal & (phase == phase[normal].max())
@@ -239,6 +243,7 @@ class _Observed:
         ranges: tuple[RangePair, ...],
         settings: SearchSettings,
     ) -> Instances:
+        """Search for the instance of each target within these range pairs."""
         return search(self.nodes, self.times, weight, targets, ranges, settings)
 
     def fitted(self, ranges: tuple[RangePair, ...], settings: SearchSettings) -> _Fitted:
@@ -264,6 +269,14 @@ def _listed(instances: Instances) -> tuple[Instance, ...]:
     return tuple(Instance(*map(float, one)) for one in zip(*parts, strict=True))
 
 
-def _rounded(targets: Floats) -> Floats:
-    """Targets that share one search: weights hardly differ within a sixteenth of an octave."""
+def shared_targets(targets: Floats) -> Floats:
+    """Round targets so that near ones share one search.
+
+    Weights hardly differ within a sixteenth of an octave.  Counts up to 16 stay as they are.
+
+    Parameters
+    ----------
+    targets
+        Node counts to predict, shape ``(targets,)``.
+    """
     return np.where(targets <= 16, targets, np.round(2 ** (np.round(np.log2(targets) * 8) / 8), 3))

@@ -98,7 +98,7 @@ def search(
     scale = float(np.exp(np.log(times).mean()))
     candidates = []
     for mode in VarianceMode:
-        limits = _Limits.of(mode, envelope)
+        limits = EnvelopeLimits.of(mode, envelope)
         if limits is not None:
             task = _Task(mode, nodes, times / scale, weight, limits)
             start = _through_closest(task, targets, settings)
@@ -119,7 +119,7 @@ def best_for(
     """
     need_observations(nodes, times)
     need_finite("steps", steps, least=2)
-    limits = _Limits.of(mode, envelope)
+    limits = EnvelopeLimits.of(mode, envelope)
     if limits is None:
         raise ValueError(f"no {mode} instance in the envelope")
     ends = limits.steps(steps)
@@ -136,14 +136,15 @@ Ranges = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True, slots=True)
-class _Limits:
+class EnvelopeLimits:
     """What the envelope allows in one mode: x = σ/2 or σ for each end of the first section."""
 
     ends: Floats  #: (pairs, 2)
     xs: Floats  #: (pairs, 2)
 
     @classmethod
-    def of(cls, mode: VarianceMode, envelope: Sequence[RangePair]) -> "_Limits | None":
+    def of(cls, mode: VarianceMode, envelope: Sequence[RangePair]) -> "EnvelopeLimits | None":
+        """Give the limits of a mode; None where the envelope has no range pair of it."""
         own = [pair for pair in envelope if pair.mode is mode]
         if not own:
             return None
@@ -189,7 +190,7 @@ class _Task:
     nodes: Floats
     times: Floats
     weight: Floats
-    limits: _Limits
+    limits: EnvelopeLimits
 
     def relative_terms(self, end: Floats) -> tuple[Floats, Floats]:
         """p/t and q/t of each observation; observations come last in the shape."""
@@ -241,7 +242,7 @@ def _through(task: _Task, end: Floats, closest: NDArray[np.intp]) -> tuple[Float
 
 def _around(task: _Task, end: Floats, x: Floats, settings: SearchSettings) -> Instances:
     """Second pass: A and σ varied by up to ``v`` around the first, T(1) free."""
-    least, most, limits = _variation(task.mode, end, x, settings.v)
+    least, most, limits = variation_ranges(task.mode, end, x, settings.v)
     rows, centre = np.arange(len(end)), end
     down, up = end - least, most - end
     steps = np.linspace(-1, 1, settings.local)
@@ -258,10 +259,23 @@ def _around(task: _Task, end: Floats, x: Floats, settings: SearchSettings) -> In
     return Instances(mode, centre, ratio[rows, at], amplitude[rows, at], error[rows, at])
 
 
-def _variation(
+def variation_ranges(
     mode: VarianceMode, end: Floats, x: Floats, v: float
 ) -> tuple[Floats, Floats, Callable[[Floats], Ranges]]:
-    """Range of ends that a share ``v`` of A and σ leads to, and the x allowed at each of them."""
+    """Range of ends that a share ``v`` of A and σ leads to, and the x allowed at each of them.
+
+    Parameters
+    ----------
+    end, x
+        Ends of the first section, and σ/2 or σ, shape ``(targets,)``.
+    v
+        Share by which A and σ may differ (ADEPT, section V).
+
+    Returns
+    -------
+    least, most, limits
+        Ends, shape ``(targets,)``; and what gives the least and most x at ends that are tried.
+    """
     x_min, x_max = (1 - v) * x, (1 + v) * x
     parallelism = parallelism_of(mode, end, x)
     least, most = np.maximum((1 - v) * parallelism, 1.0), (1 + v) * parallelism

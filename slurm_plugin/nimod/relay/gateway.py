@@ -29,7 +29,7 @@ STRANGERS = 32
 HANDSHAKE_S = 2.0  #: longest that showing it may take
 SILENCE_S = 15.0  #: a relay that says nothing for so long is gone
 PENDING_S = 0.05  #: after this time a relay is sent "answer pending"
-_IN_WORK = 256  #: requests of one relay at the same time
+MOST_IN_WORK = 256  #: requests of one relay at the same time
 _BIND_AGAIN_S = 5.0
 
 #: Takes a line, the uid that sent it, and what the answer is given to, in any thread.
@@ -158,7 +158,7 @@ class Gateway:
                 self._submit(frame.data, frame.uid, lambda _: None)
             elif frame.kind is not Kind.ASK:
                 raise LinkError(f"a relay sent {frame.kind.name}")
-            elif len(waiting) >= _IN_WORK or frame.number in waiting:
+            elif len(waiting) >= MOST_IN_WORK or frame.number in waiting:
                 busy = Answer(ok=False, error="too many questions wait; try again in a moment")
                 link.send(Frame(Kind.ANSWER, frame.number, data=encode(busy)))
             else:

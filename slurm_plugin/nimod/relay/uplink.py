@@ -1,78 +1,28 @@
-"""The relay's side: a link to each controller, made anew in the background when it breaks.
-
-Requests go to the controller whose slurmctld has asked its nimod last, because what cli_filter has
-decided must lie ready there; where that says nothing, to the first in the list.
-"""
+"""The relay's side: a link to each controller, made anew in the background when it breaks."""
 
 import asyncio
 import logging
 import random
-import socket
-import ssl
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import count
-from math import inf
+from collections.abc import Sequence
 
 import msgspec
 
 from slurm_plugin.config import Auth, RelaySettings
 from slurm_plugin.config.address import Address
-from slurm_plugin.formatting import printable
 from slurm_plugin.nimod.relay.certificates import Certificates
 from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError
-from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, Greeting, introduce
+from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, introduce
 from slurm_plugin.nimod.relay.loop_thread import LoopThread
 from slurm_plugin.nimod.relay.munge import Munge
-from slurm_plugin.protocol import Answer, Uplinked, encode
+from slurm_plugin.nimod.relay.request_router import Controller, Done, RequestRouter
+from slurm_plugin.protocol import Uplinked
 
 _log = logging.getLogger(__name__)
 CONNECT_S = 2.0
-ANSWER_S = 0.15  #: longest that a controller may say nothing about a request ...
-PENDING_S = 10.0  #: ... and that an answer may take of which it said that it takes longer
 PING_S = 1.0
 SILENCE_S = 3.0  #: a controller that says nothing for so long is gone
 _PAUSE_S = (0.25, 5.0)  #: between two attempts, at first and at most
-_WAITING = 256  #: requests at the same time
-
-Done = Callable[[bytes], None]
-
-#: What is said of an error; the first that fits.
-_WORDS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
-    ((LinkError,), "{}"),
-    ((socket.gaierror,), "{}; correct relay.controllers in nimo.yaml"),
-    ((ssl.SSLError,), "{}; see relay.tls on both hosts"),
-    (
-        (ConnectionRefusedError,),
-        "connection refused; start nimod there, with relay.listen in its nimo.yaml",
-    ),
-    ((EOFError, ConnectionError), "the link was cut; see the log of nimod there"),
-    ((TimeoutError,), "no answer; see whether nimod runs there, and the firewall between"),
-)
-
-
-@dataclass(slots=True)
-class _PendingRequest:
-    """A request that was sent."""
-
-    done: Done
-    timer: asyncio.TimerHandle
-
-
-@dataclass(slots=True)
-class _Controller:
-    """One controller, and the link to it."""
-
-    where: Address
-    link: Link | None = None
-    trouble: str = "not tried yet"
-    greeting: Greeting = field(default_factory=Greeting)
-    offset_s: float = 0.0  #: its clock less ours
-    asked_s: float | None = None  #: since slurmctld asked it; None: it has not
-    slow: bool = False  #: did not answer in time, and has said nothing since
-    waiting: dict[int, _PendingRequest] = field(default_factory=dict)
 
 
 class Uplink:
@@ -91,10 +41,9 @@ class Uplink:
         self._certificates = Certificates(settings.tls, server=False) if tls else None
         self._munge = None if tls else Munge(settings.munge_socket)
         self._auth = settings.auth
-        self._controllers = [_Controller(where) for where in controllers]
-        self._numbers = count(1)
         self._thread = LoopThread("links", self._follow_all)
         self._loop = self._thread.loop
+        self._router = RequestRouter(controllers, self._loop.call_later)
 
     def start(self) -> None:
         """Begin to connect."""
@@ -106,38 +55,22 @@ class Uplink:
 
     def ask(self, line: bytes, uid: int, done: Done) -> None:
         """Send a request; ``done`` gets the answer, or that there is none, in another thread."""
-        self._thread.call_soon(self._ask, line, uid, done)
+        self._thread.call_soon(self._router.ask, line, uid, done)
 
     def notify(self, line: bytes, uid: int) -> None:
         """Send a request that is not answered."""
-        self._thread.call_soon(self._notify, line, uid)
+        self._thread.call_soon(self._router.notify, line, uid)
 
     def state(self) -> list[Uplinked]:
-        """Tell how the links are; from any thread."""
-        used = self._used()
-        return [
-            Uplinked(
-                controller=str(one.where),
-                trouble="" if one.link else one.trouble,
-                auth=str(self._auth),
-                release=one.greeting.release,
-                clock_offset_s=one.offset_s,
-                used=one is used,
-            )
-            for one in self._controllers
-        ]
-
-    def _used(self) -> _Controller | None:
-        """Choose the controller to which requests go."""
-        up = [one for one in self._controllers if one.link is not None]
-        return min(up, key=_rank, default=None)
+        """Describe the links; from any thread."""
+        return self._router.states(self._auth)
 
     # --- in the thread of the links ---------------------------------------------------------
 
     async def _follow_all(self) -> None:
-        await asyncio.gather(*map(self._follow, self._controllers))
+        await asyncio.gather(*map(self._follow, self._router.controllers))
 
-    async def _follow(self, controller: _Controller) -> None:
+    async def _follow(self, controller: Controller) -> None:
         """Keep a link to one controller up."""
         first_s, most_s = _PAUSE_S
         pause_s = first_s
@@ -147,14 +80,14 @@ class Uplink:
                 pause_s = first_s
                 await self._read(controller, link)
             except (LinkError, OSError, EOFError, TimeoutError) as error:
-                self._lose(controller, error)
+                self._router.lost(controller, error)
             except Exception as error:
                 _log.exception("unexpected error; connecting again")
-                self._lose(controller, error)
+                self._router.lost(controller, error)
             await asyncio.sleep(pause_s * random.uniform(0.8, 1.2))  # noqa: S311 - no secret
             pause_s = min(2 * pause_s, most_s)
 
-    async def _connected(self, controller: _Controller) -> Link:
+    async def _connected(self, controller: Controller) -> Link:
         host, port = controller.where
         tls = self._certificates.context() if self._certificates else None
         writer: asyncio.StreamWriter | None = None
@@ -168,13 +101,10 @@ class Uplink:
             if writer is not None:
                 writer.transport.abort()
             raise
-        controller.greeting = greeting
-        controller.offset_s = greeting.now_s - time.time()
-        controller.asked_s, controller.slow, controller.link = None, False, link
-        _log.info("linked to nimod on %s", controller.where)
+        self._router.linked(controller, link, greeting, time.time())
         return link
 
-    async def _read(self, controller: _Controller, link: Link) -> None:
+    async def _read(self, controller: Controller, link: Link) -> None:
         pinging = self._loop.create_task(_ping(link))
         try:
             while True:
@@ -184,86 +114,13 @@ class Uplink:
                 if frame.kind is Kind.PONG:
                     controller.asked_s = msgspec.json.decode(frame.data, type=float | None)
                 else:
-                    self._take(controller, frame)
+                    self._router.received(controller, frame)
         finally:
             pinging.cancel()
             link.close()
-
-    def _take(self, controller: _Controller, frame: Frame) -> None:
-        one = controller.waiting.get(frame.number)
-        if one is None:
-            return  # given up
-        one.timer.cancel()
-        if frame.kind is Kind.PENDING:
-            late = partial(self._late, controller, frame.number, PENDING_S)
-            one.timer = self._loop.call_later(PENDING_S, late)
-        else:
-            del controller.waiting[frame.number]
-            one.done(frame.data)
-
-    def _lose(self, controller: _Controller, error: Exception) -> None:
-        controller.link = None
-        text = printable(_words(error))
-        if text != controller.trouble:
-            _log.warning("no link to nimod on %s: %s", controller.where, text)
-        controller.trouble = text
-        for one in controller.waiting.values():
-            one.timer.cancel()
-            one.done(self._failure())
-        controller.waiting.clear()
-
-    def _ask(self, line: bytes, uid: int, done: Done) -> None:
-        controller = self._used()
-        if controller is None or controller.link is None:
-            done(self._failure())
-        elif len(controller.waiting) >= _WAITING:
-            done(_answer("too many questions wait; try again in a moment"))
-        else:
-            number = next(self._numbers)
-            timer = self._loop.call_later(ANSWER_S, self._late, controller, number, ANSWER_S)
-            controller.waiting[number] = _PendingRequest(done, timer)
-            controller.link.send(Frame(Kind.ASK, number, uid, line))
-
-    def _notify(self, line: bytes, uid: int) -> None:
-        controller = self._used()
-        if controller is not None and controller.link is not None:
-            controller.link.send(Frame(Kind.NOTICE, 0, uid, line))
-
-    def _late(self, controller: _Controller, number: int, after_s: float) -> None:
-        controller.slow = True
-        one = controller.waiting.pop(number)
-        one.done(
-            _answer(
-                f"nimod on {controller.where} does not answer within {after_s:g} s; "
-                "see 'nimo doctor' there and here",
-                link_down=True,
-            )
-        )
-
-    def _failure(self) -> bytes:
-        """Say why there is no link."""
-        each = [f"{one.where}: {one.trouble}" for one in self._controllers]
-        return _answer(f"no link to nimod on {'; '.join(each)}", link_down=True)
-
-
-def _rank(controller: _Controller) -> tuple[bool, float]:
-    return controller.slow, inf if controller.asked_s is None else controller.asked_s
 
 
 async def _ping(link: Link) -> None:
     while True:
         link.send(Frame(Kind.PING))
         await asyncio.sleep(PING_S)
-
-
-def _answer(error: str, *, link_down: bool = False) -> bytes:
-    return encode(Answer(ok=False, error=error, link_down=link_down))
-
-
-def _words(error: Exception) -> str:
-    """Say what is wrong, and what to do about it."""
-    reason = getattr(error, "verify_message", "") or getattr(error, "strerror", "") or error
-    for kinds, words in _WORDS:
-        if isinstance(error, kinds):
-            return words.format(reason)
-    return f"{reason}; see the network between"

@@ -157,7 +157,7 @@ def test_a_program_that_waits_for_a_cpu_makes_no_link_slow(
 ) -> None:
     near, far = connection
     try:
-        near.setsockopt(socket.SOL_SOCKET, kernel_clock._SO_TIMESTAMPING, kernel_clock._TX_ACK)
+        near.setsockopt(socket.SOL_SOCKET, kernel_clock.SO_TIMESTAMPING, kernel_clock.TX_ACK)
     except OSError as error:
         pytest.skip(f"this kernel stamps nothing: {error}")
     with ThreadPoolExecutor() as other:
@@ -174,7 +174,7 @@ def test_where_the_kernel_does_not_say_it_is_timed_here(
 ) -> None:
     near, far = connection
     if size <= kernel_clock.AT_ONCE_BYTES:
-        monkeypatch.setattr(kernel_clock, "_SO_TIMESTAMPING", 0xFFFF)
+        monkeypatch.setattr(kernel_clock, "SO_TIMESTAMPING", 0xFFFF)
     with ThreadPoolExecutor() as other:
         served = other.submit(serve_pair, Busy(far, 60), size_bytes=size, echoes=0)
         sent = send_message(Channel(near, 60), size, 0.125)

@@ -111,7 +111,7 @@ def test_an_answer_without_the_key_is_refused() -> None:
 
 
 def test_one_connection_too_many_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sensor, "_MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(sensor, "MOST_CONNECTIONS", 3)
     made = Sensor([Member("a", "127.0.0.1")], "a", ProbeSettings(), bind=("127.0.0.1", 0), key=KEY)
     thread = threading.Thread(target=made.run)
     thread.start()

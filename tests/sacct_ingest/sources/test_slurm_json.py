@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import re
 import tracemalloc
 from typing import Any
 
@@ -237,7 +236,7 @@ def test_a_job_without_a_cluster_takes_the_one_that_is_told() -> None:
 
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
 def test_pieces_of_any_size_make_the_same(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    monkeypatch.setattr(slurm_json, "_CHUNK", chunk)
+    monkeypatch.setattr(slurm_json, "CHUNK", chunk)
     assert read(document(old_job(1), new_job(2))) == [one(old_job(1)), one(new_job(2))]
 
 
@@ -316,8 +315,13 @@ def test_gpus_of_slurmctld() -> None:
 
 def slowly(text: str) -> tuple[list[JobRun], list[Any]]:
     """Read with Python's decoder alone."""
+
+    class Refusing:
+        def decode(self, _: object) -> object:
+            raise ValueError("not this one")
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slurm_json, "_BETWEEN", re.compile("(?!)()"))
+        patch.setattr(slurm_json.msgspec.json, "Decoder", Refusing)
         return outcome(text)
 
 
@@ -355,13 +359,16 @@ def test_jobs_alike_are_read_as_pythons_decoder_reads_each(
 
 def test_most_jobs_are_decoded_without_pythons_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     text = document(*map(new_job, range(1, 101)))
-    asked: list[int] = []
-    value = slurm_json._Scanner._value
-    monkeypatch.setattr(
-        slurm_json._Scanner, "_value", lambda self: asked.append(self._at) or value(self)
-    )
+    places: list[int] = []
+
+    class Counting(json.JSONDecoder):
+        def raw_decode(self, text: str, at: int = 0) -> tuple[Any, int]:
+            places.append(at)
+            return super().raw_decode(text, at)
+
+    monkeypatch.setattr(slurm_json.json, "JSONDecoder", Counting)
     assert len(read(text)) == 100
-    assert len(asked) < 20
+    assert 0 < len(places) < 20
 
 
 @given(st.data())

@@ -6,15 +6,18 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine
 
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store, Stored
 from sacct_ingest.store import writer as module
+from sacct_ingest.store.add_runs import PackedRuns
 from sacct_ingest.store.writer import RunWriter
 from tests.processes import wait_until
 from tests.sacct_ingest.records import run, runs_with, step
@@ -67,15 +70,26 @@ def test_the_process_is_not_the_last_to_leave_the_file(
 def test_a_busy_process_is_not_waited_for(
     store: Store, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module._Process, "idle", lambda self: False)
+    """The process begins with a batch once a byte comes through the pipe."""
+    add_packed = module.add_packed
+    waiting, release = os.pipe()
+
+    def slow(engine: Engine, batch: Sequence[PackedRuns]) -> Stored:
+        os.read(waiting, 1)
+        return add_packed(engine, batch)
+
+    monkeypatch.setattr(module, "add_packed", slow)
     with store.writer() as writer:
         for batch in BATCHES:
             writer.add(batch)
         assert writer.stored == Stored()
-        monkeypatch.setattr(module, "_WAITING", 20)
+        monkeypatch.setattr(module, "MOST_WAITING", 20)
+        os.write(release, b"now")
         writer.add(BATCHES[0])
         assert writer.stored == Stored(new=5)
     assert writer.stored == Stored(new=20, same=5)
+    os.close(waiting)
+    os.close(release)
 
 
 def test_few_batches_need_no_process(store: Store) -> None:

@@ -1,6 +1,11 @@
-"""How `nimo doctor` lays out what it found."""
+"""How `nimo doctor` lays out its findings."""
 
-from slurm_plugin.cli.commands.doctor import _lines
+from collections.abc import Callable
+
+import pytest
+
+from slurm_plugin.cli.commands import doctor
+from slurm_plugin.cli.nimo import main
 from slurm_plugin.doctor import Finding, FindingState
 
 LONG = Finding(
@@ -11,17 +16,35 @@ LONG = Finding(
 )
 
 
-def test_findings_fold_at_the_width_of_the_terminal() -> None:
-    rows = _lines(LONG, 80, colour=False).splitlines()
+@pytest.fixture
+def printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[Finding, int], list[str]]:
+    """Rows that `nimo doctor` prints of a finding in so many columns."""
+
+    def rows(finding: Finding, width: int) -> list[str]:
+        monkeypatch.setattr(doctor, "installation_of", lambda _: None)
+        monkeypatch.setattr(doctor, "examine", lambda _: [finding])
+        monkeypatch.setattr(doctor, "terminal_width", lambda: width)
+        assert main(["doctor"]) == int(finding.state is FindingState.ERROR)
+        return capsys.readouterr().out.splitlines()
+
+    return rows
+
+
+def test_findings_fold_at_the_width_of_the_terminal(
+    printed: Callable[[Finding, int], list[str]],
+) -> None:
+    rows = printed(LONG, 80)
     assert rows[0].startswith("error    hook files     missing in /etc/slurm: ")
     assert len(rows) > 2
     assert max(map(len, rows)) <= 80
     assert all(row.startswith(" " * 24) for row in rows[1:])
 
 
-def test_paths_stay_whole_in_a_narrow_terminal() -> None:
+def test_paths_stay_whole_in_a_narrow_terminal(
+    printed: Callable[[Finding, int], list[str]],
+) -> None:
     path = "/srv/" + "long-name/" * 9
-    rows = _lines(
-        Finding(check="store", state=FindingState.OK, message=path), 40, colour=False
-    ).splitlines()
+    rows = printed(Finding(check="store", state=FindingState.OK, message=path), 40)
     assert rows[-1].split()[-1] == path

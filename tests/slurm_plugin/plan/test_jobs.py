@@ -11,7 +11,7 @@ from statistics import NormalDist
 import pytest
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.plan import chain, replan, resubmit, state_file
+from slurm_plugin.plan import replan, resubmit, state_file
 from slurm_plugin.plan.bounds import TaskBounds
 from slurm_plugin.plan.chain import PlannedJob, command_line, dependents, job_name, jobs, path_of
 from slurm_plugin.plan.estimates import TaskEstimate
@@ -33,6 +33,11 @@ files: {f: {at: s, size: 100M, path: in/raw}, r: {size: 40M, deliver: s}}
 tasks:
   x: {command: "run {f} {r} {other}", reads: [f], writes: [r], run_time: {1: 500, 2: 500},
       application: app/p 1}
+"""
+ABC = """
+storages: {s: {path: /s}}
+places: {a: {storage: s}}
+tasks: {a: {command: a}, b: {command: b}, c: {command: c}}
 """
 Z99 = NormalDist().inv_cdf(0.99)
 
@@ -88,12 +93,17 @@ def test_hard_deadlines_leave_what_follows_its_fast_time() -> None:
 
 def test_latest_ends_are_the_earliest_that_any_follower_asks_for() -> None:
     def step(name: str, takes_s: float, *needs: str) -> Step:
-        return Step(name, NOW, NOW + takes_s, NOW, TaskEstimate(takes_s), needs, "p", nodes=1)
+        estimate = TaskEstimate(takes_s)
+        return Step(name, NOW, NOW + takes_s, NOW, estimate, needs, "a", nodes=1, task=name)
 
     steps = (step("a", 5), step("b", 10, "a"), step("c", 20, "a", "gone"))
-    latest = chain._latest(PlanSchedule(steps, {}, NOW, 0.0), NOW + 100)
-    assert latest == {"a": NOW + 80, "b": NOW + 100, "c": NOW + 100, "gone": NOW + 80}
-    assert chain._latest(PlanSchedule(steps, {}, NOW, 0.0), None) == {}
+    flow = problem(ABC).workflow
+    schedule = PlanSchedule(steps, {}, NOW, 0.0)
+    timed = jobs(flow, schedule, rooms={}, deadline_s=NOW + 100, hard=True)
+    latest = {one.name: option(one, "deadline") for one in timed}
+    assert latest == {"a": f"uts{NOW + 80:.0f}"} | dict.fromkeys("bc", f"uts{NOW + 100:.0f}")
+    untimed = jobs(flow, schedule, rooms={}, hard=True)
+    assert all(option(one, "deadline") is None for one in untimed)
 
 
 def test_scripts_make_folders_and_copy_beside_the_target_first() -> None:
@@ -112,12 +122,15 @@ def test_scripts_make_folders_and_copy_beside_the_target_first() -> None:
 
 
 def test_a_copy_runs_near_its_target_or_else_its_source() -> None:
-    text = SITE.replace("deliver: s", "deliver: u")
+    text = SITE.replace("u: {path: /u}", "u: {path: /u}, v: {path: /v}")
+    text = text.replace("links: [", "links: [{from: u, to: v, bandwidth: 10M}, ")
     flow = problem(text).workflow
     step = next(one.step for one in made(SITE) if not one.step.nodes)
-    for source, target, place in (("s", "t", "b"), ("s", "u", "a"), ("u", "u", "a")):
+    # The last has no place near either end: the first one.
+    for source, target, partition in (("s", "t", "b"), ("s", "u", "batch"), ("u", "v", "batch")):
         copy = replace(step, source=source, target=target)
-        assert chain._place_of_copy(flow, copy).name == place
+        (one,) = jobs(flow, PlanSchedule((copy,), {}, NOW, 0.0), rooms={})
+        assert option(one, "partition") == partition
 
 
 def test_what_waits_for_a_job_of_its_own_cluster_says_so() -> None:
@@ -133,18 +146,19 @@ def test_what_waits_for_a_job_of_its_own_cluster_says_so() -> None:
     assert dependents(made(SITE), "r to s") == []
 
 
-def test_a_limit_that_holds_the_run_stays_and_a_shorter_one_grows() -> None:
-    had = replace(planned("x", 0, 9), options=("--nodes=1", "--time=10"))
+def test_a_limit_that_holds_the_run_stays_and_a_shorter_one_grows(tmp_path: Path) -> None:
+    had = with_options("--nodes=1", "--time=10")
 
     def limited(*options: str) -> tuple[str, ...]:
-        return resubmit._limited(had, replace(had, options=options)).options
+        return changed(had, replace(had, options=options), tmp_path)[2].jobs[-1].options
 
     assert limited("--nodes=1", "--time=8") == ("--nodes=1", "--time=10")
     assert limited("--nodes=1", "--time=12") == ("--nodes=1", "--time=12")
     # On other nodes it is another run; within a deadline it has to end.
     assert limited("--nodes=2", "--time=8") == ("--nodes=2", "--time=8")
     assert limited("--nodes=1", "--time=8", "--deadline=uts5")[1] == "--time=8"
-    assert resubmit._limited(None, had) is had
+    new = replace(planned("y", 0, 9), options=("--nodes=1", "--time=3"))
+    assert changed(had, new, tmp_path)[2].jobs[-1] is new
 
 
 def changed(
@@ -336,13 +350,21 @@ def test_a_plan_is_exchanged_where_that_is_worth_it(
     new: tuple[float, float], before: tuple[float, float], deadline_s: float, *, worth: bool
 ) -> None:
     given_s = None if deadline_s == inf else NOW + deadline_s
-    assert replan._worth(judged(*new), judged(*before), given_s, NOW) == worth
+    assert replan.worth_changing(judged(*new), judged(*before), given_s, NOW) == worth
 
 
 def test_a_step_that_reads_in_place_goes_on_so_where_it_may_choose() -> None:
-    flow = problem(SITE).workflow
     step = replace(planned("x", 0, 9).step, pool="b", nodes=2, remote=(("f", "s"),))
-    assert replan._chosen(flow, step) == TaskOption("b", 2, stage=False)
-    assert replan._chosen(flow, replace(step, remote=())) == TaskOption("b", 2, stage=True)
-    forced = problem(SITE.replace("path: in/raw", "path: in/raw, access: remote")).workflow
-    assert replan._chosen(forced, step) == TaskOption("b", 2, stage=True)
+
+    def goes_on(text: str, present: Step) -> TaskOption:
+        """What the plan is for the step, as it was planned."""
+        one = given(replace(planned("x", 0, 9), step=present))
+        before = replan.plan_again(problem(text), one)
+        assert before is not None
+        assert before.before is not None
+        return before.before.schedule.choices["x"]
+
+    assert goes_on(SITE, step) == TaskOption("b", 2, stage=False)
+    assert goes_on(SITE, replace(step, remote=())) == TaskOption("b", 2, stage=True)
+    forced = SITE.replace("path: in/raw", "path: in/raw, access: remote")
+    assert goes_on(forced, step) == TaskOption("b", 2, stage=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from sacct_ingest.errors import NimoError, SlurmError
 from slurm_plugin.formatting import clock
-from slurm_plugin.plan import monitor, state_file
+from slurm_plugin.plan import state_file
 from slurm_plugin.plan.chain import PlannedJob
 from slurm_plugin.plan.estimates import TaskEstimate
 from slurm_plugin.plan.monitor import JobStatus, PlanMonitor, look, summary, unfinished
@@ -36,82 +38,141 @@ def given(*jobs: PlannedJob, **also: object) -> state_file.Submitted:
     return state_file.Submitted(jobs=list(jobs), **known)  # type: ignore[arg-type]
 
 
+class RoundOverError(Exception):
+    """The monitor sleeps until the next round."""
+
+
+def pause(_: float) -> None:
+    raise RoundOverError
+
+
 def follower(submitted: state_file.Submitted, path: Path, **also: object) -> PlanMonitor:
     slurm = Slurm()
-    rest = {"ask": slurm.ask, "submit": slurm.sbatch, "sleep": lambda _: None} | also
+    rest = {"ask": slurm.ask, "submit": slurm.sbatch, "sleep": pause} | also
     return PlanMonitor(submitted=submitted, path=path / "w.plan.json", **rest)  # type: ignore[arg-type]
 
 
-def allowed(takes_s: float) -> float:
-    return max(30.0, 0.1 * takes_s)
+def one_round(monitor: PlanMonitor) -> list[str]:
+    """Lines of one round."""
+    lines: list[str] = []
+    with suppress(RoundOverError):
+        lines.extend(monitor.lines(1.0))
+    return lines
 
 
-def late(submitted: state_file.Submitted, after_s: float) -> str:
-    return monitor._late(submitted, NOW + after_s, allowed)
+def silent(_: object) -> str:
+    """Slurm has no news."""
+    return ""
 
 
-def test_a_run_is_late_where_its_expected_end_is_off_by_more_than_allowed() -> None:
+def followed(
+    submitted: state_file.Submitted, after_s: float, path: Path
+) -> tuple[str, state_file.Submitted]:
+    """What is said of a plan that stays, so long after it was submitted, and the plan by then.
+
+    A step beside it begins in a year.
+    """
+    one = deepcopy(submitted)
+    one.jobs = [*one.jobs, job("far", 3e7, 1.0)]
+    one.ids = {**one.ids, "far": "99"}
+    made = follower(one, path, ask=silent, clock=lambda: NOW + after_s)
+    return "".join(one_round(made)), one
+
+
+def late(submitted: state_file.Submitted, after_s: float, path: Path) -> str:
+    return followed(submitted, after_s, path)[0].partition(": all ended by ")[0]
+
+
+def test_a_run_is_late_where_its_expected_end_is_off_by_more_than_allowed(
+    tmp_path: Path,
+) -> None:
     """It takes 1000 s and began 101 s after the plan: 1 s more than a tenth of its time."""
     one = given(job("x", 0, 1000), states={"x": "RUNNING"}, started_s={"x": NOW + 101})
-    assert late(one, 101) == "x is expected to end 101 s later than planned"
+    assert late(one, 101, tmp_path) == "x is expected to end 101 s later than planned"
     one.started_s["x"] = NOW + 99
-    assert late(one, 99) == ""
+    assert late(one, 99, tmp_path) == ""
     one.started_s["x"] = NOW - 101
-    assert late(one, -101) == "x is expected to end 101 s earlier than planned"
+    assert late(one, -101, tmp_path) == "x is expected to end 101 s earlier than planned"
     # 30 s of a short one.
     short = given(job("x", 0, 100), states={"x": "RUNNING"}, started_s={"x": NOW + 31})
-    assert late(short, 31) == "x is expected to end 31 s later than planned"
+    assert late(short, 31, tmp_path) == "x is expected to end 31 s later than planned"
     short.started_s["x"] = NOW + 29
-    assert late(short, 29) == ""
+    assert late(short, 29, tmp_path) == ""
 
 
-def test_a_wait_for_nodes_is_late_by_a_tenth_of_the_run_and_three_tenths_of_the_wait() -> None:
+def test_a_wait_for_nodes_is_late_by_a_tenth_of_the_run_and_three_tenths_of_the_wait(
+    tmp_path: Path,
+) -> None:
     """Planned to start at 100, it is ready since 0: 0.3 of 143 s is 42.9, of 142 s 42.6."""
     one = given(job("x", 100, 100))
-    assert late(one, 131) == ""
-    assert late(one, 142.5) == ""
-    assert late(one, 143.5) == "x waits for nodes longer than planned"
-    assert late(one, 50) == ""
+    assert late(one, 131, tmp_path) == ""
+    assert late(one, 142.5, tmp_path) == ""
+    assert late(one, 143.5, tmp_path) == "x waits for nodes longer than planned"
+    assert late(one, 50, tmp_path) == ""
     # Ready later, when what it needs has ended: the wait counts from there.
     two = given(job("a", 0, 100), job("x", 100, 100, "a"), states={"a": "COMPLETED"})
     two.ended_s["a"] = NOW + 100
-    assert late(two, 129) == ""
-    assert late(two, 131) == "x waits for nodes longer than planned"
+    assert late(two, 129, tmp_path) == ""
+    assert late(two, 131, tmp_path) == "x waits for nodes longer than planned"
     # What it needs is not there, or it was not submitted: no wait for nodes.
-    assert late(given(job("a", 300, 9), job("x", 100, 100, "a")), 200) == ""
-    assert late(given(job("x", 100, 100), ids={}), 500) == ""
+    assert late(given(job("a", 300, 9), job("x", 100, 100, "a")), 200, tmp_path) == ""
+    fresh = given(job("x", 100, 100), ids={})
+    assert followed(fresh, 500, tmp_path)[0] == "x: submitted as 1"
 
 
-def test_planned_times_move_to_what_is_expected_so_that_a_delay_is_told_once() -> None:
-    one = given(job("x", 0, 100), states={"x": "RUNNING"}, started_s={"x": NOW + 50})
-    moved = monitor._rebased(one, one.jobs[0], NOW + 50)
-    assert (moved.start_s, moved.end_s) == (NOW, NOW + 150)
-    waits = given(job("x", 0, 100))
-    moved = monitor._rebased(waits, waits.jobs[0], NOW + 40)
-    assert (moved.start_s, moved.end_s) == (NOW + 40, NOW + 140)
-    ahead = given(job("x", 60, 100))
-    assert monitor._rebased(ahead, ahead.jobs[0], NOW + 40) is ahead.jobs[0]
-    assert monitor._rebased(ahead, ahead.jobs[0], NOW + 60) is ahead.jobs[0]
-    done = given(job("x", 0, 100), states={"x": "COMPLETED"})
-    assert monitor._rebased(done, done.jobs[0], NOW + 140) is done.jobs[0]
+def test_planned_times_move_to_what_is_expected_so_that_a_delay_is_reported_once(
+    tmp_path: Path,
+) -> None:
+    """At 40 one is 50 s late.  Two wait, one should have begun; the others are as planned."""
+    one = given(
+        job("x", 0, 100), job("waits", 0, 100), job("ahead", 60, 100), job("next", 40, 100),
+        job("done", 0, 100),
+        states={"x": "RUNNING", "done": "COMPLETED"},
+        started_s={"x": NOW + 50}, ended_s={"done": NOW + 40},
+    )  # fmt: skip
+    said, moved = followed(one, 50, tmp_path)
+    assert said.startswith("x is expected to end 50 s later than planned: ")
+    times = {each.name: (each.start_s - NOW, each.end_s - NOW) for each in moved.jobs[:-1]}
+    assert times == {
+        "x": (0, pytest.approx(150)), "waits": (50, 150), "ahead": (60, 160), "next": (50, 150),
+        "done": (0, 100),
+    }  # fmt: skip
+    again = follower(moved, tmp_path, ask=silent, clock=lambda: NOW + 50)
+    assert one_round(again) == []
 
 
-def test_the_end_of_all_follows_what_ended_and_what_is_to_come() -> None:
+def test_the_end_of_all_follows_what_ended_and_what_is_to_come(tmp_path: Path) -> None:
     """a ended at 150 instead of 100; b needs it and takes 50; c is planned for 300 to 310."""
-    one = given(job("a", 0, 100), job("b", 100, 50, "a"), job("c", 180, 10))
-    assert monitor._behind(one) == f"all ended by {clock(NOW + 190)}"
-    one.ended_s["a"] = NOW + 150
-    assert monitor._behind(one) == f"all ended by {clock(NOW + 200)}"
-    one.deadline_s = NOW + 200
+    one = given(
+        job("a", 0, 100), job("b", 100, 50, "a"), job("c", 180, 10), states={"a": "RUNNING"}
+    )
+
+    def reported(**also: object) -> str:
+        copy = deepcopy(one)
+        for name, value in also.items():
+            setattr(copy, name, value)
+        copy.astray = "a is off"
+        made = follower(copy, tmp_path, ask=silent, clock=lambda: NOW)
+        return "".join(one_round(made))
+
+    assert reported() == f"a is off: all ended by {clock(NOW + 190)}"
+    ended = {"states": {"a": "COMPLETED"}, "ended_s": {"a": NOW + 150}}
+    whole = f"a is off: all ended by {clock(NOW + 200)}"
+    assert reported(**ended) == whole
     text = f"; that meets the deadline {clock(NOW + 200)}"
-    assert monitor._behind(one) == f"all ended by {clock(NOW + 200)}{text}"
-    one.deadline_s = NOW + 199
-    assert "that MAY MISS the deadline" in monitor._behind(one)
+    assert reported(**ended, deadline_s=NOW + 200) == f"{whole}{text}"
+    assert "that MAY MISS the deadline" in reported(**ended, deadline_s=NOW + 199)
 
 
-def test_off_the_plan_is_later_or_earlier() -> None:
-    assert monitor._off(31.4) == "31 s later than planned"
-    assert monitor._off(-0.6) == "1 s earlier than planned"
+@pytest.mark.parametrize(
+    ("started_s", "how"), [(31.4, "31 s later than planned"), (-30.6, "31 s earlier than planned")]
+)
+def test_off_the_plan_is_later_or_earlier(tmp_path: Path, started_s: float, how: str) -> None:
+    slurm = Slurm()
+    slurm.shown = {"1": f"RUNNING|{NOW:.0f}|N/A"}
+    one = given(job("x", -started_s, 1000))
+    made = follower(one, tmp_path, ask=slurm.ask, clock=lambda: NOW)
+    assert one_round(made) == [f"x: RUNNING, {how}"]
 
 
 @pytest.mark.parametrize(
@@ -134,12 +195,12 @@ def test_an_end_off_by_more_than_a_tenth_of_the_run_is_planned_again(
         one, tmp_path, ask=slurm.ask, clock=lambda: NOW + ended_s,
         planner=lambda submitted: asked.append(submitted.astray),
     )  # fmt: skip
-    assert list(made._round()) == [told]
+    assert one_round(made) == [told]
     assert bool(asked) == again
     assert one.ended_s == {"x": NOW + ended_s}
     assert one.started_s == {"x": NOW}
     # The second look has nothing new.
-    assert list(made._round()) == []
+    assert one_round(made) == []
     assert len(asked) == again
 
 
@@ -148,7 +209,7 @@ def test_a_start_is_told_with_how_far_it_is_off(tmp_path: Path) -> None:
     one = given(job("x", 0, 1000), job("y", 0, 1000))
     slurm.shown = {"1": f"RUNNING|{NOW + 30:.0f}|N/A", "2": f"RUNNING|{NOW + 29:.0f}|N/A"}
     made = follower(one, tmp_path, ask=slurm.ask, clock=lambda: NOW + 30)
-    assert list(made._round()) == ["x: RUNNING, 30 s later than planned", "y: RUNNING"]
+    assert one_round(made) == ["x: RUNNING, 30 s later than planned", "y: RUNNING"]
     assert one.started_s == {"x": NOW + 30, "y": NOW + 29}
 
 
@@ -156,7 +217,7 @@ def test_waiting_jobs_are_no_news_and_a_planned_start_is_none(tmp_path: Path) ->
     slurm = Slurm()
     slurm.shown = {"1": f"PENDING|{NOW + 500:.0f}|N/A"}
     one = given(job("x", 0, 1000))
-    assert list(follower(one, tmp_path, ask=slurm.ask, clock=lambda: NOW)._round()) == []
+    assert one_round(follower(one, tmp_path, ask=slurm.ask, clock=lambda: NOW)) == []
     assert one.started_s == {}
 
 
@@ -164,7 +225,7 @@ def test_an_end_that_slurm_does_not_tell_is_now(tmp_path: Path) -> None:
     slurm = Slurm()
     slurm.shown = {"1": "COMPLETED|Unknown|Unknown"}
     one = given(job("x", 0, 1000))
-    list(follower(one, tmp_path, ask=slurm.ask, clock=lambda: NOW + 990)._round())
+    one_round(follower(one, tmp_path, ask=slurm.ask, clock=lambda: NOW + 990))
     assert (one.started_s, one.ended_s) == ({}, {"x": NOW + 990})
 
 
@@ -181,7 +242,7 @@ def test_a_plan_that_stays_is_told_and_one_that_cannot_be_made_as_well(tmp_path:
         slurm.shown = {"1": f"COMPLETED|{NOW:.0f}|{NOW + 1200:.0f}", "2": "PENDING|N/A|N/A"}
         one = given(job("x", 0, 1000), job("y", 1000, 10, "x"))
         made = follower(one, tmp_path, ask=slurm.ask, clock=lambda: NOW + 1200, planner=planner)
-        assert list(made._round())[1:] == [told]
+        assert one_round(made)[1:] == [told]
         assert one.astray == ""
         assert one.jobs[1].start_s == NOW + 1200
 
@@ -285,15 +346,23 @@ ENDED = f"all ended by {clock(NOW + 500)}"
         (False, None, f"the plan stays; all ended by {clock(NOW + 500)}"),
     ],
 )
-def test_what_planning_again_came_to(changed: bool, before_s: float | None, said: str) -> None:
+def test_what_planning_again_came_to(
+    tmp_path: Path, changed: bool, before_s: float | None, said: str
+) -> None:
     def plan(end_s: float) -> Plan:
         return Plan(
             label="", schedule=PlanSchedule((), {}, NOW, 0.0), end_s=NOW + end_s, low_s=NOW,
             high_s=NOW + end_s + 100, confidence=0.95, chance=None, proven=False, path=(),
         )  # fmt: skip
 
-    replan = Replan([], plan(500.0), None if before_s is None else plan(before_s), changed)
-    assert monitor._outlook(replan, None) == said
+    def reported(deadline_s: float | None) -> str:
+        one = given(job("x", 0, 1000), astray="x is off", deadline_s=deadline_s)
+        replan = Replan(one.jobs, plan(500.0), before_s and plan(before_s), changed)  # type: ignore[arg-type]
+        made = follower(one, tmp_path, ask=silent, clock=lambda: NOW, planner=lambda _: replan)
+        (line,) = one_round(made)
+        return line
+
+    assert reported(None) == f"x is off: {said}"
     # The time that the plan keeps nearly always decides, not the median.
-    assert monitor._outlook(replan, NOW + 600).endswith(f"meets the deadline {clock(NOW + 600)}")
-    assert "MAY MISS" in monitor._outlook(replan, NOW + 599)
+    assert reported(NOW + 600).endswith(f"meets the deadline {clock(NOW + 600)}")
+    assert "MAY MISS" in reported(NOW + 599)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from predictor.models.occupancy import OccupancyModel, Sample, occupancies
 from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.records import NodeProfile
+from sacct_ingest.store import Store
 from slurm_plugin.config import Config, Snapshot, Source
 from slurm_plugin.plan import site, state_file
 from slurm_plugin.plan.bounds import TaskBounds, room_for
 from slurm_plugin.plan.estimates import GUESSED, TransferPath
-from slurm_plugin.plan.run_times import BANDWIDTH, LATENCY, Copies, _worst
-from slurm_plugin.plan.workflow import PlanSite, Task, Workflow
+from slurm_plugin.plan.run_times import BANDWIDTH, LATENCY, Copies, LearnedRunTimes
+from slurm_plugin.plan.schedule import PlanningProblem
+from slurm_plugin.plan.workflow import Workflow
 from slurm_plugin.plan.workflow_file import parse
+from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.availability import profile
-from slurm_plugin.slurm.cluster_state import AccessRules
+from slurm_plugin.slurm.cluster_state import AccessRules, Cluster, Partition
 from slurm_plugin.slurm.limits import Association, LimitTables
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
 from slurm_plugin.slurm.raw_state import RawJob, RawState
@@ -47,9 +53,64 @@ def node(name: str, cpu: float | None, node_type: str = "t", on: str = "pine") -
     )  # fmt: skip
 
 
-def slurm(**nodes: str) -> site._Slurm:
-    every = {place: frozenset(("pine", n) for n in own) for place, own in nodes.items()}
-    return site._Slurm(free={}, nodes=every)
+def pool(names: str) -> NodePool:
+    group = NodeGroup(cpus=4, mem_mib=0, steps=())
+    return NodePool(now_s=NOW, groups={group: tuple(names)})
+
+
+class Polled:
+    """In place of Slurm: what it says of each cluster, and how each was asked."""
+
+    def __init__(self) -> None:
+        self.looks: dict[str, Cluster] = {}
+        self.asked: dict[str, dict[str, Any]] = {}
+        self.requests: list[Job] = []
+
+    def poller(self, _: object, **how: Any) -> Polled:
+        self.asked[how["cluster"]] = how
+        self.raw, self.settings, self.cluster = RawState(), None, how["cluster"]
+        return self
+
+    def look(self) -> Cluster:
+        return self.looks[self.cluster]
+
+    def room(self, look: Cluster, request: Job) -> TaskBounds:
+        self.requests.append(request)
+        return room_for(look, request)
+
+    def gives(self, *parts: Partition, cluster: str = "") -> None:
+        self.looks[cluster] = Cluster(
+            name=cluster or "pine",
+            taken_s=NOW,
+            partitions={part.name: part for part in parts},
+            default_partition="",
+        )
+
+
+@pytest.fixture
+def slurm(monkeypatch: pytest.MonkeyPatch) -> Polled:
+    made = Polled()
+    monkeypatch.setattr(site, "ClusterPoller", made.poller)
+    monkeypatch.setattr(site, "with_outlooks", lambda look, *_: look)
+    monkeypatch.setattr(site, "room_for", made.room)
+    monkeypatch.setattr("time.time", lambda: NOW)
+    return made
+
+
+def places(**nodes: str) -> list[Partition]:
+    """A partition of the place's name for each, on these nodes of one letter."""
+    return [partition(name=name, pool=pool(own) if own else None) for name, own in nodes.items()]
+
+
+def problem_of(
+    flow: Workflow, folder: Path, profiles: Sequence[NodeProfile] = (), **also: Any
+) -> PlanningProblem:
+    """The problem of a workflow, with a store that has these profiles."""
+    url = f"sqlite:///{folder}/nimo.db"
+    with Store.open(url) as store:
+        store.profiles.add(profiles)
+    config = msgspec.structs.replace(also.pop("config", Config()), store=url)
+    return site.problem(flow, config, folder, **also)
 
 
 def test_bounds_are_those_of_partition_and_request() -> None:
@@ -90,105 +151,134 @@ def test_the_qos_of_an_association_may_come_in() -> None:
     assert room_for(look, request(partition="batch", account="chem")).high == 32
 
 
-def test_places_have_the_medians_of_their_nodes_and_what_the_workflow_says() -> None:
+def test_places_have_the_medians_of_their_nodes_and_what_the_workflow_says(
+    slurm: Polled, tmp_path: Path
+) -> None:
     profiles = [node("1", 10.0), node("2", 20.0), node("3", None), node("4", 90.0),
                 node("1", 999.0, on="oak")]  # fmt: skip
-    made = site._with_figures(flow(), slurm(a="123", b="4"), profiles)
-    assert made.places["a"].attributes == {"cpu_all_events_per_s": 15.0, "mem_latency_s": 1e-7}
-    assert made.places["b"].attributes == {"cpu_all_events_per_s": 90.0, "mem_latency_s": 7}
-    assert made.places["c"].attributes == {}
+    slurm.gives(*places(a="123", b="4", c=""))
+    made = problem_of(flow(), tmp_path, profiles)
+    own = made.workflow.places
+    assert own["a"].attributes == {"cpu_all_events_per_s": 15.0, "mem_latency_s": 1e-7}
+    assert own["b"].attributes == {"cpu_all_events_per_s": 90.0, "mem_latency_s": 7}
+    assert own["c"].attributes == {}
     # Speeds are against the first place in the file.
-    assert site._speeds(made) == {"a": 1.0, "b": 6.0}
-    assert site._speeds(flow()) == {}
-    unmeasured = site._with_figures(flow(), slurm(b="4"), profiles)
-    assert site._speeds(unmeasured) == {}
+    assert speeds(made) == {"a": 1.0, "b": 6.0}
+    slurm.gives(*places(a="", b="4", c=""))
+    assert speeds(problem_of(flow(), tmp_path)) == {}
 
 
-def test_a_place_has_a_node_type_where_all_its_nodes_are_of_one() -> None:
+def speeds(made: PlanningProblem) -> Mapping[str, float]:
+    assert isinstance(made.runs, LearnedRunTimes)
+    return made.runs.speeds
+
+
+def test_a_place_has_a_node_type_where_all_its_nodes_are_of_one(
+    slurm: Polled, tmp_path: Path
+) -> None:
     profiles = [node("1", 1.0, "old"), node("2", 1.0, "old"), node("3", 1.0, "new")]
-    assert site._types(slurm(a="12", b="23", c=""), profiles) == {"a": "old"}
+    slurm.gives(*places(a="12", b="23", c=""))
+    runs = problem_of(flow(), tmp_path, profiles).runs
+    assert isinstance(runs, LearnedRunTimes)
+    assert runs.types == {"a": "old"}
 
 
-def test_idle_clusters_have_the_nodes_that_the_workflow_says() -> None:
+def test_idle_clusters_have_the_nodes_that_the_workflow_says(slurm: Polled, tmp_path: Path) -> None:
     text = TEXT.replace("{storage: s}", "{storage: s, nodes: 2-5}")
     text = text.replace("{storage: s, attributes", "{storage: s, nodes: 3, attributes")
-    made = site._empty(flow(text), NOW)
+    made = problem_of(flow(text), tmp_path, empty=True)
     assert made.free["a"] == profile([(NOW, 5)])
     assert made.free["b"] == profile([(NOW, 3)])
     with pytest.raises(ConfigError, match=r"places\.a: --empty does not ask Slurm"):
-        site._empty(flow(), NOW)
+        problem_of(flow(), tmp_path, empty=True)
+    assert slurm.asked == {}
 
 
-def test_pyslurm_reads_the_local_cluster_alone() -> None:
-    for source, far in (
-        (Source.AUTO, Source.TEXT),
-        (Source.PYSLURM, Source.TEXT),
-        (Source.JSON, Source.JSON),
-    ):
-        config = Config(snapshot=Snapshot(source=source))
-        assert site._how(config, "").source is source
-        assert site._how(config, "big").source is far
+@pytest.mark.parametrize(
+    ("source", "far"),
+    [(Source.AUTO, Source.TEXT), (Source.PYSLURM, Source.TEXT), (Source.JSON, Source.JSON)],
+)
+def test_pyslurm_reads_the_local_cluster_alone(
+    slurm: Polled, tmp_path: Path, source: Source, far: Source
+) -> None:
+    slurm.gives(*places(a="1", b="2"))
+    slurm.gives(*places(c="3"), cluster="big")
+    text = TEXT.replace("c: {storage: s}", "c: {storage: s, cluster: big}")
+    problem_of(flow(text), tmp_path, config=Config(snapshot=Snapshot(source=source)))
+    assert slurm.asked[""]["how"].source is source
+    assert slurm.asked["big"]["how"].source is far
 
 
-def test_a_profile_begins_now() -> None:
-    place = PlanSite(name="a", partition="batch", storage="s")
-    look = cluster(partition(profile([(NOW - 9, 4), (NOW + 60, 2)])))
-    made = site._nodes_over_time(look, place, [request()], NOW)
+def test_a_profile_begins_now(slurm: Polled, tmp_path: Path) -> None:
+    text = TEXT.replace("places: {a: {storage: s}", "places: {a: {storage: s, partition: batch}")
+    free = profile([(NOW - 9, 4), (NOW + 60, 2)])
+    slurm.gives(partition(free), *places(b="", c=""))
+    made = problem_of(flow(text), tmp_path).free["a"]
     assert (made.times_s, made.free) == ((NOW, NOW + 60), (4, 6))
-    other = replace(place, partition="gpu")
-    with pytest.raises(ConfigError, match=r"places\.a: no partition 'gpu'; there are batch"):
-        site._nodes_over_time(look, other, [request()], NOW)
+    slurm.gives(partition(free), *places(b=""))
+    with pytest.raises(ConfigError, match=r"places\.c: no partition 'c'; there are batch, b"):
+        problem_of(flow(text), tmp_path)
 
 
-def test_nodes_of_a_place_are_those_of_its_pool() -> None:
-    group = NodeGroup(cpus=4, mem_mib=0, steps=())
-    pool = NodePool(now_s=NOW, groups={group: ("n1", "n2")})
-    place = PlanSite(name="a", partition="batch", storage="s")
-    assert site._nodes(cluster(partition(pool=pool)), place) == {("pine", "n1"), ("pine", "n2")}
-    assert site._nodes(cluster(partition()), place) == frozenset()
-    gone = replace(place, partition="gpu")
-    assert site._nodes(cluster(partition(pool=pool)), gone) == frozenset()
-
-
-def test_a_task_asks_for_its_fewest_nodes_with_its_own_options() -> None:
-    place = PlanSite(name="a", partition="batch", storage="s")
-    made = site._request(Task(name="x", low=3, options=("--account=chem",)), place, NOW)
-    assert (made.min_nodes, made.partition, made.account) == (3, "batch", "chem")
+def test_a_task_asks_for_its_fewest_nodes_with_its_own_options(
+    slurm: Polled, tmp_path: Path
+) -> None:
+    slurm.gives(*places(a="1", b="2", c="3"))
+    task = "x: {command: x, run_time: 10, nodes: 3-5, sbatch: [--account=chem]}"
+    text = TEXT.replace("x: {command: x, run_time: 10}", task)
+    problem_of(flow(text), tmp_path)
+    asked = [(one.min_nodes, one.partition, one.account) for one in slurm.requests]
+    assert asked == [(3, name, "chem") for name in "abc"]
     with pytest.raises(ConfigError, match=r"tasks\.x\.sbatch: "):
-        site._request(Task(name="x", options=("--mem=lots",)), place, NOW)
+        problem_of(flow(text.replace("--account=chem", "--mem=lots")), tmp_path)
 
 
-def test_own_jobs_leave_the_queue_and_end_when_they_are_expected_to() -> None:
-    """a runs for 100 s more; b waits; c is on another cluster; d has ended."""
+def test_own_jobs_leave_the_queue_and_end_when_they_are_expected_to(
+    slurm: Polled, tmp_path: Path
+) -> None:
+    """a runs for 100 s more; b waits; c is on another cluster; d has ended; e has no id."""
     plan = submitted(
         job("a", 0, 100), job("b", 0, 100), job("c", 0, 100, cluster="big"), job("d", 0, 9),
         job("e", 0, 9),
         states={"a": "RUNNING", "d": "COMPLETED"}, started_s={"a": NOW},
     )  # fmt: skip
     del plan.ids["e"]
-    ends = site._own_ends(plan, "", NOW)
-    assert ends == {1: pytest.approx(NOW + 100), 2: None, 4: None}
-    assert site._own_ends(plan, "big", NOW) == {3: None}
-    assert site._own_ends(None, "", NOW) == {}
+    slurm.gives(*places(a="1", b="2"))
+    slurm.gives(*places(c="3"), cluster="big")
+    text = TEXT.replace("c: {storage: s}", "c: {storage: s, cluster: big}")
+    problem_of(flow(text), tmp_path, submitted=plan)
     queue = [
         RawJob(state=state, job_id=number, end_s=end_s)
         for state, number, end_s in (
-            ("RUNNING", 1, NOW + 9000), ("PENDING", 2, inf), ("PENDING", 7, inf),
-            ("COMPLETING", 4, NOW + 5), ("RUNNING", None, NOW + 3),
+            ("RUNNING", 1, NOW + 9000), ("PENDING", 2, inf), ("PENDING", 3, inf),
+            ("PENDING", 5, inf), ("PENDING", 7, inf), ("COMPLETING", 4, NOW + 5),
+            ("RUNNING", None, NOW + 3),
         )
     ]  # fmt: skip
-    left = site._without_own(ends, RawState(jobs=queue)).jobs
-    assert [(one.job_id, one.end_s) for one in left] == [
-        (1, pytest.approx(NOW + 100)), (7, inf), (4, NOW + 5), (None, NOW + 3),
-    ]  # fmt: skip
+
+    def left(cluster: str) -> list[tuple[int | None, float]]:
+        state = slurm.asked[cluster]["adapt"](RawState(jobs=queue))
+        return [(one.job_id, one.end_s) for one in state.jobs]
+
+    others = [(5, inf), (7, inf), (4, NOW + 5), (None, NOW + 3)]
+    assert left("") == [(1, pytest.approx(NOW + 100)), (3, inf), *others]
+    assert left("big") == [(1, NOW + 9000), (2, inf), *others]
+    problem_of(flow(text), tmp_path)
+    assert left("") == [(one.job_id, one.end_s) for one in queue]
 
 
-def test_commands_go_to_their_cluster_but_those_about_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_go_to_their_cluster_but_those_about_all(
+    slurm: Polled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines: list[list[str]] = []
     monkeypatch.setattr(site, "run_slurm", lambda argv, timeout_s: lines.append(list(argv)) or "")
+    slurm.gives(*places(a="1", b="2"))
+    slurm.gives(*places(c="3"), cluster="big")
+    text = TEXT.replace("c: {storage: s}", "c: {storage: s, cluster: big}")
+    problem_of(flow(text), tmp_path)
     for name in ("", "big"):
         for program in ("squeue", "sacctmgr"):
-            site._run_on(name, [program, "-h"], timeout_s=1.0)
+            slurm.asked[name]["run"]([program, "-h"], timeout_s=1.0)
     assert lines == [
         ["squeue", "-h"], ["sacctmgr", "-h"],
         ["squeue", "--clusters=big", "-h"], ["sacctmgr", "-h"],
@@ -247,9 +337,25 @@ def test_a_part_of_a_table_for_the_node_type_is_as_fast_as_it_says() -> None:
 
 
 def test_of_several_ways_the_slowest_counts() -> None:
-    ways = [TransferPath(1.0, 100.0, 0.01), TransferPath(1.0, 50.0, 0.002)]
-    assert _worst(ways) == {LATENCY: 0.01, BANDWIDTH: 50.0}
-    assert _worst([]) == {}
+    """A run takes its latency in milliseconds, and a second beside each 50 bytes a second."""
+    near = {LATENCY: 1e-3, BANDWIDTH: 100.0}
+    samples = [
+        Sample({LATENCY: 1e-3 * a, BANDWIDTH: 100.0 / b}, occupancies(0.5, float(a * b), 1.0))
+        for a in (1, 2, 5, 10)
+        for b in (1, 2, 4)
+    ]
+    fit = OccupancyModel().fit(samples)
+    runs = LearnedRunTimes(tables={}, fits={"x": fit}, near=near)
+    task, place = flow().tasks["x"], flow().places["a"]
+
+    def time_s(*ways: TransferPath) -> float:
+        made = runs.run(task, place, 1, ways)
+        assert made is not None
+        return made.time_s
+
+    ways = TransferPath(1.0, 100.0, 0.01), TransferPath(1.0, 50.0, 0.002)
+    assert time_s(*ways) == time_s(TransferPath(1.0, 50.0, 0.01)) > 1.5 * max(map(time_s, ways))
+    assert time_s() == time_s(TransferPath(1.0, 100.0, 1e-3))
 
 
 def test_a_copy_takes_latency_and_bandwidth_or_what_was_measured() -> None:
@@ -295,21 +401,9 @@ def test_the_record_lies_beside_the_workflow(tmp_path: Path) -> None:
     assert len(one.mark) == 6
 
 
-def test_each_cluster_is_asked_once_about_its_own_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    class Poller:
-        def __init__(self, _: object, *, cluster: str, **also: object) -> None:
-            asked.append(cluster)
-            self.cluster, self.raw, self.settings = cluster, RawState(), None
-
-        def look(self) -> object:
-            names = {"": "batch", "big": "gpu"}
-            part = partition(profile([(NOW, 4 if self.cluster else 2)]), name=names[self.cluster])
-            return cluster(part)
-
-    monkeypatch.setattr(site, "ClusterPoller", Poller)
-    monkeypatch.setattr(site, "with_outlooks", lambda look, *_: look)
+def test_each_cluster_is_asked_once_about_its_own_places(slurm: Polled, tmp_path: Path) -> None:
+    slurm.gives(partition(profile([(NOW, 2)])))
+    slurm.gives(partition(profile([(NOW, 4)]), name="gpu"), cluster="big")
     text = """
 storages: {s: {path: /s}}
 places:
@@ -317,8 +411,7 @@ places:
   far: {storage: s, partition: gpu, cluster: big}
 tasks: {x: {command: x, nodes: 2-3, run_time: 10}}
 """
-    made = site._from_slurm(flow(text), Config(), NOW, None)
-    assert asked == ["", "big"]
+    made = problem_of(flow(text), tmp_path)
+    assert list(slurm.asked) == ["", "big"]
     assert {name: line.free for name, line in made.free.items()} == {"near": (2,), "far": (4,)}
     assert set(made.rooms) == {("x", "near"), ("x", "far")}
-    assert made.nodes == {"near": frozenset(), "far": frozenset()}

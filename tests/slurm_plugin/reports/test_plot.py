@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 from predictor.types import Point, Problem, Verdict
 from sacct_ingest.errors import PlotError
 from slurm_plugin.protocol import Advice, ObservedPoint, Row
-from slurm_plugin.reports import figure, terminal_plot
+from slurm_plugin.reports import figure
 from slurm_plugin.reports.picture import Picture, of_advice, of_table
-from slurm_plugin.reports.terminal_plot import KNEE, OBSERVE, OBSERVED, RECOMMENDED, draw
+from slurm_plugin.reports.terminal_plot import (
+    KNEE,
+    OBSERVE,
+    OBSERVED,
+    RECOMMENDED,
+    Canvas,
+    draw,
+)
 from tests.slurm_plugin.made import history, table
 
 PROBLEM = Problem("linear_section", "all points in the linear section", 24)
@@ -153,7 +160,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 def test_braille_dots_are_those_of_unicode() -> None:
-    canvas = terminal_plot._Canvas(1, 1, (1, 2, 1.0, 2.0))
+    canvas = Canvas(1, 1, (1, 2, 1.0, 2.0))
     for column in (0, 1):
         for row in range(4):
             canvas.dot(column, row)

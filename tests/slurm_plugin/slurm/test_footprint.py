@@ -11,8 +11,9 @@ from slurm_plugin.decision.context import request_of
 from slurm_plugin.decision.eligibility import span_of
 from slurm_plugin.decision.policy import decide
 from slurm_plugin.protocol import Job
+from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.footprint import footprint, memory_bytes
-from slurm_plugin.slurm.partition_view import _together
+from slurm_plugin.slurm.partition_view import partition_for
 from tests.slurm_plugin.made import NOW, job, partition, rules, table
 
 GIB = 2**30
@@ -53,7 +54,10 @@ def test_without_a_cluster_only_what_the_job_says_is_known():
 
 def test_of_several_partitions_the_one_that_gives_least_memory_counts():
     parts = [partition(name=name, mem_cpu_mib=mib) for name, mib in (("a", 500), ("b", 100))]
-    assert memory_bytes(Job(), _together(parts, Job())) == 100 * 2**20
+    every = {part.name: part for part in parts}
+    look = Cluster(name="pine", taken_s=NOW, partitions=every, default_partition="a")
+    asked = Job(partition="a,b", min_nodes=1)
+    assert memory_bytes(asked, partition_for(look, asked)) == 100 * 2**20
 
 
 def test_memory_beyond_what_the_partition_allows_on_a_node():

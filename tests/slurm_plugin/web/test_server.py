@@ -108,8 +108,8 @@ def test_headers_without_end_are_cut_off(store_path: Path) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_LOOK_S", 0.2)
-    monkeypatch.setattr(server, "_CONNECTIONS_EACH", 2)
+    monkeypatch.setattr(server, "LOOK_S", 0.2)
+    monkeypatch.setattr(server, "CONNECTIONS_EACH", 2)
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def in_a_thread(folder: Path) -> Iterator[str]:
 
     async def page(scope: Any, receive: object, send: Any) -> None:
         if scope["path"] == "/slow":
-            await asyncio.sleep(5 * server._LOOK_S)
+            await asyncio.sleep(5 * server.LOOK_S)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"ok"})
 
@@ -166,7 +166,7 @@ def test_who_waits_for_a_page_is_not_dropped(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_a_user_has_so_many_connections(tmp_path: Path) -> None:
-    server._LOOK_S = 1000.0
+    server.LOOK_S = 1000.0
     with in_a_thread(tmp_path) as place:
         ask = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
         channels = [connected(place) for _ in range(2)]

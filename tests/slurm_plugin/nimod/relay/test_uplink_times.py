@@ -4,18 +4,18 @@ import heapq
 import ssl
 from collections.abc import Callable
 from itertools import count
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
 from slurm_plugin.cli import advise
-from slurm_plugin.config import RelaySettings
 from slurm_plugin.config.address import address
 from slurm_plugin.nimod.client import LinkDown
-from slurm_plugin.nimod.relay import uplink as module
-from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError
-from slurm_plugin.nimod.relay.uplink import Uplink
+from slurm_plugin.nimod.relay import request_router as module
+from slurm_plugin.nimod.relay.frames import Frame, Kind, LinkError
+from slurm_plugin.nimod.relay.handshake import Greeting
+from slurm_plugin.nimod.relay.request_router import RequestRouter
 from slurm_plugin.protocol import Answer, Ask, encode
 from tests.slurm_plugin.nimod.test_client import server
 
@@ -67,7 +67,7 @@ class SilentLink:
 class Waiting:
     """A user's request, and when it was answered."""
 
-    def __init__(self, relay: Uplink, time: VirtualTime) -> None:
+    def __init__(self, relay: RequestRouter, time: VirtualTime) -> None:
         self.answer: Answer | None = None
         self.took_s = -1.0
         began_s = time.now_s
@@ -76,7 +76,7 @@ class Waiting:
             self.answer = msgspec.json.decode(line, type=Answer)
             self.took_s = time.now_s - began_s
 
-        relay._ask(LINE, 1000, done)
+        relay.ask(LINE, 1000, done)
 
 
 @pytest.fixture
@@ -85,17 +85,13 @@ def time() -> VirtualTime:
 
 
 @pytest.fixture
-def relay(time: VirtualTime, monkeypatch: pytest.MonkeyPatch) -> Uplink:
-    monkeypatch.setattr(module, "Munge", lambda _: None)
-    made = Uplink([address("ctl1:7734"), address("ctl2:7734")], RelaySettings())
-    made._loop.close()
-    monkeypatch.setattr(made, "_loop", time)
-    return made
+def relay(time: VirtualTime) -> RequestRouter:
+    return RequestRouter([address("ctl1:7734"), address("ctl2:7734")], time.call_later)
 
 
-def link_up(relay: Uplink, number: int = 0) -> SilentLink:
+def link_up(relay: RequestRouter, number: int = 0) -> SilentLink:
     link = SilentLink()
-    relay._controllers[number].link = cast("Link", link)
+    relay.linked(relay.controllers[number], link, Greeting(), 0.0)
     return link
 
 
@@ -118,12 +114,12 @@ TROUBLES = {
 
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
 def test_what_waits_when_a_link_breaks_is_answered_at_once_and_so_is_what_comes_later(
-    relay: Uplink, time: VirtualTime, trouble: Exception
+    relay: RequestRouter, time: VirtualTime, trouble: Exception
 ) -> None:
     link_up(relay)
     before = Waiting(relay, time)
     assert before.answer is None
-    relay._lose(relay._controllers[0], trouble)
+    relay.lost(relay.controllers[0], trouble)
     is_down(before, "ctl1:7734")
     assert before.took_s == 0.0
     after = Waiting(relay, time)
@@ -131,12 +127,14 @@ def test_what_waits_when_a_link_breaks_is_answered_at_once_and_so_is_what_comes_
     assert after.took_s == 0.0
 
 
-def test_before_the_first_link_the_answer_comes_at_once(relay: Uplink, time: VirtualTime) -> None:
+def test_before_the_first_link_the_answer_comes_at_once(
+    relay: RequestRouter, time: VirtualTime
+) -> None:
     is_down(Waiting(relay, time), "ctl1:7734")
 
 
 def test_a_controller_that_says_nothing_is_given_up_in_time(
-    relay: Uplink, time: VirtualTime
+    relay: RequestRouter, time: VirtualTime
 ) -> None:
     link = link_up(relay)
     waiting = Waiting(relay, time)
@@ -146,8 +144,26 @@ def test_a_controller_that_says_nothing_is_given_up_in_time(
     assert waiting.took_s == module.ANSWER_S
 
 
+def test_an_answer_of_which_word_came_that_it_takes_longer_has_its_own_time(
+    relay: RequestRouter, time: VirtualTime
+) -> None:
+    link = link_up(relay)
+    answered, silent = Waiting(relay, time), Waiting(relay, time)
+    for frame in link.sent:
+        relay.received(relay.controllers[0], Frame(Kind.PENDING, frame.number))
+    for _ in range(2):  # the first time that they had
+        time.advance_to_next()
+    assert (answered.answer, silent.answer, time.now_s) == (None, None, module.ANSWER_S)
+    line = encode(Answer(ok=True))
+    relay.received(relay.controllers[0], Frame(Kind.ANSWER, link.sent[0].number, data=line))
+    assert answered.answer == Answer(ok=True)
+    while silent.answer is None:
+        time.advance_to_next()
+    assert (silent.took_s, silent.answer.link_down) == (module.PENDING_S, True)
+
+
 def test_the_second_controller_is_asked_by_the_next_not_after_the_first(
-    relay: Uplink, time: VirtualTime
+    relay: RequestRouter, time: VirtualTime
 ) -> None:
     """One request never waits for both, one after the other."""
     first, second = link_up(relay, 0), link_up(relay, 1)
