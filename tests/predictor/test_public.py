@@ -545,15 +545,22 @@ NOT_CALLED = {
     "models.adept.fit_checks": "as_good high_fitting_error linear_section runner_up",
     "models.adept.fluctuation": "Metric.of_pair Metric.rises explain",
     "models.adept.instances": "Instances.times",
-    "models.adept.model": "Instance.times",
-    "models.adrm": "PastErrors.add PastErrors.around TransferModel.predict TransferModel.update",
+    "models.adept.model": "Instance.times ObservedTimes.search ObservedTimes.weights "
+    "shared_targets",
+    "models.adept.search": "EnvelopeLimits.clipped EnvelopeLimits.nearest EnvelopeLimits.steps "
+    "variation_ranges",
+    "models.adrm": "PastErrors.add PastErrors.around TransferModel.predict TransferModel.update "
+    "fading_line line mean_transfer plain_line proportion",
     "models.base": "FittedModel.predict",  # a protocol
-    "models.bottleneck": "Bottleneck.stall_s Demand.longest_s Demand.stall_s",
+    "models.bottleneck": "Bottleneck.stall_s Demand.longest_s Demand.stall_s "
+    "DemandRuns.criterion DemandRuns.fitted DemandRuns.learned candidate_terms",
     "models.downey": "parallelism_of serial_time_of sigma_of terms",
     "models.exact_sums": "add",
     "models.occupancy_fit": "Form.doubts Form.occupancies OccupancyFit.predict joined",
+    "models.product_form": "criterion distinguishable",
     "parts": "tables_of",
     "past_run_times": "PastRunTimes.end PastRunTimes.of PastRunTimes.submit",
+    "queue_forward": "normal_cdf",
     "record": "Record.with_new Site.units_of class_of points quantile",
     "refit": "refit",
     "reliability": "downey_doubts uncertain",
