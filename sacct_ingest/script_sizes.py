@@ -1,6 +1,7 @@
 """Numbers of threads, tasks and GPUs that a job script sets itself, whatever Slurm gives it."""
 
 import re
+from math import prod
 
 from sacct_ingest.bounded_cache import bounded_cache
 from sacct_ingest.job_script import parse_script
@@ -13,6 +14,8 @@ _PATTERNS = {
         # The first such option alone is of MPI: the program that it starts may have another.
         (r"\b(?:mpirun|mpiexec|mpiexec\.hydra|orterun)(?=\s)", r"(?<=\s)--?(?:np|n)[ =]\d*"),
         (r"\bsrun\s", r"(?<!\S)(?:-n[ =]?|--ntasks[ =])\d+"),
+        # Of OpenFOAM's decomposeParDict, or of foamDictionary, which writes it.
+        ("", r"\bnumberOfSubdomains[ \t]+(?:-set[ \t]+)?\d+"),
     ),
     "gpus": (
         ("", r"\bCUDA_VISIBLE_DEVICES=[\"']?\d+(?:,\d+)*"),
@@ -20,6 +23,16 @@ _PATTERNS = {
     ),
     "nodes": ((r"\btorchrun\s", r"--nnodes[ =]\d+"),),
 }
+
+
+#: Numbers of groups that tasks are parted into, all alike: VASP's k-points and bands (KPAR, with
+#: NPAR groups or NCORE tasks in each), Quantum ESPRESSO's pools.
+_GROUPS = re.compile(
+    r"(?<![\w-])(?:(?P<vasp>-{0,2}(?:KPAR|NPAR|NCORE))[ \t]{0,9}[= ][ \t]{0,9}"
+    r"|-(?P<pools>nk|npools?)[ =])"
+    r"(?P<count>[1-9]\d{0,3})(?!\d)",
+    re.IGNORECASE,
+)
 
 
 def _expression(program: str, option: str) -> re.Pattern[str]:
@@ -56,3 +69,29 @@ def _first(expression: re.Pattern[str], body: str) -> str:
     """Give the first option that has a number; empty where there is none."""
     options = (match[1] or "" for match in expression.finditer(body))
     return next((words for words in options if words[-1:].isdigit()), "")
+
+
+@bounded_cache(entries=256, characters=16_384)
+def task_multiple(script: str, arguments: str = "") -> int:
+    r"""Find what the number of tasks has to be a multiple of; 1: of nothing.
+
+    Parameters
+    ----------
+    arguments
+        Those of the script, with spaces between them.
+
+    Examples
+    --------
+    >>> task_multiple("#!/bin/sh\nprintf 'KPAR = 4\nNCORE = 2\n' >> INCAR\nsrun vasp_std\n")
+    8
+    >>> task_multiple("#!/bin/sh\nsrun pw.x -npool 4 -in scf.in\n")
+    4
+    """
+    text = f"{parse_script(script).body}\n{arguments}"
+    groups = {
+        (one["vasp"] or "pools").lstrip("-").upper(): int(one["count"])
+        for one in _GROUPS.finditer(text)
+    }
+    if "NPAR" in groups:  # it goes before NCORE
+        groups.pop("NCORE", None)
+    return prod(groups.values())

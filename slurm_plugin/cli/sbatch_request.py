@@ -5,6 +5,7 @@ Options from the environment (sbatch(1), INPUT ENVIRONMENT VARIABLES) go before 
 """
 
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -44,6 +45,12 @@ _SLURMS = frozenset({
     *("mem-per-cpu", "mem-per-gpu", "nodelist", "partition", "qos", "reservation", "segment"),
     "switches",
 })  # fmt: skip
+#: Files that say how many tasks a job runs with, and what their lines look like.
+_INPUTS = {
+    "system/decomposeParDict": re.compile(r"^[ \t]*(numberOfSubdomains[ \t]+\d+)", re.MULTILINE),
+    "INCAR": re.compile(r"^[ \t]*((?:KPAR|NPAR|NCORE)[ \t]*=[ \t]*\d+)", re.MULTILINE),
+}
+_MAX_INPUT_BYTES = 1 << 16
 _VARIABLES = {f"SBATCH_{name.upper().replace('-', '_')}": name for name in _OPTIONS}
 
 
@@ -74,6 +81,7 @@ def request(words: Sequence[str], *, user: str) -> Job:
         environment=options_of(os.environ) if user in ("", mine) else {},
     )
     job.inputs_changed_s = _changed_s(command, job.work_dir)
+    job.input_text = _input_text(job.work_dir)
     check_times(job, now_s=now_s)
     return job
 
@@ -114,6 +122,17 @@ def _changed_s(command: CommandLine, work_dir: str) -> float | None:
     with suppress(OSError, ValueError):
         return max((f.stat().st_mtime for f in files if f.is_file()), default=None)
     return None
+
+
+def _input_text(work_dir: str) -> str:
+    """Lines of input files in the job's folder that say how many tasks it runs with."""
+    found: list[str] = []
+    for name, pattern in _INPUTS.items():
+        with suppress(OSError, ValueError):
+            path = Path(work_dir, name)
+            if path.is_file() and path.stat().st_size <= _MAX_INPUT_BYTES:
+                found += pattern.findall(path.read_text(errors="replace"))
+    return "\n".join(found)
 
 
 def _read(path: str) -> str:

@@ -16,7 +16,15 @@ from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision, decide, every_option, limits_to_ask
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.remedies import MISSED, remedies
-from slurm_plugin.decision.sizes import fixed_by_script, nodes_of, options_for, resized
+from slurm_plugin.decision.sizes import (
+    Knob,
+    fixed_by_script,
+    groups_of,
+    knob_of,
+    nodes_of,
+    options_for,
+    resized,
+)
 from slurm_plugin.protocol import Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
@@ -250,10 +258,18 @@ def _memory_directive(case: DecisionContext, size: int, margin: float) -> str:
 
 def _script_text(case: DecisionContext) -> str:
     """Say what the script fixes itself, and has to follow the options; empty: nothing."""
-    if case.request.unit is Unit.NODES or case.table is None:
+    job, table = case.job, case.table
+    if table is None:
         return ""
-    words = fixed_by_script(case.job, case.table)
-    return words and f"The script says {words}: it does not follow the option, so change it, too."
+    words = "" if case.request.unit is Unit.NODES else fixed_by_script(job, table)
+    if words:
+        where = "An input file" if words in job.input_text else "The script"
+        return f"{where} says {words}: it does not follow the option, so change it, too."
+    groups, knob = groups_of(job), knob_of(job, table)
+    counted = job.ntasks_per_node if case.request.unit is Unit.NODES else knob is Knob.TASKS
+    if groups == 1 or not counted:
+        return ""
+    return f"The job parts its tasks into groups: only multiples of {groups} tasks are shown."
 
 
 def _row(option: Option, table: PredictionTable, *, recommended: bool, waits: bool) -> Row:

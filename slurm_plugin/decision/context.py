@@ -22,6 +22,7 @@ from slurm_plugin.config import JobSettings, MemoryUse, TimeUse, Trust
 from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.eligibility import CountRange
 from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.sizes import segment_of
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import memory_bytes
@@ -182,7 +183,7 @@ def request_of(
     return Request(
         low=span.low,
         high=span.high,
-        segment=job.segment_size or 1,
+        segment=segment_of(job),
         limit_s=least_s or limit_s,  # backfill may shorten a job down to time_min
         asked_limit_s=limit_s,
         least_s=least_s,

@@ -65,7 +65,7 @@ def size_span_of(
         _ends(job, tag, opt_in, application, knob_of(job, table).value), job, table
     )
     fixed = (Reason.OPTED_OUT if tag and tag.off else None) or _placed(job)
-    if fixed is None and not job.script:
+    if fixed is None and not job.script and job.hook < HookLevel.COMMANDS:
         fixed = Reason.INTERACTIVE
     if fixed is None and offered and job.hook < HookLevel.SIZES:
         fixed = Reason.OLD_HOOK

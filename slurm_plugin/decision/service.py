@@ -191,7 +191,7 @@ class DecisionService:
         if (waiting := without_texts(case)) is None:
             return Answer()
         decided, answer, decision_id = self._judge(case)
-        given = None if ticket else given_of(answer)
+        given = None if ticket else given_of(answer, full.hook)
         announced, ticket = bool(ticket), ticket or decision_id
         made = PreparedDecision(
             decision_id, waiting, decided, answer, given, announced, comes=comes

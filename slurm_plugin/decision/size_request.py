@@ -9,7 +9,7 @@ from slurm_plugin.decision.candidates import Request
 from slurm_plugin.decision.context import time_use_of
 from slurm_plugin.decision.eligibility import CountRange
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.sizes import knob_of, sizes_of, step_of
+from slurm_plugin.decision.sizes import knob_of, multiple_of, sizes_of
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.cluster_state import Partition
 
@@ -34,7 +34,7 @@ def sized_request(
     time_use
         What the site wants of its time limit.
     """
-    own, step = sizes_of(job, partition)[table.unit], step_of(job, knob_of(job, table))
+    own, step = sizes_of(job, partition)[table.unit], multiple_of(job, knob_of(job, table))
     low, high = (span.low, span.high) if span.high else (own, own)
     unreadable = request.fixed is Reason.DEADLINE_UNREADABLE
     fixed = request.fixed if unreadable else span.fixed

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from predictor.types import UNBOUNDED, PredictionTable
 from sacct_ingest.layout import Unit
-from slurm_plugin.decision.sizes import knob_of, nodes_of, resized, step_of
+from slurm_plugin.decision.sizes import knob_of, multiple_of, nodes_of, resized
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Partition
@@ -40,7 +40,7 @@ def in_sizes(
     margin
         Of memory: the least share more than runs needed.
     """
-    step, base = step_of(job, knob_of(job, table)), see(job)
+    step, base = multiple_of(job, knob_of(job, table)), see(job)
     if base is None:
         return None
     free: list[tuple[int, NodeAvailability]] = []

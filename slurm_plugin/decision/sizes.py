@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from math import gcd, lcm
 
 from msgspec.structs import replace
 
 from predictor.table import over_nodes
 from predictor.types import PredictionTable
+from sacct_ingest.job_script import script_options
 from sacct_ingest.layout import Each, Layout, Unit
-from sacct_ingest.script_sizes import fixed_sizes
+from sacct_ingest.script_sizes import fixed_sizes, task_multiple
 from slurm_plugin.decision.task_layout import gpus_of
 from slurm_plugin.protocol import Change, Job
 from slurm_plugin.slurm.cluster_state import Partition
@@ -96,14 +98,40 @@ def knob_of(job: Job, table: PredictionTable) -> Knob:
 
 def fixed_by_script(job: Job, table: PredictionTable) -> str:
     """Words of the script that fix what would be changed; empty where there are none."""
-    return fixed_sizes(job.script).get(knob_of(job, table).value, "") if job.script else ""
+    return fixed_sizes(_text(job)).get(knob_of(job, table).value, "") if job.script else ""
 
 
 def step_of(job: Job, knob: Knob) -> int:
-    """Sizes are multiples of this."""
+    """Size of one more CPU for each task, one more task or one more GPU."""
     if knob is Knob.GPUS:
         return 1
     return tasks_of(job) if knob is Knob.CPUS else job.cpus_per_task or 1
+
+
+def multiple_of(job: Job, knob: Knob) -> int:
+    """Sizes are multiples of this: of `step_of`, and of the groups of its tasks."""
+    return step_of(job, knob) * (groups_of(job) if knob is Knob.TASKS else 1)
+
+
+def segment_of(job: Job) -> int:
+    """Node counts are multiples of this: ``--segment``, and groups of tasks on all nodes."""
+    segment = job.segment_size or 1
+    if "--segment" in job.script:  # job_submit sees it from 25.11 on
+        text = script_options(job.script).get("segment") or ""
+        segment = lcm(segment, int(text)) if text.isdecimal() and 0 < len(text) < 5 else segment
+    if not job.ntasks_per_node:
+        return segment
+    groups = groups_of(job)
+    return lcm(segment, groups // gcd(groups, job.ntasks_per_node))
+
+
+def groups_of(job: Job) -> int:
+    """Say what the number of tasks has to be a multiple of, as the script or its arguments say."""
+    return task_multiple(_text(job), " ".join(job.argv[1:])) if job.script else 1
+
+
+def _text(job: Job) -> str:
+    return f"{job.script}\n{job.input_text}" if job.input_text else job.script
 
 
 def resized(job: Job, table: PredictionTable, size: int) -> Job:

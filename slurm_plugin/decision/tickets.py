@@ -16,8 +16,9 @@ from sacct_ingest.job_script import CommandLine
 from slurm_plugin.config import Config
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.policy import Decision
-from slurm_plugin.protocol import Answer, Change, Command, Job, ReadyDecision
+from slurm_plugin.protocol import Answer, Change, Command, HookLevel, Job, ReadyDecision
 from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.footprint import gpu_count
 from slurm_plugin.slurm.job_request import make_job
 
 #: A command that was stopped at a prompt of another filter takes that long.
@@ -46,6 +47,10 @@ _SAME = (
 #: And these where the command went on as its user wrote it: the answer is about them, too.
 _SAME_TASKS = ("num_tasks", "ntasks_per_socket")
 
+#: Fields of a change that are another size than a node count; a command writes them itself.
+_SIZES = ("num_tasks", "ntasks_per_node", "cpus_per_task")
+_DEVICES = ("tres_per_job", "tres_per_node", "tres_per_task")
+
 #: User and ticket.
 TicketKey = tuple[int, str]
 #: Puts what lies ready where job_submit finds it, or, without it, takes it away.
@@ -68,13 +73,16 @@ class PreparedDecision:
         """Fields that the job must have for this to be about it; None: not set."""
         given = msgspec.structs.asdict(self.given) if self.given else {}
         names = (*_SAME, *_SAME_TASKS) if self.announced else _SAME
+        if given.get("num_tasks"):
+            names = (*names, "num_tasks")
         own = {name: _field(self.case.job, name) for name in names}
         return own | {name: given[name] for name in names if given.get(name) is not None}
 
     def is_for(self, job: Job) -> bool:
         """Whether this is the job that the command was to submit."""
         expected = self.expected()
-        return all(_field(job, name) == expected[name] for name in expected)
+        same = all(_field(job, name) == expected[name] for name in expected)
+        return same and (self.given is None or _has_devices(job, self.given))
 
     def ready(self) -> ReadyDecision:
         """Give what job_submit needs to carry it out by itself."""
@@ -88,16 +96,27 @@ class PreparedDecision:
         )
 
     def remaining(self) -> Answer:
-        """Answer for job_submit: the command has seen to limits and tasks itself."""
+        """Answer for job_submit: the command has seen to limits and sizes itself."""
         change = self.answer.set
         if self.given is None or change is None:
             return self.answer
-        left = msgspec.structs.replace(change, num_tasks=None, time_limit=None, time_min=None)
+        done = dict.fromkeys(("time_limit", "time_min", *_SIZES, *_DEVICES))
+        if self.given.min_nodes is None:
+            done["min_cpus"] = None
+        left = msgspec.structs.replace(change, **done)
         return msgspec.structs.replace(self.answer, set=left)
 
     def at(self, now_s: float) -> DecisionContext:
         """Give the case at the moment of the submission."""
         return msgspec.structs.replace(self.case, now_s=now_s)
+
+
+def _has_devices(job: Job, given: Change) -> bool:
+    """Whether a job has the GPUs that its command was given; releases spell them differently."""
+    texts = {name: getattr(given, name) for name in _DEVICES}
+    return all(
+        gpu_count(getattr(job, name)) == gpu_count(text) for name, text in texts.items() if text
+    )
 
 
 def _field(job: Job, name: str) -> int | str | None:
@@ -160,12 +179,24 @@ def without_texts(case: DecisionContext) -> DecisionContext | None:
     return msgspec.structs.replace(case, job=job) if short else None
 
 
-def given_of(answer: Answer) -> Change | None:
-    """Tell a command what to ask for: a node count and the limits that go with it."""
+def given_of(answer: Answer, hook: int) -> Change | None:
+    """Tell a command what to ask for: a size and the limits that go with it.
+
+    Parameters
+    ----------
+    hook
+        What the command can write.
+    """
     change = answer.set
-    if answer.action != "set" or change is None or change.min_nodes is None:
+    if answer.action != "set" or change is None:
         return None
-    return msgspec.structs.replace(change, num_tasks=None, min_cpus=None)
+    memory = {"min_mem_per_node": None, "min_mem_per_cpu": None}  # job_submit sees to it
+    if change.min_nodes is not None:
+        return msgspec.structs.replace(change, num_tasks=None, min_cpus=None, **memory)
+    sized = any(getattr(change, name) is not None for name in (*_SIZES, *_DEVICES))
+    if not sized or hook < HookLevel.COMMANDS:
+        return None
+    return msgspec.structs.replace(change, min_cpus=None, **memory)
 
 
 def job_of(command: Command, *, user: str, uid: int, now_s: float) -> Job | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TYPE_CHECKING
 
 from sacct_ingest.layout import Unit
@@ -17,6 +19,8 @@ _HOUR_S, _GIB = 3600.0, 2**30
 _SHARE = 0.2
 #: Runs of a size after which there is advice on its memory.
 _RUNS = 3
+#: Gives what to ask for where so much was used at most.
+_Advise = Callable[[float], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +37,15 @@ class Unused:
     idle_gpu_hours: float  #: of these jobs, the rest
     mem_gib_hours: float  #: requested, of jobs whose memory was measured
     unused_mem_gib_hours: float
-    #: what the advice of that time would have saved of it, and for how many it was too little
+    #: what sizes by the jobs before would have saved, and for how many jobs one was too little
+    saved_cpu_hours: float
+    saved_gpu_hours: float
     saved_mem_gib_hours: float
     short_jobs: int
+    #: smallest request that would have been enough for each of its jobs; None: not measured
+    least_cpus: int | None
+    least_gpus: int | None
+    least_mem_gib: float | None
 
     @property
     def unused_cpus(self) -> float:
@@ -49,28 +59,46 @@ class Unused:
 
 
 @dataclass(slots=True)
+class _Resource:
+    """What jobs had of CPUs, GPUs or memory, and what they used."""
+
+    had_s: float = 0.0  #: amount times seconds
+    used_s: float = 0.0
+    saved_s: float = 0.0
+    #: jobs of each size that were measured, and the most that one used
+    most: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+    @property
+    def unused_s(self) -> float:
+        """What was not used."""
+        return self.had_s - self.used_s
+
+    @property
+    def least(self) -> float | None:
+        """Most that a job used; None: none was measured."""
+        return max((most for _, most in self.most.values()), default=None)
+
+    def add(self, size: int, had: float, used: float, elapsed_s: float, advise: _Advise) -> bool:
+        """Take a job; whether advice made of the jobs of its size before was too little for it."""
+        self.had_s += had * elapsed_s
+        self.used_s += min(used, had) * elapsed_s
+        runs, most = self.most.get(size, (0, 0.0))
+        self.most[size] = runs + 1, max(most, used)
+        advised = advise(most)
+        if runs < _RUNS or advised >= had:
+            return False
+        self.saved_s += (had - advised) * elapsed_s * (used <= advised)
+        return used > advised
+
+
+@dataclass(slots=True)
 class _Sums:
     jobs: int = 0
-    cpu_s: float = 0.0
-    used_cpu_s: float = 0.0
     gpu_s: float = 0.0
-    used_gpu_s: float = 0.0
-    idle_gpu_s: float = 0.0
-    mem_s: float = 0.0  #: byte-seconds
-    used_mem_s: float = 0.0
-    saved_mem_s: float = 0.0
     short: int = 0
-    #: jobs of each size that were measured, and the most memory that one needed
-    most: dict[int, tuple[int, int]] = field(default_factory=dict)
-
-    def advise(self, size: int, used: int, asked: int, elapsed_s: float, margin: float) -> None:
-        """Note what advice made of the jobs before would have been worth to one."""
-        runs, most = self.most.get(size, (0, 0))
-        advised = most * margin
-        if runs >= _RUNS and advised < asked:
-            self.short += used > advised
-            self.saved_mem_s += (asked - advised) * elapsed_s * (used <= advised)
-        self.most[size] = runs + 1, max(most, used)
+    cpus: _Resource = field(default_factory=_Resource)
+    gpus: _Resource = field(default_factory=_Resource)
+    memory: _Resource = field(default_factory=_Resource)  #: bytes
 
 
 @dataclass(slots=True)
@@ -93,19 +121,24 @@ class UnusedTally:
         sums = self._sums[decision.account, application]
         sums.jobs += 1
         sums.gpu_s += (run.gpus or 0) * run.elapsed_s
-        if run.gpus and run.gpu_percent is not None:
-            used_gpus = min(run.gpu_percent / 100, run.gpus)
-            sums.used_gpu_s += used_gpus * run.elapsed_s
-            sums.idle_gpu_s += (run.gpus - used_gpus) * run.elapsed_s
+        sums.short += any(list(self._measured(sums, decision, run)))
+
+    def _measured(self, sums: _Sums, decision: DecisionRow, run: RunRow) -> Iterator[bool]:
+        """Add what was measured of a job; whether advice on any of it was too little."""
+        size, elapsed_s = run.nodes, run.elapsed_s
         if run.cpu_s:
-            had_s = run.cpus * run.elapsed_s
-            sums.cpu_s += had_s
-            sums.used_cpu_s += min(run.cpu_s, had_s)
-        used = _memory(decision, run)
-        if used and run.req_mem_bytes:
-            sums.mem_s += run.req_mem_bytes * run.elapsed_s
-            sums.used_mem_s += min(used, run.req_mem_bytes) * run.elapsed_s
-            sums.advise(run.nodes, used, run.req_mem_bytes, run.elapsed_s, self.margin)
+            yield sums.cpus.add(size, run.cpus, run.cpu_s / elapsed_s, elapsed_s, self._whole)
+        if run.gpus and run.gpu_percent is not None:
+            used = min(run.gpu_percent / 100, run.gpus)
+            yield sums.gpus.add(size, run.gpus, used, elapsed_s, self._whole)
+        used_bytes = _memory(decision, run)
+        if used_bytes and run.req_mem_bytes:
+            asked = run.req_mem_bytes
+            yield sums.memory.add(size, asked, used_bytes, elapsed_s, lambda n: n * self.margin)
+
+    def _whole(self, most: float) -> float:
+        """Say how many CPUs or GPUs to ask for where so many were used at most."""
+        return max(ceil(most * self.margin), 1)
 
     def result(self, *, least_cpu_hours: float) -> tuple[Unused, ...]:
         """List those with most unused CPU-hours first.
@@ -138,17 +171,23 @@ def _memory(decision: DecisionRow, run: RunRow) -> int:
 
 def _row(key: tuple[str, str], sums: _Sums) -> Unused:
     account, application = key
+    cpus, gpus, memory = sums.cpus, sums.gpus, sums.memory
     return Unused(
         account=account,
         application=application,
         jobs=sums.jobs,
-        cpu_hours=sums.cpu_s / _HOUR_S,
-        unused_cpu_hours=(sums.cpu_s - sums.used_cpu_s) / _HOUR_S,
+        cpu_hours=cpus.had_s / _HOUR_S,
+        unused_cpu_hours=cpus.unused_s / _HOUR_S,
         gpu_hours=sums.gpu_s / _HOUR_S,
-        used_gpu_hours=sums.used_gpu_s / _HOUR_S,
-        idle_gpu_hours=sums.idle_gpu_s / _HOUR_S,
-        mem_gib_hours=sums.mem_s / _HOUR_S / _GIB,
-        unused_mem_gib_hours=(sums.mem_s - sums.used_mem_s) / _HOUR_S / _GIB,
-        saved_mem_gib_hours=sums.saved_mem_s / _HOUR_S / _GIB,
+        used_gpu_hours=gpus.used_s / _HOUR_S,
+        idle_gpu_hours=gpus.unused_s / _HOUR_S,
+        mem_gib_hours=memory.had_s / _HOUR_S / _GIB,
+        unused_mem_gib_hours=memory.unused_s / _HOUR_S / _GIB,
+        saved_cpu_hours=cpus.saved_s / _HOUR_S,
+        saved_gpu_hours=gpus.saved_s / _HOUR_S,
+        saved_mem_gib_hours=memory.saved_s / _HOUR_S / _GIB,
         short_jobs=sums.short,
+        least_cpus=None if cpus.least is None else max(ceil(cpus.least), 1),
+        least_gpus=None if gpus.least is None else ceil(gpus.least),
+        least_mem_gib=None if memory.least is None else memory.least / _GIB,
     )

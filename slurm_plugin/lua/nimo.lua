@@ -8,6 +8,7 @@
 
 local json, shared = require("nimo_json"), require("nimo_shared")
 local check, memory = require("nimo_check"), require("nimo_memory")
+local sizes = require("nimo_sizes")
 local switched_off = require("nimo_settings").switched_off
 
 local M = {}
@@ -108,7 +109,7 @@ end
 -- Variables that sbatch has put there from the request, and what they are to say of another size.
 local function size_variables(job_desc, change)
   local environment, writes = job_desc.environment, {}
-  if not environment or not check.resized(change) then return writes end
+  if not environment or not sizes.resized(change) then return writes end
   local names = {
     SLURM_NTASKS = change.num_tasks, SLURM_NPROCS = change.num_tasks,
     SLURM_NTASKS_PER_NODE = change.ntasks_per_node,
@@ -155,7 +156,7 @@ local function planned(job_desc, answer)
       writes[#writes + 1] = { at = job_desc, key = field, value = change[field] }
     end
   end
-  for _, field in ipairs(check.DEVICES) do
+  for _, field in ipairs(sizes.DEVICES) do
     if change[field] then
       local text = respelled(change[field], job_desc[field])
       writes[#writes + 1] = { at = job_desc, key = field, value = text }

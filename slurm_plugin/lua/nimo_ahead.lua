@@ -1,10 +1,10 @@
 --- Asking nimod before slurmctld sees the job.
 --
--- Where `rewrite_in_cli_filter` is on and the request gives a range of nodes, the command waits for
--- the answer (nimo_prepare.lua), so that sbatch, salloc or srun still work out their tasks by the
--- node count.  Else, with `ask_ahead`, it waits for nothing: the decision lies ready when slurmctld
--- looks for it.  Small, because each sbatch loads it: Slurm's own JSON of the options goes to nimod
--- as it is.
+-- Where `rewrite_in_cli_filter` is on and the request leaves its size open (a range of nodes, or a
+-- tag), the command waits for the answer (nimo_prepare.lua), so that sbatch, salloc or srun still
+-- work out all that depends on it.  Else, with `ask_ahead`, it waits for nothing: the decision lies
+-- ready when slurmctld looks for it.  Small, because each sbatch loads it: Slurm's own JSON of the
+-- options goes to nimod as it is.
 --
 -- Nothing is written here; whatever cannot be read, asked or believed is left to job_submit.lua.
 --
@@ -15,12 +15,25 @@ local encoding = require("nimo_encode")
 local M = {}
 
 M.VERSION = 1 -- of the messages, see slurm_plugin/protocol/
+-- What can be written: HookLevel there.  Of a command that does not wait job_submit writes it.
+local BY_JOB_SUBMIT, BY_COMMAND = 1, 2
 
--- The user's own range; nil where there is nothing to choose.
+-- The user's own range of nodes; nil where it leaves nothing to choose.
 local function range(options)
   local low, high = tostring(options.nodes):match("^(%d+)-(%d+)$")
   low, high = tonumber(low), tonumber(high)
-  if low and low >= 1 and low < high then return low, high end
+  if low and low >= 1 and low < high then return { low = low, high = high } end
+end
+
+-- Whether nimod may choose tasks, CPUs or GPUs: by the user's tag, or by the site's rules.
+local function leaves_size(options, settings)
+  if settings.allow_sizes then return true end
+  local comment = type(options.comment) == "string" and options.comment or ""
+  if not comment:find("nimo:", 1, true) then return false end
+  for _, name in ipairs({ "cpus=", "tasks=", "gpus=" }) do
+    if comment:find(name, 1, true) then return true end
+  end
+  return false
 end
 
 -- Text of a batch script.  Opened for writing too, although nothing is written: to open a FIFO
@@ -45,8 +58,9 @@ end
 
 --- The line that asks nimod about a command.
 -- @param how `"one_way":true` and the ticket, or ""; ends with a comma
+-- @param level what can be written
 -- @return nil where the script cannot be read
-local function question(settings, options, epoch, how)
+local function question(settings, options, epoch, how, level)
   local path, script = options.argv and options.argv[1], ""
   if options.type == "sbatch" then
     script = path and script_text(path, settings.max_script_bytes)
@@ -54,8 +68,8 @@ local function question(settings, options, epoch, how)
   end
   -- On one line; a line's end within a text is escaped already.
   local given = encoding.valid_utf8(slurm.json_cli_options(options):gsub("[\r\n]", " "), nil)
-  return ('{"v":%d,"op":"prepare",%s"command":{"hook":1,"program":%s,"work_dir":%s,"script":%s,"times":{%s},'
-    .. '"given":%s}}\n'):format(M.VERSION, how, encoding.quoted(options.type or ""),
+  return ('{"v":%d,"op":"prepare",%s"command":{"hook":%d,"program":%s,"work_dir":%s,"script":%s,"times":{%s},'
+    .. '"given":%s}}\n'):format(M.VERSION, how, level, encoding.quoted(options.type or ""),
     encoding.quoted(os.getenv("PWD") or ""), encoding.quoted(script), times(options, epoch), given)
 end
 
@@ -87,7 +101,8 @@ end
 local function announce(settings, options, epoch)
   local ticket = random_ticket()
   if not ticket then return nil end
-  local line = question(settings, options, epoch, '"one_way":true,"ticket":"' .. ticket .. '",')
+  local how = '"one_way":true,"ticket":"' .. ticket .. '",'
+  local line = question(settings, options, epoch, how, BY_JOB_SUBMIT)
   if line and send(settings, line) then return {}, ticket end
 end
 
@@ -95,15 +110,15 @@ end
 -- @param epoch makes seconds of a time as Slurm shows it
 -- @return the writes to the options, and the decision's ticket; nil to leave all to job_submit
 function M.prepare(settings, options, epoch)
-  local low, high = range(options)
-  local waits = low and settings.rewrite_in_cli_filter
+  local nodes = range(options)
+  local waits = settings.rewrite_in_cli_filter and (nodes or leaves_size(options, settings))
   if not (waits or settings.ask_ahead) or require("nimo_settings").switched_off(settings) then
     return nil
   end
   if not waits then return announce(settings, options, epoch) end
-  local line = question(settings, options, epoch, "")
+  local line = question(settings, options, epoch, "", BY_COMMAND)
   if not line then return nil end
-  return require("nimo_prepare").choose(settings, options, line, low, high)
+  return require("nimo_prepare").choose(settings, options, line, nodes or {})
 end
 
 return M

@@ -3,17 +3,17 @@
 -- Lua 5.1 to 5.4.
 
 local shared, memory = require("nimo_shared"), require("nimo_memory")
+local sizes = require("nimo_sizes")
 
 local M = {}
 
 local NO_VAL = { [4294967294] = true, [4294967295] = true }
-local MESSAGE_BYTES, MAX_DEVICES_BYTES = 4096, 256
---- Fields of a change: numbers, and texts that name devices.
+local MESSAGE_BYTES = 4096
+--- Numbers of a change.
 M.FIELDS = {
   "min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "cpus_per_task", "min_cpus",
   "time_limit", "time_min",
 }
-M.DEVICES = { "tres_per_job", "tres_per_node", "tres_per_task" }
 
 -- The largest `field` among the partitions that the job names; nil where that is unknown.
 local function largest(partitions, names, field)
@@ -42,84 +42,24 @@ local function check_nodes(change, job, partitions)
   end
 end
 
--- The range that the job's own tag gives, as `nimo:cpus=4-32`; nil where it gives none.
-local function tagged(job, name)
-  local values = (" " .. (job.comment or "")):match("^.*[%s;|]nimo:(%S*)")
-  for part in (values or ""):gmatch("[^,]+") do
-    local low, high = part:match("^" .. name .. "=([1-9]%d*)%-([1-9]%d*)$")
-    if low then
-      low, high = tonumber(low), tonumber(high)
-      return math.min(low, high), math.max(low, high)
-    end
-  end
-end
-
--- Whether a number is one that the job's tag asks for; without one, whether the site's rules may.
-local function offered(value, job, name, settings)
-  local low, high = tagged(job, name)
-  if not low then return settings.allow_sizes end
-  return value >= low and value <= high
-end
-
--- Kind and number of GPUs in `gres/gpu:a100:2`, or as before 24.11 in `gres:gpu:a100:2`; the match
--- takes the square of a text's length.
-local function devices(text)
-  if #(text or "") > MAX_DEVICES_BYTES then return nil end
-  local kind, count = (text or ""):match("^gres[:/](gpu[%w:_-]-):?(%d*)$")
-  return kind, tonumber(count ~= "" and count or 1)
-end
-
--- GPUs differ from those asked for in their number alone.
-local function check_devices(change, job, settings)
-  for _, field in ipairs(M.DEVICES) do
-    local text = change[field]
-    if text ~= nil then
-      local kind, count = devices(text)
-      local own = devices(job[field])
-      local fits = kind and count and (not own or own == kind)
-      if not fits or not offered(count, job, "gpus", settings) then
-        return field .. " is not in the tag"
-      end
-    end
-  end
-end
-
---- Whether a change gives the job another size than a node count.
-function M.resized(change)
-  return change.cpus_per_task or not change.min_nodes and change.num_tasks
-    or change.tres_per_job or change.tres_per_node or change.tres_per_task
-end
-
 -- Another number of tasks, of CPUs for each or of GPUs: what the job's own tag or the site asks for,
 -- on as many nodes, and of batch jobs only, as other commands have computed what depends on it.
 local function check_size(change, job, settings)
-  if not M.resized(change) then return nil end
   if not job.script or change.min_nodes or job.array_inx then return "its size is not chosen" end
-  local tasks, each = change.num_tasks, change.cpus_per_task
-  local gpus = change.tres_per_job or change.tres_per_node or change.tres_per_task
-  if tasks and not offered(tasks, job, "tasks", settings) then
-    return "num_tasks is not in the tag"
-  end
-  if each and not gpus and not offered(each, job, "cpus", settings) then
-    return "cpus_per_task is not in the tag"
-  end
-  local cpus = (tasks or job.num_tasks or job.ntasks_per_node or 1)
-    * (each or job.cpus_per_task or 1)
+  local problem = sizes.fault(change, job, settings)
+  if problem then return problem end
+  local cpus = (change.num_tasks or job.num_tasks or job.ntasks_per_node or 1)
+    * (change.cpus_per_task or job.cpus_per_task or 1)
   if change.min_cpus and change.min_cpus > cpus * math.max(job.min_nodes or 1, 1) then
     return "min_cpus does not fit the size"
   end
-  local per_node = change.ntasks_per_node
-  if per_node and (not tasks or per_node * (job.min_nodes or 1) ~= tasks) then
-    return "ntasks_per_node does not fit the tasks"
-  end
-  return check_devices(change, job, settings)
 end
 
 -- More nodes than tasks end slurmctld 22.05 (division by zero) as soon as srun makes a step, and
 -- SLURM_NTASKS of salloc and srun is out of reach: their clients have computed it already.
 local function check_tasks(change, job, settings)
   local nodes, tasks, per_node = change.min_nodes, change.num_tasks, job.ntasks_per_node
-  if M.resized(change) then return check_size(change, job, settings) end
+  if sizes.resized(change) then return check_size(change, job, settings) end
   if not nodes or not job.num_tasks then
     return tasks and "num_tasks without need" or nil
   elseif tasks then
@@ -132,7 +72,7 @@ end
 
 local function check_cpus(change, job)
   local nodes, cpus = change.min_nodes, change.min_cpus
-  if not cpus or M.resized(change) then return nil end
+  if not cpus or sizes.resized(change) then return nil end
   local enough = (nodes or 0) * (job.ntasks_per_node or 1) * (job.cpus_per_task or 1)
   if not nodes or cpus < nodes or cpus > math.max(enough, job.min_cpus or 0) then
     return "min_cpus does not fit the nodes"
@@ -152,7 +92,7 @@ local function least(own, settings) return own and own * settings.least_limit_sh
 
 -- A limit is raised only together with another size: fewer nodes need longer.
 local function check_limit(change, job, partitions, settings)
-  local limit, sized = change.time_limit, change.min_nodes or M.resized(change)
+  local limit, sized = change.time_limit, change.min_nodes or sizes.resized(change)
   if not limit then return nil end
   local own = job.time_limit or default_limit(partitions, job.partition)
   local most = largest(partitions, job.partition, "max_time") or own
@@ -180,14 +120,8 @@ local function check_text(answer, field, most_bytes)
 end
 
 local function check_change(change, job, partitions, settings, environment)
-  if type(change) ~= "table" then return "bad set" end
-  for _, field in ipairs(shared.joined(M.FIELDS, memory.FIELDS)) do
-    if change[field] ~= nil and not shared.is_count(change[field]) then return "bad " .. field end
-  end
-  for _, field in ipairs(M.DEVICES) do
-    if change[field] ~= nil and type(change[field]) ~= "string" then return "bad " .. field end
-  end
-  return check_nodes(change, job, partitions) or check_tasks(change, job, settings)
+  return shared.malformed(change, shared.joined(M.FIELDS, memory.FIELDS), sizes.DEVICES)
+    or check_nodes(change, job, partitions) or check_tasks(change, job, settings)
     or check_cpus(change, job) or check_limit(change, job, partitions, settings)
     or check_time_min(change, job, partitions, settings)
     or memory.fault(change, job, partitions, settings, environment or {})

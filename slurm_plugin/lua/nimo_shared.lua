@@ -34,6 +34,17 @@ function M.joined(one, other)
   return all
 end
 
+--- What is wrong with the form of a change; nil where its fields are counts and texts.
+function M.malformed(change, counts, texts)
+  if type(change) ~= "table" then return "bad set" end
+  for _, field in ipairs(counts) do
+    if change[field] ~= nil and not M.is_count(change[field]) then return "bad " .. field end
+  end
+  for _, field in ipairs(texts) do
+    if change[field] ~= nil and type(change[field]) ~= "string" then return "bad " .. field end
+  end
+end
+
 local function put(write, value) write.at[write.key] = value end
 
 --- Carry out writes (`at`, `key`, `value`): all of them or none.

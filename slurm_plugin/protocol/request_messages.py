@@ -58,6 +58,7 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     work_dir: str = ""
     #: when its input files were changed last, seconds since the epoch; set by nimo-advise only
     inputs_changed_s: float | None = None
+    input_text: str = ""  #: lines of input files that fix a number of tasks; of nimo-advise only
     comment: str = ""  #: the user's own, what cli_filter had put before it taken off
     argv: list[str] = []  #: script and its arguments
     script: str = ""  #: text of the batch script; empty for salloc and srun
@@ -72,6 +73,7 @@ class HookLevel(IntEnum):
 
     COUNTS = 0  #: node counts, with tasks and limits
     SIZES = 1  #: numbers of tasks, CPUs and GPUs, and memory
+    COMMANDS = 2  #: these numbers before a command has worked out what depends on them
 
 
 class Command(msgspec.Struct, omit_defaults=True, kw_only=True):

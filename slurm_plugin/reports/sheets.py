@@ -399,6 +399,10 @@ def _gib(value: float | None) -> str:
     return "-" if value is None else f"{value / 2**30:.1f}"
 
 
+def _amount(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}".removesuffix(".0")
+
+
 def _unused(report: OutcomeReport) -> Sheet:
     return Sheet(
         name="unused",
@@ -410,18 +414,25 @@ def _unused(report: OutcomeReport) -> Sheet:
             SheetField("cpu_hours", "CPU-hours", attrgetter("cpu_hours"), hours),
             SheetField("unused_cpu_hours", "unused", attrgetter("unused_cpu_hours"), hours),
             SheetField("unused_cpus", "of CPUs", attrgetter("unused_cpus"), percent),
+            SheetField("saved_cpu_hours", "saved", attrgetter("saved_cpu_hours"), hours),
+            SheetField("least_cpus", "most used", attrgetter("least_cpus"), _amount),
             SheetField("gpu_hours", "GPU-hours", attrgetter("gpu_hours"), hours),
             SheetField("idle_gpu_hours", "unused", attrgetter("idle_gpu_hours"), hours),
+            SheetField("saved_gpu_hours", "saved", attrgetter("saved_gpu_hours"), hours),
+            SheetField("least_gpus", "most used", attrgetter("least_gpus"), _amount),
             SheetField("mem_gib_hours", "GiB-hours", attrgetter("mem_gib_hours"), hours),
             SheetField("unused_mem_gib_hours", "unused", attrgetter("unused_mem_gib_hours"), hours),
             SheetField("unused_mem", "of memory", attrgetter("unused_mem"), percent),
             SheetField("saved_mem_gib_hours", "saved", attrgetter("saved_mem_gib_hours"), hours),
+            SheetField("least_mem_gib", "GiB, most used", attrgetter("least_mem_gib"), _amount),
             SheetField("short_jobs", "too little", attrgetter("short_jobs")),
         ),
         rows=report.unused,
         note="CPU time, memory and the highest use of GPUs as the accounting measured them; of an "
-        "array, its first task.  Saved: GiB-hours that advice made of the jobs before would have "
-        "saved, and for how many jobs that was too little.",
+        "array, its first task.  Most used: a request of this size would have been enough for each "
+        "job.  Saved: hours that the highest use of the jobs before times the margin would have "
+        "saved, and for how many jobs that was too little.  CPU use is a mean over the run: on so "
+        "few CPUs, a program with serial parts takes longer.",
         empty="none above the threshold",
     )
 

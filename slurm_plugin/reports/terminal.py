@@ -120,16 +120,33 @@ def _unused(row: Unused) -> Text:
     measured = [text for text, some in zip(had, totals, strict=True) if some]
     return Text(
         f"  {where}{printable(row.application)}: {count(row.jobs, 'job')} did not use "
-        f"{' and '.join(measured)}{_saved(row)}"
+        f"{' and '.join(measured)}{_least(row)}{_saved(row)}"
     )
 
 
+def _least(row: Unused) -> str:
+    """Say what would have been enough for each job; empty where nothing was measured."""
+    measured = [
+        f"{count(row.least_cpus, 'CPU')}" if row.least_cpus else "",
+        f"{count(row.least_gpus, 'GPU')}" if row.least_gpus is not None else "",
+        f"{row.least_mem_gib:.1f} GiB" if row.least_mem_gib is not None else "",
+    ]
+    needs = [text for text in measured if text]
+    return f"; none used more than {' and '.join(needs)}" if needs else ""
+
+
 def _saved(row: Unused) -> str:
-    """Say what advice on memory would have saved; empty for nothing."""
-    if not row.saved_mem_gib_hours:
+    """Say what advice by the jobs before would have saved; empty for nothing."""
+    amounts = {
+        "CPU-hours": row.saved_cpu_hours,
+        "GPU-hours": row.saved_gpu_hours,
+        "GiB-hours": row.saved_mem_gib_hours,
+    }
+    saved = [f"{hours(amount)} {name}" for name, amount in amounts.items() if amount]
+    if not saved:
         return ""
     short = f", too little for {count(row.short_jobs, 'job')}" if row.short_jobs else ""
-    return f"; advice would have saved {hours(row.saved_mem_gib_hours)} GiB-hours{short}"
+    return f"; advice would have saved {' and '.join(saved)}{short}"
 
 
 def _summary(report: OutcomeReport) -> RenderableType:

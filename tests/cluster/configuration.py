@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.cluster import cgroups
 from tests.processes import Account
 
 Version = tuple[int, int]
@@ -111,6 +112,8 @@ class Settings:
         How many GPUs each node claims to have.
     name
         ClusterName.
+    cgroups
+        Whether control groups keep jobs within their memory.
     """
 
     version: Version
@@ -125,6 +128,7 @@ class Settings:
     auth: str = "munge"
     gpus: int = 0
     name: str = "nimo"
+    cgroups: bool = False
 
     def node_names(self) -> list[str]:
         """List the nodes' names: n1, n2, ..."""
@@ -136,7 +140,7 @@ def files(layout: Layout, settings: Settings) -> dict[str, str]:
     parameters = {
         "slurm.conf": _slurm_conf(layout, settings),
         "slurmdbd.conf": _slurmdbd_conf(layout, settings),
-        "cgroup.conf": {},
+        "cgroup.conf": dict(cgroups.CONF) if settings.cgroups else {},
         "gres.conf": _gres_conf(layout, settings),
     }
     for since, name, line in SINCE:
@@ -162,6 +166,8 @@ def override(lines: Iterable[str], more: Iterable[str]) -> list[str]:
 
 
 def _wanted(line: str, settings: Settings) -> bool:
+    if line.startswith("CgroupPlugin"):
+        return not settings.cgroups
     return not line.startswith("CliFilter") or "CliFilterPlugins" in settings.plugins
 
 
@@ -214,7 +220,7 @@ def _slurm_conf(layout: Layout, settings: Settings) -> dict[str, object]:
         "SlurmdParameters": "config_overrides",
         **({"GresTypes": "gpu", "AccountingStorageTRES": "gres/gpu"} if settings.gpus else {}),
         "ProctrackType": "proctrack/linuxproc",
-        "TaskPlugin": "task/none",
+        "TaskPlugin": "task/cgroup" if settings.cgroups else "task/none",
         "MpiDefault": "none",
         "ReturnToService": 2,
         "KillWait": 2,

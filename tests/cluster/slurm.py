@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tests.cluster import cgroups
 from tests.cluster.configuration import Layout, Settings, files
 from tests.cluster.host import real, slurm_account, write_file
 from tests.cluster.listing import job_fields, table
@@ -68,6 +69,8 @@ class SlurmCluster:
         How many GPUs each node claims to have.
     name
         Its name.
+    memory_cgroups
+        Whether control groups keep jobs within their memory (`tests.cluster.cgroups`).
     beside
         Another cluster, which is up: this one shares its munge and its accounting, so that each
         takes commands for the other with ``-M``.
@@ -98,6 +101,7 @@ class SlurmCluster:
         auth: str = "munge",
         gpus: int = 0,
         name: str = "nimo",
+        memory_cgroups: bool = False,
         beside: SlurmCluster | None = None,
     ) -> None:
         self._beside = beside
@@ -118,6 +122,7 @@ class SlurmCluster:
             auth=auth,
             gpus=gpus,
             name=name,
+            cgroups=memory_cgroups,
         )
         self._lua = lua
         self._leashed = leashed
@@ -161,6 +166,8 @@ class SlurmCluster:
                     self.processes.stop(daemon)
         finally:
             self.processes.close()
+            if self.settings.cgroups:
+                cgroups.clear(self.settings.node_names())
         return time.monotonic() - began
 
     def start(self, daemon: str) -> None:

@@ -1,6 +1,7 @@
 """A program that needs memory: a history over sizes, a tag that lowers it, and too little.
 
-Slurm's own accounting enforces memory here (``OverMemoryKill``), and counts such a job as failed.
+Accounting enforces memory (``OverMemoryKill``), and counts such a job as failed.  Or control groups
+do, and such a job is OUT_OF_MEMORY.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from sacct_ingest.records import JobState
+from sacct_ingest.store import RunRow
+from tests.cluster import cgroups
 from tests.cluster.nimod import hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.end_to_end.site import Site
@@ -24,24 +27,38 @@ env | grep '^SLURM_MEM_PER' > $SLURM_JOB_NAME.$SLURM_JOB_ID
 need=$(cat @NEED@)
 (head -c ${need}M /dev/zero; sleep 3) | tail -c ${need}M > /dev/null
 """
-#: Nodes would be shared; memory is counted, and enforced each second.
-CONF = ("SelectTypeParameters=CR_Core_Memory", "JobAcctGatherParams=OverMemoryKill")
+#: Nodes would be shared; memory is counted.
+SHARED = "SelectTypeParameters=CR_Core_Memory"
+#: Who enforces memory: options of the cluster, and the state of a job that had too little.
+ENFORCED = {
+    "accounting": ({"conf": [SHARED, "JobAcctGatherParams=OverMemoryKill"]}, "FAILED"),
+    "cgroups": ({"conf": [SHARED], "memory_cgroups": True}, "OUT_OF_MEMORY"),
+}
 HISTORY = (1, 2, 4, 8)
 
 
+@pytest.fixture(scope="module", params=ENFORCED)
+def enforced(request: pytest.FixtureRequest) -> str:
+    if request.param == "cgroups" and (reason := cgroups.lacking()):
+        pytest.skip(reason)
+    by: str = request.param
+    return by
+
+
 @pytest.fixture(scope="module")
-def hungry(slurm_cluster: ClusterFactory) -> Iterator[Site]:
+def hungry(slurm_cluster: ClusterFactory, enforced: str) -> Iterator[Site]:
     """A site with a history of the program on four sizes; nimod enforces."""
+    options_of_cluster, _ = ENFORCED[enforced]
     with (
         scratch_directory("nimo-memory-") as directory,
-        slurm_cluster(lua=hooks_for(directory), nodes=4, cpus=8, conf=list(CONF)) as cluster,
+        slurm_cluster(lua=hooks_for(directory), nodes=4, cpus=8, **options_of_cluster) as cluster,
     ):
         site = Site(directory, cluster)
         needs(site, NEED_MIB)
         jobs = [site.submit(*options(n), script=program(site)) for n in HISTORY for _ in range(2)]
         cluster.wait(*jobs, timeout_s=240, accounted=True)
         site.learn()
-        site.run_nimod("enforce", memory={"requeue": True})
+        site.run_nimod("enforce")
         yield site
         site.empty_queue()
 
@@ -71,23 +88,33 @@ def tagged(site: Site) -> tuple[int, int | None, int]:
     return job_id, decision.given_mem_mib, int(value)
 
 
-def test_memory_goes_down_and_up_again(hungry: Site) -> None:
-    site = hungry
+def run_of(site: Site, job_id: int) -> RunRow:
+    """Give the run of a decision, as it was ingested."""
+    (run,) = [run for _, run in site.decisions() if run is not None and run.job_id == job_id]
+    return run
+
+
+def test_memory_goes_down_and_up_again(hungry: Site, enforced: str) -> None:
+    site, (_, state) = hungry, ENFORCED[enforced]
     _, given, has = tagged(site)
     assert (given, has) == (750, 750)
     # From one step to the next it takes a fit that has seen a run complete.
     site.learn()
-    site.run_nimod("enforce", memory={"requeue": True})
+    site.run_nimod("enforce")
     _, given, has = tagged(site)
     assert (given, has) == (563, 563)
     # The problem has grown: the job ends for lack of memory ...
     needs(site, 700)
     job_id, given, has = tagged(site)
     assert has == given == 563
-    assert site.cluster.job(job_id)["JobState"] in ("FAILED", "OUT_OF_MEMORY")
+    assert site.cluster.job(job_id)["JobState"] == state
     told = site.nimod.run("ingest").stdout
     assert "keeps its memory, as a run ended for lack of it" in told
-    # ... and runs again with what it asked for, as the site wants it.
+    assert (run_of(site, job_id).state, "runs again" in told) == (JobState[state], False)
+    assert site.cluster.job(job_id)["JobState"] == state
+    # ... and runs again with what it asked for, once the site wants it.
+    site.read_settings("enforce", memory={"requeue": True})
+    told = site.nimod.run("ingest").stdout
     assert f"job {job_id}: runs again with --mem={ASKED_MIB}M" in told
     again = site.cluster.job(job_id)
     assert (again["MinMemoryNode"], again["JobState"]) == (f"{ASKED_MIB}M", "PENDING")

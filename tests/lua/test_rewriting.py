@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from slurm_plugin.protocol import decode_ask
+from slurm_plugin.protocol import HookLevel, decode_ask
 from tests.lua.conftest import Load
 from tests.lua.hooks import Fields, Hooks
 
@@ -178,3 +178,113 @@ def test_no_answer_leaves_the_users_range(both: Hooks, change: Fields) -> None:
     assert options["nodes"] == "1-8" or 1 <= int(options["nodes"]) <= 8
     assert options["time"] == "00:30:00" or 1 <= int(options["time"]) <= 240
     assert len(options) == len(SRUN) + ("comment" in options)
+
+
+SALLOC: Fields = {
+    "type": "salloc", "nodes": "1-1", "time": "00:30:00", "cpus-per-task": "2",
+    "comment": "nimo:cpus=1-8",
+}  # fmt: skip
+TASKS: Fields = {"type": "srun", "ntasks": "2", "comment": "nimo:tasks=2-8", "time": "00:30:00"}
+GPUS: Fields = {"type": "salloc", "gpus": "a100:1", "comment": "nimo:gpus=1-4"}
+
+
+def sizes_of(both: Hooks, request_: Fields, **change: Any) -> Fields:
+    """What a command's options become, but for the comment, where nimod answers so."""
+    both.answer(told(**change))
+    options = both.filter(**request_)
+    return {name: value for name, value in options.items() if request_.get(name) != value}
+
+
+@pytest.mark.parametrize(
+    ("request_", "change", "options"),
+    [
+        (SALLOC, {"cpus_per_task": 8}, {"cpus-per-task": "8"}),
+        (SALLOC, {"cpus_per_task": 1, "time_limit": 90}, {"cpus-per-task": "1", "time": "90"}),
+        (TASKS, {"num_tasks": 8}, {"ntasks": "8"}),
+        (
+            {**TASKS, "ntasks-per-node": "2", "nodes": "1"},
+            {"num_tasks": 4, "ntasks_per_node": 4},
+            {"ntasks": "4", "ntasks-per-node": "4"},
+        ),
+        (GPUS, {"tres_per_job": "gres/gpu:a100:4"}, {"gpus": "a100:4"}),
+        (
+            {**GPUS, "cpus-per-task": "4"},
+            {"tres_per_job": "gres/gpu:a100:2", "cpus_per_task": 8},
+            {"gpus": "a100:2", "cpus-per-task": "8"},
+        ),
+        (
+            {"type": "srun", "gres": "gres:gpu:1", "comment": "nimo:gpus=1-4"},
+            {"tres_per_node": "gres/gpu:4"},
+            {"gres": "gpu:4"},
+        ),
+        (
+            {"type": "srun", "gpus-per-node": "1", "gres": "nic:1", "comment": "nimo:gpus=1-4"},
+            {"tres_per_node": "gres/gpu:2"},
+            {"gpus-per-node": "2"},
+        ),
+        (
+            {"type": "srun", "gpus-per-task": "1", "gres": "unset", "comment": "nimo:gpus=1-4"},
+            {"tres_per_task": "gres/gpu:2"},
+            {"gpus-per-task": "2"},
+        ),
+    ],
+)
+def test_sizes_are_written_as_options(
+    both: Hooks, request_: Fields, change: Fields, options: Fields
+) -> None:
+    became = sizes_of(both, request_, **change)
+    assert became.pop("comment").startswith(f"nimo{{deadline=,ticket={TICKET},own=")
+    assert became == options
+    assert both.asked()[-1]["command"]["hook"] == HookLevel.COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("request_", "change"),
+    [
+        (SALLOC, {"cpus_per_task": 9}),
+        (SALLOC, {"cpus_per_task": "4"}),
+        (SALLOC, {"cpus_per_task": 4, "min_nodes": 1, "max_nodes": 1}),
+        (SALLOC, {"cpus_per_task": 4, "max_nodes": 2}),
+        (SALLOC, {"num_tasks": 4}),
+        (SALLOC, {"cpus_per_task": 4, "time_limit": 61}),  # no longer on more CPUs
+        (SALLOC, {"cpus_per_task": 1, "time_limit": 121}),
+        (SALLOC, {"cpus_per_task": 4, "time_limit": 1}),
+        (SALLOC, {"time_limit": 20}),
+        (SALLOC, {"min_nodes": 1, "max_nodes": 1}),  # it leaves no range
+        ({**SALLOC, "comment": "nimo:cpus=1-8,tasks=1-2 nimo:app=x"}, {"cpus_per_task": 4}),
+        (TASKS, {"num_tasks": 1}),
+        (TASKS, {"num_tasks": 4, "ntasks_per_node": 3}),
+        (GPUS, {"tres_per_job": "gres/gpu:v100:2"}),
+        (GPUS, {"tres_per_job": "gres/gpu:a100:5"}),
+        (GPUS, {"tres_per_job": "gres/nic:2"}),
+        (GPUS, {"tres_per_job": 2}),
+        ({**GPUS, "gpus": "a100"}, {"tres_per_job": "gres/gpu:v100:2"}),
+    ],
+)
+def test_a_size_that_the_tag_does_not_ask_for_leaves_the_options_alone(
+    both: Hooks, request_: Fields, change: Fields
+) -> None:
+    assert sizes_of(both, request_, **change) == {}
+
+
+def test_without_a_tag_only_the_site_lets_a_command_wait_for_a_size(runtime: Load) -> None:
+    plain = {**SALLOC, "comment": "nimo:app=x for y,cpu=3"}
+    for conf, options in (("", {}), ("allow_sizes = yes\n", {"cpus-per-task": "4"})):
+        hooks = runtime(CONF + conf).load().load_cli_filter()
+        became = sizes_of(hooks, plain, cpus_per_task=4)
+        became.pop("comment", None)
+        assert (became, len(hooks.asked())) == (options, len(options))
+
+
+def test_a_command_that_does_not_wait_leaves_its_size_to_job_submit(runtime: Load) -> None:
+    hooks = runtime("forward_deadline = yes\nask_ahead = yes\n").load().load_cli_filter()
+    became = sizes_of(hooks, SALLOC, cpus_per_task=4)
+    assert set(became) == {"comment"}
+    assert hooks.asked()[-1]["command"]["hook"] == HookLevel.SIZES
+
+
+def test_what_a_command_wrote_is_not_written_again(both: Hooks) -> None:
+    options = {**SALLOC, **sizes_of(both, SALLOC, cpus_per_task=8)}
+    both.answer({"v": 1, "action": "set", "set": {}, "admin_comment": "NIMO1:x"})
+    outcome = both.submit(comment=options["comment"], cpus_per_task=8, min_cpus=8)
+    assert (outcome.writes, outcome.log) == (["comment", "admin_comment"], [])

@@ -106,7 +106,13 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
             full("srun;"),
             full("-1", before="srun ", after=" -n 4"),
             full("a", before="torch.distributed."),
+            full(" ", before="numberOfSubdomains"),
         ],
+    ),
+    (
+        "sacct_ingest.script_sizes",
+        lambda m: m.task_multiple.__wrapped__,
+        [full("KPAR "), full(" ", before="KPAR"), full("-nk "), full("-"), full("KPAR=")],
     ),
     (
         "sacct_ingest.admin_comment",

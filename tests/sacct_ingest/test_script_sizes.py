@@ -2,7 +2,7 @@
 
 import pytest
 
-from sacct_ingest.script_sizes import fixed_sizes
+from sacct_ingest.script_sizes import fixed_sizes, task_multiple
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,37 @@ from sacct_ingest.script_sizes import fixed_sizes
         ),
         ("torchrun --nproc_per_node $SLURM_GPUS_ON_NODE t.py", {}),
         ("export CUDA_VISIBLE_DEVICES=0,1", {"gpus": "CUDA_VISIBLE_DEVICES=0,1"}),
+        (
+            "foamDictionary -entry numberOfSubdomains -set 16 system/decomposeParDict",
+            {"tasks": "numberOfSubdomains -set 16"},
+        ),
+        (
+            "echo 'numberOfSubdomains  8;' > system/decomposeParDict",
+            {"tasks": "numberOfSubdomains  8"},
+        ),
+        ("foamDictionary -entry numberOfSubdomains -set $SLURM_NTASKS d", {}),
     ],
 )
 def test_what_a_script_fixes(line: str, found: dict[str, str]) -> None:
     assert fixed_sizes(f"#!/bin/bash\n#SBATCH -n 4\n{line}\n") == found
+
+
+@pytest.mark.parametrize(
+    ("line", "arguments", "multiple"),
+    [
+        ("srun vasp_std", "", 1),
+        ("echo 'KPAR = 4' >> INCAR", "", 4),
+        ("cat > INCAR <<END\nKPAR=2\nNCORE = 4\nEND", "", 8),
+        ("cat > INCAR <<END\nNPAR=2\nNCORE = 4\nEND", "", 2),  # VASP goes by NPAR then
+        ("cat > INCAR <<END\n# KPAR=2\nEND", "", 1),
+        ("srun pw.x -nk 3 -in scf.in", "", 3),
+        ("srun pw.x -npool 2", "", 2),
+        ("srun ./solve -nklist 3 --xkpar=4", "", 1),
+        ("run-vasp $@", "--kpar 4 --ncore=2", 8),
+        ("KPAR=99999", "", 1),
+    ],
+)
+def test_what_the_number_of_tasks_is_a_multiple_of(
+    line: str, arguments: str, multiple: int
+) -> None:
+    assert task_multiple(f"#!/bin/bash\n#SBATCH -n 4\n{line}\n", arguments) == multiple

@@ -316,3 +316,43 @@ def test_the_memory_to_ask_for_is_the_quantile_where_that_is_higher():
     known = sized(memory=NEEDED, need=MemoryNeed(30, 27, 27, 0.0, high))
     request = one_node(cpus_per_task=4, min_cpus=4, min_mem_per_node=8000)
     assert advice(request, tables=[known]).memory_directive == "#SBATCH --mem=3600M"
+
+
+@pytest.mark.parametrize(
+    ("script", "argv", "multiple"),
+    [("echo KPAR=3 >> INCAR", [], 6), ("vasp $@", ["job.sh", "--kpar", "3"], 6), ("vasp", [], 2)],
+)
+def test_tasks_are_multiples_of_the_groups_that_the_job_parts_them_into(script, argv, multiple):
+    request = one_node(
+        num_tasks=2, cpus_per_task=2, min_cpus=4, script=f"#!/bin/sh\n{script}\n", argv=argv
+    )
+    told = advice(request, tables=[sized(TASKS)])
+    assert {row.nodes % multiple for row in told.rows} == {0}
+    assert ("only multiples of 3 tasks" in told.script_text) is (multiple == 6)
+    tagged = {"comment": "nimo:tasks=2-8", "script": request.script, "argv": argv}
+    where = one_node(num_tasks=3, cpus_per_task=2, min_cpus=6, **tagged)
+    answer, _ = submit(advisor(tables=[sized(TASKS)], seen=seen(FREE)), where)
+    assert (answer.set.num_tasks * 2) % multiple == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "counts"),
+    [
+        ({"script": "#!/bin/sh\n#SBATCH --segment=4\nx\n"}, {4, 8, 12, 16}),
+        ({"script": "#!/bin/sh\necho NPAR=8 >> INCAR\n", "ntasks_per_node": 2}, {4, 8, 12, 16}),
+        ({"script": "#!/bin/sh\necho NPAR=8 >> INCAR\n", "ntasks_per_node": 8}, {*range(1, 17)}),
+        ({"script": "#!/bin/sh\n#SBATCH --segment=4000000000000\nx\n"}, {*range(1, 17)}),
+    ],
+)
+def test_node_counts_are_those_that_the_script_can_use(fields, counts):
+    made = table(layout=Layout(fields.get("ntasks_per_node", 1)))
+    told = advice(job(max_nodes=16, min_nodes=1, **fields), tables=[made], where=cluster())
+    assert {row.nodes for row in told.rows} <= counts
+    assert {row.nodes for row in told.rows} & {4, 8}
+
+
+def test_an_input_file_fixes_the_tasks_of_an_advice():
+    request = one_node(num_tasks=4, cpus_per_task=2, min_cpus=8, script="#!/bin/sh\nsrun solver\n")
+    request.input_text = "numberOfSubdomains 4"
+    told = advice(request, tables=[sized(TASKS)])
+    assert told.script_text.startswith("An input file says numberOfSubdomains 4: it does not")

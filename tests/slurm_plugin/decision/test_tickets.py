@@ -6,11 +6,13 @@ import msgspec
 import pytest
 
 from sacct_ingest.errors import ScriptError
+from sacct_ingest.layout import Each, Layout, Unit
 from slurm_plugin.config import Config, Mode, ModeRule
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.decision.tickets import job_of
-from slurm_plugin.protocol import Command, decode_ask
-from tests.slurm_plugin.made import NOW, cluster, stored, table
+from slurm_plugin.protocol import Change, Command, HookLevel, decode_ask
+from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
+from tests.slurm_plugin.made import NOW, cluster, partition, stored, table
 
 SRUN = {"job-name": "solve", "nodes": "1-16", "ntasks-per-node": "2", "time": "02:00:00"}
 
@@ -269,3 +271,79 @@ def test_options_of_another_kind_are_refused(given: str) -> None:
     command = decode_ask(f'{{"op":"prepare","command":{{"given":{given}}}}}'.encode()).command
     with pytest.raises(msgspec.DecodeError):
         command.resolved()
+
+
+SALLOC = {"job-name": "solve", "nodes": "1", "time": "02:00:00"}
+THREADS, RANKS = Layout(1, each=Each.JOB, nodes=1), Layout(cpus=1, each=Each.TASK, nodes=1)
+DEVICES = Layout(cpus=1, gpus=None, each=Each.JOB, nodes=1)
+SIZED = {
+    "cpus": ({"cpus-per-task": "2", "comment": "nimo:cpus=1-8"}, THREADS, Unit.CPUS),
+    "tasks": ({"ntasks": "2", "comment": "nimo:tasks=1-8"}, RANKS, Unit.CPUS),
+    "gpus": ({"gpus": "1", "comment": "nimo:gpus=1-4"}, DEVICES, Unit.GPUS),
+}
+
+
+def sized_advisor(layout, unit):
+    made = advisor()
+    pool = NodePool(
+        now_s=NOW,
+        groups={
+            NodeGroup(
+                cpus=16,
+                mem_mib=16_000,
+                gres=(("gpu", 16),),
+                steps=((NOW, 16, 16_000, (("gpu", 16),)),),
+            ): ("n1", "n2")
+        },
+    )
+    made.cluster = cluster(
+        partition(nodes=2, node_cpus=16, mem_cpu_mib=500, pool=pool, node_mem_bytes=16_000 * 2**20)
+    )
+    made.tables = stored(table(unit=unit, layout=layout, key="alice/solve"))
+    return made
+
+
+def sized_command(options, *, hook=HookLevel.COMMANDS):
+    line = Command(program="salloc", options=SALLOC | options, hook=hook)
+    return job_of(line, user="alice", uid=1001, now_s=NOW)
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_a_command_is_given_its_size_and_the_job_takes_the_decision_up(name):
+    options, layout, unit = SIZED[name]
+    made = sized_advisor(layout, unit)
+    request = sized_command(options)
+    prepared = made.prepare(request, now_s=NOW)
+    given = msgspec.structs.asdict(prepared.set)
+    given = {field: value for field, value in given.items() if value is not None}
+    field = {"cpus": "cpus_per_task", "tasks": "num_tasks", "gpus": "tres_per_job"}[name]
+    assert set(given) == {field}  # what depends on it the command works out itself
+    # Releases do not spell devices alike.
+    spelled = {k: v.replace("/", ":") if isinstance(v, str) else v for k, v in given.items()}
+    arrives = msgspec.structs.replace(request, hook=1, ticket=prepared.ticket, **spelled)
+    answer, row = made.submit(arrives, via="job_submit", now_s=NOW + 1)
+    assert (row.via, row.applied, row.unit) == ("cli_filter", True, unit.value)
+    assert row.nodes > 1
+    assert answer.set == Change()
+    assert row.decision_id == prepared.ticket in answer.admin_comment
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_a_ticket_is_for_a_job_of_the_size_that_was_given(name):
+    options, layout, unit = SIZED[name]
+    made = sized_advisor(layout, unit)
+    request = sized_command(options)
+    prepared = made.prepare(request, now_s=NOW)
+    other = msgspec.structs.replace(request, hook=1, ticket=prepared.ticket)
+    _, row = made.submit(other, via="job_submit", now_s=NOW + 1)
+    assert (row.via, row.reason, row.applied) == ("job_submit", "interactive", False)
+
+
+def test_an_older_command_hook_is_given_no_size():
+    options, layout, unit = SIZED["cpus"]
+    request = sized_command(options, hook=HookLevel.SIZES)
+    prepared = sized_advisor(layout, unit).prepare(request, now_s=NOW)
+    assert (prepared.action, prepared.set) == ("keep", None)
+    batch = msgspec.structs.replace(request, script="#!/bin/sh\n")
+    prepared = sized_advisor(layout, unit).prepare(batch, now_s=NOW)
+    assert (prepared.action, prepared.set) == ("keep", None)

@@ -93,7 +93,19 @@ def test_what_the_advice_of_that_time_would_have_saved():
     assert unused(*before)[0].saved_mem_gib_hours == 0
     (row,) = unused(*before, ended(mem_bytes=GIB), ended(mem_bytes=2 * GIB))
     assert (row.saved_mem_gib_hours, row.short_jobs) == (pytest.approx(16 - 2.4), 1)
-    assert "advice would have saved 13.6 GiB-hours, too little for 1 job" in text([row])
+    assert "and 13.6 GiB-hours, too little for 1 job" in text([row])
     # Of another size there is none yet, nor where less was asked for.
     assert unused(*before, ended(nodes=2))[0].saved_mem_gib_hours == 0
     assert unused(*before, ended(req_mem_bytes=2 * GIB))[0].saved_mem_gib_hours == 0
+
+
+def test_what_sizes_by_the_jobs_before_would_have_saved_of_cpus_and_gpus():
+    one = ended(gpu_percent=90.0, mem_bytes=None)  # two of eight CPUs, one of four GPUs
+    (row,) = unused(*[one] * 4)
+    assert (row.saved_cpu_hours, row.saved_gpu_hours, row.short_jobs) == (8 - 3, 4 - 2, 0)
+    assert (row.least_cpus, row.least_gpus, row.least_mem_gib) == (2, 1, None)
+    assert "none used more than 2 CPUs and 1 GPU; advice would have saved 5.0 CPU-h" in text([row])
+    # A job that needs more than the three before would have had too little: nothing is saved.
+    (row,) = unused(*[one] * 3, replace(one, cpu_s=4 * 3600.0, gpu_percent=250.0))
+    assert (row.saved_cpu_hours, row.saved_gpu_hours, row.short_jobs) == (0, 0, 1)
+    assert (row.least_cpus, row.least_gpus) == (4, 3)

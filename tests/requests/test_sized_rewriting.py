@@ -1,0 +1,104 @@
+"""The commands whose CPUs, tasks and GPUs cli_filter rewrites, on a real Slurm."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from sacct_ingest.records import DecisionRow
+from tests.end_to_end.site import Site
+from tests.requests.documented import SizePromise, size_promises
+from tests.requests.test_rewriting import WITH
+from tests.requests.test_sized_requests import filled, holds
+from tests.requests.test_sized_requests import program as application
+
+pytestmark = pytest.mark.releases
+
+ROWS = size_promises("Sizes rewritten in cli_filter")
+#: What the job finds around it, on one line each, and what its job is in slurmctld.
+LOOK = (
+    "for name in SLURM_NTASKS SLURM_CPUS_PER_TASK; do printenv $name || echo; done; "
+    "scontrol -o show job $SLURM_JOB_ID | grep JobId="
+)
+BEGAN = "srun hostname | wc -l"
+
+
+@pytest.fixture(scope="module")
+def rewriting(site: Site) -> Iterator[Site]:
+    """Commands read the settings each time: only those of this module are rewritten."""
+    settings = site.cluster.layout.etc / "nimo_hook.conf"
+    text = settings.read_text()
+    settings.write_text(text + WITH)
+    site.empty_queue()
+    yield site
+    settings.write_text(text)
+    site.empty_queue()
+
+
+def run(site: Site, row: SizePromise) -> list[str]:
+    """Run a job; give what it finds, and how many tasks a step of it has."""
+    program, *options = row.request.split()
+    mine = (f"-J{application(row)}", "-t", "10", f"--comment={row.tag}", *options)
+    if program == "srun":
+        # Tasks write at the same time: what one of them finds goes into a file.
+        inside = f"[ $SLURM_PROCID != 0 ] || {{ {LOOK}; }} > look.out; echo began"
+        done = site.cluster.run("srun", *mine, "sh", "-c", inside)
+        lines = (site.cluster.layout.work / "look.out").read_text().splitlines()
+        return [*lines, str(done.stdout.count("began"))]
+    if program == "salloc":
+        done = site.cluster.run("salloc", *mine, "sh", "-c", f"{LOOK}; {BEGAN}")
+        return done.stdout.splitlines()
+    script = site.write_script("look.sh", f"#!/bin/sh\n{LOOK}; {BEGAN}\n")
+    job_id = site.cluster.sbatch(*mine, "-o", "%A.out", "-e", "/dev/null", script)
+    site.cluster.wait(job_id)
+    return (site.cluster.layout.work / f"{job_id}.out").read_text().splitlines()
+
+
+def gpus_of(job: dict[str, str]) -> str:
+    """Count the GPUs that a job was allocated."""
+    found = re.search(r"gres/gpu=(\d+)", job.get("AllocTRES") or job["TRES"])
+    return found[1] if found else "0"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
+def test_sized_before_the_command_counts_its_tasks(rewriting: Site, row: SizePromise) -> None:
+    rewriting.settled()
+    since = time.time()
+    found = run(rewriting, row)
+    assert len(found) == 4, found
+    tasks, cpus_per_task, shown, began = found
+    decision: DecisionRow = rewriting.decision(since_s=since)
+    job = dict(word.split("=", 1) for word in shown.split() if "=" in word)
+    assert (decision.reason, decision.applied) == (row.why, row.chosen)
+    assert job.get("Comment", "") == row.tag
+    if row.chosen:
+        assert decision.via == "cli_filter"
+        assert f"NIMO1:{decision.decision_id}:" in shown or "AdminComment" not in job
+    holds(row, job, decision)
+    assert tasks == filled(row.tasks, decision)
+    assert cpus_per_task == filled(row.cpus_per_task, decision)
+    assert began == (tasks or "1")
+    if row.gpus:
+        assert gpus_of(job) == filled(row.gpus, decision)
+
+
+def test_a_step_inside_a_job_keeps_its_size(rewriting: Site) -> None:
+    since = time.time()
+    inside = "srun -n 2 --comment=nimo:tasks=1-8 -J ranks sh -c 'echo $SLURM_STEP_NUM_TASKS'"
+    done = rewriting.cluster.run("salloc", "-Jx", "-N1", "-n4", "-t10", "sh", "-c", inside)
+    assert done.stdout.split() == ["2", "2"]
+    assert len(rewriting.made(since)) == 1
+
+
+def test_without_nimod_a_size_is_as_it_was_asked_for(rewriting: Site) -> None:
+    rewriting.nimod.stop()
+    try:
+        options = ("-Jranks", "-t10", "-N1", "-n2", "--comment=nimo:tasks=1-8")
+        done = rewriting.cluster.run("salloc", *options, "sh", "-c", "echo $SLURM_NTASKS")
+    finally:
+        rewriting.nimod.start()
+        rewriting.settled()
+    assert done.stdout.split() == ["2"]
