@@ -73,6 +73,7 @@ def tables_of(
     records
         What became of earlier predictions, by key.
     """
+    rows = [row.without_added_cpus() for row in rows]
     before = (records or {}).get(key, Record())
     finished = ended_runs(rows)
     axis = axis_of(finished) if level in CURVE_LEVELS else Axis(Unit.NODES, {})

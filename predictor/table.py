@@ -206,7 +206,7 @@ def over_nodes(table: PredictionTable, cpus: int) -> PredictionTable | None:
     return replace(
         table,
         unit=Unit.NODES,
-        layout=Layout(cpus=cpus, gpus=table.layout.gpus),
+        layout=Layout(cpus=cpus, gpus=table.layout.gpus, gpu_type=table.layout.gpu_type),
         nodes=nodes,
         median_s=tuple(one.time_s for one in at_each),
         low_s=tuple(one.low_s for one in at_each),

@@ -180,6 +180,31 @@ def gpus(value: str) -> int | None:
     return storable(sum(typed)) if typed else None
 
 
+#: What the name of GPUs of one type begins with.
+_TYPED: Final = "gres/gpu:"
+
+
+def gpu_types(value: str) -> str:
+    """GPUs of each type out of AllocTRES or ReqTRES, sorted; empty where it has no types.
+
+    >>> gpu_types("cpu=8,gres/gpu:V100=1,gres/gpu:a100=3,gres/gpu=4")
+    'a100=3,v100=1'
+    """
+    if _TYPED not in value:
+        return ""
+    typed = {
+        name.removeprefix(_TYPED).lower(): counted(text)
+        for name, text in parse_tres(value).items()
+        if name.startswith(_TYPED)
+    }
+    return ",".join(f"{name}={number}" for name, number in sorted(typed.items()) if number)
+
+
+def requested_cpus(value: str) -> int | None:
+    """CPUs out of ReqTRES; None where it has none."""
+    return count(parse_tres(value).get("cpu", "")) if "cpu=" in value else None
+
+
 def gpu_percent(value: str) -> float | None:
     """Highest use of GPUs, summed over tasks; 100 is one whole GPU (gres/gpuutil)."""
     if "gres/gpuutil=" not in value:
@@ -225,7 +250,13 @@ COLUMNS: Final = (
     Column("AllocCPUS", counted, job="cpus", step="cpus"),
     Column("NTasks", count, job="tasks", step="tasks"),
     Column("AllocTRES", gpus, job="gpus"),
+    Column("AllocTRES", gpu_types, job="gpu_types"),
     Column("ReqTRES", gpus, job="gpus"),
+    Column("ReqTRES", gpu_types, job="gpu_types"),
+    Column("ReqTRES", gpus, job="req_gpus"),
+    Column("ReqTRES", gpu_types, job="req_gpu_types"),
+    Column("ReqCPUS", count, job="req_cpus"),
+    Column("ReqTRES", requested_cpus, job="req_cpus"),
     Column("NodeList", node_list, job="node_list"),
     Column("ReqMem", text, job="_req_mem"),
     Column("TotalCPU", seconds, job="cpu_s", step="cpu_s"),

@@ -7,7 +7,7 @@ not accounted: Slurm does not say which.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
@@ -23,6 +23,8 @@ class Sized(Protocol):
     def cpus(self) -> int: ...  # noqa: D102
     @property
     def gpus(self) -> int | None: ...  # noqa: D102
+    @property
+    def gpu_type(self) -> str: ...  # noqa: D102
     @property
     def node_type(self) -> str: ...  # noqa: D102
 
@@ -102,13 +104,17 @@ class Layout:
     gpus: int | None = 0
     each: Each = Each.NODE
     nodes: int = 0  #: that all runs had; 0: the size is counted in nodes, or any number
+    gpu_type: str = ""  #: empty: unknown, or any
 
     def __str__(self) -> str:
-        counts = ((self.tasks, "task"), (self.cpus, "CPU"), (self.gpus or 0, "GPU"))
+        gpu = " ".join(filter(None, (self.gpu_type, "GPU")))
+        counts = ((self.tasks, "task"), (self.cpus, "CPU"), (self.gpus or 0, gpu))
         words = [_counted(count, word) for count, word in counts if count]
+        if self.gpu_type and not self.gpus:
+            words.append(f"{gpu}s")
         where = "in all" if self.in_all else _WHERE[self.each]
         listed = " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
-        counted = f"{listed} {where}" if words else ""
+        counted = f"{listed} {where}".strip() if words else ""
         return " ".join(filter(None, (counted, f"on {_nodes(self.nodes)}" if self.nodes else "")))
 
     def matches(self, other: "Layout") -> bool:
@@ -118,6 +124,8 @@ class Layout:
         if self.nodes and other.nodes and self.nodes != other.nodes:
             return False
         if None not in (self.gpus, other.gpus) and self.gpus != other.gpus:
+            return False
+        if self.gpu_type and other.gpu_type and self.gpu_type != other.gpu_type:
             return False
         if self.tasks and other.tasks and self.tasks != other.tasks:
             return False
@@ -155,11 +163,12 @@ def size_layouts(runs: Sequence[R], unit: Unit) -> dict[Layout, list[R]]:
 
 def any_layout(runs: Sequence[R], unit: Unit) -> dict[Layout, list[R]]:
     """Group runs by the GPUs that they have: the number of CPUs alone counts."""
-    groups: dict[Layout, list[R]] = {}
-    for run in runs:
-        gpus = None if unit is Unit.GPUS else run.gpus or 0
-        groups.setdefault(Layout(gpus=gpus, each=Each.ANY), []).append(run)
-    return _sorted(groups)
+    each = [None if unit is Unit.GPUS else run.gpus or 0 for run in runs]
+    made = [
+        Layout(gpus=gpus, each=Each.ANY, gpu_type=run.gpu_type)
+        for run, gpus in zip(runs, each, strict=True)
+    ]
+    return _sorted(_grouped(runs, made))
 
 
 def layouts_of_run(run: Sized) -> tuple[Layout, ...]:
@@ -171,21 +180,25 @@ def layouts_of_run(run: Sized) -> tuple[Layout, ...]:
 
 
 def _of_threads(run: Sized) -> Layout:
-    return Layout(run.tasks or 0, gpus=run.gpus or 0, each=Each.JOB, nodes=run.nodes)
+    return Layout(
+        run.tasks or 0, gpus=run.gpus or 0, each=Each.JOB, nodes=run.nodes, gpu_type=run.gpu_type
+    )
 
 
 def _of_tasks(run: Sized) -> Layout:
     cpus = run.cpus // run.tasks if run.tasks else 0
-    return Layout(cpus=cpus, gpus=run.gpus or 0, each=Each.TASK, nodes=run.nodes)
+    return Layout(
+        cpus=cpus, gpus=run.gpus or 0, each=Each.TASK, nodes=run.nodes, gpu_type=run.gpu_type
+    )
 
 
 def _of_same_cpus(run: Sized) -> Layout:
-    return Layout(cpus=run.cpus, gpus=None, each=Each.JOB, nodes=run.nodes)
+    return Layout(cpus=run.cpus, gpus=None, each=Each.JOB, nodes=run.nodes, gpu_type=run.gpu_type)
 
 
 def _of_gpus(run: Sized) -> Layout:
     cpus = -(-run.cpus // run.gpus) if run.gpus else 0
-    return Layout(cpus=cpus, gpus=None, each=Each.GPU, nodes=run.nodes)
+    return Layout(cpus=cpus, gpus=None, each=Each.GPU, nodes=run.nodes, gpu_type=run.gpu_type)
 
 
 _WAYS: dict[Unit, tuple[Callable[[Sized], Layout], ...]] = {
@@ -206,12 +219,13 @@ def _sorted(groups: dict[Layout, list[R]]) -> dict[Layout, list[R]]:
 def _of_node(run: Sized, *, by_cpus: bool) -> Layout:
     nodes = max(run.nodes, 1)
     cpus = -(-run.cpus // nodes) if by_cpus else 0
-    return Layout(-(-(run.tasks or 0) // nodes), cpus, gpus=-(-(run.gpus or 0) // nodes))
+    tasks, gpus = -(-(run.tasks or 0) // nodes), -(-(run.gpus or 0) // nodes)
+    return Layout(tasks, cpus, gpus=gpus, gpu_type=run.gpu_type)
 
 
 def _in_all(run: Sized, *, by_cpus: bool) -> Layout:
     cpus = run.cpus if by_cpus else 0
-    return Layout(run.tasks or 0, cpus, in_all=True, gpus=run.gpus or 0)
+    return Layout(run.tasks or 0, cpus, in_all=True, gpus=run.gpus or 0, gpu_type=run.gpu_type)
 
 
 def _counted(count: int, word: str) -> str:
@@ -229,8 +243,18 @@ def _cpus_differ(runs: Iterable[Sized]) -> bool:
 
 
 def _grouped(runs: Sequence[R], layout_of: Sequence[Layout]) -> dict[Layout, list[R]]:
-    """Group runs; those of unknown tasks join others with as many CPUs and GPUs."""
-    full = {_but_tasks(one): one for one in sorted(set(layout_of), reverse=True) if one.tasks}
+    """Group runs; those of unknown tasks join others with as many CPUs and GPUs.
+
+    GPUs of an unknown type join the only type that there is.
+    """
+    types = {run.gpu_type for run in runs if run.gpu_type}
+    if len(types) == 1:
+        (only,) = types
+        layout_of = [
+            replace(one, gpu_type=only) if run.gpus else one
+            for run, one in zip(runs, layout_of, strict=True)
+        ]
+    full = {_but_tasks(one): one for one in sorted(set(layout_of), key=_rank) if one.tasks}
     groups: dict[Layout, list[R]] = {}
     for run, layout in zip(runs, layout_of, strict=True):
         own = layout if layout.tasks else full.get(_but_tasks(layout), layout)
@@ -238,5 +262,10 @@ def _grouped(runs: Sequence[R], layout_of: Sequence[Layout]) -> dict[Layout, lis
     return groups
 
 
-def _but_tasks(layout: Layout) -> tuple[int, int | None, int]:
-    return layout.cpus, layout.gpus, layout.nodes
+def _rank(layout: Layout) -> tuple[int, ...]:
+    """Most tasks first."""
+    return (-layout.tasks, -layout.cpus, -(layout.gpus or 0), -layout.nodes)
+
+
+def _but_tasks(layout: Layout) -> tuple[int, int | None, int, str]:
+    return layout.cpus, layout.gpus, layout.nodes, layout.gpu_type

@@ -232,6 +232,10 @@ class JobRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     steps: tuple[StepRun, ...] = ()
     gpu_percent: float | None = None  #: highest of any step
     gpu_mem_bytes: int | None = None
+    gpu_types: str = ""  #: ``a100=3,v100=1``; empty where the accounting has no types
+    req_cpus: int | None = None  #: in all; Slurm may add some for memory, or give whole nodes
+    req_gpus: int | None = None  #: in all
+    req_gpu_types: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

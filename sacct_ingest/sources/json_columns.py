@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sacct_ingest.records import JobState
+from sacct_ingest.slurm_text import parse_tres
 from sacct_ingest.sources.json_values import (
     Json,
     column_at,
@@ -148,7 +149,9 @@ DB_JOB: Final[Rows] = {
     "NNodes": _db_nodes,
     "ReqNodes": _requested_nodes,
     "NCPUS": lambda job: _allocated_cpus(job) or value_within("required", "CPUs", job),
+    "ReqCPUS": column_at("required", "CPUs"),
     "AllocTRES": tres_at("allocated"),
+    "ReqTRES": tres_at("requested"),
     "NodeList": column_at("nodes"),
     "ReqMem": _db_memory,
     "TotalCPU": _db_cpu,
@@ -244,7 +247,9 @@ LIVE_JOB: Final[Rows] = {
     "ReqNodes": column_at("node_count"),
     "NCPUS": column_at("cpus"),
     "NTasks": column_at("tasks"),
+    "ReqCPUS": lambda job: parse_tres(column_at("tres_req_str")(job)).get("cpu", ""),
     "AllocTRES": column_at("tres_alloc_str"),
+    "ReqTRES": column_at("tres_req_str"),
     "NodeList": column_at("nodes"),
     "ReqMem": _live_memory,
     "Constraints": column_at("features"),

@@ -25,6 +25,7 @@ LOSSES: Final = (
     "a job without nodes or with a run time of 0 s looks like a job without data",
     "disk bytes are the mean of a step's tasks times their number; none over Lustre or network",
     "a job's GPUs are not there: requests for GPUs match none of its runs",
+    "the CPUs that a job asked for are not there: those that it got count",
     "no states can be asked for: a window lists all that was eligible or ran in it",
 )
 

@@ -31,8 +31,8 @@ _STATES: Final = {
 #: The columns of sacct that a line fills.
 COLUMNS: Final = (
     *("JobID", "Cluster", "User", "Account", "Partition", "QOS", "State", "Submit", "Start", "End"),
-    *("Timelimit", "NNodes", "ReqNodes", "NCPUS", "ReqMem", "MaxRSS", "TotalCPU", "JobName"),
-    "Elapsed",
+    *("Timelimit", "NNodes", "ReqNodes", "NCPUS", "ReqCPUS", "ReqMem", "MaxRSS", "TotalCPU"),
+    *("JobName", "Elapsed"),
 )  # fmt: skip
 
 
@@ -159,6 +159,7 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
         _text(_nodes(cpus, notes)),
         _text(_nodes(requested_cpus, notes)),
         _text(cpus),
+        _text(requested_cpus),
         f"{_text(requested_memory)}Kc" if requested_memory is not None else "",
         f"{_text(memory)}K" if memory is not None else "",
         # Field 6 is the mean over the processors.

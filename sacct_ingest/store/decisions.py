@@ -219,7 +219,9 @@ def _pair(row: Row[Any]) -> tuple[DecisionRow, RunRow | None]:
     if values_of_run["run_id"] is None:
         return decision, None
     run, unit = run_row(values_of_run), Unit(decision.unit)
-    return decision, run if unit is Unit.NODES else replace(run, nodes=unit.size_of(run))
+    if unit is Unit.NODES:
+        return decision, run
+    return decision, replace(run, nodes=unit.size_of(run.without_added_cpus()))
 
 
 def _conditions(chosen: DecisionSelection) -> Iterator[ColumnElement[bool]]:

@@ -1,8 +1,12 @@
 """What the store takes and gives besides the records of :mod:`sacct_ingest.records`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from sacct_ingest.records import Identity, JobState, KeyLevel
+
+#: CPU time, as a multiple of that of the CPUs asked for, from which on a run used others, too.
+_MORE: Final = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,10 @@ class RunRow:
     node_type: str = ""  #: of all its nodes; only where runs are read by key
     req_mem_bytes: int | None = None  #: in all
     gpu_percent: float | None = None  #: highest use of GPUs; 100: of one
+    gpu_types: str = ""  #: ``a100=3,v100=1``
+    req_cpus: int | None = None
+    req_gpus: int | None = None
+    req_gpu_types: str = ""
     # What its attributes are made of; runs that are joined with decisions do not have it.
     account: str = ""
     submit_line: str = ""
@@ -81,6 +89,26 @@ class RunRow:
     def identity(self) -> Identity:
         """Its identity keys."""
         return Identity(self.user, self.name, self.tag, self.script, self.line)
+
+    def without_added_cpus(self) -> "RunRow":
+        """Run with the CPUs that it asked for, where Slurm gave it more that it did not use.
+
+        Slurm adds CPUs for memory (``MaxMemPerCPU``), and gives whole nodes.  Those that fill a
+        core stay: at most one for each task.
+        """
+        asked = self.req_cpus or 0
+        if not asked or self.cpus - asked <= max(self.tasks or 0, self.nodes):
+            return self
+        if self.cpu_s is None or max(self.cpu_s, (self.tasks or 0) * self.elapsed_s) > (
+            _MORE * asked * self.elapsed_s
+        ):
+            return self
+        return replace(self, cpus=asked)
+
+    @property
+    def gpu_type(self) -> str:
+        """Types of its GPUs, such as ``a100+v100``; empty where the accounting has none."""
+        return "+".join(pair.partition("=")[0] for pair in self.gpu_types.split(",") if pair)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

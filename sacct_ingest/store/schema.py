@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sacct_ingest.store.column_types import KEY_LENGTH, NAME_LENGTH, long, number, short
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0012"
+HEAD: Final = "0013"
 
 metadata = MetaData()
 
@@ -95,6 +95,10 @@ runs = Table(
     _text("decision_id", length=32),
     _real("gpu_percent"),
     _count("gpu_mem_bytes"),
+    Column("gpu_types", short(NAME_LENGTH), nullable=False, server_default=""),
+    _count("req_cpus"),
+    _count("req_gpus"),
+    Column("req_gpu_types", short(NAME_LENGTH), nullable=False, server_default=""),
     # Submit time before job id: ingests look runs up by it, and join decisions within seconds.
     UniqueConstraint("cluster", "submit_s", "job_id", name="uq_runs_key"),
     Index("ix_runs_tag", "tag"),

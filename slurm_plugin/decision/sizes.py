@@ -1,6 +1,7 @@
 """Jobs whose size is a number of CPUs or GPUs: what they ask for, and the same job of another size.
 
-The size counts what Slurm would allocate, as the accounting does for runs.
+The size counts the CPUs that a job asks for, as it does for runs: not those that Slurm adds for
+memory, nor the rest of a whole node where the job says how many it uses.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.job_script import script_options
 from sacct_ingest.layout import Each, Layout, Unit
 from sacct_ingest.script_sizes import fixed_sizes, task_multiple
-from slurm_plugin.decision.task_layout import gpus_of
+from slurm_plugin.decision.task_layout import gpu_type_of, gpus_of
 from slurm_plugin.protocol import Change, Job
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import UNKNOWN, footprint
@@ -35,7 +36,9 @@ def sizes_of(job: Job, partition: Partition | None) -> Mapping[Unit, int]:
     nodes = nodes_of(job)
     whole = replace(job, min_nodes=nodes or 1, max_nodes=nodes or 1)
     taken = footprint(whole, partition or UNKNOWN)
-    cpus = 0 if taken.alone and partition is None else taken.cpus * (nodes or 1)
+    alone = taken.alone and not (job.cpus_per_task or job.num_tasks)
+    each = taken.cpus if alone else taken.asked
+    cpus = 0 if alone and partition is None else each * (nodes or 1)
     return {Unit.CPUS: cpus, Unit.GPUS: max(gpus_of(whole, nodes or 1)[1], 0)}
 
 
@@ -55,15 +58,17 @@ def size_layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]
     """Layouts that runs must have had where their size is a number of CPUs or GPUs."""
     nodes, sizes = nodes_of(job), sizes_of(job, partition)
     cpus, gpus = sizes[Unit.CPUS], sizes[Unit.GPUS]
+    named = gpu_type_of(job)
     made = [
-        Layout(tasks_of(job), gpus=gpus, each=Each.JOB, nodes=nodes),
-        Layout(cpus=cpus // tasks_of(job), gpus=gpus, each=Each.TASK, nodes=nodes),
-        Layout(gpus=gpus, each=Each.ANY),
+        Layout(tasks_of(job), gpus=gpus, each=Each.JOB, nodes=nodes, gpu_type=named),
+        Layout(cpus=cpus // tasks_of(job), gpus=gpus, each=Each.TASK, nodes=nodes, gpu_type=named),
+        Layout(gpus=gpus, each=Each.ANY, gpu_type=named),
     ]
     if gpus:
-        made.append(Layout(cpus=cpus, gpus=None, each=Each.JOB, nodes=nodes))
-        made.append(Layout(cpus=-(-cpus // gpus), gpus=None, each=Each.GPU, nodes=nodes))
-        made.append(Layout(gpus=None, each=Each.ANY))
+        each = -(-cpus // gpus)
+        made.append(Layout(cpus=cpus, gpus=None, each=Each.JOB, nodes=nodes, gpu_type=named))
+        made.append(Layout(cpus=each, gpus=None, each=Each.GPU, nodes=nodes, gpu_type=named))
+        made.append(Layout(gpus=None, each=Each.ANY, gpu_type=named))
     return tuple(made)
 
 

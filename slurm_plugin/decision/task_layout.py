@@ -5,6 +5,7 @@ have made it for the new count.  What each of them sends and what slurmctld make
 on Slurm 22.05; the table is in the documentation of the hooks.
 """
 
+import dataclasses
 import re
 from math import ceil
 
@@ -14,7 +15,7 @@ from sacct_ingest.layout import UNKNOWN_GPUS, Layout
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.protocol import Change, Job
 from slurm_plugin.slurm.cluster_state import Partition
-from slurm_plugin.slurm.footprint import footprint, gpu_count
+from slurm_plugin.slurm.footprint import footprint, gpu_count, gpu_type
 
 #: From 24.11 on ``-c 2`` says this too.
 _CPUS_PER_TASK = re.compile(r"^cpu[:=]\d+$")
@@ -46,15 +47,26 @@ def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
     taken = footprint(job, partition) if partition else None
     alone = taken.alone if taken else job.shared == 0
     gpus, all_gpus = (None, None) if alone else gpus_of(job, nodes)
+    named = gpu_type_of(job)
     if not nodes and ((tasks and not each) or gpus == UNKNOWN_GPUS):
-        return (Layout(tasks, in_all=True, gpus=all_gpus),)
+        return (Layout(tasks, in_all=True, gpus=all_gpus, gpu_type=named),)
     each = each or ceil(tasks / (nodes or 1))
-    cpus = taken.cpus if taken and not taken.alone else 0
-    on_node = Layout(each, cpus, gpus=gpus)
+    # Runs that did not use CPUs which Slurm had added for memory count without them.
+    either = {taken.cpus: None, taken.asked: None} if taken and not taken.alone else {0: None}
+    of_node = tuple(Layout(each, cpus, gpus=gpus, gpu_type=named) for cpus in either)
     if nodes:
-        whole = Layout(tasks or nodes * each, nodes * cpus, in_all=True, gpus=all_gpus)
-        return on_node, whole
-    return (on_node,) if cpus or each else (on_node, Layout(in_all=True, gpus=all_gpus))
+        tasks = tasks or nodes * each
+        of_job = Layout(tasks, in_all=True, gpus=all_gpus, gpu_type=named)
+        return (*of_node, *(dataclasses.replace(of_job, cpus=nodes * cpus) for cpus in either))
+    if of_node[0].cpus or each:
+        return of_node
+    return (*of_node, Layout(in_all=True, gpus=all_gpus, gpu_type=named))
+
+
+def gpu_type_of(job: Job) -> str:
+    """Types of the GPUs that a job names; empty where it names none."""
+    requests = (job.tres_per_node, job.tres_per_job, job.tres_per_task, job.tres_per_socket)
+    return next((gpu_type(one) for one in requests if "gpu" in one), "")
 
 
 def gpus_of(job: Job, nodes: int | None) -> tuple[int, int]:

@@ -29,6 +29,7 @@ class Footprint:
     gres: tuple[tuple[str, int], ...]  #: devices by name
     alone: bool  #: it has all CPUs of its nodes: nothing else may run beside it
     allowed: bool = True  #: within MaxMemPerNode; Slurm refuses other jobs, or never starts them
+    asked: int = 0  #: CPUs without those that Slurm adds for ``--mem``, or because it is alone
 
     @property
     def whole(self) -> bool:
@@ -55,7 +56,8 @@ def footprint(job: Job, partition: Partition) -> Footprint:
         # Slurm gives more CPUs with less memory each.
         factor = ceil(mem_cpu / most)
         cpus, mem_cpu = cpus * factor, ceil(mem_cpu / factor)
-    elif most and mem_node:
+    asked = cpus
+    if most and mem_node:
         least = ceil(_within(mem_node, partition, 0.0) / most)
         cpus = _enough(job, cpus, least)
     limit, on_node = partition.max_mem_node_mib, partition.node_cpus if alone else cpus
@@ -63,7 +65,8 @@ def footprint(job: Job, partition: Partition) -> Footprint:
     core = partition.threads_core
     cpus = max(partition.node_cpus, least) if alone else core * ceil(cpus / core)
     mem_mib = mem_node or mem_cpu * cpus
-    return Footprint(cpus, mem_mib, devices(job.tres_per_node), alone, allowed)
+    asked = core * ceil(asked / core)
+    return Footprint(cpus, mem_mib, devices(job.tres_per_node), alone, allowed, asked)
 
 
 def _within(mem_node: float, partition: Partition, unknown: float) -> float:
@@ -109,6 +112,22 @@ def gpu_count(tres: str) -> int | None:
     parts = (part.removeprefix("gres/").removeprefix("gres:") for part in tres.split(","))
     counts = [_device(part) for part in parts if re.match(r"gpu(?:[:=]|$)", part)]
     return None if None in counts else sum(count for _, count in filter(None, counts))
+
+
+def gpu_type(tres: str) -> str:
+    """Types of GPUs that a request names; empty where it names none for some of them.
+
+    >>> gpu_type("gres/gpu:V100:1,gres/gpu:a100:2"), gpu_type("gres:gpu:2"), gpu_type("gpu:a100")
+    ('a100+v100', '', 'a100')
+    """
+    parts = tres.split(",") if 0 < len(tres) <= _LONGEST else []
+    named = [match[1] for part in parts if (match := _GPU.fullmatch(part))]
+    types = {name.lower() for name in named if name and not name.isdecimal()}
+    return "+".join(sorted(types)) if all(named) and len(types) == len(set(named)) else ""
+
+
+#: One of them, with what is behind its name: a type, or the count.
+_GPU = re.compile(r"(?:gres[/:])?gpu(?:[:=]([^:=]+))?(?:[:=]\d+)?")
 
 
 def _device(part: str) -> tuple[str, int] | None:

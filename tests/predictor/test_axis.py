@@ -138,3 +138,32 @@ def test_a_curve_over_cpus_says_how_long_jobs_with_so_many_on_each_node_take() -
     assert [point.nodes for point in nodes.observed] == [1, 2, 4, 8]
     assert {one.mem_bytes for one in nodes.memory} == {3600}
     assert over_nodes(table, 10**6) is None
+
+
+def test_cpus_added_for_memory_are_not_repeats_of_cpus_asked_for() -> None:
+    """Four CPUs that got sixteen for their memory are a point at four, not at sixteen."""
+    asked = threads()
+    bound = [
+        replace(one, cpus=16, req_cpus=one.cpus, cpu_s=one.cpus * one.elapsed_s * 0.9)
+        for one in threads(first=20)
+    ]
+    table = only([*asked, *bound])
+    assert table.unit is Unit.CPUS
+    assert [(point.nodes, point.repeats) for point in table.observed] == [
+        (n, 4) for n in (1, 2, 4, 8)
+    ]
+
+
+def test_gpus_of_two_types_are_two_curves() -> None:
+    runs = []
+    for first, name, scale in ((0, "a100", 1.0), (20, "v100", 3.0)):
+        runs += [
+            replace(
+                sized(first + i, scale * time_s(n), cpus=4 * n, gpus=n), gpu_types=f"{name}={n}"
+            )
+            for i, n in enumerate((1, 2, 4, 8) * 2)
+        ]
+    whole, *parts = made(runs)
+    assert {part.layout.gpu_type for part in parts} == {"a100", "v100"}
+    assert all(part.verdict is Verdict.RELIABLE for part in parts)
+    assert whole.verdict is not Verdict.RELIABLE

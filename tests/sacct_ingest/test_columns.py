@@ -11,10 +11,12 @@ from sacct_ingest.columns import (
     REQUIRED,
     ColumnPlan,
     disk_total,
+    gpu_types,
     gpus,
     lustre_total,
     names,
     plans,
+    requested_cpus,
     state,
     useful,
 )
@@ -184,6 +186,28 @@ def test_gpus_of_all_types(value: str, expected: int | None) -> None:
     assert gpus(value) == expected
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("billing=8,cpu=8,gres/gpu=4,mem=4000M,node=2", ""),
+        ("cpu=8,gres/gpu:v100=1,gres/gpu:A100=3,gres/gpu=4", "a100=3,v100=1"),
+        ("cpu=8,xgres/gpu:a100=3", ""),
+        ("gres/gpu:a100=0", ""),
+        ("", ""),
+    ],
+)
+def test_gpus_of_each_type(value: str, expected: str) -> None:
+    assert gpu_types(value) == expected
+
+
+def test_cpus_that_were_asked_for() -> None:
+    assert [requested_cpus(one) for one in ("cpu=8,mem=4G", "mem=4G", "")] == [8, None, None]
+
+
 def test_gpus_asked_for_stand_in_where_those_allocated_are_not_offered() -> None:
-    assert "ReqTRES" not in useful(["JobID", "AllocTRES", "ReqTRES"])
-    assert "ReqTRES" in useful(["JobID", "ReqTRES"])
+    job, _ = plans(["AllocTRES", "ReqTRES"])
+    both = read_one(job, ["gres/gpu:a100=2,gres/gpu=2", "cpu=4,gres/gpu=1"])
+    assert (both["gpus"], both["gpu_types"]) == (2, "a100=2")
+    assert (both["req_gpus"], both["req_gpu_types"], both["req_cpus"]) == (1, "", 4)
+    job, _ = plans(["ReqTRES"])
+    assert read_one(job, ["gres/gpu:a100=1"])["gpu_types"] == "a100=1"

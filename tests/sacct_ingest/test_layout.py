@@ -1,6 +1,17 @@
 from dataclasses import dataclass
 
-from sacct_ingest.layout import UNKNOWN_GPUS, Layout, layouts
+import pytest
+
+from sacct_ingest.layout import (
+    UNKNOWN_GPUS,
+    Each,
+    Layout,
+    Unit,
+    any_layout,
+    layouts,
+    layouts_of_run,
+    size_layouts,
+)
 
 
 @dataclass(frozen=True)
@@ -10,6 +21,7 @@ class Sized:
     cpus: int
     node_type: str = ""
     gpus: int | None = None
+    gpu_type: str = ""
 
 
 def test_full_nodes_are_one_layout_on_any_count() -> None:
@@ -78,3 +90,33 @@ def test_gpus_in_words() -> None:
     assert str(Layout(0, 4, gpus=UNKNOWN_GPUS)) == (
         "4 CPUs and an unknown number of GPUs on each node"
     )
+
+
+def test_gpus_of_another_type_are_another_layout() -> None:
+    new = [Sized(n, 4 * n, 4 * n, gpus=n, gpu_type="a100") for n in (1, 2)]
+    old = [Sized(n, 4 * n, 4 * n, gpus=n, gpu_type="v100") for n in (1, 2, 4)]
+    one, other = (Layout(4, 4, gpus=1, gpu_type=name) for name in ("v100", "a100"))
+    assert layouts([*new, *old]) == {one: old, other: new}
+    assert [one.matches(given) for given in (one, other, Layout(4, 4, gpus=1))] == [
+        *(True, False, True)
+    ]
+    assert str(one) == "4 tasks, 4 CPUs and 1 v100 GPU on each node"
+
+
+@pytest.mark.parametrize("unit", [Unit.CPUS, Unit.GPUS])
+def test_types_differ_in_layouts_of_all_units(unit: Unit) -> None:
+    runs = [Sized(1, 1, 4, gpus=2, gpu_type=name) for name in ("a100", "v100")]
+    assert len(size_layouts(runs, unit)) == len(any_layout(runs, unit)) == 2
+    kinds = [{one.gpu_type for one in layouts_of_run(run)} for run in runs]
+    assert kinds == [{"a100"}, {"v100"}]
+
+
+def test_gpus_of_an_unknown_type_are_the_only_type_that_there_is() -> None:
+    runs = [Sized(1, 4, 4, gpus=1, gpu_type=name) for name in ("a100", "")]
+    assert layouts(runs) == {Layout(4, 4, gpus=1, gpu_type="a100"): runs}
+    assert len(layouts([*runs, Sized(1, 4, 4, gpus=1, gpu_type="v100")])) == 3
+    assert len(layouts([*runs, Sized(1, 4, 4)])) == 2
+
+
+def test_a_type_without_a_number_in_words() -> None:
+    assert str(Layout(gpus=None, each=Each.ANY, gpu_type="a100")) == "a100 GPUs"

@@ -170,11 +170,11 @@ def live_job(job_id: int = 7, **changes: Any) -> dict[str, Any]:
 #: The same job as ``sacct -P --noconvert`` prints it.
 TEXT = """\
 JobID|JobIDRaw|Cluster|User|Account|Partition|QOS|State|ExitCode|Submit|Eligible|Start|End|\
-TimelimitRaw|NNodes|ReqNodes|NCPUS|NTasks|NodeList|ReqMem|TotalCPU|UserCPU|SystemCPU|MaxRSS|\
+TimelimitRaw|NNodes|ReqNodes|NCPUS|ReqCPUS|NTasks|NodeList|ReqMem|TotalCPU|UserCPU|SystemCPU|MaxRSS|\
 TRESUsageInTot|TRESUsageOutTot|ConsumedEnergyRaw|SubmitLine|WorkDir|Comment|JobName|ElapsedRaw
 7|7|oak|ann|physics|batch|normal|COMPLETED|0:0|1000000000|1000000001|1000000010|1000000070|\
-5|2|2|4||n[1-2]|4000M|00:09.002|||||||sbatch -N2 solve.sh|/home/ann|nimo:app=solve|solve|60
+5|2|2|4|4||n[1-2]|4000M|00:09.002|||||||sbatch -N2 solve.sh|/home/ann|nimo:app=solve|solve|60
 7.0|7.0|oak||physics|||COMPLETED|0:0|1000000011|1000000011|1000000011|1000000070|\
-|2|2|4|4|n[1-2]||00:09.002|00:09.002|00:00.000|3000000|\
+|2|2|4||4|n[1-2]||00:09.002|00:09.002|00:00.000|3000000|\
 fs/disk=4096,mem=3000000|energy=0,fs/disk=11|0|srun solve|||solve|59
 """

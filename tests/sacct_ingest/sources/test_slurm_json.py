@@ -31,6 +31,7 @@ from tests.sacct_ingest.sources.json_jobs import (
 NOT_IN_OLD = {"submit_line": "not in data_parser 0.0.38"}
 #: Fields that slurmctld does not have.
 NOT_LIVE = {
+    "req_cpus": "not in this job",
     "cpu_s": "gathered by slurmdbd",
     "mem_bytes": "gathered by slurmdbd",
     "disk_read_bytes": "gathered by slurmdbd",
@@ -306,7 +307,22 @@ def test_gpus_of_all_types(make: Any) -> None:
         {"type": "gres", "name": "gpu:a100", "id": 1002, "count": 4},
         {"type": "gres", "name": "gpu", "id": 1001, "count": 4},
     ]
-    assert one(job).gpus == 4
+    assert (one(job).gpus, one(job).gpu_types) == (4, "a100=4")
+    assert (one(job).req_gpus, one(job).req_gpu_types) == (None, "")
+    job["tres"]["requested"] += [{"type": "gres", "name": "gpu:a100", "id": 1002, "count": 2}]
+    assert (one(job).req_gpus, one(job).req_gpu_types) == (2, "a100=2")
+
+
+@pytest.mark.parametrize("make", [old_job, new_job])
+def test_cpus_that_were_asked_for(make: Any) -> None:
+    job = make()
+    job["required"] = {**job.get("required", {}), "CPUs": 3}
+    assert one(job).req_cpus == 3
+
+
+def test_sizes_that_slurmctld_was_asked_for() -> None:
+    run = one(live_job(tres_req_str="cpu=3,node=1,gres/gpu:a100=2"))
+    assert (run.req_cpus, run.req_gpus, run.req_gpu_types) == (3, 2, "a100=2")
 
 
 def test_gpus_of_slurmctld() -> None:

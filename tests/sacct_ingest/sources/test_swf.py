@@ -47,6 +47,7 @@ def test_a_line_is_a_run() -> None:
         nodes=2,
         req_nodes=2,
         cpus=8,
+        req_cpus=8,
         cpu_s=400,
         mem_bytes=2**20,
         req_mem_bytes=8 * 2048 * 1024,

@@ -163,3 +163,24 @@ def test_runs_from_before_gpus_get_them_when_they_are_ingested_again(new_url: st
         assert [row.gpus for row in runs_with(store, KeyLevel.USER, "ada")] == [None]
         assert store.runs.add([run(gpus=8)]).changed == 1
         assert [row.gpus for row in runs_with(store, KeyLevel.USER, "ada")] == [8]
+
+
+def test_runs_from_before_what_was_asked_for_get_it_when_they_are_ingested_again(
+    new_url: str,
+) -> None:
+    engine = create_engine(new_url)
+    with writing(engine) as connection:
+        make(connection, "0012")
+        made = next(table for table in tables(connection) if table.name == "runs")
+        row = {column.name: value(made, column, 1) for column in made.columns}
+        key = {"cluster": "pine", "submit_s": run().submit_s, "job_id": 17, "user": "ada"}
+        connection.execute(insert(made), row | key)
+        connection.execute(update(counters).values(value=1000))
+    engine.dispose()
+    asked = {"gpu_types": "a100=2", "req_cpus": 4, "req_gpus": 2, "req_gpu_types": "a100=2"}
+    with Store.open(new_url, create=False) as store:
+        (before,) = runs_with(store, KeyLevel.USER, "ada")
+        assert [getattr(before, name) for name in asked] == ["", None, None, ""]
+        assert store.runs.add([run(**asked)]).changed == 1
+        (after,) = runs_with(store, KeyLevel.USER, "ada")
+        assert {name: getattr(after, name) for name in asked} == asked

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from sacct_ingest.layout import UNKNOWN_GPUS, Layout
+from sacct_ingest.layout import UNKNOWN_GPUS, Layout, Unit
 from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.decision.sizes import size_layouts_of, sizes_of
 from slurm_plugin.decision.task_layout import change_for, fixed_layout, layouts_of
 from slurm_plugin.protocol import Change, Job
 from tests.slurm_plugin.made import partition
@@ -149,3 +150,30 @@ def test_gpus_on_each_node_and_in_all(fields, gpus):
 def test_gpus_without_a_cluster_are_those_asked_for():
     made = layouts_of(request(**UP_TO_EIGHT, tres_per_node="gres/gpu:4"), None)
     assert made == (Layout(gpus=4), Layout(in_all=True, gpus=UNKNOWN_GPUS))
+
+
+@pytest.mark.parametrize(
+    ("tres", "named"),
+    [
+        ({"tres_per_node": "gres/gpu:A100:2"}, "a100"),
+        ({"tres_per_job": "gres/gpu:v100:1,gres/gpu:a100:1"}, "a100+v100"),
+        ({"tres_per_node": "gres/gpu:2"}, ""),
+        ({"tres_per_node": "gres/gpu:a100:2,gres/gpu:1"}, ""),
+        ({}, ""),
+    ],
+)
+def test_types_of_gpus_that_a_job_names(tres, named):
+    job = request(**ON_TWO, **tres)
+    assert {one.gpu_type for one in layouts_of(job, CORES)} == {named}
+    assert {one.gpu_type for one in size_layouts_of(job, CORES)} == {named}
+
+
+def test_memory_that_brings_cpus_leaves_both_layouts_open():
+    """Runs may have used the CPUs that came with their memory, or not."""
+    small = partition(node_cpus=16, max_mem_cpu_mib=1000)
+    job = request(min_nodes=1, max_nodes=1, cpus_per_task=4, min_mem_per_node=8000)
+    assert [one.cpus for one in layouts_of(job, small)] == [8, 4, 8, 4]
+    assert sizes_of(job, small)[Unit.CPUS] == 4
+    own = request(min_nodes=1, max_nodes=1, cpus_per_task=4, min_mem_per_cpu=2000)
+    assert [one.cpus for one in layouts_of(own, small)] == [8, 8]
+    assert sizes_of(own, small)[Unit.CPUS] == 8
