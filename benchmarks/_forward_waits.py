@@ -5,18 +5,16 @@ the queue runs forward with what is expected of run times by then, and what such
 by before corrects it.
 """
 
-from collections import defaultdict, deque
-from dataclasses import dataclass, field
-from math import exp, log
-from statistics import fmean
+from dataclasses import dataclass
+from math import exp
 
 import numpy as np
 
-from predictor.backfilling import Engine, JobShape
+from predictor.backfilling import Engine
+from predictor.past_run_times import PastJob, PastRunTimes
 from predictor.queue_forward import QueuedJob, QueueState, run_forward
 from predictor.types import Prediction
 from predictor.wait_estimate import (
-    SHARES,
     WaitClass,
     WaitError,
     WaitEstimate,
@@ -25,63 +23,6 @@ from predictor.wait_estimate import (
     error_of,
 )
 from slurm_plugin.replay.workload import Workload
-
-_RECENT = 2_000
-
-
-@dataclass(slots=True)
-class RunTimes:
-    """What is expected of run times: the mean of the last two like it, and what that was off by.
-
-    Like it are the user's jobs of the same nodes and limit, or else all of the user's (Tsafrir,
-    Etsion, Feitelson, 2007).
-    """
-
-    work: Workload
-    last: defaultdict[tuple[object, ...], deque[float]] = field(
-        default_factory=lambda: defaultdict(lambda: deque(maxlen=2))
-    )
-    errors: dict[int, deque[float]] = field(
-        default_factory=lambda: {n: deque(maxlen=_RECENT) for n in range(3)}
-    )
-    expected: dict[int, tuple[float, int]] = field(default_factory=dict)
-    quantiles: dict[int, tuple[float, ...]] = field(default_factory=dict)
-    ended: int = 0
-
-    def submit(self, job: int) -> None:
-        """Note what is expected of a job."""
-        limit_s = float(self.work.limit_s[job])
-        for level, key in enumerate(self._keys(job)):
-            if last := self.last.get(key):
-                self.expected[job] = min(fmean(last), limit_s), level
-                return
-        self.expected[job] = limit_s, 2
-
-    def end(self, job: int) -> None:
-        """Learn from a job that has ended."""
-        expected_s, level = self.expected[job]
-        run_s = max(float(self.work.run_s[job]), 1.0)
-        self.errors[level].append(log(run_s / max(expected_s, 1.0)))
-        for key in self._keys(job):
-            self.last[key].append(run_s)
-        self.ended += 1
-        if self.ended % 100 == 0:
-            self.quantiles = {
-                n: tuple(np.quantile(errors, SHARES).tolist())
-                for n, errors in self.errors.items()
-                if len(errors) >= 20
-            }
-
-    def of(self, job: int) -> tuple[float, ...]:
-        """Log quantiles of a job's run time; empty: its limit is all there is."""
-        expected_s, level = self.expected[job]
-        base = log(max(expected_s, 1.0))
-        return tuple(base + one for one in self.quantiles.get(level, ()))
-
-    def _keys(self, job: int) -> tuple[tuple[object, ...], ...]:
-        work = self.work
-        user = work.users[job]
-        return (user, int(work.nodes[job]), float(work.limit_s[job])), (user,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +51,7 @@ class ForwardWaits:
 
     def __init__(self, work: Workload, engine: Engine, every: int) -> None:
         self._work, self._engine, self._every = work, engine, every
-        self._times = RunTimes(work)
+        self._times = PastRunTimes([_past_job(work, job) for job in range(len(work))])
         self._record = WaitRecord()
         self._there: set[int] = set()
         self._open: dict[int, Asked] = {}
@@ -181,6 +122,13 @@ class ForwardWaits:
         )
 
 
-def shape_of(work: Workload, job: int) -> JobShape:
-    """Shape of a job of the log."""
-    return JobShape(int(work.nodes[job]), float(work.limit_s[job]), float(work.run_s[job]))
+def _past_job(work: Workload, job: int) -> PastJob:
+    return PastJob(
+        user=work.users[job],
+        partition="",
+        units=int(work.nodes[job]),
+        limit_s=float(work.limit_s[job]),
+        submit_s=float(work.submit_s[job]),
+        start_s=0.0,  # the replay says
+        run_s=float(work.run_s[job]),
+    )

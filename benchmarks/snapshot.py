@@ -69,7 +69,8 @@ def figures(name: str, squeue: str, nodes: str, read: Callable[..., RawState]) -
     read_s, seen = timed(lambda: read(squeue, nodes, PARTITIONS))
     settings = SlurmConf(counts_memory=True, mem_cpu_mib=1000)
     build_s, cluster = timed(lambda: build(seen, settings, cluster="pine", taken_s=NOW))
-    outlooks = Outlooks(QueueRunTimes(PredictionLookup))
+    tables = PredictionLookup()
+    outlooks = Outlooks(QueueRunTimes(lambda: tables))
     outlooks.remember(PAST)
     outlooks.attach(cluster, seen, settings)  # loads what it needs
     outlooks.forget()
@@ -157,6 +158,8 @@ def _job(number: int, nodes: int) -> dict[str, Any]:
     tres = f"cpu={8 * nodes},mem={8 * nodes}G,node={nodes},billing={8 * nodes}"
     return {
         "JobArrayID": number,
+        "ArrayJobID": number,
+        "ArrayTaskID": "N/A",
         "Partition": "batch",
         "TimeLimit": "1-00:00:00",
         "UserName": f"user{number % 300}",

@@ -8,8 +8,9 @@
 - a log in the Standard Workload Format: its jobs go through EASY backfilling with the users'
   limits, and each is asked at its submission.  The first 60 % of the jobs are learned from.
 
-For some jobs of a replayed log the queue is run forward, as nimod does it; "95 % sure made" is the
-share of them that ended by the time by which that was said to be 95 % sure.
+NIMO is the regression for a table of pending jobs, and the queue run forward for a log, as nimod
+does it.  That is asked about some jobs of a log only, with the profile for the same ones; "95 %
+sure made" is the share of them that ended by the time by which that was said to be 95 % sure.
 
 Beside NIMO: the median of the partition, gradient boosting as it comes, NIMO without the
 core-hours by run time (actual ones in a log, predicted ones at submission), and for replayed logs
@@ -284,7 +285,10 @@ def methods(asked: Asked) -> Iterator[dict[str, Any]]:
     """Score each method on what comes after the part that is learned from."""
     moments = np.unique(asked.asked_s)
     learned = asked.asked_s < moments[int(len(moments) * LEARNED)]
-    yield _score("nimo", asked, learned, *_nimo(asked, learned))
+    if asked.forward:
+        yield from _forward(asked, learned)
+    regression = "regression on the state" if asked.forward else "nimo"
+    yield _score(regression, asked, learned, *_nimo(asked, learned))
     limits_only = asked.without("run_hours")
     if limits_only.names != asked.names:
         yield _score(
@@ -294,8 +298,6 @@ def methods(asked: Asked) -> Iterator[dict[str, Any]]:
     if asked.profile_s is not None:
         profile = np.where(np.isnan(asked.profile_s), 0.0, asked.profile_s)
         yield _score("profile of the limits", asked, learned, asked.log(profile)[~learned])
-    if asked.forward:
-        yield from _forward(asked, learned)
     yield _score("gradient boosting", asked, learned, _boosted(asked, learned))
 
 
@@ -317,7 +319,7 @@ def _forward(asked: Asked, learned: NDArray[np.bool_]) -> Iterator[dict[str, Any
     median, low, high = (
         some.log(np.array([one.estimate.quantile(q) for one in of])) for q in (0.5, 0.05, 0.95)
     )
-    row = _score("queue run forward", some, every, median, (low, high))
+    row = _score("nimo", some, every, median, (low, high))
     if asked.run_s is not None:
         ends = some.waits_s + asked.run_s[jobs]
         sure = np.array([one.sure_s for one in of])

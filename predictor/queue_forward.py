@@ -40,6 +40,8 @@ _DRAWS_ONLY, _BUDGET_ONLY = 8, 1_000
 _COMMON = 0.5
 #: A job that ran longer than nearly all of its like is expected to run for as long again.
 _OVERDUE = 0.98
+#: Where more jobs run, their ends are counted in steps of this share of the time until then.
+_FEW, _GRAIN = 500, 0.01
 #: No run takes less, seconds.
 _LEAST_S = 1.0
 
@@ -87,8 +89,8 @@ class Forward:
     grid: WaitGrid  #: waits of a job that is submitted now
     starts_s: dict[int, tuple[float, ...]]  #: of jobs that wait, by their numbers: rising
     front: Sequence[QueuedJob] = ()  #: jobs that were run for those that wait
-    #: starts of the last task of each array, by its number: rising
-    last_s: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    #: starts of each of an array's tasks among them, by its number: rising
+    tasks_s: dict[int, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
 
 
 def run_forward(
@@ -123,7 +125,7 @@ def run_forward(
     jobs = len(state.running) + len(front)
     budget, most = (_BUDGET, _DRAWS) if only is None else (_BUDGET_ONLY, _DRAWS_ONLY)
     draws = int(np.clip(budget // (jobs + 1), _FEWEST, most))
-    left = _draw(state.running, draws, rng)
+    left = _together(_draw(state.running, draws, rng))
     coming = _draw(front, draws, rng)
     waits, starts = np.empty((draws, len(sizes), len(limits_s))), np.empty((draws, len(front)))
     for draw in range(draws):
@@ -140,7 +142,7 @@ def run_forward(
         # Of several tasks of an array the first to start.
         starts_s={number: _rising(starts[:, places[0]]) for number, places in tasks.items()},
         front=front,
-        last_s={n: _rising(starts[:, places].max(axis=1)) for n, places in arrays.items()},
+        tasks_s={n: tuple(_rising(starts[:, p]) for p in places) for n, places in arrays.items()},
     )
 
 
@@ -289,6 +291,14 @@ def _draw(jobs: Sequence[QueuedJob], draws: int, rng: np.random.Generator) -> Fl
     total = np.where(predicted, np.minimum(drawn, limits), limits)
     left: Floats = np.maximum(total - ran, _LEAST_S)
     return left
+
+
+def _together(left_s: Floats) -> Floats:
+    """Let the ends of many jobs fall together: each moment at which jobs end costs a look."""
+    if left_s.shape[1] <= _FEW:
+        return left_s
+    steps: Floats = np.exp(_GRAIN * np.round(np.log(left_s) / _GRAIN))
+    return steps
 
 
 def _quantiles(jobs: Sequence[QueuedJob]) -> tuple[Floats, npt.NDArray[np.bool_]]:

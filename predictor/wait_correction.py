@@ -3,14 +3,14 @@
 Evaluated in nimod's background, without scikit-learn.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from predictor.queue_forward import Forward, QueuedJob, QueueState
+from predictor.queue_forward import Forward, QueueState
 from predictor.queue_wait import QueueWaitFit, QueueWaits, decode
 from predictor.wait_estimate import WaitGrid
 from predictor.wait_features import FEATURES, QueueLoad
@@ -18,6 +18,9 @@ from predictor.wait_features import FEATURES, QueueLoad
 Floats = npt.NDArray[np.float64]
 #: Sizes that are corrected: so many times larger each; those between count as the next one.
 _STEP = 1.25
+#: Starts of jobs, and of each task of arrays, by their numbers.
+_Starts = dict[int, tuple[float, ...]]
+_TaskStarts = dict[int, tuple[tuple[float, ...], ...]]
 
 
 def as_draws(waits: QueueWaits) -> Floats:
@@ -55,7 +58,7 @@ def corrected_forward(
     at_s
         Moment of that, seconds since the epoch.
     """
-    load, front = QueueLoad.of(state, forward.front), list(enumerate(forward.front))
+    load = QueueLoad.of(state, forward.front)
     grid, sizes = forward.grid, _some(forward.grid.sizes)
     chosen = [grid.draws_s[grid.sizes.index(size)] for size in sizes]
     draws = np.array(chosen)
@@ -70,6 +73,7 @@ def corrected_forward(
     made = as_draws(fit.predict(rows)).reshape(*cells, 3)
     # More units or a longer limit never start earlier.
     rising = np.maximum.accumulate(np.maximum.accumulate(made, axis=0), axis=1)
+    starts_s, tasks_s = _starts(fit, load, state, forward, at_s)
     return replace(
         forward,
         grid=WaitGrid(
@@ -77,41 +81,39 @@ def corrected_forward(
             limits_s=grid.limits_s,
             draws_s=tuple(tuple(map(tuple, row)) for row in rising.tolist()),
         ),
-        starts_s=_starts(fit, load, state, forward.starts_s, _places(reversed(front)), at_s),
-        last_s=_starts(fit, load, state, forward.last_s, _places(front), at_s),
+        starts_s=starts_s,
+        tasks_s=tasks_s,
     )
 
 
-#: Places in the queue with their jobs.
-_Front = Iterable[tuple[int, QueuedJob]]
-
-
-def _places(front: _Front) -> dict[int, tuple[int, QueuedJob]]:
-    """Place of each number; of several tasks that which comes last here."""
-    return {job.number: (place, job) for place, job in front}
-
-
 def _starts(
-    fit: QueueWaitFit,
-    load: QueueLoad,
-    state: QueueState,
-    starts_s: Mapping[int, tuple[float, ...]],
-    places: Mapping[int, tuple[int, QueuedJob]],
-    at_s: float,
-) -> dict[int, tuple[float, ...]]:
+    fit: QueueWaitFit, load: QueueLoad, state: QueueState, forward: Forward, at_s: float
+) -> tuple[_Starts, _TaskStarts]:
     """Correct the starts of jobs that wait: each as one that is submitted behind those ahead."""
-    if not starts_s:
-        return {}
-    jobs = [places[number] for number in starts_s]
+    places: defaultdict[int, list[int]] = defaultdict(list)
+    for place, job in enumerate(forward.front):
+        places[job.number].append(place)
+    tasks = [(n, k) for n, starts in forward.tasks_s.items() for k in range(len(starts))]
+    each = [(n, 0) for n in forward.starts_s if n not in forward.tasks_s] + tasks
+    if not each:
+        return {}, {}
+    jobs = [(places[number][task], forward.front[places[number][task]]) for number, task in each]
+    starts_s = [
+        forward.tasks_s[number][task] if number in forward.tasks_s else forward.starts_s[number]
+        for number, task in each
+    ]
     rows = load.rows(
-        np.array(list(starts_s.values())),
+        np.array(starts_s),
         np.array([job.units / state.units for _, job in jobs]),
         np.array([job.limit_s for _, job in jobs]),
         [place for place, _ in jobs],
         at_s,
     )
-    made = as_draws(fit.predict(rows)).tolist()
-    return {number: tuple(draws) for number, draws in zip(starts_s, made, strict=True)}
+    made: defaultdict[int, list[tuple[float, ...]]] = defaultdict(list)
+    for (number, _), draws in zip(each, as_draws(fit.predict(rows)).tolist(), strict=True):
+        made[number].append(tuple(draws))
+    first = {number: draws[0] for number, draws in made.items()}
+    return first, {number: tuple(made[number]) for number in forward.tasks_s}
 
 
 def _some(sizes: tuple[int, ...]) -> tuple[int, ...]:

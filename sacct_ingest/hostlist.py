@@ -6,7 +6,7 @@ what a job asks for is only compared with the nodes of its cluster (`named_nodes
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 #: Names in one list: as many as a range may have in Slurm (``MAX_RANGE`` in ``hostlist.c``).
@@ -71,12 +71,50 @@ def count_indexes(text: str) -> int:
     >>> count_indexes("1-9:2,20%2")
     6
     """
-    total = 0
+    return sum(map(len, _indexes(text)))
+
+
+def place_of_index(text: str, index: int) -> int | None:
+    """How many indexes of an array expression are below one of them; None: it is not there.
+
+    Raises
+    ------
+    ValueError
+        The text is no array expression.
+
+    Examples
+    --------
+    >>> place_of_index("1-9:2,20%2", 5), place_of_index("1-9:2,20", 4), place_of_index("7", 7)
+    (2, None, 0)
+    """
+    ranges = list(_indexes(text))
+    if not any(index in numbers for numbers in ranges):
+        return None
+    return sum(len(range(one.start, min(index, one.stop), one.step)) for one in ranges)
+
+
+def indexes_of(text: str) -> Iterator[int]:
+    """Indexes of an array expression, in its order.
+
+    Raises
+    ------
+    ValueError
+        The text is no array expression, as soon as that is met.
+
+    Examples
+    --------
+    >>> list(indexes_of("1-5:2,20%2"))
+    [1, 3, 5, 20]
+    """
+    return chain.from_iterable(_indexes(text))
+
+
+def _indexes(text: str) -> Iterator[range]:
+    """Ranges of an array expression."""
     for part in text.partition("%")[0].split(","):
         ends, _, step = part.partition(":")
         numbers, _ = _range(ends, step=_number(step or "1"))
-        total += len(numbers)
-    return total
+        yield numbers
 
 
 def _names(text: str, *, highest: int | None) -> Iterator[str]:

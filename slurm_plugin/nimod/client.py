@@ -69,15 +69,21 @@ def decide(path: str | Path, ask: Ask, *, timeout_s: float) -> Answer:
     return exchange(path, ask, Answer, timeout_s)
 
 
-def waits(path: str | Path, job_ids: Sequence[int], *, timeout_s: float) -> Waits:
-    """Ask when jobs in the queue start; without ids, all of one's own.
+def waits(path: str | Path, jobs: Sequence[tuple[int, int]], *, timeout_s: float) -> Waits:
+    """Ask when jobs in the queue start; without any, all of one's own.
+
+    Parameters
+    ----------
+    jobs
+        Ids of jobs and arrays, each with the index of a task; below zero: all that it has.
 
     Raises
     ------
     Unreachable
         There is no answer.
     """
-    return exchange(path, Ask(op="waits", job_ids=list(job_ids)), Waits, timeout_s)
+    ask = Ask(op="waits", job_ids=[n for n, _ in jobs], tasks=[task for _, task in jobs])
+    return exchange(path, ask, Waits, timeout_s)
 
 
 def status(path: str | Path, *, reload: bool = False, timeout_s: float) -> Status:

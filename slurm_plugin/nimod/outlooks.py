@@ -2,10 +2,11 @@
 
 import logging
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -13,14 +14,14 @@ from predictor.queue_past import PastRecord, QueuePast
 from predictor.queue_past import decode as decode_past
 from predictor.wait_estimate import (
     MOST_ENTRIES,
-    WaitClass,
     WaitError,
     WaitEstimate,
     WaitRecord,
     decode_errors,
     encode_errors,
-    error_of,
 )
+from sacct_ingest.hostlist import place_of_index
+from slurm_plugin.nimod.awaited_starts import AwaitedStarts, ExpectedWait
 from slurm_plugin.nimod.queue_run_times import QueueRunTimes
 from slurm_plugin.protocol import PartitionWait, QueueOutlook, WaitRow
 from slurm_plugin.slurm.cluster_state import Cluster
@@ -36,19 +37,16 @@ _log = logging.getLogger(__name__)
 
 #: An outlook may take so much of one core, and is never older than so many seconds.
 _SHARE, _LONGEST_S = 0.03, 60.0
-#: Jobs whose start is awaited, at most.
-_AWAITED = 5_000
 _HOUR_S = 3600.0
 _SAVE_EVERY_S, _SHOW_EVERY_S = 600.0, 60.0
 
 
-class _Asked(msgspec.Struct, frozen=True):
-    """What was expected of a job at its submission."""
+class _TaskStarts(NamedTuple):
+    """Draws of the starts of an array's tasks that wait, in their order."""
 
-    submit_s: float
-    draws_s: tuple[float, ...]
-    of: WaitClass
-    estimate: WaitEstimate | None = None
+    partition: str
+    waiting: int
+    draws_s: tuple[tuple[float, ...], ...]
 
 
 class Outlooks:
@@ -76,13 +74,13 @@ class Outlooks:
         self._stopwatch = stopwatch
         self.record = WaitRecord()
         self.starts: Mapping[int, WaitEstimate] = {}
-        self._last: Mapping[int, WaitEstimate] = {}
+        self._tasks: Mapping[int, _TaskStarts] = {}
         self._latest: dict[str, PartitionOutlook] = {}
         self._made_s = self._took_s = 0.0
         self._alone: dict[str, bool] = {}
-        self._shown: set[int] = set()
-        self._awaited: dict[int, _Asked] = {}
+        self._awaited = AwaitedStarts()
         self._pending: Mapping[int, RawJob] = {}
+        self._arrays: Mapping[int, Sequence[RawJob]] = {}
         self._own: deque[WaitError] = deque(maxlen=MOST_ENTRIES)
         self._noted = self._saved = 0
         self._saved_s = -inf
@@ -123,29 +121,43 @@ class Outlooks:
         """When the queue was run forward last, seconds since the epoch; None: not yet."""
         return self._made_s or None
 
-    def queued(self, job_ids: Sequence[int], *, user: str | None, own: str) -> list[WaitRow]:
+    def queued(
+        self, job_ids: Sequence[int], tasks: Sequence[int] = (), *, user: str | None, own: str
+    ) -> list[WaitRow]:
         """When jobs in the queue are expected to start.
 
         Parameters
         ----------
         job_ids
-            Ids of the jobs; none: all of ``own``.
+            Ids of jobs and arrays; none: all of ``own``.
+        tasks
+            Index of a task of each of them; below zero, or missing: all that it has.
         user
-            Whose jobs may be raw; None: everybody's.
+            Whose jobs may be shown; None: everybody's.
         own
             Name of the user who asks.
         """
-        pending = self._pending
-        jobs = [pending[one] for one in dict.fromkeys(job_ids) if one in pending]
+        pending, arrays = self._pending, self._arrays
         if not job_ids:
-            jobs = [job for job in pending.values() if job.user == own]
-        return [self._row(job) for job in jobs if user is None or job.user == user]
+            asked = [(job, -1) for job in pending.values() if job.user == own]
+        else:
+            numbers = dict.fromkeys(zip_longest(job_ids, tasks[: len(job_ids)], fillvalue=-1))
+            alone = {n: (pending[n],) for n, _ in numbers if n in pending}
+            asked = [(job, task) for n, task in numbers for job in arrays.get(n, alone.get(n, ()))]
+        rows = (self._row(job, task) for job, task in asked if user is None or job.user == user)
+        return [row for row in rows if row is not None]
 
-    def _row(self, job: RawJob) -> WaitRow:
-        wait, made_s = self._start_of(job), self._made_s
+    def _row(self, job: RawJob, task: int) -> WaitRow | None:
+        """Make the row of a job, of an array, or of one of its tasks; None: it has not this one."""
+        place = place_of_index(job.tasks, task) if task >= 0 and job.tasks else None
+        if task >= 0 and place is None:
+            return None
+        wait, last = self._start_of(job, place or 0), None
         row = WaitRow(
             job_id=job.job_id or 0,
-            tasks=job.jobs,
+            tasks=job.jobs if task < 0 else 1,
+            array_id=job.array_id if job.tasks else None,
+            task=int(job.tasks) if job.tasks.isdecimal() else task if task >= 0 else None,
             user=job.user,
             name=job.name,
             partition=",".join(job.partitions),
@@ -154,17 +166,27 @@ class Outlooks:
             submit_s=_finite(job.submit_s),
             slurm_start_s=_finite(job.start_s),
         )
+        made_s = self._made_s
         if wait is not None and wait.median_s < inf:
             low_s, high_s = wait.interval_s
             row.start_s = made_s + wait.median_s
             row.low_s, row.high_s = made_s + low_s, made_s + high_s
-        last = self._last.get(job.job_id or 0)
+        if row.tasks > 1:
+            last = self._start_of(job, job.jobs - 1)
         if last is not None and last.median_s < inf:
             row.last_s = made_s + last.median_s
         return row
 
-    def _start_of(self, job: RawJob) -> WaitEstimate | None:
-        """Estimate of a job's start; one behind those that are run forward starts as a new one."""
+    def _start_of(self, job: RawJob, place: int) -> WaitEstimate | None:
+        """Estimate the start of a job, or of so many-th of an array's tasks in the queue.
+
+        One behind those that are run forward starts as a new one.
+        """
+        starts = self._tasks.get(job.job_id or 0)
+        if starts is not None and place:
+            # Of a long array's tasks some stand for those around them.
+            draws = starts.draws_s[place * len(starts.draws_s) // job.jobs]
+            return self._corrected(starts.partition, starts.waiting, draws, self._made_s)
         if (own := self.starts.get(job.job_id or 0)) is not None:
             return own
         asked = self._expected(job, at_submission=False) if waits_for_nodes(job.reason) else None
@@ -263,7 +285,7 @@ class Outlooks:
         began = self._stopwatch()
         latest: dict[str, PartitionOutlook] = {}
         starts: dict[int, WaitEstimate] = {}
-        last: dict[int, WaitEstimate] = {}
+        tasks: dict[int, _TaskStarts] = {}
         self._alone = {one.name: one.exclusive or settings.whole_nodes for one in raw.partitions}
         correction = self._correction()
         for queue in queues(
@@ -286,10 +308,13 @@ class Outlooks:
                     made_s=cluster.taken_s,
                     waiting=queue.waiting,
                 )
-            starts |= self._corrected_starts(queue.partitions[0], queue.waiting, forward.starts_s)
-            last |= self._corrected_starts(queue.partitions[0], queue.waiting, forward.last_s)
+            name = queue.partitions[0]
+            for job, draws in forward.starts_s.items():
+                starts[job] = self._corrected(name, queue.waiting, draws, cluster.taken_s)
+            for job, each in forward.tasks_s.items():
+                tasks[job] = _TaskStarts(name, queue.waiting, each)
         self._latest, self.starts, self._made_s = latest, starts, cluster.taken_s
-        self._last = last
+        self._tasks = tasks
         self._took_s, self._trouble = self._stopwatch() - began, ""
 
     def _correction(self) -> "QueueWaitFit | None":
@@ -305,34 +330,25 @@ class Outlooks:
                 self._renew_record()
         return self._correction_fit
 
-    def _corrected_starts(
-        self, partition: str, waiting: int, starts_s: Mapping[int, tuple[float, ...]]
-    ) -> dict[int, WaitEstimate]:
-        """Correct the expected starts of jobs that wait, as those of new ones are."""
-        return {
-            job: self.record.estimate(
-                draws, class_for(partition, draws, 1.0, made_s=self._made_s, waiting=waiting)
-            )
-            for job, draws in starts_s.items()
-        }
+    def _corrected(
+        self, partition: str, waiting: int, draws_s: tuple[float, ...], made_s: float
+    ) -> WaitEstimate:
+        """Correct the expected start of a job that waits, as those of new ones are."""
+        of = class_for(partition, draws_s, 1.0, made_s=made_s, waiting=waiting)
+        return self.record.estimate(draws_s, of)
 
     def _compare(self, raw: RawState) -> None:
         """Note what is expected of new jobs, and how near it came of those that started."""
-        there = {job.job_id: job for job in raw.jobs if job.job_id is not None}
-        for job_id in [one for one in self._awaited if one not in there]:
-            del self._awaited[job_id]  # it ended between two looks, or was cancelled
-        for job_id, job in there.items():
-            asked = self._awaited.get(job_id)
-            if asked is None and job_id not in self._shown and self._latest:
-                asked = self._expected(job)
-                if asked is not None and len(self._awaited) < _AWAITED:
-                    self._awaited[job_id] = asked
-            if asked is not None and job.state not in WAITS:
-                self._awaited.pop(job_id, None)
-                if job.start_s < inf:
-                    self._note(_error(asked, job))
-        self._shown = set(there)
-        self._pending = {job_id: job for job_id, job in there.items() if job.state in WAITS}
+        for error in self._awaited.compare(raw.jobs, self._expected):
+            self._note(error)
+        self._pending = {
+            job.job_id: job for job in raw.jobs if job.state in WAITS and job.job_id is not None
+        }
+        arrays: defaultdict[int, list[RawJob]] = defaultdict(list)
+        for job in self._pending.values():
+            if job.tasks and job.array_id is not None:
+                arrays[job.array_id].append(job)
+        self._arrays = arrays
 
     def _note(self, error: WaitError) -> None:
         """Record by how much an estimate was off."""
@@ -342,14 +358,14 @@ class Outlooks:
         self.record.add(noted)
         self._noted += 1
 
-    def _expected(self, job: RawJob, *, at_submission: bool = True) -> _Asked | None:
+    def _expected(self, job: RawJob, *, at_submission: bool = True) -> ExpectedWait | None:
         """Look up what the last outlook says of a job, as long as it is newer than that."""
         outlook = next((self._latest[p] for p in job.partitions if p in self._latest), None)
         if outlook is None:
             return None
         if at_submission:
             free = job.state not in WAITS or waits_for_nodes(job.reason)
-            if job.submit_s < outlook.made_s or not free or job.jobs > 1:
+            if job.submit_s < outlook.made_s or not free:
                 return None
         from slurm_plugin.slurm.queue_view import size_of  # noqa: PLC0415 - as above
 
@@ -365,15 +381,8 @@ class Outlooks:
             made_s=outlook.made_s,
             waiting=outlook.waiting,
         )
-        return _Asked(job.submit_s, draws, of, self.record.estimate(draws, of))
+        return ExpectedWait(job.submit_s, draws, of, self.record.estimate(draws, of))
 
 
 def _finite(moment_s: float) -> float | None:
     return moment_s if moment_s < inf else None
-
-
-def _error(asked: _Asked, job: RawJob) -> WaitError:
-    actual_s = max(job.start_s - asked.submit_s, 0.0)
-    return error_of(
-        asked.draws_s, asked.of, at_s=asked.submit_s, actual_s=actual_s, estimate=asked.estimate
-    )

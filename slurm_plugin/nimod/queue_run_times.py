@@ -1,6 +1,7 @@
 """What is predicted of the run times of jobs in the queue, as far as squeue shows what they are."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import log
 
 from predictor.queue_past import LimitShares
@@ -85,14 +86,18 @@ class QueueRunTimes:
             return log_quantiles(at(table, job.nodes)), number
         shares = self._shares.users.get(job.user) or self._shares.site
         if shares and job.limit_s:
-            limit = log(job.limit_s)
-            return tuple(limit + share for share in _unsure(shares)), self._number(
-                f"user/{job.user}"
-            )
+            return _of_limit(shares, job.limit_s), self._number(f"user/{job.user}")
         return (), 0
 
     def _number(self, name: str) -> int:
         return self._applications.setdefault(name, len(self._applications) + 1)
+
+
+@lru_cache(maxsize=4_096)
+def _of_limit(shares: tuple[float, ...], limit_s: float) -> tuple[float, ...]:
+    """Log quantiles of a run time of which only the limit is given."""
+    limit = log(limit_s)
+    return tuple(limit + share for share in _unsure(shares))
 
 
 def _unsure(shares: tuple[float, ...]) -> tuple[float, ...]:

@@ -137,6 +137,7 @@ class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     every: bool = False  #: to ``applications``: also those without a curve
     job_id: int | None = None  #: to ``explain``
     job_ids: list[int] = []  #: to ``waits``; none: all that the user has in the queue
+    tasks: list[int] = []  #: to ``waits``: index of a task of each of them; below zero: the array
     decision_id: str = ""  #: to ``explain``, where the job's admin_comment has it
     one_way: bool = False  #: the peer does not wait for an answer, and there is none
     ticket: str = ""  #: names the decision that nimod should ``prepare`` for a command

@@ -10,6 +10,8 @@ class WaitRow(msgspec.Struct, kw_only=True):
 
     job_id: int  #: of an array that of its tasks in the queue: the first of them to start
     tasks: int = 1
+    array_id: int | None = None  #: of the array of a single task
+    task: int | None = None  #: its index
     user: str = ""
     name: str = ""
     partition: str = ""

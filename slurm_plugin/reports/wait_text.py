@@ -61,4 +61,6 @@ def sentence(waits: Waits, *, now_s: float) -> str:
 
 
 def _job(row: WaitRow) -> str:
+    if row.task is not None:
+        return f"{row.array_id}_{row.task}"
     return f"{row.job_id}" if row.tasks == 1 else f"{row.job_id} ({row.tasks} tasks)"

@@ -79,6 +79,11 @@ def count(value: Any) -> int:
     return number(value) or 0
 
 
+def some_id(value: Any) -> int | None:
+    """Read an id that is zero where there is none."""
+    return number(value) or None
+
+
 def moment(value: Any) -> float:
     """Read a time; ``inf`` where there is none (yet)."""
     seconds = number(value)
@@ -207,6 +212,18 @@ def array_tasks(value: Any) -> int:
     return count_indexes(indexes) if set("-,") & set(indexes) else 1
 
 
+def indexes(value: Any) -> str:
+    """Read the index of a task of an array, or of those that wait; without how many run at once.
+
+    >>> indexes("1-9%2"), indexes({"set": True, "infinite": False, "number": 3}), indexes("N/A")
+    ('1-9', '3', '')
+    """
+    if not isinstance(value, str):
+        index = number(value)
+        return "" if index is None else str(index)
+    return text(value).partition("%")[0]
+
+
 def allocated(value: Any) -> int:
     """How many CPUs are in use: a number, or ``2/6/0/8`` for allocated, idle, other and all."""
     return number(value.partition("/")[0] if isinstance(value, str) else value) or 0
@@ -267,6 +284,14 @@ NODE = (
 JOB = (
     SlurmField("jobs", "JobArrayID", ("array_task_string",), array_tasks, "array_tasks_waiting"),
     SlurmField("job_id", "JobID", ("job_id",), number, "id"),
+    SlurmField("array_id", "ArrayJobID", ("array_job_id",), some_id, "array_id"),
+    SlurmField(
+        "tasks",
+        "ArrayTaskID",
+        ("array_task_string", "array_task_id"),
+        indexes,
+        "array_tasks_waiting",
+    ),
     SlurmField("state", "State", ("job_state",), state, "state"),
     SlurmField("partitions", "Partition", ("partition",), words, "partition"),
     SlurmField("nodes", "NumNodes", ("node_count",), count, "num_nodes"),
@@ -340,20 +365,37 @@ def read(fields: Iterable[SlurmField], values: Mapping[str, Any]) -> dict[str, A
     return record
 
 
-def read_words(fields: Sequence[SlurmField], words: Sequence[str]) -> dict[str, Any]:
-    """Fields of a record from as many words, in their order; no field comes twice.
+def words_reader(fields: Sequence[SlurmField]) -> Callable[[Sequence[str]], dict[str, Any]]:
+    """Make a reader of records: fields from as many words, in their order; none comes twice.
 
-    A look at a large cluster reads more than a million of them.
+    A look at a large cluster reads more than a million of them, most of them again and again: each
+    word is converted once.
 
-    Raises
-    ------
-    ValueError
-        Words are missing, or one cannot be read.
+    The reader raises :exc:`ValueError` where words are missing, or one cannot be read.
     """
-    return {
-        field.name: field.read(word) if field.read in _QUICK else _from_text(field.read, word)
-        for field, word in zip(fields, words, strict=True)
-    }
+    names = [field.name for field in fields]
+    readers = [
+        field.read if field.read in _QUICK else _EachOnce(field.read).__getitem__
+        for field in fields
+    ]
+
+    def read(words: Sequence[str]) -> dict[str, Any]:
+        values = [reader(word) for reader, word in zip(readers, words, strict=True)]
+        return dict(zip(names, values, strict=True))
+
+    return read
+
+
+class _EachOnce(dict[str, Any]):
+    """Values of words, each converted when it is met first."""
+
+    def __init__(self, reader: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._reader = reader
+
+    def __missing__(self, word: str) -> Any:
+        value = self[word] = self._reader(word)
+        return value
 
 
 def read_json(fields: Iterable[SlurmField], item: Mapping[str, Any]) -> dict[str, Any]:
@@ -373,7 +415,7 @@ def _converted(reader: Callable[[Any], Any], value: Any) -> Any:
     return _from_text(reader, value)
 
 
-_QUICK = frozenset({text, count})
+_QUICK = frozenset({text, count, number, some_id})
 
 
 @lru_cache(maxsize=16_384)

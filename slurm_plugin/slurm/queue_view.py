@@ -162,23 +162,31 @@ class _Scene:
             yield QueuedJob(units=taken, limit_s=_FOREVER_S)
 
     def _waiting(self, names: Sequence[str], overlap: Mapping[str, float]) -> "Iterator[_Waiting]":
-        parts: dict[Sequence[str], float] = {}
+        places: dict[Sequence[str], tuple[float, int, bool]] = {}
         for job in self.raw.jobs:
-            if (part := parts.get(job.partitions, -1.0)) < 0:
-                part = max((overlap.get(name, 0.0) for name in job.partitions), default=0.0)
-                parts[job.partitions] = part
-            later = job.reason in _LATER and job.start_s < inf
-            if job.state not in WAITS or not part or job.reservation:
+            if job.state not in WAITS or job.reservation:
                 continue
-            own = not frozenset(names).isdisjoint(job.partitions)
+            if (where := places.get(job.partitions)) is None:
+                where = places[job.partitions] = self._where(job.partitions, names, overlap)
+            part, tier, own = where
+            if not part:
+                continue
+            later = job.reason in _LATER and job.start_s < inf
             # Of others' small jobs so many count in full as have their nodes here.
             if not own and (job.job_id or 0) * _GOLDEN % 1.0 >= part * job.nodes:
                 continue
             if waits_for_nodes(job.reason) or later:
-                tier = max(self.tiers.get(name, 1) for name in job.partitions)
                 place = (-tier, -job.priority, job.submit_s, job.job_id or 0)
                 begin_s = max(job.start_s - self.now_s, 0.0) if later else 0.0
                 yield _Waiting(place, job, part, begin_s, own)
+
+    def _where(
+        self, partitions: Sequence[str], names: Sequence[str], overlap: Mapping[str, float]
+    ) -> tuple[float, int, bool]:
+        """Part of this queue's nodes for jobs of these partitions, their tier, if it is theirs."""
+        part = max((overlap.get(name, 0.0) for name in partitions), default=0.0)
+        tier = max((self.tiers.get(name, 1) for name in partitions), default=1)
+        return part, tier, not frozenset(names).isdisjoint(partitions)
 
     def _task(self, units: NodeUnits, one: "_Waiting") -> QueuedJob:
         log_run_s, application = self.run_times(one.job)

@@ -32,6 +32,8 @@ class RawJob:
     state: str  #: base state
     job_id: int | None = None  #: of an array its own
     jobs: int = 1  #: pending tasks of an array share one record
+    array_id: int | None = None  #: of the array that it belongs to; some sources: or its own
+    tasks: str = ""  #: index of a task, or of all that share a record: ``1-9,12``
     partitions: tuple[str, ...] = ()
     nodes: int = 1
     start_s: float = inf  #: of a pending job what backfill planned

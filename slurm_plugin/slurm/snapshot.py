@@ -154,12 +154,12 @@ class _SnapshotBuilder:
     def _rivals(self, name: str, own: frozenset[str]) -> list[tuple[RawJob, int]]:
         """Jobs that wait for nodes of this partition, with how many of them they will take."""
         sharing = {p for p, names in self.members.items() if not own.isdisjoint(names)} | {name}
-        rivals = []
-        for job in self.waiting:
-            if not sharing.isdisjoint(job.partitions):
-                planned = sum(node in own for node in job.planned_names)
-                rivals.append((job, planned if job.planned_names else job.nodes))
-        return rivals
+        inside = {one: not sharing.isdisjoint(one) for one in {j.partitions for j in self.waiting}}
+        return [
+            (job, sum(n in own for n in job.planned_names) if job.planned_names else job.nodes)
+            for job in self.waiting
+            if inside[job.partitions]
+        ]
 
     def _planned(
         self, waiting: Sequence[tuple[RawJob, int]], pool: NodePool, node: tuple[int, int]

@@ -137,7 +137,7 @@ def _jobs(
     squeue: str, job: Sequence[fields.SlurmField], separator: str = SEPARATOR
 ) -> list[RawJob]:
     try:
-        return [RawJob(**row) for row in _job_rows(job, squeue, separator)]
+        return [RawJob(**_in_array(row)) for row in _job_rows(job, squeue, separator)]
     except (ValueError, TypeError) as error:
         raise SlurmError(f"squeue printed text that NIMO cannot read: {error}") from error
 
@@ -198,20 +198,29 @@ def line(rows: Sequence[fields.SlurmField], values: Mapping[str, Any]) -> str:
 
 
 def _rows(rows: Sequence[fields.SlurmField], text: str) -> Iterator[dict[str, Any]]:
+    read = fields.words_reader(rows)
     # Not splitlines(): it would part lines at the separator's neighbours, too.
     for one in text.split("\n"):
         if one:
-            yield fields.read_words(rows, one.split(_END)[: len(rows)])
+            yield read(one.split(_END)[: len(rows)])
+
+
+def _in_array(row: dict[str, Any]) -> dict[str, Any]:
+    """Give a job without an array none: text has its own id there."""
+    if not row["tasks"]:
+        row["array_id"] = None
+    return row
 
 
 def _job_rows(
     rows: Sequence[fields.SlurmField], text: str, separator: str
 ) -> Iterator[dict[str, Any]]:
     ours = sum(not row.by_user for row in rows)
+    read = fields.words_reader(rows)
     for one in text.split(f"{separator}\n"):
         if one:
             first, *others = one.split(separator)
-            yield fields.read_words(rows, [*first.split(_END, ours), *others])
+            yield read([*first.split(_END, ours), *others])
 
 
 def _joined(rows: Iterable[dict[str, Any]]) -> list[RawNode]:

@@ -82,8 +82,10 @@ def test_waits_of_new_and_of_waiting_jobs_are_corrected(fit):
         return forward, corrected_forward(fit, state, forward, at_s=7_000.0)
 
     forward, made = corrected(90)
-    assert set(made.last_s) == {99}
-    assert median(made.last_s[99]) > 9_000
+    assert set(made.tasks_s) == {99}
+    first, last = made.tasks_s[99]
+    assert first == made.starts_s[99]
+    assert median(last) > 9_000
     _, quick = corrected(10)
     for number in (98, 99):
         assert made.starts_s[number] == tuple(sorted(made.starts_s[number]))

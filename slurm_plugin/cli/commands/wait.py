@@ -8,7 +8,10 @@ import argparse
 import re
 import sys
 import time
+from collections.abc import Iterable
+from itertools import islice
 
+from sacct_ingest.hostlist import indexes_of
 from slurm_plugin import table_columns
 from slurm_plugin.cli.command_context import (
     add_config,
@@ -21,6 +24,7 @@ from slurm_plugin.cli.command_context import (
 )
 from slurm_plugin.cli.through_nimod import TIMEOUT_S
 from slurm_plugin.nimod import client
+from slurm_plugin.protocol import WaitRow
 from slurm_plugin.reports.wait_text import queue_columns, sentence
 from slurm_plugin.streams import json_text
 
@@ -29,7 +33,9 @@ EXAMPLE = """\
   nimo wait 4711 4712_7
   nimo wait 4711 --json | jq .rows[0].start_s"""
 NOT_WAITING = 3
-_JOB = re.compile(r"(?P<id>\d{1,10})(?:_(?:\d+|\[[^\]\s]+\]))?")
+_JOB = re.compile(r"(?P<id>\d{1,10})(?:_(?:(?P<task>\d{1,10})|\[(?P<tasks>[\d,:%-]{1,1000})\]))?")
+#: Tasks that are asked for by their indexes, at most.
+_MOST_TASKS = 1_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "jobs",
         metavar="JOBID",
-        type=_job_id,
+        type=_jobs,
         nargs="*",
         help="a job, an array or one of its tasks (default: all your own)",
     )
@@ -50,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Ask nimod and print; 3 where a job does not wait, or is not shown to this user."""
     socket = nimod_socket(args, user_settings(args))
-    waits = client.waits(socket, args.jobs, timeout_s=TIMEOUT_S)
+    asked = list(dict.fromkeys(job for jobs in args.jobs for job in jobs))
+    waits = client.waits(socket, asked, timeout_s=TIMEOUT_S)
     shown, options = queue_columns(), table_options(args)
     if args.json:
         print(json_text(waits))
@@ -61,13 +68,34 @@ def run(args: argparse.Namespace) -> int:
         print(f"\n{sentence(waits, now_s=time.time())}")
     else:
         print("no such job is waiting")
-    for job_id in waits.missing:
-        print(f"nimo wait: job {job_id} is not waiting, or you may not see it", file=sys.stderr)
-    return NOT_WAITING if waits.missing else 0
+    missing = _missing(asked, waits.rows)
+    for job_id, task in missing:
+        name = f"{job_id}" if task < 0 else f"{job_id}_{task}"
+        print(f"nimo wait: job {name} is not waiting, or you may not see it", file=sys.stderr)
+    return NOT_WAITING if missing else 0
 
 
-def _job_id(text: str) -> int:
+def _missing(asked: Iterable[tuple[int, int]], rows: Iterable[WaitRow]) -> list[tuple[int, int]]:
+    shown = {(number, task) for row in rows for number in _numbers(row) for task in (-1, row.task)}
+    return [job for job in asked if job not in shown]
+
+
+def _numbers(row: WaitRow) -> set[int]:
+    return {row.job_id, row.array_id or row.job_id}
+
+
+def _jobs(text: str) -> list[tuple[int, int]]:
+    """Read a job id, with the index of a task or several; below zero: no task is meant."""
     match = _JOB.fullmatch(text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a job id, such as 4711 or 4711_3")
-    return int(match["id"])
+    job_id = int(match["id"])
+    if match["tasks"] is None:
+        return [(job_id, -1 if match["task"] is None else int(match["task"]))]
+    try:
+        tasks = list(islice(indexes_of(match["tasks"]), _MOST_TASKS + 1))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
+    if len(tasks) > _MOST_TASKS:
+        raise argparse.ArgumentTypeError(f"{text!r}: over {_MOST_TASKS} tasks; give {job_id}")
+    return [(job_id, task) for task in tasks]

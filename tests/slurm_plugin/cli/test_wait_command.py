@@ -22,12 +22,13 @@ def asked(monkeypatch):
     """Jobs that were asked for; nimod knows of two."""
     made = []
 
-    def waits(path, job_ids, *, timeout_s):
-        made.append(list(job_ids))
+    def waits(path, jobs, *, timeout_s):
+        made.append(list(jobs))
         rows = [row(4711), row(4712, tasks=9, start_s=None, low_s=None, high_s=None)]
-        rows = [one for one in rows if not job_ids or one.job_id in job_ids]
-        missing = [one for one in job_ids if one not in (4711, 4712)]
-        return Waits(made_s=NOW, recorded=120, rows=rows, missing=missing)
+        rows += [row(4712, array_id=4712, task=task, start_s=NOW + task) for task in range(9)]
+        of = [(one.job_id, -1 if one.task is None else one.task) for one in rows]
+        rows = [one for one, job in zip(rows, of, strict=True) if job in (jobs or of[:2])]
+        return Waits(made_s=NOW, recorded=120, rows=rows)
 
     monkeypatch.setattr(client, "waits", waits)
     return made
@@ -42,10 +43,30 @@ def test_all_own_jobs_with_what_slurm_plans(asked, capsys):
     assert "120 starts recorded" in lines[-1]
 
 
-def test_arrays_and_their_tasks_are_asked_for_by_the_array(asked, capsys):
-    assert main(["wait", "--json", "4711", "4712_7", "4712_[1-3,9]"]) == 0
-    assert asked == [[4711, 4712, 4712]]
-    assert json.loads(capsys.readouterr().out)["rows"][0]["start_s"] == NOW + 600.0
+def test_tasks_of_an_array_are_asked_for_one_by_one(asked, capsys):
+    assert main(["wait", "--json", "4711", "4712_7", "4712_[0-3:3,7%2]"]) == 0
+    assert asked == [[(4711, -1), (4712, 7), (4712, 0), (4712, 3)]]
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert rows[0]["start_s"] == NOW + 600.0
+    assert [one["task"] for one in rows] == [None, 0, 3, 7]
+    assert main(["wait", "--format=job_id", "4712_0"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["4712_0"]
+
+
+def test_a_task_that_has_started_is_missing_though_its_array_waits(asked, capsys):
+    assert main(["wait", "4712_7", "4712_11"]) == 3
+    assert capsys.readouterr().err.splitlines() == [
+        "nimo wait: job 4712_11 is not waiting, or you may not see it"
+    ]
+
+
+def test_no_more_than_a_thousand_tasks_are_asked_for(asked, capsys):
+    assert main(["wait", "4712_[7,1-8]"]) == 0
+    with pytest.raises(SystemExit) as ended:
+        main(["wait", "4712_[0-1000]"])
+    assert ended.value.code == 2
+    assert "give 4712" in capsys.readouterr().err
+    assert len(asked) == 1
 
 
 def test_a_job_that_does_not_wait_is_status_3(asked, capsys):
@@ -61,7 +82,9 @@ def test_lines_for_scripts(asked, capsys):
     assert dict(zip(header.split("|"), line.split("|"), strict=True))["StartS"] == "1790000600"
 
 
-@pytest.mark.parametrize("wrong", ["x", "4711.0", "4711_", "-1", "4711_1;ls"])
+@pytest.mark.parametrize(
+    "wrong", ["x", "4711.0", "4711_", "-1", "4711_1;ls", "4711_[x]", "4711_[]", "4711_[1-]"]
+)
 def test_what_is_no_job_id_is_a_usage_error(wrong, asked, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["wait", wrong])

@@ -316,10 +316,56 @@ def test_what_a_refit_learned_corrects_waits_without_scikit_learn():
     assert [one.corrected for one in made.record.errors] == [True]
 
 
-def test_of_an_array_the_start_of_the_last_task_is_listed():
+def array(job_id, tasks, **fields):
+    return pending(job_id, array_id=job_id, tasks=tasks, submit_s=NOW - 5, **fields)
+
+
+def test_of_an_array_the_start_of_each_task_is_listed():
     made = outlooks()
-    array, one = pending(9, submit_s=NOW - 5, jobs=5), pending(8, submit_s=NOW - 9)
-    attached(made, replace(full(), jobs=[*full().jobs, one, array]))
-    alone, tasks = made.queued([8, 9], user=None, own="")
-    assert alone.last_s is None
-    assert tasks.last_s > tasks.start_s
+    tasks = array(9, "3-7,12", jobs=6, nodes=4, tres={"cpu": 32.0}, user="ann")
+    alone = pending(8, submit_s=NOW - 9, user="ann")
+    attached(made, replace(full(), jobs=[*full().jobs, alone, tasks]))
+    one, every = made.queued([], user=None, own="ann")
+    assert (one.job_id, one.task, one.last_s) == (8, None, None)
+    assert (every.job_id, every.tasks, every.task) == (9, 6, None)
+    asked = made.queued([9] * 6, [3, 4, 5, 6, 7, 12], user=None, own="ann")
+    assert [(row.array_id, row.task, row.tasks) for row in asked] == [
+        (9, n, 1) for n in (3, 4, 5, 6, 7, 12)
+    ]
+    # Each takes all nodes, so that they start one after the other.
+    starts = [row.start_s for row in asked]
+    assert starts == sorted(set(starts))
+    assert (starts[0], starts[-1]) == (every.start_s, every.last_s)
+    # A task that started, or never was, and a task of a job that is no array.
+    assert made.queued([9, 9, 8], [2, 13, 0], user=None, own="ann") == []
+    assert made.queued([9], [4], user="bob", own="bob") == []
+
+
+def test_a_task_with_a_record_of_its_own_is_found_by_its_array():
+    made = outlooks()
+    requeued = pending(11, array_id=9, tasks="2")
+    attached(made, replace(full(), jobs=[*full().jobs, array(9, "3-7", jobs=5), requeued]))
+    (row,) = made.queued([9], [2], user=None, own="")
+    assert (row.job_id, row.array_id, row.task) == (11, 9, 2)
+    assert [one.job_id for one in made.queued([9], user=None, own="")] == [9, 11]
+    assert [one.job_id for one in made.queued([11], user=None, own="")] == [11]
+
+
+def test_of_an_array_the_first_start_is_recorded_once():
+    made = outlooks()
+    attached(made, full())
+    new = pending(9, array_id=9, tasks="1-4", jobs=4, submit_s=NOW + 5)
+    attached(made, replace(full(), jobs=[*full().jobs, new]), NOW + 10)
+    assert len(made.record) == 0
+
+    def started(task, job_id, at_s):
+        return running(
+            job_id, f"n{task}", array_id=9, tasks=str(task), submit_s=NOW + 5, start_s=at_s
+        )
+
+    left = pending(9, array_id=9, tasks="2-4", jobs=3, submit_s=NOW + 5)
+    attached(made, seen(started(1, 10, NOW + 65), left), NOW + 70)
+    assert [one.actual_s for one in made.record.errors] == [60.0]
+    rest = [started(1, 10, NOW + 65), started(2, 11, NOW + 80), started(3, 9, NOW + 90)]
+    attached(made, seen(*rest), NOW + 100)
+    assert [one.actual_s for one in made.record.errors] == [60.0]

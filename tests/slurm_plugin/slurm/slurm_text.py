@@ -18,18 +18,21 @@ CONFIG = (
 
 _JOBS = (
     {
-        "JobArrayID": "4_[1-9,20%2]", "State": "PENDING", "Partition": "batch", "NumNodes": 4,
+        "JobArrayID": "4_[1-9,20%2]", "ArrayJobID": "4", "ArrayTaskID": "1-9,20%2",
+        "State": "PENDING", "Partition": "batch", "NumNodes": 4,
         "StartTime": "1795259400", "EndTime": "1795259700", "Reason": "Resources",
         "SchedNodes": "n[1-2]", "tres-alloc": "cpu=8,mem=400M,node=4,billing=8",
         "Licenses": "matlab:2", "NodeList": "",
     },
     {
-        "JobArrayID": "8", "State": "PENDING", "Partition": "debug,batch", "NumNodes": 1,
+        "JobArrayID": "8", "ArrayJobID": "8", "ArrayTaskID": "N/A",
+        "State": "PENDING", "Partition": "debug,batch", "NumNodes": 1,
         "StartTime": "N/A", "EndTime": "N/A", "Reason": "Priority",
         "tres-alloc": "cpu=1,node=1,billing=1", "NodeList": "",
     },
     {
-        "JobArrayID": "1", "State": "RUNNING", "Partition": "batch", "NumNodes": 2,
+        "JobArrayID": "1", "ArrayJobID": "1", "ArrayTaskID": "N/A",
+        "State": "RUNNING", "Partition": "batch", "NumNodes": 2,
         "StartTime": "1795256400", "EndTime": "1795257000", "Reason": "None",
         "tres-alloc": "cpu=4,mem=1G,node=2,billing=4,gres/gpu=2", "NodeList": "n[1-2]",
     },

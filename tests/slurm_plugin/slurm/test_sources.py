@@ -28,6 +28,7 @@ def test_all_say_the_same():
 def test_jobs():
     array, several, running = read_text(told.SQUEUE, told.SINFO, *FEW).jobs
     assert (array.jobs, array.nodes, array.licences) == (10, 4, {"matlab": 2})
+    assert (array.array_id, array.tasks, several.array_id, several.tasks) == (4, "1-9,20", None, "")
     assert (array.start_s, array.planned_names) == (1795259400.0, ("n1", "n2"))
     assert (several.partitions, several.start_s, several.jobs) == (
         ("debug", "batch"), float("inf"), 1,
