@@ -63,6 +63,26 @@ def test_run_times_are_expected_to_be_those_of_the_last_two_alike():
     assert again.of(203)[20] == pytest.approx(5.3, abs=0.01)  # log 200 s
 
 
+def test_the_more_jobs_alike_have_ended_the_less_the_errors_of_others_count():
+    """Errors of others spread over two decades; those alike all took 100 s."""
+
+    def spread(alike):
+        others = [job(0.0, 0.0, 10.0 ** (n % 3 + 1), units=2) for n in range(200)]
+        jobs = [*others, *[job(0.0, 0.0, 100.0)] * (alike + 1)]
+        times = PastRunTimes(jobs)
+        for number in range(len(jobs)):
+            times.submit(number)
+            if number < len(jobs) - 1:
+                times.end(number)
+        quantiles = times.of(len(jobs) - 1)
+        assert list(quantiles) == sorted(quantiles)
+        return quantiles[30] - quantiles[9]
+
+    few, many = spread(2), spread(20)
+    assert few > 0.5
+    assert many < 0.1
+
+
 def test_partitions_with_the_same_nodes_share_a_queue():
     def run(n, partition, nodes):
         return run_row(job_id=n, submit_s=n, start_s=n, partition=partition, node_list=nodes)
