@@ -10,10 +10,10 @@ Loaded on the submission path, so nothing but the standard library and msgspec.
 """
 
 from bisect import bisect_left
-from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from math import ceil, erf, inf, isnan, log, log10, sqrt
+from math import ceil, erf, exp, inf, isnan, log, log10, sqrt
 from statistics import NormalDist, fmean
 
 import msgspec
@@ -27,6 +27,8 @@ _SAME_S = 1.0  #: Slurm's clock has whole seconds
 #: Equally likely waits that a distribution is made of.
 QUANTILES = 40
 SHARES = tuple((i + 0.5) / QUANTILES for i in range(QUANTILES))
+#: How near the time is by which a share of jobs have ended.
+_PRECISION = 0.0025
 #: Spread that each estimate has besides that of its draws, log10.
 _LEAST_SD = 0.15
 #: Deviations where nothing is recorded: so many times those of a normal distribution.
@@ -177,10 +179,8 @@ class WaitEstimate(msgspec.Struct, frozen=True):
         >>> WaitEstimate((0.0,) * 40).chance(one, 100.0)
         0.5
         """
-        latest_s = left_s - limit_s
-        return fmean(
-            _ended(run, left_s - wait_s) if wait_s <= latest_s else 0.0 for wait_s in self.waits_s
-        )
+        latest_s, ended = left_s - limit_s, _share_ended(run)
+        return fmean(ended(left_s - one) if one <= latest_s else 0.0 for one in self.waits_s)
 
     def end_s(self, run: Prediction, share: float) -> float:
         """Seconds from now by which a share of such jobs have ended, within half a percent.
@@ -191,13 +191,24 @@ class WaitEstimate(msgspec.Struct, frozen=True):
             The share is not between 0 and 1.
         """
         need_share("share of jobs", share)
-        low, high = self.waits_s[0], self.waits_s[-1] + 4 * run.high_s
-        if high == inf:
+        if self.waits_s[-1] == inf:
             return inf
-        for _ in range(24):
+        # Neither wait nor run may be longer; half of the others may exceed either of these.
+        rest = (1 + share) / 2
+        low = max(self._reached(share), _run_time(run, share))
+        high = self._reached(rest) + _run_time(run, rest)
+        # An advice asks this of each node count three times; most waits are alike: none.
+        ended, waits = _share_ended(run), Counter(self.waits_s)
+        jobs = share * len(self.waits_s)
+        while high - low > _PRECISION * high:
             middle = (low + high) / 2
-            low, high = (low, middle) if self.chance(run, middle) >= share else (middle, high)
+            enough = sum(n * ended(middle - one) for one, n in waits.items()) >= jobs
+            low, high = (low, middle) if enough else (middle, high)
         return high
+
+    def _reached(self, share: float) -> float:
+        """Shortest wait that at least a share of such jobs do not exceed."""
+        return self.waits_s[ceil(share * len(self.waits_s)) - 1]
 
 
 def certain(wait_s: float) -> WaitEstimate:
@@ -213,14 +224,27 @@ def certain(wait_s: float) -> WaitEstimate:
     return WaitEstimate((wait_s,))
 
 
-def _ended(run: Prediction, left_s: float) -> float:
-    """Share of runs that end within so many seconds: run times are log-normal."""
-    if left_s <= 0:
-        return 0.0
-    spread = log(run.high_s / run.low_s) / (2 * _normal_quantile(run.level))
+def _share_ended(run: Prediction) -> Callable[[float], float]:
+    """Give what says which share of runs end within so many seconds: they are log-normal."""
+    spread = _spread(run)
     if spread <= 0:
-        return float(run.time_s <= left_s)
-    return 0.5 * (1 + erf(log(left_s / run.time_s) / spread / sqrt(2)))
+        return lambda left_s: float(run.time_s <= left_s)
+    slope, typical = 1 / (spread * sqrt(2)), log(run.time_s)
+
+    def ended(left_s: float) -> float:
+        return 0.5 * (1 + erf(slope * (log(left_s) - typical))) if left_s > 0 else 0.0
+
+    return ended
+
+
+def _run_time(run: Prediction, share: float) -> float:
+    """Run time in seconds that a share of runs do not exceed."""
+    return run.time_s * exp(max(_spread(run), 0.0) * _normal_quantile(2 * share - 1))
+
+
+def _spread(run: Prediction) -> float:
+    """Give the standard deviation of the logarithm of a run time."""
+    return log(run.high_s / run.low_s) / (2 * _normal_quantile(run.level))
 
 
 @lru_cache(maxsize=16)

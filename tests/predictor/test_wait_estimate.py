@@ -132,3 +132,15 @@ def test_a_record_goes_to_the_store_and_back():
     assert WaitRecord().inside() is None
     with pytest.raises(ValueError, match="cannot be read"):
         decode_errors("[[1]]")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_time_by_which_a_share_has_ended_is_within_half_a_percent(seed):
+    rng = random.Random(seed)
+    waits = sorted(rng.choice([0.0, rng.lognormvariate(4, 3)]) for _ in range(40))
+    estimate, typical_s = WaitEstimate(tuple(waits)), rng.lognormvariate(6, 2)
+    run = Prediction(1, typical_s, typical_s / rng.uniform(1, 3), typical_s * 1.5, level=0.9)
+    ends = [estimate.end_s(run, share) for share in (0.05, 0.5, 0.95)]
+    assert ends == sorted(ends)
+    for share, end_s in zip((0.05, 0.5, 0.95), ends, strict=True):
+        assert estimate.chance(run, end_s * 0.995) < share <= estimate.chance(run, end_s) + 1e-9
