@@ -24,7 +24,10 @@ from typing import Any
 import _bench
 
 from slurm_plugin.cli.nimo import COMMANDS
+from slurm_plugin.demo.applications import applications
 from slurm_plugin.demo.sandbox import HISTORY, DemoSite, prepare
+from slurm_plugin.demo.submissions import submit
+from slurm_plugin.demo.tour import plan
 from slurm_plugin.nimod import client
 from slurm_plugin.process_user import user_name
 
@@ -92,6 +95,7 @@ def prepared() -> Iterator[tuple[Path, Mapping[str, str]]]:
         nimod = subprocess.Popen([PROGRAMS / "nimo", "serve"], env=environment)
         try:
             await_nimod(site)
+            decide(site)
             yield folder, environment
         finally:
             nimod.terminate()
@@ -109,6 +113,15 @@ def await_nimod(site: DemoSite) -> None:
             pass
         time.sleep(0.05)
     sys.exit("nimod does not see the demo's cluster")
+
+
+def decide(site: DemoSite) -> None:
+    """Submit the demo's jobs, and wait until the decisions are in the store: reports need some."""
+    planned = plan(applications(user_name()))
+    submit(site.socket, [one.job(os.getuid()) for one in planned])
+    end = time.monotonic() + 60
+    while client.status(site.socket, timeout_s=5).decisions_pending and time.monotonic() < end:
+        time.sleep(0.05)
 
 
 def measure(

@@ -35,7 +35,7 @@ import _bench
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the clusters come from the tests
 
-from predictor.table import decode, encode  # noqa: E402
+from predictor.table import decode, encode, round_time  # noqa: E402
 from predictor.types import Point, PredictionTable, Tail, Verdict  # noqa: E402
 from sacct_ingest.records import KeyLevel  # noqa: E402
 from sacct_ingest.store import FitRow, Store  # noqa: E402
@@ -262,7 +262,8 @@ def _refitted(row: FitRow, rng: Random) -> FitRow:
     table = decode(row.payload)
 
     def other(times: tuple[float, ...]) -> tuple[float, ...]:
-        return tuple(time_s * rng.uniform(0.99, 1.01) for time_s in times)
+        # With as many digits as a refit leaves.
+        return tuple(round_time(time_s * rng.uniform(0.99, 1.01)) for time_s in times)
 
     changed = replace(
         table,

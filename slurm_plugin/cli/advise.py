@@ -1,7 +1,8 @@
 """The ``nimo-advise`` command: which node count for this job script, and how sure is that.
 
 It stands where sbatch would: all of sbatch's options are taken, with the script and its arguments.
-Starts fast: what is heavy (database, numpy, rich) is not imported on the way through nimod.
+Starts fast: what is heavy (msgspec, database, numpy, rich) is not imported before nimod has
+answered.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.sbatch_options import Value, lookup
+from slurm_plugin.advice_messages import Advice
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.command_context import (
     add_config,
@@ -26,19 +29,23 @@ from slurm_plugin.cli.command_context import (
     table_options,
     user_settings,
 )
-from slurm_plugin.cli.common_options import add_manners
+from slurm_plugin.cli.common_options import HelpFormatter, add_manners
 from slurm_plugin.cli.exit_status import guarded
 from slurm_plugin.cli.numbers import percentage
-from slurm_plugin.cli.sbatch_request import needs_slurm, request
-from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Advice, Ask, Job
-from slurm_plugin.reports.advice_text import parsable, render, render_starts
+from slurm_plugin.cli.sbatch_request import fits, needs_slurm, request
+from slurm_plugin.nimod import line_client
+from slurm_plugin.reports.advice_text import (
+    parsable,
+    render_conclusion,
+    render_predictions,
+    render_starts,
+)
 from slurm_plugin.settings_file import leaves_out
-from slurm_plugin.streams import json_text
 from slurm_plugin.table_columns import terminal_width
 
 if TYPE_CHECKING:
     from slurm_plugin.config import Advise, Config
+    from slurm_plugin.slurm.job_request import JobFields
 
 ADVICE, UNKNOWN, TOO_LATE = 0, 3, 4
 _TIMEOUT_S = 2.0
@@ -98,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
         description="Predicts run time over node counts for a job script and recommends a count.",
         usage="nimo-advise [OPTION...] [OPTION OF SBATCH...] SCRIPT [ARGUMENT...]",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     add_manners(made)
@@ -182,14 +189,18 @@ def _advise(arguments: Sequence[str]) -> int:
     settings = user_settings(args)
     job = request(sbatch, user=args.user)
     advice = _answer(args, settings, job)
+    texts = iter(()) if scripts else _texts(advice, args)
     if needs_slurm(job, sbatch, advice.largest):
+        if fits(job, advice.largest):
+            # At once: Slurm may take its time.  What to paste is for jobs that it takes.
+            _print(islice(texts, 1))
         _check(sbatch, job, _rules(args, settings))
-    if not scripts:
-        # At once: Slurm may take its time.
-        _print(advice, args)
+    _print(texts)
     if "test-only" in command.options:
         _ask_slurm(advice, sbatch, job, _rules(args, settings), text=not scripts)
     if args.json:
+        from slurm_plugin.streams import json_text  # noqa: PLC0415 - not for people
+
         print(json_text(advice))
     elif args.parsable2:
         print("\n".join(parsable(advice, now_s=time.time(), options=table_options(args))))
@@ -205,24 +216,32 @@ def _rules(args: argparse.Namespace, settings: Callable[[], Config]) -> Advise:
     return Advise() if leaves_out("advise", args.config) else settings().advise
 
 
-def _check(sbatch: Sequence[str], job: Job, rules: Advise) -> None:
+def _check(sbatch: Sequence[str], job: JobFields, rules: Advise) -> None:
     if rules.test_only:
         from slurm_plugin.cli import slurm_estimates  # noqa: PLC0415 - not for each job
 
-        slurm_estimates.check(sbatch, job, rules)
+        slurm_estimates.check(sbatch, job["script"], rules)
 
 
-def _print(advice: Advice, args: argparse.Namespace) -> None:
-    """Print the advice for people, as wide as their terminal."""
-    text = render(
+def _texts(advice: Advice, args: argparse.Namespace) -> Iterator[str]:
+    """Give the advice for people, as wide as their terminal: the tables, then what to do."""
+    now_s, width = time.time(), terminal_width()
+    tables = render_predictions(
         advice,
-        now_s=time.time(),
+        now_s=now_s,
         every=args.all,
         verbose=args.verbose,
-        width=terminal_width(),
+        width=width,
         options=table_options(args),
     )
-    print(text, flush=True)
+    yield tables
+    conclusion = render_conclusion(advice, now_s=now_s, verbose=args.verbose, width=width)
+    yield "\n" * bool(tables) + conclusion
+
+
+def _print(texts: Iterable[str]) -> None:
+    for text in filter(None, texts):
+        print(text, flush=True)
 
 
 def _draw(advice: Advice, target: str) -> None:
@@ -237,7 +256,7 @@ def _draw(advice: Advice, target: str) -> None:
 
 
 def _ask_slurm(
-    advice: Advice, sbatch: Sequence[str], job: Job, rules: Advise, *, text: bool
+    advice: Advice, sbatch: Sequence[str], job: JobFields, rules: Advise, *, text: bool
 ) -> None:
     """Add what ``sbatch --test-only`` says; without it the advice stands as it is."""
     from slurm_plugin.cli import slurm_estimates  # noqa: PLC0415 - only for --test-only
@@ -251,19 +270,19 @@ def _ask_slurm(
         print(f"\n{starts}")
 
 
-def _answer(args: argparse.Namespace, settings: Callable[[], Config], job: Job) -> Advice:
+def _answer(args: argparse.Namespace, settings: Callable[[], Config], job: JobFields) -> Advice:
     if not args.store:
         socket = nimod_socket(args, settings)
         try:
-            ask = Ask(op="advise", via="advise", job=job, confidence=args.confidence)
-            return client.advise(socket, ask, timeout_s=_TIMEOUT_S)
-        except client.RequestRefused:
+            return line_client.advise(socket, job, confidence=args.confidence, timeout_s=_TIMEOUT_S)
+        except line_client.RequestRefused:
             raise
-        except client.Unreachable as error:
+        except line_client.Unreachable as error:
             from slurm_plugin.cli.through_nimod import not_on_login_nodes  # noqa: PLC0415 - heavy
 
             not_on_login_nodes(settings(), error)
             print(f"nimo-advise: {error}; reading the store instead", file=sys.stderr)
     from slurm_plugin.cli import stored_advice  # noqa: PLC0415 - the database is heavy
+    from slurm_plugin.protocol import Job  # noqa: PLC0415
 
-    return stored_advice.advise(job, settings(), now_s=time.time())
+    return stored_advice.advise(Job(**job), settings(), now_s=time.time())

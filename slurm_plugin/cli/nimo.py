@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from slurm_plugin.cli import log
-from slurm_plugin.cli.common_options import add_manners, did_you_mean
+from slurm_plugin.cli.common_options import HelpFormatter, add_manners, did_you_mean
 from slurm_plugin.cli.exit_status import EXIT_STATUSES, guarded
 
 #: Command -> what it does, in the order in which one meets them.
@@ -67,7 +67,7 @@ def command_parser(name: str) -> tuple[argparse.ArgumentParser, CommandModule]:
         prog=f"nimo {name}",
         description=module.__doc__,
         epilog=f"examples:\n{command.EXAMPLE}\n\n{EXIT_STATUSES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="log more; twice: all")
     add_manners(parser)
@@ -99,7 +99,7 @@ def top_parser() -> argparse.ArgumentParser:
         usage="nimo COMMAND [OPTION...]",
         epilog=f"commands:\n{listing}\n\n{EXIT_STATUSES}\n\n"
         "'nimo COMMAND --help' explains one with examples.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     add_manners(parser)
     return parser

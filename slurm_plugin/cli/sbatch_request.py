@@ -15,8 +15,7 @@ from pathlib import Path
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.job_script import CommandLine, Options, parse_command_line, parse_script
 from slurm_plugin.process_user import user_name
-from slurm_plugin.protocol import Job
-from slurm_plugin.slurm.job_request import check_times, make_job
+from slurm_plugin.slurm.job_request import JobFields, check_times, job_fields
 
 _MAX_SCRIPT_BYTES = 4 * 2**20  #: slurm.conf(5), max_script_size
 
@@ -54,8 +53,8 @@ _MAX_INPUT_BYTES = 1 << 16
 _VARIABLES = {f"SBATCH_{name.upper().replace('-', '_')}": name for name in _OPTIONS}
 
 
-def request(words: Sequence[str], *, user: str) -> Job:
-    """Make the job request of a command line of sbatch, given without its first word.
+def request(words: Sequence[str], *, user: str) -> JobFields:
+    """Fields of the job request of a command line of sbatch, given without its first word.
 
     Parameters
     ----------
@@ -71,7 +70,7 @@ def request(words: Sequence[str], *, user: str) -> Job:
     wrapped = command.options.get("wrap")
     script = _WRAPPED.format(wrapped) if wrapped else _read(command.script)
     mine, now_s = user_name(), time.time()
-    job = make_job(
+    job = job_fields(
         command,
         script,
         user=user or mine,
@@ -80,13 +79,13 @@ def request(words: Sequence[str], *, user: str) -> Job:
         now_s=now_s,
         environment=options_of(os.environ) if user in ("", mine) else {},
     )
-    job.inputs_changed_s = _changed_s(command, job.work_dir)
-    job.input_text = _input_text(job.work_dir)
+    job["inputs_changed_s"] = _changed_s(command, job["work_dir"])
+    job["input_text"] = _input_text(job["work_dir"])
     check_times(job, now_s=now_s)
     return job
 
 
-def needs_slurm(job: Job, words: Sequence[str], largest: int | None) -> bool:
+def needs_slurm(job: JobFields, words: Sequence[str], largest: int | None) -> bool:
     """Whether Slurm alone can decide if it accepts this job of the process's own user.
 
     Parameters
@@ -94,13 +93,18 @@ def needs_slurm(job: Job, words: Sequence[str], largest: int | None) -> bool:
     largest
         Most nodes that nimod says such a job can get; None: unknown.
     """
-    if job.user_name != user_name():
+    if job["user_name"] != user_name():
         return False
-    if largest is None or (job.min_nodes or 1) > largest:
+    if not fits(job, largest):
         return True
     typed = parse_command_line(["sbatch", *words]).options
-    options = {*parse_script(job.script).options, *options_of(os.environ), *typed}
+    options = {*parse_script(job["script"]).options, *options_of(os.environ), *typed}
     return not _SLURMS.isdisjoint(options)
+
+
+def fits(job: JobFields, largest: int | None) -> bool:
+    """Whether nimod sees enough nodes for a job."""
+    return largest is not None and job.get("min_nodes", 1) <= largest
 
 
 def options_of(environ: Mapping[str, str]) -> Options:

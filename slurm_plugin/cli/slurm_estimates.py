@@ -1,23 +1,29 @@
 """``nimo-advise --test-only``: Slurm's own start estimates, beside ours."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import JobRefused, SlurmError
 from sacct_ingest.job_script import parse_command_line
-from slurm_plugin.config import Advise
-from slurm_plugin.protocol import Advice, Job, Row
+from slurm_plugin.advice_messages import Advice, Row
+from slurm_plugin.slurm.job_request import JobFields
 from slurm_plugin.slurm.start_estimate import EstimateRequest, StartEstimateCache, run, starts
+
+if TYPE_CHECKING:
+    from slurm_plugin.config import Advise
 
 _STDIN = ("", "-")
 
 
-def submission_of(words: Sequence[str], job: Job) -> EstimateRequest:
+def submission_of(words: Sequence[str], script_text: str) -> EstimateRequest:
     """Command line of sbatch, without its first word, apart.
 
-    >>> submission_of(["--test-only", "-N", "4", "job.sh", "x"], Job())
+    >>> submission_of(["--test-only", "-N", "4", "job.sh", "x"], "")
     EstimateRequest(options=('-N', '4'), script=('job.sh', 'x'), text='')
     """
     command = parse_command_line(["sbatch", *words])
@@ -26,7 +32,7 @@ def submission_of(words: Sequence[str], job: Job) -> EstimateRequest:
     if "wrap" in command.options or command.script not in _STDIN:
         text = ""
     else:
-        text, script = job.script, ()
+        text, script = script_text, ()
     passed = tuple(word for word in options if word not in ("--test-only", "--"))
     return EstimateRequest(options=passed, script=script, text=text)
 
@@ -40,7 +46,7 @@ def counts_of(rows: Sequence[Row], most: int) -> list[int]:
     return [row.nodes for row in sorted(rows, key=rank)[:most]]
 
 
-def check(words: Sequence[str], job: Job, how: Advise) -> None:
+def check(words: Sequence[str], script_text: str, how: Advise) -> None:
     """Ask Slurm whether it would accept the job.
 
     Raises
@@ -48,7 +54,7 @@ def check(words: Sequence[str], job: Job, how: Advise) -> None:
     JobRefused
         Slurm would refuse it.
     """
-    submission = submission_of(words, job)
+    submission = submission_of(words, script_text)
     try:
         run(submission.argv(), submission.text, environ=os.environ, timeout_s=how.timeout_s)
     except JobRefused as error:
@@ -57,7 +63,7 @@ def check(words: Sequence[str], job: Job, how: Advise) -> None:
         return  # Slurm is not here, or has no time: nothing speaks against the job
 
 
-def add(advice: Advice, words: Sequence[str], job: Job, how: Advise, *, now_s: float) -> None:
+def add(advice: Advice, words: Sequence[str], job: JobFields, how: Advise, *, now_s: float) -> None:
     """Put Slurm's estimates into the rows of an advice.
 
     Raises
@@ -67,11 +73,11 @@ def add(advice: Advice, words: Sequence[str], job: Job, how: Advise, *, now_s: f
     """
     if not how.test_only:
         raise SlurmError("this site does not let nimo-advise ask for them")
-    if job.het_job_offset is not None:
+    if job.get("het_job_offset") is not None:
         raise SlurmError("not for heterogeneous jobs")
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     starts_s = starts(
-        submission_of(words, job),
+        submission_of(words, job["script"]),
         counts_of(advice.rows, how.calls),
         partial(run, environ=os.environ, timeout_s=how.timeout_s),
         StartEstimateCache(Path(cache) / "nimo" / "estimates.json", keep_s=how.cache_s),

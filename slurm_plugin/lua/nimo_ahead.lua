@@ -83,18 +83,15 @@ local function random_ticket()
   end) or nil
 end
 
--- Send a line and hang up; whether all of it is on its way.
+-- Send a line: the connection if all of it is on its way.  Neither connecting nor sending waits.
 local function send(settings, line)
   local unix = require("socket.unix")
   local connection = (type(unix) == "table" and (unix.stream or unix.tcp) or unix)()
-  connection:settimeout(settings.timeout_ms / 1000, "t")
-  local sent = 0
-  if connection:connect(settings.socket) then
-    connection:settimeout(0, "t")
-    sent = connection:send(line)
+  connection:settimeout(0, "t")
+  if connection:connect(settings.socket) and connection:send(line) == #line then
+    return connection
   end
   connection:close()
-  return sent == #line
 end
 
 -- Say what is about to be submitted; the ticket under which the decision will lie ready.
@@ -103,7 +100,10 @@ local function announce(settings, options, epoch)
   if not ticket then return nil end
   local how = '"one_way":true,"ticket":"' .. ticket .. '",'
   local line = question(settings, options, epoch, how, BY_JOB_SUBMIT)
-  if line and send(settings, line) then return {}, ticket end
+  local connection = line and send(settings, line)
+  if not connection then return nil end
+  connection:close()
+  return {}, ticket
 end
 
 --- Have nimod decide on what is about to be submitted.
@@ -117,8 +117,9 @@ function M.prepare(settings, options, epoch)
   end
   if not waits then return announce(settings, options, epoch) end
   local line = question(settings, options, epoch, "", BY_COMMAND)
-  if not line then return nil end
-  return require("nimo_prepare").choose(settings, options, line, nodes or {})
+  local connection = line and send(settings, line)
+  if not connection then return nil end
+  return require("nimo_prepare").choose(settings, options, connection, nodes or {})
 end
 
 return M

@@ -1,14 +1,15 @@
 --- Having nimod choose a size while the submit command waits: see nimo_ahead.lua.
 --
 -- The ends of the user's range of nodes bound what may come back, or the tag in the user's comment.
+-- A link as job_submit has it would have to be loaded: this is one question on one connection.
 --
 -- Lua 5.1 to 5.4, LuaSocket.
 
-local shared, sizes = require("nimo_shared"), require("nimo_sizes")
-local new_link = require("nimo_link").new
+local json, shared, sizes = require("nimo_json"), require("nimo_shared"), require("nimo_sizes")
 
 local M = {}
 
+local MAX_ANSWER_BYTES = 64 * 1024
 local COUNTS = {
   "min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "cpus_per_task", "time_limit", "time_min",
 }
@@ -119,14 +120,20 @@ local function writes_of(change, options)
   return writes
 end
 
---- Ask for a size.
--- @param line the question
+-- The answer on a connection; nil where none comes in time.
+local function answer_on(connection, settings)
+  connection:settimeout(settings.timeout_ms / 1000, "t")
+  local line = connection:receive("*l")
+  connection:close()
+  return line and #line <= MAX_ANSWER_BYTES and json.decode(line) or nil
+end
+
+--- Take a size from nimod.
+-- @param connection on which it was asked
 -- @param range of nodes: `low` and `high`; empty where the user gives none
 -- @return the writes to the options, and the decision's ticket; nil to leave all to job_submit
-function M.choose(settings, options, line, range)
-  local link = new_link(settings)
-  local answer = shared.ask(link, line)
-  link:close()
+function M.choose(settings, options, connection, range)
+  local answer = answer_on(connection, settings)
   local ticket = answer and answer.v == shared.VERSION and answer.ok ~= false and answer.ticket
   if type(ticket) ~= "string" or not ticket:find("^%x+$") or #ticket > 64 then return nil end
   if answer.action ~= "set" then return {}, ticket end

@@ -103,7 +103,9 @@ class Daemon:
             clock=time.time,
             cluster=self._cluster_name,
         )
-        self._queries = StoreQueries(config.store_url)
+        self._queries = StoreQueries(config.store_url, self._confidence)
+        # Reports take long: others' questions do not wait for them.
+        self._reports = StoreQueries(config.store_url, self._confidence)
         self._background = (
             Periodic("store", self._link.visit, pause_s=lambda: _STORE_S),
             Periodic("slurm", self._look, pause_s=self._poller.pause_s),
@@ -118,6 +120,7 @@ class Daemon:
             poller=self._poller,
             outlooks=self._outlooks,
             queries=self._queries,
+            reports=self._reports,
             names=self._names,
             trusted=self._own_trusted,
             requests_per_s=config.access.requests_per_s,
@@ -146,6 +149,7 @@ class Daemon:
                 self._ready.close()
                 self._errands.shutdown(cancel_futures=True)
                 self._queries.close()
+                self._reports.close()
                 loop.close()
                 self._stop()
 
@@ -205,6 +209,9 @@ class Daemon:
             self._link.close()
         if self._link.pending:
             _log.error("%d decisions could not be written", self._link.pending)
+
+    def _confidence(self) -> float:
+        return self._service.config.fit.confidence
 
     def _status(self) -> Status:
         cluster, made_s = self._service.cluster, self._outlooks.made_s

@@ -1,4 +1,4 @@
-"""What users ask of the store, which only nimod can read: their applications and decisions.
+"""What users ask of the store, which only nimod can read: applications, decisions and reports.
 
 Answers are made in a thread of their own, with a connection of their own.
 """
@@ -7,12 +7,14 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import msgspec
+
 from predictor.table import decode
 from predictor.types import PredictionTable
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
-from sacct_ingest.store import FitRow, Store
-from slurm_plugin.protocol import Answer, Ask, encode
+from sacct_ingest.store import DecisionSelection, FitRow, Store
+from slurm_plugin.protocol import Answer, Ask, Reported, Selection, encode
 from slurm_plugin.protocol.query_messages import Applications, Explanation, explanation_of
 from slurm_plugin.slurm.privacy import is_own
 
@@ -28,10 +30,18 @@ class StoreQueries:
     ----------
     url
         SQLAlchemy URL of the store.
+    confidence
+        Gives the nominal level of intervals, as the settings have it.
+    most_decisions
+        In a report, at a multiple of two thousand: more take seconds.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self, url: str, confidence: Callable[[], float], *, most_decisions: int = 20_000
+    ) -> None:
         self._url = url
+        self._confidence = confidence
+        self._most_decisions = most_decisions
         self._store: Store | None = None
         self._pool = ThreadPoolExecutor(1, "queries")
         self._waiting = 0
@@ -68,12 +78,46 @@ class StoreQueries:
             store = self._store = self._store or Store.open(self._url, create=False)
             if ask.op == "explain":
                 return encode(_explain(store, ask, user))
+            if ask.op == "report":
+                only = user if private else None
+                return encode(self._report(store, ask.selection, only))
             return encode(_applications(store, ask, user, private=private))
         except NimoError as error:
             return encode(Answer(ok=False, error=str(error)))
         except Exception as error:
             _log.exception("a question about the store could not be answered")
             return encode(Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log"))
+
+    def _report(self, store: Store, asked: Selection, only: str | None) -> Reported:
+        """Sum up the decisions about the jobs of one user, or of all where ``only`` is None."""
+        from slurm_plugin.evaluation.report_data import collect  # noqa: PLC0415 - seldom asked for
+
+        read = 0
+
+        def count_decisions(more: int) -> None:
+            nonlocal read
+            read += more
+            if read > self._most_decisions:
+                most = self._most_decisions
+                raise NimoError(f"these are more than {most} decisions; ask for fewer with -S")
+
+        report = collect(
+            store,
+            DecisionSelection(
+                since_s=asked.since_s,
+                until_s=asked.until_s,
+                cluster=asked.cluster,
+                partition=asked.partition,
+                account=asked.account,
+                user=asked.user,
+                only_user=only,
+            ),
+            confidence=self._confidence(),
+            application=asked.application,
+            least_node_hours=asked.least_node_hours,
+            report_progress=count_decisions,
+        )
+        return Reported(own_only=only is not None, report=msgspec.Raw(msgspec.json.encode(report)))
 
 
 def _applications(store: Store, ask: Ask, user: str | None, *, private: bool) -> Applications:

@@ -1,10 +1,31 @@
-"""Asking nimod about the store: one's own applications, and the decision about a job."""
+"""Asking nimod about the store: applications, the decision about a job, a report.
 
-from pathlib import Path
+Answers are of types that take long to load, so each is imported where it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from slurm_plugin.nimod.client import exchange
-from slurm_plugin.protocol import Ask
-from slurm_plugin.protocol.query_messages import Applications, Explanation
+from slurm_plugin.protocol import Ask, Reported, Selection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slurm_plugin.evaluation.outcomes import OutcomeReport
+    from slurm_plugin.protocol.query_messages import Applications, Explanation
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What stands in the first line of a report."""
+
+    decisions: int
+    finished: int
+    first_s: float | None
+    last_s: float | None
 
 
 def applications(
@@ -17,6 +38,8 @@ def applications(
     Unreachable
         There is no answer.
     """
+    from slurm_plugin.protocol.query_messages import Applications  # noqa: PLC0415
+
     return exchange(path, Ask(op="applications", name=name, every=every), Applications, timeout_s)
 
 
@@ -30,5 +53,30 @@ def explain(path: str | Path, job_id: int, decision_id: str, *, timeout_s: float
     Unreachable
         There is no answer.
     """
+    from slurm_plugin.protocol.query_messages import Explanation  # noqa: PLC0415
+
     ask = Ask(op="explain", job_id=job_id, decision_id=decision_id)
     return exchange(path, ask, Explanation, timeout_s)
+
+
+def report(path: str | Path, selection: Selection, *, timeout_s: float) -> Reported:
+    """Ask for a report of decisions.
+
+    Raises
+    ------
+    Unreachable
+        There is no answer.
+    """
+    return exchange(path, Ask(op="report", selection=selection), Reported, timeout_s)
+
+
+def head_of(answer: Reported) -> Head:
+    """Read what stands in the first line of a report."""
+    return msgspec.json.decode(answer.report, type=Head)
+
+
+def report_of(answer: Reported) -> OutcomeReport:
+    """Read a report, whose types take long to load."""
+    from slurm_plugin.evaluation.outcomes import OutcomeReport  # noqa: PLC0415
+
+    return msgspec.json.decode(answer.report, type=OutcomeReport)

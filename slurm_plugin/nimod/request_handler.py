@@ -44,8 +44,8 @@ class RequestHandler:
         Says who slurmctld runs as, and whether Slurm hides users' jobs from others.
     outlooks
         When jobs in the queue start.
-    queries
-        Answers what the store is asked.
+    queries, reports
+        Answer what the store is asked.
     names
         Names of users, as far as they have been looked up.
     trusted
@@ -65,6 +65,7 @@ class RequestHandler:
         poller: ClusterPoller,
         outlooks: Outlooks,
         queries: StoreQueries,
+        reports: StoreQueries,
         names: UserNames,
         trusted: frozenset[int],
         requests_per_s: float,
@@ -75,7 +76,7 @@ class RequestHandler:
         self._service = service
         self._poller = poller
         self._outlooks = outlooks
-        self._queries = queries
+        self._queries, self._reports = queries, reports
         self._names = names
         self._trusted = trusted
         self._requests_per_s = requests_per_s
@@ -129,8 +130,10 @@ class RequestHandler:
             return Reply(encode(Answer(ok=False, error=f"user {uid} has no name")))
         self.answered += 1
         private = self._poller.private
-        query = partial(self._queries.answer, ask, user, private=private)
-        return Reply(query=partial(self._queries.submit, query))
+        queries = self._reports if ask.op == "report" else self._queries
+        return Reply(
+            query=partial(queries.submit, partial(queries.answer, ask, user, private=private))
+        )
 
     def _handle_notice(self, ask: Ask, uid: int) -> None:
         """Decide on a job for which slurmctld waits for no answer."""
@@ -139,7 +142,7 @@ class RequestHandler:
             reply.afterwards()
 
     def _reply(self, ask: Ask, uid: int, *, trusted: bool) -> Reply:
-        if ask.op in ("applications", "explain") and ask.v == VERSION:
+        if ask.op in ("applications", "explain", "report") and ask.v == VERSION:
             return self._query(ask, uid, trusted=trusted)
         began, book = time.perf_counter(), None
         message: Answer | Advice | Status | Waits

@@ -9,7 +9,9 @@ new one.
 `slurm_plugin.protocol.query_messages` is apart: prediction tables and records take long to load.
 """
 
-from slurm_plugin.protocol.advice_messages import (
+from slurm_plugin.advice_messages import (
+    ESTIMATE_COMMENT,
+    VERSION,
     Advice,
     ObservedPoint,
     PartitionRow,
@@ -23,15 +25,14 @@ from slurm_plugin.protocol.decision_messages import (
 )
 from slurm_plugin.protocol.lines import (
     MAX_LINE_BYTES,
-    VERSION,
     encode,
 )
 from slurm_plugin.protocol.request_messages import (
-    ESTIMATE_COMMENT,
     Ask,
     Command,
     HookLevel,
     Job,
+    Selection,
     decode_ask,
 )
 from slurm_plugin.protocol.status_messages import (
@@ -39,6 +40,7 @@ from slurm_plugin.protocol.status_messages import (
     Decided,
     PartitionWait,
     QueueOutlook,
+    Reported,
     Status,
     Uplinked,
     Uplinks,
@@ -64,7 +66,9 @@ __all__ = [
     "PartitionWait",
     "QueueOutlook",
     "ReadyDecision",
+    "Reported",
     "Row",
+    "Selection",
     "Status",
     "Uplinked",
     "Uplinks",

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-VERSION = 1
+from slurm_plugin.advice_messages import VERSION
+
 MAX_LINE_BYTES = 256 * 1024  #: longer requests are refused; the hooks cut scripts to fit
 
 

@@ -11,9 +11,6 @@ import msgspec
 
 from slurm_plugin.protocol.lines import version
 
-#: Comment of a request that only asks Slurm when it would start (``sbatch --test-only``).
-ESTIMATE_COMMENT = "nimo:estimate"
-
 
 class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A job request as the hook sees it; ``time_limit`` and ``time_min`` are in minutes."""
@@ -111,6 +108,19 @@ class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
         )
 
 
+class Selection(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Which decisions a ``report`` is about; what is empty or None says nothing."""
+
+    since_s: float | None = None
+    until_s: float | None = None
+    cluster: str = ""
+    partition: str = ""
+    account: str = ""
+    user: str = ""
+    application: str = ""
+    least_node_hours: float = 100.0  #: as of `slurm_plugin.evaluation.report_data.collect`
+
+
 Operation = Literal[
     "decide",
     "prepare",
@@ -121,6 +131,7 @@ Operation = Literal[
     "explain",
     "links",
     "waits",
+    "report",
 ]
 
 
@@ -136,6 +147,7 @@ class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     name: str = ""  #: to ``applications``: this one alone
     every: bool = False  #: to ``applications``: also those without a curve
     job_id: int | None = None  #: to ``explain``
+    selection: Selection = msgspec.field(default_factory=Selection)  #: to ``report``
     job_ids: list[int] = []  #: to ``waits``; none: all that the user has in the queue
     tasks: list[int] = []  #: to ``waits``: index of a task of each of them; below zero: the array
     decision_id: str = ""  #: to ``explain``, where the job's admin_comment has it

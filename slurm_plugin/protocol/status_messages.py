@@ -1,4 +1,4 @@
-"""What nimod says of the queue, of itself and of its relays."""
+"""What nimod says of the queue, of decisions, of itself and of its relays."""
 
 import msgspec
 
@@ -126,4 +126,14 @@ class Uplinks(msgspec.Struct, kw_only=True):
     ok: bool = True
     release: str = ""
     links: list[Uplinked] = []
+    error: str = ""
+
+
+class Reported(msgspec.Struct, kw_only=True):
+    """Nimod's answer to ``report``."""
+
+    v: int = msgspec.field(default_factory=version)
+    ok: bool = True
+    own_only: bool = False  #: only of this user's jobs
+    report: msgspec.Raw = msgspec.Raw()  #: `slurm_plugin.evaluation.outcomes.OutcomeReport`
     error: str = ""

@@ -1,10 +1,12 @@
 """An advice as text for the user who is about to submit.  Imports nothing heavy."""
 
-from collections.abc import Callable, Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from slurm_plugin import table_columns
-from slurm_plugin.evaluation.wait_accuracy import SHARE
+from slurm_plugin.advice_messages import Advice, PartitionRow, Row
 from slurm_plugin.formatting import (
     RECOGNISED,
     clock,
@@ -17,7 +19,6 @@ from slurm_plugin.formatting import (
     table,
     wrapped,
 )
-from slurm_plugin.protocol import Advice, PartitionRow, Row
 from slurm_plugin.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
 
 _MARK = "=>"
@@ -35,7 +36,7 @@ def render(
     width: int = WIDTH,
     options: TableOptions | None = None,
 ) -> str:
-    """Write an advice as text: the table, a sentence on how far to trust it, lines to paste.
+    """Write an advice as text: predictions, a sentence on how far to trust them, lines to paste.
 
     Parameters
     ----------
@@ -57,26 +58,41 @@ def render(
     NoColumn
         The options name a column that there is not.
     """
+    table = render_predictions(
+        advice, now_s=now_s, every=every, verbose=verbose, width=width, options=options
+    )
+    return _joined((table, render_conclusion(advice, now_s=now_s, verbose=verbose, width=width)))
+
+
+def render_predictions(
+    advice: Advice,
+    *,
+    now_s: float,
+    every: bool = False,
+    verbose: bool = False,
+    width: int = WIDTH,
+    options: TableOptions | None = None,
+) -> str:
+    """Write the first part of an advice: its tables; parameters and errors as of `render`."""
     table = ""
     if advice.rows:
         rows = advice.rows if every else readable(advice.rows, observe=advice.observe)
         table = table_columns.text(advice_columns(advice, now_s), rows, options, width=width)
+    title = wrapped(_title(advice), width) if verbose else ""
+    about = wrapped(_about(advice), width)
+    return _joined((title, _partitions(advice, now_s, width), about, table))
+
+
+def render_conclusion(
+    advice: Advice, *, now_s: float, verbose: bool = False, width: int = WIDTH
+) -> str:
+    """Write the second part of an advice: trust, and lines to paste; parameters as of `render`."""
     trust = (advice.verdict_text, _held(advice)) if verbose else (_verdict(advice),)
-    parts = (
-        wrapped(_title(advice), width) if verbose else "",
-        _partitions(advice, now_s, width),
-        wrapped(_about(advice), width),
-        table,
-        *(
-            wrapped(part, width)
-            for part in (
-                *trust,
-                _expected(advice, now_s),
-                _deadline(advice),
-                _recommendation(advice),
-            )
-        ),
-    )
+    parts = (*trust, _expected(advice, now_s), _deadline(advice), _recommendation(advice))
+    return _joined(wrapped(part, width) for part in parts)
+
+
+def _joined(parts: Iterable[str]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
@@ -101,7 +117,7 @@ def parsable(advice: Advice, *, now_s: float, options: TableOptions | None) -> I
     """
     columns = {column.name: column for column in advice_columns(advice, now_s)}
     # In the order that scripts are used to; then what only ``-o`` shows.
-    ordered = {name: columns[name] for name in Row.__struct_fields__} | columns
+    ordered = {name: columns[name] for name in Row.__dataclass_fields__} | columns
     return table_columns.parsable(list(ordered.values()), advice.rows, options)
 
 
@@ -314,6 +330,8 @@ def _held(advice: Advice) -> str:
     held = advice.waits
     if held is None:
         return ""
+    from slurm_plugin.evaluation.wait_accuracy import SHARE  # noqa: PLC0415 - for -v only
+
     return (
         f"Of {count(held.jobs, 'job')} with a wait like this one, {percent(SHARE)} started within "
         f"{duration(held.within_s)} of the predicted time."

@@ -11,8 +11,9 @@ from slurm_plugin.formatting import clock, count, hours, percent
 from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.chart import Bar, Chart
 from slurm_plugin.reports.html import Table
+from slurm_plugin.reports.report_title import title_of
 from slurm_plugin.reports.sheet import find
-from slurm_plugin.reports.sheets import derived_note, sheets_of, title_of
+from slurm_plugin.reports.sheets import derived_note, sheets_of
 
 #: Headings and the tables below them.
 _SECTIONS = (

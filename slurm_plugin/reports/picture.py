@@ -6,9 +6,7 @@ Drawn by :mod:`slurm_plugin.reports.terminal_plot` as text and by
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
-
-from msgspec import structs
+from dataclasses import asdict, dataclass
 
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
@@ -110,7 +108,7 @@ def of_advice(advice: Advice) -> Picture:
             low_s=tuple(row.low_s for row in advice.rows),
             high_s=tuple(row.high_s for row in advice.rows),
             confidence=advice.confidence,
-            observed=tuple(Point(**structs.asdict(one)) for one in advice.points),
+            observed=tuple(Point(**asdict(one)) for one in advice.points),
             knee=advice.knee,
             observe=advice.observe,
             recommended=advice.nodes,

@@ -13,18 +13,9 @@ from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.job_outcomes import JobOutcome
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.wait_accuracy import SHARE
-from slurm_plugin.formatting import clock, count, duration, hours, percent
+from slurm_plugin.formatting import clock, duration, hours, percent
 from slurm_plugin.reports.sheet import Sheet, SheetField
 from slurm_plugin.reports.wait_sheet import wait_estimates
-
-
-def title_of(report: OutcomeReport) -> str:
-    """Give the number of decisions and their period in one line."""
-    if not report.decisions:
-        return "No decision is recorded for this selection; nimod records one at each submission."
-    decisions = count(report.decisions, "decision")
-    span = f"from {clock(report.first_s)} to {clock(report.last_s)}"
-    return f"{decisions} {span}, {report.finished} with an outcome"
 
 
 def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet, ...]:

@@ -3,16 +3,22 @@
 Only the fields that take part in an advice are filled.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Callable
-from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.job_script import CommandLine, Options, parse_script
 from sacct_ingest.slurm_text import parse_size, parse_time_limit
-from slurm_plugin.protocol import Job
 
+if TYPE_CHECKING:  # to load messages takes longer than to start Python
+    from slurm_plugin.protocol import Job
+
+#: Fields of a `slurm_plugin.protocol.Job` that are set.
+JobFields = dict[str, Any]
 _Reader = Callable[[str], dict[str, object]]
 
 _NO_OPTIONS: Options = {}
@@ -31,7 +37,39 @@ def make_job(
     now_s: float,
     environment: Options = _NO_OPTIONS,
 ) -> Job:
-    """Make the request of a batch job.
+    """Make the request of a batch job; see `job_fields`.
+
+    Raises
+    ------
+    ScriptError
+        The value of an option is not what sbatch would take.
+    """
+    from slurm_plugin.protocol import Job  # noqa: PLC0415 - see above
+
+    return Job(
+        **job_fields(
+            command,
+            script,
+            user=user,
+            uid=uid,
+            work_dir=work_dir,
+            now_s=now_s,
+            environment=environment,
+        )
+    )
+
+
+def job_fields(
+    command: CommandLine,
+    script: str,
+    *,
+    user: str,
+    uid: int | None,
+    work_dir: str,
+    now_s: float,
+    environment: Options = _NO_OPTIONS,
+) -> JobFields:
+    """Fields of the request of a batch job.
 
     Parameters
     ----------
@@ -54,9 +92,14 @@ def make_job(
         The value of an option is not what sbatch would take.
     """
     parsed = parse_script(script)
-    fields: dict[str, object] = {
+    argv = [command.script, *command.arguments] if command.script not in _STDIN else []
+    fields: JobFields = {
+        "user_id": uid,
+        "user_name": user,
         "name": _default_name(command),
         "work_dir": work_dir,
+        "argv": argv,
+        "script": script,
     }
     readers = _READERS | {
         "begin": lambda text: {"begin_time": _parse_time(text, now_s=now_s)},
@@ -68,11 +111,10 @@ def make_job(
             fields |= _read(name, value or "", readers[name])
     if parsed.het or command.het:
         fields["het_job_offset"] = 0
-    argv = [command.script, *command.arguments] if command.script not in _STDIN else []
-    return Job(user_id=uid, user_name=user, script=script, argv=argv, **fields)  # type: ignore[arg-type]
+    return fields
 
 
-def check_times(job: Job, *, now_s: float) -> None:
+def check_times(job: JobFields, *, now_s: float) -> None:
     """Refuse times of a job that slurmctld refuses, with its words.
 
     Raises
@@ -80,22 +122,24 @@ def check_times(job: Job, *, now_s: float) -> None:
     ScriptError
         It would not take the job.
     """
-    if job.time_min and job.time_limit and job.time_min > job.time_limit:
+    time_min, limit = job.get("time_min"), job.get("time_limit")
+    if time_min and limit and time_min > limit:
         raise ScriptError(
-            f"--time-min: {job.time_min} minutes are more than --time; Slurm says: Invalid "
+            f"--time-min: {time_min} minutes are more than --time; Slurm says: Invalid "
             "time-min specification (exceeds job's time or other limits)"
         )
-    if not job.deadline:
+    deadline, begin_s = job.get("deadline"), job.get("begin_time")
+    if not deadline:
         return
-    deadline_s = _parse_time(job.deadline, now_s=now_s)
-    if job.begin_time and deadline_s < job.begin_time:
+    deadline_s = _parse_time(deadline, now_s=now_s)
+    if begin_s and deadline_s < begin_s:
         raise ScriptError(
-            f"--deadline={job.deadline}: before --begin; Slurm says: Incompatible begin and "
+            f"--deadline={deadline}: before --begin; Slurm says: Incompatible begin and "
             "deadline time specification"
         )
     if deadline_s < now_s:
         raise ScriptError(
-            f"--deadline={job.deadline}: this time is over; Slurm says: Requested time limit is "
+            f"--deadline={deadline}: this time is over; Slurm says: Requested time limit is "
             "invalid (missing or exceeds some limit)"
         )
 
@@ -104,7 +148,7 @@ def _default_name(command: CommandLine) -> str:
     """Name that sbatch gives to a job without ``--job-name``."""
     if "wrap" in command.options:
         return "wrap"
-    return "sbatch" if command.script in _STDIN else PurePath(command.script).name
+    return "sbatch" if command.script in _STDIN else command.script.rpartition("/")[2]
 
 
 def _read(name: str, value: str, reader: _Reader) -> dict[str, object]:

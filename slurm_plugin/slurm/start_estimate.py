@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sacct_ingest.errors import JobRefused, SlurmError
-from slurm_plugin.protocol import ESTIMATE_COMMENT
+from slurm_plugin.advice_messages import ESTIMATE_COMMENT
 
 #: What sbatch says where slurmctld did not look at the job.
 _NO_WORD = re.compile(

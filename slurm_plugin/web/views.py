@@ -18,7 +18,7 @@ from slurm_plugin.evaluation.outcomes import Pair
 from slurm_plugin.formatting import RECOGNISED, count
 from slurm_plugin.reports import page
 from slurm_plugin.reports.html import PageLink, Table, TableColumn
-from slurm_plugin.reports.sheets import title_of
+from slurm_plugin.reports.report_title import title_of
 from slurm_plugin.web import application_page, page_layout, query
 from slurm_plugin.web.catalogue import (
     GROUPS,

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ import pytest
 
 from predictor.refit import row_of
 from sacct_ingest.store import Store
-from slurm_plugin.nimod import client
+from slurm_plugin.nimod import line_client
 from tests.cluster.login_node import PROJECT, Cable, LoginNode, relay_sections
 from tests.cluster.nimod import hooks_for
 from tests.conftest import ClusterFactory, scratch_directory, unavailable
@@ -168,8 +168,8 @@ def test_a_hostile_user_gets_nowhere_and_keeps_nobody_out(place: Place) -> None:
     else:
         assert "credential" not in result["without certificate"], "no welcome"
     assert all("ok" not in str(said) and "linked" not in str(said) for said in result.values())
-    asked = client.Ask(op="advise", job=client_job())
-    with pytest.raises(client.RequestRefused, match=r"not for user"):
+    asked = {"user_id": 0, "user_name": "root", "name": "shapes"}
+    with pytest.raises(line_client.RequestRefused, match=r"not for user"):
         as_user(place, HOSTILE, asked)
     assert place.advise().returncode == 0
     assert place.site.status().relays == ["login1"]
@@ -180,19 +180,13 @@ def trouble(place: Place) -> str:
     return place.login.links().links[0].trouble
 
 
-def client_job() -> Any:
-    from slurm_plugin.protocol import Job  # noqa: PLC0415
-
-    return Job(user_id=0, user_name="root", name="shapes")
-
-
-def as_user(place: Place, user: str, ask: Any) -> Any:
+def as_user(place: Place, user: str, job: Mapping[str, object]) -> Any:
     """Ask the relay as a user, from this process."""
     account = Account.of(user)
     os.setegid(account.gid)
     os.seteuid(account.uid)
     try:
-        return client.advise(place.login.socket, ask, timeout_s=PATIENCE_S)
+        return line_client.advise(place.login.socket, job, timeout_s=PATIENCE_S)
     finally:
         os.seteuid(0)
         os.setegid(0)

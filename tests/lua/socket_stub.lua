@@ -30,7 +30,17 @@ local function connection()
     peer.now = peer.now + peer.send_s
     return #line
   end
+  local function line()
+    local first, rest = buffer:match("^([^\n]*)\n(.*)$")
+    buffer = rest or buffer
+    return first
+  end
   function self:receive(count)
+    if count == "*l" then
+      local whole = line()
+      if whole then return whole end
+      count = #buffer + 1
+    end
     local piece = buffer:sub(1, count)
     buffer = buffer:sub(count + 1)
     if #piece == count then return piece end

@@ -191,12 +191,12 @@ def _script_key(one: "Assignment") -> str:
 
     job = request([*one.options, *one.command], user="")
     return identity_of_request(
-        user=job.user_name,
-        name=job.name,
+        user=job["user_name"],
+        name=job["name"],
         tag=None,
-        script=job.script,
-        argv=job.argv,
-        work_dir=job.work_dir,
+        script=job["script"],
+        argv=job["argv"],
+        work_dir=job["work_dir"],
     ).script
 
 

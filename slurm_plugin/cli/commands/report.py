@@ -13,33 +13,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sacct_ingest import atomic_file
-from sacct_ingest.errors import NimoError
-from sacct_ingest.store import DecisionSelection
 from slurm_plugin.cli.command_context import (
     add_config,
     add_json,
     add_parsable,
     add_store,
     add_table_options,
-    load_config,
     moment,
+    nimod_socket,
     table_options,
+    user_settings,
 )
-from slurm_plugin.cli.progress import progress
-from slurm_plugin.config import Config
-from slurm_plugin.decision.reasons import WORDS
-from slurm_plugin.evaluation.outcomes import OutcomeReport
-from slurm_plugin.evaluation.report_data import collect
+from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.formatting import wrapped
-from slurm_plugin.reports.sheets import title_of
-from slurm_plugin.slurm.privacy import PrivateDataRules
-from slurm_plugin.store_access import open_store, sight_of
-from slurm_plugin.streams import json_text
+from slurm_plugin.nimod import query_client
+from slurm_plugin.protocol import Selection
+from slurm_plugin.reports.report_title import ReportHead, title_of
 from slurm_plugin.table_columns import terminal_width
 
-if TYPE_CHECKING:  # the database is heavy, and --help needs none
-    from sacct_ingest.store import Store
+if TYPE_CHECKING:  # heavy, and --help needs none
+    from slurm_plugin.config import Config
+    from slurm_plugin.evaluation.outcomes import OutcomeReport
 
 EXAMPLE = """\
   nimo report -S now-7days
@@ -100,12 +94,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report."""
-    config = load_config(args)
-    rules = sight_of(config)
-    if rules.why:
-        print(f"nimo: only your own jobs are shown: {rules.why}", file=sys.stderr)
-    with open_store(config) as store:
-        report = _report(store, args, config, rules)
+    settings = user_settings(args)
+    report = nimod_or_store(
+        settings,
+        lambda: _of_nimod(nimod_socket(args, settings), args),
+        lambda: _stored(settings(), args),
+        store_named=bool(args.store),
+    )
+    report = replace(report, selection=_selection(args))
     if args.anonymise:
         from slurm_plugin.reports.pseudonyms import anonymous  # noqa: PLC0415
 
@@ -114,32 +110,66 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _report(
-    store: Store, args: argparse.Namespace, config: Config, rules: PrivateDataRules
-) -> OutcomeReport:
+def _of_nimod(socket: str, args: argparse.Namespace) -> OutcomeReport:
+    """Ask nimod, and print the first line before all else is loaded."""
+    answer = query_client.report(socket, _asked(args), timeout_s=TIMEOUT_S)
+    if answer.own_only:
+        why = "PrivateData hides others' jobs; operators name the store: --store"
+        print(f"nimo: only your own jobs are shown: {why}", file=sys.stderr)
+    if _for_terminal(args):
+        _print_title(query_client.head_of(answer))
+    return query_client.report_of(answer)
+
+
+def _stored(config: Config, args: argparse.Namespace) -> OutcomeReport:
+    """Read the store, which few users may, and print the first line."""
+    from sacct_ingest.store import DecisionSelection  # noqa: PLC0415 - heavy
+    from slurm_plugin.cli.progress import progress  # noqa: PLC0415
+    from slurm_plugin.evaluation.report_data import collect  # noqa: PLC0415
+    from slurm_plugin.store_access import open_store, sight_of  # noqa: PLC0415
+
+    rules, asked = sight_of(config), _asked(args)
+    if rules.why:
+        print(f"nimo: only your own jobs are shown: {rules.why}", file=sys.stderr)
     chosen = DecisionSelection(
+        since_s=asked.since_s,
+        until_s=asked.until_s,
+        cluster=asked.cluster,
+        partition=asked.partition,
+        account=asked.account,
+        user=asked.user,
+        only_user=rules.only_user,
+        only_accounts=rules.accounts,
+    )
+    with open_store(config) as store, progress("decisions") as show:
+        report = collect(
+            store,
+            chosen,
+            confidence=config.fit.confidence,
+            application=asked.application,
+            least_node_hours=asked.least_node_hours,
+            report_progress=lambda read: show(read, "read"),
+        )
+    if _for_terminal(args):
+        _print_title(report)
+    return report
+
+
+def _asked(args: argparse.Namespace) -> Selection:
+    return Selection(
         since_s=args.since,
         until_s=args.until,
         cluster=args.cluster,
         partition=args.partition,
         account=args.account,
         user=args.user,
-        only_user=rules.only_user,
-        only_accounts=rules.accounts,
+        application=args.app,
+        least_node_hours=args.least_waste,
     )
-    with progress("decisions") as show:
-        report = collect(
-            store,
-            chosen,
-            confidence=config.fit.confidence,
-            application=args.app,
-            least_node_hours=args.least_waste,
-            report_progress=lambda read: show(read, "read"),
-        )
-    return replace(report, selection=_selection(args))
 
 
 def _selection(args: argparse.Namespace) -> dict[str, str]:
+    """Say in words what was asked for."""
     from slurm_plugin.formatting import clock  # noqa: PLC0415
 
     options = {
@@ -154,20 +184,33 @@ def _selection(args: argparse.Namespace) -> dict[str, str]:
     return {key: value for key, value in options.items() if value}
 
 
+def _for_terminal(args: argparse.Namespace) -> bool:
+    """Whether the report is printed as text, not as data or into files."""
+    table = args.parsable2 or args.table or args.format or args.sort
+    return not (table or args.json or args.csv or args.html)
+
+
+def _print_title(report: ReportHead) -> None:
+    print(wrapped(title_of(report), terminal_width()), flush=True)
+
+
 def _print(report: OutcomeReport, args: argparse.Namespace) -> None:
     if args.csv:
         _files(report, args.csv)
     if args.html:
         _page(report, args.html)
     if args.json:
+        from slurm_plugin.streams import json_text  # noqa: PLC0415
+
         print(json_text(report))
     elif args.parsable2 or args.table or args.format or args.sort:
         _one_table(report, args)
-    elif not (args.csv or args.html):
+    elif _for_terminal(args):
         _terminal(report)
 
 
 def _files(report: OutcomeReport, folder: Path) -> None:
+    from slurm_plugin.decision.reasons import WORDS  # noqa: PLC0415
     from slurm_plugin.reports import sheet, sheets  # noqa: PLC0415
 
     for path in sheet.write_csv(sheets.sheets_of(report, WORDS), folder):
@@ -175,6 +218,7 @@ def _files(report: OutcomeReport, folder: Path) -> None:
 
 
 def _one_table(report: OutcomeReport, args: argparse.Namespace) -> None:
+    from slurm_plugin.decision.reasons import WORDS  # noqa: PLC0415
     from slurm_plugin.reports import sheet, sheets  # noqa: PLC0415
 
     one = sheet.find(sheets.sheets_of(report, WORDS), args.table or "applications")
@@ -185,6 +229,9 @@ def _one_table(report: OutcomeReport, args: argparse.Namespace) -> None:
 
 
 def _page(report: OutcomeReport, path: Path) -> None:
+    from sacct_ingest import atomic_file  # noqa: PLC0415
+    from sacct_ingest.errors import NimoError  # noqa: PLC0415
+    from slurm_plugin.decision.reasons import WORDS  # noqa: PLC0415
     from slurm_plugin.reports.page import page  # noqa: PLC0415
 
     text = page(report, WORDS, now_s=time.time())
@@ -198,10 +245,10 @@ def _page(report: OutcomeReport, path: Path) -> None:
 
 
 def _terminal(report: OutcomeReport) -> None:
-    # At once: what lays out the rest takes a moment to load.
-    print(wrapped(title_of(report), terminal_width()), flush=True)
+    """Print what stands below the title."""
     if not report.decisions:
         return
+    from slurm_plugin.decision.reasons import WORDS  # noqa: PLC0415
     from slurm_plugin.reports import terminal  # noqa: PLC0415
 
     console = terminal.console_for(terminal=sys.stdout.isatty())

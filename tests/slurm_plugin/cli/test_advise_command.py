@@ -112,18 +112,20 @@ def test_neither_nimod_nor_store_is_an_error(
 
 
 @pytest.mark.parametrize(
-    ("module", "words", "shown"),
+    ("module", "words", "shown", "more"),
     [
-        ("slurm_plugin.cli.advise", ["--user", "ada", "wrf.sh", "d02"], "#SBATCH"),
-        ("slurm_plugin.cli.nimo", ["predict", "wrf-d02"], "run time"),
+        ("slurm_plugin.cli.advise", ["--user", "ada", "wrf.sh", "d02"], "#SBATCH", ["msgspec"]),
+        ("slurm_plugin.cli.nimo", ["predict", "wrf-d02"], "run time", []),
+        ("slurm_plugin.cli.nimo", ["report"], "No decision is recorded", []),
     ],
 )
 def test_the_way_through_nimod_loads_nothing_heavy(
-    nimod: DemoSite, module: str, words: list[str], shown: str
+    nimod: DemoSite, module: str, words: list[str], shown: str, more: list[str]
 ) -> None:
     code = (
         f"import sys; from {module} import main; main(sys.argv[1:])\n"
         "heavy = {'sqlalchemy', 'numpy', 'scipy', 'rich', 'asyncio', 'alembic', 'yaml'}\n"
+        f"heavy |= set({more})\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run(

@@ -1,8 +1,7 @@
 """What nimo-advise gets to show."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-import msgspec
 import pytest
 
 from predictor.types import Point, Problem, Verdict
@@ -42,7 +41,7 @@ def test_rows_tell_what_each_count_would_mean():
 
 def test_what_was_observed_comes_along_to_be_drawn():
     known = table()
-    points = [Point(**msgspec.structs.asdict(one)) for one in advice(known=known).points]
+    points = [Point(**asdict(one)) for one in advice(known=known).points]
     assert points == list(known.observed)
     assert advice(known=known).knee == 8
     assert advice(unknown=True).points == []

@@ -4,10 +4,11 @@ import contextlib
 import socket
 import threading
 
+import msgspec
 import pytest
 
-from slurm_plugin.nimod import client
-from slurm_plugin.protocol import Advice, Answer, Ask, Status, encode
+from slurm_plugin.nimod import client, line_client
+from slurm_plugin.protocol import Advice, Answer, Ask, Job, Status, encode
 
 
 @pytest.fixture
@@ -44,8 +45,10 @@ def server(path, *pieces, keep_open=False):
 def test_an_advice_comes_in_any_number_of_pieces(path):
     line = encode(Advice(nodes=4))
     with server(path, line[:5], line[5:9], line[9:]) as asked:
-        assert client.advise(path, Ask(op="advise"), timeout_s=60).nodes == 4
-    assert asked == [encode(Ask(op="advise"))]
+        assert line_client.advise(path, {"name": "wrf"}, timeout_s=60).nodes == 4
+    assert msgspec.json.decode(asked[0], type=Ask) == Ask(
+        op="advise", via="advise", job=Job(name="wrf")
+    )
 
 
 def test_a_status_and_a_reload(path):
@@ -60,30 +63,35 @@ def test_a_status_and_a_reload(path):
         ([], "cannot read"),
         ([b"garbage\n"], "cannot read"),
         ([b'{"v":1,"nodes":"four"}\n'], "cannot read"),
+        ([b'{"v":1,"rows":{}}\n'], "cannot read"),
+        ([b'{"v":1,"rows":[{"nodes":4}]}\n'], "cannot read"),
+        ([b'{"v":1,"unit":"miles"}\n'], "cannot read"),
+        ([b'{"v":1,"waits":7}\n'], "cannot read"),
+        ([b"[4]\n"], "cannot read"),
         ([encode(Advice(nodes=4))[:9]], "cannot read"),
         ([encode(Answer(ok=False, error="version 1; nimod speaks 2"))], "nimod speaks 2"),
     ],
 )
 def test_a_bad_answer_is_none(path, pieces, told):
     with server(path, *pieces), pytest.raises(client.Unreachable, match=told):
-        client.advise(path, Ask(op="advise"), timeout_s=60)
+        line_client.advise(path, {}, timeout_s=60)
 
 
 def test_a_relay_without_a_link_is_an_error_of_its_own(path):
     cut = encode(Answer(ok=False, error="no link to nimod on ctl1:7734: why", link_down=True))
     with server(path, cut), pytest.raises(client.LinkDown, match=r"^no link") as caught:
-        client.advise(path, Ask(op="advise"), timeout_s=60)
+        line_client.advise(path, {}, timeout_s=60)
     assert caught.value.exit_status == 74
     refused = encode(Answer(ok=False, error="more than 20 requests a second"))
     with server(path.with_name("r"), refused), pytest.raises(client.RequestRefused) as caught:
-        client.advise(path.with_name("r"), Ask(op="advise"), timeout_s=60)
+        line_client.advise(path.with_name("r"), {}, timeout_s=60)
     assert caught.value.exit_status == 69
 
 
 def test_silence_ends_at_the_time_out(path):
     hung = server(path, keep_open=True)
     with hung, pytest.raises(client.Unreachable, match=r"within 0\.1 s"):
-        client.advise(path, Ask(op="advise"), timeout_s=0.1)
+        line_client.advise(path, {}, timeout_s=0.1)
 
 
 def test_nobody_there(path):

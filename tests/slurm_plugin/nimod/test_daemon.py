@@ -53,7 +53,7 @@ def test_a_bad_request_gets_an_error_and_the_connection_lives(running, line, tol
 
 def test_a_user_whose_name_is_not_known_sees_nothing(tmp_path):
     made = Handler(tmp_path)
-    for op in ("applications", "explain"):
+    for op in ("applications", "explain", "report"):
         reply = made.respond(encode(Ask(op=op, name="wrf", job_id=1)), 4_000_000)
         assert b"has no name" in reply.data
         assert reply.query is None

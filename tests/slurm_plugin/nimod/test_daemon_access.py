@@ -9,10 +9,11 @@ import sys
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from sacct_ingest.sharing import SharedTag
 from slurm_plugin.config import Sharing
-from slurm_plugin.nimod import client
+from slurm_plugin.nimod import line_client
 from slurm_plugin.protocol import Answer, Ask, Command, Job, encode
 from tests.processes import PATIENCE_S, wait_until
 from tests.slurm_plugin.made import job, table
@@ -105,7 +106,9 @@ def test_private_data_hides_what_others_ran(in_the_open, private, known):
     ask = Ask(op="advise", job=job(user_name="nobody", user_id=None, comment="nimo:app=cfd"))
     (answer,) = ask_as_nobody(in_the_open, ask)
     assert bool(answer["points"]) is known
-    assert client.advise(in_the_open.socket, ask, timeout_s=PATIENCE_S).points
+    assert line_client.advise(
+        in_the_open.socket, structs.asdict(ask.job), timeout_s=PATIENCE_S
+    ).points
 
 
 @needs_root

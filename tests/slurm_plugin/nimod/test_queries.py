@@ -1,12 +1,16 @@
 """What users ask nimod about the store: their own applications and decisions, and no others'."""
 
+import json
 import socket
 
 import pytest
 
-from sacct_ingest.store import Store
+from sacct_ingest.store import DecisionSelection, Store
+from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.nimod import client, query_client
-from slurm_plugin.protocol import Ask, encode
+from slurm_plugin.nimod.queries import StoreQueries
+from slurm_plugin.protocol import Ask, Selection, encode
+from slurm_plugin.reports.report_title import title_of
 from tests.predictor.rows import job as made_run
 from tests.processes import PATIENCE_S
 from tests.slurm_plugin.made import table
@@ -101,3 +105,35 @@ def test_no_store_is_an_error_in_words(nimod):
     nimod.notify.recv(100)
     with pytest.raises(client.Unreachable, match="/dev/null"):
         query_client.applications(nimod.socket, every=True, timeout_s=PATIENCE_S)
+
+
+@needs_root
+def test_a_report_is_about_ones_own_jobs_where_jobs_are_private(asked):
+    everyone, theirs = ask_as_nobody(
+        asked, Ask(op="report"), Ask(op="report", selection=Selection(user="alice"))
+    )
+    assert everyone["own_only"] is asked.private
+    assert everyone["report"]["decisions"] == (1 if asked.private else 2)
+    assert theirs["report"]["decisions"] == (0 if asked.private else 1)
+
+
+@needs_root
+def test_a_report_of_nimod_is_that_of_the_store(asked):
+    answer = query_client.report(asked.socket, Selection(), timeout_s=PATIENCE_S)
+    with Store.open(asked.url) as store:
+        whole = collect(store, DecisionSelection(), confidence=0.9)
+    assert query_client.report_of(answer) == whole
+    head = query_client.head_of(answer)
+    assert (head.decisions, head.first_s, head.last_s) == (2, whole.first_s, whole.last_s)
+    assert title_of(head) == title_of(whole)
+
+
+def test_a_report_of_too_many_decisions_is_refused_with_the_fix(tmp_path):
+    url = f"sqlite:///{tmp_path / 'nimo.db'}"
+    with Store.open(url) as store:
+        store.decisions.add([decision(decision_id=f"{n:012x}") for n in range(2_000)])
+    few, enough = (StoreQueries(url, lambda: 0.9, most_decisions=most) for most in (1_999, 2_000))
+    refused = json.loads(few.answer(Ask(op="report"), None, private=False))
+    assert (refused["ok"], "ask for fewer with -S" in refused["error"]) == (False, True)
+    answer = json.loads(enough.answer(Ask(op="report"), None, private=False))
+    assert answer["report"]["decisions"] == 2_000

@@ -8,7 +8,7 @@ from sacct_ingest.job_script import parse_command_line
 from sacct_ingest.sbatch_options import OPTIONS
 from slurm_plugin.cli.sbatch_request import options_of
 from slurm_plugin.protocol import Job
-from slurm_plugin.slurm.job_request import check_times, make_job
+from slurm_plugin.slurm.job_request import JobFields, check_times, job_fields, make_job
 
 NOW_S = 1_790_000_000.0
 SCRIPT = """#!/bin/bash
@@ -21,9 +21,13 @@ srun ./wrf.exe
 """
 
 
-def job(*words: str, script: str = SCRIPT) -> Job:
+def fields(*words: str, script: str = SCRIPT) -> JobFields:
     command = parse_command_line(["sbatch", *words])
-    return make_job(command, script, user="ada", uid=1001, work_dir="/home/ada", now_s=NOW_S)
+    return job_fields(command, script, user="ada", uid=1001, work_dir="/home/ada", now_s=NOW_S)
+
+
+def job(*words: str, script: str = SCRIPT) -> Job:
+    return Job(**fields(*words, script=script))
 
 
 def test_directives_of_the_script() -> None:
@@ -187,13 +191,13 @@ def test_every_variable_names_an_option_of_sbatch() -> None:
 )
 def test_what_slurm_refuses_is_refused_with_its_words(words: Sequence[str], told: str) -> None:
     with pytest.raises(ScriptError, match=re.escape(told)):
-        check_times(job(*words, "a.sh", script="#!/bin/sh\n"), now_s=NOW_S)
+        check_times(fields(*words, "a.sh", script="#!/bin/sh\n"), now_s=NOW_S)
 
 
 def test_a_deadline_ahead_and_a_begin_that_is_over_are_taken() -> None:
-    made = job("-b", "2020-01-01", "--deadline=now+1hour", "--time-min=10", "-t", "10", "a.sh")
+    made = fields("-b", "2020-01-01", "--deadline=now+1hour", "--time-min=10", "-t", "10", "a.sh")
     check_times(made, now_s=NOW_S)
-    assert (made.time_limit, made.time_min) == (10, 10)
+    assert (made["time_limit"], made["time_min"]) == (10, 10)
 
 
 @pytest.mark.parametrize(("text", "listed"), [("2,4,8", True), ("2-8:2", True), ("2-8", False)])

@@ -7,7 +7,7 @@ import pytest
 from sacct_ingest.errors import JobRefused, SlurmError
 from slurm_plugin.cli.slurm_estimates import add, counts_of, submission_of
 from slurm_plugin.config import Advise
-from slurm_plugin.protocol import ESTIMATE_COMMENT, Advice, Job, Row
+from slurm_plugin.protocol import ESTIMATE_COMMENT, Advice, Row
 from slurm_plugin.slurm.start_estimate import EstimateRequest, StartEstimateCache, run, starts
 
 NOW = 1e9
@@ -37,7 +37,7 @@ def cache(folder, keep_s=60.0):
     ],
 )
 def test_a_command_line_is_taken_apart(words, options, script, text):
-    found = submission_of(words, Job(script="#!/bin/sh\n"))
+    found = submission_of(words, "#!/bin/sh\n")
     assert found == EstimateRequest(options=options, script=script, text=text)
 
 
@@ -111,8 +111,8 @@ def test_the_recommended_count_is_asked_first_then_those_that_end_first():
 @pytest.mark.parametrize(
     ("job", "how", "why"),
     [
-        (Job(), Advise(test_only=False), "does not let"),
-        (Job(het_job_offset=0), Advise(), "heterogeneous"),
+        ({}, Advise(test_only=False), "does not let"),
+        ({"het_job_offset": 0}, Advise(), "heterogeneous"),
     ],
 )
 def test_where_slurm_is_not_to_be_asked(job, how, why):

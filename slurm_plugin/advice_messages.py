@@ -1,12 +1,23 @@
-"""What nimod answers to ``nimo-advise``: one row for each node count."""
+"""What nimod answers to ``nimo-advise``: one row for each node count.
 
-import msgspec
+Dataclasses, apart from the other messages: to load msgspec takes three times as long as to start
+Python, and ``nimo-advise`` needs no more than these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, TypeVar
 
 from sacct_ingest.layout import Unit
-from slurm_plugin.protocol.lines import version
+
+VERSION = 1  #: of all messages
+#: Comment of a request that only asks Slurm when it would start (``sbatch --test-only``).
+ESTIMATE_COMMENT = "nimo:estimate"
 
 
-class Row(msgspec.Struct, kw_only=True):
+@dataclass(slots=True, kw_only=True)
+class Row:
     """One node count of an advice."""
 
     nodes: int
@@ -31,7 +42,8 @@ class Row(msgspec.Struct, kw_only=True):
     chance: float | None = None  #: of making the deadline
 
 
-class PartitionRow(msgspec.Struct, kw_only=True):
+@dataclass(slots=True, kw_only=True)
+class PartitionRow:
     """What would come of a job in one partition, on the node count that is best there."""
 
     partition: str  #: empty: no partition has nodes of this type alone
@@ -47,7 +59,8 @@ class PartitionRow(msgspec.Struct, kw_only=True):
     reason: str = ""
 
 
-class ObservedPoint(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ObservedPoint:
     """One observation of an advice, as `predictor.types.Point`, which takes long to load."""
 
     nodes: int
@@ -56,7 +69,8 @@ class ObservedPoint(msgspec.Struct, frozen=True):
     spread: float = 0.0
 
 
-class WaitShares(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitShares:
     """How near one kind of predicted waits came."""
 
     jobs: int
@@ -65,10 +79,11 @@ class WaitShares(msgspec.Struct, frozen=True, kw_only=True):
     later: float  #: share that started more than a minute later than predicted
 
 
-class Advice(msgspec.Struct, kw_only=True):
+@dataclass(slots=True, kw_only=True)
+class Advice:
     """Nimod's answer to ``advise``."""
 
-    v: int = msgspec.field(default_factory=version)
+    v: int = VERSION
     ok: bool = True
     application: str = ""
     unit: Unit = Unit.NODES  #: what the rows' ``nodes`` and ``node_hours`` count
@@ -79,7 +94,7 @@ class Advice(msgspec.Struct, kw_only=True):
     guess: bool = False  #: made of the user's jobs, whatever they ran
     confidence: float = 0.0
     runs: int = 0
-    rows: list[Row] = []
+    rows: list[Row] = field(default_factory=list)
     nodes: int | None = None  #: the recommended count
     directive: str = ""  #: ``#SBATCH --nodes=4``
     memory_directive: str = ""  #: ``#SBATCH --mem=5300M``; empty: what the job asks for will do
@@ -87,7 +102,7 @@ class Advice(msgspec.Struct, kw_only=True):
     time_directive: str = ""  #: ``#SBATCH --time=00:20:00 --time-min=00:15:00``
     reason: str = ""
     observe: int | None = None  #: node count where one more run would help most
-    points: list[ObservedPoint] = []  #: what was observed
+    points: list[ObservedPoint] = field(default_factory=list)  #: what was observed
     knee: int | None = None  #: processor working set, argmax S²/n
     deadline_s: float | None = None
     meets_deadline: bool | None = None
@@ -97,5 +112,58 @@ class Advice(msgspec.Struct, kw_only=True):
     waits: WaitShares | None = None  #: how near waits like the recommended one came
     partition: str = ""  #: that all this is about, where nodes differ in type
     node_type: str = ""
-    partitions: list[PartitionRow] = []  #: side by side, where the job may use several
+    partitions: list[PartitionRow] = field(
+        default_factory=list
+    )  #: side by side, where the job may use several
     error: str = ""
+
+
+def read_advice(given: object) -> Advice:
+    """Make an advice of nimod's decoded answer.  Fields that are new to this release are left out.
+
+    Raises
+    ------
+    ValueError
+        It is no advice.
+    """
+    return _message(Advice, given)
+
+
+_Message = TypeVar("_Message")
+_MESSAGES = {one.__name__: one for one in (Row, PartitionRow, ObservedPoint, WaitShares)}
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "bool": bool,
+    "float": (int, float),
+    "int": int,
+    "None": type(None),
+    "str": str,
+}
+
+
+def _message(kind: type[_Message], given: object) -> _Message:
+    if not isinstance(given, dict):
+        raise ValueError(f"{given!r} is no {kind.__name__}")  # noqa: TRY004 - of the data, not a call
+    values = {}
+    for one in fields(kind):  # type: ignore[arg-type]
+        if one.name in given:
+            values[one.name] = _value(str(one.type), given[one.name])
+        elif one.default is MISSING and one.default_factory is MISSING:
+            raise ValueError(f"{kind.__name__} has no {one.name}")
+    return kind(**values)
+
+
+def _value(kind: str, given: object) -> Any:
+    """Value of a field whose annotation is ``kind``."""
+    if kind.startswith("list["):
+        if not isinstance(given, list):
+            raise ValueError(f"{given!r} is no list")
+        return [_message(_MESSAGES[kind[5:-1]], one) for one in given]
+    for word in kind.split(" | "):
+        if word == "Unit":
+            return Unit(str(given))
+        if word in _MESSAGES:
+            if given is not None:
+                return _message(_MESSAGES[word], given)
+        elif isinstance(given, _KINDS[word]):
+            return given
+    raise ValueError(f"{given!r} is no {kind}")
