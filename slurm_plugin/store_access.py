@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from predictor.table import decode
 from predictor.types import PredictionTable
-from sacct_ingest.errors import NoHistory
+from sacct_ingest.errors import NoHistory, StoreError
 from sacct_ingest.records import CURVE_LEVELS
 from sacct_ingest.signature import names_of
 from slurm_plugin.config import Config
@@ -32,8 +32,14 @@ def open_store(config: Config, *, create: bool = False) -> "Store":
     Raises
     ------
     StoreError
-        It is missing, cannot be opened, or is of a newer release.
+        It is missing, cannot be opened, or is of a newer release; login nodes have none.
     """
+    controllers = config.relay.controllers
+    if controllers and not (create or config.store or store_owner(config) is not None):
+        raise StoreError(
+            f"login nodes have no store: run this on {' or '.join(controllers)}, or name a store "
+            "with --store"
+        )
     with _importing():
         from sacct_ingest.store import Store  # noqa: PLC0415 - heavy, and --help needs none
 

@@ -73,6 +73,28 @@ def nimod_or_store(
         return answer
 
 
+def from_nimod(settings: Callable[[], Config], ask_nimod: Callable[[], _Answer]) -> _Answer:
+    """Ask nimod what only nimod can answer.
+
+    Parameters
+    ----------
+    settings
+        Reads the configuration: only needed where nimod does not answer.
+
+    Raises
+    ------
+    Unreachable
+        Nimod does not answer; the message says how to start it, or a login node's relay.
+    """
+    try:
+        return ask_nimod()
+    except RequestRefused:
+        raise
+    except Unreachable as error:
+        not_on_login_nodes(settings(), error)
+        raise Unreachable(f"{error}; does it run? systemctl status nimod") from error
+
+
 def not_on_login_nodes(config: Config, error: Unreachable) -> None:
     """Raise an error of a command that would read the store next, on a host that has none.
 

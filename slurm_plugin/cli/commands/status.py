@@ -6,6 +6,7 @@ from itertools import accumulate
 from textwrap import fill
 
 from slurm_plugin.cli.command_context import add_config, add_json, load_config
+from slurm_plugin.cli.through_nimod import from_nimod
 from slurm_plugin.formatting import clock, count, duration, percent
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Counts, PartitionWait, Status
@@ -26,13 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask and print."""
-    config = load_config(args)
-    try:
-        status = client.status(config.socket, reload=args.reload, timeout_s=_TIMEOUT_S)
-    except client.RequestRefused:
-        raise
-    except client.Unreachable as error:
-        raise client.Unreachable(f"{error}; does it run? systemctl status nimod") from error
+    config = load_config(args, for_user=True)
+    status = from_nimod(
+        lambda: config,
+        lambda: client.status(config.socket, reload=args.reload, timeout_s=_TIMEOUT_S),
+    )
     if args.json:
         print(json_text(status))
     else:

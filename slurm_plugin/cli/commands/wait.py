@@ -22,7 +22,7 @@ from slurm_plugin.cli.command_context import (
     table_options,
     user_settings,
 )
-from slurm_plugin.cli.through_nimod import TIMEOUT_S
+from slurm_plugin.cli.through_nimod import TIMEOUT_S, from_nimod
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import WaitRow
 from slurm_plugin.reports.wait_text import queue_columns, sentence
@@ -55,9 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask nimod and print; 3 where a job does not wait, or is not shown to this user."""
-    socket = nimod_socket(args, user_settings(args))
+    settings = user_settings(args)
+    socket = nimod_socket(args, settings)
     asked = list(dict.fromkeys(job for jobs in args.jobs for job in jobs))
-    waits = client.waits(socket, asked, timeout_s=TIMEOUT_S)
+    waits = from_nimod(settings, lambda: client.waits(socket, asked, timeout_s=TIMEOUT_S))
     shown, options = queue_columns(), table_options(args)
     if args.json:
         print(json_text(waits))

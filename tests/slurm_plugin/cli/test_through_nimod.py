@@ -2,9 +2,11 @@
 
 import pytest
 
-from slurm_plugin.cli.through_nimod import may_read_store, nimod_or_store
+from sacct_ingest.errors import StoreError
+from slurm_plugin.cli.through_nimod import from_nimod, may_read_store, nimod_or_store
 from slurm_plugin.config import Config, RelaySettings
 from slurm_plugin.nimod.client import LinkDown, Unreachable
+from slurm_plugin.store_access import open_store
 
 LOGIN_NODE = Config(relay=RelaySettings(controllers=("ctl1",)))
 
@@ -32,3 +34,24 @@ def test_on_a_login_node_no_store_is_read_whoever_asks(monkeypatch, uid):
 
 def test_a_store_that_is_named_is_read():
     assert nimod_or_store(lambda: LOGIN_NODE, unread, lambda: "read", store_named=True) == "read"
+
+
+@pytest.mark.parametrize(
+    ("config", "fix"),
+    [(LOGIN_NODE, "systemctl start nimo-relay"), (Config(), "systemctl status nimod")],
+)
+def test_what_only_nimod_knows_says_what_to_start(config, fix):
+    def ask():
+        raise Unreachable("nimod at /run/nimo/nimod.sock: No such file or directory")
+
+    with pytest.raises(Unreachable, match=fix):
+        from_nimod(lambda: config, ask)
+
+
+def test_a_command_that_needs_the_store_names_the_host_that_has_one(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    with pytest.raises(StoreError, match=r"no store: run this on ctl1, or name a store") as caught:
+        open_store(LOGIN_NODE)
+    assert caught.value.exit_status == 74
+    open_store(LOGIN_NODE, create=True).close()  # one's own
+    open_store(LOGIN_NODE).close()
