@@ -1,4 +1,4 @@
-"""What Slurm would not take gets Slurm's words and status from nimo-advise, and nothing to paste."""
+"""What Slurm would not take gets Slurm's words and status from nimo-advise; nothing to paste."""
 
 import re
 
