@@ -29,7 +29,7 @@ from slurm_plugin.demo.sandbox import HISTORY, DemoSite, prepare
 from slurm_plugin.demo.submissions import submit
 from slurm_plugin.demo.tour import plan
 from slurm_plugin.nimod import client
-from slurm_plugin.process_user import user_name
+from slurm_plugin.slurm.job_request import user_name
 
 BUDGET_S = 0.25
 PROGRAMS = Path(sys.executable).parent

@@ -3,8 +3,7 @@
 Times are seconds since the epoch (UTC), sizes bytes, durations seconds.  ``None`` means that
 the accounting does not say; zero means zero.
 
-Runs and steps come by the million: as msgspec structs they are made ten times as fast as
-dataclasses (`msgspec.structs.replace` takes the place of `dataclasses.replace`).
+Runs and steps come by the million: msgspec structs are made ten times as fast as dataclasses.
 """
 
 from dataclasses import dataclass
@@ -110,9 +109,7 @@ _STATES: Final = {
 #: States of which predictions are made; for queries of the store.
 RUN_TIME_STATES: Final = tuple(state.value for state in JobState if state.says_run_time)
 #: What sacct is asked for: rows that ended, and those that a resize ended.
-ENDED_CODES: Final = tuple(
-    _STATES[state].code for state in JobState if state.ended or state is JobState.RESIZING
-)
+ENDED_CODES: Final = tuple(_STATES[s].code for s in JobState if s.ended or s is JobState.RESIZING)
 
 
 class KeyLevel(StrEnum):

@@ -15,8 +15,8 @@ from sacct_ingest.errors import NoHistory, StoreError
 from sacct_ingest.records import CURVE_LEVELS
 from sacct_ingest.signature import names_of
 from slurm_plugin.config import Config
-from slurm_plugin.process_user import user_name
 from slurm_plugin.slurm import commands
+from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.privacy import PrivateDataRules, sight
 
 if TYPE_CHECKING:

@@ -136,3 +136,8 @@ def reference_of(reference: Mapping[str, float], names: Iterable[str]) -> dict[s
     for name, value in base.items():
         need_positive(f"attribute {name} of the reference", value)
     return base
+
+
+def transformation(name: str, faster: frozenset[str]) -> Term:
+    """Transform an attribute: to its reciprocal where more of it makes runs faster."""
+    return Term(name, Shape.INVERSE if name in faster else Shape.LINEAR)

@@ -12,18 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictor.argument_checks import need_finite
-from predictor.models.functions import Function
-from predictor.models.occupancy import (
-    Form,
-    Occupancies,
-    OccupancyFit,
-    Sample,
-    checked,
-    judged_by,
-    transformation,
-)
-from predictor.models.occupancy_fit import PARTS
-from predictor.models.samples import from_the_others
+from predictor.models.functions import Function, transformation
+from predictor.models.occupancy_fit import PARTS, Form, OccupancyFit, judged_by
+from predictor.models.samples import Occupancies, Sample, checked, from_the_others
 from predictor.models.transformed import linear
 
 #: Share of the whole below which an occupancy is none.

@@ -14,14 +14,13 @@ weighted by how well each predicts left-out samples.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import log
 from statistics import median
 
 import numpy as np
 from scipy.stats import spearmanr
 
 from predictor.models.bottleneck import learn_bottleneck
-from predictor.models.functions import Function, Shape, Term
+from predictor.models.functions import Function, transformation
 from predictor.models.occupancy_fit import (
     COMPUTE,
     PARTS,
@@ -30,9 +29,10 @@ from predictor.models.occupancy_fit import (
     OccupancyFit,
     Predicted,
     joined,
+    judged_by,
+    log_error,
 )
 from predictor.models.samples import Occupancies, Sample, checked, from_the_others, occupancies
-from predictor.models.support import supported
 from predictor.models.transformed import learn, linear
 
 __all__ = [
@@ -47,9 +47,6 @@ __all__ = [
     "occupancies",
 ]
 
-#: A model of n samples is taken to be off by 0.35/n of log time.  That counts as one of the errors
-#: that left-out samples show.  Both were set on generated tasks that no benchmark has.
-_PRIOR = 0.35
 #: From so many samples on, forms have weights: left-out errors distinguish them.  A form twice
 #: as far off counts a sixteenth.  A bottleneck counts four times before there is evidence.
 _TELLING, _STEEP, _LEAST_OFF, _BOTTLENECK = 12, 4.0, 0.005, 4.0
@@ -107,7 +104,7 @@ class OccupancyModel:
             for one, rest in zip(samples, others, strict=True)
         ]
         off = [
-            median(abs(_off(own[i], one)) for own, one in zip(made, samples, strict=True))
+            median(abs(log_error(own[i], one)) for own, one in zip(made, samples, strict=True))
             for i in range(len(forms))
         ]
         order = sorted(range(len(forms)), key=off.__getitem__)
@@ -216,31 +213,6 @@ class OccupancyModel:
         return tuple(sorted(base)) if chosen is None else chosen
 
 
-def transformation(name: str, faster: frozenset[str]) -> Term:
-    """Transform an attribute: to its reciprocal where more of it makes runs faster."""
-    return Term(name, Shape.INVERSE if name in faster else Shape.LINEAR)
-
-
-def judged_by(
-    fit: OccupancyFit, samples: Sequence[Sample], predicted: Sequence[Occupancies]
-) -> OccupancyFit:
-    """Add what came of predicting each sample from the others, and what the samples support.
-
-    A model of n samples errs less than those of n - 1 that predicted the left-out ones: by a share
-    of (n - 1)/n of their errors.  A prior counts as one more error.
-    """
-    off = [_off(made, one) for made, one in zip(predicted, samples, strict=True)]
-    count = len(off)
-    errors = sum(map(abs, off)) * (count - 1) / count
-    error = (errors + _PRIOR / count) / (count + 1)
-    support = supported([one.attributes for one in samples], sorted(samples[0].attributes))
-    inverse = {name for form in fit.forms for name in form.inverted()}
-    support = replace(support, inverse=tuple(sorted(inverse)))
-    return replace(
-        fit, error=error, left_out=tuple(off), predicted=tuple(predicted), support=support
-    )
-
-
 def _falling(samples: Sequence[Sample], base: Mapping[str, float]) -> frozenset[str]:
     """Attributes with which run time falls."""
     times = [one.measured.time_s for one in samples]
@@ -266,8 +238,3 @@ def _weights(forms: Sequence[tuple[Form, float]]) -> tuple[float, ...]:
         for form, off in forms
     ]
     return tuple(one / sum(weights) for one in weights)
-
-
-def _off(made: Occupancies, asked: Sample) -> float:
-    """Log of predicted over actual time."""
-    return log(max(made.time_s, 1e-3 * asked.measured.time_s) / asked.measured.time_s)

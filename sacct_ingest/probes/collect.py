@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from sacct_ingest.errors import ProbeError
@@ -26,7 +27,8 @@ class Collector:
     def __init__(
         self, members: Sequence[Member], settings: ProbeSettings, *, key: bytes = b""
     ) -> None:
-        self._members, self._settings, self._key = members, settings, key
+        self._members, self._settings = members, settings
+        self._ask = partial(wire.ask, key=key, timeout_s=settings.timeout_s)
         self._read: dict[str, tuple[str, int]] = {}
 
     def collect(self) -> Gathered:
@@ -86,9 +88,6 @@ class Collector:
             self._read[member.name] = (str(answer["boot"]), int(answer["after"]))
             more = bool(answer.get("more"))
             yield from map(_probe, answer["probes"])
-
-    def _ask(self, member: Member, request: Message) -> Message:
-        return wire.ask(member, request, key=self._key, timeout_s=self._settings.timeout_s)
 
 
 def _boot(state: Message) -> Message:

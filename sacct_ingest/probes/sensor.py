@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from sacct_ingest.errors import ProbeError
@@ -66,7 +67,8 @@ class Sensor:
         self._stopped, self._woken = threading.Event(), threading.Event()
         self._first = 0
         self.locals = 0
-        self._ring = Ring(Clique(self._members, self._me, self._ask), settings, self._measure)
+        ask = partial(wire.ask, key=key, timeout_s=settings.timeout_s)
+        self._ring = Ring(Clique(self._members, self._me, ask), settings, self._measure)
         self._server = _bound(bind, key, self._serve)
 
     @property
@@ -129,9 +131,6 @@ class Sensor:
             for probe in probes:
                 self._number += 1
                 self._measurements.append((self._number, probe))
-
-    def _ask(self, member: Member, request: Message) -> Message:
-        return wire.ask(member, request, key=self._key, timeout_s=self._settings.timeout_s)
 
     # --- answering ----------------------------------------------------------------------------
 

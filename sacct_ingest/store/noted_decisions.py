@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, select
 
 from sacct_ingest.admin_comment import Note, parse
 from sacct_ingest.records import DecisionRow, JobState
+from sacct_ingest.slurm_text import seconds_of
 from sacct_ingest.store.decision_outcomes import KEYS
 from sacct_ingest.store.schema import decisions, runs, watermarks
 
@@ -85,12 +86,8 @@ def _decision(note: Note, run: Row[Any]) -> DecisionRow:
         predicted_s=float(note.time_s),
         low_s=float(note.low_s),
         high_s=float(note.high_s),
-        given_limit_s=_seconds(note.limit_min),
-        given_min_s=_seconds(note.least_min),
+        given_limit_s=seconds_of(note.limit_min),
+        given_min_s=seconds_of(note.least_min),
         given_mem_mib=note.mem_mib,
         **{name: getattr(run, name) for name in (*_SAME, *KEYS)},
     )
-
-
-def _seconds(minutes: int | None) -> int | None:
-    return None if minutes is None else 60 * minutes

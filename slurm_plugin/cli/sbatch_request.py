@@ -14,8 +14,7 @@ from pathlib import Path
 
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.job_script import CommandLine, Options, parse_command_line, parse_script
-from slurm_plugin.process_user import user_name
-from slurm_plugin.slurm.job_request import JobFields, check_times, job_fields
+from slurm_plugin.slurm.job_request import JobFields, check_times, job_fields, user_name
 
 _MAX_SCRIPT_BYTES = 4 * 2**20  #: slurm.conf(5), max_script_size
 

@@ -5,7 +5,6 @@ seconds unless the name says otherwise.
 """
 
 import os
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
@@ -13,74 +12,31 @@ from typing import Annotated
 import msgspec
 
 from sacct_ingest.sharing import SharedTag
+from slurm_plugin.config.setting_types import (
+    Auth,
+    Count,
+    Days,
+    HighShare,
+    MemoryUse,
+    Mode,
+    NodeRange,
+    NotNegative,
+    OnMissed,
+    Patterns,
+    Positive,
+    Ratio,
+    Section,
+    Share,
+    Shown,
+    Source,
+    TimeUse,
+    Trust,
+    TypeColumn,
+)
 from slurm_plugin.settings_file import SOCKET
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
-Ratio = Annotated[float, msgspec.Meta(ge=1)]
-Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
-Days = Annotated[int, msgspec.Meta(ge=0)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
-HighShare = Annotated[float, msgspec.Meta(gt=0.5, lt=1)]
-#: A shell pattern, several, or ``@FILE`` with one on each line.
-Patterns = str | tuple[str, ...]
-NodeRange = Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]*-[1-9][0-9]*$")]
 
-
-class Mode(StrEnum):
-    """What nimod may do with a job."""
-
-    OFF = "off"  #: nothing, not even a record
-    OBSERVE = "observe"  #: decide and record, change nothing
-    ADVISE = "advise"  #: also send the user a message with a better count
-    ENFORCE = "enforce"  #: change the job
-
-
-class OnMissed(StrEnum):
-    """What becomes of a job that cannot make its deadline."""
-
-    WARN = "warn"
-    REFUSE = "refuse"
-
-
-class TimeUse(StrEnum):
-    """What becomes of a time limit that the prediction would shorten."""
-
-    OFF = "off"
-    ADVISE = "advise"  #: shown in advice, and at submission in advise mode
-    SET = "set"  #: written to the job in enforce mode
-
-
-class MemoryUse(StrEnum):
-    """Whether memory that runs do not need is taken off a job."""
-
-    OFF = "off"
-    TAG = "tag"  #: where its comment says ``nimo:mem=auto``
-    AUTO = "auto"  #: unless its comment says ``nimo:mem=off``
-
-
-class Trust(StrEnum):
-    """Whether an application may be switched off for what its predictions missed."""
-
-    AUTO = "auto"  #: by its band
-    ON = "on"  #: it is acted on, whatever came of it
-    OFF = "off"  #: it is never acted on, only observed
-
-
-class Source(StrEnum):
-    """Who is asked for nodes and jobs."""
-
-    AUTO = "auto"  #: PySlurm where it fits the running Slurm, else JSON, else text
-    PYSLURM = "pyslurm"
-    JSON = "json"
-    TEXT = "text"
-
-
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A mapping of the file: unknown keys are errors."""
-
-
-class Match(_Section, frozen=True, kw_only=True):
+class Match(Section, frozen=True, kw_only=True):
     """Which jobs a rule is for: shell patterns, all given ones must match, one of a list."""
 
     partition: Patterns = "*"
@@ -129,7 +85,7 @@ class SizesRule(Match, frozen=True, kw_only=True):
         return int(low), int(high)
 
 
-class OptIn(_Section, frozen=True, kw_only=True):
+class OptIn(Section, frozen=True, kw_only=True):
     """How a job says that its node count may be chosen."""
 
     node_range: bool = True  #: by asking for a range, ``-N 2-16``
@@ -137,7 +93,7 @@ class OptIn(_Section, frozen=True, kw_only=True):
     rules: tuple[SizesRule, ...] = ()
 
 
-class Deadline(_Section, frozen=True, kw_only=True):
+class Deadline(Section, frozen=True, kw_only=True):
     """What ``--deadline`` means here."""
 
     missed: OnMissed = OnMissed.WARN
@@ -148,7 +104,7 @@ class Deadline(_Section, frozen=True, kw_only=True):
     wait_factor: Ratio = 1.45
 
 
-class TimeLimit(_Section, frozen=True, kw_only=True):
+class TimeLimit(Section, frozen=True, kw_only=True):
     """Time limits from predictions; see :mod:`slurm_plugin.decision.time_limits`."""
 
     use: TimeUse = TimeUse.ADVISE
@@ -162,7 +118,7 @@ class TimeLimit(_Section, frozen=True, kw_only=True):
     longest_share: Share = 0.5
 
 
-class MemorySettings(_Section, frozen=True, kw_only=True):
+class MemorySettings(Section, frozen=True, kw_only=True):
     """Memory from predictions; see :mod:`slurm_plugin.decision.memory`."""
 
     use: MemoryUse = MemoryUse.TAG
@@ -171,14 +127,14 @@ class MemorySettings(_Section, frozen=True, kw_only=True):
     requeue: bool = False  #: jobs that this leaves too little run again with what they asked for
 
 
-class Sharing(_Section, frozen=True, kw_only=True):
+class Sharing(Section, frozen=True, kw_only=True):
     """Whose runs may change a job: its user's own, and those that the site says are shared."""
 
     own_runs: Count = 5  #: fewer finished ones change nothing
     tags: tuple[SharedTag, ...] = ()
 
 
-class Band(_Section, frozen=True, kw_only=True):
+class Band(Section, frozen=True, kw_only=True):
     """When an application is switched off by itself; see :mod:`predictor.standing`."""
 
     ratio: Ratio = 1.5  #: off: realised over predicted beyond this or its inverse
@@ -187,7 +143,7 @@ class Band(_Section, frozen=True, kw_only=True):
     least: Count = 3  #: fewer say nothing
 
 
-class Policy(_Section, frozen=True, kw_only=True):
+class Policy(Section, frozen=True, kw_only=True):
     """The numbers of :func:`slurm_plugin.decision.policy.decide`."""
 
     price: Positive = 8.0  #: weight of the delay that a job imposes on others
@@ -201,7 +157,7 @@ class Policy(_Section, frozen=True, kw_only=True):
     memory_margin: Ratio = 1.2  #: slack in memory on fewer nodes than were observed
 
 
-class Snapshot(_Section, frozen=True, kw_only=True):
+class Snapshot(Section, frozen=True, kw_only=True):
     """How the cluster is watched."""
 
     interval_s: Positive = 20.0
@@ -211,14 +167,14 @@ class Snapshot(_Section, frozen=True, kw_only=True):
     source: Source = Source.AUTO
 
 
-class Access(_Section, frozen=True, kw_only=True):
+class Access(Section, frozen=True, kw_only=True):
     """What each user may ask of nimod; slurmctld and root may as much as they like."""
 
     requests_per_s: Positive = 20.0  #: for ever; twice as many at once
     connections: Count = 16  #: at the same time
 
 
-class Advise(_Section, frozen=True, kw_only=True):
+class Advise(Section, frozen=True, kw_only=True):
     """What ``nimo-advise`` may ask of Slurm."""
 
     test_only: bool = True  #: ``sbatch --test-only`` where the user asks for it
@@ -227,7 +183,7 @@ class Advise(_Section, frozen=True, kw_only=True):
     cache_s: NotNegative = 60.0  #: for how long an answer is good
 
 
-class Ingest(_Section, frozen=True, kw_only=True):
+class Ingest(Section, frozen=True, kw_only=True):
     """How accounting is read."""
 
     first_days: Count = 90  #: how far the first ingest goes back
@@ -241,7 +197,7 @@ class Ingest(_Section, frozen=True, kw_only=True):
     follow_minutes: Positive = 10.0  #: between two ingests of "nimo ingest --follow"
 
 
-class Retention(_Section, frozen=True, kw_only=True):
+class Retention(Section, frozen=True, kw_only=True):
     """Days for which "nimo prune" keeps rows; 0: for ever."""
 
     runs_days: Days = 0
@@ -252,7 +208,7 @@ class Retention(_Section, frozen=True, kw_only=True):
     profiles_days: Days = 0
 
 
-class Fit(_Section, frozen=True, kw_only=True):
+class Fit(Section, frozen=True, kw_only=True):
     """How prediction tables are made."""
 
     confidence: Annotated[float, msgspec.Meta(gt=0.5, lt=1)] = 0.9  #: share of runs in an interval
@@ -260,7 +216,7 @@ class Fit(_Section, frozen=True, kw_only=True):
     model: str = "averaged"  #: that draws curves, by its name in predictor/models
 
 
-class SensorSettings(_Section, frozen=True, kw_only=True):
+class SensorSettings(Section, frozen=True, kw_only=True):
     """The sensors of network, CPU and disk."""
 
     hosts: tuple[str, ...] = ()  #: the clique in the order of its ring: NAME=HOST:PORT
@@ -277,16 +233,7 @@ class SensorSettings(_Section, frozen=True, kw_only=True):
     disk_bytes: Annotated[int, msgspec.Meta(ge=1 << 20)] = 16 << 20
 
 
-class TypeColumn(StrEnum):
-    """What makes nodes one type."""
-
-    CPU_MODEL = "cpu_model"
-    CPUS = "cpus"
-    MEMORY = "memory"
-    FEATURES = "features"
-
-
-class Benchmarks(_Section, frozen=True, kw_only=True):
+class Benchmarks(Section, frozen=True, kw_only=True):
     """How nodes are benchmarked."""
 
     type_by: tuple[TypeColumn, ...] = (TypeColumn.CPU_MODEL, TypeColumn.CPUS, TypeColumn.FEATURES)
@@ -300,14 +247,7 @@ class Benchmarks(_Section, frozen=True, kw_only=True):
     limit_min: Count = 15
 
 
-class Shown(StrEnum):
-    """Whose jobs the pages of ``nimo web`` show to those who are no admins."""
-
-    OWN = "own"  #: their own, and those of accounts that they coordinate
-    SLURM = "slurm"  #: as Slurm's PrivateData has it
-
-
-class Web(_Section, frozen=True, kw_only=True):
+class Web(Section, frozen=True, kw_only=True):
     """The pages of ``nimo web``."""
 
     listen: str = "/run/nimo-web/web.sock"  #: path of a Unix socket, or HOST:PORT
@@ -324,14 +264,7 @@ class Web(_Section, frozen=True, kw_only=True):
     replay: str = ""  #: file of "nimo replay --json"
 
 
-class Auth(StrEnum):
-    """How nimod and relays prove to each other who they are."""
-
-    MUNGE = "munge"
-    TLS = "tls"
-
-
-class Tls(_Section, frozen=True, kw_only=True):
+class Tls(Section, frozen=True, kw_only=True):
     """Certificates of the site; paths of files in PEM."""
 
     authority: str = ""
@@ -340,7 +273,7 @@ class Tls(_Section, frozen=True, kw_only=True):
     login_nodes: tuple[str, ...] = ()  #: names in relays' certificates, as shell patterns
 
 
-class RelaySettings(_Section, frozen=True, kw_only=True):
+class RelaySettings(Section, frozen=True, kw_only=True):
     """Answers on login nodes: there a relay, on the controller nimod, which takes relays."""
 
     listen: str = ""  #: HOST[:PORT] on which nimod takes relays; empty: none
@@ -350,7 +283,7 @@ class RelaySettings(_Section, frozen=True, kw_only=True):
     tls: Tls = Tls()
 
 
-class Config(_Section, frozen=True, kw_only=True):
+class Config(Section, frozen=True, kw_only=True):
     """All settings.  The text of each is in ``etc/nimo.yaml``."""
 
     cluster: str = ""  #: name in the accounting; empty: ask ``scontrol``

@@ -5,6 +5,7 @@ from typing import Any
 
 from sacct_ingest import admin_comment
 from sacct_ingest.records import DecisionRow
+from sacct_ingest.slurm_text import seconds_of
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Decision
@@ -39,8 +40,8 @@ def row_of(
         unit=request.unit.value,
         applied=answer.action != "keep",
         message=answer.message,
-        given_limit_s=_seconds(answer.set.time_limit if answer.set else None),
-        given_min_s=_seconds(answer.set.time_min if answer.set else None),
+        given_limit_s=seconds_of(answer.set.time_limit if answer.set else None),
+        given_min_s=seconds_of(answer.set.time_min if answer.set else None),
         given_mem_mib=decided.memory.given_mib if decided.memory else None,
         asked_mem_mib=decided.memory.asked_mib if decided.memory else None,
         **_who(case),
@@ -74,10 +75,6 @@ def note_of(
             mem_mib=decided.memory.given_mib if decided.memory and change else None,
         )
     )
-
-
-def _seconds(minutes: int | None) -> int | None:
-    return None if minutes is None else 60 * minutes
 
 
 def _who(case: DecisionContext) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from slurm_plugin.config import Access
-from slurm_plugin.listening import Rates, peer_uid
 from slurm_plugin.nimod.connection import Connection, Respond
+from slurm_plugin.service.listening import Rates, peer_uid
 
 _log = logging.getLogger(__name__)
 _CONNECTIONS = 400  #: of all users together; slurmctld's are not counted

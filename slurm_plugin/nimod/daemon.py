@@ -24,7 +24,6 @@ from sacct_ingest.errors import ConfigError, SlurmError
 from slurm_plugin.config import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
-from slurm_plugin.listening import Listening, let_in
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, reserved_socket
 from slurm_plugin.nimod.connection import Connection
 from slurm_plugin.nimod.loop import Loop
@@ -44,8 +43,9 @@ from slurm_plugin.nimod.supervision import (
 from slurm_plugin.protocol import (
     Status,
 )
+from slurm_plugin.service.listening import Listening, let_in
+from slurm_plugin.service.systemd import notify
 from slurm_plugin.slurm.poller import ClusterPoller
-from slurm_plugin.systemd import notify
 
 if TYPE_CHECKING:
     from slurm_plugin.nimod.relay.gateway import Gateway

@@ -11,7 +11,6 @@ from sacct_ingest.errors import ScriptError
 from sacct_ingest.records import DecisionRow
 from slurm_plugin.decision.service import Book, DecisionService
 from slurm_plugin.decision.tickets import job_of
-from slurm_plugin.listening import Rates
 from slurm_plugin.nimod.access import UserNames
 from slurm_plugin.nimod.answer_counts import AnswerCounts
 from slurm_plugin.nimod.connection import Reply
@@ -28,6 +27,7 @@ from slurm_plugin.protocol import (
     decode_ask,
     encode,
 )
+from slurm_plugin.service.listening import Rates
 from slurm_plugin.slurm.poller import ClusterPoller
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import resource
 import signal
 
 from slurm_plugin.nimod.loop import Loop
-from slurm_plugin.systemd import notify, watchdog_s
+from slurm_plugin.service.systemd import notify, watchdog_s
 
 _log = logging.getLogger(__name__)
 _TICK_S = 1.0  #: between looks for peers that leave us waiting

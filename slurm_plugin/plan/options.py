@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from slurm_plugin.formatting import time_span
 from slurm_plugin.plan.estimates import TaskEstimate
 from slurm_plugin.plan.schedule import PlanningProblem, TaskOption
 from slurm_plugin.plan.workflow import DataAccess, PlanSite, Task
@@ -179,8 +180,8 @@ def _why_none(problem: PlanningProblem, task: Task) -> str:
     timed = {name: _estimated(problem, task, place) for name, place in places.items()}
     if any(timed.values()):
         details = ", ".join(
-            f"{_hours(min(one.longest_s for _, one in own))} at {name}, which gives "
-            f"{_hours(problem.room(task, places[name]).longest_s)}"
+            f"{time_span(min(one.longest_s for _, one in own))} at {name}, which gives "
+            f"{time_span(problem.room(task, places[name]).longest_s)}"
             for name, own in timed.items()
             if own
         )
@@ -204,7 +205,3 @@ def _has(problem: PlanningProblem, task: Task, name: str) -> str:
     if room.why and room.high < inf:
         text += f" and gives {room.high} ({room.why})"
     return text
-
-
-def _hours(seconds: float) -> str:
-    return f"{seconds / 3600:.3g} h"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
+from slurm_plugin.formatting import time_span
 from slurm_plugin.plan import plan_search
 from slurm_plugin.plan.options import Choices, choices, restricted
 from slurm_plugin.plan.schedule import PlanningProblem, PlanSchedule, Step
@@ -184,10 +185,10 @@ def drawback(plan: Plan, first: Plan, deadline_s: float | None) -> str:
     dearer = plan.node_hours - first.node_hours
     parts = []
     if slower_s >= 1 and (deadline_s is None or first.high_s > deadline_s):
-        parts.append(f"ends {_span(slower_s)} later{_because(plan, first)}")
+        parts.append(f"ends {time_span(slower_s)} later{_because(plan, first)}")
     if dearer > 1e-9:
         parts.append(f"takes {dearer:.2g} node-hours more")
-    return "; ".join(parts) or f"ends {_span(max(slower_s, 0.0))} later for the same node-hours"
+    return "; ".join(parts) or f"ends {time_span(max(slower_s, 0.0))} later for the same node-hours"
 
 
 def _because(plan: Plan, first: Plan) -> str:
@@ -195,7 +196,7 @@ def _because(plan: Plan, first: Plan) -> str:
     own, better = _made_of(plan), _made_of(first)
     part = max(own, key=lambda name: own[name] - better[name])
     more_s = own[part] - better[part]
-    return f": {part} {_span(more_s)} more on its critical path" if more_s >= 1 else ""
+    return f": {part} {time_span(more_s)} more on its critical path" if more_s >= 1 else ""
 
 
 def _made_of(plan: Plan) -> dict[str, float]:
@@ -210,15 +211,3 @@ def _made_of(plan: Plan) -> dict[str, float]:
             made["waits take"] += step.wait_s if before_s is None else step.start_s - before_s
         before_s = step.end_s
     return made
-
-
-def _span(seconds: float) -> str:
-    """Seconds in the unit that suits them.
-
-    >>> _span(90), _span(42.4), _span(9000)
-    ('1.5 min', '42 s', '2.5 h')
-    """
-    for unit_s, unit in ((3600.0, "h"), (60.0, "min")):
-        if seconds >= unit_s:
-            return f"{seconds / unit_s:.1f} {unit}"
-    return f"{seconds:.0f} s"

@@ -1,6 +1,5 @@
 """A plan's data of the site: nodes and limits from Slurm, run times from the store."""
 
-import getpass
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +40,7 @@ from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.commands import run as run_slurm
-from slurm_plugin.slurm.job_request import make_job
+from slurm_plugin.slurm.job_request import make_job, user_name
 from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.raw_state import RawJob, RawState
@@ -246,7 +245,7 @@ def _request(task: Task, place: PlanSite, now_s: float) -> Job:
         return make_job(
             parse_command_line(argv),
             "",
-            user=getpass.getuser(),
+            user=user_name(),
             uid=os.getuid(),
             work_dir="",
             now_s=now_s,

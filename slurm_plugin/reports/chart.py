@@ -195,7 +195,7 @@ def curve(picture: Picture) -> Chart:
         factor = math.exp(point.spread)
         marks += [
             frame.spread(point.nodes, point.time_s / factor, point.time_s * factor),
-            Dot("seen", frame.x(point.nodes), frame.y(point.time_s), 3.5),
+            Dot("observed", frame.x(point.nodes), frame.y(point.time_s), 3.5),
         ]
     for look, nodes in (("second", picture.recommended), ("third", picture.observe)):
         if nodes:
@@ -226,7 +226,7 @@ def waits(title: str, rows: Sequence[PartitionWait]) -> Chart:
         *frame.axes(),
         ChartPath("band", frame.area(nodes, low, high)),
         ChartPath("first", frame.line(nodes, middle)),
-        *(Dot("seen", frame.x(n), frame.y(t), 3.5) for n, t in zip(nodes, middle, strict=True)),
+        *(Dot("observed", frame.x(n), frame.y(t), 3.5) for n, t in zip(nodes, middle, strict=True)),
     ]
     said = ", ".join(
         f"{row.nodes} nodes {duration(row.wait_s)} ({duration(row.low_s)} to "

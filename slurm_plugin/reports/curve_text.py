@@ -8,7 +8,7 @@ from sacct_ingest.layout import Unit
 from sacct_ingest.records import StandingRow
 from slurm_plugin import table_columns
 from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent, printable, wrapped
-from slurm_plugin.reports.listing import Identity, distinctions, listed_of, repeated
+from slurm_plugin.reports.listing import TableKey, distinctions, listed_of, repeated
 from slurm_plugin.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
 
 _SHORT_KEY = 8
@@ -193,8 +193,8 @@ def _once(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
 def list_columns(tables: Iterable[PredictionTable]) -> list[OutputColumn]:
     """Columns of a list of these tables."""
     shown = [listed_of(one) for one in tables]
-    apart: Mapping[Identity, str] = distinctions(shown)
-    names = {one.identity: one.name for one in shown}
+    apart: Mapping[TableKey, str] = distinctions(shown)
+    names = {one.table_key: one.name for one in shown}
     if_same = ON_REQUEST if not apart else None
 
     def details(one: PredictionTable) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from predictor.types import PredictionTable
 from sacct_ingest.records import KeyLevel
 
-Identity = tuple[str, str]  #: level and key
+TableKey = tuple[str, str]  #: level and key
 _BY_COMMAND = frozenset({KeyLevel.SCRIPT.value, KeyLevel.LINE.value})
 _PART = "#part="  #: what `predictor.parts` puts into the key of a part
 _SHORT_KEY = 8
@@ -29,7 +29,7 @@ class Listed:
     last_s: float = 0.0  #: start of the newest run
 
     @property
-    def identity(self) -> Identity:
+    def table_key(self) -> TableKey:
         """Level and key."""
         return self.level, self.key
 
@@ -55,7 +55,7 @@ def listed_of(table: PredictionTable) -> Listed:
     )
 
 
-def repeated(tables: Sequence[Listed]) -> frozenset[Identity]:
+def repeated(tables: Sequence[Listed]) -> frozenset[TableKey]:
     """Find tables whose runs another one of the same name has as well, with more.
 
     An application that is recognised by its script and by its command line has two tables of the
@@ -76,7 +76,7 @@ def repeated(tables: Sequence[Listed]) -> frozenset[Identity]:
         same = one.level in _BY_COMMAND and one.level != other.level
         return same and one.runs <= other.runs and one.nodes <= other.nodes
 
-    return frozenset(one.identity for one in tables if again(one))
+    return frozenset(one.table_key for one in tables if again(one))
 
 
 def _runs_of(one: Listed) -> tuple[str, int, float, frozenset[int]]:
@@ -84,7 +84,7 @@ def _runs_of(one: Listed) -> tuple[str, int, float, frozenset[int]]:
     return one.owner, one.runs, one.last_s, one.nodes
 
 
-def distinctions(tables: Iterable[Listed]) -> Mapping[Identity, str]:
+def distinctions(tables: Iterable[Listed]) -> Mapping[TableKey, str]:
     """Say how tables of one name differ: arguments, layout, else the key.
 
     Names that are there once have no entry.
@@ -92,22 +92,22 @@ def distinctions(tables: Iterable[Listed]) -> Mapping[Identity, str]:
     by_name: dict[str, list[Listed]] = {}
     for one in tables:
         by_name.setdefault(one.name, []).append(one)
-    made: dict[Identity, str] = {}
+    made: dict[TableKey, str] = {}
     for group in by_name.values():
         if len(group) > 1:
             made |= _apart(group)
     return made
 
 
-def _apart(group: Sequence[Listed]) -> dict[Identity, str]:
+def _apart(group: Sequence[Listed]) -> dict[TableKey, str]:
     several = len({one.command for one in group}) > 1
-    texts = {one.identity: _words(one, with_command=several) for one in group}
+    texts = {one.table_key: _words(one, with_command=several) for one in group}
     often = Counter(texts.values())
     for one in group:
-        text = texts[one.identity]
+        text = texts[one.table_key]
         if often[text] > 1 or not text:
             key = f"{one.level} {one.key[:_SHORT_KEY]}"
-            texts[one.identity] = f"{text}, {key}" if text else key
+            texts[one.table_key] = f"{text}, {key}" if text else key
     return texts
 
 

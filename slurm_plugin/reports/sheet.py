@@ -13,7 +13,7 @@ from typing import Any
 from sacct_ingest import atomic_file
 from sacct_ingest.errors import NimoError
 from slurm_plugin import table_columns
-from slurm_plugin.formatting import plain, printable
+from slurm_plugin.formatting import percent, plain, printable
 from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.table_columns import WIDTH, OutputColumn, TableOptions
 
@@ -62,6 +62,28 @@ class Sheet:
         """Give the raw values, row by row."""
         for row in self.rows:
             yield [field.get(row) for field in self.fields]
+
+
+def of(path: str) -> Callable[[Any], Any]:
+    """Get the value at the end of a path of attributes; None where one on the way is None."""
+
+    def get(row: Any) -> Any:
+        for name in path.split("."):
+            row = None if row is None else getattr(row, name)
+        return row
+
+    return get
+
+
+def of_second(path: str) -> Callable[[Any], Any]:
+    """Get the same of the second item of a row."""
+    get = of(path)
+    return lambda row: get(row[1])
+
+
+def share(value: float) -> str:
+    """Show a fraction as a percentage with one decimal."""
+    return percent(value, 1)
 
 
 def find(sheets: Sequence[Sheet], name: str) -> Sheet:

@@ -6,6 +6,8 @@ Only the fields that take part in an advice are filled.
 from __future__ import annotations
 
 import math
+import os
+import pwd
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -257,3 +259,12 @@ def _parse_time(text: str, *, now_s: float) -> int:
     from sacct_ingest.time_spec import parse_time  # noqa: PLC0415 - few requests name a time
 
     return parse_time(text, now_s=now_s)
+
+
+def user_name() -> str:
+    """Name of the user whose process this is; the number where there is no name (containers)."""
+    uid = os.getuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -11,10 +11,8 @@ from predictor.types import Verdict
 from sacct_ingest.layout import ANY, Layout, Unit
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store import FitRow
-from slurm_plugin.reports.listing import Listed, distinctions, repeated
+from slurm_plugin.reports.listing import Listed, TableKey, distinctions, repeated
 from slurm_plugin.slurm.privacy import PrivateDataRules, is_own
-
-Identity = tuple[str, str]  #: level and key
 
 
 class _Point(msgspec.Struct):
@@ -58,9 +56,9 @@ class CatalogueEntry:
     listed: Listed
 
     @property
-    def identity(self) -> Identity:
+    def table_key(self) -> TableKey:
         """Level and key."""
-        return self.level, self.key
+        return self.listed.table_key
 
 
 def entry_of(row: FitRow, *, off: bool) -> CatalogueEntry:
@@ -150,22 +148,22 @@ class Catalogue:
         self._ordered: dict[str, Sequence[CatalogueEntry]] = {}
         curves = [one.listed for one in self._entries if one.level in GROUPS["curves"][1]]
         self._repeated = repeated(curves)
-        self._apart = distinctions(one for one in curves if one.identity not in self._repeated)
+        self._apart = distinctions(one for one in curves if one.table_key not in self._repeated)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     @cached_property
-    def _by_identity(self) -> dict[Identity, CatalogueEntry]:
-        return {entry.identity: entry for entry in self._entries}
+    def _by_key(self) -> dict[TableKey, CatalogueEntry]:
+        return {entry.table_key: entry for entry in self._entries}
 
-    def find(self, identity: Identity) -> CatalogueEntry | None:
+    def find(self, key: TableKey) -> CatalogueEntry | None:
         """Find one application."""
-        return self._by_identity.get(identity)
+        return self._by_key.get(key)
 
     def details(self, entry: CatalogueEntry) -> str:
         """Say how an application differs from others of its name; empty if the name is unique."""
-        return self._apart.get(entry.identity, "")
+        return self._apart.get(entry.table_key, "")
 
     def all(self) -> tuple[CatalogueEntry, ...]:
         """Give every application."""
@@ -184,7 +182,7 @@ class Catalogue:
             entry
             for entry in self._in_order(query.order)
             if entry.level in levels
-            and (query.group != "curves" or entry.identity not in self._repeated)
+            and (query.group != "curves" or entry.table_key not in self._repeated)
             and all(word in entry.folded for word in words)
             and holds(entry)
             and may_see(entry)
@@ -194,7 +192,7 @@ class Catalogue:
     def _in_order(self, order: str) -> Sequence[CatalogueEntry]:
         if order not in self._ordered:
             by, largest_first = ORDERS[order]
-            named = sorted(self._entries, key=lambda entry: (entry.folded, entry.identity))
+            named = sorted(self._entries, key=lambda entry: (entry.folded, entry.table_key))
             self._ordered[order] = sorted(named, key=by, reverse=largest_first)
         return self._ordered[order]
 

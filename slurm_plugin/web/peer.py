@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from slurm_plugin.listening import peer_uid
+from slurm_plugin.service.listening import peer_uid
 
 #: Of linux/netlink.h, sock_diag.h and inet_diag.h.
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config import Web
-from slurm_plugin.listening import Listening
+from slurm_plugin.service.listening import Listening
 from slurm_plugin.web.app import LONGEST_HEAD
 from slurm_plugin.web.peer import Peer, peer_of
 from slurm_plugin.web.viewer import Proxies

@@ -140,7 +140,7 @@ def one_application(view: View) -> str:
         prediction.label,
         at="Applications",
         prediction=prediction,
-        facts=application_page.facts(prediction, standings.get(entry.identity)),
+        facts=application_page.facts(prediction, standings.get(entry.table_key)),
         curves=list(application_page.curves(prediction, every=every)),
         every=every,
         other=view.link(

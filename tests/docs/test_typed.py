@@ -13,7 +13,7 @@ import pytest
 
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.sandbox import HISTORY, DemoSite, prepare
-from slurm_plugin.process_user import user_name
+from slurm_plugin.slurm.job_request import user_name
 from tests.docs.pages import blocks, command_lines
 
 #: Commands that only look at the store.

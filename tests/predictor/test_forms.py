@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from predictor.models.bottleneck import Bottleneck, Demand
-from predictor.models.functions import Function, Shape, Term
+from predictor.models.functions import Function, Shape, Term, transformation
 from predictor.models.linear_occupancy import LinearOccupancyModel, part_errors, percentage_error
 from predictor.models.occupancy import (
     Form,
@@ -16,7 +16,6 @@ from predictor.models.occupancy import (
     OccupancyModel,
     Sample,
     judged_by,
-    transformation,
 )
 from predictor.models.support import Support
 from predictor.types import Verdict

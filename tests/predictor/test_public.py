@@ -406,8 +406,8 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "models.occupancy.OccupancyFit": (
         PROFILE.predict, {"attributes": {"cpu": 2.0, "lat": 5.0}, "level": 0.9},
     ),
-    "models.occupancy.transformation": (None, {"name": "cpu", "faster": frozenset({"cpu"})}),
-    "models.occupancy.judged_by": (
+    "models.functions.transformation": (None, {"name": "cpu", "faster": frozenset({"cpu"})}),
+    "models.occupancy_fit.judged_by": (
         None, {"fit": PROFILE, "samples": SAMPLES, "predicted": MEASURED},
     ),
     "models.product_form.terms": (None, {"resources": ["cpu", "nodes"]}),

@@ -17,7 +17,7 @@ from sacct_ingest.errors import NimoError
 from slurm_plugin.demo.narrator import Narrator
 from slurm_plugin.demo.sandbox import DemoSite
 from slurm_plugin.demo.tour import tour
-from slurm_plugin.process_user import user_name
+from slurm_plugin.slurm.job_request import user_name
 
 EXAMPLE = "  nimo demo\n  nimo demo --directory /tmp/nimo-demo --seed 3"
 

@@ -18,7 +18,7 @@ from sacct_ingest.records import KeyLevel
 from sacct_ingest.signature import owned_tag
 from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.numbers import positive
-from slurm_plugin.process_user import user_name
+from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.store_access import open_store
 
 if TYPE_CHECKING:

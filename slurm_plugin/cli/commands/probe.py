@@ -34,8 +34,8 @@ from slurm_plugin.cli.command_context import (
 from slurm_plugin.config import Config, SensorSettings
 from slurm_plugin.formatting import parsable_records
 from slurm_plugin.reports import probe_text as words
+from slurm_plugin.service.systemd import notify
 from slurm_plugin.store_access import open_store
-from slurm_plugin.systemd import notify
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store

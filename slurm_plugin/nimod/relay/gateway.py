@@ -15,13 +15,13 @@ from itertools import count
 from slurm_plugin.config import Auth, RelaySettings
 from slurm_plugin.config.address import Address, address
 from slurm_plugin.formatting import printable
-from slurm_plugin.listening import Rates
 from slurm_plugin.nimod.relay.certificates import Certificates, check_name
 from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError
 from slurm_plugin.nimod.relay.handshake import LONGEST_LINE, receive, release
 from slurm_plugin.nimod.relay.loop_thread import LoopThread
 from slurm_plugin.nimod.relay.munge import Munge
 from slurm_plugin.protocol import Answer, encode
+from slurm_plugin.service.listening import Rates
 
 _log = logging.getLogger(__name__)
 #: Connections that have not shown yet who they are: when one more comes, the oldest goes.

@@ -13,7 +13,6 @@ import msgspec
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.config import Config
 from slurm_plugin.config.address import address
-from slurm_plugin.listening import Listening, Rates
 from slurm_plugin.nimod.access import ConnectionLimiter
 from slurm_plugin.nimod.connection import Reply
 from slurm_plugin.nimod.loop import Loop
@@ -21,7 +20,8 @@ from slurm_plugin.nimod.relay.handshake import release
 from slurm_plugin.nimod.relay.uplink import Uplink
 from slurm_plugin.nimod.supervision import answer_until_stopped, stop_at_signals
 from slurm_plugin.protocol import VERSION, Answer, Ask, Uplinks, decode_ask, encode
-from slurm_plugin.systemd import notify
+from slurm_plugin.service.listening import Listening, Rates
+from slurm_plugin.service.systemd import notify
 
 #: What only slurmctld asks, on its own host.
 _NOT_HERE = ("decide", "reload")

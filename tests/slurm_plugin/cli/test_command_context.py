@@ -8,7 +8,7 @@ import pytest
 
 from slurm_plugin.cli.command_context import moment, store_url
 from slurm_plugin.cli.numbers import positive, share, whole
-from slurm_plugin.process_user import user_name
+from slurm_plugin.slurm.job_request import user_name
 
 
 def test_the_name_of_the_user() -> None:

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from slurm_plugin.config import Access
-from slurm_plugin.listening import Rates
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
 from slurm_plugin.nimod.connection import Reply
+from slurm_plugin.service.listening import Rates
 from tests.processes import PATIENCE_S
 
 ME = os.geteuid()

@@ -96,8 +96,8 @@ def test_what_is_placed_already_is_not_chosen_again() -> None:
         (("nodes: 1-5, run_time: {1: 160, 2: 80, 4: 40, 8: 20}", "run_time: {16: 9}"), None,
          "x: no place has the nodes (1 or more) for which"),
         (("2-6", "2-6"), TaskBounds(longest_s=36.0),
-         "x: no place gives it the time that it may take: 0.0112 h at a, which gives 0.01 h, "
-         "0.0112 h at b, which gives 0.01 h"),
+         "x: no place gives it the time that it may take: 40 s at a, which gives 36 s, "
+         "40 s at b, which gives 36 s"),
     ],
 )  # fmt: skip
 def test_why_a_task_has_no_option(

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.listening import Listening, let_in
+from slurm_plugin.service.listening import Listening, let_in
 
 
 @pytest.fixture

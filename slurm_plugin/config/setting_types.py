@@ -1,0 +1,93 @@
+"""Kinds of values that settings have: ranges of numbers, and words to choose from."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Ratio = Annotated[float, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Days = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+HighShare = Annotated[float, msgspec.Meta(gt=0.5, lt=1)]
+#: A shell pattern, several, or ``@FILE`` with one on each line.
+Patterns = str | tuple[str, ...]
+NodeRange = Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]*-[1-9][0-9]*$")]
+
+
+class Mode(StrEnum):
+    """What nimod may do with a job."""
+
+    OFF = "off"  #: nothing, not even a record
+    OBSERVE = "observe"  #: decide and record, change nothing
+    ADVISE = "advise"  #: also send the user a message with a better count
+    ENFORCE = "enforce"  #: change the job
+
+
+class OnMissed(StrEnum):
+    """What becomes of a job that cannot make its deadline."""
+
+    WARN = "warn"
+    REFUSE = "refuse"
+
+
+class TimeUse(StrEnum):
+    """What becomes of a time limit that the prediction would shorten."""
+
+    OFF = "off"
+    ADVISE = "advise"  #: shown in advice, and at submission in advise mode
+    SET = "set"  #: written to the job in enforce mode
+
+
+class MemoryUse(StrEnum):
+    """Whether memory that runs do not need is taken off a job."""
+
+    OFF = "off"
+    TAG = "tag"  #: where its comment says ``nimo:mem=auto``
+    AUTO = "auto"  #: unless its comment says ``nimo:mem=off``
+
+
+class Trust(StrEnum):
+    """Whether an application may be switched off for what its predictions missed."""
+
+    AUTO = "auto"  #: by its band
+    ON = "on"  #: it is acted on, whatever came of it
+    OFF = "off"  #: it is never acted on, only observed
+
+
+class Source(StrEnum):
+    """Who is asked for nodes and jobs."""
+
+    AUTO = "auto"  #: PySlurm where it fits the running Slurm, else JSON, else text
+    PYSLURM = "pyslurm"
+    JSON = "json"
+    TEXT = "text"
+
+
+class TypeColumn(StrEnum):
+    """What makes nodes one type."""
+
+    CPU_MODEL = "cpu_model"
+    CPUS = "cpus"
+    MEMORY = "memory"
+    FEATURES = "features"
+
+
+class Shown(StrEnum):
+    """Whose jobs the pages of ``nimo web`` show to those who are no admins."""
+
+    OWN = "own"  #: their own, and those of accounts that they coordinate
+    SLURM = "slurm"  #: as Slurm's PrivateData has it
+
+
+class Auth(StrEnum):
+    """How nimod and relays prove to each other who they are."""
+
+    MUNGE = "munge"
+    TLS = "tls"
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping of the file: unknown keys are errors."""

@@ -1,0 +1,48 @@
+"""The report's tables of waits: as predicted at submission, and of the queue's estimates."""
+
+from operator import attrgetter
+
+from slurm_plugin.evaluation.outcomes import OutcomeReport
+from slurm_plugin.evaluation.wait_accuracy import SHARE
+from slurm_plugin.formatting import duration, factor, percent
+from slurm_plugin.reports.sheet import Sheet, SheetField, of_second, share
+
+
+def waits(report: OutcomeReport) -> Sheet:
+    """Compare the waits that decisions predicted with the real ones."""
+    groups = (("to start at once", report.waits.at_once), ("to wait", report.waits.waiting))
+    return Sheet(
+        name="waits",
+        caption="Waits as predicted at submission, compared with the real ones",
+        fields=(
+            SheetField("predicted", "predicted", lambda row: str(row[0]), left=True),
+            SheetField("jobs", "jobs", of_second("jobs")),
+            SheetField(
+                "within_s", f"{percent(SHARE)} started within", of_second("within_s"), duration
+            ),
+            SheetField("later", "a minute late or more", of_second("later"), share),
+        ),
+        rows=[row for row in groups if row[1]],
+        empty="too few started jobs with a predicted wait",
+    )
+
+
+def wait_estimates(report: OutcomeReport) -> Sheet:
+    """Estimates of the queue's waits by partition, compared with the real ones."""
+    return Sheet(
+        name="wait_estimates",
+        caption="Estimated waits in the queue, compared with the real ones",
+        fields=(
+            SheetField("cluster", "cluster", attrgetter("cluster"), left=True),
+            SheetField("partition", "partition", attrgetter("partition"), left=True),
+            SheetField("of", "source", attrgetter("of"), left=True),
+            SheetField("jobs", "jobs", attrgetter("jobs")),
+            SheetField("waited", "waited over a minute", attrgetter("waited")),
+            SheetField("within", "half within a factor", attrgetter("within"), factor),
+            SheetField("inside", "in 90 %", attrgetter("inside"), percent),
+        ),
+        rows=report.queue_waits,
+        note="history: estimates of 'nimo fit' for past jobs, from data before each submission. "
+        "The factor is that of the wait plus a minute.",
+        empty="no job with an estimated wait has started yet",
+    )

@@ -1,0 +1,1 @@
+"""What long-running processes need: a Unix socket of their own, and word to systemd."""
