@@ -28,7 +28,7 @@ def test_fit_in_words(use: DemoSite, capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize("command", [["fit"], ["predict"], ["report"]])
-def test_a_missing_store_names_the_mend(
+def test_a_missing_store_names_the_fix(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command, "--store", str(tmp_path / "none.db")]) == 74
