@@ -50,8 +50,8 @@ def metrics() -> str:
 def settings() -> str:
     """Every setting with its default, and the comments of the file that is shipped."""
     defaults = msgspec.to_builtins(Config())
-    told = comments(SETTINGS.read_text())
-    parts = [_of_all(key, defaults[key], told) for key in defaults]
+    texts = comments(SETTINGS.read_text())
+    parts = [_of_all(key, defaults[key], texts) for key in defaults]
     return "\n".join(parts)
 
 
@@ -70,22 +70,22 @@ def comments(text: str) -> dict[str, list[str]]:
     >>> comments("# Above.\nfit:\n  workers: 0  # beside\n              # and below\n")
     {'fit': ['Above.'], 'fit.workers': ['beside', 'and below']}
     """
-    found: dict[str, list[str]] = {}
+    comments_of: dict[str, list[str]] = {}
     above: list[str] = []
     section = last = ""
     for line in text.splitlines():
         if entry := _ENTRY.match(line):
             section = section if entry["indent"] else entry["key"]
             last = f"{section}.{entry['key']}" if entry["indent"] else section
-            found[last] = above + ([entry["text"]] if entry["text"] else [])
+            comments_of[last] = above + ([entry["text"]] if entry["text"] else [])
             above = []
         elif re.match(r" {4,}# ", line):
-            found[last].append(line.strip()[2:])
+            comments_of[last].append(line.strip()[2:])
         elif line.strip():
             above.append(line.strip().removeprefix("#").removeprefix(" "))
         else:
             above = []
-    return found
+    return comments_of
 
 
 def _add(app: Sphinx, page: str, source: list[str]) -> None:  # noqa: ARG001 - Sphinx's order
@@ -117,16 +117,16 @@ def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     return parser._get_formatter()._expand_help(action)
 
 
-def _of_all(name: str, default: object, told: Mapping[str, list[str]]) -> str:
+def _of_all(name: str, default: object, texts: Mapping[str, list[str]]) -> str:
     """Part of the page for one key of the top level: a section of settings, or a setting alone."""
     if not isinstance(default, dict):
-        lines = "\n".join(told[name])
+        lines = "\n".join(texts[name])
         return f"## {name}\n\n```text\n{lines}\n```\n\nDefault: `{_shown(default)}`\n"
     rows = [
-        (f"`{name}.{key}`", f"`{_shown(value)}`", _joined(told[f"{name}.{key}"]))
+        (f"`{name}.{key}`", f"`{_shown(value)}`", _joined(texts[f"{name}.{key}"]))
         for key, value in default.items()
     ]
-    return f"## {name}\n\n{_joined(told[name])}\n\n" + _table(
+    return f"## {name}\n\n{_joined(texts[name])}\n\n" + _table(
         ("setting", "default", "meaning"), rows
     )
 

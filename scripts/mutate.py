@@ -113,7 +113,7 @@ class Group:
 
 def groups(table: Path = TABLE) -> dict[str, Group]:
     """Read all groups by name."""
-    found = {}
+    made = {}
     for name, row in tomllib.loads(table.read_text())["groups"].items():
         modules = sorted({path for glob in row["modules"] for path in ROOT.glob(glob)})
         tests = tuple(
@@ -124,8 +124,8 @@ def groups(table: Path = TABLE) -> dict[str, Group]:
             for each in row.get("equivalent", [])
             for change in each["changes"]
         )
-        found[name] = Group(name, tuple(modules), tests, listed)
-    return found
+        made[name] = Group(name, tuple(modules), tests, listed)
+    return made
 
 
 def mutants(path: Path) -> list[Mutant]:
@@ -416,8 +416,8 @@ def _prepare() -> None:
 def main() -> int:
     """Measure the groups; the exit status is 1 where one notices too little."""
     parser = argparse.ArgumentParser(description="measure how many small faults the tests notice")
-    known = groups()
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"default: {' '.join(known)}")
+    every = groups()
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"default: {' '.join(every)}")
     parser.add_argument("--sample", type=int, metavar="N", help="so many mutants of each group")
     parser.add_argument("--each", type=int, metavar="N", help="so many mutants of each module")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
@@ -427,10 +427,10 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures here as JSON")
     options = parser.parse_args()
     for name in options.groups:
-        if name not in known:
-            parser.error(f"no group is called {name!r}; there are {' '.join(known)}")
+        if name not in every:
+            parser.error(f"no group is called {name!r}; there are {' '.join(every)}")
     _prepare()
-    figures = [_measure(known[name], options) for name in options.groups or known]
+    figures = [_measure(every[name], options) for name in options.groups or every]
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(figures, indent=1) + "\n")

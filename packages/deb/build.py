@@ -67,11 +67,11 @@ def build(
 def _documents(folder: Path, version: str) -> None:
     licence = (stage.PROJECT / "LICENSE").read_text()
     _text(folder / "copyright", f"NIMO for Slurm.\n\n{licence}")
-    told = (
+    text = (
         f"nimo-slurm ({version}) stable; urgency=medium\n\n  * See changelog.gz.\n\n"
         f" -- {_maintainer()}  {formatdate(_epoch_s())}\n"
     )
-    _compressed(folder / "changelog.Debian.gz", told.encode())
+    _compressed(folder / "changelog.Debian.gz", text.encode())
     _compressed(folder / "changelog.gz", (stage.PROJECT / "CHANGELOG.md").read_bytes())
 
 
@@ -101,8 +101,8 @@ def _digest(path: Path) -> str:
 def _python_dependency(python: Path) -> str:
     """Compiled packages are for one minor release of Python."""
     code = "import sys; print(sys.version_info[1])"
-    told = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
-    minor = int(told.stdout)
+    shown = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
+    minor = int(shown.stdout)
     return f"python3 (>= 3.{minor}~), python3 (<< 3.{minor + 1}~)"
 
 
@@ -120,10 +120,10 @@ def _project_version() -> str:
 
 
 def _architecture() -> str:
-    told = subprocess.run(
+    shown = subprocess.run(
         ["dpkg", "--print-architecture"], check=True, capture_output=True, text=True
     )
-    return told.stdout.strip()
+    return shown.stdout.strip()
 
 
 def _maintainer() -> str:
@@ -132,8 +132,8 @@ def _maintainer() -> str:
 
 
 def _epoch_s() -> float | None:
-    told = os.environ.get("SOURCE_DATE_EPOCH")
-    return float(told) if told else None
+    epoch_s = os.environ.get("SOURCE_DATE_EPOCH")
+    return float(epoch_s) if epoch_s else None
 
 
 def _text(path: Path, text: str) -> None:

@@ -16,7 +16,7 @@ from predictor.memory_need import ran_short
 from predictor.table import decode, encode
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.layout import Unit
-from sacct_ingest.records import DecisionRow
+from sacct_ingest.records import DecisionRow, JobState
 from slurm_plugin.slurm import commands
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
@@ -26,8 +26,12 @@ if TYPE_CHECKING:  # the database is heavy, and --help needs none
 SOURCE, OVERLAP_S = "memory", 86_400.0
 #: Newest decisions of an application that are looked at.
 _NEWEST = 100
-#: States in which a job may run again; scontrol would end one that runs.
-_ENDED = frozenset({"OUT_OF_MEMORY", "FAILED"})
+#: States in which a job that may have lacked memory can run again; scontrol ends one that runs.
+_ENDED = frozenset(
+    state.value
+    for state in JobState
+    if state is JobState.OUT_OF_MEMORY or (state.final and state.may_lack_memory)
+)
 _MIB = 2**20
 _TIMEOUT_S = 30.0
 #: slurmctld forgets jobs that ended longer ago, as a rule after five minutes (``MinJobAge``).
