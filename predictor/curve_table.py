@@ -7,12 +7,14 @@ from math import ceil, exp, inf, isfinite, isnan
 
 from predictor import choose, drift
 from predictor.argument_checks import need_nodes, need_positive, need_share
-from predictor.earned import earn
+from predictor.earned import earn, panel_of
+from predictor.judgement import WalkSettings
 from predictor.record import Record
 from predictor.reliability import ReliabilitySettings
 from predictor.table import round_time, table_of, worse
 from predictor.table_settings import TableSettings
 from predictor.types import Curve, Prediction, PredictionTable, Run, Tail, Verdict
+from predictor.walk import ExpertPanel
 
 #: Fits that are shared: those of an identity's parts, and of its node types.
 _FITS = 32
@@ -32,13 +34,19 @@ def curve_table(
     """
     nodes = grid([p.nodes for p in drawn.points], settings)
     shares = tuple(sorted(set(settings.tails)))
-    choice, fitted, judged, quantiles = _fit(
-        drawn, settings.walk.model, tuple(nodes), shares, settings.confidence, settings.reliability
+    choice, fitted, judged, quantiles, panel = _fit(
+        drawn,
+        tuple(runs),
+        settings.walk,
+        tuple(nodes),
+        shares,
+        settings.confidence,
+        settings.reliability,
     )
     verdicts = judged.verdicts
     if drawn.drift and drawn.drift.stale:
         verdicts = tuple(worse(verdict, Verdict.DOUBTFUL) for verdict in verdicts)
-    columns = earn(choice, fitted, verdicts, runs, record, settings)
+    columns = earn(choice, fitted, verdicts, runs, panel, record, settings)
     drifted = (drift.problem(drawn.drift),) if drawn.drift else ()
     times = [p.time_s for p in columns.predictions]
     return replace(
@@ -58,17 +66,19 @@ _Rows = list[list[float]]
 @lru_cache(maxsize=_FITS)
 def _fit(
     drawn: Curve,
-    model: str,
+    runs: tuple[Run, ...],
+    walk: WalkSettings,
     nodes: tuple[int, ...],
     shares: tuple[float, ...],
     confidence: float,
     reliable: ReliabilitySettings,
-) -> tuple[choose.Choice, list[Prediction], choose.FitVerdicts, _Rows]:
+) -> tuple[choose.Choice, list[Prediction], choose.FitVerdicts, _Rows, ExpertPanel]:
     """Fit a curve; no record has a say here, so that two tables of one curve share it."""
-    choice = choose.choose(drawn, model)
+    choice = choose.choose(drawn, walk.model)
     fitted = choice.predict(nodes, confidence)
     rows: _Rows = choice.quantiles(nodes, shares).tolist()
-    return choice, fitted, choice.judge(fitted, reliable), rows
+    panel = panel_of(choice, fitted, runs, walk.experts)
+    return choice, fitted, choice.judge(fitted, reliable), rows, panel
 
 
 def _tails(

@@ -9,19 +9,20 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from predictor import walk
 from predictor.argument_checks import need_finite, need_nodes, need_share
 from predictor.choose import Choice
+from predictor.experts import ExpertSettings
 from predictor.judgement import JudgedPrediction
 from predictor.record import ENOUGH, OWN, Record
 from predictor.table import worse
 from predictor.table_settings import TableSettings
 from predictor.types import Prediction, Problem, Run, Verdict
-from predictor.walk import NextRun
+from predictor.walk import ExpertPanel, NextRun
 
 #: Runs on a node count from which on its history alone may be reliable.
 REPEATS = 3
@@ -42,11 +43,31 @@ class Columns:
     problems: tuple[Problem, ...]
 
 
+def panel_of(
+    choice: Choice, fitted: Sequence[Prediction], runs: Sequence[Run], settings: ExpertSettings
+) -> ExpertPanel:
+    """Experts on the runs of a curve, which is one of them.
+
+    Parameters
+    ----------
+    fitted
+        What the fit says by itself, of rising node counts.
+    runs
+        All that finished or were cut short.
+    """
+    curve = {p.nodes: _log(p) for p in fitted}
+    runs = _at_level(choice, runs)
+    others = sorted({run.nodes for run in runs} - set(curve))
+    curve |= {p.nodes: _log(p) for p in choice.predict(others)} if others else {}
+    return ExpertPanel(runs, settings, same=True, curve=curve.__getitem__)
+
+
 def earn(
     choice: Choice,
     fitted: Sequence[Prediction],
     verdicts: Sequence[Verdict],
     runs: Sequence[Run],
+    panel: ExpertPanel,
     record: Record,
     settings: TableSettings,
 ) -> Columns:
@@ -58,22 +79,11 @@ def earn(
         What the fit says by itself, of rising node counts.
     runs
         All that finished or were cut short.
+    panel
+        What :func:`panel_of` made of these.
     """
-    curve = {p.nodes: _log(p) for p in fitted}
-    drift = choice.curve.drift
-    # Where times are those of another level the curve has moved them, and history has not.
-    runs = [run for run in runs if drift is None or run.nodes not in drift.stale]
-    others = sorted({run.nodes for run in runs} - set(curve))
-    curve |= {p.nodes: _log(p) for p in choice.predict(others)} if others else {}
-    now = NextRun(
-        runs,
-        record,
-        settings.site,
-        settings.walk,
-        same=True,
-        curve=curve.__getitem__,
-        level=settings.confidence,
-    )
+    drift, runs = choice.curve.drift, _at_level(choice, runs)
+    now = NextRun(panel, record, settings.site, settings.walk, same=True, level=settings.confidence)
     repeats = Counter(run.nodes for run in runs if not run.censored)
     judged = _judged(now, [p.nodes for p in fitted], repeats)
     rows = list(zip(fitted, judged, verdicts, strict=True))
@@ -91,13 +101,21 @@ def earn(
     )
 
 
-def to_prediction(judged: JudgedPrediction, nodes: int, level: float) -> Prediction:
-    """Prediction of the times that were judged."""
+def _at_level(choice: Choice, runs: Sequence[Run]) -> list[Run]:
+    """Leave out runs at another level: the curve has moved them, and history has not."""
+    drift = choice.curve.drift
+    return [run for run in runs if drift is None or run.nodes not in drift.stale]
+
+
+def to_prediction(
+    judged: JudgedPrediction, nodes: int, level: float, *, sd: float | None = None
+) -> Prediction:
+    """Prediction of the times that were judged; ``sd`` is of the median, log seconds."""
     need_nodes((nodes,))
     need_share("level", level)
     need_finite("log of a run time", judged.log_s, judged.low, judged.high)
     middle, low, high = map(math.exp, (judged.log_s, judged.low, judged.high))
-    return Prediction(nodes, middle, low, high, level, judged.scale)
+    return Prediction(nodes, middle, low, high, level, judged.scale if sd is None else sd)
 
 
 def recall(record: Record) -> tuple[Problem, ...]:
@@ -165,16 +183,20 @@ def _between(
     columns = [np.interp(np.log(nodes), logs, one).tolist() for one in reach.T]
     for n, low, high, half, width, scale in zip(nodes, *columns, strict=True):
         guesses = now.ask(n)
-        log_s = guesses.logs[rows[0].expert]
+        first = rows[0]
+        log_s = guesses.logs[first.expert]
         assert log_s is not None
-        interpolated[n] = replace(
-            rows[0],
+        interpolated[n] = JudgedPrediction(
             log_s=log_s,
             low=log_s + low,
             high=log_s + high,
+            below=first.below,
+            above=first.above,
             half=half,
             width=width,
             scale=scale,
+            size=first.size,
+            expert=first.expert,
             guesses=guesses,
         )
     return interpolated
@@ -191,11 +213,10 @@ def _verdict(now: NextRun, judged: JudgedPrediction, fitted: Verdict, *, raising
 
 
 def _predicted(fitted: Prediction, judged: JudgedPrediction, level: float) -> Prediction:
-    own = to_prediction(judged, fitted.nodes, level)
     # The median is what is chosen by: it is no surer than the runs behind it make it.
     runs = min(judged.guesses.repeats, OWN)
     sd = judged.scale / math.sqrt(runs) if runs and judged.size else 0.0
-    return replace(own, curve_sd=max(fitted.curve_sd, sd))
+    return to_prediction(judged, fitted.nodes, level, sd=max(fitted.curve_sd, sd))
 
 
 def _log(p: Prediction) -> tuple[float, float]:

@@ -82,6 +82,9 @@ class Experts:
         span_s: float = math.inf,
     ) -> None:
         self._past, self._curve, self._same, self._span_s = past, curve, same, span_s
+        self._times: dict[int, list[float]] = {}
+        for run in past:
+            self._times.setdefault(run.asked.nodes, []).append(run.elapsed_s)
         self._alike = settings.same if same else settings.many
         self._lately = replace(self._alike, fading=settings.lately)
         last = past[-_LEVEL:]
@@ -93,7 +96,7 @@ class Experts:
 
     def ask(self, asked: RunRequest) -> Guesses:
         """Ask all of them; on a count that was not run there is only the curve, if any."""
-        here = [run.elapsed_s for run in self._past if run.asked.nodes == asked.nodes]
+        here = self._times.get(asked.nodes, [])
         curve = self._curve(asked.nodes) if self._curve is not None else None
         simple: tuple[float, ...] = ()
         if here or curve is None:

@@ -12,7 +12,7 @@ from predictor import experts
 from predictor.argument_checks import need_finite, need_positive, need_share
 from predictor.curve import CurveSettings
 from predictor.experts import ExpertSettings, Guesses
-from predictor.record import ENOUGH, GOOD, LEVEL, RecordEntry, Site, class_of, quantile, side_of
+from predictor.record import ENOUGH, GOOD, LEVEL, RecordEntry, Site, class_of, quantiles, side_of
 
 #: Half of reliable predictions are within this.
 HALF_GOOD = math.log(1.05)
@@ -56,6 +56,18 @@ class WalkSettings:
         need_positive("weight of a record", *weights, self.scale, self.scale_many)
         need_finite("weight of a record", self.margin, self.other, least=0)
         need_finite("number of runs or fits", self.replayed, self.fits, least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """How far off predictions of one kind are expected to be; see `JudgedPrediction`."""
+
+    below: float
+    above: float
+    half: float
+    width: float
+    scale: float
+    size: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +118,7 @@ class RecordJudge:
         self._entries, self._site, self._settings, self._same = entries, site, settings, same
         self._chosen: dict[tuple[str, tuple[bool, ...]], int] = {}
         self._spreads: dict[tuple[bool, int], tuple[float, float, list[tuple[float, float]]]] = {}
+        self._reaches: dict[tuple[bool, int, bool, float], _Reach] = {}
 
     def judge(self, guesses: Guesses) -> JudgedPrediction:
         """Believe one of the guesses, and say how far."""
@@ -114,50 +127,63 @@ class RecordJudge:
         expert = self._expert(named, guesses)
         log_s = guesses.logs[expert]
         assert log_s is not None
-        size, (total, weight, errors) = (
-            self._size(repeated=repeated),
-            self._spread(expert, repeated=repeated),
-        )
-        expected = self._expected(named, guesses)
-        prior = self._settings.expected
-        scale = math.exp((prior * math.log(expected) + total) / (prior + weight))
-        side = side_of(same=self._same, repeated=repeated)
-        units = self._site.units_of(side, size, curve=guesses.curve is not None)
-        # Tails are the site's for long; whether an application is good is soon its own affair.
-        spread = self._with_site(errors, scale, units, size, half=_HALF_TAILS)
-        below = min(-scale * min(quantile(spread, self._outside), 0.0), _WIDEST)
-        above = min(scale * max(quantile(spread, 1 - self._outside), 0.0), _WIDEST)
-        low, high = self._site.reaches.get(side, (1.0, 1.0))
+        expected, curve = self._expected(named, guesses), guesses.curve is not None
+        kind = repeated, expert, curve, expected
+        if (reach := self._reaches.get(kind)) is None:
+            reach = self._reaches[kind] = self._reach(*kind)
+        above = reach.above
+        low, high = self._site.reaches.get(self._side(repeated=repeated), (1.0, 1.0))
         top = log_s + min(high * above, _WIDEST)
         if guesses.unseen is not None:
             top, above = max(top, guesses.unseen), max(above, guesses.unseen - log_s)
-        half, width = _far(self._with_site(errors, scale, units, size, half=_HALF_VERDICT), scale)
-        if size >= ENOUGH:
-            # A site's good record does not make up for the bad one of an application.
-            own = _far([(e / scale, w) for e, w in errors], scale)
-            half, width = max(half, own[0]), max(width, own[1])
         return JudgedPrediction(
             log_s=log_s,
-            low=log_s - min(low * below, _WIDEST),
+            low=log_s - min(low * reach.below, _WIDEST),
             high=top,
-            below=below,
+            below=reach.below,
             above=above,
-            half=half,
-            width=width,
-            scale=scale,
-            size=size,
+            half=reach.half,
+            width=reach.width,
+            scale=reach.scale,
+            size=reach.size,
             expert=expert,
             guesses=guesses,
         )
 
     def evident(self, judged: JudgedPrediction) -> bool:
         """Whether a record, its own or the site's, says anything of such predictions."""
-        return judged.size >= 1.0 or self._site.has(self._side(judged))
+        repeated = judged.guesses.repeats > 0
+        return judged.size >= 1.0 or self._site.has(self._side(repeated=repeated))
 
     def reliable(self, judged: JudgedPrediction) -> bool:
         """Whether such predictions were within 20 % nine times in ten, and within 5 % half."""
         widest = self._site.fresh if judged.size < ENOUGH else self._site.reliable
         return judged.width <= min(widest, GOOD) and judged.half <= HALF_GOOD
+
+    def _reach(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Reach:  # noqa: FBT001 - a key
+        size, (total, weight, errors) = (
+            self._size(repeated=repeated),
+            self._spread(expert, repeated=repeated),
+        )
+        prior = self._settings.expected
+        scale = math.exp((prior * math.log(expected) + total) / (prior + weight))
+        units = self._site.units_of(self._side(repeated=repeated), size, curve=curve)
+        # Tails are the site's for long; whether an application is good is soon its own affair.
+        spread = self._with_site(errors, scale, units, size, half=_HALF_TAILS)
+        lowest, highest = quantiles(spread, self._outside, 1 - self._outside)
+        half, width = _far(self._with_site(errors, scale, units, size, half=_HALF_VERDICT), scale)
+        if size >= ENOUGH:
+            # A site's good record does not make up for the bad one of an application.
+            own = _far([(e / scale, w) for e, w in errors], scale)
+            half, width = max(half, own[0]), max(width, own[1])
+        return _Reach(
+            below=min(-scale * min(lowest, 0.0), _WIDEST),
+            above=min(scale * max(highest, 0.0), _WIDEST),
+            half=half,
+            width=width,
+            scale=scale,
+            size=size,
+        )
 
     def _with_site(
         self,
@@ -178,8 +204,8 @@ class RecordJudge:
         share = self._settings.pooled / (1 + size / half) / len(units)
         return sorted([(e / scale, w) for e, w in errors] + [(unit, share) for unit in units])
 
-    def _side(self, judged: JudgedPrediction) -> str:
-        return side_of(same=self._same, repeated=judged.guesses.repeats > 0)
+    def _side(self, *, repeated: bool) -> str:
+        return side_of(same=self._same, repeated=repeated)
 
     def _expert(self, named: str, guesses: Guesses) -> int:
         """Choose by the accuracy that the record of identity and site shows."""
@@ -239,5 +265,5 @@ class RecordJudge:
 
 def _far(spread: Sequence[tuple[float, float]], scale: float) -> tuple[float, float]:
     """Give the errors that half, and nine in ten, stay below; of errors in units of ``scale``."""
-    far = sorted((abs(unit), weight) for unit, weight in spread)
-    return scale * quantile(far, 0.5), scale * quantile(far, 0.9)
+    half, most = quantiles(sorted((abs(unit), weight) for unit, weight in spread), 0.5, 0.9)
+    return scale * half, scale * most

@@ -248,10 +248,11 @@ def points(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(ordered[round(i / (_POINTS - 1) * last)] for i in range(_POINTS))
 
 
-def quantile(values: Sequence[tuple[float, float]], share: float) -> float:
-    """Value that ``share`` of the weight does not exceed; pairs of value and weight, rising."""
-    sums = list(accumulate(weight for _, weight in values))
-    return values[min(bisect_left(sums, share * sums[-1] - 1e-12), len(values) - 1)][0]
+def quantiles(values: Sequence[tuple[float, float]], *shares: float) -> tuple[float, ...]:
+    """Values that so much of the weight does not exceed; pairs of value and weight, rising."""
+    sums, last = list(accumulate(weight for _, weight in values)), len(values) - 1
+    places = (bisect_left(sums, share * sums[-1] - 1e-12) for share in shares)
+    return tuple(values[min(place, last)][0] for place in places)
 
 
 def _class(entry: RecordEntry) -> str:

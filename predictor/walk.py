@@ -13,7 +13,7 @@ from statistics import median
 from msgspec import structs
 
 from predictor.curve import build
-from predictor.experts import CurveAt, Experts, Guesses
+from predictor.experts import CurveAt, Experts, ExpertSettings, Guesses
 from predictor.judgement import JudgedPrediction, RecordJudge, WalkSettings
 from predictor.models import base
 from predictor.record import ENOUGH, LEVEL, OWN, Record, RecordEntry, Site, built_in, need_entries
@@ -24,11 +24,52 @@ from predictor.types import Recorded, Run
 _WINDOW = 128
 
 
+class ExpertPanel:
+    """What all experts say of the next run of one identity; they are asked once for each request.
+
+    Parameters
+    ----------
+    curve
+        The curve through the runs; None: there is none.
+
+    Raises
+    ------
+    ValueError
+        No run finished.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        settings: ExpertSettings,
+        *,
+        same: bool,
+        curve: CurveAt | None = None,
+    ) -> None:
+        ordered = in_order(runs)
+        past = past_of(ordered)
+        self._latest = {run.asked.nodes: run.asked.limit_s for run in past}
+        span_s = _span_s(ordered, ordered[-1].end_s)
+        self._experts = Experts(past, curve, settings, same=same, span_s=span_s)
+        self._guesses: dict[tuple[int, float], Guesses] = {}
+
+    def ask(self, nodes: int, limit_s: float | None = None) -> Guesses:
+        """Ask for a node count; without a limit as if it were the last one on this count."""
+        if limit_s is None:
+            limit_s = self._latest.get(nodes, math.inf)
+        if (guesses := self._guesses.get((nodes, limit_s))) is None:
+            guesses = self._experts.ask(RunRequest(nodes, limit_s))
+            self._guesses[nodes, limit_s] = guesses
+        return guesses
+
+
 class NextRun:
     """What is believed of one identity after all its runs.
 
     Parameters
     ----------
+    runs
+        All its runs, or what experts say of them already.
     curve
         The curve through the runs; None: there is none.
 
@@ -40,7 +81,7 @@ class NextRun:
 
     def __init__(
         self,
-        runs: Sequence[Run],
+        runs: Sequence[Run] | ExpertPanel,
         record: Record,
         site: Site,
         settings: WalkSettings,
@@ -50,12 +91,12 @@ class NextRun:
         level: float = LEVEL,
     ) -> None:
         need_entries(record.entries)
-        ordered = in_order(runs)
-        past = past_of(ordered)
-        self.latest = {run.asked.nodes: run.asked.limit_s for run in past}
         self.voice = RecordJudge(record.entries, site, settings, same=same, level=level)
-        span_s = _span_s(ordered, ordered[-1].end_s)
-        self._experts = Experts(past, curve, settings.experts, same=same, span_s=span_s)
+        self._panel = (
+            runs
+            if isinstance(runs, ExpertPanel)
+            else ExpertPanel(runs, settings.experts, same=same, curve=curve)
+        )
 
     def judge(self, nodes: int, limit_s: float | None = None) -> JudgedPrediction:
         """Predict the next run; without a limit as if it asked for the last one on this count."""
@@ -63,9 +104,7 @@ class NextRun:
 
     def ask(self, nodes: int, limit_s: float | None = None) -> Guesses:
         """Give what all experts say of a node count."""
-        if limit_s is None:
-            limit_s = self.latest.get(nodes, math.inf)
-        return self._experts.ask(RunRequest(nodes, limit_s))
+        return self._panel.ask(nodes, limit_s)
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
