@@ -14,7 +14,7 @@ on the same node count, the user's limit, and gradient boosting on what is known
 import heapq
 import math
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -351,12 +351,13 @@ def summary(scored: Sequence[Scored]) -> list[dict[str, Any]]:
 
 def _row(name: str, scored: Sequence[Scored], total: int) -> dict[str, Any]:
     errors = sorted(abs(one.predicted_s / one.actual_s - 1) for one in scored)
+    asked = [*RULES, *(["boosting"] if any("boosting" in one.simple for one in scored) else [])]
     simple = {
         rule: mean(
             _accuracy(one.simple.get(rule, one.simple["last alike"]), one.actual_s)
             for one in scored
         )
-        for rule in (*RULES, "boosting")
+        for rule in asked
     }
     inside = {
         f"inside {100 * level:.0f} %": 100
@@ -370,6 +371,7 @@ def _row(name: str, scored: Sequence[Scored], total: int) -> dict[str, Any]:
         "median %": 100 * median(errors),
         "p90 %": 100 * errors[min(int(0.9 * len(errors)), len(errors) - 1)],
         **inside,
+        **_beyond(scored, LEVELS.index(0.9)),
         "accuracy": mean(_accuracy(one.predicted_s, one.actual_s) for one in scored),
         "best simple accuracy": max(simple[rule] for rule in RULES),
         **simple,
@@ -379,25 +381,32 @@ def _row(name: str, scored: Sequence[Scored], total: int) -> dict[str, Any]:
 def misses(scored: Sequence[Scored]) -> list[dict[str, Any]]:
     """Share of jobs beyond each end of the intervals."""
     return [
-        {
-            "interval %": 100 * level,
-            "below %": 100 * mean(one.actual_s < one.intervals[i][0] for one in scored),
-            "above %": 100 * mean(one.actual_s > one.intervals[i][1] for one in scored),
-            "may each %": 50 * (1 - level),
-        }
+        {"interval %": 100 * level, **_beyond(scored, i), "may each %": 50 * (1 - level)}
         for i, level in enumerate(LEVELS)
     ]
+
+
+def _beyond(scored: Sequence[Scored], level: int) -> dict[str, float]:
+    """Share of jobs beyond each end of the intervals at one of `LEVELS`."""
+    return {
+        "below %": 100 * mean(one.actual_s < one.intervals[level][0] for one in scored),
+        "above %": 100 * mean(one.actual_s > one.intervals[level][1] for one in scored),
+    }
 
 
 def gap(scored: Sequence[Scored]) -> list[dict[str, Any]]:
     """How much of the way from the last run alike to the noise of repeats is done.
 
     The floor of noise is what the median of all other runs of the same kind, earlier and later,
-    would have reached; jobs without another one do not count.
+    would have reached; jobs without another one do not count.  Of the same kind are those with the
+    most specific key that another job has, too, and with the same request.
     """
+    keys = {one.number: [(*kind, *_asked(one.row)) for kind in _kinds(one.row)] for one in scored}
+    often = Counter(key for every in keys.values() for key in every)
     kinds: dict[tuple[object, ...], list[Scored]] = defaultdict(list)
     for one in scored:
-        kinds[(*_kinds(one.row)[0], *_asked(one.row))].append(one)
+        own = next((key for key in keys[one.number] if often[key] > 1), keys[one.number][-1])
+        kinds[own].append(one)
     rows = []
     for members in kinds.values():
         times = [one.actual_s for one in members]

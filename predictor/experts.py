@@ -22,8 +22,9 @@ EXPERTS = (
     "curve",
     "curve at the latest level",
     "curve and runs alike",
+    "all by their records",
 )
-ALIKE, LATELY, LAST, FIVE, CURVE, LEVEL, BOTH = range(len(EXPERTS))
+ALIKE, LATELY, LAST, FIVE, CURVE, LEVEL, BOTH, MIXED = range(len(EXPERTS))
 #: Runs that define the latest level of a curve.
 _LEVEL = 3
 #: How run time falls with the nodes without any data: T ~ nodes to this power.
@@ -37,7 +38,8 @@ CurveAt = Callable[[int], tuple[float, float]]
 class ExpertSettings:
     """How runs are alike: for those of one problem node counts matter most.
 
-    ``lately`` is the power with which memory fades for those who look at recent runs.
+    ``lately`` and ``lately_many`` are the powers with which memory fades for those who look at
+    recent runs.
     """
 
     many: SimilarSettings = field(default_factory=SimilarSettings)
@@ -45,6 +47,7 @@ class ExpertSettings:
         default_factory=lambda: SimilarSettings(1000.0, 10.0, limit_doubled=1.0, fading=0.7)
     )
     lately: float = 1.0
+    lately_many: float = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,8 @@ class Experts:
         for run in past:
             self._times.setdefault(run.asked.nodes, []).append(run.elapsed_s)
         self._alike = settings.same if same else settings.many
-        self._lately = replace(self._alike, fading=settings.lately)
+        fading = settings.lately if same else settings.lately_many
+        self._lately = replace(self._alike, fading=fading)
         last = past[-_LEVEL:]
         self._level = (
             median(math.log(run.elapsed_s) - curve(run.asked.nodes)[0] for run in last)

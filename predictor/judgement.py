@@ -5,7 +5,7 @@ takes part for as long as there is little of its own.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from predictor import experts
@@ -33,7 +33,8 @@ class WalkSettings:
     expected of the size of errors, ``pooled`` that of the site's distribution of them.  Entries
     fade by ``fade`` from one to the next; those on counts that were run count ``other`` for those
     that were not.  ``replayed`` last runs are judged where there is no record yet, with a curve
-    fitted ``fits`` times.  ``scale`` is the size of errors of one application where nothing is
+    fitted ``fits`` times.  ``learning`` is the rate at which experts on what may be many problems
+    lose their weight.  ``scale`` is the size of errors of one application where nothing is
     known, ``scale_many`` where it may be many.  Curves are those of the registered ``model``.
     """
 
@@ -47,13 +48,14 @@ class WalkSettings:
     fits: int = 2
     scale: float = 0.3
     scale_many: float = 0.6
+    learning: float = 0.3
     experts: ExpertSettings = field(default_factory=ExpertSettings)
     model: str = "averaged"
     curve: CurveSettings = field(default_factory=CurveSettings)
 
     def __post_init__(self) -> None:
         weights = (self.believed, self.expected, self.pooled, self.fade)
-        need_positive("weight of a record", *weights, self.scale, self.scale_many)
+        need_positive("weight of a record", *weights, self.scale, self.scale_many, self.learning)
         need_finite("weight of a record", self.margin, self.other, least=0)
         need_finite("number of runs or fits", self.replayed, self.fits, least=1)
 
@@ -117,15 +119,16 @@ class RecordJudge:
         self._outside = 0.5 - level / 2
         self._entries, self._site, self._settings, self._same = entries, site, settings, same
         self._chosen: dict[tuple[str, tuple[bool, ...]], int] = {}
+        self._weights: dict[tuple[str, tuple[bool, ...]], list[tuple[int, float]]] = {}
         self._spreads: dict[tuple[bool, int], tuple[float, float, list[tuple[float, float]]]] = {}
         self._reaches: dict[tuple[bool, int, bool, float], _Reach] = {}
 
     def judge(self, guesses: Guesses) -> JudgedPrediction:
-        """Believe one of the guesses, and say how far."""
+        """Believe one of the guesses, or all by their records, and say how far."""
         repeated = guesses.repeats > 0
         named = class_of(same=self._same, repeats=guesses.repeats, curve=guesses.curve is not None)
-        expert = self._expert(named, guesses)
-        log_s = guesses.logs[expert]
+        expert = self._expert(named, guesses) if self._same else experts.MIXED
+        log_s = guesses.logs[expert] if self._same else self._mixed(named, guesses)
         assert log_s is not None
         expected, curve = self._expected(named, guesses), guesses.curve is not None
         kind = repeated, expert, curve, expected
@@ -215,11 +218,33 @@ class RecordJudge:
         return self._chosen[named, said]
 
     def _most_accurate(self, named: str, guesses: Guesses) -> int:
+        return max(self._trials(named, guesses), key=lambda one: one[1] / one[2])[0]
+
+    def _mixed(self, named: str, guesses: Guesses) -> float:
+        """Log run time that is most accurate where each expert is as likely right as it earned.
+
+        Weights fall exponentially with what an expert lost (Vovk, *Aggregating strategies*, 1990;
+        Cesa-Bianchi and Lugosi, *Prediction, Learning, and Games*, 2006, section 2.2): the mixture
+        is never much worse than the best of them.
+        """
+        said = tuple(log is not None for log in guesses.logs)
+        if (weights := self._weights.get((named, said))) is None:
+            trials = list(self._trials(named, guesses))
+            most, rate = max(total for _, total, _ in trials), self._settings.learning
+            weights = [(n, math.exp(rate * (total - most))) for n, total, _ in trials]
+            self._weights[named, said] = weights
+        given = [(log_s, w) for n, w in weights if (log_s := guesses.logs[n]) is not None]
+        return max(
+            (sum(w * math.exp(-abs(one - other)) for other, w in given), -i, one)
+            for i, (one, _) in enumerate(given)
+        )[2]
+
+    def _trials(self, named: str, guesses: Guesses) -> Iterator[tuple[int, float, float]]:
+        """Give each expert, its accuracies' weighted sum less the margin, and the weights' sum."""
         repeated, settings = guesses.repeats > 0, self._settings
         usual = experts.ALIKE if repeated or guesses.curve is None else experts.CURVE
         pooled = self._site.accuracies.get(named)
         alike = [entry for entry in self._entries if entry.repeated == repeated]
-        best, most = usual, -math.inf
         for expert, log_s in enumerate(guesses.logs):
             if log_s is None:
                 continue
@@ -232,10 +257,8 @@ class RecordJudge:
                     total += weight * math.exp(-abs(error))
                     weights += weight
                 weight *= settings.fade
-            accuracy = total / weights - (settings.margin if expert != usual else 0.0)
-            if accuracy > most:
-                best, most = expert, accuracy
-        return best
+            margin = settings.margin * weights if expert != usual else 0.0
+            yield expert, total - margin, weights
 
     def _size(self, *, repeated: bool) -> float:
         return sum(1.0 if e.repeated == repeated else self._settings.other for e in self._entries)

@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from statistics import NormalDist
 
 import msgspec
@@ -85,7 +85,7 @@ class RecordEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
         Who was believed does not count here: others' runs may have decided that.
         """
-        own = self.errors[expert]
+        own = self.errors[expert] if expert < len(self.errors) else None
         return own if own is not None else next(one for one in self.errors if one is not None)
 
 
@@ -279,7 +279,8 @@ def _grouped(entries: Sequence[RecordEntry]) -> tuple[_Groups, _Groups, _Groups]
 
 def _accuracies(entries: Sequence[RecordEntry]) -> tuple[float | None, ...]:
     """Mean of min(p, a) / max(p, a) of each expert."""
-    columns = zip(*(entry.errors for entry in entries), strict=True)
+    # Entries of an earlier release have fewer experts.
+    columns = zip_longest(*(entry.errors for entry in entries))
     given = ([math.exp(-abs(e)) for e in column if e is not None] for column in columns)
     return tuple(sum(one) / len(one) if len(one) >= FEW else None for one in given)
 

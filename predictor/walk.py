@@ -13,7 +13,7 @@ from statistics import median
 from msgspec import structs
 
 from predictor.curve import build
-from predictor.experts import CurveAt, Experts, ExpertSettings, Guesses
+from predictor.experts import MIXED, CurveAt, Experts, ExpertSettings, Guesses
 from predictor.judgement import JudgedPrediction, RecordJudge, WalkSettings
 from predictor.models import base
 from predictor.record import ENOUGH, LEVEL, OWN, Record, RecordEntry, Site, built_in, need_entries
@@ -202,9 +202,11 @@ class _Walk:
             return  # it may have been right
         informed = bool(self._site.sides)
         entry = _entry(run, judged, actual, same=self._same, informed=informed)
-        acting = RecordJudge(ended, built_in(), settings, same=self._same).judge(guesses)
-        numbers = round(actual - acting.log_s, 4), round(acting.width, 4)
-        self.entries.append(structs.replace(entry, acting=numbers))
+        if self._same:  # no job is changed for what a user or a job name is like
+            acting = RecordJudge(ended, built_in(), settings, same=True).judge(guesses)
+            numbers = round(actual - acting.log_s, 4), round(acting.width, 4)
+            entry = structs.replace(entry, acting=numbers)
+        self.entries.append(entry)
 
 
 def _entry(
@@ -212,15 +214,16 @@ def _entry(
 ) -> RecordEntry:
     error = actual - judged.log_s
     reach = judged.above if error > 0 else judged.below
+    errors = [None if log is None else round(actual - log, 4) for log in judged.guesses.logs]
+    if judged.expert == MIXED:
+        errors.append(round(error, 4))
     return RecordEntry(
         end_s=run.end_s,
         same=same,
         repeats=judged.guesses.repeats,
         curve=judged.guesses.curve is not None,
         size=judged.size,
-        errors=tuple(
-            None if log is None else round(actual - log, 4) for log in judged.guesses.logs
-        ),
+        errors=tuple(errors),
         chosen=judged.expert,
         scale=round(judged.scale, 5),
         excess=round(error / max(reach, 1e-3), 4),

@@ -64,7 +64,7 @@ from predictor.table import table_of
 from predictor.table_settings import TableSettings
 from predictor.type_ratios import ObservedRatios, TypeEvidence, believe
 from predictor.wait_estimate import WaitClass, WaitEstimate, WaitRecord
-from predictor.walk import NextRun, replay
+from predictor.walk import ExpertPanel, NextRun, replay
 from sacct_ingest.records import Probe, Resource
 from tests.predictor.curves import downey, drawn
 from tests.predictor.rows import row as stored
@@ -284,6 +284,12 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         lambda **given: site_of([replace(ENTRY, **given)] * FEW),
         {"end_s": 5.0, "size": 2.0, "errors": (0.1, None), "scale": 0.2, "excess": 0.5,
          "width": 0.3, "chosen": 0},
+    ),
+    "walk.ExpertPanel": (
+        lambda nodes, limit_s: ExpertPanel(ROWS, WalkSettings().experts, same=True).ask(
+            nodes, limit_s
+        ),
+        {"nodes": 4, "limit_s": 900.0},
     ),
     "walk.NextRun": (
         lambda nodes, limit_s: NextRun(
@@ -561,7 +567,7 @@ NOT_CALLED = {
     "parts": "tables_of",
     "past_run_times": "PastRunTimes.end PastRunTimes.of PastRunTimes.submit",
     "queue_forward": "normal_cdf",
-    "record": "Record.with_new Site.units_of class_of points quantile",
+    "record": "Record.with_new Site.units_of class_of points quantiles",
     "refit": "refit",
     "reliability": "downey_doubts uncertain",
     "residual": "Residuals.covariance Residuals.evidence Residuals.gain",

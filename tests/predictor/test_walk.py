@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from predictor import walk
 from predictor.earned import mixed
-from predictor.experts import CurveAt, Guesses
+from predictor.experts import MIXED, CurveAt, Guesses
 from predictor.judgement import JudgedPrediction, RecordJudge, WalkSettings
 from predictor.record import POOLED, Record, RecordEntry, Site, decode, encode, pooled, site_of
 from predictor.types import Run
@@ -175,6 +175,57 @@ def test_who_has_the_better_record_is_believed() -> None:
             errors.append((abs(entry.error), abs(entry.errors[0])))
     own, usual = (sum(math.exp(-e) for e in one) for one in zip(*errors, strict=True))
     assert own > usual
+
+
+def mixed_of(entries: list[RecordEntry], times_s: tuple[float, ...]) -> float:
+    """Run time that is said where experts on several problems say these."""
+    logs = (*map(math.log, times_s), None, None, None)
+    voice = RecordJudge(entries, Site(), SETTINGS, same=False)
+    return math.exp(voice.judge(Guesses(logs, 3, None)).log_s)
+
+
+def test_of_several_problems_all_experts_have_a_say() -> None:
+    """Nobody has a record: what is between them is believed, and later who was right."""
+    assert mixed_of([], (100.0, 110.0, 121.0, 110.0)) == pytest.approx(110.0)
+    wrong = replace(next(entries_with(1.0, 1)), same=False)
+    right = [replace(wrong, errors=(1.0, 1.0, 0.0, 1.0, None, None, None, 1.0), chosen=7)] * 30
+    assert mixed_of(right[:1], (100.0, 100.0, 200.0, 100.0)) == pytest.approx(100.0)
+    assert mixed_of(right, (100.0, 100.0, 200.0, 100.0)) == pytest.approx(200.0)
+
+
+@pytest.mark.parametrize("times", [inputs, alternating, changing, heavy])
+def test_the_mixture_is_never_much_worse_than_its_best_expert(times: Times) -> None:
+    accuracies: dict[int, list[float]] = {}
+    for seed in SEEDS:
+        record = replay(history(times, seed), Record(), Site(), SETTINGS, same=False)
+        for entry in record.entries:
+            for expert, error in enumerate(entry.errors):
+                if error is not None:
+                    accuracies.setdefault(expert, []).append(math.exp(-abs(error)))
+    means = {expert: sum(one) / len(one) for expert, one in accuracies.items()}
+    mixed = means.pop(MIXED)
+    assert set(means) == {0, 1, 2, 3}
+    assert mixed >= max(means.values()) - 0.05
+
+
+def test_entries_of_an_earlier_release_have_no_mixture_and_count() -> None:
+    older = [replace(one, same=False) for one in entries_with(0.4, 30)]
+    newer = [replace(one, errors=(*one.errors, 0.2), chosen=MIXED) for one in older]
+    known = site_of([*older, *newer])
+    (accuracies,) = known.accuracies.values()
+    assert accuracies[0] == pytest.approx(math.exp(-0.4))
+    assert accuracies[MIXED] == pytest.approx(math.exp(-0.2))
+    judged = RecordJudge(older, Site(), SETTINGS, same=False).judge(
+        Guesses((*[math.log(100.0)] * 4, None, None, None), 3, None)
+    )
+    assert judged.half == pytest.approx(0.4, rel=0.3)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_only_what_changes_jobs_is_judged_without_others(*, same: bool) -> None:
+    record = replay(history(inputs, 1), Record(), Site(), SETTINGS, same=same)
+    assert record.entries
+    assert all((entry.acting is not None) is same for entry in record.entries)
 
 
 def test_no_interval_is_wider_than_numbers_are() -> None:
