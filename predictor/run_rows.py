@@ -15,6 +15,9 @@ from sacct_ingest.signature import command_of_line, words_of_line
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
 
+#: Completed runs after which a run that its limit stopped sets no limit any more: it may have hung.
+_SINCE_CUT = 10
+
 
 def ended_runs(rows: Iterable[RunRow]) -> list[RunRow]:
     """Select the runs with a run time: finished, or cut short; failed ones have none."""
@@ -96,6 +99,12 @@ def owner_of(rows: Iterable[RunRow]) -> str:
 def longest_of(rows: Iterable[RunRow]) -> tuple[Longest, ...]:
     """Longest run on each count, of those with a run time."""
     times: dict[int, float] = {}
-    for row in ended_runs(rows):
-        times[row.nodes] = max(float(row.elapsed_s), times.get(row.nodes, 0.0))
-    return tuple(Longest(nodes, time_s) for nodes, time_s in sorted(times.items()))
+    cut: dict[int, float] = {}
+    completed = 0
+    for row in sorted(ended_runs(rows), key=lambda row: row.end_s or 0, reverse=True):
+        elapsed_s = float(row.elapsed_s)
+        times[row.nodes] = max(elapsed_s, times.get(row.nodes, 0.0))
+        completed += not row.state.cut_short
+        if row.state.cut_short and completed < _SINCE_CUT:
+            cut[row.nodes] = max(elapsed_s, cut.get(row.nodes, 0.0))
+    return tuple(Longest(n, time_s, cut.get(n, 0.0)) for n, time_s in sorted(times.items()))

@@ -192,10 +192,14 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Longest:
-    """Longest run that was seen on ``nodes`` nodes, or that was stopped after that time."""
+    """Longest run that was seen on ``nodes`` nodes, or that was stopped after that time.
+
+    ``cut_s``: the longest that its limit stopped, with few completed runs since; 0: there is none.
+    """
 
     nodes: int
     time_s: float
+    cut_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

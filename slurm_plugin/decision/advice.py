@@ -24,6 +24,7 @@ from slurm_plugin.decision.sizes import (
     nodes_of,
     options_for,
     resized,
+    tasks_of,
 )
 from slurm_plugin.protocol import Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.slurm.availability import profile
@@ -226,6 +227,7 @@ def _recommend(
     if decided.action is not Action.KEEP:
         advice.nodes = chosen.nodes
         advice.directive = f"#SBATCH {_options(case, chosen.nodes)}"
+        advice.size_text = _size_text(case, chosen.nodes)
         advice.script_text = _script_text(case)
         advice.memory_directive = _memory_directive(case, chosen.nodes, margin)
     options = messages.time_options(limits_to_ask(chosen, request))
@@ -254,6 +256,18 @@ def _memory_directive(case: DecisionContext, size: int, margin: float) -> str:
         each = -(-needed // footprint(other, part).cpus)
         enough, option = replace(other, min_mem_per_cpu=each), f"--mem-per-cpu={each}M"
     return f"#SBATCH {option}" if footprint(enough, part).allowed else ""
+
+
+def _size_text(case: DecisionContext, size: int) -> str:
+    """Say what a size is made of where that is not plain: several CPUs of each task, an array."""
+    job, table, unit = case.job, case.table, case.request.unit
+    texts = ["The numbers are those of one task of the array."] if job.array_inx else []
+    if table is not None and unit is Unit.CPUS:
+        other = resized(job, table, size)
+        tasks, each = tasks_of(other), other.cpus_per_task or 1
+        if tasks > 1 and each > 1:
+            texts.append(f"{tasks} tasks with {each} CPUs each have {tasks * each} CPUs.")
+    return " ".join(texts)
 
 
 def _script_text(case: DecisionContext) -> str:

@@ -23,6 +23,8 @@ from slurm_plugin.slurm.footprint import Footprint, footprint
 _MIB = 2**20
 #: Share of the judged runs for which it has to have been enough.
 _INSIDE = 0.9
+#: A job that names no memory gets no less, MiB: the hook may not see what it would have.
+_LEAST_MIB = 256
 #: A job that would keep more than this share of its memory keeps all.
 _WORTH = 0.95
 
@@ -39,7 +41,12 @@ def lower_memory(case: DecisionContext, decided: Decision, config: Config) -> Lo
     least = _least_bytes(need, span, config)
     if asked_mib is None or least is None:
         return None
-    given_mib = max(ceil(least / _MIB), ceil(config.memory.least_share * asked_mib))
+    unasked = job.min_mem_per_node is None and not job.min_mem_per_cpu
+    given_mib = max(
+        ceil(least / _MIB),
+        ceil(config.memory.least_share * asked_mib),
+        _LEAST_MIB if unasked else 0,
+    )
     per_cpu = ceil(given_mib / taken.cpus) if job.min_mem_per_cpu else None
     given_mib = per_cpu * taken.cpus if per_cpu else given_mib
     lower = (

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil, floor
 
-from predictor.table import longest, quantile
+from predictor.table import longest, longest_cut, quantile
 from predictor.types import PredictionTable
 from slurm_plugin import config
 
@@ -68,7 +68,8 @@ def from_prediction(
     ----------
     own_s
         What the user asked for, or gets by default; None: no limit.  No limit is shorter than a
-        share of it, nor than a share of the longest run seen on as many nodes or more.
+        share of it, nor than a share of the longest run seen on as many nodes or more, nor than
+        what a limit stopped lately.
     own_least_s
         The user's own ``--time-min``: the limit stays above it, and it stays as it is.
     with_least
@@ -96,7 +97,10 @@ def _floor(
     table: PredictionTable, counts: Iterable[int], settings: config.TimeLimit, own_s: float
 ) -> float:
     longest_s = max(longest(table, nodes) for nodes in counts)
-    return whole_minutes(max(settings.least_share * own_s, settings.longest_share * longest_s))
+    cut_s = max(longest_cut(table, nodes) for nodes in counts)
+    shares = (settings.least_share * own_s, settings.longest_share * longest_s)
+    # What was stopped needed more than that, and the next such run does, too.
+    return whole_minutes(max(*shares, settings.margin * cut_s))
 
 
 def _longest(

@@ -33,7 +33,9 @@ function M.fault(change, job, partitions, settings, environment)
     return "its memory is not chosen"
   end
   local before = own or default_memory(partitions, job.partition)
-  if before and (value >= before or value < before * settings.least_memory_share) then
+  -- Of a job that gets all of a node's memory, or some for each CPU, only nimod has the amount.
+  local least = before and before * settings.least_memory_share or settings.least_memory_mib
+  if value < least or before and value >= before then
     return "memory of " .. value .. " MiB is not allowed"
   end
   return other_words(environment, node)

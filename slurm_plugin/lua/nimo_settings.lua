@@ -20,6 +20,7 @@ M.DEFAULTS = {
   allow_sizes = false,
   least_limit_share = 0.05,
   least_memory_share = 0.05,
+  least_memory_mib = 256,
 }
 
 local function convert(text, default)

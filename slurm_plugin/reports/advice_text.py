@@ -367,4 +367,5 @@ def _recommendation(advice: Advice) -> str:
     elif advice.deadline_text:  # the deadline text gives the numbers
         reason = ""
     directives = (advice.directive, advice.memory_directive, advice.time_directive)
-    return "\n".join(filter(None, (reason, *directives, printable(advice.script_text))))
+    texts = (reason, advice.size_text, *directives, printable(advice.script_text))
+    return "\n".join(filter(None, texts))

@@ -78,3 +78,16 @@ def test_what_srun_takes_only_one_of_is_left_alone(hooks: Hooks, name: str) -> N
     outcome = hooks.submit(**DEFAULT, environment={name: "100"})
     assert outcome.writes == []
     assert f"{name} is there" in outcome.log[0]
+
+
+@pytest.mark.parametrize(("mib", "written"), [(256, True), (255, False)])
+def test_memory_has_a_least_where_the_hook_cannot_see_what_the_job_would_have(
+    hooks: Hooks, mib: int, written: bool
+) -> None:
+    """Its partition has DefMemPerCPU, or it gets all of its node."""
+    hooks.answer(memory(min_mem_per_node=mib))
+    outcome = hooks.submit(partitions={"batch": {"flag_default": 1}}, **DEFAULT)
+    assert bool(outcome.writes) is written
+    # A job that names its memory has its own share of it.
+    hooks.answer(memory(min_mem_per_node=250))
+    assert hooks.submit(**NODE).job["min_mem_per_node"] == 250

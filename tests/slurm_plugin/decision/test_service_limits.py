@@ -5,7 +5,7 @@ from math import ceil
 
 import pytest
 
-from predictor.types import Tail
+from predictor.types import Longest, Tail
 from sacct_ingest import admin_comment
 from slurm_plugin.config import (
     Config,
@@ -116,3 +116,19 @@ def test_the_advice_has_a_line_for_the_limit():
     assert advice.time_directive == (
         f"#SBATCH --time={duration(row.limit_s)} --time-min={duration(row.time_min_s)}"
     )
+
+
+@pytest.mark.parametrize(
+    ("longest", "minutes"),
+    [
+        (Longest(16, 900.0, cut_s=900.0), 18),  # with the margin of a fifth
+        (Longest(32, 900.0, cut_s=900.0), 18),  # on fewer nodes it takes no less
+        (Longest(8, 900.0, cut_s=900.0), 8),
+        (Longest(16, 900.0), 8),  # half of the longest run
+    ],
+)
+def test_no_limit_is_shorter_than_what_a_limit_cut_short(longest, minutes):
+    known = dataclasses.replace(tailed(), longest=(longest,))
+    fixed = job(min_nodes=16, max_nodes=16, min_cpus=16)
+    answer, _ = submit(advisor(tables=(known,), time_limit=SET), fixed)
+    assert answer.set.time_limit == minutes

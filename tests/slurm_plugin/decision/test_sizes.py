@@ -356,3 +356,18 @@ def test_an_input_file_fixes_the_tasks_of_an_advice():
     request.input_text = "numberOfSubdomains 4"
     told = advice(request, tables=[sized(TASKS)])
     assert told.script_text.startswith("An input file says numberOfSubdomains 4: it does not")
+
+
+@pytest.mark.parametrize(
+    ("fields", "layout", "text"),
+    [
+        ({"num_tasks": 4, "cpus_per_task": 2}, TASKS, "6 tasks with 2 CPUs each have 12 CPUs."),
+        ({"cpus_per_task": 4, "array_inx": "0-9"}, THREADS, "The numbers are those of one task of"),
+        ({"cpus_per_task": 4}, THREADS, ""),
+    ],
+)
+def test_advice_says_what_a_size_is_made_of(fields, layout, text):
+    told = advice(one_node(min_cpus=8, **fields), tables=[sized(layout)])
+    assert told.size_text.startswith(text)
+    assert bool(told.size_text) is bool(text)
+    assert told.size_text in render(told, now_s=NOW, width=200)
