@@ -28,11 +28,12 @@ _PATTERNS = {
 #: Numbers of groups that tasks are parted into, all alike: VASP's k-points and bands (KPAR, with
 #: NPAR groups or NCORE tasks in each), Quantum ESPRESSO's pools.
 _GROUPS = re.compile(
-    r"(?<![\w-])(?:(?P<vasp>-{0,2}(?:KPAR|NPAR|NCORE))[ \t]{0,9}[= ][ \t]{0,9}"
+    r"(?<![\w-])(?:(?P<vasp>-{0,2}(?:[KN]PAR|NCORE|[kn]par|ncore))[ \t]{0,9}[= ][ \t]{0,9}"
     r"|-(?P<pools>nk|npools?)[ =])"
     r"(?P<count>[1-9]\d{0,3})(?!\d)",
-    re.IGNORECASE,
 )
+
+_WORDS = ("KPAR", "NPAR", "NCORE", "kpar", "npar", "ncore", "-nk", "-npool")
 
 
 def _expression(program: str, option: str) -> re.Pattern[str]:
@@ -69,6 +70,11 @@ def _first(expression: re.Pattern[str], body: str) -> str:
     """Give the first option that has a number; empty where there is none."""
     options = (match[1] or "" for match in expression.finditer(body))
     return next((words for words in options if words[-1:].isdigit()), "")
+
+
+def names_groups(text: str) -> bool:
+    """Tell whether `task_multiple` may find anything: it reads the text, which takes longer."""
+    return any(word in text for word in _WORDS)
 
 
 @bounded_cache(entries=256, characters=16_384)

@@ -16,7 +16,7 @@ from predictor.table import over_nodes
 from predictor.types import PredictionTable
 from sacct_ingest.job_script import script_options
 from sacct_ingest.layout import Each, Layout, Unit
-from sacct_ingest.script_sizes import fixed_sizes, task_multiple
+from sacct_ingest.script_sizes import fixed_sizes, names_groups, task_multiple
 from slurm_plugin.decision.task_layout import gpu_type_of, gpus_of
 from slurm_plugin.protocol import Change, Job
 from slurm_plugin.slurm.cluster_state import Partition
@@ -132,7 +132,10 @@ def segment_of(job: Job) -> int:
 
 def groups_of(job: Job) -> int:
     """Say what the number of tasks has to be a multiple of, as the script or its arguments say."""
-    return task_multiple(_text(job), " ".join(job.argv[1:])) if job.script else 1
+    if not job.script:
+        return 1
+    text, arguments = _text(job), " ".join(job.argv[1:])
+    return task_multiple(text, arguments) if names_groups(text + arguments) else 1
 
 
 def _text(job: Job) -> str:

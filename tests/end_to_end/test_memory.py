@@ -20,12 +20,12 @@ from tests.end_to_end.site import Site
 from tests.processes import wait_until
 
 ASKED_MIB, NEED_MIB = 1000, 100
-#: Holds so many MiB for three seconds; how many is in a file.
+#: Holds so many MiB for five seconds; how many is in a file.
 PROGRAM = """\
 #!/bin/sh
 env | grep '^SLURM_MEM_PER' > $SLURM_JOB_NAME.$SLURM_JOB_ID
 need=$(cat @NEED@)
-(head -c ${need}M /dev/zero; sleep 3) | tail -c ${need}M > /dev/null
+(head -c ${need}M /dev/zero; sleep 5) | tail -c ${need}M > /dev/null
 """
 #: Nodes would be shared; memory is counted.
 SHARED = "SelectTypeParameters=CR_Core_Memory"

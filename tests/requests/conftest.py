@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from predictor.refit import row_of
-from predictor.types import PredictionTable
+from predictor.types import Memory, MemoryNeed, PredictionTable
 from sacct_ingest.layout import Each, Layout, Unit
 from sacct_ingest.store import Store
 from tests.cluster.nimod import hooks_for
@@ -47,8 +47,20 @@ def curve(user: str) -> PredictionTable:
 SIZED = {
     "threads": (Unit.CPUS, Layout(1, each=Each.JOB, nodes=1), range(1, 9)),
     "ranks": (Unit.CPUS, Layout(cpus=1, each=Each.TASK, nodes=1), range(1, 9)),
+    "hungry": (Unit.CPUS, Layout(1, each=Each.JOB, nodes=1), range(1, 9)),
     "devices": (Unit.GPUS, Layout(cpus=1, gpus=None, each=Each.JOB, nodes=1), range(1, 3)),
 }
+
+
+_MIB = 2**20
+#: Of a program whose runs completed with 400 MiB, and needed 100.
+NEED = MemoryNeed(
+    runs=9,
+    predictions=9,
+    inside=9,
+    high=tuple(Memory(n, 100 * _MIB) for n in range(1, 9)),
+    given=tuple(Memory(n, 400 * _MIB) for n in range(1, 9)),
+)
 
 
 def sized_curves(user: str) -> list[PredictionTable]:
@@ -64,6 +76,7 @@ def sized_curves(user: str) -> list[PredictionTable]:
             layout=layout,
             nodes=sizes,
             observed=sizes,
+            need=NEED if name == "hungry" else None,
         )
         for name, (unit, layout, sizes) in SIZED.items()
     ]

@@ -53,6 +53,26 @@ def size_promises(heading: str) -> list[SizePromise]:
     return [SizePromise(*row) for row in _rows(heading)]
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryPromise:
+    """One row about memory: a request with a tag, the memory that the job has, and why its size."""
+
+    request: str
+    tag: str
+    memory: str
+    why: str
+
+    @property
+    def lowered(self) -> bool:
+        """Whether the job has less than it asks for."""
+        return self.memory.split("M")[0] not in self.request
+
+
+def memory_promises(heading: str) -> list[MemoryPromise]:
+    """Read the table of memory under a heading."""
+    return [MemoryPromise(*row) for row in _rows(heading)]
+
+
 def _rows(heading: str) -> list[list[str]]:
     section = PAGE.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     rows = [line.strip("| ") for line in section.splitlines() if line.startswith("|")]

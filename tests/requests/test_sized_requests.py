@@ -31,6 +31,19 @@ REST: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "-n 2": ({"tasks": 2}, {"tasks": 2}),
     "--gpus=1": ({"gpus": "1"}, {"tres_per_job": "gres/gpu:1"}),
     "--gres=gpu:1": ({"gres": "gpu:1"}, {"tres_per_node": "gres/gpu:1"}),
+    "--gpus-per-node=1": ({"gpus_per_node": "1"}, {"tres_per_node": "gres/gpu:1"}),
+    "-n 1 --gpus-per-task=1": (
+        {"tasks": 1, "gpus_per_task": "1"},
+        {"tasks": 1, "tres_per_task": "gres/gpu:1"},
+    ),
+    "-c 2 --mem=400M": (
+        {"cpus_per_task": 2, "memory_per_node": 400},
+        {"cpus_per_task": 2, "memory_per_node": {"set": True, "number": 400}},
+    ),
+    "-c 2 --mem-per-cpu=100M": (
+        {"cpus_per_task": 2, "memory_per_cpu": 100},
+        {"cpus_per_task": 2, "memory_per_cpu": {"set": True, "number": 100}},
+    ),
 }
 OVER_REST = [row for row in ROWS if row.request.removeprefix("-N 1 ") in REST]
 

@@ -1,0 +1,93 @@
+"""The table of memory in docs/requests.md, in each of the three ways in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.site import Site
+from tests.requests import rest
+from tests.requests.conftest import REST_USER
+from tests.requests.documented import MemoryPromise, memory_promises
+
+pytestmark = pytest.mark.releases
+
+ROWS = memory_promises("Memory")
+SCRIPT = "#!/bin/sh\n#SBATCH --time=10\ntrue\n"
+AHEAD = "ask_ahead = yes\nrewrite_in_cli_filter = yes\n"
+
+
+def shown(job: dict[str, str]) -> str:
+    """Memory that a job asks for, as slurmctld shows it."""
+    by_cpu = job.get("MinMemoryCPU")
+    return f"{by_cpu} a CPU" if by_cpu else job["MinMemoryNode"]
+
+
+@pytest.fixture(scope="module", params=["job_submit", "cli_filter"])
+def asking(site: Site, request: pytest.FixtureRequest) -> Iterator[Site]:
+    """Decisions when job_submit asks, or ahead, when cli_filter does."""
+    settings = site.cluster.layout.etc / "nimo_hook.conf"
+    text = settings.read_text()
+    settings.write_text(text + (AHEAD if request.param == "cli_filter" else ""))
+    site.empty_queue()
+    yield site
+    settings.write_text(text)
+    site.empty_queue()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
+def test_a_job_has_the_memory_that_is_documented(asking: Site, row: MemoryPromise) -> None:
+    script = asking.write_script("memory.sh", SCRIPT)
+    since = time.time()
+    options = ("--hold", "-Jhungry", f"--comment={row.tag}", *row.request.split())
+    job = asking.cluster.job(asking.submit(*options, script=script))
+    decision = asking.decision(since_s=since)
+    assert (shown(job), decision.reason) == (row.memory, row.why)
+    assert (decision.given_mem_mib is not None) is row.lowered
+
+
+#: Options as slurmrestd has them.
+FIELDS = {"-c": "cpus_per_task", "--mem": "memory_per_node", "--mem-per-cpu": "memory_per_cpu"}
+
+
+def fields_of(request: str, *, new: bool) -> dict[str, Any]:
+    """Fields of a REST request; since 24.11 memory may be unset."""
+    words = request.removeprefix("-N 1 ").replace("-c ", "-c=").split()
+    pairs = (word.split("=") for word in words)
+    fields = {FIELDS[name]: int(value.removesuffix("M")) for name, value in pairs}
+    return {
+        name: {"set": True, "number": value} if new and name.startswith("memory") else value
+        for name, value in fields.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "row",
+    [row for row in ROWS if "--array" not in row.request],
+    ids=lambda row: f"{row.request} {row.tag}",
+)
+def test_over_slurmrestd_it_is_the_same(site: Site, row: MemoryPromise) -> None:
+    site.empty_queue()
+    since = time.time()
+    new = site.cluster.settings.version >= (24, 11)
+    with rest.slurmrestd(site.cluster, REST_USER) as path:
+        answer = rest.submit(
+            site.cluster,
+            path,
+            SCRIPT,
+            nodes=(1, 1),
+            name="hungry",
+            partition="batch",
+            comment=row.tag,
+            hold=True,
+            time_limit={"set": True, "number": 10} if new else 10,
+            current_working_directory=str(site.cluster.layout.work),
+            **fields_of(row.request, new=new),
+        )
+    assert not answer["errors"], answer
+    decision = site.decision(since_s=since)
+    assert (decision.user, decision.reason) == (REST_USER, row.why)
+    assert shown(site.cluster.job(answer["job_id"])) == row.memory
