@@ -88,6 +88,8 @@ def test_over_slurmrestd_it_is_the_same(site: Site, row: MemoryPromise) -> None:
             **fields_of(row.request, new=new),
         )
     assert not answer["errors"], answer
-    decision = site.decision(since_s=since)
+    decision, job_id = site.decision(since_s=since), answer["job_id"]
+    job = site.cluster.job(job_id)
+    site.cluster.run("scancel", str(job_id))  # it is another user's
     assert (decision.user, decision.reason) == (REST_USER, row.why)
-    assert shown(site.cluster.job(answer["job_id"])) == row.memory
+    assert shown(job) == row.memory
