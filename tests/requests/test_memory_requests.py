@@ -82,7 +82,6 @@ def test_over_slurmrestd_it_is_the_same(site: Site, row: MemoryPromise) -> None:
             name="hungry",
             partition="batch",
             comment=row.tag,
-            hold=True,
             time_limit={"set": True, "number": 10} if new else 10,
             current_working_directory=str(site.cluster.layout.work),
             **fields_of(row.request, new=new),
@@ -90,6 +89,6 @@ def test_over_slurmrestd_it_is_the_same(site: Site, row: MemoryPromise) -> None:
     assert not answer["errors"], answer
     decision, job_id = site.decision(since_s=since), answer["job_id"]
     job = site.cluster.job(job_id)
-    site.cluster.run("scancel", str(job_id))  # it is another user's
+    site.cluster.wait(job_id)
     assert (decision.user, decision.reason) == (REST_USER, row.why)
     assert shown(job) == row.memory
