@@ -22,6 +22,7 @@ from slurm_plugin.config.setting_types import (
     NodeRange,
     NotNegative,
     OnMissed,
+    Part,
     Patterns,
     Positive,
     Ratio,
@@ -149,6 +150,7 @@ class Policy(Section, frozen=True, kw_only=True):
     price: Positive = 8.0  #: weight of the delay that a job imposes on others
     guard_ratio: Ratio = 1.25  #: a job's turnaround may grow by this ratio ...
     guard_s: NotNegative = 60.0  #: ... and this much, against what it asked for
+    guard_wait: Part = 1.0  #: share of the request's expected wait that this counts on
     growth_share: Share = 0.25  #: a job grows to at most this share of the nodes that are free
     limit_margin: Ratio = 1.2  #: slack in time limits that are raised for fewer nodes
     observed_reach: Ratio = 2.0  #: node counts up to this multiple of the largest one observed

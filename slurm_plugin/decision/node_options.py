@@ -99,7 +99,9 @@ class PolicyContext:
         asked = next(i for i, p in enumerate(candidates) if p.prediction.nodes == self.asked)
         policy, part = self.rules.policy, self.partition
         room = self._room(candidates, waits)
-        most = policy.guard_ratio * (waits[asked] + candidates[asked].time_s) + policy.guard_s
+        # The request may start earlier than expected, above all where limits are all there is.
+        sure_s = policy.guard_wait * waits[asked] if policy.guard_wait else 0.0
+        most = policy.guard_ratio * (sure_s + candidates[asked].time_s) + policy.guard_s
         price = policy.price * (part.queue + part.queue_mean / 2 + 2) / part.nodes
         made = [
             Option(
@@ -109,7 +111,7 @@ class PolicyContext:
                 limit_s=one.limit_s,
                 wait_s=wait_s,
                 cost_s=wait_s + one.time_s + price * one.work_s,
-                in_guard=wait_s + one.time_s <= most,
+                in_guard=one is candidates[asked] or wait_s + one.time_s <= most,
                 in_limit=self._allows(one, wait_s),
                 leaves_room=leaves_room,
                 fits=one.fits,

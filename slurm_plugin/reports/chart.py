@@ -238,8 +238,8 @@ def waits(title: str, rows: Sequence[PartitionWait]) -> Chart:
         description=f"Expected waits: {said}.",
         marks=tuple(marks),
         height=_Frame.HEIGHT,
-        legend="line: median wait; band: 90 % of such jobs; both axes logarithmic, 0 s drawn at "
-        "00:00:01",
+        legend="line: median wait; band: 90 % of such jobs; both axes logarithmic, with starts at "
+        "once drawn at 00:00:01",
     )
 
 

@@ -20,6 +20,7 @@ class ClusterOutlook:
     made: str
     record: str
     charts: list[Chart]
+    idle: str  #: partitions where every job starts at once: there is nothing to draw
     table: Table
 
 
@@ -36,12 +37,16 @@ def outlooks(payloads: Mapping[str, str]) -> list[ClusterOutlook]:
 
 
 def _outlook(cluster: str, one: QueueOutlook) -> ClusterOutlook:
-    groups = groupby(one.partitions, key=lambda row: row.partition)
+    groups = [
+        (name, list(rows)) for name, rows in groupby(one.partitions, key=lambda row: row.partition)
+    ]
+    idle = [name for name, rows in groups if all(row.high_s == 0 for row in rows)]
     return ClusterOutlook(
         cluster=cluster,
         made=clock(one.made_s),
         record=_record(one),
-        charts=[_chart(name, list(rows)) for name, rows in groups],
+        charts=[_chart(name, rows) for name, rows in groups if name not in idle],
+        idle=", ".join(idle),
         table=Table(
             name="outlook",
             caption="Waits of jobs with a limit of an hour",

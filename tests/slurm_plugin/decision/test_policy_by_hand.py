@@ -92,6 +92,22 @@ def test_the_guard_holds_at_its_border():
     assert decided.chosen.nodes == 12
 
 
+def test_the_guard_counts_on_as_much_of_the_requests_wait_as_it_is_set_to():
+    # 550 s on 8 nodes, which are free; 325 s on 16, which are in 1,000 s.
+    free = profile([(NOW, 8), (NOW + 1000, 8)])
+
+    def guarded(share):
+        by = policy(guard_ratio=1.0, guard_s=0.0, guard_wait=share)
+        decided = choose(replace(REQUEST, asked=16), part=partition(free), by=by)
+        return {option.nodes for option in decided.options if option.in_guard}
+
+    assert {8, 16} <= guarded(1.0)
+    assert 8 in guarded(0.226)
+    assert 8 not in guarded(0.224)
+    # The request itself is always inside.
+    assert guarded(0.0) == {16}
+
+
 def test_of_equal_costs_the_fewest_nodes_are_taken():
     flat = table(lambda n: 600.0)
     decided = choose(known=flat, by=policy(price=0.0, pessimism=0.0))

@@ -12,7 +12,15 @@ from slurm_plugin.decision.candidates import PolicySettings
 from slurm_plugin.replay.assumed_jobs import Assumptions, assume, recent_mean
 from slurm_plugin.replay.history_jobs import learn, moldable
 from slurm_plugin.replay.measures import compare
-from slurm_plugin.replay.policy_search import ALIKE, WORTH, Result, evaluate, settings, suggest
+from slurm_plugin.replay.policy_search import (
+    ALIKE,
+    WORTH,
+    Result,
+    Setting,
+    evaluate,
+    settings,
+    suggest,
+)
 from slurm_plugin.replay.what_if import WhatIf
 from slurm_plugin.replay.workload import Workload
 from tests.slurm_plugin.reports.rows import run
@@ -210,6 +218,36 @@ def test_a_suggestion_spares_those_who_take_no_part() -> None:
     assert suggest([hurting(best, 2.0), second], policy) == hurting(best, 2.0)
     assert suggest([hurting(best, 3.0), second], policy) == second
     assert suggest([hurting(best, 3.0)], policy) == hurting(best, 3.0)
+
+
+def crowded(seed: int) -> Workload:
+    """Jobs of one to sixteen nodes on 32, with limits of two to ten times their run times."""
+    rng = np.random.default_rng(seed)
+    run_s = np.clip(rng.lognormal(7.5, 1.2, 600), 60.0, 30_000.0)
+    work = Workload(
+        submit_s=np.cumsum(rng.exponential(100.0, 600)),
+        nodes=2 ** rng.integers(0, 5, 600),
+        run_s=run_s,
+        limit_s=run_s * rng.uniform(2.0, 10.0, 600),
+        wait_s=np.zeros(600),
+        users=tuple(f"u{number}" for number in range(600)),
+        cluster_nodes=32,
+    )
+    return work.at_load(0.8)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_guard_holds_by_what_came_where_it_counts_on_no_wait(seed: int) -> None:
+    """Limits overstate waits, so that a request would have started earlier than expected."""
+    work = crowded(seed)
+    what_if = WhatIf(work, assume(work, Assumptions(share=0.5)))
+    some = [config.Policy(guard_wait=share) for share in (0.0, 1.0)]
+    strict, plain = evaluate(what_if, [Setting(policy=one) for one in some], config.Deadline())
+    assert strict.moved > 0.05
+    assert strict.guard_held >= 0.9
+    assert plain.guard_held < strict.guard_held - 0.04
+    # Its price: fewer jobs get other nodes.
+    assert strict.moved < plain.moved
 
 
 def test_results_tell_moldable_and_rigid_jobs_apart() -> None:

@@ -29,6 +29,15 @@ def test_each_partition_has_a_chart_that_says_what_it_shows():
     assert one.record == "120 starts recorded, 91 % of them inside their interval."
 
 
+def test_partitions_where_nobody_waits_have_no_chart():
+    idle = [msgspec.structs.replace(wait("debug", n, 0.0), high_s=0.0) for n in (1, 2)]
+    made = QueueOutlook(made_s=1e9, partitions=[wait("batch", 1, 50.0), *idle])
+    (one,) = outlooks({"pine": msgspec.json.encode(made).decode()})
+    assert [chart.title for chart in one.charts] == ["Wait in batch: 7 jobs in the queue"]
+    assert one.idle == "debug"
+    assert len(one.table.rows) == 3
+
+
 def test_a_young_record_says_that_intervals_are_wide():
     (one,) = outlooks({"pine": payload()})
     assert "wide" in one.record
