@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
+from typing import NamedTuple
 
 from slurm_plugin.slurm import expected
 from slurm_plugin.slurm.availability import NodeAvailability, profile
@@ -77,7 +78,7 @@ def build(
         if node.name in nodes:
             for name in node.partitions:
                 members[name].append(node.name)
-    waiting = [job for job in raw.jobs if job.state in WAITS and waits_for_nodes(job.reason)]
+    waiting = _waiting(raw.jobs)
     ends_predicted = any(expected.run_time_s(job) is not None for job in raw.jobs)
     scene = _SnapshotBuilder(settings, taken_s, previous, nodes, members, waiting, ends_predicted)
     made = [scene.partition(one) for one in raw.partitions]
@@ -92,6 +93,25 @@ def build(
     )
 
 
+class _Waiting(NamedTuple):
+    """Jobs that wait for nodes of the same partitions: how many, and those with a planned start."""
+
+    jobs: int
+    planned: Sequence[RawJob]
+
+
+def _waiting(jobs: Iterable[RawJob]) -> dict[Sequence[str], _Waiting]:
+    """Group the jobs that wait for nodes by the partitions that they ask for."""
+    counts: dict[Sequence[str], int] = defaultdict(int)
+    planned: dict[Sequence[str], list[RawJob]] = defaultdict(list)
+    for job in jobs:
+        if job.state in WAITS and waits_for_nodes(job.reason):
+            counts[job.partitions] += job.jobs
+            if job.start_s < inf:
+                planned[job.partitions].append(job)
+    return {names: _Waiting(count, planned.get(names, ())) for names, count in counts.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class _SnapshotBuilder:
     """What the partitions of one look have in common."""
@@ -101,21 +121,22 @@ class _SnapshotBuilder:
     previous: Cluster | None
     nodes: Mapping[str, NodeGroup]
     members: Mapping[str, Sequence[str]]
-    waiting: Sequence[RawJob]
+    waiting: Mapping[Sequence[str], _Waiting]  #: by the partitions that they ask for
     ends_predicted: bool  #: of some jobs, by predictions
 
     def partition(self, one: RawPartition) -> Partition:
         own = self.members.get(one.name, ())
         groups = [self.nodes[name] for name in own]
-        waiting = self._rivals(one.name, frozenset(own))
-        depth = sum(job.jobs for job, _ in waiting)
+        inside = frozenset(own)
+        waiting = self._rivals(one.name, inside)
+        depth = sum(alike.jobs for alike in waiting)
         cpus = min((g.cpus for g in groups), default=1)
         memory = min((g.mem_mib for g in groups), default=0)
         pool = NodePool(
             now_s=self.taken_s,
             groups=grouped((name, _capped(self.nodes[name], one)) for name in own),
         )
-        pool = replace(pool, taken=self._planned(waiting, pool, (cpus, memory)), memo={})
+        pool = replace(pool, taken=self._planned(waiting, inside, pool, (cpus, memory)), memo={})
         before = self.previous.partitions.get(one.name) if self.previous else None
         if before is not None and before.pool is not None:
             pool.warm(before.pool)
@@ -151,21 +172,24 @@ class _SnapshotBuilder:
             threads_core=max((g.threads_core for g in groups), default=1),
         )
 
-    def _rivals(self, name: str, own: frozenset[str]) -> list[tuple[RawJob, int]]:
-        """Jobs that wait for nodes of this partition, with how many of them they will take."""
+    def _rivals(self, name: str, own: frozenset[str]) -> list[_Waiting]:
+        """Jobs that wait for nodes of this partition."""
         sharing = {p for p, names in self.members.items() if not own.isdisjoint(names)} | {name}
-        inside = {one: not sharing.isdisjoint(one) for one in {j.partitions for j in self.waiting}}
-        return [
-            (job, sum(n in own for n in job.planned_names) if job.planned_names else job.nodes)
-            for job in self.waiting
-            if inside[job.partitions]
-        ]
+        return [alike for names, alike in self.waiting.items() if not sharing.isdisjoint(names)]
 
     def _planned(
-        self, waiting: Sequence[tuple[RawJob, int]], pool: NodePool, node: tuple[int, int]
+        self,
+        waiting: Iterable[_Waiting],
+        own: frozenset[str],
+        pool: NodePool,
+        node: tuple[int, int],
     ) -> tuple[expected.Taken, ...]:
         """Nodes that jobs will take for which backfill planned a start."""
-        jobs = [(job, nodes) for job, nodes in waiting if job.start_s < inf]
+        jobs = [
+            (job, sum(n in own for n in job.planned_names) if job.planned_names else job.nodes)
+            for alike in waiting
+            for job in alike.planned
+        ]
         free = pool.fitting(NodeShare())[0] if self.ends_predicted else None
         counted = node if self.settings.counts_memory else (node[0], 0)
         return expected.planned(jobs, free, counted, now_s=self.taken_s)
