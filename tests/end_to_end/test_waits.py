@@ -65,6 +65,29 @@ def test_a_queued_exclusive_job_keeps_all_its_nodes_for_its_time(enforcing: Site
     assert 10_000 < waits_s(enforcing, "-N", "1", "-t", "60") < 16_000
 
 
+def test_each_task_of_an_array_has_a_start_of_its_own(enforcing: Site) -> None:
+    """Tasks of a quarter of an hour on all nodes, one after the other."""
+    cluster = enforcing.cluster
+    busy = cluster.sbatch("-N8", "--exclusive", "-t", "60", "--wrap=sleep 600")
+    array = cluster.sbatch("-N8", "--exclusive", "-t", "15", "--array=2,5,7", "--wrap=sleep 900")
+    enforcing.settled()
+
+    def rows() -> list[dict[str, float]]:
+        asked = [f"{array}_{task}" for task in (2, 5, 7)]
+        return [
+            row
+            for row in json.loads(enforcing.nimod.run("wait", "--json", *asked).stdout)["rows"]
+            if row["start_s"]
+        ]
+
+    wait_until(lambda: len(rows()) == 3, what="the queue to be run forward")
+    made = rows()
+    assert [row["task"] for row in made] == [2, 5, 7]
+    starts_s = [row["start_s"] for row in made]
+    assert starts_s == sorted(set(starts_s))
+    cluster.run("scancel", str(busy), str(array))
+
+
 def test_starts_of_200_jobs_whose_limits_are_fifty_times_their_run_times(enforcing: Site) -> None:
     """A tenth of the error of the limits' profile, and of Slurm's own estimate."""
     cluster = enforcing.cluster

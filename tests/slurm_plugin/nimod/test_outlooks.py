@@ -1,10 +1,12 @@
 """Outlooks: waits of the queue as it is, and the record of what came of them."""
 
+import subprocess
 from dataclasses import replace
 
 import msgspec
 import pytest
 
+from predictor import queue_forward
 from predictor.queue_past import (
     LimitShares,
     PastArrivals,
@@ -369,3 +371,24 @@ def test_of_an_array_the_first_start_is_recorded_once():
     rest = [started(1, 10, NOW + 65), started(2, 11, NOW + 80), started(3, 9, NOW + 90)]
     attached(made, seen(*rest), NOW + 100)
     assert [one.actual_s for one in made.record.errors] == [60.0]
+
+
+def fail(*_args, **_fields):
+    raise AssertionError("this is not for here")
+
+
+def test_an_outlook_asks_slurm_nothing(monkeypatch, caplog):
+    monkeypatch.setattr(subprocess, "Popen", fail)
+    made = outlooks()
+    cluster = attached(made, learned_queue(pending(9, tres={"cpu": 8.0})))
+    assert cluster.partitions["batch"].outlook is not None
+    assert made.queued([9], user=None, own="")[0].start_s is not None
+    assert not caplog.records
+
+
+def test_a_submission_looks_its_wait_up(monkeypatch):
+    """No queue is run forward and no record is gone through for it."""
+    cluster = attached(outlooks(), full())
+    monkeypatch.setattr(queue_forward, "run_forward", fail)
+    monkeypatch.setattr(WaitRecord, "estimate", fail)
+    assert wait_s(cluster) == pytest.approx(100_000, rel=0.1)
