@@ -33,6 +33,10 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a login node"),
 ]
 HONEST, HOSTILE = "nobody", "games"
+#: What users ask nimod besides advice.
+QUESTIONS = tuple(
+    ("nimo", *words) for words in (["predict"], ["report"], ["wait"], ["why", "1"], ["status"])
+)
 LINK_DOWN = 74
 stranger = (PROJECT / "tests" / "attack" / "stranger.py").read_text()
 
@@ -149,6 +153,8 @@ def test_cli_filter_has_nimod_choose_and_hands_the_deadline_on(place: Place) -> 
     assert why.returncode == 0, why.stderr
     why, _ = place.login.nimo("nimo", "why", job["JobId"], user=HOSTILE)
     assert why.returncode == 3
+    report, _ = place.login.nimo("nimo", "report", "--json", "-u", HONEST, user=HONEST)
+    assert json.loads(report.stdout)["decisions"] > 0, report.stderr
 
 
 def test_a_hostile_user_gets_nowhere_and_keeps_nobody_out(place: Place) -> None:
@@ -283,7 +289,7 @@ def test_doctor_looks_at_the_relay_and_its_links(place: Place) -> None:
 def test_a_cut_link_is_named_with_its_fix(place: Place) -> None:
     with stopped(place):
         wait_until(lambda: bool(trouble(place)), what="the end of the link")
-        for command in (("advise", "-N", "1-8", place.script), ("nimo", "predict")):
+        for command in (("advise", "-N", "1-8", place.script), *QUESTIONS):
             done, _ = place.login.nimo(*command, user=HONEST)
             assert done.returncode == LINK_DOWN
             assert place.controller in done.stderr
@@ -368,6 +374,13 @@ def test_without_a_relay_the_user_learns_what_to_start(place: Place) -> None:
         done = place.advise()
         assert done.returncode == 69
         assert "systemctl start nimo-relay" in done.stderr
+        for command in QUESTIONS:
+            done, _ = place.login.nimo(*command, user=HONEST)
+            assert (done.returncode, done.stdout) == (69, ""), command
+            assert "systemctl start nimo-relay" in done.stderr
+        done, _ = place.login.nimo("nimo", "prune", user=HONEST)
+        assert done.returncode == 74
+        assert f"run this on {place.controller}" in done.stderr
         assert place.submit("-N", "1-8", "-t", "60")["NumNodes"] != ""
     finally:
         place.login.start_relay()
