@@ -66,7 +66,7 @@ def test_what_a_daemon_left_behind_ends_with_the_guardian(
     assert start_time(child) is None
 
 
-def test_how_a_daemon_ended_is_told_with_its_last_words(processes: Processes) -> None:
+def test_how_a_daemon_ended_is_reported_with_its_last_words(processes: Processes) -> None:
     processes.start("brief", ["sh", "-c", "echo no licence; exit 3"])
     with pytest.raises(ProcessError, match=r"ended with status 3(.|\n)*no licence"):
         processes.wait_for("brief", lambda: False, timeout_s=5)
@@ -91,7 +91,7 @@ def test_nothing_to_ask_is_an_error(tmp_path: Path) -> None:
         Processes(tmp_path).start("nap", ["sleep", "1"])
 
 
-def test_a_path_too_long_for_a_socket_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_path_too_long_for_a_socket_is_reported_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(ProcessError, match="too long for a Unix socket"):
         Processes(tmp_path / ("x" * 100)).open(leashed=True)
 

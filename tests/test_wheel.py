@@ -63,7 +63,7 @@ def test_the_demo_runs_from_the_wheel_alone(scripts: Path, tmp_path: Path) -> No
     assert "$ nimo report" in done.stdout
 
 
-def test_the_hooks_are_found_in_the_environment(scripts: Path, tmp_path: Path) -> None:
+def test_the_hooks_are_located_in_the_environment(scripts: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [scripts / "nimo", "hook-path"], cwd=tmp_path, capture_output=True, text=True, check=True
     )

@@ -55,7 +55,7 @@ def test_releases_differ(
     assert parameters(written.get("cgroup.conf", "")).get("CgroupPlugin") == cgroup
 
 
-def test_daemons_may_be_told_apart_without_munge() -> None:
+def test_daemons_may_be_distinguished_without_munge() -> None:
     written = files(LAYOUT, replace(SETTINGS, version=(24, 11), auth="slurm"))
     for name in ("slurm.conf", "slurmdbd.conf"):
         assert parameters(written[name])["AuthType"] == "auth/slurm"

@@ -77,7 +77,7 @@ def runs(url: str, jobs: list[int]) -> list[tuple[object, ...]]:
     return sorted((r.job_id, r.state, r.nodes, r.elapsed_s, r.user, r.name) for r in found)
 
 
-def test_the_cluster_is_seen_as_the_commands_see_it(cluster: SlurmCluster) -> None:
+def test_the_cluster_looks_as_the_commands_see_it(cluster: SlurmCluster) -> None:
     busy = cluster.sbatch("-N", "2", "-n", "4", "-t", "10", "--wrap=sleep 60")
     queued = cluster.sbatch("-N", "8", "--exclusive", "--array=1-9:2%2", "--wrap=true")
     wait_until(lambda: cluster.job(busy)["JobState"] == "RUNNING", what="the job")

@@ -66,7 +66,7 @@ def test_a_fault_of_the_script_is_no_reason_to_skip(
     assert not isinstance(caught.value, ReleaseError)
 
 
-def test_others_than_root_are_told_what_they_may_not(
+def test_others_than_root_are_refused_what_they_may_not(
     empty_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

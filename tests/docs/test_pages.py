@@ -128,7 +128,7 @@ def _value(word: str) -> str:
     return _PLACEHOLDER.sub("1", word)
 
 
-def test_shown_command_lines_are_found():
+def test_shown_command_lines_are_recognised():
     shown = command_lines()
     assert Shown("README.md", "nimo-advise wrf.sh d02") in shown
     assert Shown("ingest.md", "nimo prune --dry-run") in shown

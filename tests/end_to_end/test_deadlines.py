@@ -35,7 +35,7 @@ def test_a_deadline_within_reach_is_given_a_count_that_makes_it(enforcing: Site)
 HOUR = ("-t", "60", "--deadline=now+10minutes")
 
 
-def test_a_limit_beyond_the_deadline_is_told_with_one_that_would_do(enforcing: Site) -> None:
+def test_a_limit_beyond_the_deadline_is_reported_with_one_that_would_do(enforcing: Site) -> None:
     """Slurm 22.05 takes such a job, and ends it a second later."""
     advice = enforcing.advise("-N", "1-4", *HOUR, enforcing.script, check=False).stdout
     assert "#SBATCH --time=00:0" in advice

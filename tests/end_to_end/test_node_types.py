@@ -69,7 +69,7 @@ def row(told: dict[str, Any], nodes: int) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(600)  # runs wait for each other
-def test_what_is_told_for_the_other_type_is_what_then_runs(two_types: Site) -> None:
+def test_what_is_reported_for_the_other_type_is_what_then_runs(two_types: Site) -> None:
     site = two_types
     # Node time counts, but less than it does where many jobs wait.
     site.run_nimod("observe", cluster="nimo", policy={"price": 1.0})

@@ -9,7 +9,7 @@ import pytest
 from tests.end_to_end.site import Site
 
 
-def test_an_unknown_application_is_kept(enforcing: Site) -> None:
+def test_an_unknown_application_stays_unchanged(enforcing: Site) -> None:
     script = enforcing.write_script("unknown.sh", "#!/bin/sh\n#SBATCH -J never-seen\nhostname\n")
     job, decision = enforcing.decided("-N", "1-3", "--hold", "-t", "5", script=script)
     # The user's other jobs are no curve.

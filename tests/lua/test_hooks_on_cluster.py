@@ -114,7 +114,7 @@ def test_srun_starts_as_many_tasks_as_it_says(
     assert "UP" in cluster.run("scontrol", "ping").stdout
 
 
-def test_decision_is_told_in_admin_comment(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_decision_is_reported_in_admin_comment(cluster: SlurmCluster, nimod: CannedNimod) -> None:
     nimod.give(4, admin_comment="NIMO1:0123456789ab:n=4")
     job = cluster.job(cluster.sbatch("-H", "-N", "1-8", script="#!/bin/sh\n"))
     assert job["AdminComment"] == "NIMO1:0123456789ab:n=4"
@@ -127,7 +127,7 @@ def test_time_limit_is_raised_for_fewer_nodes(cluster: SlurmCluster, nimod: Cann
     assert job["TimeLimit"] == "00:20:00"
 
 
-def test_user_is_told_on_stderr_only(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_user_is_informed_on_stderr_only(cluster: SlurmCluster, nimod: CannedNimod) -> None:
     nimod.give(4, message="4 nodes: 100% sure\nsee nimo-advise")
     done = cluster.run("sbatch", "--parsable", "-H", "-N", "1-8", stdin="#!/bin/sh\n")
     assert done.stdout.strip().isdigit()
@@ -178,7 +178,7 @@ def test_comment_comes_back_without_nimod(cluster: SlurmCluster) -> None:
     assert cluster.job(cluster.sbatch(*options, script="#!/bin/sh\n"))["Comment"] == "mine"
 
 
-def test_arrays_and_het_jobs_are_told_apart(cluster: SlurmCluster, nimod: CannedNimod) -> None:
+def test_arrays_and_het_jobs_are_distinguished(cluster: SlurmCluster, nimod: CannedNimod) -> None:
     cluster.sbatch("-H", "-a", "0-3", "-N", "1-8", script="#!/bin/sh\n")
     cluster.sbatch("-H", "-N", "1-2", ":", "-N", "3", script="#!/bin/sh\n")
     array, first, second = nimod.jobs

@@ -8,7 +8,7 @@ from tests.lua.hooks import Hooks
 KEEP = {"v": 1}
 
 
-def test_connection_is_kept_between_jobs(hooks: Hooks) -> None:
+def test_connection_stays_open_between_jobs(hooks: Hooks) -> None:
     hooks.answer(KEEP)
     for _ in range(3):
         hooks.submit()
@@ -115,14 +115,14 @@ def test_limits_are_settings(runtime: Load) -> None:
 QUIET = {"v": 1, "quiet": True}
 
 
-def test_a_kept_connection_says_that_a_question_is_about_to_come(hooks: Hooks) -> None:
+def test_an_open_connection_says_that_a_question_is_about_to_come(hooks: Hooks) -> None:
     hooks.answer(KEEP)
     for _ in range(3):
         hooks.submit()
     assert (hooks.peer.awake, len(hooks.asked())) == (2, 3)
 
 
-def test_where_no_job_is_changed_nimod_is_told_and_not_waited_for(hooks: Hooks) -> None:
+def test_where_no_job_is_changed_nimod_is_notified_and_not_waited_for(hooks: Hooks) -> None:
     hooks.answer(QUIET)
     hooks.submit()
     hooks.answer("")  # to wait for an answer would be a time-out
@@ -140,7 +140,7 @@ def test_where_no_job_is_changed_nimod_is_told_and_not_waited_for(hooks: Hooks) 
 
 
 @pytest.mark.parametrize("taken", [0, 100])
-def test_who_cannot_be_told_is_asked_anew(hooks: Hooks, taken: int) -> None:
+def test_who_cannot_be_notified_is_asked_anew(hooks: Hooks, taken: int) -> None:
     hooks.answer(QUIET)
     hooks.submit()
     hooks.peer.takes = taken  # nimod hung up, or takes nothing any more

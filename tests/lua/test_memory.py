@@ -39,7 +39,7 @@ def test_memory_is_written_last(hooks: Hooks) -> None:
         (CPU, "min_mem_per_cpu", "SLURM_MEM_PER_CPU"),
     ],
 )
-def test_the_environment_is_kept_true(hooks: Hooks, job: Fields, field: str, name: str) -> None:
+def test_the_environment_stays_true(hooks: Hooks, job: Fields, field: str, name: str) -> None:
     hooks.answer(memory(**{field: 800}))
     assert hooks.submit(**job, environment={name: "9999"}).environment == {name: "800"}
     assert hooks.submit(**job, environment={"HOME": "/"}).environment == {"HOME": "/"}

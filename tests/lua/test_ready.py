@@ -47,7 +47,7 @@ def lay(hooks: Hooks, *, answer: Answer = CHOSEN, name: str = "", **changed: Any
     (hooks.folder / "ready" / (name or f"{UID}-{TICKET}")).write_bytes(encode(made))
 
 
-def test_what_lies_ready_is_carried_out_and_nimod_is_told(hooks: Hooks) -> None:
+def test_what_lies_ready_is_carried_out_and_nimod_is_notified(hooks: Hooks) -> None:
     lay(hooks)
     outcome = hooks.submit(**SHOWN, script="#!/bin/sh\n", argc=1, argv={0: "job.sh"})
     job = outcome.job
@@ -181,7 +181,7 @@ def test_where_the_count_is_to_be_rewritten_the_command_waits(runtime: Load) -> 
     assert "ticket=ffffffffffff" not in both.filter(**SALLOC | {"nodes": "4"})["comment"]
 
 
-def test_no_room_in_the_comment_is_seen_before_anybody_is_told(ahead: Hooks) -> None:
+def test_no_room_in_the_comment_is_checked_before_anybody_is_notified(ahead: Hooks) -> None:
     own = "x" * 1000
     assert ahead.filter(**SALLOC | {"comment": own})["comment"] == own
     assert list(ahead.peer.sent.values()) == []

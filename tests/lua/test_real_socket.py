@@ -296,7 +296,7 @@ def test_where_no_job_is_changed_nothing_is_read_after_the_first_answer(
     assert server.connections == 1
 
 
-def test_a_frozen_nimod_that_is_only_told_is_asked_again_when_it_takes_no_more(
+def test_a_frozen_nimod_that_is_only_notified_is_asked_again_when_it_takes_no_more(
     folder: Path, nimod: Start
 ) -> None:
     thawed = threading.Event()

@@ -54,7 +54,7 @@ def test_job_submit_shows_the_ticket_and_gives_the_comment_back(both: Hooks) -> 
     assert (asked["ticket"], asked["deadline"]) == (TICKET, "uts1767261600")
 
 
-def test_a_kept_count_has_its_ticket_too(both: Hooks) -> None:
+def test_an_unchanged_count_has_its_ticket_too(both: Hooks) -> None:
     both.answer({"v": 1, "ticket": TICKET})
     options = both.filter(**SRUN)
     assert options == {**SRUN, "comment": f"nimo{{deadline=,ticket={TICKET},own=0}} "}
@@ -146,7 +146,7 @@ def test_scripts_are_read_and_fifos_are_not(both: Hooks, tmp_path: Path) -> None
     assert (tmp_path / "job.sh").read_text() == "#!/bin/sh\nsolve\n"
 
 
-def test_the_first_component_is_known_by_the_command_line(tmp_path: Path) -> None:
+def test_the_first_component_is_identified_by_the_command_line(tmp_path: Path) -> None:
     code = f"""if True:
         from pathlib import Path
         from tests.lua.hooks import Hooks

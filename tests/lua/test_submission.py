@@ -97,7 +97,7 @@ def test_set_writes_all_fields(hooks: Hooks) -> None:
     assert (outcome.code, outcome.log) == (0, [])
 
 
-def test_tasks_per_node_are_mended_in_the_environment_too(hooks: Hooks) -> None:
+def test_tasks_per_node_are_corrected_in_the_environment_too(hooks: Hooks) -> None:
     hooks.answer(change(4, num_tasks=8, min_cpus=8))
     theirs = {"SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "HOME": "/root"}
     outcome = hooks.submit(num_tasks=2, ntasks_per_node=2, script="x", environment=theirs)

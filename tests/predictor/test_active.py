@@ -87,7 +87,7 @@ def test_effects_are_differences_of_means() -> None:
     assert effects(SPACE, runs) == {"cpu_mhz": 3.0, "memory_mb": 0.0, "latency_ms": 1.0}
 
 
-def test_the_nearest_candidate_is_found_where_not_all_can_be_had() -> None:
+def test_the_nearest_candidate_is_chosen_where_not_all_can_be_had() -> None:
     space = Space(({"a": 1.0, "b": 10.0}, {"a": 5.0, "b": 90.0}), {"a": True, "b": True})
     assert space.nearest({"a": 1.5, "b": 10.0}) == {"a": 1.0, "b": 10.0}
     assert space.corner(best=True) == {"a": 5.0, "b": 90.0}

@@ -70,7 +70,7 @@ def test_on_even_spacing_a_rise_is_that_of_the_papers_metric() -> None:
 
 @pytest.mark.parametrize("factor", [0.8, 1.25])
 @pytest.mark.parametrize("at", [3, 4, 5])
-def test_a_single_anomaly_is_found_and_counts_less(at: int, factor: float) -> None:
+def test_a_single_anomaly_is_detected_and_counts_less(at: int, factor: float) -> None:
     times = downey(150, 0.8)(POWERS)
     times[at] *= factor
     diagnosis = diagnose(POWERS, times)
@@ -99,7 +99,7 @@ def test_only_anomalous_observations_are_weighted_anew() -> None:
     assert 0 < factors[3] < 0.5
 
 
-def test_of_four_observations_an_anomalous_one_is_told_and_keeps_its_weight() -> None:
+def test_of_four_observations_an_anomalous_one_is_reported_and_keeps_its_weight() -> None:
     nodes = np.array([2, 4, 8, 16.0])
     times = downey(150, 0.8)(nodes) * np.array([1, 1, 1.4, 1])
     diagnosis = diagnose(nodes, times)
@@ -138,7 +138,7 @@ def test_a_slow_run_is_not_blamed_on_its_neighbours(at: int, A: float) -> None:
 @pytest.mark.parametrize("at", [8, 9])
 @pytest.mark.parametrize("step", [3, 4, 5])
 @pytest.mark.parametrize("gain", [1.4, 1.6])
-def test_after_a_step_an_anomaly_is_found_as_well(
+def test_after_a_step_an_anomaly_is_detected_as_well(
     gain: float, step: int, at: int, factor: float
 ) -> None:
     nodes = 2.0 ** np.arange(12)
@@ -153,7 +153,7 @@ def test_after_a_step_an_anomaly_is_found_as_well(
 
 @pytest.mark.parametrize("factor", [0.8, 1.25])
 @pytest.mark.parametrize("pair", [(2, 6), (1, 4), (2, 7)])
-def test_two_anomalies_are_both_found(pair: tuple[int, int], factor: float) -> None:
+def test_two_anomalies_are_both_detected(pair: tuple[int, int], factor: float) -> None:
     nodes = 2.0 ** np.arange(1, 10)
     times = downey(600, 0.8)(nodes)
     times[list(pair)] *= factor
@@ -247,7 +247,7 @@ def blamed(at: int, factor: float) -> list[tuple[int, ...]]:
     return found
 
 
-def test_a_slow_run_next_to_the_last_is_found_on_nearly_all_curves() -> None:
+def test_a_slow_run_next_to_the_last_is_detected_on_nearly_all_curves() -> None:
     assert blamed(6, 1.35).count((6,)) >= 190
 
 
@@ -297,7 +297,7 @@ def test_figure_8_an_application_made_for_powers_of_two() -> None:
     assert len({f for f in diagnosis.factor if f > 0}) == 1
 
 
-def test_powers_of_two_are_found_in_noise() -> None:
+def test_powers_of_two_are_detected_in_noise() -> None:
     nodes = np.array([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64.0])
     slower = np.where(np.log2(nodes) % 1 == 0, 1, 1.4)
     draw = np.random.default_rng(3)

@@ -44,7 +44,7 @@ def score(model: TransferModel, pairs, start: int = 10):
 
 
 @pytest.mark.parametrize(("slope", "offset"), [(2.0, 0.5), (0.4, 0.1), (1.5, -0.2)])
-def test_regression_mends_what_raw_bandwidth_cannot_know(slope: float, offset: float) -> None:
+def test_regression_corrects_what_raw_bandwidth_cannot_know(slope: float, offset: float) -> None:
     """In kind what tables 1 and 2 of the paper show."""
     raw, _ = score(RawBandwidth(), series(slope, offset))
     adaptive, held = score(AdRM(), series(slope, offset))
@@ -109,7 +109,7 @@ def test_equal_probes_give_the_mean() -> None:
     assert published.predict(1.0).value == chosen.predict(1.0).value == 4.0
 
 
-def test_the_published_line_goes_on_and_the_chosen_one_is_held_near_what_was_seen() -> None:
+def test_the_published_line_goes_on_and_the_chosen_one_is_held_near_what_was_observed() -> None:
     published, chosen = AdRM(10), AdRM()
     for model in (published, chosen):
         model.update(1.0, 1.0)

@@ -36,7 +36,7 @@ def learned(given: list[Run], attributes=("mhz", "lat")) -> Bottleneck | None:
     )
 
 
-def test_a_demand_with_latency_is_found() -> None:
+def test_a_demand_with_latency_is_detected() -> None:
     """Demand 2 + 0.75 lat: half of the runs hide it, and say that it is no more."""
     found = learned(runs(lambda _, lat: 2.0 + 0.75 * lat))
     assert found is not None
@@ -51,7 +51,7 @@ def test_a_demand_with_latency_is_found() -> None:
         assert low - 1e-6 <= stall <= high + 1e-6
 
 
-def test_a_demand_with_the_reciprocal_of_an_attribute_is_found() -> None:
+def test_a_demand_with_the_reciprocal_of_an_attribute_is_detected() -> None:
     found = learned(runs(lambda mhz, _: 6000.0 / mhz + 0.0))
     assert found is not None
     made = found.stall_s(10.0 * 450 / 700, {"mhz": 700.0, "lat": 3.0})[0]

@@ -77,7 +77,7 @@ def of(table: PredictionTable, kind: str) -> ByType:
 ALL = (1, 2, 4, 8, 16)
 
 
-def test_an_unseen_type_is_told_from_the_others_and_relied_on(store: Store) -> None:
+def test_a_new_type_is_distinguished_from_the_others_and_relied_on(store: Store) -> None:
     table = table_of(store, history(computing, {"amber": ALL, "birch": ALL, "cedar": ALL}))
     dale = for_type(table, "dale")
     for n in (1, 4, 16):
@@ -89,7 +89,7 @@ def test_an_unseen_type_is_told_from_the_others_and_relied_on(store: Store) -> N
     assert problem.observe in ALL
 
 
-def test_one_type_seen_says_little_of_others(store: Store) -> None:
+def test_one_type_observed_says_little_of_others(store: Store) -> None:
     table = table_of(store, history(computing, {"amber": ALL}, used=0.8))
     assert (table.node_type, table.verdict) == ("amber", Verdict.RELIABLE)
     for kind in ("birch", "cedar", "dale"):

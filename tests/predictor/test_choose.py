@@ -43,7 +43,7 @@ def test_inside_is_reliable_far_beyond_is_not() -> None:
     )
 
 
-def test_what_is_doubtful_has_a_reason_and_a_mend() -> None:
+def test_what_is_doubtful_has_a_reason_and_a_fix() -> None:
     choice = choose(drawn(NODES, amdahl))
     (problem,) = (
         p

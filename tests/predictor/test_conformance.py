@@ -37,7 +37,7 @@ def any_curve(draw: st.DrawFn) -> Curve:
     return curve_of(nodes, times)
 
 
-def test_the_known_models_are_registered() -> None:
+def test_the_models_are_registered() -> None:
     shipped = ("adept", "amdahl", "amdahl_log", "averaged", "usl")
     assert set(shipped) <= set(base.names())
     made = {type(base.create(name)) for name in shipped}
@@ -137,7 +137,7 @@ def test_too_few_node_counts_are_an_error(name: str) -> None:
 
 
 @every_model
-def test_a_simple_law_is_found_again(name: str) -> None:
+def test_a_simple_law_is_recovered(name: str) -> None:
     fit = base.create(name).fit(drawn([1, 2, 4, 8, 16, 32], amdahl))
     for p in fit.predict([3, 6, 12, 24]):
         assert p.time_s == pytest.approx(float(amdahl(np.array(float(p.nodes)))), rel=0.02)

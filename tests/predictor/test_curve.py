@@ -30,7 +30,7 @@ def test_an_obvious_outlier_is_dropped() -> None:
     assert curve.points[0].time_s == pytest.approx(100.25)
 
 
-def test_ordinary_scatter_is_kept() -> None:
+def test_ordinary_scatter_is_retained() -> None:
     assert build(runs(4, 95.0, 100.0, 105.0, 110.0, 90.0)).dropped == 0
 
 

@@ -74,7 +74,7 @@ def test_a_slow_rise_is_followed() -> None:
     assert point.time_s == pytest.approx(100 * 1.02**60, rel=0.15)
 
 
-def test_the_moment_and_the_size_of_a_change_are_told() -> None:
+def test_the_moment_and_the_size_of_a_change_are_reported() -> None:
     runs = history(1, 40, 12, factor=1.5)
     _, drift = follow(runs)
     assert drift is not None
@@ -92,7 +92,7 @@ def test_the_curve_follows_a_change(seed: int) -> None:
         assert point.spread < 0.15
 
 
-def test_counts_that_were_not_run_since_are_scaled_and_told() -> None:
+def test_counts_that_were_not_run_since_are_scaled_and_reported() -> None:
     runs = history(2, 40, 10, factor=2.0, later=(2, 4))
     curve = build(runs)
     assert curve.drift is not None

@@ -61,7 +61,7 @@ def test_a_level_is_between_nothing_and_all(bad: float) -> None:
         fit(form()).predict({}, bad)
 
 
-def test_of_three_forms_the_middle_one_is_told_and_of_two_the_better() -> None:
+def test_of_three_forms_the_middle_one_is_reported_and_of_two_the_better() -> None:
     fast, slow, middle = form(1.0), form(9.0), form(3.0)
     for order in ((fast, slow, middle), (middle, fast, slow), (slow, middle, fast)):
         assert fit(*order, plausible=3).predict({}).made_of.compute_s == 3.0
@@ -253,7 +253,7 @@ def test_without_latency_hiding_there_are_two_forms() -> None:
     assert all(one.bottleneck is None for one in made.forms)
 
 
-def test_each_function_has_the_attributes_that_are_told() -> None:
+def test_each_function_has_the_attributes_that_are_given() -> None:
     samples = [
         Sample({"x": x, "y": y}, Occupancies(1 + x + y, x + y, x + 2 * y, 10 * (x + y)))
         for x, y in ((1.0, 1.0), (2.0, 3.0), (3.0, 1.0), (4.0, 2.0), (5.0, 5.0), (6.0, 1.0))
@@ -302,7 +302,7 @@ def test_errors_of_the_four_functions() -> None:
         (0.0100, 0.0100, 3, 3),
     ],
 )
-def test_a_form_is_heard_up_to_three_times_the_best_error_and_a_hundredth(
+def test_a_form_is_considered_up_to_three_times_the_best_error_and_a_hundredth(
     monkeypatch: pytest.MonkeyPatch, second: float, third: float, forms: int, plausible: int
 ) -> None:
     """Forms that are off by fixed shares of log time; runs of the same differ by 0.01."""

@@ -77,7 +77,7 @@ def test_a_failed_run_with_more_memory_than_it_had_ended_for_lack_of_it():
     assert not ran_short(replace(run(600, state=JobState.FAILED), req_mem_bytes=None))
 
 
-def test_what_runs_completed_with_is_told_by_size():
+def test_what_runs_completed_with_is_reported_by_size():
     runs = [run(100, given=g, nodes=n) for n, g in ((1, 900), (1, 800), (2, 500), (1, 950))]
     assert need_of(*runs).given == (Memory(1, 800 * MIB), Memory(2, 500 * MIB))
 

@@ -80,7 +80,7 @@ def test_measurements_out_of_range_are_errors(given: tuple[float, ...]) -> None:
         occupancies(*given[:3], network_share=given[3])
 
 
-def test_the_functions_of_the_paper_are_found_again() -> None:
+def test_the_functions_of_the_paper_are_recovered() -> None:
     """Section V: f_a = 4.40/cpu - 0.2, f_n = 4.46 latency + 0.7, f_d = 0.32."""
     samples = grid(fmri)
     fit = OccupancyModel().fit(list(samples.values()), {"cpu": 930.0, "latency": 8.2})
@@ -91,7 +91,7 @@ def test_the_functions_of_the_paper_are_found_again() -> None:
     assert fit.network.scale * fit.network.constant == pytest.approx(0.7e-6)
 
 
-def test_unseen_assignments_are_within_five_per_cent() -> None:
+def test_new_assignments_are_within_five_per_cent() -> None:
     found = [
         e
         for ref in ((451.0, 0.2), (996.0, 18.2), (930.0, 8.2))

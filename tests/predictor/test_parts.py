@@ -56,7 +56,7 @@ def test_one_layout_is_one_curve_that_names_it() -> None:
     assert table.verdict is Verdict.RELIABLE
 
 
-def test_a_request_with_another_layout_is_refused_and_told_why() -> None:
+def test_a_request_with_another_layout_is_refused_with_the_reason() -> None:
     (table,) = made(rows(4, 600.0))
     same = for_layout(table, (Layout(4, 4),))
     assert same is table

@@ -93,7 +93,7 @@ def test_partitions_with_the_same_nodes_share_a_queue():
     assert groups["a"] != groups["b"]
 
 
-def test_no_more_jobs_are_asked_about_than_wanted_and_all_in_the_order_of_time():
+def test_no_more_questions_are_asked_than_allowed_and_all_in_the_order_of_time():
     runs = [
         run_row(
             job_id=n,

@@ -217,7 +217,7 @@ def test_runs_that_all_fit_exactly_still_have_an_interval() -> None:
         assert made.high_s / made.low_s > 1.03
 
 
-def test_another_clock_is_not_told_by_runs_on_one() -> None:
+def test_another_clock_is_not_determined_by_runs_on_one() -> None:
     """Nor is a mixture where nodes and clock only changed together."""
     one_clock = [({"nodes": float(n), "clock": 3.0}, truth(n, 3.0)) for n in range(1, 8)]
     fit = ProductForm().fit(sums_of(one_clock))
@@ -337,7 +337,7 @@ def test_no_time_above_zero_is_no_answer() -> None:
         fit.predict({"nodes": 0.5})
 
 
-def test_amounts_of_any_size_are_told_apart() -> None:
+def test_amounts_of_any_size_are_distinguished() -> None:
     """Benchmarks count bytes a second: the inverse of 10^10 is small, and no less independent."""
     runs = [
         ({"nodes": float(n), "memory": m}, (1.0 + 8.0 / n) * (2.0 + 3e10 / m))

@@ -63,7 +63,7 @@ def test_intervals_hold_on_later_days(drift):
     assert 0.84 <= np.mean(shares) <= 0.97
 
 
-def test_an_estimate_that_is_right_is_kept_and_one_that_is_off_is_corrected():
+def test_an_estimate_that_is_right_stays_and_one_that_is_off_is_corrected():
     rows, waits_s, asked_s = queue(1200, 3)
     for factor in (1.0, 8.0):
         table = np.column_stack([rows, factor * waits_s])

@@ -40,7 +40,7 @@ def test_measurements_out_of_range(
         occupancies(utilisation, time_s, data_bytes, network_share=share)
 
 
-def test_the_reference_is_the_first_sample_or_as_told() -> None:
+def test_the_reference_is_the_first_sample_or_as_given() -> None:
     assert checked([sample(cpu=2.0), sample(cpu=3.0)]) == {"cpu": 2.0}
     assert checked([sample(cpu=2.0)], {"cpu": 5.0}) == {"cpu": 5.0}
 

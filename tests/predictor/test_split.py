@@ -145,7 +145,7 @@ def test_where_nothing_names_the_input_no_prediction_is_reliable(seed: int) -> N
     assert any("nimo:app=" in problem.text for problem in only.table.problems)
 
 
-def test_a_job_with_a_new_input_is_doubtful_and_told_why() -> None:
+def test_a_job_with_a_new_input_is_doubtful_with_the_reason() -> None:
     given = rows(1)
     other = replace(given[0], submit_line="sbatch -N 1 run.sh IN=c")
     table = found(fitted(given), other)

@@ -65,7 +65,7 @@ def test_whoever_is_let_back_would_not_be_sent_out(ratios: list[float], before: 
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_the_band_that_was_used_is_told(before: bool) -> None:
+def test_the_band_that_was_used_is_reported(before: bool) -> None:
     found = judge(outcomes(1.1, 1.1, 1.1), AccuracyBand(), off=before)
     assert found is not None
     assert log(found.high) == pytest.approx(log(1.25 if before else 1.5))

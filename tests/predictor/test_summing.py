@@ -178,7 +178,7 @@ def test_a_new_measurement_of_a_node_type_counts_for_all_its_runs(store: Store) 
     assert sums.hh[0][2] == pytest.approx(sums.hh[0][0] / 3000)
 
 
-def test_an_unseen_node_type_is_predicted_from_its_profile(store: Store) -> None:
+def test_a_new_node_type_is_predicted_from_its_profile(store: Store) -> None:
     store.runs.add(runs())
     add(store)
     merged = all_sums(store)["tag", "ann/wrf", "old", "cpu"].merge(

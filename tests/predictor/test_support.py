@@ -78,7 +78,7 @@ def test_up_to_half_a_range_beyond_it_is_doubtful_and_refused_farther_away() -> 
     assert judged(clocks.doubts({"mhz": 3000.0})) is Verdict.REFUSED
 
 
-def test_what_never_changed_is_only_told_as_it_was() -> None:
+def test_what_never_changed_is_predicted_only_as_it_was() -> None:
     same = supported([{"mem": 64.0}, {"mem": 64.0}], ["mem"])
     assert same.varied == ()
     assert same.doubts({"mem": 64.0}) == ()
@@ -95,7 +95,7 @@ def test_what_never_changed_is_only_told_as_it_was() -> None:
     [lambda cpu: 2 * cpu, lambda cpu: 1 / cpu, lambda cpu: 10 - cpu],
     ids=["in proportion", "reciprocal", "complement"],
 )
-def test_attributes_that_only_changed_together_are_not_told_apart(other) -> None:
+def test_attributes_that_only_changed_together_are_not_distinguished(other) -> None:
     """The issue's case: collinear attributes answered 33 s for 200."""
     samples = [{"cpu": float(c), "mem": other(float(c))} for c in range(1, 7)]
     support = supported(samples, ["cpu", "mem"])

@@ -174,7 +174,7 @@ def test_relevance_screens_by_a_design_first() -> None:
     assert [run for purpose, run in runs if purpose is Purpose.TRAINING] == [(1.0, 3.0), (2.0, 9.0)]
 
 
-def test_static_attributes_are_added_as_told() -> None:
+def test_static_attributes_are_added_as_given() -> None:
     wrong_way = {
         OccupancyPart.COMPUTE: ("lat",),
         OccupancyPart.NETWORK: ("cpu",),

@@ -47,7 +47,7 @@ def names(made: TransferTime) -> list[str]:
     return [problem.name for problem in made.problems]
 
 
-def test_a_known_path_is_reliable_and_right() -> None:
+def test_a_measured_path_is_reliable_and_right() -> None:
     made = predict([*history(30), probe(NOW - 5, 2.5 * MB)])
     assert made.time_s == pytest.approx(16 / 7.5, rel=1e-6)
     assert made.low_s <= made.time_s <= made.high_s
@@ -171,7 +171,7 @@ def test_ten_predictions_that_were_off_are_erratic_and_not_few() -> None:
     assert (found(10), found(11)) == (["few_transfers"], ["erratic"])
 
 
-def test_the_bounds_of_transfers_alone_are_near_what_was_seen() -> None:
+def test_the_bounds_of_transfers_alone_are_near_what_was_observed() -> None:
     series = [transfer(NOW - 300 * n, (1.0 if n == 2 else 4.0) * MB) for n in (1, 2, 3)]
     made = predict(series)
     # Twice the largest error would be wider: half the slowest, twice the fastest.

@@ -33,7 +33,7 @@ def terms_of(values, **also) -> set[str]:
         (4 + 2 * np.maximum(X - 1.5, 0), {"(x - 1.5)+"}),
     ],
 )
-def test_the_terms_of_exact_values_are_found(values: np.ndarray, terms: set[str]) -> None:
+def test_the_terms_of_exact_values_are_detected(values: np.ndarray, terms: set[str]) -> None:
     assert terms_of(values) == terms
 
 

@@ -146,7 +146,7 @@ def test_a_record_goes_on_where_it_was_left() -> None:
     assert replay(runs, later, Site(), SETTINGS, same=True) is later
 
 
-def test_nothing_is_told_by_runs_that_had_not_ended() -> None:
+def test_nothing_is_learned_from_runs_that_had_not_ended() -> None:
     """Tasks of an array are submitted together: each is predicted from what came before all."""
     before = [Run(1, 100.0, 1000.0 * i + 100, submit_s=1000.0 * i) for i in range(1, 9)]
     together = [Run(1, 500.0, 10_500.0 + i, submit_s=10_000.0) for i in range(6)]

@@ -103,7 +103,7 @@ def test_decided_as_documented(submitted: dict[str, Submitted], row: Promise) ->
 @pytest.mark.parametrize(
     "row", [row for row in SBATCH if not waits(row)], ids=lambda row: row.request or "nothing"
 )
-def test_the_job_is_told_the_truth(submitted: dict[str, Submitted], row: Promise) -> None:
+def test_the_job_is_given_the_truth(submitted: dict[str, Submitted], row: Promise) -> None:
     found, decision = submitted[row.request].found, submitted[row.request].decision
     nodes = found["SLURM_JOB_NUM_NODES"]
     assert found["SLURM_NNODES"] == nodes

@@ -113,7 +113,7 @@ def test_other_requests_stand(rewriting: Site, options: list[str], reason: str, 
     assert rewriting.cluster.job(job_id)["NumNodes"] == shown
 
 
-def test_test_only_is_told_the_chosen_count_and_leaves_no_decision(rewriting: Site) -> None:
+def test_test_only_shows_the_chosen_count_and_leaves_no_decision(rewriting: Site) -> None:
     rewriting.settled()
     since = time.time()
     job_id = rewriting.cluster.sbatch("-H", "-t", "10", "-N", "1-8", rewriting.script)

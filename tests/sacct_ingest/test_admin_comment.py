@@ -23,7 +23,7 @@ notes = st.builds(
 
 
 @given(notes, st.sampled_from(["", "JS1:H4sIAAAA=="]), st.sampled_from(["", "by hand"]))
-def test_a_note_is_found_again_among_other_words(note, before, after):
+def test_a_note_is_recovered_among_other_words(note, before, after):
     assert parse(f"{before} {build(note)} {after}".strip()) == note
 
 

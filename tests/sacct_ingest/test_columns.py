@@ -114,7 +114,7 @@ def test_only_useful_columns_are_asked_for() -> None:
     assert useful(offered) == ["JobID", "Timelimit", "AllocNodes", "AveDiskRead", "ElapsedRaw"]
 
 
-def test_what_steps_used_is_told_apart_by_resource() -> None:
+def test_what_steps_used_is_distinguished_by_resource() -> None:
     header = ["TRESUsageInTot", "TRESUsageOutTot", "UserCPU", "SystemCPU", "ConsumedEnergyRaw"]
     _, step = plans(header)
     used = read_one(

@@ -84,7 +84,7 @@ def test_a_file_that_is_not_there(sqlite_store: Store, tmp_path: Path) -> None:
         ingest(sqlite_store, SavedSacct(tmp_path / "none.txt"), now_s=SUBMIT_S)
 
 
-def test_rejected_rows_are_kept(sqlite_store: Store, tmp_path: Path) -> None:
+def test_rejected_rows_are_retained(sqlite_store: Store, tmp_path: Path) -> None:
     path = tmp_path / "sacct.txt"
     path.write_bytes(b"JobID|Cluster|State|Submit|JobName\n1|c|FAILED|x|\xff\xfe\n2|c|FAILED|5|b\n")
     for _ in range(2):
@@ -104,7 +104,7 @@ def test_what_has_not_ended_waits_for_a_later_ingest(sqlite_store: Store) -> Non
     assert ingest(sqlite_store, source, now_s=1100, settings=SETTINGS).new == 1
 
 
-def test_the_first_ingest_goes_back_as_far_as_it_is_told(sqlite_store: Store) -> None:
+def test_the_first_ingest_goes_back_as_far_as_asked(sqlite_store: Store) -> None:
     source = Accounting([])
     ingest(sqlite_store, source, now_s=5000, settings=SETTINGS)
     assert source.asked == windows(4000, 5000)
@@ -184,7 +184,7 @@ def test_the_watermark_is_never_in_the_future(sqlite_store: Store) -> None:
     assert sqlite_store.watermarks.get(source.name) == 5000
 
 
-def test_what_came_very_late_is_found_when_the_last_days_are_read_again(
+def test_what_came_very_late_is_detected_when_the_last_days_are_read_again(
     sqlite_store: Store,
 ) -> None:
     source = Accounting(runs_ending_at(4100, 4800))
@@ -228,7 +228,7 @@ def test_a_clock_that_went_back_has_the_last_days_read_again(sqlite_store: Store
     assert sqlite_store.watermarks.get(source.name) == 5000
 
 
-def test_rows_of_a_window_that_broke_off_are_not_kept_as_refused(sqlite_store: Store) -> None:
+def test_rows_of_a_window_that_broke_off_are_not_retained_as_refused(sqlite_store: Store) -> None:
     class Broken(Accounting):
         def read(self, begin_s: int, end_s: int, tally: Tally) -> Iterator[JobRun]:
             tally.refuse("odd", f"row of {begin_s}", 1)

@@ -59,7 +59,7 @@ def test_local_disks_count_in_the_job_s_share_of_what_they_did() -> None:
     assert found == pytest.approx(40 / 70)
 
 
-def test_where_nothing_was_counted_nothing_is_known() -> None:
+def test_where_nothing_was_counted_nothing_is_available() -> None:
     assert share() is None
     assert network_share(parse(""), parse("")) is None
     assert share(mounts=False, ios=30, ms=90) is None  # others' I/O

@@ -103,7 +103,7 @@ time.sleep(max(3.0, 7.0 - (time.monotonic() - began)))
 """
 
 
-def test_a_program_that_reads_and_computes_is_seen_as_what_it_is(
+def test_a_program_that_reads_and_computes_is_recognised_as_what_it_is(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
     need_in_jobs(slurm, "python3")

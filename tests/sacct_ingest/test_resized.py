@@ -34,7 +34,7 @@ ORDERS = ((0, 1), (0, None, 1), (1, None, 0))
 
 @pytest.mark.parametrize("release", PARTS)
 @pytest.mark.parametrize("order", ORDERS, ids=str)
-def test_the_rest_of_a_resized_job_is_known_for_it(
+def test_the_rest_of_a_resized_job_is_recognised_as_its_own(
     store: Store, tmp_path: Path, release: str, order: tuple[int | None, ...]
 ) -> None:
     texts = "".join("\0" if i is None else PARTS[release][i] for i in order).split("\0")

@@ -146,7 +146,7 @@ def test_after_any_fault_the_next_ingest_leaves_what_an_undisturbed_one_does(
     assert disturbed(site, Random(seed), SQLITE) == undisturbed(seed % 5)
 
 
-def test_follow_goes_on_until_it_is_told_to_end_and_then_where_it_was(
+def test_follow_goes_on_until_it_is_asked_to_end_and_then_where_it_was(
     tmp_path: Path, empty: Path, undisturbed: Callable[[int], dict[str, Any]]
 ) -> None:
     shutil.copy(empty, tmp_path / "nimo.db")

@@ -44,7 +44,7 @@ def found(text: str) -> Findings:
     return read(text, cluster="pine", node="n1", at_s=5.0)
 
 
-def test_the_best_of_all_repeats_is_kept() -> None:
+def test_the_best_of_all_repeats_is_retained() -> None:
     profile = found(
         output(
             ("cpu", CPU.format(900), 0),
@@ -89,7 +89,7 @@ def test_what_failed_says_why_and_the_rest_counts() -> None:
     assert "Connection refused" in profile.error
 
 
-def test_a_job_that_did_not_run_is_told_with_what_srun_said() -> None:
+def test_a_job_that_did_not_run_is_reported_with_what_srun_said() -> None:
     profile = found("srun: error: Unable to allocate resources: Invalid account\n").profile
     assert profile.error == (
         "nothing came back: srun: error: Unable to allocate resources: Invalid account"
@@ -103,7 +103,7 @@ def test_a_job_that_was_stopped_keeps_what_it_had() -> None:
     assert profile.error == "broke off: slurmstepd: error: TIME LIMIT"
 
 
-def test_tools_that_a_node_lacks_are_named_with_the_mend(tmp_path: Path) -> None:
+def test_tools_that_a_node_lacks_are_named_with_the_fix(tmp_path: Path) -> None:
     for name in ("sed", "head", "nproc", "sh", "rm"):
         (tmp_path / name).symlink_to(f"/usr/bin/{name}")
     done = subprocess.run(

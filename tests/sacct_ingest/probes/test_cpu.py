@@ -49,7 +49,7 @@ def test_estimates_stay_shares() -> None:
     assert hybrid.estimate(IDLE) == 1.0
 
 
-def test_this_machine_is_seen() -> None:
+def test_this_machine_is_measured() -> None:
     seen = observe(0.3)
     assert seen.cpus >= 1
     assert seen.user + seen.system + seen.idle == pytest.approx(1.0)

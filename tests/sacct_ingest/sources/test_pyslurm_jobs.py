@@ -137,7 +137,7 @@ def test_a_record_becomes_a_run(install: Any) -> None:
         ({"state": "OUT_OF_MEMORY"}, "state", JobState.OUT_OF_MEMORY),
     ],
 )
-def test_what_is_not_known_is_none(
+def test_what_is_unknown_is_none(
     install: Any, changes: dict[str, Any], field: str, expected: Any
 ) -> None:
     install(JOB | changes)
@@ -158,7 +158,7 @@ def test_is_asked_for_a_window_of_a_cluster(install: Any) -> None:
     assert module.asked == {"start_time": 5, "end_time": 9, "clusters": ["oak"]}
 
 
-def test_errors_name_the_mend(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_name_the_fix(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     install(error=RuntimeError("Failed to get Jobs from slurmdbd"))
     with pytest.raises(SacctError, match="could not read the jobs: Failed"):
         read()

@@ -87,7 +87,9 @@ def test_a_sacct_that_fails_is_an_error_after_its_rows(
     "reason",
     ["Too wide of a date range in query", "Query result exceeds size limit"],
 )
-def test_too_large_a_question_is_told_from_other_failures(tmp_path: Path, reason: str) -> None:
+def test_too_large_a_question_is_distinguished_from_other_failures(
+    tmp_path: Path, reason: str
+) -> None:
     with pytest.raises(SacctOverload, match=reason):
         read(fake(tmp_path, f"echo 'sacct: error: slurmdbd: {reason}' >&2; exit 1"))
 

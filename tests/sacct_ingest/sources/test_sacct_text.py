@@ -116,7 +116,7 @@ def test_default_formats_say_the_same(real: dict[str, JobRun]) -> None:
 NAMES = "JobID|Cluster|JobName|State|Submit|ElapsedRaw"
 
 
-def test_a_bad_row_is_kept_and_the_rest_goes_on() -> None:
+def test_a_bad_row_is_retained_and_the_rest_goes_on() -> None:
     tally = Tally()
     rows = f"{NAMES}\n1|c|a|FAILED|soon|5\n2|c|b|FAILED|50|x\n3|c|c|FAILED|50|5\n"
     assert [run.job_id for run in read(rows, tally)] == [3]
@@ -126,7 +126,7 @@ def test_a_bad_row_is_kept_and_the_rest_goes_on() -> None:
     assert tally.rejects[1].reason.startswith("ElapsedRaw: ")
 
 
-def test_what_is_refused_is_told_with_its_line() -> None:
+def test_what_is_refused_is_reported_with_its_line() -> None:
     """Also below records of several lines, empty lines and a second header."""
     tally = Tally(unit="line")
     rows = [
@@ -188,7 +188,7 @@ def test_headers_of_joined_files_are_skipped() -> None:
     assert len(read(part + part)) == 2
 
 
-def test_a_file_without_job_ids_is_told_what_to_ask_for() -> None:
+def test_a_file_without_job_ids_is_refused_with_what_to_ask_for() -> None:
     with pytest.raises(FormatError, match=r"no column State, Submit.*'JobID.JobName'.*sacct -P"):
         read("JobID|JobName\n")
 
@@ -199,14 +199,14 @@ def test_what_is_no_output_of_sacct_is_refused(text: str) -> None:
         read(text)
 
 
-def test_the_cluster_is_told_where_the_text_does_not() -> None:
+def test_the_cluster_is_given_where_the_text_lacks_it() -> None:
     text = "JobID|State|Submit\n1|FAILED|50\n"
     assert read(text, cluster="pine")[0].cluster == "pine"
     with pytest.raises(FormatError, match="-M"):
         read(text)
 
 
-def test_a_row_without_its_cluster_is_of_the_one_that_is_told_or_refused() -> None:
+def test_a_row_without_its_cluster_is_of_the_one_that_is_given_or_refused() -> None:
     text = "JobID|Cluster|State|Submit\n1||FAILED|50\n2|oak|FAILED|50\n"
     assert [run.cluster for run in read(text, cluster="pine")] == ["pine", "oak"]
     tally = Tally()
@@ -239,7 +239,7 @@ def test_disk_totals_are_estimated_from_means_where_there_are_no_others() -> Non
     assert job.disk_write_bytes is None
 
 
-def test_elapsed_time_is_told_by_start_and_end_where_need_be() -> None:
+def test_elapsed_time_is_computed_from_start_and_end_where_need_be() -> None:
     text = "JobID|Cluster|State|Submit|Start|End\n1|c|FAILED|5|10|25\n"
     assert read(text)[0].elapsed_s == 15
 

@@ -39,7 +39,7 @@ def read(path: Path, tally: Tally | None = None, **options: str) -> list[JobRun]
 
 @pytest.mark.parametrize("packed", PACKED)
 @pytest.mark.parametrize("form", FILES)
-def test_formats_and_compression_are_told_by_the_content(
+def test_formats_and_compression_are_recognised_by_the_content(
     tmp_path: Path, form: str, packed: str
 ) -> None:
     path = tmp_path / "no-ending"
@@ -87,7 +87,9 @@ def test_a_mark_of_windows_is_no_part_of_the_first_column(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("form", FILES)
-def test_a_file_of_windows_own_encoding_is_told_how_to_be_read(tmp_path: Path, form: str) -> None:
+def test_a_file_of_windows_own_encoding_is_refused_with_how_to_read_it(
+    tmp_path: Path, form: str
+) -> None:
     path = tmp_path / "jobs"
     path.write_text(FILES[form], encoding="utf-16")
     with pytest.raises(FormatError, match=r"jobs: it is UTF-16.*iconv"):

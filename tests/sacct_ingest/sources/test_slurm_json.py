@@ -213,7 +213,7 @@ def read_into(runs: list[JobRun], text: str) -> None:
     runs.extend(read_json(io.StringIO(text), Tally()))
 
 
-def test_an_error_that_slurm_noted_is_told_after_the_jobs() -> None:
+def test_an_error_that_slurm_noted_is_reported_after_the_jobs() -> None:
     errors = [{"description": "Unable to query JobId=5", "error_number": 2017}]
     runs: list[JobRun] = []
     with pytest.raises(FormatError, match="Unable to query JobId=5"):
@@ -227,7 +227,7 @@ def test_what_is_not_slurms_json(text: str) -> None:
         read(text)
 
 
-def test_a_job_without_a_cluster_takes_the_one_that_is_told() -> None:
+def test_a_job_without_a_cluster_takes_the_one_that_is_given() -> None:
     job = new_job(cluster="")
     assert read(document(job), cluster="pine")[0].cluster == "pine"
     tally = Tally()
@@ -291,7 +291,7 @@ def test_no_text_is_too_odd(text: str) -> None:
         assert str(error)
 
 
-def test_the_text_of_a_refused_job_can_be_kept_whatever_it_holds() -> None:
+def test_the_text_of_a_refused_job_can_be_retained_whatever_it_holds() -> None:
     tally = Tally()
     job = new_job(job_id=None, name="half a\ud800 character")
     assert list(read_json(io.StringIO(json.dumps({"jobs": [job]})), tally)) == []

@@ -54,7 +54,7 @@ def test_a_line_is_a_run() -> None:
     )
 
 
-def test_minus_one_is_not_known() -> None:
+def test_minus_one_is_unknown() -> None:
     (run,) = read(f"{NOTES}3 100 20 60 8 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1\n")
     assert (run.cpu_s, run.mem_bytes, run.limit_s, run.req_mem_bytes) == (None,) * 4
     assert (run.user, run.account, run.name, run.qos, run.partition) == ("",) * 5
@@ -88,7 +88,7 @@ def test_a_log_that_does_not_say_how_many_nodes_counts_processors() -> None:
     assert (run.nodes, run.cluster, run.submit_s) == (8, "curie", 100)
 
 
-def test_a_log_without_a_machine_is_told_to_name_one() -> None:
+def test_a_log_without_a_machine_is_asked_to_name_one() -> None:
     with pytest.raises(FormatError, match="-M"):
         read(f"{LINE}\n")
 

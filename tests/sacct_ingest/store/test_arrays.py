@@ -51,7 +51,7 @@ def test_tasks_are_summed_up(filled: Store) -> None:
         ({"only_user": "ada", "only_accounts": ("physics",)}, [80, 40]),
     ],
 )
-def test_only_what_is_chosen_or_may_be_seen(filled: Store, chosen: dict, arrays: list) -> None:
+def test_only_what_is_chosen_or_is_visible(filled: Store, chosen: dict, arrays: list) -> None:
     found = filled.arrays(DecisionSelection(**chosen), 9)
     assert [one.array_job_id for one in found] == arrays
 

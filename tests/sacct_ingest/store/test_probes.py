@@ -50,7 +50,7 @@ def test_a_series_comes_back_in_the_order_of_time_with_its_failures(store: Store
     assert store.probes.series(Resource.BANDWIDTH, "n1", "n2", until_s=failed.at_s) == [first]
 
 
-def test_measurements_are_kept_once(store: Store) -> None:
+def test_measurements_are_retained_once(store: Store) -> None:
     rows = [probe(at_s=1_790_000_000 + i / 8) for i in range(450)]
     assert store.probes.add(rows[:300]) == 300
     assert store.probes.add(rows) == 150

@@ -49,7 +49,7 @@ def test_old_runs_go_but_for_the_newest_of_each_application_and_node_count(store
     assert store.prune(retention) == [Pruned("runs", SUBMIT_S - 10 * DAY_S, 0)]
 
 
-def test_runs_of_kept_decisions_stay(store: Store) -> None:
+def test_runs_of_retained_decisions_stay(store: Store) -> None:
     store.runs.add(history(3, state=JobState.FAILED))
     store.decisions.add([decision(at_s=SUBMIT_S - 2 * DAY_S + 1.0, decision_id="a" * 12)])
     assert store.decisions.join_outcomes() == 1

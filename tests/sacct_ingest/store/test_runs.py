@@ -42,7 +42,7 @@ def test_what_has_changed_is_written_with_its_steps(store: Store, store_url: str
     assert [row["mem_bytes"] for row in everything(store_url, "steps")] == [5 << 40]
 
 
-def test_a_run_is_known_by_cluster_id_and_submit_time(store: Store) -> None:
+def test_a_run_is_identified_by_cluster_id_and_submit_time(store: Store) -> None:
     runs = [run(), run(submit_s=SUBMIT_S + 1), run(cluster="oak"), run(job_id=18)]
     assert store.runs.add(runs) == Stored(new=4)
     assert store.runs.count() == 4
@@ -53,7 +53,7 @@ def test_of_a_run_given_twice_the_last_counts(store: Store) -> None:
     assert runs_with(store, KeyLevel.USER, "ada")[0].state is JobState.COMPLETED
 
 
-def test_all_facts_are_kept(store: Store, store_url: str) -> None:
+def test_all_facts_are_retained(store: Store, store_url: str) -> None:
     given = run(
         array_job_id=16,
         array_task_id=0,

@@ -152,7 +152,7 @@ def test_urls_that_make_no_sense(url: str) -> None:
         Store.open(url)
 
 
-def test_a_url_without_its_driver_names_the_mend() -> None:
+def test_a_url_without_its_driver_names_the_fix() -> None:
     mend = r"have mysql\+pymysql://… in the URL, and install nimo-slurm\[mariadb\]"
     with pytest.raises(StoreError, match=mend):
         Store.open("mysql://nimo@db.example/nimo")
@@ -251,7 +251,7 @@ def test_fits_are_replaced_as_a_whole(store: Store) -> None:
     assert store.fits.all() == [fit("c")]
 
 
-def test_fits_of_others_can_be_kept(store: Store) -> None:
+def test_fits_of_others_can_be_retained(store: Store) -> None:
     store.fits.replace([fit("a"), fit("b"), fit("a", level=KeyLevel.TAG)])
     store.fits.replace([fit("b", model="usl")], keep_others=True)
     found = {(row.level, row.key): row.model for row in store.fits.all()}
@@ -282,7 +282,7 @@ def reject(i: int) -> RejectRow:
     return RejectRow(source="file", reason="odd\0", text=f"row {i}\0", read_s=i)
 
 
-def test_rejected_rows_are_kept_once_and_only_the_newest(store: Store) -> None:
+def test_rejected_rows_are_retained_once_and_only_the_newest(store: Store) -> None:
     store.rejects.add([reject(i) for i in range(10)])
     store.rejects.add([reject(i) for i in range(10)])
     assert [row.text for row in store.rejects.all()] == [f"row {i}" for i in range(10)]

@@ -42,7 +42,7 @@ def test_what_a_run_added_is_added_once_and_taken_out(store: Store) -> None:
     assert [len(part) for part in store.sums.contributions()] == [2]
 
 
-def test_runs_that_the_sums_do_not_know_are_found(store: Store) -> None:
+def test_runs_that_the_sums_do_not_know_are_detected(store: Store) -> None:
     store.runs.add([run(node_list="n1"), run(job_id=18, state=JobState.FAILED)])
     ((found,),) = store.sums.unknown(["b"])
     assert (found.job_id, found.node_list) == (17, "n1")

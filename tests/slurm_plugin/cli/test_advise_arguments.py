@@ -25,7 +25,9 @@ from slurm_plugin.cli import advise
         ("--plot -N 4 job.sh", "--plot", "-N 4 job.sh"),
     ],
 )
-def test_our_options_are_told_from_those_of_sbatch(words: str, own: str, sbatch: str) -> None:
+def test_our_options_are_distinguished_from_those_of_sbatch(
+    words: str, own: str, sbatch: str
+) -> None:
     assert advise.split_arguments(words.split()) == (own.split(), sbatch.split())
 
 

@@ -25,7 +25,7 @@ def advise(site: DemoSite, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_known_job_gets_a_table_and_a_line_to_paste(nimod: DemoSite) -> None:
+def test_a_recorded_job_gets_a_table_and_a_line_to_paste(nimod: DemoSite) -> None:
     done = advise(nimod, "wrf.sh", "d02")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -70,7 +70,7 @@ def test_an_unknown_job_is_status_3_without_a_line_to_paste(
     assert "NIMO has no finished run of this job yet" in done.stdout
 
 
-def test_two_node_counts_make_no_curve_and_the_mend_is_told(nimod: DemoSite) -> None:
+def test_two_node_counts_make_no_curve_and_the_fix_is_reported(nimod: DemoSite) -> None:
     done = advise(nimod, "capsid.sh")
     assert done.returncode == 3
     assert "A run on 16 nodes would improve the prediction most" in " ".join(done.stdout.split())

@@ -38,7 +38,7 @@ def test_a_moment_counts_from_now() -> None:
         (share, "half", "'half' is not a number"),
     ],
 )
-def test_wrong_numbers_are_told_what_is_right(
+def test_wrong_numbers_are_refused_with_what_is_right(
     read: Callable[[str], float], text: str, told: str
 ) -> None:
     with pytest.raises(ArgumentTypeError, match=told):

@@ -40,7 +40,7 @@ def test_check_is_silent_when_all_is_well(
     assert capsys.readouterr().out == ""
 
 
-def test_a_wrong_file_is_one_line_with_the_mend(
+def test_a_wrong_file_is_one_line_with_the_fix(
     config_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config_file.write_text("polcy: {price: 4}\n")

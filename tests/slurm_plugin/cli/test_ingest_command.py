@@ -45,7 +45,7 @@ def test_json_has_one_object_a_source(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (second["new"], second["same"]) == (0, 1)
 
 
-def test_refused_rows_are_counted_shown_and_kept(
+def test_refused_rows_are_counted_shown_and_retained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = saved(tmp_path, ROW.format(id=1, n=2), ROW.format(id="nonsense", n=2))
@@ -169,7 +169,7 @@ def test_json_and_archive_logs_are_recognised(
     assert capsys.readouterr().out.count("1 new") == 2
 
 
-def test_columns_and_delimiter_may_be_told(
+def test_columns_and_delimiter_may_be_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "jobs.csv"
@@ -179,7 +179,7 @@ def test_columns_and_delimiter_may_be_told(
     assert "1 new" in capsys.readouterr().out
 
 
-def test_a_format_that_does_not_fit_is_told(
+def test_a_format_that_does_not_fit_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = saved(tmp_path, ROW.format(id=1, n=2))

@@ -70,7 +70,7 @@ def test_an_unknown_option_is_status_2_on_stderr(
         ("xyz", "there are: init, "),
     ],
 )
-def test_a_misspelt_command_is_told_the_nearest(
+def test_a_misspelt_command_names_the_nearest(
     word: str, mend: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -55,7 +55,7 @@ def test_order_and_repetition_do_not_matter_in_any_database(
         assert all(same(first, other) for other in others)
 
 
-def test_a_run_of_ones_own_stays_as_it_is_known_here(clusters: list[Path], capsys: Any) -> None:
+def test_a_run_of_ones_own_stays_as_it_is_stored_here(clusters: list[Path], capsys: Any) -> None:
     oak, _, elm = clusters
     before = merge(oak, elm, capsys=capsys)
     assert before["merged"][0]["new"] == 0

@@ -96,7 +96,7 @@ with waiting("fitting", patience_s={patience}):
 
 @pytest.mark.parametrize("code", [_SLOW, _SILENT])
 @pytest.mark.parametrize(("patience", "shown"), [(0.0, True), (60.0, False)])
-def test_progress_is_shown_on_a_terminal_once_patience_is_over(
+def test_progress_is_shown_on_a_terminal_after_a_while(
     code: str, patience: float, shown: bool
 ) -> None:
     main_end, command_end = pty.openpty()

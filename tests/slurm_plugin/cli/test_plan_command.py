@@ -83,7 +83,7 @@ def test_a_later_deadline_takes_fewer_node_hours(
         ("now+12500", "not surely in time", "NOT SURE"),
     ],
 )
-def test_a_deadline_that_cannot_be_kept_is_status_4(
+def test_a_deadline_that_cannot_be_met_is_status_4(
     flow: Path, deadline: str, label: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Times beside which those of the command itself are nothing: 12,000 s in all.
@@ -134,7 +134,7 @@ def test_run_times_are_the_tables_and_copies_what_was_measured(
     assert takes["raw to far"] == pytest.approx(2**30 / (80 * MB), rel=0.01)
 
 
-def test_a_task_that_nothing_is_known_of_is_named(
+def test_a_task_without_any_history_is_named(
     flow: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Store.open(f"sqlite:///{flow.parent / 'none.db'}", create=True):

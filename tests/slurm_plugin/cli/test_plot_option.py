@@ -50,7 +50,7 @@ def test_a_file_holds_one_curve(
     assert main(["predict", "lammps/melt", "--plot", str(tmp_path / "melt.svg")]) == 0
 
 
-def test_an_encoding_without_the_signs_is_told(
+def test_an_encoding_without_the_signs_is_reported(
     use: DemoSite,
 ) -> None:
     code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"

@@ -61,7 +61,7 @@ def nimo(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_the_cost_is_told_before_anything_is_measured(
+def test_the_cost_is_reported_before_anything_is_measured(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = nimo(capsys, "--cost", "--host", "a", "--host", "b")
@@ -71,7 +71,7 @@ def test_the_cost_is_told_before_anything_is_measured(
     assert not store.exists()
 
 
-def test_without_hosts_this_one_is_measured_and_kept(
+def test_without_hosts_this_one_is_measured_and_stored(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = nimo(capsys, "--name", "here")
@@ -88,7 +88,7 @@ def test_without_hosts_this_one_is_measured_and_kept(
     assert nimo(capsys, "--show") == told
 
 
-def test_sensors_measure_when_they_are_told_to(
+def test_sensors_measure_when_they_are_asked_to(
     store: Path, sensor: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = json.loads(nimo(capsys, "--json", "--host", sensor))
@@ -97,7 +97,7 @@ def test_sensors_measure_when_they_are_told_to(
         assert opened.probes.newest_s("alone") == found[0]["at_s"]
 
 
-def test_a_sensor_that_is_away_is_named_and_the_others_are_kept(
+def test_a_sensor_that_is_away_is_named_and_the_others_are_retained(
     store: Path,
     sensor: str,
     capsys: pytest.CaptureFixture[str],
@@ -151,7 +151,7 @@ def test_measurements_wait_while_the_store_is_away(monkeypatch: pytest.MonkeyPat
         (["--serve", "--name", "a", "--host", "a"], b"short", "5 bytes are no key"),
     ],
 )
-def test_mistakes_are_one_line_with_the_mend(
+def test_mistakes_are_one_line_with_the_fix(
     store: Path, arguments: list[str], key: bytes, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (store.parent / "key").write_bytes(key)

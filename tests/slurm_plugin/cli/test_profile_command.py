@@ -113,7 +113,7 @@ def benchmarks_on(cluster: SlurmCluster, node: str) -> list[int]:
     return found
 
 
-def test_a_node_that_is_slower_than_its_likes_is_found_out(
+def test_a_node_that_is_slower_than_its_likes_is_detected(
     cluster: SlurmCluster, config: Path, slowed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config.write_text(config.read_text().replace('"repeats": 1', '"repeats": 2'))
@@ -160,7 +160,7 @@ def test_mistakes_are_one_line(
     assert told in capsys.readouterr().err
 
 
-def test_a_job_that_slurm_refuses_is_told_as_srun_tells_it(
+def test_a_job_that_slurm_refuses_is_reported_as_srun_tells_it(
     cluster: SlurmCluster, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["profile", "-w", "n1", "--reservation", "none", "--only", "cpu"]) == 1

@@ -124,7 +124,7 @@ def host() -> Iterator[str]:
         thread.join()
 
 
-def test_a_file_is_really_sent_and_kept_with_its_probes(
+def test_a_file_is_really_sent_and_stored_with_its_probes(
     store: Path, host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "input"

@@ -68,7 +68,7 @@ def test_off_is_a_word_not_a_boolean():
         ("a: [", "f: line 1, column 5: expected the node content"),
     ],
 )
-def test_errors_name_file_place_and_mend(text, told):
+def test_errors_name_file_place_and_fix(text, told):
     with pytest.raises(ConfigError) as caught:
         parse(text, name="f")
     assert str(caught.value).startswith(told)

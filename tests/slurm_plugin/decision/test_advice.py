@@ -115,7 +115,7 @@ def test_without_a_view_of_the_cluster_there_are_no_waits_and_it_is_said():
     assert "no view of the queue" in told.reason
 
 
-def test_nothing_known_is_said():
+def test_a_lack_of_history_is_said():
     told = advice(unknown=True)
     assert (told.verdict, told.nodes, told.rows) == ("unknown", None, [])
     assert "no finished run of this job" in told.verdict_text
@@ -155,7 +155,7 @@ def test_a_layout_that_is_fixed_is_not_second_guessed():
     assert Reason.FIXED_TASKS.text[1:] in told.reason
 
 
-def test_deadlines_are_told_for_each_count():
+def test_deadlines_are_reported_for_each_count():
     told = advice(Request(low=1, high=16, limit_s=400.0, deadline_s=NOW + 600))
     meets = {row.nodes: row.meets_deadline for row in told.rows}
     # 1.1·(100 + 3600/n) <= 600 from n = 9 on; a limit raised from 400 s fits from n = 12 on.
@@ -173,7 +173,7 @@ def test_waits_and_limits_are_those_of_the_decision():
     assert (rows[16].wait_s, rows[1].wait_s) == (0.0, 20000.0)
 
 
-def test_a_longer_limit_that_fewer_nodes_need_is_told():
+def test_a_longer_limit_that_fewer_nodes_need_is_reported():
     request = Request(low=1, high=16, limit_s=400.0, asked_limit_s=400.0)
     told = advice(request, part=partition(queue=50))
     assert told.nodes < 16
@@ -181,7 +181,7 @@ def test_a_longer_limit_that_fewer_nodes_need_is_told():
     assert advice(Request(low=1, high=16)).time_directive == ""
 
 
-def test_a_deadline_that_the_limit_spoils_is_told_with_one_that_would_do():
+def test_a_deadline_that_the_limit_spoils_is_reported_with_one_that_would_do():
     told = advice(Request(low=16, high=16, limit_s=3600.0, deadline_s=NOW + 600))
     assert told.time_directive == "#SBATCH --time=00:08:00"
     assert "--time=00:08:00 is enough" in told.deadline_text

@@ -20,13 +20,13 @@ def of(level, key, made=None, **fields):
     return made(level=level, key=key, **fields)
 
 
-def test_the_most_specific_curve_is_found():
+def test_the_most_specific_curve_is_taken():
     line, script = of("line", "11e"), of("script", "5c1")
     assert stored(line, script).find(ALICE) == script
     assert stored(line).find(ALICE) == line
 
 
-def test_a_broader_curve_that_says_the_same_with_more_behind_it_is_found():
+def test_a_broader_curve_that_says_the_same_with_more_behind_it_is_taken():
     script, line = of("script", "5c1", observed=(4, 8)), of("line", "11e", observed=(1, 2, 4, 8))
     assert stored(script, line).find(ALICE) == line
 
@@ -98,7 +98,7 @@ def test_where_new_tables_break_off_all_are_still_there_once():
         assert old.find(Identity("alice", "x", line="22f")).runs == 4
 
 
-def test_a_hundred_tables_are_kept_in_less_than_half_of_their_text():
+def test_a_hundred_tables_are_retained_in_less_than_half_of_their_text():
     made = [table(key=f"k{n}", runs=n) for n in range(100)]
     packed = PackedTables()
     for one in made:

@@ -73,7 +73,7 @@ def test_it_stops_at_what_was_ever_needed_and_the_margin():
         need(high=6500),
     ],
 )
-def test_a_job_keeps_its_memory_where_too_little_is_known(known):
+def test_a_job_keeps_its_memory_where_too_little_is_available(known):
     answer, row = lowered(known=table(need=known))
     assert (answer.action, row.given_mem_mib) == ("keep", None)
 

@@ -15,7 +15,7 @@ def floor(gib, *seen, margin=1.0):
     return memory_floor(known, None if gib is None else gib * GIB, margin=margin)
 
 
-def test_what_is_not_known_excludes_nothing():
+def test_what_is_unknown_excludes_nothing():
     assert floor(None, (4, 64)) == 1
     assert floor(64) == 1
 

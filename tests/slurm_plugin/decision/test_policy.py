@@ -90,7 +90,7 @@ def test_a_request_of_most_nodes_stays_and_may_shrink():
     assert decided.chosen.nodes < 32
 
 
-def test_a_job_that_only_the_free_nodes_hold_back_is_told_so():
+def test_a_job_that_only_the_free_nodes_hold_back_is_reported_so():
     steep = table(amdahl(0.0, 36000.0))
     one = replace(REQUEST, low=8, high=32, asked=8)
     decided = choose(one, known=steep, part=partition(profile([(NOW, 12)])))
@@ -196,7 +196,7 @@ def test_what_is_switched_off_is_observed_and_nothing_else(reason):
     assert decided.chosen.limits is None
 
 
-def test_every_count_is_told_as_it_was_decided():
+def test_every_count_is_reported_as_it_was_decided():
     # A reservation two hours ahead: where a raised limit reaches into it, the job waits beyond.
     ahead = [(NOW, 32), (NOW + 7200, -32), (NOW + 20000, 32)]
     part = partition(profile(ahead), queue=50)
@@ -301,7 +301,7 @@ scenes = st.tuples(requests, tables, st.builds(partition, profiles, max_nodes=st
 
 
 @given(st.lists(scenes, min_size=2, max_size=3), st.sampled_from([RULES, policy(pessimism=0.0)]))
-def test_what_is_kept_of_one_job_is_not_taken_for_another(drawn, by):
+def test_what_is_cached_of_one_job_is_not_taken_for_another(drawn, by):
     # All tables are of one application and fit, so that only what they hold tells them apart.
     mixed = list(product(*zip(*drawn, strict=True)))
     anew = [decided_anew(scene, by) for scene in mixed]
@@ -355,7 +355,7 @@ def test_nobody_is_refused_who_could_make_it_with_the_cluster_to_himself(request
 
 
 @given(requests, tables, profiles, st.integers(0, 500))
-def test_the_users_own_bounds_are_kept(request, known, free, queue):
+def test_the_users_own_bounds_are_respected(request, known, free, queue):
     decided = choose(request, known, partition(free, queue=queue))
     if decided.chosen is not None:
         assert request.low <= decided.chosen.nodes <= request.high

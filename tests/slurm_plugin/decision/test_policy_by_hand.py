@@ -214,7 +214,7 @@ def test_a_refused_prediction_leaves_no_option():
     assert (decided.action, decided.options, decided.chosen) == (Action.KEEP, (), None)
 
 
-def test_the_guard_and_the_limit_are_told_apart():
+def test_the_guard_and_the_limit_are_distinguished():
     steep = table(amdahl(0.0, 36000.0))
     tight = policy(guard_ratio=1.0, guard_s=0.0)
     assert choose(known=steep, by=tight).reason is Reason.OUTSIDE_GUARD
@@ -225,7 +225,7 @@ def test_the_guard_and_the_limit_are_told_apart():
 # What is told of every count
 
 
-def test_every_count_of_the_partition_is_told():
+def test_every_count_of_the_partition_is_reported():
     known = table(nodes=[1, 2, 4, 8, 16, 32], observed=(1, 2, 4, 8, 16))
     for nodes, expected in ((32, [1, 2, 4, 8, 16, 32]), (16, [1, 2, 4, 8, 16])):
         part = partition(idle(nodes), nodes=nodes, max_nodes=nodes)
@@ -234,7 +234,7 @@ def test_every_count_of_the_partition_is_told():
         assert [option.nodes for option in told if option.nodes in known.nodes] == expected
 
 
-def test_where_nothing_can_be_told_the_decision_is_what_there_is():
+def test_where_nothing_can_be_said_the_decision_is_what_there_is():
     refused = table(verdict=Verdict.REFUSED)
     decided = choose(known=refused)
     assert every_option(REQUEST, refused, partition(), rules(), decided, now_s=NOW) == []

@@ -24,7 +24,7 @@ def test_a_job_gets_a_count_that_makes_its_deadline():
     assert (decided.action, decided.deadline_met) == (Action.SET, True)
 
 
-def test_the_only_count_that_makes_the_deadline_is_kept_for_its_sake():
+def test_the_only_count_that_makes_the_deadline_stays_for_its_sake():
     decided = choose(due(360.0, limit_s=360.0))
     assert (decided.chosen.nodes, decided.reason) == (16, Reason.DEADLINE)
 

@@ -61,12 +61,12 @@ def test_a_shorter_limit_lets_more_nodes_start_before_others_need_them():
     assert cut.nodes > left.nodes == 1
 
 
-def test_a_kept_range_is_given_a_limit_that_holds_on_any_of_its_counts():
+def test_an_unchanged_range_is_given_a_limit_that_holds_on_any_of_its_counts():
     kept = choose(timed(low=4, high=8, fixed=Reason.NOT_OPTED_IN), tailed()).chosen
     assert kept.limits == TimeLimits(60.0 * ceil(1000 * 1.44 / 60), 60.0 * ceil(1000 * 1.32 / 60))
 
 
-def test_a_kept_range_keeps_its_limit_where_one_of_its_counts_needs_it():
+def test_an_unchanged_range_keeps_its_limit_where_one_of_its_counts_needs_it():
     known = tailed(lambda nodes: 50_000.0 if nodes == 6 else 100.0)
     kept = choose(timed(low=4, high=8, fixed=Reason.NOT_OPTED_IN), known).chosen
     assert (kept.nodes, kept.limit_s, kept.limits) == (8, 7200.0, None)

@@ -68,7 +68,7 @@ def test_enforce_tells_in_one_line_what_it_changed():
     )
 
 
-def test_a_site_may_have_only_longer_limits_told():
+def test_a_site_may_have_only_longer_limits_reported():
     count_alone = TimeLimit(lengthen=False)
     told = submit(advisor(time_limit=count_alone))[0]
     assert "instead of 16" in told.message
@@ -156,7 +156,7 @@ def test_the_note_in_the_job_points_to_the_record():
         (job(deadline="sometime"), (), None, Reason.DEADLINE_UNREADABLE),
     ],
 )
-def test_a_kept_job_has_its_reason(request_, tables, seen, reason):
+def test_an_unchanged_job_has_its_reason(request_, tables, seen, reason):
     answer, row = submit(advisor(tables=tables, seen=seen), request_)
     assert (answer.action, answer.set, answer.reason) == ("keep", None, reason)
     assert (row.action, row.applied, row.reason) == ("keep", False, reason)
@@ -173,7 +173,7 @@ def test_without_a_curve_the_limit_asked_for_tells_what_to_expect():
     assert [row.request_predicted_s for row in told] == [50.0, 50.0, 20.0]
 
 
-def test_without_a_view_of_the_cluster_jobs_are_kept():
+def test_without_a_view_of_the_cluster_jobs_stay_unchanged():
     made = DecisionService(Config(mode=Mode.ENFORCE), new_id=lambda: "0" * 12)
     made.tables = stored(table())
     assert submit(made)[0].reason is Reason.NO_SNAPSHOT
@@ -246,7 +246,7 @@ def test_the_message_has_the_numbers():
         assert part in answer.message
 
 
-def test_a_wait_is_told_without_a_confidence_and_refuses_nobody():
+def test_a_wait_is_reported_without_a_confidence_and_refuses_nobody():
     full = cluster(partition(profile([(NOW, 0), (NOW + 3600, 32)])))
     made = advisor(seen=full, deadline=Deadline(missed=OnMissed.REFUSE))
     answer, row = submit(made, job(deadline="now+20minutes", time_limit=10))
@@ -269,7 +269,7 @@ def test_an_advice_takes_nothing():
     assert made.cluster == cluster()
 
 
-def test_somebody_who_asks_may_still_change_their_mind():
+def test_somebody_who_asks_may_still_decide_anew():
     advice = advisor(opt_in=OptIn(node_range=False)).advise(
         job(min_nodes=16, max_nodes=16, min_cpus=16), now_s=NOW
     )
@@ -329,7 +329,7 @@ def test_a_deadline_counts_from_each_submission_on():
     assert due[1] - due[0] == 10
 
 
-def test_requests_that_are_known_by_heart_take_little_memory():
+def test_requests_that_are_cached_take_little_memory():
     made = advisor()
     tracemalloc.start()
     for number in range(300):

@@ -43,7 +43,7 @@ def test_a_limit_is_set_where_the_site_opted_in():
     assert (note.least_min, note.limit_min) == tuple(minutes)
 
 
-def test_a_kept_count_still_gets_its_limit():
+def test_an_unchanged_count_still_gets_its_limit():
     fixed = job(min_nodes=16, max_nodes=16, min_cpus=16)
     answer, row = submit(advisor(tables=(tailed(),), time_limit=SET), fixed)
     assert (answer.action, answer.reason) == ("set", Reason.FIXED_COUNT)

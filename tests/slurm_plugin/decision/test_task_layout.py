@@ -116,7 +116,7 @@ def test_the_layout_that_runs_must_have_had(fields, each, in_all):
     assert made == tuple(one for one in (each, in_all) if one is not None)
 
 
-def test_without_a_cluster_only_tasks_are_known():
+def test_without_a_cluster_only_tasks_are_available():
     assert layouts_of(request(min_nodes=1, max_nodes=8, ntasks_per_node=4), None) == (Layout(4),)
 
 

@@ -339,7 +339,7 @@ def test_all_is_well_and_every_check_was_made(site: Nimod) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_fault_is_named_with_its_mend_and_nothing_else_is(site: Nimod, fault: str) -> None:
+def test_each_fault_is_named_with_its_fix_and_nothing_else_is(site: Nimod, fault: str) -> None:
     make, expected = FAULTS[fault]
     if "munge" in expected and site.cluster.settings.auth != "munge":
         pytest.skip("no munge here")

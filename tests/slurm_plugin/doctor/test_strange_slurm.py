@@ -20,7 +20,7 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installatio
     return installation_of(Namespace(config=None, store=""))
 
 
-def test_no_release_is_told(installation: Installation) -> None:
+def test_no_release_is_reported(installation: Installation) -> None:
     (found,) = slurm_checks.slurmctld(installation)
     assert (found.state, found.message) == (
         FindingState.ERROR,
@@ -44,7 +44,7 @@ def test_no_folder_of_plugins_is_skipped(installation: Installation) -> None:
         ("", "SKIPPED"),
     ],
 )
-def test_releases_with_known_holes_are_named(
+def test_releases_with_holes_are_named(
     installation: Installation, tmp_path: Path, release: str, state: str
 ) -> None:
     (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho 'SLURM_VERSION = {release}'\n")

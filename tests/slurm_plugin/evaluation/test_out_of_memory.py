@@ -77,7 +77,7 @@ def test_an_application_keeps_its_memory_from_then_on(store):
     assert update(store) == []
 
 
-def test_what_a_fit_has_seen_says_nothing_new(store):
+def test_what_a_fit_has_learned_from_says_nothing_new(store):
     number = ended(store)
     known = replace(KNOWN, short_s=AT_S + 10.0 * number + 5)
     store.fits.replace([row_of(table(level="line", key="ab12", label="wrf", need=known))])

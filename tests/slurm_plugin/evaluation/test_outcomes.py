@@ -233,7 +233,7 @@ def test_summary_counts_modes_actions_and_reasons() -> None:
     ]
 
 
-def test_accuracy_is_told_by_verdict() -> None:
+def test_accuracy_is_reported_by_verdict() -> None:
     pairs = [
         (decision(verdict="reliable"), run(elapsed_s=1000.0)),
         (decision(verdict="doubtful"), run(elapsed_s=2000.0)),

@@ -65,7 +65,7 @@ def text(rows) -> str:
     return console.file.getvalue()
 
 
-def test_the_report_says_it_and_hides_names_where_wanted():
+def test_the_report_says_it_and_hides_names_where_asked_for():
     report = replace(summarise([], confidence=0.9), unused=unused(ended()))
     console = Console(file=io.StringIO(), width=200, highlight=False)
     console.print(render(report, {}))

@@ -54,7 +54,7 @@ def test_where_the_counters_cannot_be_written_the_run_is_the_same(tmp_path: Path
     assert own.network_share(TRIAL) is None
 
 
-def test_a_job_script_and_a_share_as_told_are_left_as_they_are(tmp_path: Path) -> None:
+def test_a_job_script_and_a_share_as_given_are_left_as_they_are(tmp_path: Path) -> None:
     assert jobs(tmp_path).argv(assigned("job.sh", "arg"), TRIAL)[-2:] == ["job.sh", "arg"]
     assert jobs(None).argv(assigned("--wrap=echo"), TRIAL)[-1] == "--wrap=echo"
     assert jobs(None).network_share(TRIAL) is None

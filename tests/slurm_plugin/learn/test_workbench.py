@@ -304,7 +304,7 @@ def test_a_wrong_description_says_where(old: str, new: str, told: str) -> None:
     assert told in str(caught.value)
 
 
-def test_no_budget_can_be_kept_where_no_limit_holds() -> None:
+def test_no_budget_can_be_met_where_no_limit_holds() -> None:
     assert overrun_s({"OverTimeLimit": "0 min", "KillWait": "30 sec"}) == 90.0
     with pytest.raises(SlurmError, match="OverTimeLimit"):
         overrun_s({"OverTimeLimit": "UNLIMITED"})

@@ -42,7 +42,7 @@ def test_requests_come_back_with_time():
     assert [rates.allow(7, 1e6) for _ in range(5)] == [True] * 4 + [False]
 
 
-def test_a_user_is_let_in_when_the_name_is_known(channels):
+def test_a_user_is_let_in_when_the_name_is_available(channels):
     arrived = threading.Event()
     names = UserNames(lambda uid: "alice")
     at_door = door(names, later=lambda _: arrived.set())

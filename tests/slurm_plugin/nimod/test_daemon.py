@@ -51,7 +51,7 @@ def test_a_bad_request_gets_an_error_and_the_connection_lives(running, line, tol
     assert good["identities"] == 1
 
 
-def test_a_user_whose_name_is_not_known_sees_nothing(tmp_path):
+def test_a_user_whose_name_is_unknown_sees_nothing(tmp_path):
     made = Handler(tmp_path)
     for op in ("applications", "explain", "report"):
         reply = made.respond(encode(Ask(op=op, name="wrf", job_id=1)), 4_000_000)

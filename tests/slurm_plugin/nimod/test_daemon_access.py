@@ -123,7 +123,7 @@ def test_connections_of_a_user_are_few_and_those_of_slurmctld_many(watched):
 
 
 @needs_root
-def test_a_user_who_asks_too_often_is_told_and_cut_off(watched):
+def test_a_user_who_asks_too_often_is_warned_and_cut_off(watched):
     code = (
         f"import os, socket, sys; os.setuid({NOBODY.pw_uid})\n"
         "channel = socket.socket(socket.AF_UNIX); channel.connect(sys.argv[1])\n"
@@ -138,7 +138,7 @@ def test_a_user_who_asks_too_often_is_told_and_cut_off(watched):
     assert all(watched.status().ok for _ in range(60))
 
 
-def test_where_nothing_is_changed_slurmctld_is_told_so_and_need_not_wait(running):
+def test_where_nothing_is_changed_slurmctld_is_notified_and_need_not_wait(running):
     whole = (running.folder / "nimo.yaml").read_text()
     observing = whole.replace("mode: enforce", "mode: observe")
     hang_up(running, observing, "settings read")

@@ -11,7 +11,7 @@ from tests.slurm_plugin.made import table
 from tests.slurm_plugin.nimod.own_nimod import SLURM, hang_up
 
 
-def test_new_tables_are_seen_by_themselves(running):
+def test_new_tables_are_noticed_by_themselves(running):
     assert running.decide(user_name="bob").reason == "unknown_application"
     running.fit(table(), table(key="bob/solve", owner="bob"))
     wait_until(lambda: running.status().identities == 2, what="the new tables")
@@ -97,6 +97,6 @@ def test_a_slurm_that_hangs_delays_no_answer(nimod):
     assert nimod.process.wait(PATIENCE_S) == 0
 
 
-def test_systemd_is_told_that_it_lives(nimod):
+def test_systemd_is_notified_that_it_lives(nimod):
     nimod.start(WATCHDOG_USEC="300000")
     assert {nimod.notify.recv(100) for _ in range(3)} == {b"WATCHDOG=1"}

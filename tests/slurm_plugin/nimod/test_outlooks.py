@@ -173,7 +173,7 @@ def learned_queue(*more):
     return replace(state, jobs=[*state.jobs, *more])
 
 
-def test_who_asks_gets_the_starts_of_the_jobs_that_may_be_seen():
+def test_who_asks_gets_the_starts_of_the_jobs_that_are_visible():
     made = outlooks()
     mine = pending(9, user="ann", name="solve", tres={"cpu": 8.0}, start_s=NOW + 7.0)
     other = pending(10, user="bob", tres={"cpu": 8.0})
@@ -193,7 +193,7 @@ def test_who_asks_gets_the_starts_of_the_jobs_that_may_be_seen():
     assert (second.start_s, second.reason) == (None, "JobHeldUser")
 
 
-def test_the_record_is_kept_now_and_then_and_read_again():
+def test_the_record_is_retained_now_and_then_and_read_again():
     made = outlooks()
     assert made.unsaved(now_s=NOW) is None
     test_what_came_of_estimates_is_recorded_and_corrects_the_next()
@@ -209,7 +209,7 @@ def test_the_record_is_kept_now_and_then_and_read_again():
     assert len(again.record) == 1
 
 
-def test_the_outlook_of_partitions_is_told_for_small_and_large_jobs():
+def test_the_outlook_of_partitions_is_reported_for_small_and_large_jobs():
     made = outlooks()
     attached(made, seen(nodes=8))
     small, large = made.partition_waits()

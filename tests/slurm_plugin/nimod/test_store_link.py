@@ -111,7 +111,7 @@ def test_decisions_are_written_in_their_order(link, url):
     assert written(url) == rows
 
 
-def test_decisions_from_before_the_cluster_was_known_get_its_name(link, url):
+def test_decisions_from_before_the_cluster_was_available_get_its_name(link, url):
     link.record(decision(1, cluster=""))
     link.visit()
     assert written(url) == [decision(1)]

@@ -204,7 +204,7 @@ def test_an_end_off_by_more_than_a_tenth_of_the_run_is_planned_again(
     assert len(asked) == again
 
 
-def test_a_start_is_told_with_how_far_it_is_off(tmp_path: Path) -> None:
+def test_a_start_is_reported_with_how_far_it_is_off(tmp_path: Path) -> None:
     slurm = Slurm()
     one = given(job("x", 0, 1000), job("y", 0, 1000))
     slurm.shown = {"1": f"RUNNING|{NOW + 30:.0f}|N/A", "2": f"RUNNING|{NOW + 29:.0f}|N/A"}
@@ -229,7 +229,7 @@ def test_an_end_that_slurm_does_not_tell_is_now(tmp_path: Path) -> None:
     assert (one.started_s, one.ended_s) == ({}, {"x": NOW + 990})
 
 
-def test_a_plan_that_stays_is_told_and_one_that_cannot_be_made_as_well(tmp_path: Path) -> None:
+def test_a_plan_that_stays_is_reported_and_one_that_cannot_be_made_as_well(tmp_path: Path) -> None:
     def broken(_: object) -> None:
         raise NimoError("no place has the nodes")
 

@@ -48,7 +48,7 @@ def test_a_time_limit_leaves_out_what_may_take_longer() -> None:
     assert counts(bounded(TaskBounds(longest_s=40 * LONGEST - 0.01)), "a") == [5]
 
 
-def test_a_task_may_be_kept_to_places() -> None:
+def test_a_task_may_be_restricted_to_places() -> None:
     made = problem(SITE.replace("nodes: 1-5", "nodes: 1-5, places: [a]"))
     assert {one.option.place for one in choices(made)["x"]} == {"a"}
 

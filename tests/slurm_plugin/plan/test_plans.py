@@ -377,7 +377,7 @@ def test_changing_one_task_after_the_other_makes_some_plans_better() -> None:
     assert sum(bool(a and b) and score(a, NOW) < score(b, NOW) for a, b in pairs) == 4
 
 
-def test_everything_together_is_kept_at_each_place_and_way() -> None:
+def test_everything_stays_together_at_each_place_and_way() -> None:
     """x may be anywhere, y at a alone: together at a, copying; the fast and the cheap."""
     own = {
         "x": [

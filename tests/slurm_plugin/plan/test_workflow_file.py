@@ -55,7 +55,7 @@ def test_all_that_it_says_is_read() -> None:
         ("after: [sort], ", "writes: [out], ", "out is written by two tasks, sort and end"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(old: str, new: str, told: str) -> None:
+def test_a_mistake_is_reported_with_its_place(old: str, new: str, told: str) -> None:
     assert old in GOOD
     with pytest.raises(ConfigError) as raised:
         parse(GOOD.replace(old, new, 1), name="f.yaml")

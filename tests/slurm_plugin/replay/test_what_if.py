@@ -106,7 +106,7 @@ def test_an_idle_cluster_lends_its_nodes_to_those_that_scale() -> None:
     assert result.response_ratio < 0.9
 
 
-def test_the_policy_knows_only_what_was_known_before() -> None:
+def test_the_policy_knows_only_what_was_available_before() -> None:
     rows = history()
     begin = rows[len(rows) // 2].submit_s
     # From then on everything takes twice as long; the early tables cannot know.

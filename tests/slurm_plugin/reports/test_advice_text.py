@@ -81,7 +81,9 @@ def test_the_last_line_can_be_pasted() -> None:
     assert text.render(advice(), now_s=0).splitlines()[-1] == "#SBATCH --nodes=6"
 
 
-def test_wait_and_end_are_shown_where_the_wait_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_and_end_are_shown_where_the_wait_is_available(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows = [row(2, wait_s=120.0)]
     rendered = text.render(advice(rows=rows), now_s=1_000_000.0)
     header, line = rendered.split("\n\n")[0].splitlines()
@@ -105,7 +107,7 @@ def test_deadline_in_words(meets: bool | None, words: str) -> None:
     )
 
 
-def test_what_stands_in_the_way_of_a_deadline_is_told() -> None:
+def test_what_stands_in_the_way_of_a_deadline_is_reported() -> None:
     told = "This job is not expected to make its deadline."
     rendered = text.render(
         advice(deadline_s=1_800_000_000.0, meets_deadline=False, deadline_text=told), now_s=0
@@ -120,7 +122,7 @@ def test_unknown_application_gives_no_table_and_no_directive() -> None:
     assert "#SBATCH" not in rendered
 
 
-def test_how_waits_came_true_is_said_where_it_is_known() -> None:
+def test_how_waits_came_true_is_said_where_it_is_available() -> None:
     held = WaitShares(jobs=40, within_s=120.0, later=0.1)
     told = text.render(advice(waits=held), now_s=0.0, verbose=True)
     assert "Of 40 jobs with a wait like this one, 80 % started within" in told
@@ -149,7 +151,7 @@ def test_it_is_short_unless_more_is_asked_for() -> None:
     assert "A run would help." in told
 
 
-def test_a_doubt_is_told_with_its_reason() -> None:
+def test_a_doubt_is_reported_with_its_reason() -> None:
     doubtful = advice(verdict="doubtful", verdict_text="It is doubtful.  A new place.  And more.")
     short = text.render(doubtful, now_s=0)
     assert "It is doubtful.  A new place.\n" in short

@@ -27,7 +27,7 @@ def test_a_table_lists_them() -> None:
     assert "sweep" in page(some, {}, now_s=0.0)
 
 
-def test_names_are_hidden_where_that_is_wanted() -> None:
+def test_names_are_hidden_where_that_is_asked_for() -> None:
     report = replace(summarise([], confidence=0.9), arrays=(ARRAY,))
     (hidden,) = anonymous(report).arrays
     assert {"ada", "physics", "sweep"}.isdisjoint({hidden.user, hidden.account, hidden.name})

@@ -57,14 +57,14 @@ def test_a_row_gives_time_interval_verdict_and_repeats() -> None:
     assert " ".join(shown[-1]) == "6 00:10:00 00:09:00 to 00:11:00 doubtful"
 
 
-def test_reasons_against_the_curve_are_told() -> None:
+def test_reasons_against_the_curve_are_reported() -> None:
     problems = (Problem("few_points", "only two node counts were seen", observe=8),)
     text = curve_text.render(known(verdict=Verdict.REFUSED, problems=problems))
     assert "verdict: refused" in text
     assert "few_points: only two node counts were seen" in text
 
 
-def test_knee_and_end_of_scaling_are_told_where_known() -> None:
+def test_knee_and_end_of_scaling_are_reported_where_available() -> None:
     text = curve_text.render(known())
     assert "max S²/n): 4 nodes" in text
     assert "stops falling" not in text
@@ -81,7 +81,7 @@ def test_parsable() -> None:
 
 
 @pytest.mark.parametrize("observed", [(), (Point(2, 1.0), Point(16, 1.0))])
-def test_summary_puts_the_best_known_first(observed: tuple[Point, ...]) -> None:
+def test_summary_puts_the_best_recorded_first(observed: tuple[Point, ...]) -> None:
     tables = [
         known(label="refused", key="a", verdict=Verdict.REFUSED, runs=99),
         known(label="few", key="b", runs=3, observed=observed),
@@ -164,7 +164,7 @@ def test_a_list_of_long_names_fits_the_terminal() -> None:
     assert "+" in text
 
 
-def test_the_record_that_earned_the_verdict_is_told() -> None:
+def test_the_record_that_earned_the_verdict_is_reported() -> None:
     text = curve_text.render(
         known(
             record=(
@@ -180,7 +180,7 @@ def test_the_record_that_earned_the_verdict_is_told() -> None:
     assert "the last 1 prediction on new node counts: median error 20 %, 1 inside" in text
 
 
-def test_memory_is_told_with_its_record() -> None:
+def test_memory_is_reported_with_its_record() -> None:
     need = MemoryNeed(9, 8, 7, 0.0, (Memory(2, 3000 << 20), Memory(4, 2000 << 20)))
     shown = curve_text.render(known(need=need), width=200)
     assert "memory that a node may need: 3000 MiB, enough for 7 of 8 runs" in shown

@@ -154,7 +154,7 @@ def test_the_suffix_says_the_format(suffix: str, start: bytes, tmp_path: Path) -
     assert (tmp_path / f"curve.{suffix}").read_bytes().startswith(start)
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(PlotError, match="No such file or directory"):
         figure.save(of_table(table()), tmp_path / "none" / "curve.svg")
 

@@ -54,7 +54,7 @@ def test_the_umask_is_as_before(path):
         os.umask(before)
 
 
-def test_a_second_one_is_told_who_has_it(path):
+def test_a_second_one_learns_who_has_it(path):
     with Listening(path), pytest.raises(ConfigError, match=f"process {os.getpid()}"):
         Listening(path).__enter__()
 

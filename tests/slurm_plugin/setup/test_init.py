@@ -93,7 +93,7 @@ def test_the_controllers_of_a_login_node_can_be_named(
     assert load(machine.config).relay.controllers == ("ctl1", "ctl2:7000")
 
 
-def test_what_slurm_says_is_written_down_and_the_rest_is_told(
+def test_what_slurm_says_is_written_down_and_the_rest_is_reported(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert machine.init("--json") == 0
@@ -201,7 +201,7 @@ def test_a_dry_run_prints_a_diff_that_patch_takes_and_writes_nothing(
         (["--socket", "nimod.sock"], "from / on"),
     ],
 )
-def test_wrong_answers_name_the_mend(
+def test_wrong_answers_name_the_fix(
     machine: Machine, capsys: pytest.CaptureFixture[str], words: list[str], complaint: str
 ) -> None:
     assert machine.init(*words) == 78

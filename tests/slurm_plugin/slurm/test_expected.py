@@ -36,7 +36,7 @@ def test_a_job_ends_by_its_reliable_prediction():
     assert start(view(*busy(note()))) == 14.0
 
 
-def test_a_job_is_taken_to_its_limit_where_no_more_is_known():
+def test_a_job_is_taken_to_its_limit_where_no_more_is_available():
     for comment in ("", "JS1:x", note(verdict="doubtful"), note(nodes=2)):
         assert start(view(*busy(comment))) == HOUR - 10
 
@@ -61,7 +61,7 @@ def test_planned_jobs_move_ahead_with_those_before_them():
         assert start(view(nodes, [*jobs, *queue])) == wait
 
 
-def test_plans_stand_where_no_run_time_is_known():
+def test_plans_stand_where_no_run_time_is_available():
     nodes, jobs = busy("")
     plan = pending(2, start_s=NOW + 2 * HOUR, end_s=NOW + 3 * HOUR, alone=True)
     assert start(view(nodes, [*jobs, plan]), duration_s=HOUR) == HOUR - 10

@@ -46,7 +46,7 @@ def test_a_job_without_memory_or_with_all_of_it_has_the_nodes():
     assert memory_bytes(Job(min_mem_per_node=0), partition(mem_cpu_mib=100)) is None
 
 
-def test_without_a_cluster_only_what_the_job_says_is_known():
+def test_without_a_cluster_only_what_the_job_says_is_available():
     assert memory_bytes(Job(min_mem_per_cpu=100, cpus_per_task=3), None) == 300 * 2**20
     assert memory_bytes(Job(min_mem_per_cpu=100, shared=0), None) is None
     assert memory_bytes(Job(), None) is None

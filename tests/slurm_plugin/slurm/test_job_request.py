@@ -122,7 +122,7 @@ def test_a_job_without_a_name_is_called_as_sbatch_does(
     assert (made.name, made.argv) == (name, argv)
 
 
-def test_a_heterogeneous_script_is_told_as_one() -> None:
+def test_a_heterogeneous_script_is_reported_as_one() -> None:
     script = "#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N4\nsrun a\n"
     made = job("a.sh", script=script)
     assert (made.het_job_offset, made.min_nodes) == (0, 1)
@@ -201,6 +201,6 @@ def test_a_deadline_ahead_and_a_begin_that_is_over_are_taken() -> None:
 
 
 @pytest.mark.parametrize(("text", "listed"), [("2,4,8", True), ("2-8:2", True), ("2-8", False)])
-def test_a_list_of_node_counts_is_told_from_a_range(text: str, *, listed: bool) -> None:
+def test_a_list_of_node_counts_is_distinguished_from_a_range(text: str, *, listed: bool) -> None:
     made = job("-N", text, "a.sh")
     assert (made.min_nodes, made.max_nodes, made.node_sizes) == (2, 8, listed)

@@ -114,7 +114,7 @@ def test_limits_are_asked_for_at_their_own_pace_where_they_are_enforced():
     assert slurm.count("sacctmgr") == 2
 
 
-def test_a_cluster_that_does_not_tell_its_limits_is_seen_all_the_same():
+def test_a_cluster_that_does_not_tell_its_limits_is_read_all_the_same():
     slurm = Slurm(ENFORCING, broken=("assoc_mgr", "sacctmgr"))
     assert watch(slurm).look().limits.qos == {}
 
@@ -130,7 +130,7 @@ def test_slurm_tells_its_name_its_user_and_what_is_private():
     assert hiding.private
 
 
-def test_private_data_counts_within_a_minute_and_at_once_when_told():
+def test_private_data_counts_within_a_minute_and_at_once_when_asked():
     now, slurm = [1e9], Slurm()
     seen = watch(slurm, lambda: now[0])
     seen.look()
@@ -280,7 +280,7 @@ def real(slurm, monkeypatch):
     return slurm
 
 
-def test_the_real_cluster_is_seen(real, request):
+def test_the_real_cluster_is_read(real, request):
     job = real.sbatch("-N2", "--exclusive", "-t", "10", "--wrap", "sleep 60")
     request.addfinalizer(lambda: (real.run("scancel", str(job)), real.wait(job)))
     wait_until(lambda: real.job(job)["JobState"] == "RUNNING", what="the job")

@@ -49,7 +49,7 @@ def test_others_see_their_own_and_those_they_coordinate(private: str) -> None:
     assert seen(1001, private, "").only_user == "ada"
 
 
-def test_without_an_answer_only_ones_own_are_seen() -> None:
+def test_without_an_answer_only_ones_own_are_visible() -> None:
     def run(argv: Sequence[str]) -> str:
         raise SlurmError("scontrol: not found on PATH")
 

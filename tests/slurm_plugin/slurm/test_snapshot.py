@@ -236,7 +236,7 @@ kinds = st.builds(
 
 
 @given(kinds, kinds)
-def test_terms_that_are_kept_are_those_of_the_same_kind_of_job(base, other):
+def test_terms_that_are_cached_are_those_of_the_same_kind_of_job(base, other):
     fields = msgspec.structs.asdict(other).items()
     jobs = [base, *(msgspec.structs.replace(base, **{name: value}) for name, value in fields)]
     nodes = [*NODES, node("n8", features=frozenset({"ib"}), gres={"gpu": 1})]
@@ -325,7 +325,7 @@ def test_partitions_that_do_not_take_the_job_do_not_count():
     assert both.name == "batch,closed"
 
 
-def test_answers_are_kept_and_promises_taken_off_them():
+def test_answers_are_retained_and_promises_taken_off_them():
     seen = view([node("n1"), node("n2")])
     part, share = seen.partitions["batch"], NodeShare(cpus=1, whole=False)
     assert part.fitting(share).profile.free_at(NOW) == 2

@@ -62,7 +62,7 @@ def test_a_query_has_an_end(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("user", "peer"), [("", Peer(uid=33)), ("a b", Peer(uid=33)), ("ada", Peer(address="10.9.9.9"))]
 )
-def test_who_is_not_known_sees_nothing(ask: Ask, user: str, peer: Peer) -> None:
+def test_who_is_unknown_sees_nothing(ask: Ask, user: str, peer: Peer) -> None:
     for path in ("/", "/applications", "/decisions", "/report"):
         got = ask(path, user, peer=peer)
         assert got.status_code == 403

@@ -30,11 +30,11 @@ def found(catalogue: Catalogue, **wanted: object) -> list[str]:
     return [one.key for one in catalogue.select(CatalogueQuery(**wanted), everything)]  # type: ignore[arg-type]
 
 
-def test_curves_come_first_the_best_known_first(catalogue: Catalogue) -> None:
+def test_curves_come_first_the_best_recorded_first(catalogue: Catalogue) -> None:
     assert found(catalogue) == ["a1", "bob/ocean/d01", "b2", "b1"]
 
 
-def test_words_are_found_in_any_case_and_order(catalogue: Catalogue) -> None:
+def test_words_are_matched_in_any_case_and_order(catalogue: Catalogue) -> None:
     assert found(catalogue, text="D01 oce") == ["bob/ocean/d01"]
     assert found(catalogue, text="wrf", group="all") == ["a1", "ada/wrf"]
     assert found(catalogue, text="wrf nowhere") == []

@@ -72,7 +72,7 @@ def test_another_users_connection_is_that_users(family: int, host: str) -> None:
             assert peer_of(channel) == Peer(uid=65534)
 
 
-def test_ipv4_through_an_ipv6_socket_is_found_as_well() -> None:
+def test_ipv4_through_an_ipv6_socket_is_detected_as_well() -> None:
     with listening(socket.AF_INET, ("127.0.0.1", 0)) as server:
         try:
             client = socket.socket(socket.AF_INET6)

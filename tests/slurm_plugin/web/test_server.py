@@ -189,7 +189,7 @@ def test_a_user_has_so_many_connections(tmp_path: Path) -> None:
         ("/nowhere/at/all.sock", "No such file or directory"),
     ],
 )
-def test_an_address_that_cannot_be_is_told_the_mend(listen: str, told: str) -> None:
+def test_an_impossible_address_names_the_fix(listen: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told), server.listening(Web(listen=listen), NOBODY):
         pass
 

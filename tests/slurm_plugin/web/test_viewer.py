@@ -63,7 +63,7 @@ def test_proxies_are_accounts_and_addresses() -> None:
         ("nobody-here", "no such account here"),
     ],
 )
-def test_a_proxy_that_cannot_be_told_from_users_is_an_error(one: str, told: str) -> None:
+def test_a_proxy_that_cannot_be_distinguished_from_users_is_an_error(one: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         proxies_of(Web(proxies=(one,)))
 

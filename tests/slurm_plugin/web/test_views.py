@@ -36,7 +36,7 @@ def test_every_page_has_an_address_here() -> None:
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_a_page_can_be_found_ones_way_in(ask: Ask, address: str) -> None:
+def test_a_page_can_be_navigated(ask: Ask, address: str) -> None:
     got = ask(address)
     assert got.status_code == 200, got.text
     tags = Tags(got.text)
@@ -211,7 +211,7 @@ def test_a_history_without_observations_has_words_instead_of_a_curve(
     assert "<svg" not in text
 
 
-def test_the_overview_sums_up_what_is_seen(ask: Ask) -> None:
+def test_the_overview_sums_up_what_is_visible(ask: Ask) -> None:
     text = Tags(ask("/").text).text
     assert "3 decisions from" in text
     assert "Not all jobs are counted" not in text
@@ -220,7 +220,7 @@ def test_the_overview_sums_up_what_is_seen(ask: Ask) -> None:
     assert "No decision is recorded" in Tags(ask("/", "eve", own("eve")).text).text
 
 
-def test_a_refit_is_seen(ask: Ask, store_path: Path, config: object) -> None:
+def test_a_refit_is_noticed(ask: Ask, store_path: Path, config: object) -> None:
     assert "bob/melt" in ask("/applications").text
     with Store.open(str(store_path)) as store:
         store.fits.replace([row_of(table(level="line", key="n", label="ada/new"))])
@@ -243,7 +243,7 @@ def test_a_refit_is_seen(ask: Ask, store_path: Path, config: object) -> None:
         (f"/applications?order={quote(EVIL)}", "order: one of"),
     ],
 )
-def test_a_query_that_makes_no_sense_is_told_the_mend(ask: Ask, address: str, told: str) -> None:
+def test_a_query_that_makes_no_sense_names_the_fix(ask: Ask, address: str, told: str) -> None:
     got = ask(address)
     assert got.status_code == 400
     assert told in Tags(got.text).text
@@ -265,7 +265,9 @@ def test_what_is_not_there_is_said_to_be_so(ask: Ask, address: str) -> None:
     assert ask(address).status_code == 404
 
 
-def test_a_store_that_cannot_be_read_is_told_without_its_place(ask: Ask, store_path: Path) -> None:
+def test_a_store_that_cannot_be_read_is_reported_without_its_place(
+    ask: Ask, store_path: Path
+) -> None:
     store_path.unlink()
     got = ask("/applications")
     assert got.status_code == 503

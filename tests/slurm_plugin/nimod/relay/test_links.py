@@ -205,7 +205,7 @@ def test_a_slow_controller_is_asked_no_more_while_another_answers(links):
         assert asked(link)[0] == b"second\n"
 
 
-def test_a_relay_that_asks_too_much_at_once_is_told(links, monkeypatch):
+def test_a_relay_that_asks_too_much_at_once_is_warned(links, monkeypatch):
     monkeypatch.setattr(gateway, "MOST_IN_WORK", 3)
     at = port()
     links.gateway(at, lambda *_: None)
