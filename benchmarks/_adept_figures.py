@@ -154,9 +154,11 @@ def _figure_7(path: Path) -> list[dict[str, Any]]:
         times = true / np.where(nodes == 64, 1.25, 1)
         metric.plot(nodes[1:], fluctuation(nodes, times), "o-", label="all observations")
         for left_out in (64, 128):
-            kept = nodes != left_out
+            remaining = nodes != left_out
             metric.plot(
-                nodes[kept][1:], fluctuation(nodes[kept], times[kept]), label=f"without {left_out}"
+                nodes[remaining][1:],
+                fluctuation(nodes[remaining], times[remaining]),
+                label=f"without {left_out}",
             )
         metric.set(title="7, fluctuation, with the run at 64 nodes", xscale="log", xlabel="nodes",
                    ylabel="R")  # fmt: skip

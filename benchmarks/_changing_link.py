@@ -119,8 +119,8 @@ def measured(site: Site, size_mb: int, count: int, seed: int) -> Series:
         assert near.stdout is not None
         pairs, rates, again = [], [], []
         for line in near.stdout:
-            seen, moved, span, once_more = json.loads(line)
-            pairs.append((seen, moved))
+            observed, moved, span, once_more = json.loads(line)
+            pairs.append((observed, moved))
             rates.append(rate.during(*span))
             again.append(once_more)
             if size_mb > SMALL_MB:
@@ -171,22 +171,26 @@ def _part_pairs(size_mb: str, count: str, seed: str) -> None:
     with tempfile.NamedTemporaryFile() as file:
         file.truncate(int(size_mb) * 1_000_000)
         for _ in range(int(count)):
-            seen = []
+            observed = []
             for _ in range(PROBES):
-                found = measure_pair("near", far, settings, key=KEY, generation=None)
-                seen += [p.value for p in found if p.resource is Resource.BANDWIDTH and p.value]
+                result = measure_pair("near", far, settings, key=KEY, generation=None)
+                observed += [
+                    p.value for p in result if p.resource is Resource.BANDWIDTH and p.value
+                ]
             moved, span = _sent(far, file.name)
             again, _ = _sent(far, file.name)
-            if seen and moved and again:
-                print(json.dumps([[one / MBIT for one in seen], moved, span, again]), flush=True)
+            if observed and moved and again:
+                print(
+                    json.dumps([[one / MBIT for one in observed], moved, span, again]), flush=True
+                )
             time.sleep(rng.uniform(0.2, 0.4))
 
 
 def _sent(far: Member, file: str) -> tuple[float, tuple[float, float]]:
     """Send a file; its throughput in Mbit/s, 0 for none, and from when to when."""
-    found = send_file("near", far, Path(file), key=KEY)
+    result = send_file("near", far, Path(file), key=KEY)
     ended = time.monotonic()
-    return (found.value or 0.0) / MBIT, (ended - found.took_s, ended)
+    return (result.value or 0.0) / MBIT, (ended - result.took_s, ended)
 
 
 def _part_others(idle_s: str, largest_mb: str, seed: str) -> None:

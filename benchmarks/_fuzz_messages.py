@@ -58,13 +58,13 @@ def hooks() -> Callable[[bytes], None]:
     source = Path(__file__).with_name("_fuzz_hooks.lua").read_text()
     feed = made.lua.execute(source, made.stub, made.peer, str(made.folder))
     notes = [atheris.instrument_func(_branches()) for _ in range(STEPS // EACH)]
-    seen = 0
+    observed = 0
 
     def target(data: bytes) -> None:
-        nonlocal seen
+        nonlocal observed
         for _ in range(feed(data.decode("latin-1"))):
-            notes[seen // EACH % len(notes)](seen % EACH)
-            seen += 1
+            notes[observed // EACH % len(notes)](observed % EACH)
+            observed += 1
 
     return target
 

@@ -44,15 +44,15 @@ def curves(count: int, seed: int = 0) -> list[GeneratedCurve]:
     overhead, and data that fit into the caches from some node count on.
     """
     rng = random.Random(seed)
-    found = []
+    result = []
     for number in range(count):
         family, make = list(_LAWS.items())[number % len(_LAWS)]
         law, scale = make(rng), exp(rng.uniform(log(30), log(3e4)))
         first, noise = rng.choice((1, 2, 4, 16)), rng.uniform(0.01, 0.05)
         nodes = tuple(first * 2**i for i in range(rng.choice((8, 9))))
         times = (scale * law(n / first) * rng.lognormvariate(0, noise) for n in nodes)
-        found.append(GeneratedCurve(family, nodes, tuple(times)))
-    return found
+        result.append(GeneratedCurve(family, nodes, tuple(times)))
+    return result
 
 
 def jobs(count: int, seed: int = 0, users: int = 60) -> list[GeneratedJob]:
@@ -67,13 +67,13 @@ def jobs(count: int, seed: int = 0, users: int = 60) -> list[GeneratedJob]:
     weight = [1 / (i + 1) for i in range(users)]
     clock = accumulate(rng.expovariate(1 / 200) for _ in range(count))
     last: dict[str, int] = {}
-    found = []
+    result = []
     for submit_s in clock:
         (user,) = rng.choices(list(kinds), weight)
         if user not in last or rng.random() < 0.25:
             last[user] = rng.randrange(len(kinds[user]))
-        found.append(_job(rng, submit_s, user, kinds[user][last[user]]))
-    return found
+        result.append(_job(rng, submit_s, user, kinds[user][last[user]]))
+    return result
 
 
 def _job(rng: random.Random, submit_s: float, user: str, kind: "_Kind") -> GeneratedJob:

@@ -171,7 +171,7 @@ def over_time(curves: list[list[tuple[float, float]]]) -> tuple[Floats, Floats]:
 
 
 def _summed(curves: list[list[tuple[float, float]]]) -> dict[str, Any]:
-    reached = [found for one in curves if (found := _reached(one)) is not None]
+    reached = [result for one in curves if (result := _reached(one)) is not None]
     return {
         "starts h": float(np.mean([one[0][0] for one in curves])),
         "10 % for good": f"{len(reached)}/{len(curves)}",
@@ -184,10 +184,10 @@ def _summed(curves: list[list[tuple[float, float]]]) -> dict[str, Any]:
 
 def _reached(curve: list[tuple[float, float]]) -> float | None:
     """Hours until the error is at most the goal and stays so."""
-    found = None
+    result = None
     for hours, error in curve:
-        found = (found or hours) if error <= GOAL else None
-    return found
+        result = (result or hours) if error <= GOAL else None
+    return result
 
 
 def _rises(curve: list[tuple[float, float]]) -> int:

@@ -61,12 +61,12 @@ def kernels() -> list[Kernel]:
 
 def links() -> list[Link]:
     """Read the recorded links."""
-    found: dict[tuple[str, int], list[tuple[tuple[float, ...], float]]] = defaultdict(list)
+    result: dict[tuple[str, int], list[tuple[tuple[float, ...], float]]] = defaultdict(list)
     with LINKS.open(newline="") as lines:
         for row in csv.DictReader(lines):
             probes = tuple(float(word) for word in row["probes_mbit_s"].split())
-            found[row["site"], int(row["size_mb"])].append((probes, float(row["transfer_mbit_s"])))
-    return [Link(site, size, tuple(pairs)) for (site, size), pairs in found.items()]
+            result[row["site"], int(row["size_mb"])].append((probes, float(row["transfer_mbit_s"])))
+    return [Link(site, size, tuple(pairs)) for (site, size), pairs in result.items()]
 
 
 def record_kernels() -> None:

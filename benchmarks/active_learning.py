@@ -128,9 +128,9 @@ def learn(seed: int, settings: LearnerSettings, space: Space) -> Learned:
             predict = learner.fit.predict
             error = mape([predict(one.attributes).time_s for one in tests], actual)
         reached = None if error > GOAL else reached or (runs, spent)
-    found, cost = reached or (None, None)
+    result, cost = reached or (None, None)
     share = cost / whole if cost is not None else None
-    return Learned(found, share, cost and cost / 3600, spent / whole, error)
+    return Learned(result, share, cost and cost / 3600, spent / whole, error)
 
 
 def row(name: str, every: Sequence[Learned]) -> dict[str, Any]:
@@ -171,17 +171,17 @@ def against(ours: Sequence[Learned], other: Sequence[Learned]) -> dict[str, Any]
 
 def _spread(name: str, ratios: Sequence[float]) -> dict[str, float]:
     shares = {"p10": 10, "median": 50, "p90": 90, "worst": 100}
-    known = np.array(ratios or [np.nan])
-    return {f"{name}, {text}": float(np.percentile(known, q)) for text, q in shares.items()}
+    recorded = np.array(ratios or [np.nan])
+    return {f"{name}, {text}": float(np.percentile(recorded, q)) for text, q in shares.items()}
 
 
 def learn_all(names: Iterable[str], space: Space, seeds: Sequence[int]) -> dict[str, list[Learned]]:
     """Learn all applications with each of these strategies."""
-    found = {}
+    result = {}
     for name in names:
-        found[name] = [learn(seed, ALTERNATIVES[name], space) for seed in seeds]
+        result[name] = [learn(seed, ALTERNATIVES[name], space) for seed in seeds]
         print(f"{name}: {len(seeds)} applications", file=sys.stderr, flush=True)
-    return found
+    return result
 
 
 def main() -> None:
@@ -215,7 +215,7 @@ def main() -> None:
         )
     ]
     _bench.table(paper, title="Paper")
-    learned = {name: [asdict(one) for one in found] for name, found in every.items()}
+    learned = {name: [asdict(one) for one in result] for name, result in every.items()}
     figures = {"full": full, "duel": duel, "partial": partial, "paper": paper, "learned": learned}
     _bench.write(args.json, first=args.first, **figures)
 

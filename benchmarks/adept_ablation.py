@@ -50,20 +50,20 @@ def everything(
     )
 
 
-def uncorrected(found: Diagnosis) -> Diagnosis:
+def uncorrected(result: Diagnosis) -> Diagnosis:
     """Give anomalous observations their weight back."""
-    factor = tuple(1.0 if i in found.anomalies else f for i, f in enumerate(found.factor))
-    return replace(found, factor=factor)
+    factor = tuple(1.0 if i in result.anomalies else f for i, f in enumerate(result.factor))
+    return replace(result, factor=factor)
 
 
-def in_one_phase(found: Diagnosis) -> Diagnosis:
+def in_one_phase(result: Diagnosis) -> Diagnosis:
     """Forget the steps."""
-    return replace(found, phase=(0,) * len(found.phase))
+    return replace(result, phase=(0,) * len(result.phase))
 
 
-def undiagnosed(found: Diagnosis) -> Diagnosis:
+def undiagnosed(result: Diagnosis) -> Diagnosis:
     """Forget all that was found."""
-    count = len(found.factor)
+    count = len(result.factor)
     return Diagnosis(factor=(1.0,) * count, phase=(0,) * count)
 
 

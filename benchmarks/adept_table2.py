@@ -20,8 +20,8 @@ from predictor.types import Curve, Point
 
 Floats = NDArray[np.float64]
 #: Run times at all ten node counts, and the instance that was found.
-Found = tuple[Floats, float, float]
-Method = Callable[[Floats, Floats, Floats], Found]
+Fitted = tuple[Floats, float, float]
+Method = Callable[[Floats, Floats, Floats], Fitted]
 
 SETS = {
     "A 400..1000, sigma 0..1": [(400, 0.0), (600, 0.35), (800, 0.7), (1000, 1.0)],
@@ -42,27 +42,27 @@ def relative_errors(A: float, sigma: float, nodes: Floats, times: Floats) -> Flo
     return shape * shape.sum() / (shape**2).sum() - 1
 
 
-def completed(A: float, sigma: float, nodes: Floats, times: Floats, every: Floats) -> Found:
+def completed(A: float, sigma: float, nodes: Floats, times: Floats, every: Floats) -> Fitted:
     """Run times of an instance, with the best T(1)."""
     shape = 1 / speedup(nodes, A, sigma) / times
     serial = shape.sum() / (shape**2).sum()
     return serial / speedup(every, A, sigma), A, sigma
 
 
-def adept(nodes: Floats, times: Floats, every: Floats) -> Found:
+def adept(nodes: Floats, times: Floats, every: Floats) -> Fitted:
     """All ten targets, with anomalies looked for and reliability judged."""
     points = (Point(int(n), float(t)) for n, t in zip(nodes, times, strict=True))
     fit = Adept().fit(Curve(tuple(points)))
     predicted = [p.time_s for p in fit.predict([int(n) for n in every])]
-    found = fit.instance(int(every[-1]))
-    return np.array(predicted), found.parallelism, found.sigma
+    result = fit.instance(int(every[-1]))
+    return np.array(predicted), result.parallelism, result.sigma
 
 
 def exhaustive(steps_A: int, steps_sigma: int) -> Method:
     """All combinations on a grid: A in equal steps, sigma in equal steps up to 1, then ratios."""
     low, high = np.linspace(0, 1, steps_sigma // 2), np.geomspace(1, LAST_SIGMA, steps_sigma // 2)
 
-    def method(nodes: Floats, times: Floats, every: Floats) -> Found:
+    def method(nodes: Floats, times: Floats, every: Floats) -> Fitted:
         best = (np.inf, 1.0, 0.0)
         for A in np.linspace(1, LAST_A, steps_A):
             for sigmas in (low, high[1:]):
@@ -85,19 +85,19 @@ def _speedups(nodes: Floats, A: float, sigmas: Floats) -> Floats:
     return np.where(n <= A, first, np.where(n <= 2 * A - 1, second, A))
 
 
-def genetic(nodes: Floats, times: Floats, every: Floats) -> Found:
+def genetic(nodes: Floats, times: Floats, every: Floats) -> Fitted:
     """SciPy's genetic algorithm, over logarithms: on plain axes it seldom finds sigma."""
 
     def error(v: Floats) -> float:
-        found = relative_errors(float(np.exp(v[0])), float(np.expm1(v[1])), nodes, times)
-        return float((found**2).sum())
+        result = relative_errors(float(np.exp(v[0])), float(np.expm1(v[1])), nodes, times)
+        return float((result**2).sum())
 
     bounds = [(0, np.log(LAST_A)), (0, np.log1p(LAST_SIGMA))]
     done = differential_evolution(error, bounds, seed=1, popsize=50, tol=1e-10, maxiter=1000)
     return completed(float(np.exp(done.x[0])), float(np.expm1(done.x[1])), nodes, times, every)
 
 
-def levenberg_marquardt(nodes: Floats, times: Floats, every: Floats) -> Found:
+def levenberg_marquardt(nodes: Floats, times: Floats, every: Floats) -> Fitted:
     """From an arbitrary start, as in the paper: the middle of the bounds."""
 
     def residuals(v: Floats) -> Floats:
@@ -119,14 +119,14 @@ def score(method: Method, instances: list[tuple[int, float]], repeats: int) -> d
         taken = []
         for _ in range(repeats):
             started = time.perf_counter()
-            predicted, found_A, found_sigma = method(every[given], times[given], every)
+            predicted, fitted_A, fitted_sigma = method(every[given], times[given], every)
             taken.append(time.perf_counter() - started)
         seconds.append(min(taken))
         off = 100 * float(np.abs(predicted / times - 1).max())
         recovered += off < 1
         error = max(error, off)
-        error_A = max(error_A, 100 * abs(found_A / A - 1))
-        error_sigma = max(error_sigma, abs(found_sigma - sigma))
+        error_A = max(error_A, 100 * abs(fitted_A / A - 1))
+        error_sigma = max(error_sigma, abs(fitted_sigma - sigma))
     return {
         "ms": 1e3 * float(np.mean(seconds)),
         "recovered": f"{recovered}/{len(instances)}",

@@ -65,8 +65,8 @@ def _amdahl(power: float) -> Method:
     def learn(runs: Sequence[Observed]) -> Predict:
         scaled = np.array([r.time_s * r.clock**power for r in runs])
         rows = np.array([[1.0, 1 / r.nodes] for r in runs]) / scaled[:, None]
-        found = np.linalg.lstsq(rows, np.ones(len(runs)), rcond=None)[0]
-        return lambda run: float(found @ [1.0, 1 / run.nodes]) / run.clock**power
+        result = np.linalg.lstsq(rows, np.ones(len(runs)), rcond=None)[0]
+        return lambda run: float(result @ [1.0, 1 / run.nodes]) / run.clock**power
 
     return learn
 
@@ -81,13 +81,13 @@ METHODS: dict[str, Method] = {
 
 def errors(learn: Method, pairs: Sequence[tuple[Sequence[Observed], Observed]]) -> list[float]:
     """Relative errors in percent; a prediction that cannot be made is wholly wrong."""
-    found = []
+    result = []
     for train, run in pairs:
         try:
-            found.append(100 * abs(learn(train)(run) / run.time_s - 1))
+            result.append(100 * abs(learn(train)(run) / run.time_s - 1))
         except ValueError:
-            found.append(100.0)
-    return found
+            result.append(100.0)
+    return result
 
 
 def within(runs: Sequence[Observed]) -> list[tuple[Sequence[Observed], Observed]]:
@@ -104,7 +104,7 @@ def across(
 
 def simulated(most: int, clock: float, cycle: float, rng: np.random.Generator) -> list[Observed]:
     """Run a WRF-like application once at each limit and node count."""
-    found = []
+    result = []
     for percent in LIMITS:
         share = percent / 100 * (0.98 if percent < 100 else 1.0)
         speed = clock * cycle * share
@@ -112,44 +112,44 @@ def simulated(most: int, clock: float, cycle: float, rng: np.random.Generator) -
             true_s = 60 / speed + 1500 / (nodes * speed) + 12 / nodes**0.5
             true_s += 5 * np.log2(nodes) + 8
             time_s = float(true_s * rng.lognormal(0, 0.03))
-            found.append(
+            result.append(
                 Observed(nodes, clock * cycle * percent / 100, clock * percent / 100, time_s)
             )
-    return found
+    return result
 
 
 def simulations(repeats: int) -> dict[str, dict[str, list[float]]]:
     """Errors of each method in each of the paper's four tests."""
-    found: dict[str, dict[str, list[float]]] = {t: {m: [] for m in METHODS} for t in PAPER}
+    result: dict[str, dict[str, list[float]]] = {t: {m: [] for m in METHODS} for t in PAPER}
     for seed in range(repeats):
         rng = np.random.default_rng(seed)
-        gcb, mind = simulated(7, 1.0, 1.0, rng), simulated(15, 1.35, 1.12, rng)
-        tests = (within(gcb), within(mind), across(gcb, mind), across(mind, gcb))
+        gcb, limit = simulated(7, 1.0, 1.0, rng), simulated(15, 1.35, 1.12, rng)
+        tests = (within(gcb), within(limit), across(gcb, limit), across(limit, gcb))
         for test, pairs in zip(PAPER, tests, strict=True):
             for name, method in METHODS.items():
-                found[test][name] += errors(method, pairs)
-    return found
+                result[test][name] += errors(method, pairs)
+    return result
 
 
 def measured(*, quick: bool) -> list[Observed]:
     """Run the real program at each limit on each number of cores, the faster of two runs."""
     size = {"rows": 300, "sweeps": 60 if quick else 300}
     limits = (100, 60, 30) if quick else LIMITS
-    found = []
+    result = []
     for percent in limits:
         for nodes in range(1, (2 if quick else 4) + 1):
             if _limited.fits(nodes, percent):
                 runs = [_limited.run_s(nodes, percent, **size) for _ in range(1 if quick else 2)]
-                found.append(Observed(nodes, percent / 100, percent / 100, min(runs)))
-    return found
+                result.append(Observed(nodes, percent / 100, percent / 100, min(runs)))
+    return result
 
 
-def rows_of(test: str, found: dict[str, list[float]]) -> list[dict[str, object]]:
+def rows_of(test: str, result: dict[str, list[float]]) -> list[dict[str, object]]:
     """Rows of the table: one for each method."""
     paper = PAPER.get(test)
     rows: list[dict[str, object]] = [
         {"test": test, "method": name, "mean %": mean(e), "median %": median(e), "runs": len(e)}
-        for name, e in found.items()
+        for name, e in result.items()
     ]
     if paper:
         rows.append(
@@ -171,8 +171,8 @@ def main() -> None:
         rows += rows_of("a real program here", real)
     else:
         print(f"the real program is left out: {lacking}")
-    for test, found in simulations(1 if args.quick else 10).items():
-        rows += rows_of(test, found)
+    for test, result in simulations(1 if args.quick else 10).items():
+        rows += rows_of(test, result)
     _bench.table(rows, title="aprof: relative errors")
     print(f"\n{time.perf_counter() - started:.1f} s")
     _bench.write(

@@ -47,15 +47,15 @@ COUNTS = ([1, 2, 4, 8], [2, 4, 8, 16, 32], [1, 2, 3, 4, 6, 8], [4, 16, 32, 64])
 
 def curves(count: int, seed: int = 0) -> list[Curve]:
     """Curves of Amdahl's law with overhead and 3 % noise."""
-    rng, found = random.Random(seed), []
+    rng, result = random.Random(seed), []
     for number in range(count):
         work, rest, cost = rng.uniform(100, 5000), rng.uniform(1, 60), rng.uniform(0, 2)
         times = {n: work / n + rest + cost * np.log2(n) for n in COUNTS[number % len(COUNTS)]}
         points = (
             Point(n, float(t) * rng.lognormvariate(0, 0.03), 3, 0.03) for n, t in times.items()
         )
-        found.append(Curve(tuple(points)))
-    return found
+        result.append(Curve(tuple(points)))
+    return result
 
 
 def runs(count: int, seed: int = 0) -> Iterator[JobRun]:
@@ -217,10 +217,10 @@ def two_dask_workers() -> Iterator[tuple[int, Executor]]:
 
 def digest(store: Store) -> bytes:
     """Digest of all prediction tables."""
-    found = sha256()
+    result = sha256()
     for row in store.fits.all():
-        found.update(repr(row).encode())
-    return found.digest()
+        result.update(repr(row).encode())
+    return result.digest()
 
 
 def main() -> None:

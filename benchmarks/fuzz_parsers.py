@@ -82,8 +82,8 @@ def _run(name: str, seconds: int, runs: int, data: Path | None) -> dict[str, Any
         said = done.stderr + done.stdout
     counts = [int(count) for count in re.findall(r"^#(\d+)\s", said, re.MULTILINE)]
     covered = [int(count) for count in re.findall(r"cov: (\d+)", said)]
-    found = done.returncode != 0
-    if found:
+    result = done.returncode != 0
+    if result:
         print(said[-3000:], file=sys.stderr)
     return {
         "target": name,
@@ -91,7 +91,7 @@ def _run(name: str, seconds: int, runs: int, data: Path | None) -> dict[str, Any
         "seconds": round(time.monotonic() - began, 1),
         "edges": max(covered, default=0),
         "edges of the seeds": covered[0] if covered else 0,
-        "findings": int(found),
+        "findings": int(result),
     }
 
 
@@ -235,8 +235,8 @@ def _requests() -> Callable[[bytes], None]:
         text = data.decode(errors="replace")
         for read in (expand, count_indexes, lambda t: parse_time(t, now_s=0)):
             with contextlib.suppress(ValueError):
-                found = read(text)
-                assert not isinstance(found, tuple) or len(found) <= MOST_NAMES
+                result = read(text)
+                assert not isinstance(result, tuple) or len(result) <= MOST_NAMES
         assert named_nodes(text, ["n1", "n02"]) <= {"n1", "n02"}
         parse_script(text)
         parse_command_line(split_submit_line(text))

@@ -94,11 +94,11 @@ class Fits:
     ) -> PredictionTable | None:
         """Find the table that nimod would have of an application."""
         self._pool(now_s)
-        found = []
+        result = []
         for level in KeyLevel:
             if key := identity.key(level):
-                found += self._tables(level, key, now_s)
-        tables = PredictionLookup((t.level, t.key, encode(t)) for t in found)
+                result += self._tables(level, key, now_s)
+        tables = PredictionLookup((t.level, t.key, encode(t)) for t in result)
         return tables.find(identity, layouts, attributes=attributes, acting=self.acting)
 
     def _pool(self, now_s: float) -> None:
@@ -109,18 +109,18 @@ class Fits:
 
     def _tables(self, level: KeyLevel, key: str, now_s: float) -> list[PredictionTable]:
         name = (level, key)
-        known = bisect_right(self.ends[name], now_s)
+        recorded = bisect_right(self.ends[name], now_s)
         count, fitted_s, tables = self.made.get(name, (0, -math.inf, []))
-        if known == count or (known < count + self.every and now_s < fitted_s + HOUR_S):
+        if recorded == count or (recorded < count + self.every and now_s < fitted_s + HOUR_S):
             return tables
-        rows = self.history[name][:known]
+        rows = self.history[name][:recorded]
         recent = rows[-self.settings.recent :]
         old = self.records.get(name, {})
         fitted = tables_of(level, key, recent, now_s=now_s, settings=self.settings, records=old)
         self.records[name] = {one.key: one.record for one in fitted}
         self.new += [entry for one in fitted if one.new for entry in one.record.entries[-one.new :]]
         tables = [one.table for one in fitted if one.table is not None]
-        self.made[name] = known, now_s, tables
+        self.made[name] = recorded, now_s, tables
         return tables
 
 
@@ -143,10 +143,10 @@ def main() -> None:
     figures = summary(scored)
     log = arguments.data.name if arguments.data else "generated log"
     _bench.table(figures, title=f"{log}: {len(rows)} jobs")
-    told = misses(scored)
-    _bench.table(told, title="Quantiles of a table: share of jobs beyond")
+    reported = misses(scored)
+    _bench.table(reported, title="Quantiles of a table: share of jobs beyond")
     _bench.table(gap(scored), title="The gap between memorising and the noise of repeats")
-    _bench.write(arguments.json, history=figures, quantiles=told, gap=gap(scored))
+    _bench.write(arguments.json, history=figures, quantiles=reported, gap=gap(scored))
 
 
 def stored(path: Path | None) -> list[RunRow]:
@@ -197,12 +197,12 @@ def walk(rows: Sequence[RunRow], *, every: int, acting: bool = False) -> list[Sc
 
 
 def _histories(rows: Sequence[RunRow]) -> dict[tuple[KeyLevel, str], list[RunRow]]:
-    found: dict[tuple[KeyLevel, str], list[RunRow]] = defaultdict(list)
+    result: dict[tuple[KeyLevel, str], list[RunRow]] = defaultdict(list)
     for row in sorted(rows, key=lambda one: (one.end_s or 0, one.submit_s, one.job_id)):
         for level in KeyLevel:
             if key := _identity(row).key(level):
-                found[level, key].append(row)
-    return found
+                result[level, key].append(row)
+    return result
 
 
 def _identity(row: RunRow) -> Identity:
@@ -219,11 +219,11 @@ def _scored(row: RunRow, fits: Fits, simple: Mapping[str, float], number: int) -
     table = for_limit(table, float(row.limit_s) if row.limit_s else None)
     if not covers(table, nodes):
         return None
-    told = at(table, nodes)
+    reported = at(table, nodes)
     limit = float(row.limit_s or math.inf)
     return Scored(
         actual_s=row.elapsed_s,
-        predicted_s=min(told.time_s, limit),
+        predicted_s=min(reported.time_s, limit),
         intervals=tuple(_interval(table, nodes, level) for level in LEVELS),
         verdict=verdict_at(table, nodes).value,
         level=table.level + (" part" if "#" in table.key else ""),
@@ -237,10 +237,10 @@ def _scored(row: RunRow, fits: Fits, simple: Mapping[str, float], number: int) -
 
 def _interval(table: PredictionTable, nodes: int, level: float) -> tuple[float, float]:
     """Interval of a table at another level than its own: as of a normal distribution."""
-    told = at(table, nodes)
+    reported = at(table, nodes)
     ratio = {0.5: 0.41, 0.9: 1.0, 0.95: 1.19}[level]
-    low = told.time_s * (told.low_s / told.time_s) ** ratio
-    return low, told.time_s * (told.high_s / told.time_s) ** ratio
+    low = reported.time_s * (reported.low_s / reported.time_s) ** ratio
+    return low, reported.time_s * (reported.high_s / reported.time_s) ** ratio
 
 
 class _Past:

@@ -117,12 +117,12 @@ def peer(file: Path, url: str) -> dict[str, Any]:
         import slurm2sql  # noqa: PLC0415
     except ImportError:
         return {"rows/s": None, "CPU s": None, "peak MiB": None}
-    wanted = [name for name in slurm2sql.COLUMNS if not name.startswith("_")]
-    wanted += slurm2sql.COLUMNS_EXTRA
+    expected = [name for name in slurm2sql.COLUMNS if not name.startswith("_")]
+    expected += slurm2sql.COLUMNS_EXTRA
     folder = Path(url).parent
     translated = folder / "slurm2sql.txt"
     with translated.open("w") as out:
-        rows = sum(out.write(line) > 0 for line in _translated(file, wanted)) - 1
+        rows = sum(out.write(line) > 0 for line in _translated(file, expected)) - 1
     with sqlite3.connect(folder / "slurm2sql.db") as database, translated.open() as lines:
         clock = _Clock()
         slurm2sql.slurm2sql(database, raw_sacct=lines, update=True)
@@ -176,19 +176,19 @@ _Store = Callable[[], Any]  # a context with the URL of an empty store
 def _measured(
     files: Mapping[str, Path], stores: Mapping[str, _Store], *, others: bool
 ) -> list[dict[str, Any]]:
-    found = []
+    result = []
     for kind, file in files.items():
-        found.append(_row(kind, "", "parse only", file, ""))
+        result.append(_row(kind, "", "parse only", file, ""))
         for store, fresh in stores.items():
             if store == "sqlite" or (others and kind != "json"):
                 with fresh() as url:
-                    found += [
+                    result += [
                         _row(kind, store, what, file, url) for what in ("first load", "read again")
                     ]
         if kind != "json":
             with tempfile.TemporaryDirectory() as folder:
-                found.append(_row(kind, "sqlite", "slurm2sql", file, f"{folder}/x"))
-    return found
+                result.append(_row(kind, "sqlite", "slurm2sql", file, f"{folder}/x"))
+    return result
 
 
 def _row(kind: str, store: str, what: str, file: Path, url: str) -> dict[str, Any]:
@@ -204,13 +204,13 @@ def _row(kind: str, store: str, what: str, file: Path, url: str) -> dict[str, An
 
 def _stores(stack: ExitStack, folder: Path, kinds: Sequence[str]) -> dict[str, _Store]:
     """Give the stores that can be had here."""
-    found: dict[str, _Store] = {}
+    result: dict[str, _Store] = {}
     for kind in kinds:
         if kind == "sqlite":
-            found[kind] = lambda: _sqlite(folder)
+            result[kind] = lambda: _sqlite(folder)
         elif fresh := _server(stack, kind):
-            found[kind] = fresh
-    return found
+            result[kind] = fresh
+    return result
 
 
 @contextmanager
@@ -239,19 +239,19 @@ def _server(stack: ExitStack, kind: str) -> _Store | None:
     return lambda: fresh_database(running)
 
 
-def _translated(text: Path, wanted: Sequence[str]) -> Iterator[str]:
+def _translated(text: Path, expected: Sequence[str]) -> Iterator[str]:
     """Lines with the columns and the delimiter that slurm2sql expects."""
     with decoded(open_file(text)) as lines:
         header = next(lines).rstrip("\n").split(DELIMITER)
         # It reads a line at a time, so that a name with a newline would be two broken rows; and
         # a name with its delimiter would part the columns.
         whole = (line for line in lines if line.count(DELIMITER) == len(header) - 1)
-        yield ";|;".join(wanted) + "\n"
+        yield ";|;".join(expected) + "\n"
         for line in whole:
             row = dict(zip(header, line.rstrip("\n").split(DELIMITER), strict=False))
             for name in _ISO:
                 row[name] = _iso(row.get(name, ""))
-            yield ";|;".join(row.get(name, "").replace(";|;", " ") for name in wanted) + "\n"
+            yield ";|;".join(row.get(name, "").replace(";|;", " ") for name in expected) + "\n"
 
 
 def _iso(epoch: str) -> str:

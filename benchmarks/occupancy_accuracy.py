@@ -129,8 +129,8 @@ def simulate(task: Task, mhz: float, latency_ms: float, rng: np.random.Generator
     time_s = now * stretch * BLOCKS / SIMULATED / 1e3
     busy = min(1.0, (1 - stalled / now) * float(rng.lognormal(0, 0.01)))
     share = in_network / (in_network + at_disk)
-    found = occupancies(busy, time_s, BLOCK_BYTES * BLOCKS, network_share=share)
-    return Sample({"cpu_mhz": mhz, "latency_ms": latency_ms}, found)
+    result = occupancies(busy, time_s, BLOCK_BYTES * BLOCKS, network_share=share)
+    return Sample({"cpu_mhz": mhz, "latency_ms": latency_ms}, result)
 
 
 def grid(task: Task, rng: np.random.Generator) -> list[Sample]:
@@ -183,14 +183,14 @@ def _learned(make: Callable[[], Any]) -> Predictor:
 
 def methods() -> dict[str, Predictor]:
     """Everything that is compared; what is not installed is left out."""
-    found: dict[str, Predictor] = {"NIMO": ours, PAPER: papers, "x and 1/x": both_transformed}
+    result: dict[str, Predictor] = {"NIMO": ours, PAPER: papers, "x and 1/x": both_transformed}
     if RandomForestRegressor is not None:
         kernel = RBF([1.0, 1.0]) + WhiteKernel(1e-3)
-        found["Gaussian process"] = _learned(
+        result["Gaussian process"] = _learned(
             lambda: GaussianProcessRegressor(kernel, n_restarts_optimizer=2, random_state=1)
         )
-        found["random forest"] = _learned(lambda: RandomForestRegressor(100, random_state=1))
-    return found
+        result["random forest"] = _learned(lambda: RandomForestRegressor(100, random_state=1))
+    return result
 
 
 def folds(samples: Sequence[Sample], size: int | None, seed: int) -> Iterator[tuple[Any, Any]]:
@@ -306,9 +306,9 @@ def _keep(folder: Path | None, task: Task, samples: Sequence[Sample]) -> None:
         lines = csv.writer(file)
         lines.writerow(["cpu_mhz", "latency_ms", "time_s", "compute_s", "network_s", "disk_s"])
         for one in samples:
-            found = one.measured
-            parts = (found.compute_s, found.network_s, found.disk_s)
-            lines.writerow([*one.attributes.values(), found.time_s, *parts])
+            result = one.measured
+            parts = (result.compute_s, result.network_s, result.disk_s)
+            lines.writerow([*one.attributes.values(), result.time_s, *parts])
 
 
 def main() -> None:

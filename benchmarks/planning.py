@@ -55,7 +55,7 @@ def optima(cases: int) -> list[dict[str, Any]]:
         "as large workflows are": heuristic,
         "HEFT": lambda problem, all_of, _: heft(problem, all_of),
     }
-    found: dict[tuple[str, str], list[tuple[bool, float, float]]] = defaultdict(list)
+    result: dict[tuple[str, str], list[tuple[bool, float, float]]] = defaultdict(list)
     for case in range(cases):
         problem = made(random.Random(case), _TASKS, 2)
         all_of = {task: own[:: max(1, len(own) // _EACH)] for task, own in choices(problem).items()}
@@ -66,7 +66,7 @@ def optima(cases: int) -> list[dict[str, Any]]:
             for way, plan in ways.items():
                 schedule, took_s = timed(partial(plan, problem, all_of, target_s))
                 hit = score(schedule, target_s)[:2] == score(best, target_s)[:2]
-                found[name, way].append((hit, worse(schedule, best, target_s), took_s))
+                result[name, way].append((hit, worse(schedule, best, target_s), took_s))
     return [
         {
             "target": name,
@@ -77,7 +77,7 @@ def optima(cases: int) -> list[dict[str, Any]]:
             "worst": max(times for _, times, _ in hits),
             "mean s": fmean(took_s for _, _, took_s in hits),
         }
-        for (name, way), hits in found.items()
+        for (name, way), hits in result.items()
     ]
 
 
@@ -127,8 +127,8 @@ def measure(tasks: int, shape: str) -> list[dict[str, Any]]:
 def timed(plan: Callable[[], Any]) -> tuple[PlanSchedule, float]:
     """Plan and how long it took to make."""
     began = time.perf_counter()
-    found = plan()
-    return getattr(found, "schedule", found), time.perf_counter() - began
+    result = plan()
+    return getattr(result, "schedule", result), time.perf_counter() - began
 
 
 def row(
@@ -187,8 +187,8 @@ def made(draw: random.Random, tasks: int, width: int) -> PlanningProblem:
 def times(draw: random.Random) -> str:
     """Run times by Amdahl's law with a cost for each node, on 1 to 16 nodes."""
     work, serial = draw.uniform(200, 5000), draw.uniform(0.02, 0.3)
-    known = {n: work * (serial + (1 - serial) / n) + n for n in (1, 2, 4, 8, 16)}
-    return ", ".join(f"{nodes}: {time_s:.1f}" for nodes, time_s in known.items())
+    recorded = {n: work * (serial + (1 - serial) / n) + n for n in (1, 2, 4, 8, 16)}
+    return ", ".join(f"{nodes}: {time_s:.1f}" for nodes, time_s in recorded.items())
 
 
 if __name__ == "__main__":

@@ -105,17 +105,17 @@ def rigid_rows(workload: Workload, orders: int = 3) -> list[dict[str, Any]]:
     rows = []
     for name, way in islice(ways.items(), orders):
         seconds, cpu_s, schedule = timed(way)
-        found = measure(workload, schedule)
+        result = measure(workload, schedule)
         rows.append(
             {
                 "replay": name,
-                "jobs": found.jobs,
+                "jobs": result.jobs,
                 "seconds": seconds,
                 "CPU s": cpu_s,
-                "CPU us a job": 1e6 * cpu_s / found.jobs,
+                "CPU us a job": 1e6 * cpu_s / result.jobs,
                 "CPU ratio": cpu_s / (rows[0]["CPU s"] if rows else cpu_s),
-                "slowdown": found.slowdown,
-                "mean response h": found.response_s / 3600,
+                "slowdown": result.slowdown,
+                "mean response h": result.response_s / 3600,
             }
         )
     return rows
@@ -134,7 +134,7 @@ def policy_rows(workload: Workload, rigid_cpu_s: float, loads: list[float]) -> l
             what_if = WhatIf(scaled, assume(scaled, Assumptions(share=share)))
             run = partial(what_if.under, rules)
             seconds, cpu_s, outcome = timed(run)
-            found = compare(scaled, as_asked, outcome.schedule)
+            result = compare(scaled, as_asked, outcome.schedule)
             bystanders = compare(scaled, as_asked, outcome.schedule, ~what_if.moldable)
             rows.append(
                 {
@@ -143,10 +143,10 @@ def policy_rows(workload: Workload, rigid_cpu_s: float, loads: list[float]) -> l
                     "seconds": seconds,
                     "CPU s": cpu_s,
                     "CPU ratio": cpu_s / rigid_cpu_s,
-                    "response": found.response_ratio,
-                    "worse off": found.worse_off,
-                    "slowdown before": found.slowdown[0],
-                    "slowdown": found.slowdown[1],
+                    "response": result.response_ratio,
+                    "worse off": result.worse_off,
+                    "slowdown before": result.slowdown[0],
+                    "slowdown": result.slowdown[1],
                     "rigid response": bystanders.response_ratio if share < 1 else None,
                     "rigid slowdown before": bystanders.slowdown[0] if share < 1 else None,
                     "rigid slowdown": bystanders.slowdown[1] if share < 1 else None,
@@ -159,8 +159,8 @@ def policy_rows(workload: Workload, rigid_cpu_s: float, loads: list[float]) -> l
                         ratio=rules.policy.guard_ratio,
                         allowance_s=rules.policy.guard_s,
                     ),
-                    "> 2 times %": 100 * found.much_worse,
-                    "< half %": 100 * found.much_better,
+                    "> 2 times %": 100 * result.much_worse,
+                    "< half %": 100 * result.much_better,
                     "> 2 times by chance %": 100 * by_chance.much_worse,
                 }
             )

@@ -127,12 +127,12 @@ def cases(curves: Sequence[Measured]) -> Iterator[Case]:
 
 def methods() -> dict[str, Method]:
     """Every method by the name of its row; Extra-P only where it is installed."""
-    found: dict[str, Method] = {"nimo": _nimo}
-    found |= {name: _model(model) for name, model in MODELS.items()}
-    found |= {name: _plain(formula) for name, formula in FORMULAS.items()}
+    result: dict[str, Method] = {"nimo": _nimo}
+    result |= {name: _model(model) for name, model in MODELS.items()}
+    result |= {name: _plain(formula) for name, formula in FORMULAS.items()}
     if _extrap is not None:
-        found["Extra-P"] = _plain(_extra_p)
-    return found
+        result["Extra-P"] = _plain(_extra_p)
+    return result
 
 
 def score(method: Method, asked: Sequence[Case]) -> dict[str, list[Scored]]:
@@ -269,9 +269,9 @@ def _p90(errors: Floats) -> float:
     return 100 * float(np.quantile(errors, 0.9, method="higher"))
 
 
-def _share(told: Sequence[bool | None]) -> float | None:
-    known = [one for one in told if one is not None]
-    return 100 * sum(known) / len(known) if known else None
+def _share(reported: Sequence[bool | None]) -> float | None:
+    recorded = [one for one in reported if one is not None]
+    return 100 * sum(recorded) / len(recorded) if recorded else None
 
 
 def _nimo(curve: Curve, nodes: Sequence[int]) -> Answer:

@@ -131,12 +131,12 @@ def measure(
     times = {name: Starts() for name in lines}
     for turn in range(rounds + 1):
         for name, argv in lines.items():
-            told = once(argv, folder, environment)
+            reported = once(argv, folder, environment)
             if turn:  # the first round reads files from disk
-                for kept, value in zip(
-                    (times[name].first, times[name].whole, times[name].cpu), told, strict=True
+                for remaining, value in zip(
+                    (times[name].first, times[name].whole, times[name].cpu), reported, strict=True
                 ):
-                    kept.append(value)
+                    remaining.append(value)
     return times
 
 

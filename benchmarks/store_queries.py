@@ -187,9 +187,9 @@ def _timed(query: Callable[[Store], Any], store: Store) -> float:
 def _plans(store: Store, url: str) -> Iterator[dict[str, Any]]:
     latest = next(iter(_accounting.runs_of(1)))
     for name, query in (everyday(latest) | WHOLE).items():
-        seen: list[tuple[str, Any]] = []
+        observed: list[tuple[str, Any]] = []
 
-        def note(_: Any, __: Any, sql: str, given: Any, *more: Any, to: Any = seen) -> None:
+        def note(_: Any, __: Any, sql: str, given: Any, *more: Any, to: Any = observed) -> None:
             to.append((sql, given[0] if more[1] else given))
 
         event.listen(Engine, "before_cursor_execute", note)
@@ -197,10 +197,10 @@ def _plans(store: Store, url: str) -> Iterator[dict[str, Any]]:
         event.remove(Engine, "before_cursor_execute", note)
         explained = make_engine(url, create=False)
         with explained.connect() as connection:
-            for sql, given in seen:
+            for sql, given in observed:
                 if sql.startswith("SELECT") and "counters" not in sql:
-                    found = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", given)
-                    yield {"query": name, "plan": "; ".join(row[3] for row in found)}
+                    result = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", given)
+                    yield {"query": name, "plan": "; ".join(row[3] for row in result)}
         explained.dispose()
 
 

@@ -138,8 +138,8 @@ def main() -> int:
             "reloads": lambda: [reload_under_load(nimod, n) for n in sizes],
             "stalls": stall_in_every_way,
         }
-        wanted = [options.part] if options.part else PARTS
-        figures = {part: parts[part]() for part in wanted}
+        expected = [options.part] if options.part else PARTS
+        figures = {part: parts[part]() for part in expected}
     for part, rows in figures.items():
         _bench.table(rows, title=PARTS[part])
     _bench.write(options.json, release=options.release, quick=quick, **figures)
@@ -191,7 +191,7 @@ def start_nimod(folder: Path, cluster: SlurmCluster, mode: str) -> Nimod:
     """Start a nimod that knows the application; it ends with its cluster."""
     nimod = Nimod(folder, cluster, {"mode": mode})
     with Store.open(nimod.store, create=True) as store:
-        store.fits.replace([known_application()])
+        store.fits.replace([recorded_application()])
     nimod.start()
     tasks = Path(f"/proc/{pid_of(nimod)}/task").iterdir()
     in_real_time((int(task.name) for task in tasks), _OF_NIMOD)
@@ -220,7 +220,7 @@ def in_memory() -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def known_application(key: str = "bench") -> FitRow:
+def recorded_application(key: str = "bench") -> FitRow:
     """Make a table as a refit leaves it for an application that was run on 1 to 8 nodes."""
     nodes = tuple(range(1, 33))
     times = tuple(3000 / n + 60 for n in nodes)
@@ -300,8 +300,8 @@ def reload_under_load(nimod: Nimod, identities: int) -> dict[str, Any]:
     """Give nimod so many tables and make it read them again while somebody asks on."""
     with Store.open(nimod.store) as store:
         rng = Random(1)
-        others = [_refitted(known_application(f"other{n}"), rng) for n in range(1, identities)]
-        store.fits.replace([known_application(), *others])
+        others = [_refitted(recorded_application(f"other{n}"), rng) for n in range(1, identities)]
+        store.fits.replace([recorded_application(), *others])
     wait_for_tables(nimod, identities, after_s=0.0)
     time.sleep(2.0)  # the reload by itself is over
     calm_s = Asking(nimod).stop_after(2.0)

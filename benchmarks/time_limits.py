@@ -47,7 +47,7 @@ ACTING = TableSettings(site=ALONE)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """A job that got a limit, and the two quantiles that it was made of."""
 
     job: Job
@@ -75,39 +75,39 @@ class Application:
         return self.table
 
 
-def limits_of(jobs: Sequence[Job]) -> Iterator[Told]:
+def limits_of(jobs: Sequence[Job]) -> Iterator[Reported]:
     """Limits as they would have been told, in the order of submission."""
     known: defaultdict[tuple[str, str], Application] = defaultdict(Application)
     for job in jobs:
         application = known[job.user, job.name or f"{job.asked.limit_s:g}"]
         table = application.known(job.submit_s)
         application.ended.append(job)
-        if table is not None and (told := _told(job, table)) is not None:
-            yield told
+        if table is not None and (reported := _reported(job, table)) is not None:
+            yield reported
 
 
 def row(name: str, jobs: Sequence[Job]) -> dict[str, Any]:
     """One row of the table."""
-    told = list(limits_of(jobs))
-    ran = np.array([one.job.elapsed_s for one in told])
-    own = np.array([one.job.asked.limit_s for one in told])
-    limit = np.array([one.limits.limit_s for one in told])
-    least = np.array([one.limits.least_s or one.limits.limit_s for one in told])
+    reported = list(limits_of(jobs))
+    ran = np.array([one.job.elapsed_s for one in reported])
+    own = np.array([one.job.asked.limit_s for one in reported])
+    limit = np.array([one.limits.limit_s for one in reported])
+    least = np.array([one.limits.least_s or one.limits.limit_s for one in reported])
     asked = sum(job.asked.limit_s for job in jobs)
     return {
         "log": name,
         "jobs": len(jobs),
-        "told %": 100 * len(told) / len(jobs),
+        "told %": 100 * len(reported) / len(jobs),
         "own %": _share(ran >= own),
         f"beyond its quantile ({_allowed(SETTINGS.quantile)}) %": _share(
-            ran > np.array([one.high_s for one in told])
+            ran > np.array([one.high_s for one in reported])
         ),
         "beyond the limit %": _share(ran > limit),
         f"beyond its quantile ({_allowed(SETTINGS.min_quantile)}) %": _share(
-            ran > np.array([one.low_s for one in told])
+            ran > np.array([one.low_s for one in reported])
         ),
         "beyond time-min %": _share(ran > least),
-        "limit": float(np.median(limit / own)) if told else None,
+        "limit": float(np.median(limit / own)) if reported else None,
         "hours": 1 - float((own - limit).sum()) / asked,
     }
 
@@ -129,7 +129,7 @@ def main() -> None:
     _bench.write(arguments.json, limits=rows)
 
 
-def _told(job: Job, table: PredictionTable) -> Told | None:
+def _reported(job: Job, table: PredictionTable) -> Reported | None:
     nodes = job.asked.nodes
     if not covers(table, nodes) or verdict_at(table, nodes) is not Verdict.RELIABLE:
         return None
@@ -141,7 +141,7 @@ def _told(job: Job, table: PredictionTable) -> Told | None:
     low = quantile(table, nodes, SETTINGS.min_quantile)
     if limits is None or high is None or low is None:
         return None
-    return Told(job, limits, high, low)
+    return Reported(job, limits, high, low)
 
 
 def _row(job: Job) -> RunRow:

@@ -72,8 +72,8 @@ def methods() -> dict[str, tuple[Callable[[], TransferModel], int]]:
 def by_model(make: Callable[[], TransferModel], probes: int, series: Series) -> list[float]:
     """Predict each transfer but the first from what was before it; the last probes count."""
     model, made = make(), []
-    for number, (seen, moved) in enumerate(series.pairs):
-        probe = together(seen[-probes:])
+    for number, (observed, moved) in enumerate(series.pairs):
+        probe = together(observed[-probes:])
         if number >= START_UP:
             made.append(model.predict(probe).value)
         model.update(probe, moved)
@@ -138,11 +138,11 @@ def hindsight(all_series: Sequence[Series]) -> list[dict[str, Any]]:
     rows = []
     for series in all_series:
         moved = [transfer for _, transfer in series.pairs[START_UP:]]
-        seen = [probes for probes, _ in series.pairs[START_UP:]]
+        observed = [probes for probes, _ in series.pairs[START_UP:]]
         signs = {
             "nothing": [0.0] * len(moved),
-            "one probe": [probes[-1] for probes in seen],
-            f"{PROBES} probes": [together(probes) for probes in seen],
+            "one probe": [probes[-1] for probes in observed],
+            f"{PROBES} probes": [together(probes) for probes in observed],
             "rate at its begin": [rate for rate, _ in series.rates[START_UP:]],
             "rate while it ran": [rate for _, rate in series.rates[START_UP:]],
             "the next transfer": series.again[START_UP:],
@@ -206,12 +206,12 @@ def collect(args: Any) -> tuple[str, list[Series]]:
     make = simulated if reason else measured
     sites = SITES[1:2] if args.quick else SITES
     counts = {3: 24, 16: 14} if args.quick else {3: 36, 16: 24}
-    found = [
+    result = [
         make(site, size, count, args.seed + number)
         for number, site in enumerate(sites)
         for size, count in counts.items()
     ]
-    return f"simulated ({reason})" if reason else "real TCP between network namespaces", found
+    return f"simulated ({reason})" if reason else "real TCP between network namespaces", result
 
 
 def main() -> None:
@@ -222,13 +222,13 @@ def main() -> None:
     args = parser.parse_args()
     link, series = collect(args)
     if args.record:
-        kept = {"link": link, "series": [asdict(each) for each in series]}
-        args.record.write_text(json.dumps(kept) + "\n")
-    rows, known, swept = score(series), hindsight(series), windows(series)
+        remaining = {"link": link, "series": [asdict(each) for each in series]}
+        args.record.write_text(json.dumps(remaining) + "\n")
+    rows, recorded, swept = score(series), hindsight(series), windows(series)
     speed = bank_speed(2_000 if args.quick else 100_000)
     print(f"link: {link}")
     _bench.table(across(rows, "NMAE %"), title="NMAE, %")
-    _bench.table(across(known, "NMAE %"), title="NMAE in hindsight, %")
+    _bench.table(across(recorded, "NMAE %"), title="NMAE in hindsight, %")
     _bench.table(across(rows, "MSE"), title="MSE, Mbit²/s²")
     _bench.table(across(swept, "NMAE %"), title="NMAE of AdRM by its running window, %")
     heads = ("paper", "NMAE RBW %", "NMAE AdRM %", "MSE RBW", "MSE AdRM")
@@ -236,7 +236,7 @@ def main() -> None:
     _bench.table(paper, title="The paper's tables 1 and 2")
     _bench.table([speed], title="The bank's speed")
     _bench.write(
-        args.json, link=link, rows=rows, windows=swept, hindsight=known, paper=paper, bank=speed
+        args.json, link=link, rows=rows, windows=swept, hindsight=recorded, paper=paper, bank=speed
     )
 
 

@@ -81,10 +81,10 @@ class Asked:
 
     def without(self, part: str) -> "Asked":
         """Leave out features whose name has ``part``."""
-        kept = [i for i, name in enumerate(self.names) if part not in name]
+        remaining = [i for i, name in enumerate(self.names) if part not in name]
         return Asked(
-            names=[self.names[i] for i in kept],
-            rows=self.rows[:, kept],
+            names=[self.names[i] for i in remaining],
+            rows=self.rows[:, remaining],
             waits_s=self.waits_s,
             asked_s=self.asked_s,
             groups=self.groups,

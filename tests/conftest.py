@@ -94,8 +94,10 @@ def need_in_jobs(cluster: SlurmCluster, *programs: str | Path) -> None:
         if root is not None and (packages := [name for name in lacking if "/" not in name]):
             root.add(packages)
     if lacking := cluster.lacking(*programs):
-        told = ", ".join(lacking)
-        pytest.skip(f"not installed: {told} in the root directory of this Slurm, where jobs run")
+        reported = ", ".join(lacking)
+        pytest.skip(
+            f"not installed: {reported} in the root directory of this Slurm, where jobs run"
+        )
 
 
 @contextmanager

@@ -222,12 +222,12 @@ def _postgresql(program: str) -> str:
 
 def _find_postgresql(program: str) -> str | None:
     """Find a program on PATH or where Debian keeps PostgreSQL's, the newest version first."""
-    found = sorted(
+    result = sorted(
         Path("/usr/lib/postgresql").glob(f"*/bin/{program}"),
         key=lambda path: int(path.parts[-3]),
         reverse=True,
     )
-    return str(found[0]) if found else _find(program)
+    return str(result[0]) if result else _find(program)
 
 
 def _run(argv: Sequence[str], account: Account) -> str:

@@ -36,18 +36,18 @@ def fill(python: Path, wheel: Path, extras: Sequence[str] = ()) -> None:
 
 def _needed(requirements: list[str], extras: Sequence[str] = ()) -> set[str]:
     """Names of the distributions that these requirements lead to, with those of some extras."""
-    found: set[str] = set()
+    result: set[str] = set()
     waiting = [(Requirement(text), extras) for text in requirements]
     while waiting:
         one, chosen = waiting.pop()
         names = ("", *chosen)
         if one.marker and not any(one.marker.evaluate({"extra": name}) for name in names):
             continue
-        if one.name not in found:
-            found.add(one.name)
+        if one.name not in result:
+            result.add(one.name)
             more = distribution(one.name).requires or []
             waiting += [(Requirement(text), tuple(one.extras)) for text in more]
-    return found - {"nimo-slurm"}  # an extra that is made of others names it
+    return result - {"nimo-slurm"}  # an extra that is made of others names it
 
 
 def _lend(name: str, site_packages: Path) -> None:

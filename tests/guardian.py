@@ -195,10 +195,10 @@ def descendants(ancestor: int) -> list[int]:
                 parents[int(entry.name)] = int(
                     (entry / "stat").read_text().rpartition(")")[2].split()[1]
                 )
-    found = [ancestor]
-    for pid in found:
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found[1:]
+    result = [ancestor]
+    for pid in result:
+        result += [child for child, parent in parents.items() if parent == pid]
+    return result[1:]
 
 
 def become_subreaper() -> None:

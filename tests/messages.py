@@ -22,5 +22,7 @@ def with_news(message: Any) -> Any:
         return [with_news(each) for each in message]
     if not isinstance(message, dict):
         return message
-    told = {key: value if key == "options" else with_news(value) for key, value in message.items()}
-    return {**told, "of_a_later_release": {"and": ["more"]}}
+    reported = {
+        key: value if key == "options" else with_news(value) for key, value in message.items()
+    }
+    return {**reported, "of_a_later_release": {"and": ["more"]}}

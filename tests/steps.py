@@ -227,10 +227,10 @@ def run(  # noqa: C901 - an interpreter
 
 
 def _fits(step: tuple[Any, ...], character: Any) -> bool:
-    found = step[2].get(character)
-    if found is None:
-        found = step[2][character] = step[1].match(character) is not None
-    return bool(found)
+    result = step[2].get(character)
+    if result is None:
+        result = step[2][character] = step[1].match(character) is not None
+    return bool(result)
 
 
 def steps_of(parse: Callable[[str], object], text: str, most: int) -> int:

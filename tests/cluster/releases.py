@@ -69,12 +69,12 @@ class Root:
     def program(self, name: str) -> str:
         """Give the path in there of one of Slurm's programs."""
         # Not left to PATH, where the cluster's wrappers come first.
-        found = next(one for where in _PLACES for one in self.path.glob(f"{where}/{name}"))
-        return f"/{found.relative_to(self.path)}"
+        result = next(one for where in _PLACES for one in self.path.glob(f"{where}/{name}"))
+        return f"/{result.relative_to(self.path)}"
 
     def has(self, name: str) -> bool:
         """Tell whether one of Slurm's programs is in there."""
-        return any(found for where in _PLACES for found in self.path.glob(f"{where}/{name}"))
+        return any(result for where in _PLACES for result in self.path.glob(f"{where}/{name}"))
 
     def prepare(self, directory: Path) -> None:
         """Make what entering needs to find in a directory: a ``/run`` and this machine's name."""
@@ -160,10 +160,10 @@ def root(release: str) -> Root | None:
             f"no Slurm {release}: choose one of {', '.join(releases())}, or build it: "
             f"make slurm-root SOURCE=... RELEASE={release}"
         )
-    found = cached_root(SUITES[release])
-    if isinstance(found, ReleaseError):
-        raise found
-    return found
+    result = cached_root(SUITES[release])
+    if isinstance(result, ReleaseError):
+        raise result
+    return result
 
 
 def releases() -> list[str]:

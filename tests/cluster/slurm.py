@@ -196,10 +196,10 @@ class SlurmCluster:
 
     def lacking(self, *programs: str | Path) -> list[str]:
         """Name the programs that its jobs do not find: a root directory has little but Slurm."""
-        wanted = list(map(str, programs))
+        expected = list(map(str, programs))
         if self._root:
-            return self._root.lacking(wanted)
-        return [program for program in wanted if not shutil.which(program, path=search_path())]
+            return self._root.lacking(expected)
+        return [program for program in expected if not shutil.which(program, path=search_path())]
 
     def reconfigure(self) -> None:
         """Make the daemons read slurm.conf again."""

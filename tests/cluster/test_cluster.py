@@ -203,13 +203,13 @@ def test_the_command_line_leaves_a_cluster_with_nimo_running(
 
 def processes_of(directory: Path) -> list[int]:
     """List the living processes that belong to a cluster: by argument, environment or folder."""
-    found = []
+    result = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             pid = int(entry.name)
             if str(directory) in arguments(pid) + environment(pid) and start_time(pid):
-                found.append(pid)
-    return [pid for pid in found if VICTIM not in arguments(pid)]
+                result.append(pid)
+    return [pid for pid in result if VICTIM not in arguments(pid)]
 
 
 def arguments(pid: int) -> str:

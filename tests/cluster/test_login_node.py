@@ -105,8 +105,8 @@ def place(slurm_cluster: ClusterFactory) -> Iterator[Place]:
 
 
 def test_there_is_no_socket_of_the_controller_on_the_login_node(place: Place) -> None:
-    seen = place.login.root("ls", place.site.nimod.socket.parent).stdout.split()
-    assert [name for name in seen if not name.endswith("lock")] == ["nimod.sock"]
+    observed = place.login.root("ls", place.site.nimod.socket.parent).stdout.split()
+    assert [name for name in observed if not name.endswith("lock")] == ["nimod.sock"]
     assert place.site.nimod.socket.stat().st_ino != place.login.socket.stat().st_ino
     connect = f"import socket; socket.create_connection(('127.0.0.1', {place.port}))"
     refused = place.login.root(sys.executable, "-c", connect, check=False)
@@ -145,8 +145,8 @@ def test_cli_filter_has_nimod_choose_and_hands_the_deadline_on(place: Place) -> 
 
     def decided() -> bool:
         with Store.open(place.site.nimod.store) as store:
-            found = store.decisions.of_job(int(job["JobId"]), decision_id=note[1])
-        return found is not None and found[0].user == HONEST
+            detected = store.decisions.of_job(int(job["JobId"]), decision_id=note[1])
+        return detected is not None and detected[0].user == HONEST
 
     wait_until(decided, what="the decision in the store")
     why, _ = place.login.nimo("nimo", "why", job["JobId"], user=HONEST)
@@ -267,18 +267,18 @@ def test_somebody_in_between_can_neither_change_nor_replay(place: Place) -> None
 def doctor(place: Place) -> dict[str, list[dict[str, str]]]:
     """Findings of nimo doctor on the login node, by their check."""
     done, _ = place.login.nimo("nimo", "doctor", "--json")
-    found: dict[str, list[dict[str, str]]] = {}
+    detected: dict[str, list[dict[str, str]]] = {}
     for one in json.loads(done.stdout):
-        found.setdefault(one["check"], []).append(one)
-    return found
+        detected.setdefault(one["check"], []).append(one)
+    return detected
 
 
 def test_doctor_looks_at_the_relay_and_its_links(place: Place) -> None:
-    found = doctor(place)
+    detected = doctor(place)
     for check in ("configuration", "slurmctld", "clock", "relay", "link", "socket"):
-        assert {one["state"] for one in found[check]} == {"ok"}, found[check]
-    assert "store" not in found
-    assert place.controller in found["link"][0]["message"]
+        assert {one["state"] for one in detected[check]} == {"ok"}, detected[check]
+    assert "store" not in detected
+    assert place.controller in detected["link"][0]["message"]
     with stopped(place):
         wait_until(lambda: bool(trouble(place)), what="the end of the link")
         (finding,) = doctor(place)["link"]

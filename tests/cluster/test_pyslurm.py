@@ -68,13 +68,13 @@ def test_histories_are_those_of_sacct(cluster: SlurmCluster) -> None:
 def runs(url: str, jobs: list[int]) -> list[tuple[object, ...]]:
     """What both sources must say of these jobs."""
     with Store.open(url) as store:
-        found: list[RunRow] = [
+        result: list[RunRow] = [
             run
             for _, made in store.runs.by_key(KeyLevel.NAME)
             for run in made
             if run.job_id in jobs
         ]
-    return sorted((r.job_id, r.state, r.nodes, r.elapsed_s, r.user, r.name) for r in found)
+    return sorted((r.job_id, r.state, r.nodes, r.elapsed_s, r.user, r.name) for r in result)
 
 
 def test_the_cluster_looks_as_the_commands_see_it(cluster: SlurmCluster) -> None:
@@ -82,13 +82,13 @@ def test_the_cluster_looks_as_the_commands_see_it(cluster: SlurmCluster) -> None
     queued = cluster.sbatch("-N", "8", "--exclusive", "--array=1-9:2%2", "--wrap=true")
     wait_until(lambda: cluster.job(busy)["JobState"] == "RUNNING", what="the job")
     try:
-        told = json.loads(run_in_root(cluster, "-c", LOOK).stdout)
+        reported = json.loads(run_in_root(cluster, "-c", LOOK).stdout)
     finally:
         cluster.run("scancel", str(busy), str(queued))
         cluster.wait(busy, queued)
-    assert told["differences"] == []
-    assert told["source"] == "pyslurm"
-    assert told["jobs"] == 2
+    assert reported["differences"] == []
+    assert reported["source"] == "pyslurm"
+    assert reported["jobs"] == 2
 
 
 #: Looks at the cluster as nimod does, and beside it through Slurm's commands until both agree:

@@ -26,13 +26,13 @@ class Shown:
 
 def command_lines() -> list[Shown]:
     """Command lines of NIMO, sbatch and make, in blocks and in the middle of sentences."""
-    found = [
+    result = [
         Shown(page.name, _SHELL.sub("", command[1]))
         for page in PAGES
         for line in _code(page.read_text())
         if (command := _COMMAND.match(line))
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(result))
 
 
 def inline() -> list[Shown]:

@@ -69,14 +69,14 @@ def test_links_between_files_lead_somewhere():
 
 
 def test_settings_that_pages_name_exist():
-    known = msgspec.to_builtins(Config())
-    sections = [name for name in known if isinstance(known[name], dict)]
+    recorded = msgspec.to_builtins(Config())
+    sections = [name for name in recorded if isinstance(recorded[name], dict)]
     named = re.compile(rf"({'|'.join(sections)})\.([a-z]\w*)")
     wrong = [
         shown
         for shown in inline()
-        if (found := named.fullmatch(shown.text)) and found[2] not in known[found[1]]
-        if found[2] not in ("py", "md", "yaml", "runs", "decisions", "fits")
+        if (result := named.fullmatch(shown.text)) and result[2] not in recorded[result[1]]
+        if result[2] not in ("py", "md", "yaml", "runs", "decisions", "fits")
     ]
     assert wrong == []
 
@@ -96,11 +96,11 @@ def refused(text: str) -> str:
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         return "" if words[0] in targets else "no such target"
     try:
-        with redirect_stderr(StringIO()) as told:
+        with redirect_stderr(StringIO()) as reported:
             _parse(name, words)
     except SystemExit as end:
-        if end.code and not _UNFINISHED.search(told.getvalue()):
-            return told.getvalue() or str(end.code)
+        if end.code and not _UNFINISHED.search(reported.getvalue()):
+            return reported.getvalue() or str(end.code)
     except ScriptError as error:
         return str(error)
     return ""
@@ -132,4 +132,4 @@ def test_shown_command_lines_are_recognised():
     shown = command_lines()
     assert Shown("README.md", "nimo-advise wrf.sh d02") in shown
     assert Shown("ingest.md", "nimo prune --dry-run") in shown
-    assert all("#" not in found.text for found in shown)
+    assert all("#" not in result.text for result in shown)

@@ -56,12 +56,12 @@ def test_every_option_says_what_it_does():
 
 def test_every_setting_is_there_with_its_default_and_meaning():
     text = reference.settings()
-    told = reference.comments((ROOT / "etc" / "nimo.yaml").read_text())
+    reported = reference.comments((ROOT / "etc" / "nimo.yaml").read_text())
     for name, value in msgspec.to_builtins(Config()).items():
         assert f"## {name}\n" in text
         keys = [f"{name}.{key}" for key in value] if isinstance(value, dict) else []
         assert [key for key in keys if f"| `{key}` | " not in text] == []
-        assert [key for key in [name, *keys] if not any(told[key])] == []
+        assert [key for key in [name, *keys] if not any(reported[key])] == []
 
 
 def test_every_reason_is_there():
@@ -81,15 +81,15 @@ def test_every_text_has_its_page():
 
 def test_every_exit_status_is_in_the_table():
     def below(error):
-        return {error, *(found for child in error.__subclasses__() for found in below(child))}
+        return {error, *(result for child in error.__subclasses__() for result in below(child))}
 
     rows = re.findall(
         r"^\| ([\d, ]+) \|", (ROOT / "docs" / "commands.md").read_text(), re.MULTILINE
     )
-    told = {int(number) for row in rows for number in row.split(",")}
-    assert {error.exit_status for error in below(NimoError)} <= told
+    reported = {int(number) for row in rows for number in row.split(",")}
+    assert {error.exit_status for error in below(NimoError)} <= reported
     numbers = re.findall(r"^  ([\d, ]+?)  ", EXIT_STATUSES, re.MULTILINE)
-    assert {int(number) for row in numbers for number in row.split(",")} == told
+    assert {int(number) for row in numbers for number in row.split(",")} == reported
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -36,9 +36,9 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> DemoSite:
     folder = tmp_path_factory.mktemp("typed") / "demo"
     site = DemoSite(folder, folder / "nimod.sock")
     prepare(site, user=user_name(), now_s=time.time(), rng=Random(1))
-    told = ("--config", str(site.config))
-    assert main(["ingest", *told, str(folder / HISTORY)]) == 0
-    assert main(["fit", *told]) == 0
+    reported = ("--config", str(site.config))
+    assert main(["ingest", *reported, str(folder / HISTORY)]) == 0
+    assert main(["fit", *reported]) == 0
     return site
 
 
@@ -54,9 +54,9 @@ def test_commands_that_look_at_the_store_end_well(
     line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = main(shlex.split(line)[1:])
-    told = capsys.readouterr()
-    assert status == 0, told.err
-    assert told.out or {"--html", "--check"} & set(line.split())
+    reported = capsys.readouterr()
+    assert status == 0, reported.err
+    assert reported.out or {"--html", "--check"} & set(line.split())
 
 
 def test_there_are_enough_of_them() -> None:

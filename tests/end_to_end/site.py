@@ -153,8 +153,8 @@ class Site:
     def decision(self, *, since_s: float, name: str | None = None) -> DecisionRow:
         """Give the one decision made after `since_s`, or the one about a job of that name."""
         made = self.made(since_s)
-        (found,) = [d for d in made if name in (None, d.name)]
-        return found
+        (result,) = [d for d in made if name in (None, d.name)]
+        return result
 
     def made(self, since_s: float) -> list[DecisionRow]:
         """All decisions made after `since_s`, oldest first, as soon as they are written.

@@ -188,7 +188,7 @@ def test_an_error_in_the_policy_rejects_no_job(enforcing: Site) -> None:
 
 
 @pytest.fixture
-def impatient(enforcing: Site) -> Iterator[Site]:
+def short_timeouts(enforcing: Site) -> Iterator[Site]:
     """Hooks that ask again at once after time-outs, so that every trouble is met, elsewhere."""
     settings = enforcing.cluster.layout.etc / "nimo_hook.conf"
     before = settings.read_text()
@@ -209,32 +209,32 @@ def submit_many(site: Site, names: Sequence[str]) -> list[str]:
 
 def allowed(job: Mapping[str, str], made: Mapping[str, DecisionRow]) -> bool:
     """Tell whether a job is as asked for, as the canned answer said, or as decided about it."""
-    told = parse(job.get("AdminComment", ""))
-    if told is None:
+    reported = parse(job.get("AdminComment", ""))
+    if reported is None:
         # On 3 nodes only what came too late would have been.
         return job["NumNodes"] in ("1-3", "2", "2-2")
-    own = made[told.decision_id]
+    own = made[reported.decision_id]
     counts = (f"{own.nodes}", f"{own.nodes}-{own.nodes}") if own.applied else ("1-3",)
     return own.name == job["JobName"] and job["NumNodes"] in counts
 
 
 @pytest.mark.timeout(1200)  # two and a half minutes where other work has both cores
-def test_two_thousand_jobs_pass_whatever_nimod_does(impatient: Site) -> None:
-    cluster, since = impatient.cluster, time.time()
+def test_two_thousand_jobs_pass_whatever_nimod_does(short_timeouts: Site) -> None:
+    cluster, since = short_timeouts.cluster, time.time()
     before = cluster.processes.status()["slurmctld"]
     names: list[str] = []
     ids: list[str] = []
-    real = impatient.nimod
+    real = short_timeouts.nimod
     with TroubledNimod(real.socket.with_name("troubled.sock"), real, seed=7) as nimod:
         while len(names) < MANY or nimod.untried:
             more = [f"job{len(names) + n}" for n in range(AT_ONCE)]
-            ids += submit_many(impatient, more)
+            ids += submit_many(short_timeouts, more)
             names += more
     records = cluster.run("scontrol", "show", "job").stdout.split("\n\n")
     jobs = [job for job in map(job_fields, records) if job.get("JobState") == "PENDING"]
     assert sorted(job["JobId"] for job in jobs) == sorted(ids)
     assert sorted(job["JobName"] for job in jobs) == sorted(names)
-    made = {d.decision_id: d for d in impatient.made(since)}
+    made = {d.decision_id: d for d in short_timeouts.made(since)}
     shown = ("JobName", "NumNodes", "AdminComment")
     assert [[job.get(f) for f in shown] for job in jobs if not allowed(job, made)] == []
     reasons = Counter(decision.reason for decision in made.values())

@@ -100,11 +100,11 @@ def test_what_is_reported_for_the_other_type_is_what_then_runs(two_types: Site) 
     )
     # The same without nimod, where nobody knows what is free: by what the runs were on.
     alone = advise(site, "--store", site.nimod.store)
-    told_alone = {one["partition"]: one for one in alone["partitions"]}
-    assert {name: one["node_type"] for name, one in told_alone.items()} == {
+    reported_alone = {one["partition"]: one for one in alone["partitions"]}
+    assert {name: one["node_type"] for name, one in reported_alone.items()} == {
         "slow": "slow", "fast": "fast",
     }  # fmt: skip
-    assert told_alone["fast"]["time_s"] < told_alone["slow"]["time_s"]
+    assert reported_alone["fast"]["time_s"] < reported_alone["slow"]["time_s"]
     assert alone["directive"].startswith("#SBATCH --partition=fast\n#SBATCH --nodes=")
     fast = advise(site, "-p", "fast")
     assert fast["runs"] == 3

@@ -61,9 +61,9 @@ def tables(site: Site, change: Callable[[PredictionTable], PredictionTable]) -> 
         site.run_nimod("enforce")
 
 
-def exact(known: PredictionTable) -> PredictionTable:
+def exact(recorded: PredictionTable) -> PredictionTable:
     """Give a curve that leaves no doubt which count is best; accounting has whole seconds only."""
-    named = {name: getattr(known, name) for name in ("level", "key", "label", "owner")}
+    named = {name: getattr(recorded, name) for name in ("level", "key", "label", "owner")}
     return table(amdahl(1.5, 48.0), nodes=range(1, 9), observed=(1, 2, 4, 8), **named)
 
 
@@ -106,10 +106,10 @@ def test_a_burst_between_two_snapshots_is_reckoned_with(enforcing: Site) -> None
 def with_tails(low: float, high: float) -> Callable[[PredictionTable], PredictionTable]:
     """Let the two quantiles that limits are made of be so many times the median."""
 
-    def change(known: PredictionTable) -> PredictionTable:
+    def change(recorded: PredictionTable) -> PredictionTable:
         shares = ((0.9, low), (0.99, high))
-        made = tuple(Tail(s, tuple(factor * t for t in known.median_s)) for s, factor in shares)
-        return replace(known, tails=made)
+        made = tuple(Tail(s, tuple(factor * t for t in recorded.median_s)) for s, factor in shares)
+        return replace(recorded, tails=made)
 
     return change
 
@@ -199,11 +199,11 @@ def test_what_becomes_three_times_slower_is_switched_off_until_it_recovers(enfor
 
 def wait_for_reason(site: Site, reason: str) -> tuple[dict[str, str], DecisionRow]:
     """Submit held jobs until nimod has read the new standing and decides for this reason."""
-    seen: list[tuple[dict[str, str], DecisionRow]] = []
+    observed: list[tuple[dict[str, str], DecisionRow]] = []
 
     def decided() -> bool:
-        seen.append(site.decided("-N", "1-8", "-t", "5", "--hold"))
-        return seen[-1][1].reason == reason
+        observed.append(site.decided("-N", "1-8", "-t", "5", "--hold"))
+        return observed[-1][1].reason == reason
 
     wait_until(decided, what=f"a decision for {reason}")
-    return seen[-1]
+    return observed[-1]

@@ -83,9 +83,9 @@ def test_advice_names_the_option_that_the_runs_differed_in(
 ) -> None:
     site = sized
     site.settled()
-    told = site.advise(*_options(name, 1), "-t5", _program(site, name)).stdout
-    assert f"#SBATCH {option}" in told
-    assert unit in told.splitlines()[0]
+    reported = site.advise(*_options(name, 1), "-t5", _program(site, name)).stdout
+    assert f"#SBATCH {option}" in reported
+    assert unit in reported.splitlines()[0]
 
 
 @pytest.mark.parametrize(

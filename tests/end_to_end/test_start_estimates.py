@@ -9,8 +9,8 @@ from tests.end_to_end.site import Site
 
 def test_slurm_is_asked_and_nothing_is_decided(enforcing: Site) -> None:
     since = time.time()
-    told = enforcing.advise("--json", "--test-only", "-N", "1-8", "-t", "5", enforcing.script)
-    rows = json.loads(told.stdout)["rows"]
+    reported = enforcing.advise("--json", "--test-only", "-N", "1-8", "-t", "5", enforcing.script)
+    rows = json.loads(reported.stdout)["rows"]
     said = {row["nodes"]: row["slurm_wait_s"] for row in rows if row["slurm_wait_s"] is not None}
     assert len(said) >= 2
     assert all(wait_s < 60 for wait_s in said.values())
@@ -20,5 +20,5 @@ def test_slurm_is_asked_and_nothing_is_decided(enforcing: Site) -> None:
 
 
 def test_slurms_starts_come_after_the_advice(enforcing: Site) -> None:
-    told = enforcing.advise("--test-only", "-N", "1-8", "-t", "5", enforcing.script).stdout
-    assert told.index("#SBATCH --nodes=") < told.index("Starts as Slurm estimates them")
+    reported = enforcing.advise("--test-only", "-N", "1-8", "-t", "5", enforcing.script).stdout
+    assert reported.index("#SBATCH --nodes=") < reported.index("Starts as Slurm estimates them")

@@ -27,10 +27,10 @@ SHORT_S, LIMIT_S = 12, 600
 
 
 def test_a_cluster_full_of_short_jobs_with_long_limits_is_a_short_wait(enforcing: Site) -> None:
-    run, known = enforcing.cluster.run, enforcing.cluster.job
+    run, recorded = enforcing.cluster.run, enforcing.cluster.job
     full = [enforcing.cluster.sbatch(*HOUR, "--wrap=sleep 3600") for _ in range(8)]
     wait_until(
-        lambda: all(known(one)["JobState"] == "RUNNING" for one in full), what="a full cluster"
+        lambda: all(recorded(one)["JobState"] == "RUNNING" for one in full), what="a full cluster"
     )
     enforcing.settled()
     assert waits_s(enforcing, *HOUR) <= 3600

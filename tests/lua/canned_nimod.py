@@ -78,8 +78,8 @@ def change(job: Job, nodes: int) -> dict[str, int]:
     """What to write so that `job` runs on `nodes` nodes."""
     tasks = nodes * job.get("ntasks_per_node", 1)
     cpus = tasks * job.get("cpus_per_task", 1)
-    found = {"min_nodes": nodes, "max_nodes": nodes, "min_cpus": cpus}
-    return {**found, "num_tasks": tasks} if "num_tasks" in job else found
+    result = {"min_nodes": nodes, "max_nodes": nodes, "min_cpus": cpus}
+    return {**result, "num_tasks": tasks} if "num_tasks" in job else result
 
 
 def say(text: bytes) -> Behaviour:

@@ -91,8 +91,8 @@ class Hooks:
         request = self.stub.job_desc(fields, broken)
         code = self.lua.globals().slurm_job_submit(request, self.table(partitions or {}), 1000)
         left = {k: v for k, v in fields.items() if k != "environment"}
-        seen = [list(self.stub[name].values()) for name in ("writes", "messages", "log")]
-        return Outcome(code, left, dict(environment.items()), *seen)
+        observed = [list(self.stub[name].values()) for name in ("writes", "messages", "log")]
+        return Outcome(code, left, dict(environment.items()), *observed)
 
     def filter(self, offset: int = 0, **options: Any) -> Fields:
         """Pass options through slurm_cli_pre_submit."""

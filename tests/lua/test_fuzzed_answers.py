@@ -88,8 +88,8 @@ def submitted(hooks: Hooks, request: dict[str, Any], line: str) -> tuple[Fields,
 
 def most_nodes(job: Fields) -> float:
     names = job.get("partition", "batch").split(",")
-    known = [PARTITIONS[name] for name in names if name in PARTITIONS]
-    sizes = [min(one["total_nodes"], one["max_nodes"]) for one in known]
+    recorded = [PARTITIONS[name] for name in names if name in PARTITIONS]
+    sizes = [min(one["total_nodes"], one["max_nodes"]) for one in recorded]
     return min(job.get("max_nodes", 2**31), max(sizes, default=2**31))
 
 
@@ -140,8 +140,8 @@ def test_a_fit_answer_is_taken_whole_or_not_at_all(
 
 def test_no_answer_drives_a_users_terminal(hooks: Hooks) -> None:
     """Users read the message on theirs, admins the comment and the log."""
-    told = "4 nodes\x1b]0;mine\x07\x00\r\x7f\x9b2J\u202eedon\u2066\u200f\ufeff\u2028\xad"
-    hooks.answer({"v": 1, "action": "keep", "message": told, "admin_comment": told})
+    reported = "4 nodes\x1b]0;mine\x07\x00\r\x7f\x9b2J\u202eedon\u2066\u200f\ufeff\u2028\xad"
+    hooks.answer({"v": 1, "action": "keep", "message": reported, "admin_comment": reported})
     outcome = hooks.submit(min_cpus=1)
     written = [*outcome.messages, *outcome.log, outcome.job.get("admin_comment", "")]
     assert outcome.messages
@@ -150,9 +150,9 @@ def test_no_answer_drives_a_users_terminal(hooks: Hooks) -> None:
 
 
 def test_letters_of_all_scripts_pass(hooks: Hooks) -> None:
-    told = "für 4 Knoten, 4 个节点, 4 узла, ≤ 1 h …"
-    hooks.answer({"v": 1, "action": "keep", "message": told})
-    assert list(map(utf8, hooks.submit(min_cpus=1).messages)) == [told]
+    reported = "für 4 Knoten, 4 个节点, 4 узла, ≤ 1 h …"
+    hooks.answer({"v": 1, "action": "keep", "message": reported})
+    assert list(map(utf8, hooks.submit(min_cpus=1).messages)) == [reported]
 
 
 def utf8(text: str) -> str:

@@ -57,7 +57,7 @@ def sbatch_s(cluster: SlurmCluster) -> float:
 
 
 @pytest.mark.parametrize(
-    ("options", "nodes", "told"),
+    ("options", "nodes", "reported"),
     [
         (["-N", "1-8"], 4, "nodes=4 tasks=none started=4"),
         (["-N", "1-8", "--ntasks-per-node=2"], 3, "nodes=3 tasks=6 started=6"),
@@ -70,14 +70,14 @@ def sbatch_s(cluster: SlurmCluster) -> float:
     ids=lambda value: " ".join(value) or "nothing" if isinstance(value, list) else str(value),
 )
 def test_job_starts_on_the_nodes_given_with_the_tasks_they_carry(
-    cluster: SlurmCluster, nimod: CannedNimod, options: list[str], nodes: int, told: str
+    cluster: SlurmCluster, nimod: CannedNimod, options: list[str], nodes: int, reported: str
 ) -> None:
     nimod.give(nodes)
-    assert report(cluster, *options) == told
+    assert report(cluster, *options) == reported
 
 
 @pytest.mark.parametrize(
-    ("options", "nodes", "told"),
+    ("options", "nodes", "reported"),
     [
         (["-n", "4", "-N", "1-4"], 3, "tasks=4 started=4"),
         (["-N", "2"], 4, "nodes=2 tasks=none started=2"),
@@ -86,10 +86,10 @@ def test_job_starts_on_the_nodes_given_with_the_tasks_they_carry(
     ids=["tasks fixed", "nodes fixed", "more nodes than tasks"],
 )
 def test_answers_that_do_not_fit_leave_the_job_as_it_was(
-    cluster: SlurmCluster, nimod: CannedNimod, options: list[str], nodes: int, told: str
+    cluster: SlurmCluster, nimod: CannedNimod, options: list[str], nodes: int, reported: str
 ) -> None:
     nimod.give(nodes)
-    assert report(cluster, *options).endswith(told)
+    assert report(cluster, *options).endswith(reported)
 
 
 def test_salloc_and_srun_get_the_nodes_too(cluster: SlurmCluster, nimod: CannedNimod) -> None:
@@ -107,10 +107,10 @@ def test_srun_starts_as_many_tasks_as_it_says(
         pytest.skip("this srun waits for ever for tasks of a range's nodes, NIMO or not")
     nimod.give(8)  # would end slurmctld 22.05: more nodes than tasks
     done = cluster.run("srun", "-N", "1-8", *options, "sh", "-c", "echo $SLURM_NTASKS")
-    told = done.stdout.split()
+    reported = done.stdout.split()
     # srun of 22.05 counts the tasks of one node before it knows its nodes, and keeps to that.
-    assert len(told) == 2 or (len(told) == 16 and "-n" not in options)
-    assert set(told) == {str(len(told))}
+    assert len(reported) == 2 or (len(reported) == 16 and "-n" not in options)
+    assert set(reported) == {str(len(reported))}
     assert "UP" in cluster.run("scontrol", "ping").stdout
 
 
@@ -232,13 +232,13 @@ def rewriting(cluster: SlurmCluster) -> Iterator[None]:
 def test_a_decision_that_lies_ready_is_taken_without_asking(
     cluster: SlurmCluster, nimod: CannedNimod, folder: Path, name: str
 ) -> None:
-    ticket, told = "0123456789ab", []
+    ticket, reported = "0123456789ab", []
     ready = {"v": 1, "until_s": time.time() + 60, "user_id": 0, "fields": ["name"]}
     ready |= {"values": ["cfd"], "answer": {"v": 1, "admin_comment": "NIMO1:ready"}}
 
     def answer(connection: socket.socket, line: bytes) -> None:
         ask = json.loads(line)
-        told.append((ask["op"], ask.get("taken", False)))
+        reported.append((ask["op"], ask.get("taken", False)))
         if ask["op"] == "prepare":
             (folder / "ready" / f"0-{ticket}").write_text(json.dumps(ready))
             connection.sendall(json.dumps({"v": 1, "ticket": ticket}).encode() + b"\n")
@@ -251,8 +251,8 @@ def test_a_decision_that_lies_ready_is_taken_without_asking(
     script = cluster.layout.work / "ready.sh"
     script.write_text("#!/bin/sh\n")
     job = cluster.job(cluster.sbatch("-H", "-N", "1-8", "-J", name, "--comment=mine", script))
-    wait_until(lambda: len(told) == 2, what="the hook's word")
-    assert told == [("prepare", False), ("decide", name == "cfd")]
+    wait_until(lambda: len(reported) == 2, what="the hook's word")
+    assert reported == [("prepare", False), ("decide", name == "cfd")]
     assert job["AdminComment"] == ("NIMO1:ready" if name == "cfd" else "NIMO1:asked")
     assert job["Comment"] == "mine"
 

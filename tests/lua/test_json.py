@@ -127,8 +127,8 @@ def _no_constant(name: str) -> None:
 def test_no_text_upsets_the_reader(hooks: Hooks, raw: bytes | str) -> None:
     text = raw if isinstance(raw, str) else raw.decode("latin-1")
     hooks.lua.globals().text = text
-    found = hooks.lua.eval("type(require('nimo_json').decode(text))")
-    assert found in ("table", "nil")
+    result = hooks.lua.eval("type(require('nimo_json').decode(text))")
+    assert result in ("table", "nil")
 
 
 @pytest.mark.parametrize(

@@ -131,9 +131,9 @@ def test_where_no_job_is_changed_nimod_is_notified_and_not_waited_for(hooks: Hoo
     assert hooks.peer.now == before
     assert [outcome.log for outcome in outcomes] == [[]] * 10
     assert [outcome.writes for outcome in outcomes] == [[]] * 10
-    first, *told = hooks.asked()
+    first, *reported = hooks.asked()
     assert "one_way" not in first
-    assert [(ask["one_way"], ask["job"]["name"]) for ask in told] == [
+    assert [(ask["one_way"], ask["job"]["name"]) for ask in reported] == [
         (True, f"job{number}") for number in range(10)
     ]
     assert (hooks.peer.connections, hooks.peer.awake) == (1, 0)

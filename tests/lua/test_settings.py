@@ -9,11 +9,11 @@ def read(runtime: Load, text: str) -> tuple[dict[str, object], list[str]]:
     hooks = runtime()
     path = hooks.folder / "other.conf"
     path.write_text(text)
-    found = hooks.lua.execute(f"""
+    result = hooks.lua.execute(f"""
         package.path = "{hooks.folder}/?.lua;" .. package.path
         local settings, complaints = require("nimo_settings").read("{path}")
         return {{ settings = settings, complaints = complaints }}""")
-    return dict(found.settings.items()), list(found.complaints.values())
+    return dict(result.settings.items()), list(result.complaints.values())
 
 
 def test_values_take_the_type_of_their_default(runtime: Load) -> None:

@@ -110,9 +110,11 @@ def test_a_site_may_allow_sizes_without_a_tag(
         assert bool(hooks.submit(**job).writes) is written
 
 
-@pytest.mark.parametrize(("own", "told"), [("gres:gpu:", "gres/gpu:"), ("gres/gpu:", "gres:gpu:")])
-def test_gpus_are_written_as_the_job_spells_them(hooks: Hooks, own: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("own", "reported"), [("gres:gpu:", "gres/gpu:"), ("gres/gpu:", "gres:gpu:")]
+)
+def test_gpus_are_written_as_the_job_spells_them(hooks: Hooks, own: str, reported: str) -> None:
     """cli_filter and job_submit of a release do not spell them alike."""
-    hooks.answer(size(tres_per_node=f"{told}2"))
+    hooks.answer(size(tres_per_node=f"{reported}2"))
     outcome = hooks.submit(**GPUS | {"tres_per_node": f"{own}1"})
     assert (outcome.job["tres_per_node"], outcome.log) == (f"{own}2", [])

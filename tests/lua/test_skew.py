@@ -17,8 +17,8 @@ of_each_release = pytest.mark.parametrize("path", RELEASES, ids=lambda path: pat
 @of_each_release
 def test_answers_of_other_releases_are_carried_out(hooks: Hooks, path: Path) -> None:
     answer = recorded(path)["answers"]["decide"]
-    for told in (answer, with_news(answer)):
-        hooks.answer(told)
+    for reported in (answer, with_news(answer)):
+        hooks.answer(reported)
         outcome = hooks.submit(partitions=PARTITIONS, **REQUEST)
         assert outcome.log == []
         assert (outcome.job["min_nodes"], outcome.job["max_nodes"]) == (4, 4)

@@ -68,8 +68,8 @@ def system_copy(folder: Path) -> Iterator[System]:
     )
     try:
         if process.stdout.readline() != "ready\n":
-            told = process.stderr.read()
-            raise NoSystemError(f"mounting is not allowed here: {told.strip()}")
+            reported = process.stderr.read()
+            raise NoSystemError(f"mounting is not allowed here: {reported.strip()}")
         yield System(process.pid)
     finally:
         process.communicate()

@@ -72,8 +72,8 @@ def system(tmp_path: Path) -> Iterator[System]:
 
 def files(deb: Path) -> dict[str, str]:
     """Path -> permissions and owner."""
-    told = subprocess.run(["dpkg-deb", "-c", deb], check=True, capture_output=True, text=True)
-    rows = (line.split(maxsplit=5) for line in told.stdout.splitlines())
+    reported = subprocess.run(["dpkg-deb", "-c", deb], check=True, capture_output=True, text=True)
+    rows = (line.split(maxsplit=5) for line in reported.stdout.splitlines())
     return {row[5].partition(" -> ")[0].removeprefix("."): f"{row[0]} {row[1]}" for row in rows}
 
 
@@ -116,8 +116,8 @@ def test_lintian_finds_no_error(deb: Path) -> None:
 
 
 def test_install_use_upgrade_remove_purge(deb: Path, newer: Path, system: System) -> None:
-    told = install(system, deb)
-    assert "nimo init writes the configuration" in told
+    reported = install(system, deb)
+    assert "nimo init writes the configuration" in reported
     assert system.run("nimo", "-V").stdout.startswith("nimo 0")
     assert system.run("nimo-advise", "--usage").stdout.startswith("usage: nimo-advise")
     assert system.run("stat", "-c", "%U:%G %a", "/var/lib/nimo").stdout == "nimo:nimo 750\n"
@@ -125,8 +125,8 @@ def test_install_use_upgrade_remove_purge(deb: Path, newer: Path, system: System
 
     system.run("nimo", "init", "-i", "-M", "pine")
     system.run("touch", "/var/lib/nimo/nimo.db")
-    told = install(system, newer)
-    assert "nimo hook-path --install" in told
+    reported = install(system, newer)
+    assert "nimo hook-path --install" in reported
     settings = system.run("cat", "/etc/nimo/nimo.yaml").stdout
     assert 'cluster: "pine"' in settings  # what the admin had stays
     assert "a new setting" in system.run("cat", "/etc/nimo/nimo.yaml.dpkg-dist").stdout

@@ -22,11 +22,11 @@ PROJECT = tomllib.loads((stage.PROJECT / "pyproject.toml").read_text())["project
 def pinned(path: Path) -> list[tuple[Requirement, list[str]]]:
     """Each requirement of a file, with its hashes."""
     logical = path.read_text().replace("\\\n", " ").splitlines()
-    found = []
+    result = []
     for line in filter(None, map(str.strip, logical)):
         text, *hashes = line.split(" --hash=")
-        found.append((Requirement(text.strip()), [one.strip() for one in hashes]))
-    return found
+        result.append((Requirement(text.strip()), [one.strip() for one in hashes]))
+    return result
 
 
 @pytest.mark.parametrize("path", [stage.REQUIREMENTS, stage.BUILD_REQUIREMENTS])
@@ -39,22 +39,22 @@ def test_all_is_pinned_to_hashes(path: Path) -> None:
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes), requirement
 
 
-def needed(text: str, seen: set[str]) -> None:
+def needed(text: str, observed: set[str]) -> None:
     """Add what a requirement needs on this Python, as far as it is installed here."""
     requirement = Requirement(text)
     name = canonicalize_name(requirement.name)
     if name == "nimo-slurm":
         for extra in requirement.extras:
             for one in PROJECT["optional-dependencies"][extra]:
-                needed(one, seen)
+                needed(one, observed)
         return
-    if name in seen or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+    if name in observed or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
         return
-    seen.add(name)
+    observed.add(name)
     try:
         for one in requires(name) or ():
             if "extra ==" not in one:
-                needed(one, seen)
+                needed(one, observed)
     except PackageNotFoundError:
         pass
 
@@ -70,12 +70,12 @@ def test_what_is_pinned_is_what_the_project_asks_for() -> None:
     asked = [*PROJECT["dependencies"]]
     for extra in ("packages", "mariadb", "metrics", "web", "zstd"):
         asked += PROJECT["optional-dependencies"][extra]
-    wanted = {canonicalize_name(one.name): one for one in map(Requirement, asked)}
+    expected = {canonicalize_name(one.name): one for one in map(Requirement, asked)}
     for requirement, _ in pinned(stage.REQUIREMENTS):
         name = canonicalize_name(requirement.name)
         [version] = [Version(one.version) for one in requirement.specifier]
-        if name in wanted:
-            assert wanted[name].specifier.contains(version), requirement
+        if name in expected:
+            assert expected[name].specifier.contains(version), requirement
 
 
 def test_libpq_is_that_of_the_system() -> None:
@@ -123,5 +123,5 @@ def test_the_bill_of_materials_lists_what_is_there(tmp_path: Path) -> None:
     stage.bill_of_materials(place / "bin" / "python3", path)
     bill = json.loads(path.read_text())
     assert bill["bomFormat"] == "CycloneDX"
-    found = {(one["name"], one["version"], one["purl"]) for one in bill["components"]}
-    assert found == {("one", "1.0", "pkg:pypi/one@1.0"), ("two", "2.5", "pkg:pypi/two@2.5")}
+    result = {(one["name"], one["version"], one["purl"]) for one in bill["components"]}
+    assert result == {("one", "1.0", "pkg:pypi/one@1.0"), ("two", "2.5", "pkg:pypi/two@2.5")}

@@ -105,8 +105,8 @@ def test_the_reference_comes_first(reference: Reference, expected: tuple[float, 
 
 
 def test_lmax_i1_varies_one_attribute_of_the_reference() -> None:
-    told = {"order": RefinementOrder.DOMAIN, "attribute_order": RefinementOrder.DOMAIN}
-    learner = learned(LearnerSettings(selection=Selection.LMAX_I1, **told, target=0.0), 12)
+    reported = {"order": RefinementOrder.DOMAIN, "attribute_order": RefinementOrder.DOMAIN}
+    learner = learned(LearnerSettings(selection=Selection.LMAX_I1, **reported, target=0.0), 12)
     reference = learner.samples[0].attributes
     for sample in learner.samples[1:]:
         assert sum(sample.attributes[name] != reference[name] for name in SPACE.attributes) == 1
@@ -212,14 +212,14 @@ def test_no_assignment_is_run_twice_and_the_space_ends() -> None:
         {"cpu_mhz": (1.0, 2.0), "latency_ms": (1.0, 3.0)}, {"cpu_mhz": True, "latency_ms": False}
     )
     learner = Learner(small, LearnerSettings(target=0.0))
-    seen = set()
+    observed = set()
     while proposal := learner.propose():
         key = small.key(proposal.assignment)
-        assert key not in seen
-        seen.add(key)
+        assert key not in observed
+        observed.add(key)
         sample = blast({**proposal.assignment, "memory_mb": 512.0})
         learner.observe(Sample(proposal.assignment, sample.measured))
-    assert len(seen) == 4
+    assert len(observed) == 4
 
 
 def test_a_learner_is_put_back_by_its_samples() -> None:
@@ -261,13 +261,13 @@ def test_what_was_not_run_keeps_it_from_stopping() -> None:
 def test_wide_intervals_over_what_was_not_run_keep_it_from_stopping() -> None:
     """Levels were run and errors are small, but a stall shows in one corner of the space alone."""
     learner = Learner(SPACE, LearnerSettings(in_a_row=1))
-    seen = []
+    observed = []
     while proposal := learner.propose():
         learner.observe(flat_but_for_one_corner(proposal.assignment, 1.5))
         every = [learner.fit.predict(one) for one in SPACE.candidates]
         widths = [(one.high_s / one.low_s) ** 0.5 - 1 for one in every]
-        seen.append((learner.error, float(np.mean(widths))))
-    enough = [width for error, width in seen[learner.settings.fewest - 1 :] if error <= 10.0]
+        observed.append((learner.error, float(np.mean(widths))))
+    enough = [width for error, width in observed[learner.settings.fewest - 1 :] if error <= 10.0]
     *before, last = enough
     assert before
     assert min(before) > 0.23 >= last

@@ -163,14 +163,14 @@ def test_two_anomalies_are_both_detected(pair: tuple[int, int], factor: float) -
 def pure_curves(count: int, noise: float, repeats: int) -> list[tuple[Floats, Floats, Floats]]:
     """Times over powers of two, each the median of noisy repeats, with their log deviations."""
     draw = np.random.default_rng(2)
-    found = []
+    result = []
     for _ in range(count):
         A, sigma = np.exp(draw.uniform(np.log(10), np.log(1000))), draw.uniform(0, 3)
         nodes = 2.0 ** np.arange(8)
         logs = draw.normal(0, noise, (repeats, 8))
         deviation = np.full(8, 1.25 * noise / np.sqrt(repeats))
-        found.append((nodes, downey(A, sigma)(nodes) * np.exp(np.median(logs, axis=0)), deviation))
-    return found
+        result.append((nodes, downey(A, sigma)(nodes) * np.exp(np.median(logs, axis=0)), deviation))
+    return result
 
 
 def test_noise_that_repeats_show_is_no_anomaly() -> None:
@@ -180,13 +180,13 @@ def test_noise_that_repeats_show_is_no_anomaly() -> None:
     assert aware <= 8 < 2 * aware + 8 < unaware
 
 
-@pytest.mark.parametrize(("spread", "found"), [(0.01, ["anomaly"]), (0.1, [])])
-def test_repeats_tell_what_is_no_noise(spread: float, found: list[str]) -> None:
+@pytest.mark.parametrize(("spread", "result"), [(0.01, ["anomaly"]), (0.1, [])])
+def test_repeats_tell_what_is_no_noise(spread: float, result: list[str]) -> None:
     times = downey(150, 0.8)(POWERS)
     times[3] *= 0.85
     points = zip(POWERS.astype(int).tolist(), times.tolist(), strict=True)
     curve = Curve(tuple(Point(n, t, 4, spread) for n, t in points))
-    assert named(Adept().fit(curve).diagnosis) == found
+    assert named(Adept().fit(curve).diagnosis) == result
 
 
 def test_a_detected_anomaly_is_no_high_fitting_error() -> None:
@@ -238,13 +238,13 @@ def test_a_slow_run_next_to_the_last_is_not_blamed_on_the_last(sigma: float) -> 
 def blamed(at: int, factor: float) -> list[tuple[int, ...]]:
     """Give what is called anomalous on 200 curves where only ``at`` is."""
     draw, nodes = np.random.default_rng(5), 2.0 ** np.arange(8)
-    found = []
+    result = []
     for _ in range(200):
         A = np.exp(draw.uniform(np.log(20), np.log(1000)))
         times = downey(A, draw.choice([draw.uniform(0, 1), draw.uniform(1, 8)]))(nodes)
         times[at] *= factor
-        found.append(diagnose(nodes, times).anomalies)
-    return found
+        result.append(diagnose(nodes, times).anomalies)
+    return result
 
 
 def test_a_slow_run_next_to_the_last_is_detected_on_nearly_all_curves() -> None:
@@ -253,9 +253,9 @@ def test_a_slow_run_next_to_the_last_is_detected_on_nearly_all_curves() -> None:
 
 def test_a_fast_last_run_is_hardly_ever_blamed_on_another() -> None:
     """What a curve without it allows as well is not called anomalous."""
-    found = blamed(7, 0.75)
-    assert found.count((7,)) >= 165
-    assert found.count((7,)) + found.count(()) >= 198
+    result = blamed(7, 0.75)
+    assert result.count((7,)) >= 165
+    assert result.count((7,)) + result.count(()) >= 198
 
 
 def test_between_two_phases_all_observations_count() -> None:
@@ -301,11 +301,11 @@ def test_powers_of_two_are_detected_in_noise() -> None:
     nodes = np.array([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64.0])
     slower = np.where(np.log2(nodes) % 1 == 0, 1, 1.4)
     draw = np.random.default_rng(3)
-    found = [
+    result = [
         diagnose(nodes, downey(100, 0.5)(nodes) * slower * np.exp(draw.normal(0, 0.05, 11))).special
         for _ in range(40)
     ]
-    assert found.count("powers of two") >= 38
+    assert result.count("powers of two") >= 38
     even = [
         diagnose(nodes, downey(100, 0.5)(nodes) * np.exp(draw.normal(0, 0.05, 11))).special
         for _ in range(40)

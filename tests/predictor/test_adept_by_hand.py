@@ -139,9 +139,9 @@ BOXES = [
 
 
 def limits(*pairs: RangePair) -> EnvelopeLimits:
-    found = EnvelopeLimits.of(VarianceMode.LOW, pairs)
-    assert found is not None
-    return found
+    result = EnvelopeLimits.of(VarianceMode.LOW, pairs)
+    assert result is not None
+    return result
 
 
 def test_the_steps_of_the_first_pass() -> None:
@@ -309,9 +309,9 @@ def stepped(count: int, at: int, gain: float = 1.5) -> Metric:
 
 @pytest.mark.parametrize(("count", "at"), [(5, 2), (5, 3), (6, 2), (6, 4), (8, 4)])
 def test_a_step_needs_two_observations_on_either_side(count: int, at: int) -> None:
-    found = explain(stepped(count, at), range(count))
-    assert found.segments == (tuple(range(at)), tuple(range(at, count)))
-    assert found.anomalies == ()
+    result = explain(stepped(count, at), range(count))
+    assert result.segments == (tuple(range(at)), tuple(range(at, count)))
+    assert result.anomalies == ()
 
 
 @pytest.mark.parametrize(("count", "at"), [(4, 2), (5, 4), (5, 1)])
@@ -323,9 +323,9 @@ def test_the_simplest_explanation_is_taken() -> None:
     nodes = 2.0 ** np.arange(8)
     times = 1000 / nodes
     times[3] *= 0.7
-    found = explain(metric(nodes.tolist(), times.tolist()), range(8))
-    assert found.segments == ((0, 1, 2, 4, 5, 6, 7),)
-    ((culprit, rise),) = found.anomalies
+    result = explain(metric(nodes.tolist(), times.tolist()), range(8))
+    assert result.segments == ((0, 1, 2, 4, 5, 6, 7),)
+    ((culprit, rise),) = result.anomalies
     assert culprit == 3
     # R is 1.5 before, and 1.5/0.7 into the fast run; out of it 1.5·0.7, and 1.5 again.
     assert rise in (pytest.approx(1.5 / 0.7 - 1.5), pytest.approx(1.5 - 1.5 * 0.7))
@@ -341,19 +341,19 @@ def test_what_nothing_explains_stays_as_it_is() -> None:
 
 
 def test_a_decline_needs_three_observations_before_it() -> None:
-    def found(times: list[float]) -> Diagnosis:
+    def result(times: list[float]) -> Diagnosis:
         return diagnose(2.0 ** np.arange(len(times)), np.array(times))
 
-    assert found([100, 60, 40, 60]).declining_from == 8
-    assert [p.name for p in found([100, 60, 40, 60]).problems] == ["declining_or_anomaly"]
-    assert found([100, 60, 90]).declining_from is None
-    assert found([100, 60, 90, 95]).declining_from is None
-    both = found([100, 60, 40, 60, 70])
+    assert result([100, 60, 40, 60]).declining_from == 8
+    assert [p.name for p in result([100, 60, 40, 60]).problems] == ["declining_or_anomaly"]
+    assert result([100, 60, 90]).declining_from is None
+    assert result([100, 60, 90, 95]).declining_from is None
+    both = result([100, 60, 40, 60, 70])
     assert (both.declining_from, [p.name for p in both.problems]) == (8, ["declining"])
     assert both.factor == (1.0, 1.0, 1.0, 0.0, 0.0)
     # Slower by less than ε, or contradicted by what follows.
-    assert found([100, 60, 40, 43]).declining_from is None
-    assert found([100, 60, 40, 60, 30]).declining_from is None
+    assert result([100, 60, 40, 43]).declining_from is None
+    assert result([100, 60, 40, 60, 30]).declining_from is None
 
 
 def test_the_decline_is_judged_by_noise_as_well() -> None:

@@ -50,15 +50,15 @@ def test_each_pair_of_observations_holds_every_instance_within_delta_of_both(
     wide = Bounds(parallelism=1e4)
     for i in range(len(nodes) - 1):
         pair = np.array(nodes[i : i + 2], float), times[i : i + 2]
-        assert any(holds(found, *instance) for found in envelope(*pair, delta, wide))
+        assert any(holds(result, *instance) for result in envelope(*pair, delta, wide))
 
 
 @given(instances(), NODES)
 def test_the_union_over_all_pairs_holds_the_instance_that_made_the_observations(
     instance: tuple[VarianceMode, float, float], nodes: list[int]
 ) -> None:
-    found = envelope(np.array(nodes, float), times_of(*instance, nodes), 0.02, Bounds(1e4))
-    assert any(holds(pair, *instance) for pair in found)
+    result = envelope(np.array(nodes, float), times_of(*instance, nodes), 0.02, Bounds(1e4))
+    assert any(holds(pair, *instance) for pair in result)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_without_tolerance_the_ends_of_a_range_pair_pass_through_both_observatio
 ) -> None:
     """Each combination of pieces once."""
     given = ratio(mode, nodes, end, x)
-    found = envelope(np.array(nodes), np.array([given, 1.0]), 1e-9)
+    result = envelope(np.array(nodes), np.array([given, 1.0]), 1e-9)
     factor = 2 if mode is VarianceMode.LOW else 1
-    assert any(holds(pair, mode, end, factor * x) for pair in found)
-    for pair in found:
+    assert any(holds(pair, mode, end, factor * x) for pair in result)
+    for pair in result:
         low, high = pair.sigma_min, pair.sigma_max
         rising = [(pair.end_min, low), (pair.end_max, high)]
         falling = [(pair.end_min, high), (pair.end_max, low)]
@@ -147,9 +147,9 @@ def test_equation_1_of_the_paper_is_the_first_piece_of_the_low_variance_mode() -
 
 def test_no_range_pair_is_redundant() -> None:
     nodes = np.array([2, 5, 9, 30, 70.0])
-    found = envelope(nodes, 100 / speedup(nodes, 40, 0.7), 0.1)
-    assert found
-    assert not any(a.holds(b) for a in found for b in found if a is not b)
+    result = envelope(nodes, 100 / speedup(nodes, 40, 0.7), 0.1)
+    assert result
+    assert not any(a.holds(b) for a in result for b in result if a is not b)
 
 
 def test_a_wider_tolerance_holds_what_a_narrower_one_holds() -> None:

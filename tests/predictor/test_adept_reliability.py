@@ -15,10 +15,10 @@ def problems(curve: Curve) -> dict[str, int | None]:
 @pytest.mark.parametrize("A", [30, 60, 100, 300])
 def test_observations_in_the_linear_section_ask_for_one_at_least_at_a(A: int) -> None:
     fit = Adept().fit(drawn([4, 8, 12, 16], downey(A, 0.5)))
-    found = {problem.name: problem.observe for problem in fit.problems}
-    assert found["linear_section"] is not None
-    assert found["linear_section"] >= A
-    assert found["linear_section"] >= fit.instance(32).parallelism
+    result = {problem.name: problem.observe for problem in fit.problems}
+    assert result["linear_section"] is not None
+    assert result["linear_section"] >= A
+    assert result["linear_section"] >= fit.instance(32).parallelism
 
 
 def test_observations_over_all_sections_raise_no_doubt() -> None:

@@ -30,10 +30,10 @@ def test_table_2_is_recovered_perfectly(A: float, sigma: float) -> None:
     observed = [every[i] for i in (1, 4, 7, 9)]
     fit = Adept().fit(drawn(observed, downey(A, sigma)))
     for target in every:
-        found = fit.instance(target)
-        assert found.parallelism == pytest.approx(A, rel=2e-3)
-        assert found.sigma == pytest.approx(sigma, abs=4e-3 * max(sigma, 1))
-        assert found.serial_s == pytest.approx(1000, rel=1e-3)
+        result = fit.instance(target)
+        assert result.parallelism == pytest.approx(A, rel=2e-3)
+        assert result.sigma == pytest.approx(sigma, abs=4e-3 * max(sigma, 1))
+        assert result.serial_s == pytest.approx(1000, rel=1e-3)
     predicted = [p.time_s for p in fit.predict(every)]
     assert predicted == pytest.approx(downey(A, sigma)(np.array(every)), rel=1e-3)
     assert fit.delta == 0.05
@@ -62,11 +62,11 @@ def test_the_search_is_as_good_as_exhaustive_search(
     n, t = np.array(nodes, float), np.array([p.time_s for p in curve.points])
     targets = np.array([12.0])
     weight = weights(targets, n, 2.0)
-    found = search(n, t, weight, targets, envelope(n, t, 0.2), SearchSettings(v=0.5))
+    result = search(n, t, weight, targets, envelope(n, t, 0.2), SearchSettings(v=0.5))
     grid_A, grid_sigma, grid_serial, error = exhaustive(n, t, weight[0])
-    assert found.wssre[0] <= error * (1 + 1e-6)
+    assert result.wssre[0] <= error * (1 + 1e-6)
     wide = np.array([1.0, 5.0, 12.0, 50.0, 200.0])
-    times = found.chosen(np.zeros(len(wide), dtype=int)).times(wide)
+    times = result.chosen(np.zeros(len(wide), dtype=int)).times(wide)
     assert times == pytest.approx(grid_serial / speedup(wide, grid_A, grid_sigma), rel=0.01)
 
 
@@ -75,10 +75,10 @@ def test_wssre_is_what_the_paper_defines() -> None:
     t = downey(20, 0.8)(n) * np.array([1, 1.04, 0.97, 1.02, 1])
     targets = np.array([8.0, 60.0])
     weight = weights(targets, n, 2.0)
-    found = search(n, t, weight, targets, envelope(n, t, 0.2), SearchSettings())
+    result = search(n, t, weight, targets, envelope(n, t, 0.2), SearchSettings())
     for i in range(len(targets)):
-        fitted = found.chosen(np.full(len(n), i)).times(n)
-        assert found.wssre[i] == pytest.approx((weight[i] * (fitted / t - 1) ** 2).sum())
+        fitted = result.chosen(np.full(len(n), i)).times(n)
+        assert result.wssre[i] == pytest.approx((weight[i] * (fitted / t - 1) ** 2).sum())
 
 
 def test_weights_follow_the_formula() -> None:
@@ -114,9 +114,9 @@ def test_instances_keep_to_the_envelope() -> None:
     n = np.array([2, 4, 16, 64.0])
     box = RangePair(VarianceMode.LOW, 10.0, 12.0, 0.2, 0.3)
     solve = partial(search, n, downey(20, 0.8)(n))
-    found: Instances = solve(np.ones((1, 4)), np.array([8.0]), [box], SearchSettings())
-    assert 10 <= found.end[0] <= 12
-    assert 0.2 - 1e-9 <= found.sigma[0] <= 0.3 + 1e-9
+    result: Instances = solve(np.ones((1, 4)), np.array([8.0]), [box], SearchSettings())
+    assert 10 <= result.end[0] <= 12
+    assert 0.2 - 1e-9 <= result.sigma[0] <= 0.3 + 1e-9
 
 
 @pytest.mark.parametrize("target", [8.0, 16.0, 64.0])
@@ -129,8 +129,8 @@ def test_between_range_pairs_there_is_nothing(target: float) -> None:
     ]
     targets = np.array([target])
     weight = weights(targets, n, 2.0)
-    found = search(n, downey(20, 0.8)(n), weight, targets, pairs, SearchSettings())
-    assert any(pair.end_min <= found.end[0] <= pair.end_max for pair in pairs)
+    result = search(n, downey(20, 0.8)(n), weight, targets, pairs, SearchSettings())
+    assert any(pair.end_min <= result.end[0] <= pair.end_max for pair in pairs)
 
 
 def test_between_two_ranges_of_sigma_there_is_nothing() -> None:
@@ -140,8 +140,8 @@ def test_between_two_ranges_of_sigma_there_is_nothing() -> None:
         RangePair(VarianceMode.LOW, 18.0, 22.0, 0.9, 1.0),
     ]
     targets = np.array([8.0])
-    found = search(n, downey(20, 0.8)(n), np.ones((1, 4)), targets, pairs, SearchSettings(v=0.9))
-    assert found.sigma[0] == pytest.approx(0.9)
+    result = search(n, downey(20, 0.8)(n), np.ones((1, 4)), targets, pairs, SearchSettings(v=0.9))
+    assert result.sigma[0] == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(("A", "sigma"), [(30, 3.0), (200, 1.5), (20, 0.5)])

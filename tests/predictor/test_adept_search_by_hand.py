@@ -67,11 +67,11 @@ def test_each_zoom_halves_what_few_steps_leave(A: float, mode: VarianceMode) -> 
     target = np.array([20.0])
     ranges = [pair for pair in everything(700.0, Bounds()) if pair.mode is mode]
     settings = SearchSettings(v=1e-9, steps=24, local=5, zooms=12)
-    found = search(n, t, weights(target, n, 2.0), target, ranges, settings)
-    assert found.parallelism[0] == pytest.approx(A, rel=1e-3)
+    result = search(n, t, weights(target, n, 2.0), target, ranges, settings)
+    assert result.parallelism[0] == pytest.approx(A, rel=1e-3)
     second = SearchSettings(v=0.4, steps=12, local=5, zooms=14)
-    found = search(n, t, weights(target, n, 2.0), target, ranges, second)
-    assert found.parallelism[0] == pytest.approx(A, rel=1e-3)
+    result = search(n, t, weights(target, n, 2.0), target, ranges, second)
+    assert result.parallelism[0] == pytest.approx(A, rel=1e-3)
 
 
 def test_where_sigma_changes_nothing_it_is_the_least() -> None:
@@ -93,8 +93,8 @@ def test_where_sigma_changes_nothing_it_is_the_least() -> None:
 def test_of_two_amplitudes_each_is_least_squares() -> None:
     n = np.array([2.0, 4, 8, 64])
     t = np.array([60.0, 33, 19, 12])
-    (found,) = (best_for(n, t, VarianceMode.HIGH, everything(64.0, Bounds()), 2),)
-    for end, x, a, error in zip(found.end, found.x, found.a, found.wssre, strict=True):
+    (result,) = (best_for(n, t, VarianceMode.HIGH, everything(64.0, Bounds()), 2),)
+    for end, x, a, error in zip(result.end, result.x, result.a, result.wssre, strict=True):
         # T = a·p + b·q with b = a·x, relative errors.
         p, q = np.maximum(end / n, 1.0) / t, np.ones(4) / t
         (best, both), *_ = np.linalg.lstsq(np.stack([p, q], axis=1), np.ones(4), rcond=None)
@@ -113,26 +113,26 @@ def test_of_equal_fits_the_largest_end_and_the_high_mode_are_taken() -> None:
     # Linear speedup: each end beyond the observations fits, in the high mode with any σ/end.
     n, target = np.array([1.0, 2, 4]), np.array([4.0])
     pairs = [RangePair(VarianceMode.LOW, 4.0, 64.0, 0.0, 1.0)]
-    found = search(n, 100 / n, np.ones((1, 3)), target, pairs, SearchSettings(v=1e-9))
-    assert (found.end[0], found.x[0]) == pytest.approx((64.0, 0.0), abs=1e-6)
+    result = search(n, 100 / n, np.ones((1, 3)), target, pairs, SearchSettings(v=1e-9))
+    assert (result.end[0], result.x[0]) == pytest.approx((64.0, 0.0), abs=1e-6)
     same = downey(20, 1.0)
     n = np.array([2.0, 8, 30, 60])
     both = [
         RangePair(VarianceMode.LOW, 20.0, 20.0, 1.0, 1.0),
         RangePair(VarianceMode.HIGH, 39.0, 39.0, 1.0, 1.0),
     ]
-    found = search(n, same(n), np.ones((1, 4)), target, both, SearchSettings())
-    assert found.high[0]
+    result = search(n, same(n), np.ones((1, 4)), target, both, SearchSettings())
+    assert result.high[0]
 
 
 def test_special_counts_need_three_members() -> None:
-    def found(*nodes: float) -> str:
+    def result(*nodes: float) -> str:
         n = np.array(nodes)
         times = 100 / n * np.where(np.log2(n) % 1 == 0, 1, 1.4)
         return special_counts(n, times, AnomalySettings(), np.zeros(len(n)))
 
-    assert found(2, 3, 5, 6, 7, 8, 11, 13, 64) == "powers of two"
-    assert found(2, 3, 5, 6, 7, 10, 11, 13, 64) == ""
+    assert result(2, 3, 5, 6, 7, 8, 11, 13, 64) == "powers of two"
+    assert result(2, 3, 5, 6, 7, 10, 11, 13, 64) == ""
 
 
 def observed(times: Floats) -> ObservedTimes:

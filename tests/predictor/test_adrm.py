@@ -91,8 +91,8 @@ def test_probes_that_met_a_full_queue_do_not_bend_the_line() -> None:
         probe = rng.uniform(0.5, 1.5)
         transfer = 0.6 * probe * rng.lognormal(0, 0.02)
         if step >= 20 and step % 8:
-            told = (model.predict(probe).value for model in (published, chosen))
-            first, second = (abs(value - transfer) / transfer for value in told)
+            reported = (model.predict(probe).value for model in (published, chosen))
+            first, second = (abs(value - transfer) / transfer for value in reported)
             errors.append((first, second))
         for model in (published, chosen):
             model.update(probe if step % 8 else probe / 10, transfer)

@@ -100,17 +100,17 @@ def test_a_long_queue_keeps_its_order() -> None:
 
 
 def test_what_is_asked_sees_the_cluster_at_that_moment() -> None:
-    seen = {}
+    observed = {}
     engine = Engine(4)
 
     def shape_of(job: int, now_s: float) -> JobShape:
-        seen[job] = engine.free, engine.depth, engine.releases(), engine.waiting
+        observed[job] = engine.free, engine.depth, engine.releases(), engine.waiting
         return JobShape(3, 10.0, 7.0)
 
     engine.run([0.0, 1.0, 2.0], shape_of)
-    assert seen[0] == (4, 0, [], [])
-    assert seen[1] == (1, 0, [(10.0, 3)], [])
-    assert seen[2] == (1, 1, [(10.0, 3)], [JobShape(3, 10.0, 7.0)])
+    assert observed[0] == (4, 0, [], [])
+    assert observed[1] == (1, 0, [(10.0, 3)], [])
+    assert observed[2] == (1, 1, [(10.0, 3)], [JobShape(3, 10.0, 7.0)])
 
 
 def test_a_job_that_fits_nowhere_is_an_error() -> None:
@@ -142,8 +142,8 @@ def kth() -> Log:
     with lzma.open(KTH, "rt") as log:
         rows = np.loadtxt(log, comments=";")
     rows = rows[(rows[:, 3] > 0) & (np.maximum(rows[:, 4], rows[:, 7]) > 0)]
-    submit_s, run_s, given_nodes, wanted, asked_s = rows[:, (1, 3, 4, 7, 8)].T
-    return Log(submit_s, np.where(wanted > 0, wanted, given_nodes).astype(int), run_s, asked_s)
+    submit_s, run_s, given_nodes, expected, asked_s = rows[:, (1, 3, 4, 7, 8)].T
+    return Log(submit_s, np.where(expected > 0, expected, given_nodes).astype(int), run_s, asked_s)
 
 
 @needs_log
@@ -162,8 +162,8 @@ def test_published_bounded_slowdowns(
     limit_s = np.minimum(kth.run_s, kth.asked_s) if clairvoyant else np.maximum(kth.asked_s, 1.0)
     made = kth.replayed(order, limit_s)
     response_s = made.end_s - kth.submit_s
-    found = np.maximum(response_s / np.maximum(kth.run_s, 10.0), 1.0).mean()
-    assert found == pytest.approx(slowdown, abs=0.2)
+    result = np.maximum(response_s / np.maximum(kth.run_s, 10.0), 1.0).mean()
+    assert result == pytest.approx(slowdown, abs=0.2)
 
 
 @needs_log

@@ -22,11 +22,11 @@ Run = tuple[dict[str, float], float, float]
 
 
 def runs(demand, idle: float = 0.0, mhz=(450.0, 600.0, 900.0, 1400.0)) -> list[Run]:
-    found = []
+    result = []
     for m, lat in product(mhz, (1.0, 4.0, 8.0, 12.0, 16.0)):
         busy = 10.0 * 450 / m
-        found.append(({"mhz": m, "lat": lat}, busy, idle + max(0.0, demand(m, lat) - busy)))
-    return found
+        result.append(({"mhz": m, "lat": lat}, busy, idle + max(0.0, demand(m, lat) - busy)))
+    return result
 
 
 def learned(given: list[Run], attributes=("mhz", "lat")) -> Bottleneck | None:
@@ -38,34 +38,34 @@ def learned(given: list[Run], attributes=("mhz", "lat")) -> Bottleneck | None:
 
 def test_a_demand_with_latency_is_detected() -> None:
     """Demand 2 + 0.75 lat: half of the runs hide it, and say that it is no more."""
-    found = learned(runs(lambda _, lat: 2.0 + 0.75 * lat))
-    assert found is not None
-    likeliest = found.demands[0]
+    result = learned(runs(lambda _, lat: 2.0 + 0.75 * lat))
+    assert result is not None
+    likeliest = result.demands[0]
     assert likeliest.idle_s == 0.0
     assert {(t.attribute, t.shape) for t in likeliest.function.terms} == {("lat", Shape.LINEAR)}
     assert likeliest.function({"mhz": 1.0, "lat": 10.0}) == pytest.approx(9.5, rel=1e-6)
     for mhz, lat in product((500.0, 1000.0, 2000.0), (2.0, 10.0, 20.0)):
         busy = 10.0 * 450 / mhz
         stall = max(0.0, 2.0 + 0.75 * lat - busy)
-        low, high = found.stall_s(busy, {"mhz": mhz, "lat": lat})[1:]
+        low, high = result.stall_s(busy, {"mhz": mhz, "lat": lat})[1:]
         assert low - 1e-6 <= stall <= high + 1e-6
 
 
 def test_a_demand_with_the_reciprocal_of_an_attribute_is_detected() -> None:
-    found = learned(runs(lambda mhz, _: 6000.0 / mhz + 0.0))
-    assert found is not None
-    made = found.stall_s(10.0 * 450 / 700, {"mhz": 700.0, "lat": 3.0})[0]
+    result = learned(runs(lambda mhz, _: 6000.0 / mhz + 0.0))
+    assert result is not None
+    made = result.stall_s(10.0 * 450 / 700, {"mhz": 700.0, "lat": 3.0})[0]
     assert made == pytest.approx((6000 - 4500) / 700, rel=1e-3)
 
 
 def test_idle_time_is_the_median_of_runs_that_hid_the_rest() -> None:
-    found = learned(runs(lambda _, lat: 2.0 + 0.75 * lat, idle=0.3))
-    assert found is not None
-    assert found.demands[0].idle_s == pytest.approx(0.3)
-    made = found.stall_s(10.0 * 450 / 1000, {"mhz": 1000.0, "lat": 14.0})[0]
+    result = learned(runs(lambda _, lat: 2.0 + 0.75 * lat, idle=0.3))
+    assert result is not None
+    assert result.demands[0].idle_s == pytest.approx(0.3)
+    made = result.stall_s(10.0 * 450 / 1000, {"mhz": 1000.0, "lat": 14.0})[0]
     assert made == pytest.approx(0.3 + 12.5 - 4.5, rel=1e-3)
-    assert str(found).startswith("0.3 + (")
-    assert str(found).endswith(" - compute)+")
+    assert str(result).startswith("0.3 + (")
+    assert str(result).endswith(" - compute)+")
 
 
 def test_where_no_run_stalled_there_is_no_bottleneck() -> None:
@@ -73,9 +73,9 @@ def test_where_no_run_stalled_there_is_no_bottleneck() -> None:
 
 
 def test_a_demand_depends_on_what_it_may_depend_on() -> None:
-    found = learned(runs(lambda _, lat: 2.0 + 0.75 * lat), attributes=("mhz",))
-    assert found is not None
-    assert all(t.attribute == "mhz" for one in found.demands for t in one.function.terms)
+    result = learned(runs(lambda _, lat: 2.0 + 0.75 * lat), attributes=("mhz",))
+    assert result is not None
+    assert all(t.attribute == "mhz" for one in result.demands for t in one.function.terms)
 
 
 def test_weights_follow_the_criterion_and_rivals_are_those_it_does_not_refute() -> None:
@@ -85,15 +85,15 @@ def test_weights_follow_the_criterion_and_rivals_are_those_it_does_not_refute() 
         for m in (450.0, 600.0, 900.0, 1400.0)
     ]
     given += [({"mhz": 450.0, "lat": x}, 10.0, 0.0) for x in (1.0, 4.0, 8.0)]
-    found = learned(given)
-    assert found is not None
-    assert len(found.demands) > 1
-    assert sum(one.weight for one in found.demands) == pytest.approx(1.0)
-    weights = [one.weight for one in found.demands]
+    result = learned(given)
+    assert result is not None
+    assert len(result.demands) > 1
+    assert sum(one.weight for one in result.demands) == pytest.approx(1.0)
+    weights = [one.weight for one in result.demands]
     assert weights == sorted(weights, reverse=True)
     # Bayes factors above exp(3) ("strong") refute.
     assert log(weights[0] / weights[-1]) < 3.0
-    _, low, high = found.stall_s(3.0, {"mhz": 1500.0, "lat": 1.0})
+    _, low, high = result.stall_s(3.0, {"mhz": 1500.0, "lat": 1.0})
     assert low < 1.0
     assert high >= 6.0 - 1e-6
 
@@ -127,9 +127,9 @@ def test_a_hidden_run_bounds_those_that_demand_less() -> None:
 
 def test_learned_bounds_are_the_least_of_what_runs_from_there_on_took() -> None:
     given = runs(lambda _, lat: 2.0 + 0.75 * lat)
-    found = learned(given)
-    assert found is not None
-    demand = found.demands[0]
+    result = learned(given)
+    assert result is not None
+    demand = result.demands[0]
     assert list(demand.demands) == sorted(demand.demands)
     took = sorted((demand.function(a), busy + stall) for a, busy, stall in given)
     for place, (value, bound) in enumerate(zip(demand.demands, demand.at_most_s, strict=True)):
@@ -150,9 +150,9 @@ def test_each_term_of_a_demand_needs_two_runs(count: int, most: int) -> None:
             given.append(
                 ({"mhz": m, "lat": lat}, 0.001, float(4 + 0.5 * lat + 3000 / m + rng.random()))
             )
-        found = learned(given)
-        assert found is not None
-        for one in found.demands:
+        result = learned(given)
+        assert result is not None
+        for one in result.demands:
             size = len(one.function.terms) + (one.function.constant > 0)
             largest = max(largest, size)
     assert largest == most
@@ -286,8 +286,8 @@ def test_of_two_bounds_the_longer_one_is_where_it_may_stall() -> None:
 
 def test_a_coefficient_of_one_is_a_term_and_none_is_not() -> None:
     """Demand 2 + 1·lat/8 at the reference 8: the constant and one term of less than one."""
-    found = learned(runs(lambda _, lat: 11.0 + 0.1 * lat))
-    assert found is not None
-    likeliest = found.demands[0].function
+    result = learned(runs(lambda _, lat: 11.0 + 0.1 * lat))
+    assert result is not None
+    likeliest = result.demands[0].function
     assert likeliest.coefficients == pytest.approx((0.8,), rel=1e-6)
     assert likeliest.constant == pytest.approx(11.0, rel=1e-6)

@@ -71,8 +71,8 @@ def test_the_observation_asked_for_narrows_what_is_uncertain(first: int, serial:
 
     nodes = [first, 2 * first, 4 * first]
     choice, far = choose(curve_of(nodes, [time(n) for n in nodes])), 8 * first
-    told = choice.judge(choice.predict([far])).problems
-    for problem in told:
+    reported = choice.judge(choice.predict([far])).problems
+    for problem in reported:
         if problem.name == "uncertain" and problem.observe:
             more = [*nodes, problem.observe]
             (after,) = choose(curve_of(more, [time(n) for n in more])).predict([far])
@@ -135,8 +135,8 @@ def test_a_run_cut_short_bounds_median_and_interval(nodes: int, factor: float) -
     assert bound < after.time_s < 1.3 * bound
     assert after.low_s > max(0.8 * bound, free.low_s)
     assert after.high_s > free.high_s
-    told = [(p.name, p.observe) for p in choice.problems if p.name == "cut_short"]
-    assert told == [("cut_short", nodes)]
+    reported = [(p.name, p.observe) for p in choice.problems if p.name == "cut_short"]
+    assert reported == [("cut_short", nodes)]
 
 
 def test_a_bound_is_followed_on_its_own_side_of_the_observations() -> None:

@@ -114,8 +114,8 @@ def test_a_higher_level_is_a_wider_interval(name: str, curve: Curve) -> None:
 
 @every_model
 def test_uncertainty_grows_with_the_distance_from_the_observations(name: str) -> None:
-    found = base.create(name).fit(CURVES[0]).predict([8, 16, 32, 64])
-    assert np.all(np.diff([p.curve_sd for p in found]) > 0)
+    result = base.create(name).fit(CURVES[0]).predict([8, 16, 32, 64])
+    assert np.all(np.diff([p.curve_sd for p in result]) > 0)
 
 
 @every_model

@@ -29,8 +29,8 @@ TABLE_3 = {
 def test_table_3_of_the_paper() -> None:
     design = signs(7)
     assert design.shape == (16, 7)
-    for row, wanted in TABLE_3.items():
-        assert design[row - 1].tolist() == wanted
+    for row, expected in TABLE_3.items():
+        assert design[row - 1].tolist() == expected
 
 
 @pytest.mark.parametrize("count", range(1, 50))
@@ -69,9 +69,9 @@ def test_a_design_falls_on_assignments_that_can_be_had_once_each() -> None:
 def test_an_effect_is_the_mean_above_less_the_mean_below_the_middle() -> None:
     space = Space.full({"a": (1.0, 2.0, 5.0), "b": (3.0, 4.0)}, {"a": True, "b": True})
     runs = [({"a": a, "b": b}, 10 * a - b) for a in (1.0, 3.0, 5.0) for b in (3.0, 4.0)]
-    found = effects(space, runs)
-    assert found["a"] == pytest.approx(50 - 20)
-    assert found["b"] == pytest.approx(1.0)
+    result = effects(space, runs)
+    assert result["a"] == pytest.approx(50 - 20)
+    assert result["b"] == pytest.approx(1.0)
     assert effects(space, runs[:2])["a"] == 0.0
 
 

@@ -72,5 +72,5 @@ def test_the_working_set_is_the_highest_ratio_of_squared_speedup_to_nodes(
 ) -> None:
     n = np.arange(1, int(max_useful(A, sigma)) + 3)
     ratio = speedup(n, A, sigma) ** 2 / n
-    found = working_set(A, sigma)
-    assert speedup([found], A, sigma)[0] ** 2 / found == pytest.approx(ratio.max())
+    result = working_set(A, sigma)
+    assert speedup([result], A, sigma)[0] ** 2 / result == pytest.approx(ratio.max())

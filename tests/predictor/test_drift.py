@@ -61,8 +61,8 @@ def test_noise_alone_is_hardly_ever_called_drift(runs: int) -> None:
 
 @pytest.mark.parametrize("factor", [0.6, 1.3, 2.0, 10.0])
 def test_a_change_is_noticed_within_a_dozen_runs(factor: float) -> None:
-    found = [noticed(history(seed, 30, 12, factor=factor)) for seed in range(40)]
-    assert sum(found) >= 38
+    result = [noticed(history(seed, 30, 12, factor=factor)) for seed in range(40)]
+    assert sum(result) >= 38
 
 
 def test_a_slow_rise_is_followed() -> None:
@@ -146,8 +146,8 @@ def test_stopped_runs_are_carried_along() -> None:
     stopped = Run(32, 30.0, DAY * 3, censored=True)
     followed, drift = follow([*runs, stopped])
     assert drift is not None
-    (kept,) = (run for run in followed if run.censored)
-    assert kept.elapsed_s == pytest.approx(30.0 * drift.factor)
+    (remaining,) = (run for run in followed if run.censored)
+    assert remaining.elapsed_s == pytest.approx(30.0 * drift.factor)
 
 
 def cut_at(limit_s: float, runs: Sequence[Run]) -> list[Run]:
@@ -194,11 +194,11 @@ def test_seconds_or_hours_make_no_difference(seed: int, unit: float, factor: flo
         replace(run, elapsed_s=run.elapsed_s * unit, end_s=started(run) + run.elapsed_s * unit)
         for run in runs
     ]
-    found, scaled = follow(runs)[1], follow(other)[1]
-    assert (found is None) == (scaled is None)
-    if found and scaled:
-        assert scaled.factor == pytest.approx(found.factor)
-        assert scaled.runs == found.runs
+    result, scaled = follow(runs)[1], follow(other)[1]
+    assert (result is None) == (scaled is None)
+    if result and scaled:
+        assert scaled.factor == pytest.approx(result.factor)
+        assert scaled.runs == result.runs
 
 
 @given(st.integers(0, 20), st.randoms(use_true_random=False))
@@ -212,10 +212,12 @@ def test_the_order_in_which_runs_are_given_does_not_matter(
 
 
 def test_the_problem_says_what_changed_and_what_to_run() -> None:
-    told = problem(Drift(1_790_000_000.0, 1.42, 5, renewed=(8, 16), stale=(1, 2, 4)))
-    assert told.name == "drift"
-    assert told.text.startswith("run times rose by 42% with the run of 2026-09-21; on 1, 2 and 4 ")
-    assert told.observe == 1
+    reported = problem(Drift(1_790_000_000.0, 1.42, 5, renewed=(8, 16), stale=(1, 2, 4)))
+    assert reported.name == "drift"
+    assert reported.text.startswith(
+        "run times rose by 42% with the run of 2026-09-21; on 1, 2 and 4 "
+    )
+    assert reported.observe == 1
     followed = problem(Drift(1_790_000_000.0, 0.5, 9, renewed=(4, 8, 16)))
     assert (
         followed.text

@@ -58,11 +58,11 @@ def test_half_of_the_runs_failing_is_reported_beside_the_prediction() -> None:
 
 
 def test_a_new_work_dir_lowers_the_verdict() -> None:
-    known = table_of([replace(row(n, 600.0 / n), work_dir="/data/a") for n in (1, 2, 4, 8)])
-    assert known.work_dirs == (digest("/data/a"),)
-    assert for_inputs(known, "/data/a/", None) is known
-    assert for_inputs(known, "", None) is known
-    elsewhere = for_inputs(known, "/data/b", None)
+    recorded = table_of([replace(row(n, 600.0 / n), work_dir="/data/a") for n in (1, 2, 4, 8)])
+    assert recorded.work_dirs == (digest("/data/a"),)
+    assert for_inputs(recorded, "/data/a/", None) is recorded
+    assert for_inputs(recorded, "", None) is recorded
+    elsewhere = for_inputs(recorded, "/data/b", None)
     assert elsewhere.verdict is not Verdict.RELIABLE
     assert Verdict.RELIABLE not in elsewhere.verdicts
     assert elsewhere.problems[0].name == "new_work_dir"
@@ -70,20 +70,20 @@ def test_a_new_work_dir_lowers_the_verdict() -> None:
 
 def test_where_each_run_has_its_own_work_dir_a_new_one_says_nothing() -> None:
     rows = [replace(row(n, 600.0 / n), work_dir=f"/data/{n}") for n in (1, 2, 4, 8)]
-    known = table_of(rows)
-    assert for_inputs(known, "/data/b", None) is known
+    recorded = table_of(rows)
+    assert for_inputs(recorded, "/data/b", None) is recorded
 
 
 def test_a_tag_names_the_problem_wherever_it_runs() -> None:
     rows = [replace(row(n, 600.0 / n), work_dir="/data/a") for n in (1, 2, 4, 8)]
-    known = table_of(rows, KeyLevel.TAG)
-    assert for_inputs(known, "/data/b", known.last_s + 1) is known
+    recorded = table_of(rows, KeyLevel.TAG)
+    assert for_inputs(recorded, "/data/b", recorded.last_s + 1) is recorded
 
 
 def test_an_input_that_changed_since_the_last_run_lowers_the_verdict() -> None:
-    known = table_of([replace(row(n, 600.0 / n), end_s=START) for n in (1, 2, 4, 8)])
-    assert known.last_s == START - 75
-    assert for_inputs(known, "", known.last_s - 1) is known
-    changed = for_inputs(known, "", known.last_s + 1)
+    recorded = table_of([replace(row(n, 600.0 / n), end_s=START) for n in (1, 2, 4, 8)])
+    assert recorded.last_s == START - 75
+    assert for_inputs(recorded, "", recorded.last_s - 1) is recorded
+    changed = for_inputs(recorded, "", recorded.last_s + 1)
     assert changed.verdict is not Verdict.RELIABLE
     assert changed.problems[0].name == "new_input"

@@ -247,11 +247,11 @@ def test_the_next_observation_is_on_a_node_count(nodes: list[Any]) -> None:
 
 
 def test_intervals_without_a_fit() -> None:
-    known = measure(CURVE, [])
+    recorded = measure(CURVE, [])
     with pytest.raises(ValueError, match=COUNT):
-        around([], np.array([]), known, 0.9)
+        around([], np.array([]), recorded, 0.9)
     with pytest.raises(ValueError, match=SHARE):
-        around([4], np.array([10.0]), known, 1.0)
+        around([4], np.array([10.0]), recorded, 1.0)
 
 
 @pytest.mark.parametrize("value", [nan, inf, -inf])

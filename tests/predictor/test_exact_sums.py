@@ -21,11 +21,11 @@ def test_sums_hold_thirty_digits(count: int) -> None:
     rng = np.random.default_rng(count)
     rows = rng.lognormal(0, 8, (count, 3))
     high, low = gram(rows)
-    wanted = exactly(rows)
+    expected = exactly(rows)
     for i in range(3):
         for j in range(3):
             made = Fraction(float(high[i, j])) + Fraction(float(low[i, j]))
-            assert abs(made / wanted[i][j] - 1) < Fraction(1, 10**29)
+            assert abs(made / expected[i][j] - 1) < Fraction(1, 10**29)
             assert abs(low[i, j]) <= 2.0**-52 * high[i, j]
 
 

@@ -222,8 +222,8 @@ def test_attributes_with_which_run_time_falls_take_part_as_reciprocals() -> None
     rising = OccupancyModel().fit(runs(lambda x: 0.5 + 6 * x))
     assert all(str(t) == "x" for one in rising.forms for t in one.compute.terms)
     assert rising.predict({"x": 5.0}).time_s == pytest.approx(10 * (0.6 + 30))
-    told = LinearOccupancyModel(faster=frozenset({"x"})).fit(runs(lambda x: 0.5 + 6 / x))
-    assert [str(term) for term in told.compute.terms] == ["1/x"]
+    reported = LinearOccupancyModel(faster=frozenset({"x"})).fit(runs(lambda x: 0.5 + 6 / x))
+    assert [str(term) for term in reported.compute.terms] == ["1/x"]
     assert transformation("x", frozenset({"x"})) == Term("x", Shape.INVERSE)
     assert transformation("x", frozenset()) == Term("x", Shape.LINEAR)
 

@@ -168,8 +168,8 @@ def test_attributes_come_in_their_order_once_one_has_no_levels_left() -> None:
     learner, runs = Learner(space, ALONE), []
     while proposal := learner.propose():
         runs.append(tuple(proposal.assignment.values()))
-        found = Occupancies(8 / proposal.assignment["a"], 1.0, 1.0, 1.0)
-        learner.observe(Sample(proposal.assignment, found))
+        result = Occupancies(8 / proposal.assignment["a"], 1.0, 1.0, 1.0)
+        learner.observe(Sample(proposal.assignment, result))
     assert runs == [(1.0, 1.0, 1.0), (2.0, 1.0, 1.0), (1.0, 2.0, 1.0), (1.0, 1.0, 2.0)]
 
 

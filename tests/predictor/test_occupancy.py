@@ -92,13 +92,13 @@ def test_the_functions_of_the_paper_are_recovered() -> None:
 
 
 def test_new_assignments_are_within_five_per_cent() -> None:
-    found = [
+    result = [
         e
         for ref in ((451.0, 0.2), (996.0, 18.2), (930.0, 8.2))
         for e in errors(grid(fmri, 0.02), ref)
     ]
-    assert fmean(found) < 3.0
-    assert max(found) < 15.0
+    assert fmean(result) < 3.0
+    assert max(result) < 15.0
 
 
 def test_latency_hiding_bends() -> None:
@@ -186,8 +186,8 @@ def test_whatever_takes_longest_decides() -> None:
     def run(mhz: float, latency: float) -> Sample:
         busy, demand = 2e-6 * 930 / mhz, (1.5 + 0.1 * latency) * 1e-6
         stall = 0.02e-6 + max(0.0, demand - busy)
-        found = Occupancies(busy, 0.3 * stall, 0.7 * stall, 1e9)
-        return Sample({"mhz": mhz, "latency": latency}, found)
+        result = Occupancies(busy, 0.3 * stall, 0.7 * stall, 1e9)
+        return Sample({"mhz": mhz, "latency": latency}, result)
 
     # One attribute at a time: how both work together follows from the bottleneck alone.
     train = [run(930, n) for n in (1, 4, 6, 8, 12, 16)] + [run(n, 8) for n in (450, 600, 800, 1400)]
@@ -206,8 +206,8 @@ def test_where_the_runs_do_not_tell_why_they_stalled_the_interval_holds_both(sha
 
     def run(mhz: float, latency: float) -> Sample:
         busy, demand = 3e-6 * 930 / mhz, 3e-6 * (1.0 if shape == "constant" else latency / 18)
-        found = Occupancies(busy, max(0.0, demand - busy), 0.0, 1e9)
-        return Sample({"mhz": mhz, "latency": latency}, found)
+        result = Occupancies(busy, max(0.0, demand - busy), 0.0, 1e9)
+        return Sample({"mhz": mhz, "latency": latency}, result)
 
     train = [run(450, ms) for ms in (1, 5, 9, 13, 18)] + [run(n, 18) for n in (1000, 1200, 1400)]
     fit = OccupancyModel().fit(train)
@@ -223,8 +223,8 @@ def test_a_run_that_hid_its_stall_bounds_that_of_others() -> None:
 
     def run(mhz: float, latency: float) -> Sample:
         busy, demand = 3e-6 * 930 / mhz, 1e-6 * max(1.5, latency / 3)
-        found = Occupancies(busy, max(0.0, demand - busy), 0.0, 1e9)
-        return Sample({"mhz": mhz, "latency": latency}, found)
+        result = Occupancies(busy, max(0.0, demand - busy), 0.0, 1e9)
+        return Sample({"mhz": mhz, "latency": latency}, result)
 
     train = [run(450, ms) for ms in (0.1, 4, 8, 12, 16)]
     train += [run(n, ms) for n in (900, 1400, 2800) for ms in (12, 16)]

@@ -62,8 +62,8 @@ def test_expansion_has_a_term_for_each_set() -> None:
 def test_a_product_is_recovered(relative: bool) -> None:
     fit = ProductForm(select=False).fit(sums_of(observed(7, 3.0), relative=relative))
     assert fit.theta == pytest.approx((2.0, 100.0, 60.0, 3000.0), rel=1e-4)
-    unseen = fit.predict({"nodes": 40.0, "clock": 5.0})
-    assert unseen.time_s == pytest.approx(truth(40, 5.0), rel=1e-4)
+    unobserved = fit.predict({"nodes": 40.0, "clock": 5.0})
+    assert unobserved.time_s == pytest.approx(truth(40, 5.0), rel=1e-4)
 
 
 def test_sums_do_not_depend_on_order_and_merge() -> None:
@@ -181,15 +181,15 @@ def test_estimates_and_intervals_are_those_of_least_squares(relative: bool, leve
     assert fit.noise == pytest.approx(sqrt(variance), rel=1e-9)
     row = np.array([1.0, 1 / 3])
     time_s = float(row @ theta)
-    known = variance * float(row @ np.linalg.inv((h.T * weights**2) @ h) @ row)
-    spread = sqrt(known + variance * (time_s**2 if relative else 1.0)) / time_s
+    recorded = variance * float(row @ np.linalg.inv((h.T * weights**2) @ h) @ row)
+    spread = sqrt(recorded + variance * (time_s**2 if relative else 1.0)) / time_s
     width = float(student.ppf((1 + level) / 2, 4)) * spread
-    found = fit.predict({"nodes": 3.0}, level)
-    assert (found.nodes, found.level) == (3, level)
-    assert found.time_s == pytest.approx(time_s)
-    assert found.low_s == pytest.approx(time_s * exp(-width))
-    assert found.high_s == pytest.approx(time_s * exp(width))
-    assert found.curve_sd == pytest.approx(sqrt(known) / time_s)
+    result = fit.predict({"nodes": 3.0}, level)
+    assert (result.nodes, result.level) == (3, level)
+    assert result.time_s == pytest.approx(time_s)
+    assert result.low_s == pytest.approx(time_s * exp(-width))
+    assert result.high_s == pytest.approx(time_s * exp(width))
+    assert result.curve_sd == pytest.approx(sqrt(recorded) / time_s)
 
 
 def test_as_many_runs_as_terms_leave_nothing_to_judge_by() -> None:

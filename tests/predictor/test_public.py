@@ -90,7 +90,7 @@ OUTCOMES = [PredictionOutcome(float(i), 110.0, 100.0, 90.0, 120.0) for i in rang
 ROWS = [Run(n, t) for n, t in zip(NODES, TIMES, strict=True)]
 N, T = np.array(NODES, float), np.array(TIMES)
 ENVELOPE = envelope(N, T, 0.05)
-SEEN = ObservedRatios((4, 8), (0.1, 0.2), (0.01, 0.01))
+OBSERVED = ObservedRatios((4, 8), (0.1, 0.2), (0.01, 0.01))
 PAIR = {"predicted": [9.0, 11.0, 14.0], "actual": [10.0, 12.0, 15.0]}
 LINE = [Term("cpu", Shape.LINEAR)]
 
@@ -260,13 +260,13 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         None, {"series": [], "size_bytes": 1e6, "source": "a", "target": "b", "now_s": 0.0},
     ),
     "type_ratios.believe": (
-        None, {"evidence": EVIDENCE, "observed": {"new": SEEN}, "target": "new"},
+        None, {"evidence": EVIDENCE, "observed": {"new": OBSERVED}, "target": "new"},
     ),
     "type_ratios.ratio_at": (
         None,
         {
             "believed": believe(EVIDENCE, {}, "new"), "evidence": EVIDENCE, "target": "new",
-            "own": SEEN, "nodes": NODES,
+            "own": OBSERVED, "nodes": NODES,
         },
     ),
     "backfilling.Engine": (scheduled, {"nodes": 4, "submit_s": [0.0, 1.0, 2.0], "closed": 2}),
@@ -527,8 +527,8 @@ def has_nan(made: Any) -> bool:
 
 def public(name: str) -> Callable[..., Any]:
     module, _, what = name.rpartition(".")
-    found: Callable[..., Any] = getattr(importlib.import_module(f"predictor.{module}"), what)
-    return found
+    result: Callable[..., Any] = getattr(importlib.import_module(f"predictor.{module}"), what)
+    return result
 
 
 CASES = [

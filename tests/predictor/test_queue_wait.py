@@ -24,8 +24,8 @@ def queue(jobs: int, seed: int, *, drift: float = 0.0):
 
 
 def inside(fit, rows, waits_s):
-    found = fit.predict(rows)
-    return np.mean((found.low_s <= waits_s) & (waits_s <= found.high_s))
+    result = fit.predict(rows)
+    return np.mean((result.low_s <= waits_s) & (waits_s <= result.high_s))
 
 
 def test_exported_trees_give_what_scikit_learn_gives():
@@ -69,17 +69,17 @@ def test_an_estimate_that_is_right_stays_and_one_that_is_off_is_corrected():
         table = np.column_stack([rows, factor * waits_s])
         model = QueueWaitModel(trees=30, leaves=8, estimate="estimate", allowance_s=60.0)
         fit = model.fit([*NAMES, "estimate"], table[:800], waits_s[:800], asked_s[:800])
-        found = fit.predict(table[800:]).median_s
-        off = np.abs(np.log10((found + 60) / (waits_s[800:] + 60)))
+        result = fit.predict(table[800:]).median_s
+        off = np.abs(np.log10((result + 60) / (waits_s[800:] + 60)))
         assert np.median(off) < 0.05
 
 
 def test_an_interval_holds_its_median_and_is_never_below_zero():
     rows, waits_s, asked_s = queue(500, 4)
     fit = QueueWaitModel(trees=20, leaves=8, allowance_s=60.0).fit(NAMES, rows, waits_s, asked_s)
-    found = fit.predict(rows)
-    assert np.all(found.low_s >= 0)
-    assert np.all((found.low_s <= found.median_s) & (found.median_s <= found.high_s))
+    result = fit.predict(rows)
+    assert np.all(result.low_s >= 0)
+    assert np.all((result.low_s <= result.median_s) & (result.median_s <= result.high_s))
 
 
 def test_blocks_of_the_past_are_predicted_from_what_was_over_by_then():
@@ -87,9 +87,9 @@ def test_blocks_of_the_past_are_predicted_from_what_was_over_by_then():
     # A wait that is over only at the end of time is in no block's past.
     waits_s[:40] = 1e9
     places = []
-    for block, found in SMALL.validated(NAMES, rows, waits_s, asked_s):
+    for block, result in SMALL.validated(NAMES, rows, waits_s, asked_s):
         places += block.tolist()
-        usual = np.log10(found.median_s / np.median(waits_s))
+        usual = np.log10(result.median_s / np.median(waits_s))
         assert np.abs(usual).max() < 3
     assert sorted(places) == places
     assert places[-1] == 1599 and places[0] >= 200

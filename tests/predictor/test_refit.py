@@ -76,15 +76,15 @@ def test_the_number_of_workers_changes_nothing(store: Store) -> None:
 
 def test_fits_leave_the_other_cores_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.runs.add(applications(1))
-    seen: set[int] = set()
+    observed: set[int] = set()
     monkeypatch.setattr(
         "predictor.parts.tabulate",
-        lambda *_, **__: seen.update(
+        lambda *_, **__: observed.update(
             library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
         ),
     )
     refit(store, now_s=5.0)
-    assert seen == {1}
+    assert observed == {1}
 
 
 def test_any_executor_will_do(store: Store) -> None:
@@ -99,10 +99,10 @@ def test_any_executor_will_do(store: Store) -> None:
 
 def test_progress_counts_all_identities(store: Store) -> None:
     store.runs.add(applications(3))
-    seen: list[int] = []
-    refit(store, now_s=5.0, progress=seen.append)
+    observed: list[int] = []
+    refit(store, now_s=5.0, progress=observed.append)
     identities = sum(len(list(store.runs.by_key(level))) for level in KeyLevel)
-    assert sum(seen) == identities
+    assert sum(observed) == identities
 
 
 def test_the_interval_of_a_history_holds_what_its_runs_did(store: Store) -> None:

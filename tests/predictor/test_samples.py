@@ -66,7 +66,7 @@ def test_samples_that_cannot_be_learned_from(
 
 
 @pytest.mark.parametrize(
-    "found",
+    "result",
     [
         Occupancies(-1.0, 2.0, 3.0, 1.0),
         Occupancies(1.0, nan, 3.0, 1.0),
@@ -78,9 +78,9 @@ def test_samples_that_cannot_be_learned_from(
         Occupancies(1e300, 0.0, 0.0, 1e300),
     ],
 )
-def test_occupancies_that_no_run_has(found: Occupancies) -> None:
+def test_occupancies_that_no_run_has(result: Occupancies) -> None:
     with pytest.raises(ValueError, match="cannot be learned from"):
-        checked([Sample({"cpu": 1.0}, found)])
+        checked([Sample({"cpu": 1.0}, result)])
 
 
 def test_a_stall_of_nothing_is_a_run_like_others() -> None:

@@ -17,9 +17,9 @@ def outcomes(*ratios: float, spread: float = 1.05, cut: bool = False) -> list[Pr
 
 
 def off(*ratios: float, before: bool = False, **fields: float) -> bool:
-    found = judge(outcomes(*ratios, **fields), AccuracyBand(), off=before)
-    assert found is not None
-    return found.off
+    result = judge(outcomes(*ratios, **fields), AccuracyBand(), off=before)
+    assert result is not None
+    return result.off
 
 
 def test_good_predictions_stay_on_and_bad_ones_go_off() -> None:
@@ -66,8 +66,8 @@ def test_whoever_is_let_back_would_not_be_sent_out(ratios: list[float], before: 
 
 @pytest.mark.parametrize("before", [False, True])
 def test_the_band_that_was_used_is_reported(before: bool) -> None:
-    found = judge(outcomes(1.1, 1.1, 1.1), AccuracyBand(), off=before)
-    assert found is not None
-    assert log(found.high) == pytest.approx(log(1.25 if before else 1.5))
-    assert found.low == pytest.approx(1 / found.high)
-    assert (found.ratio, found.runs) == (pytest.approx(1.1), 3)
+    result = judge(outcomes(1.1, 1.1, 1.1), AccuracyBand(), off=before)
+    assert result is not None
+    assert log(result.high) == pytest.approx(log(1.25 if before else 1.5))
+    assert result.low == pytest.approx(1 / result.high)
+    assert (result.ratio, result.runs) == (pytest.approx(1.1), 3)

@@ -187,8 +187,8 @@ def test_a_new_node_type_is_predicted_from_its_profile(store: Store) -> None:
     fit = ProductForm().fit(merged)
     assert FORMS["cpu"] == ("nodes", "cpu")
     for nodes in (2, 6):
-        found = fit.predict({"nodes": nodes, "cpu": 1600.0})
-        assert found.time_s == pytest.approx(true_s(nodes, 1600.0), rel=1e-3)
+        result = fit.predict({"nodes": nodes, "cpu": 1600.0})
+        assert result.time_s == pytest.approx(true_s(nodes, 1600.0), rel=1e-3)
 
 
 def test_the_type_of_a_run_is_that_of_its_nodes() -> None:

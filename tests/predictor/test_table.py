@@ -58,17 +58,17 @@ def test_what_is_no_table_is_refused() -> None:
 
 
 def test_entries_are_exact() -> None:
-    found = table.at(make(), 4)
-    assert (found.time_s, found.low_s, found.high_s) == (40.0, 20.0, 80.0)
-    assert (found.level, found.curve_sd) == (0.9, 0.1)
+    result = table.at(make(), 4)
+    assert (result.time_s, result.low_s, result.high_s) == (40.0, 20.0, 80.0)
+    assert (result.level, result.curve_sd) == (0.9, 0.1)
 
 
 @given(st.integers(1, 16))
 def test_between_entries_a_power_law_is_exact(nodes: int) -> None:
-    found = table.at(make(), nodes)
-    assert math.isclose(found.time_s, 160 / nodes)
-    assert math.isclose(found.low_s, 80 / nodes)
-    assert math.isclose(found.high_s, 320 / nodes)
+    result = table.at(make(), nodes)
+    assert math.isclose(result.time_s, 160 / nodes)
+    assert math.isclose(result.low_s, 80 / nodes)
+    assert math.isclose(result.high_s, 320 / nodes)
 
 
 @pytest.mark.parametrize("nodes", [0, 17])

@@ -203,13 +203,13 @@ class ByThePaper:
     def __init__(self, settings: LearnerSettings, app: Application) -> None:
         self.settings, self.app = settings, app
         dynamic = settings.traversal is Traversal.DYNAMIC
-        told = settings.attribute_order is DOMAIN
+        reported = settings.attribute_order is DOMAIN
         self.reference = (1, 5) if settings.reference is Reference.MIN else (5, 1)
-        self.ran = [self.reference, *([] if dynamic and told else without(self.reference))]
+        self.ran = [self.reference, *([] if dynamic and reported else without(self.reference))]
         self.samples = [app({"cpu": float(c), "lat": float(n)}) for c, n in self.ran]
         self.order = list(settings.parts) if dynamic else sorted((A, N, D), key=self.relevance)
         self.attributes = {
-            part: list(settings.attributes[part]) if told else self.by_effect(part)
+            part: list(settings.attributes[part]) if reported else self.by_effect(part)
             for part in self.order
         }
         self.taken: dict[OccupancyPart, list[str]] = {part: [] for part in self.order}

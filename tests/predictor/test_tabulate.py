@@ -57,17 +57,17 @@ def test_runs_cut_short_are_lower_bounds() -> None:
     assert "cut_short" in {p.name for p in cut.problems}
 
 
-@pytest.mark.parametrize(("seen", "ask"), [((4,), 8), ((4, 8), 16), ((1, 64), 8)])
+@pytest.mark.parametrize(("observed", "ask"), [((4,), 8), ((4, 8), 16), ((1, 64), 8)])
 def test_too_few_node_counts_are_a_history_that_asks_for_another(
-    seen: tuple[int, ...], ask: int
+    observed: tuple[int, ...], ask: int
 ) -> None:
-    table = table_of(rows_of(*seen, *seen))
+    table = table_of(rows_of(*observed, *observed))
     assert table is not None
     assert table.model == "history"
-    assert tuple(p.nodes for p in table.observed) == seen
+    assert tuple(p.nodes for p in table.observed) == observed
     assert table.verdict is Verdict.DOUBTFUL
     counts = zip(table.nodes, table.verdicts, strict=True)
-    assert all(verdict is Verdict.REFUSED for n, verdict in counts if n not in seen)
+    assert all(verdict is Verdict.REFUSED for n, verdict in counts if n not in observed)
     assert (table.problems[0].name, table.problems[0].observe) == ("no_curve", ask)
     assert (table.knee, table.max_useful) == (None, None)
 
@@ -97,8 +97,8 @@ def test_a_history_has_columns_for_each_limit_asked_for() -> None:
     table = table_of([*short, *long], KeyLevel.USER)
     assert table is not None
     assert at(table, 4).time_s == at(for_limit(table, 3600), 4).time_s == 900
-    told = at(for_limit(table, 600), 4)
-    assert told.low_s < told.time_s == 60 < told.high_s
+    reported = at(for_limit(table, 600), 4)
+    assert reported.low_s < reported.time_s == 60 < reported.high_s
     assert for_limit(table, None) is for_limit(table, 0.0) is table
     # Between them the nearest by ratio answers, and no run takes longer than its limit.
     assert at(for_limit(table, 1400), 4).time_s == 60 < at(for_limit(table, 1600), 4).time_s
@@ -220,9 +220,9 @@ def test_a_quantile_is_no_shorter_than_what_runs_took_that_the_median_leaves_out
 
 
 def test_a_run_that_was_stopped_leaves_no_high_quantile_among_few() -> None:
-    told = table_of(repeated(*[1.0] * 19) + repeated(1.5, state=JobState.TIMEOUT)[-1:])
-    assert told is not None
-    assert [tail.share for tail in told.tails] == [0.9]
+    reported = table_of(repeated(*[1.0] * 19) + repeated(1.5, state=JobState.TIMEOUT)[-1:])
+    assert reported is not None
+    assert [tail.share for tail in reported.tails] == [0.9]
 
 
 def test_runs_cut_short_beyond_what_was_usual_leave_quantiles() -> None:

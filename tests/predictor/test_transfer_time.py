@@ -31,12 +31,12 @@ def transfer(at_s: float, value: float, size_bytes: int = 16 * MB) -> Probe:
 
 def history(count: int) -> list[Probe]:
     """Transfers that are three times as fast as the probe before, on a link that drifts."""
-    found = []
+    result = []
     for number in range(count):
         at_s = NOW - 300 * (count - number)
         speed = (2 + sin(number / 3)) * MB
-        found += [probe(at_s, speed), transfer(at_s + 1, 3 * speed)]
-    return found
+        result += [probe(at_s, speed), transfer(at_s + 1, 3 * speed)]
+    return result
 
 
 def predict(series: list[Probe], size_bytes: float = 16 * MB) -> TransferTime:
@@ -139,10 +139,10 @@ def test_a_probe_is_stale_after_an_hour(age_s: float, method: str) -> None:
     assert predict([probe(NOW - age_s, 2.0 * MB)]).method == method
 
 
-@pytest.mark.parametrize(("apart_s", "seen"), [(59.0, 9.0), (60.0, 2.0), (61.0, 2.0)])
-def test_probes_within_a_minute_of_the_newest_are_together(apart_s: float, seen: float) -> None:
+@pytest.mark.parametrize(("apart_s", "observed"), [(59.0, 9.0), (60.0, 2.0), (61.0, 2.0)])
+def test_probes_within_a_minute_of_the_newest_are_together(apart_s: float, observed: float) -> None:
     series = [probe(NOW - 5 - apart_s, 9.0 * MB), probe(NOW - 5, 2.0 * MB)]
-    assert predict(series).probe_bytes_per_s == seen * MB
+    assert predict(series).probe_bytes_per_s == observed * MB
 
 
 def test_a_probe_counts_for_the_transfer_at_the_same_moment() -> None:
@@ -161,14 +161,14 @@ def test_ten_predicted_transfers_are_enough(count: int, verdict: Verdict) -> Non
 
 
 def test_ten_predictions_that_were_off_are_erratic_and_not_few() -> None:
-    def found(count: int) -> list[str]:
+    def result(count: int) -> list[str]:
         series = []
         for n in range(1, count + 1):
             speed = 4.0 * MB * (3.0 if n % 2 else 1 / 3.0)
             series += [probe(NOW - 300 * n, 2.0 * MB), transfer(NOW - 300 * n + 1, speed)]
         return names(predict([*series, probe(NOW - 5, 2.0 * MB)]))
 
-    assert (found(10), found(11)) == (["few_transfers"], ["erratic"])
+    assert (result(10), result(11)) == (["few_transfers"], ["erratic"])
 
 
 def test_the_bounds_of_transfers_alone_are_near_what_was_observed() -> None:
@@ -190,15 +190,15 @@ def test_what_is_no_throughput_is_left_out() -> None:
     assert predict([*series, probe(NOW - 9, 2.0 * MB)]).time_s == 8.0
 
 
-@pytest.mark.parametrize(("off", "found"), [(1.24, []), (1.35, ["erratic"])])
-def test_past_predictions_off_by_a_quarter_are_erratic(off: float, found: list[str]) -> None:
+@pytest.mark.parametrize(("off", "result"), [(1.24, []), (1.35, ["erratic"])])
+def test_past_predictions_off_by_a_quarter_are_erratic(off: float, result: list[str]) -> None:
     series = []
     for n in range(1, 60):
         speed = 4.0 * MB * (off if n % 2 else 1 / off)
         series += [probe(NOW - 300 * n, 2.0 * MB), transfer(NOW - 300 * n + 1, speed)]
     made = predict([*series, probe(NOW - 5, 2.0 * MB)])
-    assert (made.error > 0.25) is bool(found)
-    assert names(made) == found
+    assert (made.error > 0.25) is bool(result)
+    assert names(made) == result
 
 
 def test_a_probe_at_the_moment_of_asking_counts_and_a_later_one_does_not() -> None:

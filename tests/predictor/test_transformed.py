@@ -106,8 +106,8 @@ def test_a_term_has_to_lower_the_error_by_fifteen_per_cent() -> None:
     for slope, terms in ((below, set()), (above, {"x"})):
         samples = [{"x": one} for one in levels.tolist()]
         values = 10 + sign + slope * levels
-        found, _ = learn(samples, list(values), reference={"x": 1.0}, attributes=("x",))
-        assert {str(term) for term in found.terms} == terms
+        result, _ = learn(samples, list(values), reference={"x": 1.0}, attributes=("x",))
+        assert {str(term) for term in result.terms} == terms
 
 
 def test_errors_below_a_thousandth_or_below_the_noise_need_no_term() -> None:
@@ -121,13 +121,13 @@ def test_errors_below_a_thousandth_or_below_the_noise_need_no_term() -> None:
 def test_each_term_needs_two_samples(count: int, most: int) -> None:
     rng = np.random.default_rng(3)
     names = ("a", "b", "c", "d")
-    found = 0
+    result = 0
     for _ in range(20):
         samples = [{n: float(rng.uniform(1, 9)) for n in names} for _ in range(count)]
         values = [1 + 5 * one["a"] + 9 * one["b"] + 7 / one["c"] + one["d"] for one in samples]
         function, _ = learn(samples, values, reference=samples[0], attributes=names)
-        found = max(found, len(function.terms))
-    assert found == most
+        result = max(result, len(function.terms))
+    assert result == most
 
 
 def test_three_levels_do_not_bend_and_four_do() -> None:

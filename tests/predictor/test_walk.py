@@ -76,20 +76,20 @@ def of(runs: list[Run], site: Site = Site()) -> Record:  # noqa: B008 - frozen
 @cache
 def site() -> Site:
     """Record of a site with applications of all kinds."""
-    known = Site()
+    recorded = Site()
     for first in (1000, 2000):
         entries: list[RecordEntry] = []
         for times in (*GOOD, *BAD):
             for seed in SEEDS:
-                entries += of(history(times, first + seed), known).entries
-        known = site_of(pooled((), entries))
-    return known
+                entries += of(history(times, first + seed), recorded).entries
+        recorded = site_of(pooled((), entries))
+    return recorded
 
 
-def next_of(times: Times, seed: int, known: Site) -> tuple[NextRun, JudgedPrediction, float]:
+def next_of(times: Times, seed: int, recorded: Site) -> tuple[NextRun, JudgedPrediction, float]:
     """What is said of the last run, from those before, and what came."""
     *past, last = history(times, seed)
-    now = NextRun(past, of(past, known), known, SETTINGS, same=True, curve=curve(past))
+    now = NextRun(past, of(past, recorded), recorded, SETTINGS, same=True, curve=curve(past))
     return now, now.judge(last.nodes), math.log(last.elapsed_s)
 
 
@@ -104,10 +104,10 @@ def test_a_good_application_is_reliable(times: Times) -> None:
 
 
 @pytest.mark.parametrize("times", BAD)
-@pytest.mark.parametrize("known", ["a site", "nothing"])
-def test_a_bad_application_never_is(times: Times, known: str) -> None:
+@pytest.mark.parametrize("recorded", ["a site", "nothing"])
+def test_a_bad_application_never_is(times: Times, recorded: str) -> None:
     for seed in SEEDS:
-        now, judged, _ = next_of(times, seed, site() if known == "a site" else Site())
+        now, judged, _ = next_of(times, seed, site() if recorded == "a site" else Site())
         assert not now.voice.reliable(judged)
 
 
@@ -128,12 +128,12 @@ def test_the_first_prediction_at_a_site_of_bad_applications_is_as_careful() -> N
     entries = [e for seed in SEEDS for e in of(history(inputs, 500 + seed)).entries]
     bad = site_of(pooled((), entries))
     first = history(steady, 1, runs=9)
-    fresh, known = (
+    fresh, recorded = (
         NextRun(first, Record(), one, SETTINGS, same=True, curve=curve(first))
         for one in (Site(), bad)
     )
     for nodes in {run.nodes for run in first}:
-        wide, narrow = known.judge(nodes), fresh.judge(nodes)
+        wide, narrow = recorded.judge(nodes), fresh.judge(nodes)
         assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
 
 
@@ -319,9 +319,9 @@ def test_a_site_where_narrow_intervals_failed_asks_for_narrower_ones() -> None:
     assert site_of(failed).reaches["same seen"][1] > 5
 
 
-def judged_by(entries: list[RecordEntry], known: Site) -> tuple[RecordJudge, JudgedPrediction]:
+def judged_by(entries: list[RecordEntry], recorded: Site) -> tuple[RecordJudge, JudgedPrediction]:
     """What is said where all experts say 100 s, on a count that was run three times."""
-    voice = RecordJudge(entries, known, SETTINGS, same=True)
+    voice = RecordJudge(entries, recorded, SETTINGS, same=True)
     return voice, voice.judge(Guesses((math.log(100.0),) * 7, 3, (math.log(100.0), 0.02)))
 
 
@@ -356,8 +356,8 @@ def test_where_most_applications_are_hard_a_smooth_beginning_is_not_believed() -
     runs = history(steady, 2, runs=4)
     record = of(runs)
     for entries, reliable in ((fine, True), (hard, False)):
-        known = replace_fresh(site_of(entries))
-        now = NextRun(runs, record, known, SETTINGS, same=True, curve=curve(runs))
+        recorded = replace_fresh(site_of(entries))
+        now = NextRun(runs, record, recorded, SETTINGS, same=True, curve=curve(runs))
         judged = now.judge(runs[-1].nodes)
         assert judged.size < 5
         assert now.voice.reliable(judged) is reliable
@@ -380,18 +380,18 @@ def test_intervals_that_missed_of_late_become_wider() -> None:
 
 def test_the_pool_keeps_the_newest_of_each_class() -> None:
     old, new = list(entries_with(0.5, 300)), list(entries_with(0.1, 300))
-    kept = pooled(old, new)
-    assert len(kept) == 400
-    assert min(e.end_s for e in kept) == 100.0
+    remaining = pooled(old, new)
+    assert len(remaining) == 400
+    assert min(e.end_s for e in remaining) == 100.0
 
 
 def test_no_user_crowds_out_the_others_in_a_sites_record() -> None:
     few = [replace(one, owner="ada") for one in entries_with(0.01, 150)]
     many = [replace(one, owner="mallory", end_s=1e6 + one.end_s) for one in entries_with(2.0, 5000)]
-    kept = pooled(few, many)
-    assert len(kept) == POOLED
-    assert [one for one in kept if one.owner == "ada"] == few
-    assert kept == sorted(kept, key=lambda one: one.end_s)
-    assert pooled(pooled(few, many[:2000]), many[2000:]) == kept
+    remaining = pooled(few, many)
+    assert len(remaining) == POOLED
+    assert [one for one in remaining if one.owner == "ada"] == few
+    assert remaining == sorted(remaining, key=lambda one: one.end_s)
+    assert pooled(pooled(few, many[:2000]), many[2000:]) == remaining
     # Where nobody else is, one user's fill it.
     assert len(pooled([], many)) == POOLED

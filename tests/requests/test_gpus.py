@@ -24,5 +24,5 @@ def test_gpus_of_runs_are_those_allocated(site: Site) -> None:
     site.nimod.run("ingest")
     with Store.open(site.nimod.store, create=False) as store:
         rows = [row for _, rows in store.runs.by_key(KeyLevel.NAME) for row in rows]
-    found = {jobs[row.job_id]: row.gpus for row in rows if row.job_id in jobs}
-    assert found == GPUS
+    result = {jobs[row.job_id]: row.gpus for row in rows if row.job_id in jobs}
+    assert result == GPUS

@@ -58,9 +58,9 @@ def test_decided_once_and_laid_out_for_it(rewriting: Site, row: Promise) -> None
     rewriting.settled()
     since = time.time()
     program, *options = row.request.split()
-    found = run(rewriting, program, options)
-    assert len(found) == 5, found
-    nodes, tasks, procs, shown, began = found
+    result = run(rewriting, program, options)
+    assert len(result) == 5, result
+    nodes, tasks, procs, shown, began = result
     decision = rewriting.decision(since_s=since)
     job = dict(word.split("=", 1) for word in shown.split() if "=" in word)
     assert decision.reason == row.why
@@ -172,8 +172,8 @@ def _decided(
         site.empty_queue()
         site.settled()
         since = time.time()
-        found = run(site, program, options)
-        return found[:3], site.decision(since_s=since)
+        result = run(site, program, options)
+        return result[:3], site.decision(since_s=since)
     finally:
         settings.write_text(text)
 

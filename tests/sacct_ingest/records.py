@@ -66,4 +66,4 @@ def decision(**given: Any) -> DecisionRow:
 
 def runs_with(store: Store, level: KeyLevel, key: str) -> list[RunRow]:
     """Give the runs with this key, the newest last."""
-    return next((rows for found, rows in store.runs.by_key(level) if found == key), [])
+    return next((rows for result, rows in store.runs.by_key(level) if result == key), [])

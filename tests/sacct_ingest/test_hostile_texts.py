@@ -159,8 +159,8 @@ def test_the_worst_text_takes_steps_in_proportion_to_its_length(monkeypatch, nam
 @pytest.mark.parametrize("text", ["aaab", "12 3 ", "gres/gpu,", "xyxz", "aab", "c", "aa b", ""])
 def test_the_counting_matcher_matches_as_re_does(expression, text):
     pattern = re.compile(expression)
-    found = pattern.match(text)
-    assert run(compiled(pattern), text, 0, Steps(10_000)) == (found and found.end())
+    result = pattern.match(text)
+    assert run(compiled(pattern), text, 0, Steps(10_000)) == (result and result.end())
 
 
 def test_a_quadratic_expression_is_caught():

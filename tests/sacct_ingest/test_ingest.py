@@ -194,9 +194,9 @@ def test_what_came_very_late_is_detected_when_the_last_days_are_read_again(
     lately = ingest(sqlite_store, source, now_s=5499, settings=SETTINGS)
     assert (lately.new, lately.changed) == (0, 0)
     source.asked.clear()
-    found = ingest(sqlite_store, source, now_s=5510, settings=SETTINGS)
+    result = ingest(sqlite_store, source, now_s=5510, settings=SETTINGS)
     assert source.asked == [(5469, 5510), *windows(4510, 5469)]
-    assert (found.new, found.changed) == (1, 1)
+    assert (result.new, result.changed) == (1, 1)
 
 
 def test_reading_again_goes_on_where_it_was_stopped(sqlite_store: Store) -> None:
@@ -240,16 +240,16 @@ def test_rows_of_a_window_that_broke_off_are_not_retained_as_refused(sqlite_stor
 
 
 def test_progress_adds_up_to_the_rows_read(sqlite_store: Store) -> None:
-    told: list[int] = []
+    reported: list[int] = []
     source = Accounting(runs_ending_at(*range(4000, 5000, 7)))
     summary = ingest(
         sqlite_store,
         source,
         now_s=5000,
         settings=SETTINGS,
-        progress=lambda rows, *_: told.append(rows),
+        progress=lambda rows, *_: reported.append(rows),
     )
-    assert sum(told) == summary.read > 0
+    assert sum(reported) == summary.read > 0
 
 
 def test_decisions_find_their_runs(sqlite_store: Store) -> None:

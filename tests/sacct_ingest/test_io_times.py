@@ -35,13 +35,13 @@ def share(mounts: bool = True, disks: bool = True, **after: int) -> float | None
 
 def test_reading_beyond_the_round_trip_of_light_operations_is_the_server_s() -> None:
     """Ten looks took 20 ms: 2 ms each; 50 reads took 400 ms: 100 ms of them on the way."""
-    found = share(disks=False, light=10, light_ms=20, reads=50, trips=400)
-    assert found == pytest.approx((20 + 100) / 420)
+    result = share(disks=False, light=10, light_ms=20, reads=50, trips=400)
+    assert result == pytest.approx((20 + 100) / 420)
 
 
 def test_waiting_for_the_network_is_the_network_s() -> None:
-    found = share(disks=False, light=10, light_ms=20, reads=50, queue=80, trips=400)
-    assert found == pytest.approx((20 + 100 + 80) / 500)
+    result = share(disks=False, light=10, light_ms=20, reads=50, queue=80, trips=400)
+    assert result == pytest.approx((20 + 100 + 80) / 500)
 
 
 def test_reads_no_slower_than_light_operations_are_all_on_the_way() -> None:
@@ -55,8 +55,8 @@ def test_without_light_operations_the_fastest_kind_is_the_way() -> None:
 def test_local_disks_count_in_the_job_s_share_of_what_they_did() -> None:
     """The disk took 90 ms for 30 operations, 10 of them the job's."""
     assert share(mounts=False, ios=30, ms=90, own=10) == 0.0
-    found = share(light=10, light_ms=20, reads=10, trips=20, ios=30, ms=90, own=10)
-    assert found == pytest.approx(40 / 70)
+    result = share(light=10, light_ms=20, reads=10, trips=20, ios=30, ms=90, own=10)
+    assert result == pytest.approx(40 / 70)
 
 
 def test_where_nothing_was_counted_nothing_is_available() -> None:

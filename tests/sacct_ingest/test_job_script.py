@@ -114,11 +114,11 @@ def test_quoted_values_come_back(options: dict[str, str]) -> None:
         f"#SBATCH {f'-{name} ' if len(name) == 1 else f'--{name}='}{quoted(value)}"
         for name, value in options.items()
     ]
-    found = parse_script("\n".join(["#!/bin/sh", *lines, "true"])).options
+    result = parse_script("\n".join(["#!/bin/sh", *lines, "true"])).options
     for name in options:
         long_name = OPTIONS["sbatch"][name][0]
         same = [value for key, value in options.items() if OPTIONS["sbatch"][key][0] == long_name]
-        assert found[long_name] == same[-1]
+        assert result[long_name] == same[-1]
 
 
 @given(st.text())

@@ -61,8 +61,8 @@ def test_other_gpus_on_the_same_nodes_are_another_layout() -> None:
     four = [Sized(n, 4 * n, 4 * n, gpus=4 * n) for n in (1, 2, 4)]
     one = [Sized(n, 4 * n, 4 * n, gpus=n) for n in (1, 2)]
     none = [Sized(1, 4, 4)]
-    found = layouts([*none, *one, *four])
-    assert found == {Layout(4, 4, gpus=4): four, Layout(4, 4, gpus=1): one, Layout(4, 4): none}
+    result = layouts([*none, *one, *four])
+    assert result == {Layout(4, 4, gpus=4): four, Layout(4, 4, gpus=1): one, Layout(4, 4): none}
 
 
 def test_a_fixed_number_of_gpus_on_several_counts_is_one_layout() -> None:

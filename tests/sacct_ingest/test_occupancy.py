@@ -113,9 +113,9 @@ def test_a_program_that_reads_and_computes_is_recognised_as_what_it_is(
     script = f"#!/bin/sh\nNIMO_FILE={data} srun -n1 python3 {program}\n"
     job_id = slurm.sbatch("-N1", "-n1", script=script)
     slurm.wait(job_id, accounted=True)
-    found = stored(slurm, job_id, tmp_path)
-    used = usage(found, found.steps)
-    (application,) = (each for each in found.steps if each.step == "0")
+    result = stored(slurm, job_id, tmp_path)
+    used = usage(result, result.steps)
+    (application,) = (each for each in result.steps if each.step == "0")
     assert used.elapsed_s >= 6
     # 96 MiB out and in again; Python's own modules are some MiB more.
     assert used.data_bytes is not None
@@ -123,7 +123,7 @@ def test_a_program_that_reads_and_computes_is_recognised_as_what_it_is(
     assert application.user_cpu_s is not None
     assert used.cpu_s is not None
     assert used.cpu_s == pytest.approx(3.3, abs=1.2)
-    assert used.utilisation == pytest.approx(used.cpu_s / (found.cpus * used.elapsed_s))
+    assert used.utilisation == pytest.approx(used.cpu_s / (result.cpus * used.elapsed_s))
     assert used.network_bytes is None
     data.unlink()
 

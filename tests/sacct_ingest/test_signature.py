@@ -53,8 +53,8 @@ def test_other_users_and_names_are_other_lines() -> None:
 
 
 def test_wrapped_commands_agree() -> None:
-    seen = line("sbatch -N2 --wrap srun ./x -a 'b c'", name="wrap")
-    assert seen == request(name="wrap", script=WRAPPED).line != ""
+    observed = line("sbatch -N2 --wrap srun ./x -a 'b c'", name="wrap")
+    assert observed == request(name="wrap", script=WRAPPED).line != ""
     assert request(name="wrap", script=WRAPPED).script != ""
 
 
@@ -64,8 +64,8 @@ def test_quotes_that_sacct_lost_do_not_matter() -> None:
 
 def test_a_comment_with_spaces_is_not_taken_for_the_script() -> None:
     tagged = "for the paper nimo:app=wrf"
-    seen = line(f"sbatch --comment={tagged} -N 2 wrf.sh d01", comment=tagged)
-    assert seen == request("wrf.sh", "d01").line
+    observed = line(f"sbatch --comment={tagged} -N 2 wrf.sh d01", comment=tagged)
+    assert observed == request("wrf.sh", "d01").line
 
 
 def test_nameless_scripts_from_standard_input_are_not_recognised_by_line() -> None:

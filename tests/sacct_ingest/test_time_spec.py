@@ -90,7 +90,7 @@ def test_iso_times_come_back(moment: datetime) -> None:
 
 @given(st.times(), st.integers(0, 2**31))
 def test_a_time_of_day_is_at_most_a_day_ahead(time: object, now_s: int) -> None:
-    found = parse_time(f"{time:%H:%M}", now_s=now_s, zone=UTC)
+    result = parse_time(f"{time:%H:%M}", now_s=now_s, zone=UTC)
     now = datetime.fromtimestamp(now_s, UTC)
-    ahead = datetime.fromtimestamp(found, UTC) - now.replace(second=0)
+    ahead = datetime.fromtimestamp(result, UTC) - now.replace(second=0)
     assert timedelta(0) < ahead <= timedelta(days=1)

@@ -50,9 +50,9 @@ def test_what_users_write_is_stored_as_it_is(tmp_path: Path, text: str) -> None:
     row = submit(name=text, account=text, qos=text, work_dir=text)
     with Store.open(f"sqlite:///{tmp_path}/nimo.db", create=True) as store:
         store.decisions.add([row])
-        ((kept, _),) = store.decisions.with_outcomes()
-    assert kept == row
-    assert kept.work_dir == text
+        ((remaining, _),) = store.decisions.with_outcomes()
+    assert remaining == row
+    assert remaining.work_dir == text
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -37,8 +37,8 @@ def text(given: dict[str, str]) -> str:
     now_s = beside("now")
     lines = [names]
     for entry in beside("history"):
-        job, told = entry["rows"][0], entry["from_s"] <= now_s < entry["to_s"]
-        if not told or not begin_s <= entry["spans"][0][1] <= end_s:
+        job, reported = entry["rows"][0], entry["from_s"] <= now_s < entry["to_s"]
+        if not reported or not begin_s <= entry["spans"][0][1] <= end_s:
             continue
         if ids is not None and job["JobIDRaw"] not in ids:
             continue

@@ -82,8 +82,8 @@ class Site:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
             os.environ["PATH"] = f"{self.folder}{os.pathsep}{os.environ['PATH']}"
             time.time = lambda: float(self.now_s)  # type: ignore[assignment]
-            told = ("-v", "--config", str(self.folder / "nimo.yaml"))
-            status = main(["ingest", *told, *options])
+            reported = ("-v", "--config", str(self.folder / "nimo.yaml"))
+            status = main(["ingest", *reported, *options])
         except SystemExit as end:
             status = int(end.code or 0)
         finally:
@@ -102,8 +102,8 @@ class Site:
         with engine.connect() as connection:
 
             def rows(table: Any, *without: str) -> list[dict[str, Any]]:
-                found = [dict(row) for row in connection.execute(select(table)).mappings()]
-                return [{k: v for k, v in row.items() if k not in without} for row in found]
+                result = [dict(row) for row in connection.execute(select(table)).mappings()]
+                return [{k: v for k, v in row.items() if k not in without} for row in result]
 
             keys = {row["id"]: (row["job_id"], row["submit_s"]) for row in rows(runs)}
             contents = {
@@ -123,8 +123,8 @@ def ended(process: int, timeout_s: float = 120.0) -> int:
     """Wait for a process; gives its status, or the signal that ended it as a negative number."""
     give_up_s = time.monotonic() + timeout_s
     while time.monotonic() < give_up_s:
-        found, status = os.waitpid(process, os.WNOHANG)
-        if found:
+        result, status = os.waitpid(process, os.WNOHANG)
+        if result:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.002)
     kill(process)

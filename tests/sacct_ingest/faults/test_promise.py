@@ -111,14 +111,14 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def disturbed(site: Site, rng: Random, faults: tuple[Fault, ...]) -> dict[str, Any]:
-    told = []
+    reported = []
     for now_s in NOWS:
         site.at(now_s)
         fault = rng.choice(faults)
-        told.append(fault.__name__)
+        reported.append(fault.__name__)
         site.fail()
         fault(site, rng)
-    sys.stdout.write(f"faults: {told}\n")
+    sys.stdout.write(f"faults: {reported}\n")
     site.ingest()
     return site.contents()
 

@@ -60,10 +60,10 @@ def ingest(cluster: SlurmCluster, store: Path) -> None:
 
 
 def contents(store: Path) -> list[object]:
-    with Store.open(str(store), create=False) as found:
+    with Store.open(str(store), create=False) as result:
         return sorted(
             (run.job_id, run.submit_s, run.state, run.nodes, run.end_s, run.name)
-            for run in found.runs.started()
+            for run in result.runs.started()
         )
 
 
@@ -95,6 +95,6 @@ def test_what_a_real_slurmdbd_holds_comes_in_once(
     fault(cluster, process)
     process.wait(timeout=90)
     ingest(cluster, disturbed)
-    found = contents(disturbed)
-    assert found == contents(undisturbed)
-    assert len(found) == 5
+    result = contents(disturbed)
+    assert result == contents(undisturbed)
+    assert len(result) == 5

@@ -50,9 +50,9 @@ def test_estimates_stay_shares() -> None:
 
 
 def test_this_machine_is_measured() -> None:
-    seen = observe(0.3)
-    assert seen.cpus >= 1
-    assert seen.user + seen.system + seen.idle == pytest.approx(1.0)
+    observed = observe(0.3)
+    assert observed.cpus >= 1
+    assert observed.user + observed.system + observed.idle == pytest.approx(1.0)
     assert 0.0 < spin(0.2) <= 1.0
 
 
@@ -63,9 +63,9 @@ def test_cpus_are_those_of_the_host_as_load_and_times_are(
     (tmp_path / "stat").write_text("\n".join([*rows, "intr 5 1", "procs_running 3", ""]))
     (tmp_path / "loadavg").write_text("2.00 1.00 1.00 3/200 77\n")
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
-    seen = observe(0.0, proc=tmp_path)
-    assert (seen.cpus, seen.load, seen.running) == (4, 2.0, 2.0)
-    assert from_load(seen) == 1.0
+    observed = observe(0.0, proc=tmp_path)
+    assert (observed.cpus, observed.load, observed.running) == (4, 2.0, 2.0)
+    assert from_load(observed) == 1.0
 
 
 def test_a_stat_file_without_processes_says_so(tmp_path: Path) -> None:

@@ -38,12 +38,12 @@ def test_a_bounded_file_is_written_read_and_removed(
 
     monkeypatch.setattr(os, "write", write)
     monkeypatch.setattr(os, "open", opened)
-    seen = disk.measure(tmp_path, size_bytes=3 * MIB + 5, reads=4)
+    observed = disk.measure(tmp_path, size_bytes=3 * MIB + 5, reads=4)
     assert sum(written) == 3 * MIB
     assert all(how & os.O_DIRECT for how in flags)
-    assert seen.write_bytes_per_s > 0
-    assert seen.read_bytes_per_s > 0
-    assert 0 < seen.latency_s < 60
+    assert observed.write_bytes_per_s > 0
+    assert observed.read_bytes_per_s > 0
+    assert 0 < observed.latency_s < 60
     assert [path.name for path in tmp_path.iterdir()] == ["direct"]
 
 

@@ -58,9 +58,9 @@ def sensor_on(hosts: Hosts) -> Iterator[None]:
 def measure(hosts: Hosts, size_bytes: int) -> dict[str, float]:
     argv = hosts.command(hosts.near, sys.executable, "-c", NEAR, ADDRESSES[1], KEY, str(size_bytes))
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    assert [each["error"] for each in found] == ["", ""]
-    return {each["resource"]: each["value"] for each in found}
+    result = json.loads(done.stdout)
+    assert [each["error"] for each in result] == ["", ""]
+    return {each["resource"]: each["value"] for each in result}
 
 
 @pytest.fixture(scope="module")
@@ -86,20 +86,20 @@ def test_bandwidth_is_what_the_link_was_limited_to() -> None:
 def test_latency_is_what_the_link_was_delayed_by() -> None:
     try:
         with slow_link.delayed(0.02) as hosts, sensor_on(hosts):
-            seen = [measure(hosts, 64 << 10) for _ in range(3)]
+            observed = [measure(hosts, 64 << 10) for _ in range(3)]
     except OSError as error:
         pytest.skip(str(error))
-    assert 0.04 <= min(each["latency"] for each in seen) < 0.06
+    assert 0.04 <= min(each["latency"] for each in observed) < 0.06
     # Slow start: 64 KiB take some round trips, so the probe sees far less than the link has.
-    assert max(each["bandwidth"] for each in seen) < (64 << 10) / 0.04
+    assert max(each["bandwidth"] for each in observed) < (64 << 10) / 0.04
 
 
 def test_hosts_that_cannot_be_measured_are_measurements_that_failed() -> None:
     (port,) = free_ports(1)
     began = time.time()
-    found = measure_pair("a", Member("b", "127.0.0.1", port), ProbeSettings(), key=b"")
-    assert [each.resource for each in found] == [Resource.LATENCY, Resource.BANDWIDTH]
-    for each in found:
+    result = measure_pair("a", Member("b", "127.0.0.1", port), ProbeSettings(), key=b"")
+    assert [each.resource for each in result] == [Resource.LATENCY, Resource.BANDWIDTH]
+    for each in result:
         assert (each.value, each.error) == (None, "b: Connection refused")
         assert each.at_s >= began - 1
 
@@ -110,9 +110,9 @@ def test_a_host_that_never_answers_costs_no_more_than_the_time_out() -> None:
         _drop_all(hosts)
         argv = hosts.command(hosts.near, sys.executable, "-c",
                              NEAR.replace("=60", "=1"), ADDRESSES[1], KEY, "65536")  # fmt: skip
-        found = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
-    assert [each["error"] for each in found] == ["far: timed out"] * 2
-    assert found[0]["took_s"] >= 0.9
+        result = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
+    assert [each["error"] for each in result] == ["far: timed out"] * 2
+    assert result[0]["took_s"] >= 0.9
 
 
 def _drop_all(hosts: Hosts) -> None:
@@ -145,9 +145,9 @@ class Busy(Channel):
 
 @pytest.fixture
 def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        near = socket.create_connection(door.getsockname())
-        far, _ = door.accept()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        near = socket.create_connection(listener.getsockname())
+        far, _ = listener.accept()
         with near, far:
             yield near, far
 

@@ -166,11 +166,11 @@ class Sensors:
 
     def holder(self) -> Member | None:
         """Give who has the token, seen twice: not one that is just passing it on."""
-        found = [
+        result = [
             [m for m in self.members if (state := self.ask(m)) and state["holding"]]
             for _ in range(2)
         ]
-        return found[0][0] if found[0] == found[1] and len(found[0]) == 1 else None
+        return result[0][0] if result[0] == result[1] and len(result[0]) == 1 else None
 
     def stop(self) -> None:
         for process in self.processes.values():
@@ -195,8 +195,8 @@ def test_the_token_survives_a_kill_of_its_holder(sensors: Sensors) -> None:
     collector = Collector(
         sensors.members, ProbeSettings(timeout_s=2.0, hold_s=8.0, period_s=600.0), key=KEY
     )
-    found = collector.measure_now().probes
-    assert measured(found) == {*itertools.permutations("abc", 2)}
+    result = collector.measure_now().probes
+    assert measured(result) == {*itertools.permutations("abc", 2)}
     wait_until(lambda: sensors.holder() is not None, timeout_s=60, what="the token to rest")
     dead = sensors.holder()
     assert dead is not None
@@ -207,8 +207,8 @@ def test_the_token_survives_a_kill_of_its_holder(sensors: Sensors) -> None:
     again = collector.measure_now()
     assert measured(again.probes) >= {*itertools.permutations(alive, 2)}
     wait_until(lambda: tried(collector, again.probes, alive, dead), timeout_s=60, what="tries")
-    assert any(dead.name in told for told in again.unreachable)
-    found += again.probes
+    assert any(dead.name in reported for reported in again.unreachable)
+    result += again.probes
 
     sensors.start(dead)
     whole = collector.measure_now().probes
@@ -217,20 +217,20 @@ def test_the_token_survives_a_kill_of_its_holder(sensors: Sensors) -> None:
         timeout_s=60,
         what="the dead one to be back in the ring",
     )
-    assert_one_at_a_time(found + whole)
+    assert_one_at_a_time(result + whole)
 
 
-def more(collector: Collector, found: list[Probe]) -> list[Probe]:
-    found += collector.measure_now().probes
-    return found
+def more(collector: Collector, result: list[Probe]) -> list[Probe]:
+    result += collector.measure_now().probes
+    return result
 
 
-def tried(collector: Collector, found: list[Probe], alive: list[str], dead: Member) -> bool:
+def tried(collector: Collector, result: list[Probe], alive: list[str], dead: Member) -> bool:
     """Whether both others have noted that the dead one could not be measured."""
-    failed = {(p.source, p.target) for p in found if p.value is None and p.error}
+    failed = {(p.source, p.target) for p in result if p.value is None and p.error}
     if failed >= {(name, dead.name) for name in alive}:
         return True
-    more(collector, found)
+    more(collector, result)
     return False
 
 

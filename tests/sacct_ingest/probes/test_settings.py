@@ -38,13 +38,13 @@ def test_a_host_must_be_in_its_clique_once() -> None:
 
 def test_the_cost_is_that_of_all_pairs() -> None:
     settings = ProbeSettings(period_s=360.0, message_bytes=10_000, spin_s=1.8, spin_every=10)
-    found = cost(settings, 3)
-    assert found.pairs == 6
-    assert found.probes_per_hour == 10 * (2 * 6 + 3)
-    assert found.network_bytes_per_hour - 10 * 6 * found.bytes_per_pair == (720 + 30) * 900
-    assert 10_000 < found.bytes_per_pair < 11_000
-    assert found.cpu_share == pytest.approx(0.0005)
-    assert found.disk_bytes_per_hour == 0
+    result = cost(settings, 3)
+    assert result.pairs == 6
+    assert result.probes_per_hour == 10 * (2 * 6 + 3)
+    assert result.network_bytes_per_hour - 10 * 6 * result.bytes_per_pair == (720 + 30) * 900
+    assert 10_000 < result.bytes_per_pair < 11_000
+    assert result.cpu_share == pytest.approx(0.0005)
+    assert result.disk_bytes_per_hour == 0
     with_disk = cost(ProbeSettings(period_s=3600.0, disk_folder=Path("/x"), disk_bytes=1000), 1)
     assert with_disk.disk_bytes_per_hour == 2000 + 32 * 4096
     assert with_disk.pairs == with_disk.network_bytes_per_hour == 0

@@ -44,8 +44,8 @@ class Sender:
         assert self._process.stdout is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        found = json.loads(self._process.stdout.readline())
-        return [Probe(**each | {"resource": Resource(each["resource"])}) for each in found]
+        result = json.loads(self._process.stdout.readline())
+        return [Probe(**each | {"resource": Resource(each["resource"])}) for each in result]
 
     def close(self) -> None:
         self._process.kill()

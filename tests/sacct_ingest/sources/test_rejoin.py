@@ -48,10 +48,10 @@ def test_too_many_are_a_lost_line_end() -> None:
 def test_any_name_comes_back_or_is_refused(name: str) -> None:
     row = [*ROW]
     row[1] = name
-    found = rejoin("|".join(row).split("|"))
-    assert found in (None, row)
+    result = rejoin("|".join(row).split("|"))
+    assert result in (None, row)
     if "|" in name and not any(part in ("", "ann") for part in name.split("|")):
-        assert found == row
+        assert result == row
 
 
 def read(*rows: str) -> tuple[list[str], Tally]:

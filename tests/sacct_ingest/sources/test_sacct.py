@@ -243,8 +243,8 @@ def test_steps_from_before_the_window_are_there(
 
 
 def one_run(source: LiveSacct, job_id: int, begin_s: int, end_s: int) -> JobRun:
-    (found,) = [run for run in source.read(begin_s, end_s, Tally()) if run.job_id == job_id]
-    return found
+    (result,) = [run for run in source.read(begin_s, end_s, Tally()) if run.job_id == job_id]
+    return result
 
 
 def test_an_ingest_without_a_cluster_says_so(
@@ -256,7 +256,7 @@ def test_an_ingest_without_a_cluster_says_so(
 
 
 #: Fields that 22.05's JSON cannot tell, and why.
-UNTOLD = {
+UNREPORTED = {
     "uid": "slurmdbd's JSON has names only",
     "cancelled_by": "a name, not the user's id",
     "submit_line": "not in data_parser 0.0.38",
@@ -281,10 +281,10 @@ def by_key(runs: Iterable[JobRun]) -> dict[Key, dict[str, Any]]:
 def same(text: dict[Key, dict[str, Any]], from_json: dict[Key, dict[str, Any]]) -> None:
     """Hold what JSON says of some runs against what the text says."""
     for key, run in text.items():
-        told = {name: value for name, value in from_json[key].items() if name not in UNTOLD}
-        if not told["user"]:
-            del told["user"]  # 22.05 has no name for users without an association
-        assert told == {name: run[name] for name in told}
+        reported = {name: value for name, value in from_json[key].items() if name not in UNREPORTED}
+        if not reported["user"]:
+            del reported["user"]  # 22.05 has no name for users without an association
+        assert reported == {name: run[name] for name in reported}
 
 
 def test_what_a_real_slurmrestd_answers_is_what_sacct_says(

@@ -52,8 +52,8 @@ def test_tasks_are_summed_up(filled: Store) -> None:
     ],
 )
 def test_only_what_is_chosen_or_is_visible(filled: Store, chosen: dict, arrays: list) -> None:
-    found = filled.arrays(DecisionSelection(**chosen), 9)
-    assert [one.array_job_id for one in found] == arrays
+    result = filled.arrays(DecisionSelection(**chosen), 9)
+    assert [one.array_job_id for one in result] == arrays
 
 
 def test_the_newest_come_first_and_are_limited(filled: Store) -> None:

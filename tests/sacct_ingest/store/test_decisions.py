@@ -48,7 +48,7 @@ def test_decisions_are_given_in_order_and_since_a_time(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "found"),
+    ("chosen", "result"),
     [
         (DecisionSelection(user="ada"), "0"),
         (DecisionSelection(account="bio"), "1"),
@@ -60,7 +60,7 @@ def test_decisions_are_given_in_order_and_since_a_time(store: Store) -> None:
         (DecisionSelection(only_user="cyd", user="ada"), ""),
     ],
 )
-def test_decisions_are_selected(store: Store, chosen: DecisionSelection, found: str) -> None:
+def test_decisions_are_selected(store: Store, chosen: DecisionSelection, result: str) -> None:
     given = (("ada", "hpc", "batch"), ("bob", "bio", "long"), ("cyd", "hpc", "long"))
     store.decisions.add(
         [
@@ -69,7 +69,7 @@ def test_decisions_are_selected(store: Store, chosen: DecisionSelection, found: 
         ]
     )
     rows = [row for row, _ in store.decisions.with_outcomes(chosen)]
-    assert "".join(row.decision_id[-1] for row in rows) == found
+    assert "".join(row.decision_id[-1] for row in rows) == result
 
 
 def test_the_note_in_the_job_tells_its_decision(store: Store) -> None:
@@ -227,12 +227,12 @@ def test_predicted_and_actual_waits(store: Store) -> None:
 def test_the_newest_are_given_page_by_page(store: Store) -> None:
     rows = [decision(decision_id=f"{i:012x}", at_s=SUBMIT_S + i // 3) for i in range(10)]
     store.decisions.add(rows)
-    seen: list[str] = []
+    observed: list[str] = []
     before = None
     while page := store.decisions.newest(DecisionSelection(), most=4, before=before):
-        seen += [one.decision_id for one, _ in page]
+        observed += [one.decision_id for one, _ in page]
         before = page[-1][0].at_s, page[-1][0].decision_id
-    assert seen == [row.decision_id for row in reversed(rows)]
+    assert observed == [row.decision_id for row in reversed(rows)]
 
 
 def test_a_page_holds_what_is_selected(store: Store) -> None:
@@ -244,13 +244,13 @@ def test_a_page_holds_what_is_selected(store: Store) -> None:
         ]
     )
 
-    def found(**wanted: str) -> str:
-        page = store.decisions.newest(DecisionSelection(**wanted), most=9)
+    def result(**expected: str) -> str:
+        page = store.decisions.newest(DecisionSelection(**expected), most=9)
         return "".join(sorted(one.decision_id[0] for one, _ in page))
 
-    assert found(reason="array") == "ab"
-    assert found(key_level="line", key="k", only_user="ada") == "a"
-    assert found(mode="enforce") == "c"
+    assert result(reason="array") == "ab"
+    assert result(key_level="line", key="k", only_user="ada") == "a"
+    assert result(mode="enforce") == "c"
 
 
 FULL_NOTE = build(

@@ -18,12 +18,12 @@ def test_a_store_that_stays_has_not_changed(store: Store) -> None:
     assert store.change() == ""
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_deleted_file_is_noticed(tmp_path: Path, kept: bool) -> None:
+@pytest.mark.parametrize("remaining", [True, False])
+def test_a_deleted_file_is_noticed(tmp_path: Path, remaining: bool) -> None:
     path = tmp_path / "nimo.db"
     with Store.open(str(path)) as store:
         for one in tmp_path.glob("nimo.db*"):
-            one.rename(tmp_path / "away") if kept else one.unlink()
+            one.rename(tmp_path / "away") if remaining else one.unlink()
         assert store.change() == "was deleted"
         with Store.open(str(path)) as other:
             assert other.change() == ""

@@ -99,7 +99,7 @@ def scanned(engine: Engine, sql: str, given: Any) -> set[str]:
 
 def _sqlite(execute: Any, sql: str, given: Any) -> set[str]:
     details = [row[3] for row in execute(f"EXPLAIN QUERY PLAN {sql}", given)]
-    return {found[1] for d in details if (found := re.fullmatch(r"SCAN (\w+)", d))}
+    return {result[1] for d in details if (result := re.fullmatch(r"SCAN (\w+)", d))}
 
 
 def _postgresql(execute: Any, sql: str, given: Any) -> set[str]:
@@ -111,7 +111,7 @@ def _postgresql(execute: Any, sql: str, given: Any) -> set[str]:
 
 def _mariadb(execute: Any, sql: str, given: Any) -> set[str]:
     plan = json.loads(execute(f"EXPLAIN FORMAT=JSON {sql}", given).scalar_one())
-    return {found["table_name"] for found in _tables(plan) if found["access_type"] == "ALL"}
+    return {result["table_name"] for result in _tables(plan) if result["access_type"] == "ALL"}
 
 
 def _tables(plan: Any) -> Iterator[dict[str, Any]]:

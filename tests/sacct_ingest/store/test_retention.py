@@ -38,14 +38,14 @@ def test_old_runs_go_but_for_the_newest_of_each_application_and_node_count(store
     would = store.prune(retention, dry_run=True)
     assert store.runs.count() == RUNS_PER_KEY + 15 + 40 + 50
     assert store.prune(retention) == would
-    kept = runs_with(store, KeyLevel.USER, "ada")
-    assert {r.job_id for r in kept if r.state is JobState.FAILED} == set(range(2000, 2011)) - {
+    remaining = runs_with(store, KeyLevel.USER, "ada")
+    assert {r.job_id for r in remaining if r.state is JobState.FAILED} == set(range(2000, 2011)) - {
         2010
-    } | {2010 for r in kept if r.job_id == 2010}
-    assert sorted(r.job_id for r in kept if r.nodes == 2 and r.job_id < 1000) == list(
+    } | {2010 for r in remaining if r.job_id == 2010}
+    assert sorted(r.job_id for r in remaining if r.nodes == 2 and r.job_id < 1000) == list(
         range(RUNS_PER_KEY)
     )
-    assert sum(r.nodes == 64 for r in kept) == RUNS_PER_KEY
+    assert sum(r.nodes == 64 for r in remaining) == RUNS_PER_KEY
     assert store.prune(retention) == [Pruned("runs", SUBMIT_S - 10 * DAY_S, 0)]
 
 

@@ -19,9 +19,9 @@ def everything(url: str, table: str) -> list[dict[str, Any]]:
     engine = create_engine(url)
     with engine.connect() as connection:
         rows = connection.execute(text(f"select * from {table} order by 1, 2")).mappings()
-        found = [dict(row) for row in rows]
+        result = [dict(row) for row in rows]
     engine.dispose()
-    return found
+    return result
 
 
 def test_adding_again_changes_nothing(store: Store, store_url: str) -> None:
@@ -137,15 +137,15 @@ def test_many_runs_are_stored_in_several_transactions(sqlite_store: Store) -> No
 
 def test_groups_can_be_read_while_somebody_writes(sqlite_store: Store) -> None:
     sqlite_store.runs.add(run(job_id=i, user=f"user{i % 7}") for i in range(5000))
-    seen = 0
+    observed = 0
     for _, rows in sqlite_store.runs.by_key(KeyLevel.USER):
-        sqlite_store.runs.add([run(job_id=10_000 + seen, user="zoe")])
-        seen += len(rows)
-    assert seen == 5000
+        sqlite_store.runs.add([run(job_id=10_000 + observed, user="zoe")])
+        observed += len(rows)
+    assert observed == 5000
 
 
 @pytest.mark.parametrize(
-    ("comment", "found"),
+    ("comment", "result"),
     [
         ("NIMO1:0123456789ab:n=4", "0123456789ab"),
         ("JS1:abc NIMO1:0123456789ab:n=4 JS1:x", "0123456789ab"),
@@ -155,8 +155,8 @@ def test_groups_can_be_read_while_somebody_writes(sqlite_store: Store) -> None:
         ("", ""),
     ],
 )
-def test_decisions_noted_in_admin_comments(comment: str, found: str) -> None:
-    assert decision_id_in(comment) == found
+def test_decisions_noted_in_admin_comments(comment: str, result: str) -> None:
+    assert decision_id_in(comment) == result
 
 
 ODD = st.text(max_size=300)
@@ -209,8 +209,8 @@ def test_a_tag_is_each_users_own(store: Store) -> None:
         run(job_id=number, user=user, comment="nimo:app=wrf")
         for number, user in enumerate(("ada", "bob", "ada"))
     )
-    found = {key: [row.job_id for row in rows] for key, rows in store.runs.by_key(KeyLevel.TAG)}
-    assert found == {"ada/wrf": [0, 2], "bob/wrf": [1]}
+    result = {key: [row.job_id for row in rows] for key, rows in store.runs.by_key(KeyLevel.TAG)}
+    assert result == {"ada/wrf": [0, 2], "bob/wrf": [1]}
 
 
 def test_shared_tags_have_the_runs_of_those_named(store: Store) -> None:
@@ -226,5 +226,5 @@ def test_shared_tags_have_the_runs_of_those_named(store: Store) -> None:
         fields = {"user": user, "account": account, "comment": f"nimo:app={app}"}
         store.runs.add([run(job_id=number, end_s=SUBMIT_S - number, **fields)])
     tags = SharedTag(name="lab", application=("wrf", "c*"), users=("bob",), accounts=("bio",))
-    found = [(key, [row.job_id for row in rows]) for key, rows in store.runs.shared(tags)]
-    assert found == [("@lab/cfd", [3]), ("@lab/wrf", [2, 1, 0])]
+    result = [(key, [row.job_id for row in rows]) for key, rows in store.runs.shared(tags)]
+    assert result == [("@lab/cfd", [3]), ("@lab/wrf", [2, 1, 0])]

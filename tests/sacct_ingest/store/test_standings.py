@@ -40,8 +40,8 @@ def test_outcomes_of_an_identity_newest_first(store: Store) -> None:
         store.decisions.add([one])
         store.runs.add([run(job_id=i + 1, submit_s=SUBMIT_S + i, name=name, end_s=SUBMIT_S + i)])
     assert store.decisions.join_outcomes() == 4
-    found = store.decisions.last_outcomes(KeyLevel.LINE, "k", 2)
-    assert [(row.decision_id, outcome.job_id) for row, outcome in found] == [
+    result = store.decisions.last_outcomes(KeyLevel.LINE, "k", 2)
+    assert [(row.decision_id, outcome.job_id) for row, outcome in result] == [
         (f"{2:012x}", 3),
         (f"{1:012x}", 2),
     ]

@@ -153,8 +153,8 @@ def test_urls_that_make_no_sense(url: str) -> None:
 
 
 def test_a_url_without_its_driver_names_the_fix() -> None:
-    mend = r"have mysql\+pymysql://… in the URL, and install nimo-slurm\[mariadb\]"
-    with pytest.raises(StoreError, match=mend):
+    fix = r"have mysql\+pymysql://… in the URL, and install nimo-slurm\[mariadb\]"
+    with pytest.raises(StoreError, match=fix):
         Store.open("mysql://nimo@db.example/nimo")
 
 
@@ -197,17 +197,17 @@ def in_another_account(path: Path) -> str:
     """Read and try to write a store as nobody; a fork, since nobody may not read our Python."""
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
-        told = "died"
+        reported = "died"
         try:
             os.setgid(NOBODY)
             os.setuid(NOBODY)
             with Store.open(str(path), create=False) as store:
-                told = str(len(store.fits.all()))
+                reported = str(len(store.fits.all()))
                 store.watermarks.set("x", 1)
         except StoreError as error:
-            told += " readonly" if "readonly" in str(error) else f" {error}"
+            reported += " readonly" if "readonly" in str(error) else f" {error}"
         finally:
-            os.write(writer, told.encode())
+            os.write(writer, reported.encode())
             os._exit(0)
     os.waitpid(child, 0)
     os.close(writer)
@@ -254,8 +254,8 @@ def test_fits_are_replaced_as_a_whole(store: Store) -> None:
 def test_fits_of_others_can_be_retained(store: Store) -> None:
     store.fits.replace([fit("a"), fit("b"), fit("a", level=KeyLevel.TAG)])
     store.fits.replace([fit("b", model="usl")], keep_others=True)
-    found = {(row.level, row.key): row.model for row in store.fits.all()}
-    assert found == {
+    result = {(row.level, row.key): row.model for row in store.fits.all()}
+    assert result == {
         (KeyLevel.LINE, "a"): "adept",
         (KeyLevel.LINE, "b"): "usl",
         (KeyLevel.TAG, "a"): "adept",
@@ -287,6 +287,6 @@ def test_rejected_rows_are_retained_once_and_only_the_newest(store: Store) -> No
     store.rejects.add([reject(i) for i in range(10)])
     assert [row.text for row in store.rejects.all()] == [f"row {i}" for i in range(10)]
     store.rejects.add([reject(i) for i in range(10, MOST + 5)])
-    kept = store.rejects.all()
-    assert len(kept) == MOST
-    assert kept[0].read_s == 5
+    remaining = store.rejects.all()
+    assert len(remaining) == MOST
+    assert remaining[0].read_s == 5

@@ -35,8 +35,8 @@ def test_what_a_run_added_is_added_once_and_taken_out(store: Store) -> None:
     assert store.sums.take([replace(ONE, time_s=1.0)], forms, fold, fresh=False) == 0
     # To another node type, with all that it added.
     assert store.sums.take([replace(ONE, node_type="small")], forms, fold) == 1
-    found = {row.node_type: row.payload for row in of(store, KeyLevel.LINE)["l"]}
-    assert found == {"big": "50.0", "small": "100.0"}
+    result = {row.node_type: row.payload for row in of(store, KeyLevel.LINE)["l"]}
+    assert result == {"big": "50.0", "small": "100.0"}
     assert [row.form for row in of(store, KeyLevel.TAG)["wrf"]] == ["time"]
     assert of(store, KeyLevel.SCRIPT) == {}
     assert [len(part) for part in store.sums.contributions()] == [2]
@@ -44,10 +44,12 @@ def test_what_a_run_added_is_added_once_and_taken_out(store: Store) -> None:
 
 def test_runs_that_the_sums_do_not_know_are_detected(store: Store) -> None:
     store.runs.add([run(node_list="n1"), run(job_id=18, state=JobState.FAILED)])
-    ((found,),) = store.sums.unknown(["b"])
-    assert (found.job_id, found.node_list) == (17, "n1")
-    known = replace(ONE, digest=found.digest, tag=found.tag, script=found.script, line=found.line)
-    store.sums.take([known], ("time",), fold)
+    ((result,),) = store.sums.unknown(["b"])
+    assert (result.job_id, result.node_list) == (17, "n1")
+    recorded = replace(
+        ONE, digest=result.digest, tag=result.tag, script=result.script, line=result.line
+    )
+    store.sums.take([recorded], ("time",), fold)
     assert list(store.sums.unknown(["b"])) == []
     assert len(list(store.sums.unknown(["another"]))) == 1
     rows = [row for _, rows in store.runs.by_key(KeyLevel.USER) for row in rows]

@@ -43,10 +43,10 @@ def make(connection: Connection, revision: str) -> None:
 
 
 def tables(connection: Connection) -> list[Table]:
-    found = MetaData()
-    found.reflect(connection)
+    result = MetaData()
+    result.reflect(connection)
     skipped = ("alembic_version", "counters")
-    return [table for table in found.sorted_tables if table.name not in skipped]
+    return [table for table in result.sorted_tables if table.name not in skipped]
 
 
 def value(table: Table, column: Any, row: int) -> Any:
@@ -124,8 +124,8 @@ def test_what_several_users_shared_by_tag_or_script_becomes_each_users_own(new_u
             fields["job_id"] = number
             for name in ("runs", "decisions"):
                 row = {c.name: value(made[name], c, number) for c in made[name].columns}
-                known = {field: of for field, of in fields.items() if field in row}
-                connection.execute(insert(made[name]), row | known)
+                recorded = {field: of for field, of in fields.items() if field in row}
+                connection.execute(insert(made[name]), row | recorded)
         for name in ("fits", "standings"):
             for level in ("tag", "script", "line"):
                 row = {c.name: value(made[name], c, 1) for c in made[name].columns}
@@ -133,12 +133,14 @@ def test_what_several_users_shared_by_tag_or_script_becomes_each_users_own(new_u
         marks = made["watermarks"]
         connection.execute(insert(marks), [{"source": s, "epoch_s": 5} for s in ("a", "standings")])
     with Store.open(new_url, create=False) as store:
-        found = {key: [row.job_id for row in rows] for key, rows in store.runs.by_key(KeyLevel.TAG)}
-        assert found == {"ada/wrf": [0], "bob/wrf": [1], "ada/ada/wrf": [2]}
+        result = {
+            key: [row.job_id for row in rows] for key, rows in store.runs.by_key(KeyLevel.TAG)
+        }
+        assert result == {"ada/wrf": [0], "bob/wrf": [1], "ada/ada/wrf": [2]}
         scripts = [len(rows) for _, rows in store.runs.by_key(KeyLevel.SCRIPT)]
         assert sorted(scripts) == [1, 1, 2]
-        kept = [(one.tag, one.key, one.label) for one, _ in store.decisions.with_outcomes()]
-        assert kept == [
+        remaining = [(one.tag, one.key, one.label) for one, _ in store.decisions.with_outcomes()]
+        assert remaining == [
             *((key, key, key) for key in ("ada/wrf", "bob/wrf", "ada/ada/wrf")),
             ("", "", ""),
             ("", "", ""),

@@ -27,7 +27,7 @@ def test_a_moment_counts_from_now() -> None:
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "told"),
+    ("read", "text", "reported"),
     [
         (whole, "-4", "'-4' is not a whole number from 0 on"),
         (whole, "²", "'²' is not a whole number"),
@@ -39,9 +39,9 @@ def test_a_moment_counts_from_now() -> None:
     ],
 )
 def test_wrong_numbers_are_refused_with_what_is_right(
-    read: Callable[[str], float], text: str, told: str
+    read: Callable[[str], float], text: str, reported: str
 ) -> None:
-    with pytest.raises(ArgumentTypeError, match=told):
+    with pytest.raises(ArgumentTypeError, match=reported):
         read(text)
 
 

@@ -160,8 +160,8 @@ def test_workers_are_jobs_of_slurm(slurm: SlurmCluster, tmp_path: Path, store: S
         # Whoever reaches the scheduler, or reads its keys, runs code as the user who fits.
         assert pool.address.startswith("tls://127.0.0.1:")
         assert (tmp_path / "nimo" / "dask").stat().st_mode & 0o077 == 0
-        kept = pool.executor.submit(os.getenv, "MALLOC_TRIM_THRESHOLD_").result()
-        assert kept == str(128 * 2**20)
+        remaining = pool.executor.submit(os.getenv, "MALLOC_TRIM_THRESHOLD_").result()
+        assert remaining == str(128 * 2**20)
         refit(store, now_s=5.0, workers=pool.workers, pool=pool.executor)
     assert store.fits.all() == before
     assert len(list((tmp_path / "nimo" / "dask").glob("*.out"))) == 2

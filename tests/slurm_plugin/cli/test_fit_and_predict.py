@@ -54,9 +54,9 @@ def test_one_application_is_near_its_truth(
     use: DemoSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["predict", "wrf-d02", "--json"]) == 0
-    (known,) = msgspec.json.decode(capsys.readouterr().out, type=list[PredictionTable])
-    assert known.verdict is Verdict.RELIABLE
-    for nodes, predicted_s in zip(known.nodes, known.median_s, strict=True):
+    (recorded,) = msgspec.json.decode(capsys.readouterr().out, type=list[PredictionTable])
+    assert recorded.verdict is Verdict.RELIABLE
+    for nodes, predicted_s in zip(recorded.nodes, recorded.median_s, strict=True):
         if nodes <= 16:
             assert predicted_s == pytest.approx(WRF.time_s(nodes), rel=0.05)
 
@@ -74,9 +74,9 @@ def test_one_application_as_text_and_parsable(
 
 def test_the_start_of_a_key_will_do(use: DemoSite, capsys: pytest.CaptureFixture[str]) -> None:
     main(["predict", "wrf-d02", "--json"])
-    (known,) = json.loads(capsys.readouterr().out)
-    assert main(["predict", known["key"][:8], "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == [known]
+    (recorded,) = json.loads(capsys.readouterr().out)
+    assert main(["predict", recorded["key"][:8], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [recorded]
 
 
 def test_a_history_is_given_where_there_is_nothing_better(

@@ -93,7 +93,7 @@ def test_the_name_of_a_file_may_be_any_bytes(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (("--since", "2999-01-01"), "before"),
         (("--since", "2024-02-01", "--until", "2024-01-01"), "before 2024-01-01"),
@@ -101,10 +101,10 @@ def test_the_name_of_a_file_may_be_any_bytes(
     ],
 )
 def test_a_span_of_which_nothing_can_be_read(
-    tmp_path: Path, arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, arguments: tuple[str, ...], reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ingest(tmp_path / "nimo.db", *arguments) == 78
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
     assert not (tmp_path / "nimo.db").exists()
 
 

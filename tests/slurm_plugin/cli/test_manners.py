@@ -63,7 +63,7 @@ def test_an_unknown_option_is_status_2_on_stderr(
 
 
 @pytest.mark.parametrize(
-    ("word", "mend"),
+    ("word", "fix"),
     [
         ("sttaus", "did you mean 'status'?"),
         ("reprot", "did you mean 'report'?"),
@@ -71,12 +71,12 @@ def test_an_unknown_option_is_status_2_on_stderr(
     ],
 )
 def test_a_misspelt_command_names_the_nearest(
-    word: str, mend: str, capsys: pytest.CaptureFixture[str]
+    word: str, fix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         nimo.main([word, "-P"])
     assert ended.value.code == 2
-    assert f"nimo: error: there is no command {word!r}; {mend}" in capsys.readouterr().err
+    assert f"nimo: error: there is no command {word!r}; {fix}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

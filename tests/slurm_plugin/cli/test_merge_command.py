@@ -21,12 +21,12 @@ def clusters(tmp_path: Path) -> Iterator[list[Path]]:
     """Three stores: two saw some runs in common, and the third one of them another way."""
     paths = [tmp_path / f"{name}.db" for name in ("oak", "pine", "elm")]
     faster = {"old": 1100.0, "new": 2500.0}
-    for path, seen, speed in zip(
+    for path, observed, speed in zip(
         paths, (runs()[:5], runs()[3:], runs()[2:4]), (None, None, faster), strict=True
     ):
         with Store.open(str(path)) as store:
             store.profiles.add(profiles(speed) if speed else profiles())
-            store.runs.add(seen)
+            store.runs.add(observed)
             add(store)
     yield paths
 
@@ -34,8 +34,8 @@ def clusters(tmp_path: Path) -> Iterator[list[Path]]:
 def merge(store: str | Path, *argv: str | Path, capsys: Any) -> dict[str, Any]:
     capsys.readouterr()
     assert main(["merge", "--store", str(store), "--json", *map(str, argv)]) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return told
+    reported: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return reported
 
 
 @pytest.mark.database

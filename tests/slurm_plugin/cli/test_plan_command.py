@@ -31,7 +31,7 @@ tasks:
 
 
 #: The table's run time on two nodes; what is moved first; nobody says how fast.
-KNOWN = """
+RECORDED = """
 name: known
 storages: {home: {path: /home/ana, host: n1}, far: {path: /far, host: n5}}
 links: [{from: home, to: far, remote: false}]
@@ -77,21 +77,21 @@ def test_a_later_deadline_takes_fewer_node_hours(
 
 
 @pytest.mark.parametrize(
-    ("deadline", "label", "told"),
+    ("deadline", "label", "reported"),
     [
         ("now+6000", "as early as possible", "MISSED"),
         ("now+12500", "not surely in time", "NOT SURE"),
     ],
 )
 def test_a_deadline_that_cannot_be_met_is_status_4(
-    flow: Path, deadline: str, label: str, told: str, capsys: pytest.CaptureFixture[str]
+    flow: Path, deadline: str, label: str, reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Times beside which those of the command itself are nothing: 12,000 s in all.
     flow.write_text(re.sub(r"(\d+0)(?=[,}])", r"\g<1>00", FLOW))
     assert main(["plan", "--empty", "--deadline", deadline, str(flow)]) == 4
     text = capsys.readouterr().out
     assert text.startswith(label)
-    assert told in text
+    assert reported in text
 
 
 def test_says_why_all_ends_later_than_its_last_step(
@@ -109,7 +109,7 @@ def test_says_why_all_ends_later_than_its_last_step(
 def test_run_times_are_the_tables_and_copies_what_was_measured(
     flow: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    now_s, known = time.time(), table(level="tag", key="solve", label="solve")
+    now_s, recorded = time.time(), table(level="tag", key="solve", label="solve")
     probe = partial(Probe, source="n1", target="n5")
     series = [probe(resource=Resource.BANDWIDTH, at_s=now_s - 60, value=160 * MB)]
     for hour in range(1, 13):
@@ -121,12 +121,12 @@ def test_run_times_are_the_tables_and_copies_what_was_measured(
         ]
     fitted = FitRow(
         level=KeyLevel.TAG, key="solve", label="solve", verdict="reliable", model="amdahl",
-        fitted_s=1.0, payload=encode(known),
+        fitted_s=1.0, payload=encode(recorded),
     )  # fmt: skip
     with Store.open(f"sqlite:///{flow.parent / 'none.db'}", create=True) as store:
         store.probes.add(series)
         store.fits.replace([fitted])
-    flow.write_text(KNOWN)
+    flow.write_text(RECORDED)
     assert main(["plan", "--empty", "--json", str(flow)]) == 0
     steps = json.loads(capsys.readouterr().out)["plans"][0]["steps"]
     takes = {step["name"]: step["end_s"] - step["start_s"] for step in steps}
@@ -147,7 +147,7 @@ def test_a_task_without_any_history_is_named(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "old", "new", "status", "told"),
+    ("arguments", "old", "new", "status", "reported"),
     [
         ([], "run_time: 20", "nodes: 1", 74, "none.db"),
         (["--submit", "--dry-run"], "", "", 78, "give one of them"),
@@ -164,14 +164,14 @@ def test_mistakes_are_one_line(
     old: str,
     new: str,
     status: int,
-    told: str,
+    reported: str,
 ) -> None:
     flow.write_text(FLOW.replace(old, new) if old else FLOW)
     assert main(["plan", "--empty", *arguments, str(flow)]) == status
     error = capsys.readouterr().err
     assert error.startswith("nimo: ")
     assert error.count("\n") == 1
-    assert told in error
+    assert reported in error
 
 
 def test_ingested_runs_of_an_application_are_samples(
@@ -195,7 +195,7 @@ def test_ingested_runs_of_an_application_are_samples(
             fitted_s=1.0, payload=encode(replace(table(AMDAHL), level="tag", key="ada/solve")),
         )  # fmt: skip
         store.fits.replace([row])
-    text = KNOWN.replace("nodes: 2, speed: 1", "nodes: 1-64, speed: 1").replace(
+    text = RECORDED.replace("nodes: 2, speed: 1", "nodes: 1-64, speed: 1").replace(
         "nodes: 2, application: solve", "nodes: 1-64, application: solve, samples: history"
     ).replace("remote: false", "remote: false, bandwidth: 100M")  # fmt: skip
     (tmp_path / "flow.yaml").write_text(text)

@@ -44,9 +44,9 @@ def test_a_file_holds_one_curve(
     use: DemoSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["predict", "melt", "--plot", str(tmp_path / "melt.svg")]) == 73
-    told = capsys.readouterr().err
-    assert "choose one by its key: " in told
-    assert "ravi/lammps/melt (tag)" in told
+    reported = capsys.readouterr().err
+    assert "choose one by its key: " in reported
+    assert "ravi/lammps/melt (tag)" in reported
     assert main(["predict", "lammps/melt", "--plot", str(tmp_path / "melt.svg")]) == 0
 
 

@@ -74,27 +74,27 @@ def test_the_cost_is_reported_before_anything_is_measured(
 def test_without_hosts_this_one_is_measured_and_stored(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = nimo(capsys, "--name", "here")
-    assert "cpu       here  -   " in told
+    reported = nimo(capsys, "--name", "here")
+    assert "cpu       here  -   " in reported
     with Store.open(str(store)) as opened:
-        (kept,) = opened.probes.series(Resource.CPU, "here")
-    assert kept.value is not None
-    assert 0 <= kept.value <= 1
+        (remaining,) = opened.probes.series(Resource.CPU, "here")
+    assert remaining.value is not None
+    assert 0 <= remaining.value <= 1
     assert json.loads(nimo(capsys, "--show", "--json"))[0]["source"] == "here"
     header, row = nimo(capsys, "--show", "-P").splitlines()
     cells = dict(zip(header.split("|"), row.split("|"), strict=True))
     assert (cells["Resource"], cells["Source"]) == ("cpu", "here")
-    assert int(cells["AtS"]) == pytest.approx(kept.at_s, abs=1)
-    assert nimo(capsys, "--show") == told
+    assert int(cells["AtS"]) == pytest.approx(remaining.at_s, abs=1)
+    assert nimo(capsys, "--show") == reported
 
 
 def test_sensors_measure_when_they_are_asked_to(
     store: Path, sensor: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = json.loads(nimo(capsys, "--json", "--host", sensor))
-    assert [each["source"] for each in found] == ["alone"]
+    result = json.loads(nimo(capsys, "--json", "--host", sensor))
+    assert [each["source"] for each in result] == ["alone"]
     with Store.open(str(store)) as opened:
-        assert opened.probes.newest_s("alone") == found[0]["at_s"]
+        assert opened.probes.newest_s("alone") == result[0]["at_s"]
 
 
 def test_a_sensor_that_is_away_is_named_and_the_others_are_retained(
@@ -129,7 +129,7 @@ def has_probes(path: Path) -> bool:
 
 
 def test_measurements_wait_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [Probe(resource=Resource.CPU, source="a", at_s=1.0, value=1.0)]
+    result = [Probe(resource=Resource.CPU, source="a", at_s=1.0, value=1.0)]
     with Store.open("sqlite://") as opened:
 
         def away(given: object) -> int:
@@ -137,13 +137,13 @@ def test_measurements_wait_while_the_store_is_away(monkeypatch: pytest.MonkeyPat
 
         with monkeypatch.context() as patched:
             patched.setattr(opened.probes, "add", away)
-            assert probe.store_measurements(opened, found) == found
-        assert probe.store_measurements(opened, found) == []
-        assert opened.probes.latest() == found
+            assert probe.store_measurements(opened, result) == result
+        assert probe.store_measurements(opened, result) == []
+        assert opened.probes.latest() == result
 
 
 @pytest.mark.parametrize(
-    ("arguments", "key", "told"),
+    ("arguments", "key", "reported"),
     [
         (["--follow"], KEY, "list them in probes.hosts"),
         (["--host", "a b"], KEY, "host 'a b': write NAME=HOST:PORT"),
@@ -152,11 +152,11 @@ def test_measurements_wait_while_the_store_is_away(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_mistakes_are_one_line_with_the_fix(
-    store: Path, arguments: list[str], key: bytes, told: str, capsys: pytest.CaptureFixture[str]
+    store: Path, arguments: list[str], key: bytes, reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (store.parent / "key").write_bytes(key)
     assert main(["probe", *arguments]) != 0
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
 def test_only_this_machine_is_served_without_a_key(

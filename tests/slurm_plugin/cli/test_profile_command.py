@@ -103,14 +103,14 @@ def benchmarks_on(cluster: SlurmCluster, node: str) -> list[int]:
         f"SLURMD_NODENAME={node}".encode(),
         f"SLURM_CONF={cluster.layout.slurm_conf}".encode(),
     }
-    found = []
+    result = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (process / "comm").read_text().startswith("sysbench"):
                 environ = set((process / "environ").read_bytes().split(b"\0"))
                 if marks <= environ:
-                    found.append(int(process.name))
-    return found
+                    result.append(int(process.name))
+    return result
 
 
 def test_a_node_that_is_slower_than_its_likes_is_detected(
@@ -120,8 +120,8 @@ def test_a_node_that_is_slower_than_its_likes_is_detected(
     # On a busy machine all nodes may differ too much to tell one from the others: once more then.
     for _ in range(3):
         status = main(["profile", "-w", "n[1-4]", "--only", "cpu", "--json"])
-        found = json.loads(capsys.readouterr().out)
-        (kind,) = found["types"]
+        result = json.loads(capsys.readouterr().out)
+        (kind,) = result["types"]
         assert kind["nodes"] == ["n1", "n2", "n3", "n4"]
         ratios = [o["value"] / o["typical"] for o in kind["outliers"] if o["node"] == slowed]
         assert status == bool(kind["outliers"])
@@ -146,7 +146,7 @@ def test_a_node_that_is_down_is_left_out_and_said_to_be(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         ([], "which nodes? name them with -w"),
         (["-w", "n9"], "n9"),
@@ -154,10 +154,10 @@ def test_a_node_that_is_down_is_left_out_and_said_to_be(
     ],
 )
 def test_mistakes_are_one_line(
-    config: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    config: Path, arguments: list[str], reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["profile", "--only", "cpu", *arguments]) not in (0, 2)
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
 def test_a_job_that_slurm_refuses_is_reported_as_srun_tells_it(

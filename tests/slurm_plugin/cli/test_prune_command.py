@@ -12,8 +12,8 @@ def test_counts_first_and_deletes_then(tmp_path: Path, capsys: pytest.CaptureFix
     with Store.open(path) as store:
         store.rejects.add([RejectRow(source="f", reason="odd", text="x", read_s=5)])
     assert main(["prune", "--store", path, "--dry-run"]) == 0
-    assert "rejects: 1 row from before" in (told := capsys.readouterr().out)
-    assert "would be deleted" in told
+    assert "rejects: 1 row from before" in (reported := capsys.readouterr().out)
+    assert "would be deleted" in reported
     assert main(["prune", "--store", path, "--json"]) == 0
     (done,) = json.loads(capsys.readouterr().out)
     assert (done["table"], done["rows"]) == ("rejects", 1)

@@ -50,11 +50,11 @@ def test_the_report_has_decisions_and_outcomes(
 
 
 def test_json(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(report(store, capsys, "--json"))
-    assert (found["decisions"], found["finished"]) == (2, 1)
-    assert found["accuracy"]["mape"] == pytest.approx(0.2)
-    assert found["confidence"] == 0.9
-    assert found["unchanged"] == {"array": 1}
+    result = json.loads(report(store, capsys, "--json"))
+    assert (result["decisions"], result["finished"]) == (2, 1)
+    assert result["accuracy"]["mape"] == pytest.approx(0.2)
+    assert result["confidence"] == 0.9
+    assert result["unchanged"] == {"array": 1}
 
 
 def test_parsable(store: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,8 +76,8 @@ def test_parsable(store: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_selection(
     options: list[str], labels: list[str], store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = json.loads(report(store, capsys, "--json", *options))
-    assert [row["application"] for row in found["applications"]] == labels
+    result = json.loads(report(store, capsys, "--json", *options))
+    assert [row["application"] for row in result["applications"]] == labels
 
 
 EVIL = "<script>alert(1)</script>"
@@ -107,8 +107,13 @@ def test_a_page_is_one_file_that_harms_nobody(
 def test_every_table_is_a_file(
     evil_store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = report(evil_store, capsys, "--csv", str(tmp_path / "tables")).splitlines()
-    assert {Path(line).stem for line in told} >= {"applications", "reasons", "problems", "waste"}
+    reported = report(evil_store, capsys, "--csv", str(tmp_path / "tables")).splitlines()
+    assert {Path(line).stem for line in reported} >= {
+        "applications",
+        "reasons",
+        "problems",
+        "waste",
+    }
     rows = list(csv.DictReader((tmp_path / "tables" / "applications.csv").open(newline="")))
     assert [(row["application"], row["decisions"]) for row in rows] == [(EVIL, "1"), ("wrf", "1")]
 
@@ -122,10 +127,10 @@ def test_no_cell_is_a_formula(tmp_path: Path) -> None:
 
 def test_pseudonyms_hide_all_names(evil_store: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = report(evil_store, capsys, "--json", "--anonymise", "-u", "ada")
-    found = json.loads(text)
-    assert [row["application"] for row in found["applications"]] == ["application-1"]
-    assert found["selection"] == {"user": "user-1"}
-    assert found["anonymous"]
+    result = json.loads(text)
+    assert [row["application"] for row in result["applications"]] == ["application-1"]
+    assert result["selection"] == {"user": "user-1"}
+    assert result["anonymous"]
     assert "ada" not in text
     assert "wrf" not in text
 
@@ -151,9 +156,9 @@ def test_others_jobs_are_hidden_where_slurm_hides_them(
     hidden = PrivateDataRules(only_user="bob", why="PrivateData hides others' jobs")
     monkeypatch.setattr("slurm_plugin.store_access.sight_of", lambda _: hidden)
     assert main(["report", "--store", store, "--json"]) == 0
-    told = capsys.readouterr()
-    assert [row["application"] for row in json.loads(told.out)["applications"]] == ["md"]
-    assert "only your own jobs are shown" in told.err
+    reported = capsys.readouterr()
+    assert [row["application"] for row in json.loads(reported.out)["applications"]] == ["md"]
+    assert "only your own jobs are shown" in reported.err
 
 
 def test_the_curves_tell_their_problems(
@@ -163,10 +168,10 @@ def test_the_curves_tell_their_problems(
     with sqlite3.connect(use.folder / "nimo.db") as source, sqlite3.connect(copy) as target:
         source.backup(target)
     with Store.open(str(copy)) as opened:
-        known = (decode(row.payload) for row in opened.fits.all())
-        table = next(one for one in known if one.problems and one.level == "line")
+        recorded = (decode(row.payload) for row in opened.fits.all())
+        table = next(one for one in recorded if one.problems and one.level == "line")
         opened.decisions.add([decision(key_level=table.level, key=table.key, label=table.label)])
-    found = json.loads(report(str(copy), capsys, "--json"))
-    told = [(row["application"], row["problem"], row["observe"]) for row in found["problems"]]
-    assert sorted(told) == sorted((table.label, p.name, p.observe) for p in table.problems)
+    result = json.loads(report(str(copy), capsys, "--json"))
+    reported = [(row["application"], row["problem"], row["observe"]) for row in result["problems"]]
+    assert sorted(reported) == sorted((table.label, p.name, p.observe) for p in table.problems)
     assert table.problems[0].text in report(str(copy), capsys)

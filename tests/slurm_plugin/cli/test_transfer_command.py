@@ -45,14 +45,14 @@ def probe(age_s: float, value: float | None, resource: Resource = Resource.BANDW
     )
 
 
-def kept(store: Path, *found: Probe) -> None:
+def remaining(store: Path, *result: Probe) -> None:
     with Store.open(f"sqlite:///{store}") as opened:
-        opened.probes.add(found)
+        opened.probes.add(result)
 
 
 def test_each_series_is_forecast(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept(store, *(probe(300 * n, 5.0 * MB) for n in range(1, 21)), probe(10, None))
-    kept(store, *(probe(300 * n, 0.9 + n % 2 / 10, Resource.CPU) for n in range(1, 21)))
+    remaining(store, *(probe(300 * n, 5.0 * MB) for n in range(1, 21)), probe(10, None))
+    remaining(store, *(probe(300 * n, 0.9 + n % 2 / 10, Resource.CPU) for n in range(1, 21)))
     bandwidth, cpu = json.loads(nimo(capsys, "forecast", "--json"))
     assert (bandwidth["value"], bandwidth["nmae"]) == (5.0 * MB, 0.0)
     assert (bandwidth["measured"], bandwidth["failed"]) == (20, 1)
@@ -65,7 +65,7 @@ def test_each_series_is_forecast(store: Path, capsys: pytest.CaptureFixture[str]
 def test_one_measurement_has_no_interval_yet(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept(store, probe(10, 5.0 * MB))
+    remaining(store, probe(10, 5.0 * MB))
     assert json.loads(nimo(capsys, "forecast", "--json"))[0]["high"] is None
     assert "too few values" in nimo(capsys, "forecast")
     assert main(["forecast", "n3"]) == 3
@@ -77,13 +77,13 @@ def test_a_transfer_is_predicted_from_those_recorded(
 ) -> None:
     assert main(["transfer", "16M", "n1", "n2"]) == 3
     assert "nothing was measured from n1 to n2" in capsys.readouterr().err
-    kept(store, *(probe(300 * n, 5.0 * MB) for n in range(31)))
+    remaining(store, *(probe(300 * n, 5.0 * MB) for n in range(31)))
     doubtful = json.loads(nimo(capsys, "transfer", "16M", "n1", "n2", "--json"))
     assert (doubtful["method"], doubtful["verdict"]) == ("RBW", "doubtful")
     for number in range(1, 31):
         begun = str(int(time.time() - 300 * number + 5))
-        told = nimo(capsys, "transfer", "16M", "n1", "n2", "--took", "8", "--at", _iso(begun))
-        assert told == ""
+        reported = nimo(capsys, "transfer", "16M", "n1", "n2", "--took", "8", "--at", _iso(begun))
+        assert reported == ""
     made = json.loads(nimo(capsys, "transfer", "32M", "n1", "n2", "--json"))
     assert made["time_s"] == pytest.approx(16.0)
     assert (made["method"], made["verdict"], made["transfers"]) == ("AdRM", "reliable", 30)
@@ -130,8 +130,8 @@ def test_a_file_is_really_sent_and_stored_with_its_probes(
     file = tmp_path / "input"
     file.write_bytes(bytes(3 * MB))
     arguments = ("probe", "--name", "here", "--transfer", str(file))
-    told = nimo(capsys, *arguments, "there", "--host", host)
-    assert "transfer   here  there" in told
+    reported = nimo(capsys, *arguments, "there", "--host", host)
+    assert "transfer   here  there" in reported
     with Store.open(f"sqlite:///{store}") as opened:
         (moved,) = opened.probes.series(Resource.TRANSFER, "here", "there")
         probes = opened.probes.series(Resource.BANDWIDTH, "here", "there")

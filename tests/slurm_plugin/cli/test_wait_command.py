@@ -71,9 +71,9 @@ def test_no_more_than_a_thousand_tasks_are_asked_for(asked, capsys):
 
 def test_a_job_that_does_not_wait_is_status_3(asked, capsys):
     assert main(["wait", "99"]) == 3
-    told = capsys.readouterr()
-    assert told.out == "no such job is waiting\n"
-    assert "job 99 is not waiting, or you may not see it" in told.err
+    reported = capsys.readouterr()
+    assert reported.out == "no such job is waiting\n"
+    assert "job 99 is not waiting, or you may not see it" in reported.err
 
 
 def test_lines_for_scripts(asked, capsys):

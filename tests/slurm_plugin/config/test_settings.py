@@ -39,7 +39,7 @@ def test_off_is_a_word_not_a_boolean():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("polcy: {}", "f: polcy: unknown key; did you mean 'policy'?"),
         ("policy: {prise: 1}", "f: policy.prise: unknown key; did you mean 'price'?"),
@@ -68,10 +68,10 @@ def test_off_is_a_word_not_a_boolean():
         ("a: [", "f: line 1, column 5: expected the node content"),
     ],
 )
-def test_errors_name_file_place_and_fix(text, told):
+def test_errors_name_file_place_and_fix(text, reported):
     with pytest.raises(ConfigError) as caught:
         parse(text, name="f")
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(reported)
 
 
 def test_text_of_the_file_is_never_evaluated():
@@ -123,10 +123,10 @@ def test_a_rule_takes_its_users_from_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [(None, "cannot be read"), ("alice\nbob carol\n", "line 2: one name or pattern on each line")],
 )
-def test_a_list_that_cannot_be_read_is_named(tmp_path, text, told):
+def test_a_list_that_cannot_be_read_is_named(tmp_path, text, reported):
     if text is not None:
         (tmp_path / "users").write_text(text)
     path = tmp_path / "nimo.yaml"
@@ -134,7 +134,7 @@ def test_a_list_that_cannot_be_read_is_named(tmp_path, text, told):
     with pytest.raises(ConfigError) as caught:
         load(path)
     assert str(tmp_path / "users") in str(caught.value)
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 def test_each_setting_of_a_job_comes_from_the_first_rule_that_says_it():

@@ -69,8 +69,8 @@ def test_counts_that_are_refused_are_not_shown():
 
 
 def test_counts_outside_the_range_asked_for_are_not_shown():
-    told = advice(Request(low=2, high=6, limit_s=7200.0))
-    assert [row.nodes for row in told.rows] == [2, 3, 4, 5, 6]
+    reported = advice(Request(low=2, high=6, limit_s=7200.0))
+    assert [row.nodes for row in reported.rows] == [2, 3, 4, 5, 6]
 
 
 def test_no_run_is_proposed_beyond_the_partition():
@@ -85,63 +85,63 @@ def test_no_run_is_proposed_beyond_the_partition():
 
 def test_an_answer_is_not_reliable_and_doubtful_at_once():
     verdicts = tuple(Verdict.RELIABLE if n <= 8 else Verdict.DOUBTFUL for n in range(1, 33))
-    told = advice(known=table(verdicts=verdicts))
-    assert (told.nodes, told.verdict) == (None, "doubtful")
-    assert told.verdict_text.startswith("The prediction is doubtful on 16 nodes.")
-    assert "is reliable" not in told.verdict_text
-    assert "not reliable enough" in told.reason
+    reported = advice(known=table(verdicts=verdicts))
+    assert (reported.nodes, reported.verdict) == (None, "doubtful")
+    assert reported.verdict_text.startswith("The prediction is doubtful on 16 nodes.")
+    assert "is reliable" not in reported.verdict_text
+    assert "not reliable enough" in reported.reason
 
 
 def test_a_guess_is_marked_and_has_no_speedup():
-    told = advice(known=history())
-    assert told.guess
-    assert "only a guess" in told.verdict_text
-    assert {(row.speedup, row.efficiency) for row in told.rows} == {(None, None)}
+    reported = advice(known=history())
+    assert reported.guess
+    assert "only a guess" in reported.verdict_text
+    assert {(row.speedup, row.efficiency) for row in reported.rows} == {(None, None)}
     assert not advice().guess
 
 
 def test_runs_that_did_not_finish_are_reported():
     text = "all 10 runs of this command reached their time limit"
     empty = replace(history(), level="line", nodes=(), problems=(Problem("unfinished", text),))
-    told = advice(known=empty)
-    assert (told.rows, told.nodes) == ([], None)
-    assert "All 10 runs of this command reached their time limit." in told.verdict_text
+    reported = advice(known=empty)
+    assert (reported.rows, reported.nodes) == ([], None)
+    assert "All 10 runs of this command reached their time limit." in reported.verdict_text
 
 
 def test_without_a_view_of_the_cluster_there_are_no_waits_and_it_is_said():
-    told = advice(fresh=False)
-    assert {row.wait_s for row in told.rows} == {None}
-    assert told.nodes is not None
-    assert "no view of the queue" in told.reason
+    reported = advice(fresh=False)
+    assert {row.wait_s for row in reported.rows} == {None}
+    assert reported.nodes is not None
+    assert "no view of the queue" in reported.reason
 
 
 def test_a_lack_of_history_is_said():
-    told = advice(unknown=True)
-    assert (told.verdict, told.nodes, told.rows) == ("unknown", None, [])
-    assert "no finished run of this job" in told.verdict_text
+    reported = advice(unknown=True)
+    assert (reported.verdict, reported.nodes, reported.rows) == ("unknown", None, [])
+    assert "no finished run of this job" in reported.verdict_text
 
 
 def test_a_history_is_shown_and_what_would_help():
-    told = advice(known=history())
-    assert (told.nodes, told.verdict, told.observe) == (None, "doubtful", 8)
-    assert [row.nodes for row in told.rows] == [4]
-    assert "A run on 8 nodes would improve the prediction most." in told.verdict_text
+    reported = advice(known=history())
+    assert (reported.nodes, reported.verdict, reported.observe) == (None, "doubtful", 8)
+    assert [row.nodes for row in reported.rows] == [4]
+    assert "A run on 8 nodes would improve the prediction most." in reported.verdict_text
 
 
 def test_a_doubtful_curve_recommends_nothing():
     problem = Problem("runner_up", "another model fits as well", 24)
-    told = advice(known=table(verdict=Verdict.DOUBTFUL, problems=(problem,)))
-    assert (told.nodes, told.directive) == (None, "")
-    assert "doubtful" in told.verdict_text
-    assert "Another model fits as well." in told.verdict_text
-    assert len(told.rows) == 16
+    reported = advice(known=table(verdict=Verdict.DOUBTFUL, problems=(problem,)))
+    assert (reported.nodes, reported.directive) == (None, "")
+    assert "doubtful" in reported.verdict_text
+    assert "Another model fits as well." in reported.verdict_text
+    assert len(reported.rows) == 16
 
 
 @pytest.mark.parametrize("fixed", [Reason.FIXED_COUNT, Reason.NOT_OPTED_IN])
 def test_a_count_asked_for_is_compared_with_all_others(fixed):
-    told = advice(Request(low=16, high=16, limit_s=7200.0, fixed=fixed))
-    assert told.nodes is not None
-    assert told.nodes < 16
+    reported = advice(Request(low=16, high=16, limit_s=7200.0, fixed=fixed))
+    assert reported.nodes is not None
+    assert reported.nodes < 16
 
 
 def test_a_count_that_cannot_be_predicted_is_compared_with_the_nearest_that_can():
@@ -150,17 +150,17 @@ def test_a_count_that_cannot_be_predicted_is_compared_with_the_nearest_that_can(
 
 
 def test_a_layout_that_is_fixed_is_not_second_guessed():
-    told = advice(Request(low=1, high=16, fixed=Reason.FIXED_TASKS))
-    assert told.nodes is None
-    assert Reason.FIXED_TASKS.text[1:] in told.reason
+    reported = advice(Request(low=1, high=16, fixed=Reason.FIXED_TASKS))
+    assert reported.nodes is None
+    assert Reason.FIXED_TASKS.text[1:] in reported.reason
 
 
 def test_deadlines_are_reported_for_each_count():
-    told = advice(Request(low=1, high=16, limit_s=400.0, deadline_s=NOW + 600))
-    meets = {row.nodes: row.meets_deadline for row in told.rows}
+    reported = advice(Request(low=1, high=16, limit_s=400.0, deadline_s=NOW + 600))
+    meets = {row.nodes: row.meets_deadline for row in reported.rows}
     # 1.1·(100 + 3600/n) <= 600 from n = 9 on; a limit raised from 400 s fits from n = 12 on.
     assert (meets[8], meets[11], meets[12]) == (False, False, True)
-    assert told.meets_deadline is True
+    assert reported.meets_deadline is True
     assert advice(Request(low=1, high=4, deadline_s=NOW + 60)).meets_deadline is False
 
 
@@ -175,13 +175,13 @@ def test_waits_and_limits_are_those_of_the_decision():
 
 def test_a_longer_limit_that_fewer_nodes_need_is_reported():
     request = Request(low=1, high=16, limit_s=400.0, asked_limit_s=400.0)
-    told = advice(request, part=partition(queue=50))
-    assert told.nodes < 16
-    assert told.time_directive.startswith("#SBATCH --time=00:")
+    reported = advice(request, part=partition(queue=50))
+    assert reported.nodes < 16
+    assert reported.time_directive.startswith("#SBATCH --time=00:")
     assert advice(Request(low=1, high=16)).time_directive == ""
 
 
 def test_a_deadline_that_the_limit_spoils_is_reported_with_one_that_would_do():
-    told = advice(Request(low=16, high=16, limit_s=3600.0, deadline_s=NOW + 600))
-    assert told.time_directive == "#SBATCH --time=00:08:00"
-    assert "--time=00:08:00 is enough" in told.deadline_text
+    reported = advice(Request(low=16, high=16, limit_s=3600.0, deadline_s=NOW + 600))
+    assert reported.time_directive == "#SBATCH --time=00:08:00"
+    assert "--time=00:08:00 is enough" in reported.deadline_text

@@ -104,14 +104,14 @@ def test_messages_say_what_would_make_it():
     asked, where = request(4_500.0), part(wait_of)
     decided = judged(asked, where)
     others = [part(lambda *_: [10.0] * 40, name="short"), part(lambda *_: SELDOM, name="long")]
-    told = remedies.remedies(asked, TABLE, where, others, rules(), decided, now_s=NOW)
-    fewer, more, shorter, elsewhere, later = told
+    reported = remedies.remedies(asked, TABLE, where, others, rules(), decided, now_s=NOW)
+    fewer, more, shorter, elsewhere, later = reported
     assert fewer == "--nodes=7 --time=00:13:00 (99 %)"
     assert more == "--nodes=9 --time=00:11:00 (99 %)"
     assert shorter == "--time=00:12:00 (99 %)"
     assert elsewhere == "--partition=short (99 %)"
     assert later.startswith("--deadline=") and later.endswith("(95 %)")
-    text = messages.deadline_text(replace(decided, remedies=told), asked, now_s=NOW)
+    text = messages.deadline_text(replace(decided, remedies=reported), asked, now_s=NOW)
     assert "with a chance of 0 %" in text
     assert "Would make it: --nodes=7" in text and " or --deadline=" in text
 
@@ -119,8 +119,10 @@ def test_messages_say_what_would_make_it():
 def test_nothing_is_proposed_that_is_no_surer():
     asked, where = request(4_500.0), part(lambda *_: [5_000.0] * 40)
     others = [part(lambda *_: [6_000.0] * 40, name="long")]
-    told = remedies.remedies(asked, TABLE, where, others, rules(), judged(asked, where), now_s=NOW)
-    (later,) = told
+    reported = remedies.remedies(
+        asked, TABLE, where, others, rules(), judged(asked, where), now_s=NOW
+    )
+    (later,) = reported
     assert later.startswith("--deadline=")
 
 

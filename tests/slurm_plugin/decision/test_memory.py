@@ -11,8 +11,8 @@ GIB = 2**30
 
 
 def floor(gib, *seen, margin=1.0):
-    known = table(memory=tuple(Memory(nodes, need * GIB) for nodes, need in seen))
-    return memory_floor(known, None if gib is None else gib * GIB, margin=margin)
+    recorded = table(memory=tuple(Memory(nodes, need * GIB) for nodes, need in seen))
+    return memory_floor(recorded, None if gib is None else gib * GIB, margin=margin)
 
 
 def test_what_is_unknown_excludes_nothing():

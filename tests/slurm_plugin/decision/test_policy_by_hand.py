@@ -135,10 +135,10 @@ def test_a_limit_may_be_as_long_as_the_partitions():
     by_nodes = {one.nodes: one for one in choose(request).options}
     needed = by_nodes[8].limit_s
     for most_s, expected in ((needed, True), (needed - 1, False)):
-        found = {
+        result = {
             one.nodes: one for one in choose(request, part=partition(max_time_s=most_s)).options
         }
-        assert found[8].in_limit is expected
+        assert result[8].in_limit is expected
 
 
 def deadline(left_s, limit_s=None, by=None, **fields):
@@ -230,8 +230,8 @@ def test_every_count_of_the_partition_is_reported():
     for nodes, expected in ((32, [1, 2, 4, 8, 16, 32]), (16, [1, 2, 4, 8, 16])):
         part = partition(idle(nodes), nodes=nodes, max_nodes=nodes)
         decided = choose(known=known, part=part)
-        told = every_option(REQUEST, known, part, rules(), decided, now_s=NOW)
-        assert [option.nodes for option in told if option.nodes in known.nodes] == expected
+        reported = every_option(REQUEST, known, part, rules(), decided, now_s=NOW)
+        assert [option.nodes for option in reported if option.nodes in known.nodes] == expected
 
 
 def test_where_nothing_can_be_said_the_decision_is_what_there_is():
@@ -244,21 +244,21 @@ def test_a_request_outside_the_table_is_compared_with_the_nearest_count():
     known = table(nodes=[4, 8, 16], observed=(4, 8, 16))
     request = replace(REQUEST, low=1, high=2)
     decided = choose(request, known=known)
-    told = every_option(request, known, partition(), rules(), decided, now_s=NOW)
-    assert [option.nodes for option in told] == [4, 8, 16]
+    reported = every_option(request, known, partition(), rules(), decided, now_s=NOW)
+    assert [option.nodes for option in reported] == [4, 8, 16]
     between = replace(REQUEST, low=6, high=6)
     decided = choose(between, known=known)
-    told = every_option(between, known, partition(), rules(), decided, now_s=NOW)
-    assert [option.nodes for option in told] == [4, 6, 8, 16]
+    reported = every_option(between, known, partition(), rules(), decided, now_s=NOW)
+    assert [option.nodes for option in reported] == [4, 6, 8, 16]
 
 
 def test_beyond_the_table_the_nearest_count_is_the_largest():
     known = table(nodes=[4, 8, 16], observed=(4, 8, 16))
     request = replace(REQUEST, low=20, high=24, limit_s=400.0, limit_raisable=False)
     decided = choose(request, known=known)
-    told = every_option(request, known, partition(), rules(), decided, now_s=NOW)
+    reported = every_option(request, known, partition(), rules(), decided, now_s=NOW)
     # The limit that holds on 16 nodes does not on 4.
-    assert {option.nodes: option.in_limit for option in told} == {4: False, 8: False, 16: True}
+    assert {option.nodes: option.in_limit for option in reported} == {4: False, 8: False, 16: True}
 
 
 # The limit to ask for

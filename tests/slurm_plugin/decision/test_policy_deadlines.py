@@ -31,9 +31,9 @@ def test_the_only_count_that_makes_the_deadline_stays_for_its_sake():
 
 def test_the_wait_counts_more_than_once_before_a_deadline():
     later = partition(profile([(NOW, 0), (NOW + 100, 32)]))
-    wanted = 1.45 * 100 + 1.1 * (100 + 3600 / 16)
-    assert choose(due(wanted + 1, limit_s=360.0), part=later).deadline_met is True
-    unsure = choose(due(wanted - 1, limit_s=360.0), part=later)
+    expected = 1.45 * 100 + 1.1 * (100 + 3600 / 16)
+    assert choose(due(expected + 1, limit_s=360.0), part=later).deadline_met is True
+    unsure = choose(due(expected - 1, limit_s=360.0), part=later)
     assert (unsure.deadline_met, unsure.reason) == (None, Reason.DEADLINE_UNSURE)
 
 

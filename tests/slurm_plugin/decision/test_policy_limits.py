@@ -62,14 +62,16 @@ def test_a_shorter_limit_lets_more_nodes_start_before_others_need_them():
 
 
 def test_an_unchanged_range_is_given_a_limit_that_holds_on_any_of_its_counts():
-    kept = choose(timed(low=4, high=8, fixed=Reason.NOT_OPTED_IN), tailed()).chosen
-    assert kept.limits == TimeLimits(60.0 * ceil(1000 * 1.44 / 60), 60.0 * ceil(1000 * 1.32 / 60))
+    remaining = choose(timed(low=4, high=8, fixed=Reason.NOT_OPTED_IN), tailed()).chosen
+    assert remaining.limits == TimeLimits(
+        60.0 * ceil(1000 * 1.44 / 60), 60.0 * ceil(1000 * 1.32 / 60)
+    )
 
 
 def test_an_unchanged_range_keeps_its_limit_where_one_of_its_counts_needs_it():
-    known = tailed(lambda nodes: 50_000.0 if nodes == 6 else 100.0)
-    kept = choose(timed(low=4, high=8, fixed=Reason.NOT_OPTED_IN), known).chosen
-    assert (kept.nodes, kept.limit_s, kept.limits) == (8, 7200.0, None)
+    recorded = tailed(lambda nodes: 50_000.0 if nodes == 6 else 100.0)
+    remaining = choose(timed(low=4, high=8, fixed=Reason.NOT_OPTED_IN), recorded).chosen
+    assert (remaining.nodes, remaining.limit_s, remaining.limits) == (8, 7200.0, None)
 
 
 def test_without_a_safe_time_min_the_limit_goes_alone():
@@ -85,12 +87,12 @@ def test_ones_own_time_min_stays_and_bounds_the_limit():
 
 
 @pytest.mark.parametrize(
-    "known",
+    "recorded",
     [table(), tailed(verdict=Verdict.DOUBTFUL)],
     ids=["no quantiles in the table", "doubtful"],
 )
-def test_no_limit_without_a_good_prediction(known):
-    assert choose(timed(), known).chosen.limits is None
+def test_no_limit_without_a_good_prediction(recorded):
+    assert choose(timed(), recorded).chosen.limits is None
 
 
 def test_with_a_deadline_a_shorter_limit_allows_more_counts():

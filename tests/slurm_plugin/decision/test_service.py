@@ -70,9 +70,9 @@ def test_enforce_tells_in_one_line_what_it_changed():
 
 def test_a_site_may_have_only_longer_limits_reported():
     count_alone = TimeLimit(lengthen=False)
-    told = submit(advisor(time_limit=count_alone))[0]
-    assert "instead of 16" in told.message
-    assert "--time" not in told.message
+    reported = submit(advisor(time_limit=count_alone))[0]
+    assert "instead of 16" in reported.message
+    assert "--time" not in reported.message
     assert submit(advisor(tell_changes=False, time_limit=count_alone))[0].message == ""
     assert "--time=" in submit(advisor(tell_changes=False))[0].message
 
@@ -83,8 +83,8 @@ def test_a_site_may_forbid_longer_limits():
     assert row.nodes < 16
     tight = job(time_limit=7)
     assert submit(advisor())[0].set is not None
-    kept = submit(advisor(time_limit=TimeLimit(lengthen=False)), tight)[1]
-    assert kept.nodes == 16
+    remaining = submit(advisor(time_limit=TimeLimit(lengthen=False)), tight)[1]
+    assert remaining.nodes == 16
     assert submit(advisor(), tight)[1].nodes < 16
 
 
@@ -165,12 +165,12 @@ def test_an_unchanged_job_has_its_reason(request_, tables, seen, reason):
 def test_without_a_curve_the_limit_asked_for_tells_what_to_expect():
     short = AtLimit(600.0, (20.0,), (10.0,), (30.0,))
     long = AtLimit(7200.0, (50.0,), (40.0,), (60.0,))
-    known = dataclasses.replace(history(), at_limits=(short, long))
-    told = [
-        submit(advisor(tables=(known,)), job(min_nodes=4, max_nodes=4, time_limit=minutes))[1]
+    recorded = dataclasses.replace(history(), at_limits=(short, long))
+    reported = [
+        submit(advisor(tables=(recorded,)), job(min_nodes=4, max_nodes=4, time_limit=minutes))[1]
         for minutes in (120, 60, 15)
     ]
-    assert [row.request_predicted_s for row in told] == [50.0, 50.0, 20.0]
+    assert [row.request_predicted_s for row in reported] == [50.0, 50.0, 20.0]
 
 
 def test_without_a_view_of_the_cluster_jobs_stay_unchanged():
@@ -224,7 +224,7 @@ def test_a_comment_that_mentions_a_deadline_is_none():
 
 
 @pytest.mark.parametrize(
-    ("mode", "missed", "action", "told"),
+    ("mode", "missed", "action", "reported"),
     [
         (Mode.OBSERVE, OnMissed.REFUSE, "keep", False),
         (Mode.ADVISE, OnMissed.REFUSE, "keep", True),
@@ -232,10 +232,10 @@ def test_a_comment_that_mentions_a_deadline_is_none():
         (Mode.ENFORCE, OnMissed.REFUSE, "refuse", True),
     ],
 )
-def test_a_missed_deadline_in_each_mode(mode, missed, action, told):
+def test_a_missed_deadline_in_each_mode(mode, missed, action, reported):
     made = advisor(mode=mode, deadline=Deadline(missed=missed))
     answer, row = submit(made, job(deadline="now+2minutes"))
-    assert (answer.action, bool(answer.message)) == (action, told)
+    assert (answer.action, bool(answer.message)) == (action, reported)
     assert row.reason == Reason.DEADLINE_MISSED
 
 

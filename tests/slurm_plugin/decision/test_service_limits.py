@@ -22,9 +22,9 @@ from tests.slurm_plugin.made import NOW, cluster, job, stored, table
 
 
 def tailed(**fields):
-    known = table(**fields)
-    tails = [Tail(share, tuple(f * t for t in known.median_s)) for share, f in TAILS]
-    return dataclasses.replace(known, tails=tuple(tails))
+    recorded = table(**fields)
+    tails = [Tail(share, tuple(f * t for t in recorded.median_s)) for share, f in TAILS]
+    return dataclasses.replace(recorded, tails=tuple(tails))
 
 
 TAILS = ((0.9, 1.1), (0.99, 1.2))

@@ -208,11 +208,14 @@ def test_an_announced_job_is_decided_as_it_would_be_by_job_submit():
     assert key == (1001, MINE)
     assert ready.answer.set == answer.set
     assert ready.until_s == NOW + 60
-    told = dict(zip(ready.fields, ready.values, strict=True))
-    assert (told["user_id"], told["name"], told["min_nodes"], told["max_nodes"]) == (
-        *(1001, "solve", 1, 16),
-    )
-    assert (told["array_inx"], told["time_limit"]) == (None, 120)
+    reported = dict(zip(ready.fields, ready.values, strict=True))
+    assert (
+        reported["user_id"],
+        reported["name"],
+        reported["min_nodes"],
+        reported["max_nodes"],
+    ) == (*(1001, "solve", 1, 16),)
+    assert (reported["array_inx"], reported["time_limit"]) == (None, 120)
 
 
 def test_it_is_booked_once_when_job_submit_says_that_it_was_taken():

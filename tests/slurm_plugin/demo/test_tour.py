@@ -45,17 +45,17 @@ def test_a_folder_that_cannot_be_made_is_one_line(
 
 
 def test_history_becomes_reliable_curves(shown: str) -> None:
-    found = re.search(r"(\d+) scaling curves [^:]*: (\d+) reliable", shown)
-    assert found is not None
-    assert int(found[1]) == 7
-    assert int(found[2]) >= 5
+    result = re.search(r"(\d+) scaling curves [^:]*: (\d+) reliable", shown)
+    assert result is not None
+    assert int(result[1]) == 7
+    assert int(result[2]) >= 5
 
 
 def test_moldable_jobs_are_changed_and_the_others_are_not(shown: str) -> None:
     rows = shown.partition("\nsubmitted ")[2].partition("\n\n")[0].splitlines()[1:]
-    kept = [row for row in rows if "  keep  " in row]
+    remaining = [row for row in rows if "  keep  " in row]
     assert len(rows) == 12
-    assert [("-N 4" in row, "--array" in row, "capsid" in row) for row in kept] == [
+    assert [("-N 4" in row, "--array" in row, "capsid" in row) for row in remaining] == [
         (True, False, False),
         (False, True, False),
         (False, False, True),

@@ -331,10 +331,10 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
 
 
 def test_all_is_well_and_every_check_was_made(site: Nimod) -> None:
-    found = diagnosis(site)
+    result = diagnosis(site)
     assert troubles(site) == []
-    assert {finding.check for finding in found} == {check.name for check in CHECKS}
-    skipped = {finding.check for finding in found if finding.state == FindingState.SKIPPED}
+    assert {finding.check for finding in result} == {check.name for check in CHECKS}
+    skipped = {finding.check for finding in result if finding.state == FindingState.SKIPPED}
     assert skipped <= {"munge", "job_submit"}  # auth/slurm; Slurm in a root directory
 
 
@@ -344,30 +344,30 @@ def test_each_fault_is_named_with_its_fix_and_nothing_else_is(site: Nimod, fault
     if "munge" in expected and site.cluster.settings.auth != "munge":
         pytest.skip("no munge here")
     with make(site):
-        found = {finding.check: finding for finding in troubles(site)}
-    assert set(found) == set(expected)
-    for check, (state, told, mend) in expected.items():
-        assert found[check].state == state
-        assert told in found[check].message
-        assert mend in found[check].fix
+        result = {finding.check: finding for finding in troubles(site)}
+    assert set(result) == set(expected)
+    for check, (state, reported, fix) in expected.items():
+        assert result[check].state == state
+        assert reported in result[check].message
+        assert fix in result[check].fix
 
 
 def test_slurmdbd_that_forgets_too_soon(site: Nimod) -> None:
     path = etc(site, "slurmdbd.conf")
     with written(path, lambda text: text + "PurgeJobAfter=12hours\n"):
         site.cluster.restart("slurmdbd")
-        (found,) = troubles(site)
+        (result,) = troubles(site)
     site.cluster.restart("slurmdbd")
-    assert (found.check, found.state) == ("retention", FindingState.WARNING)
-    assert "after 0.5 days" in found.message
-    assert "PurgeJobAfter=1days" in found.fix
+    assert (result.check, result.state) == ("retention", FindingState.WARNING)
+    assert "after 0.5 days" in result.message
+    assert "PurgeJobAfter=1days" in result.fix
 
 
 def test_clocks_and_old_knowledge(site: Nimod) -> None:
-    found = {finding.check: finding for finding in troubles(site, later_s=3 * 86400)}
-    assert set(found) == {"clock", "ingest and fit"}
-    assert "ahead of" in found["clock"].message
-    assert "the last nimo" in found["ingest and fit"].message
+    result = {finding.check: finding for finding in troubles(site, later_s=3 * 86400)}
+    assert set(result) == {"clock", "ingest and fit"}
+    assert "ahead of" in result["clock"].message
+    assert "the last nimo" in result["ingest and fit"].message
 
 
 def test_for_people_and_for_scripts(site: Nimod) -> None:
@@ -393,12 +393,12 @@ def test_for_people_and_for_scripts(site: Nimod) -> None:
 def test_init_writes_down_what_this_slurm_says(site: Nimod, tmp_path: Path) -> None:
     made = tmp_path / "nimo.yaml"
     with slurm_conf(site, bare), moved(etc(site, "nimo_hook.conf")):
-        told = json.loads(site.run("init", "--json", "--config", made).stdout)
+        reported = json.loads(site.run("init", "--json", "--config", made).stdout)
     etc(site, "job_submit.lua").touch()
     assert site.run("config", "--check", made).returncode == 0
-    assert f'cluster: "{told["slurm"]["cluster"]}"\n' in made.read_text()
-    assert told["slurm"]["partitions"] == "batch small"
-    assert {line.split("=")[0] for line in told["slurm_conf"]} == {
+    assert f'cluster: "{reported["slurm"]["cluster"]}"\n' in made.read_text()
+    assert reported["slurm"]["partitions"] == "batch small"
+    assert {line.split("=")[0] for line in reported["slurm_conf"]} == {
         *("JobSubmitPlugins", "CliFilterPlugins", "AccountingStoreFlags", "JobAcctGatherType")
     }
-    assert "nimo doctor" in told["next"]
+    assert "nimo doctor" in reported["next"]

@@ -21,15 +21,15 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installatio
 
 
 def test_no_release_is_reported(installation: Installation) -> None:
-    (found,) = slurm_checks.slurmctld(installation)
-    assert (found.state, found.message) == (
+    (result,) = slurm_checks.slurmctld(installation)
+    assert (result.state, result.message) == (
         FindingState.ERROR,
         "scontrol show config names no release",
     )
 
 
 def test_no_folder_of_plugins_is_skipped(installation: Installation) -> None:
-    assert [found.state for found in slurm_checks.job_submit(installation)] == [
+    assert [result.state for result in slurm_checks.job_submit(installation)] == [
         FindingState.ERROR,
         FindingState.SKIPPED,
     ]
@@ -48,6 +48,6 @@ def test_releases_with_holes_are_named(
     installation: Installation, tmp_path: Path, release: str, state: str
 ) -> None:
     (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho 'SLURM_VERSION = {release}'\n")
-    (found,) = slurm_checks.security(installation)
-    assert found.state is FindingState[state]
-    assert (f"Slurm {release} lacks the fixes" in found.message) is (state == "WARNING")
+    (result,) = slurm_checks.security(installation)
+    assert result.state is FindingState[state]
+    assert (f"Slurm {release} lacks the fixes" in result.message) is (state == "WARNING")

@@ -37,17 +37,17 @@ def used(runs: int, **given: object) -> JobUsage:
 
 
 def wasted(usage: JobUsage, made: PredictionTable, least: float = 0.0) -> list[float]:
-    found = usage.waste({("line", "ab12"): made}, least_node_hours=least)
-    return [round(3600 * one.wasted_node_hours) for one in found]
+    result = usage.waste({("line", "ab12"): made}, least_node_hours=least)
+    return [round(3600 * one.wasted_node_hours) for one in result]
 
 
 def test_what_is_beyond_the_knee() -> None:
-    (found,) = used(4).waste({("line", "ab12"): table()}, least_node_hours=0.0)
+    (result,) = used(4).waste({("line", "ab12"): table()}, least_node_hours=0.0)
     # 8 x 250 s each; at the knee 4 x 250 x 240/200 = 1200 s.
-    assert (found.user, found.runs, found.nodes, found.knee) == ("ada", 4, (8, 8), 4)
-    assert round(3600 * found.node_hours) == 8000
-    assert round(3600 * found.wasted_node_hours) == 3200
-    assert (round(found.efficiency, 2), round(found.slower, 2)) == (0.6, 1.2)
+    assert (result.user, result.runs, result.nodes, result.knee) == ("ada", 4, (8, 8), 4)
+    assert round(3600 * result.node_hours) == 8000
+    assert round(3600 * result.wasted_node_hours) == 3200
+    assert (round(result.efficiency, 2), round(result.slower, 2)) == (0.6, 1.2)
 
 
 def test_nobody_is_nagged_about_trifles() -> None:
@@ -93,7 +93,7 @@ def test_a_report_shows_what_became_of_the_last_predictions() -> None:
 
 def test_sizes_in_cpus_have_a_knee_of_their_own() -> None:
     sized, over_cpus = used(4, unit="cpus"), replace(table(), unit=Unit.CPUS)
-    (found,) = sized.waste({("line", "ab12"): over_cpus}, least_node_hours=0.0)
-    assert (found.unit, round(3600 * found.wasted_node_hours)) == (Unit.CPUS, 3200)
+    (result,) = sized.waste({("line", "ab12"): over_cpus}, least_node_hours=0.0)
+    assert (result.unit, round(3600 * result.wasted_node_hours)) == (Unit.CPUS, 3200)
     # Of nodes nothing is said by a curve over CPUs.
     assert wasted(sized, table()) == wasted(used(4), over_cpus) == []

@@ -17,9 +17,9 @@ def report(*pairs):
 
 def text_of(made) -> str:
     console = terminal.console_for(terminal=False)
-    with console.capture() as told:
+    with console.capture() as reported:
         console.print(terminal.render(made, WORDS))
-    return told.get()
+    return reported.get()
 
 
 def test_the_headline_counts_only_what_could_be_acted_on() -> None:

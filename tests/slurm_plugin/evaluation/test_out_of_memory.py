@@ -17,14 +17,14 @@ from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports.rows import AT_S, decision
 
 MIB = 2**20
-KNOWN = MemoryNeed(9, 9, 9, 0.0, (Memory(4, 100 * MIB),), (Memory(4, 800 * MIB),))
+RECORDED = MemoryNeed(9, 9, 9, 0.0, (Memory(4, 100 * MIB),), (Memory(4, 800 * MIB),))
 NUMBER = itertools.count(1)
 
 
 @pytest.fixture
 def store(tmp_path):
     with Store.open(f"sqlite:///{tmp_path}/nimo.db") as opened:
-        opened.fits.replace([row_of(table(level="line", key="ab12", label="wrf", need=KNOWN))])
+        opened.fits.replace([row_of(table(level="line", key="ab12", label="wrf", need=RECORDED))])
         yield opened
 
 
@@ -69,7 +69,7 @@ def need(store):
 def test_an_application_keeps_its_memory_from_then_on(store):
     ended(store, JobState.COMPLETED)
     assert update(store) == []
-    assert need(store) == KNOWN
+    assert need(store) == RECORDED
     version = store.fits.version()
     ended(store)
     assert update(store) == ["wrf: keeps its memory, as a run ended for lack of it"]
@@ -79,10 +79,10 @@ def test_an_application_keeps_its_memory_from_then_on(store):
 
 def test_what_a_fit_has_learned_from_says_nothing_new(store):
     number = ended(store)
-    known = replace(KNOWN, short_s=AT_S + 10.0 * number + 5)
-    store.fits.replace([row_of(table(level="line", key="ab12", label="wrf", need=known))])
+    recorded = replace(RECORDED, short_s=AT_S + 10.0 * number + 5)
+    store.fits.replace([row_of(table(level="line", key="ab12", label="wrf", need=recorded))])
     assert update(store) == []
-    assert need(store) == known
+    assert need(store) == recorded
 
 
 @pytest.mark.parametrize(

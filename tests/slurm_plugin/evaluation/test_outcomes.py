@@ -41,51 +41,51 @@ def test_accuracy_of_three_runs() -> None:
         (decision(), run(elapsed_s=1250.0)),  # |1250 - 1000| / 1250 = 0.2, outside
         (decision(), run(elapsed_s=800.0)),  # |800 - 1000| / 800 = 0.25, outside
     ]
-    found = accuracy(pairs)
-    assert found is not None
-    assert (found.runs, found.bias, found.intervals) == (3, 1.0, 3)
-    assert found.mape == pytest.approx(0.15)
-    assert found.inside == pytest.approx(1 / 3)
+    result = accuracy(pairs)
+    assert result is not None
+    assert (result.runs, result.bias, result.intervals) == (3, 1.0, 3)
+    assert result.mape == pytest.approx(0.15)
+    assert result.inside == pytest.approx(1 / 3)
 
 
 def test_the_ends_of_the_interval_are_inside() -> None:
-    found = accuracy([(decision(), run(elapsed_s=t)) for t in (900.0, 1100.0)])
-    assert found is not None
-    assert found.inside == 1.0
+    result = accuracy([(decision(), run(elapsed_s=t)) for t in (900.0, 1100.0)])
+    assert result is not None
+    assert result.inside == 1.0
 
 
 def test_a_run_on_the_count_asked_for_is_compared_with_the_prediction_there() -> None:
     outcome = run(nodes=2, elapsed_s=2250.0)
-    found = accuracy([(decision(applied=False), outcome)])
-    assert found is not None
-    assert (found.mape, found.bias) == (1 - 1800 / 2250, 1.25)
+    result = accuracy([(decision(applied=False), outcome)])
+    assert result is not None
+    assert (result.mape, result.bias) == (1 - 1800 / 2250, 1.25)
     # Without an interval of its own it is taken to be as wide as that of the chosen count.
-    assert (found.intervals, found.inside) == (1, 0.0)
+    assert (result.intervals, result.inside) == (1, 0.0)
     own = decision(applied=False, request_low_s=1500.0, request_high_s=2300.0)
-    found = accuracy([(own, outcome)])
-    assert found is not None
-    assert found.inside == 1.0
+    result = accuracy([(own, outcome)])
+    assert result is not None
+    assert result.inside == 1.0
 
 
 def test_other_levels_are_derived_and_the_stored_one_is_counted() -> None:
     # A run at half the upper end in log time: 0.82 standard deviations of a 90 % interval.
     near = decision(low_s=500.0, high_s=2000.0, confidence=0.9)
     pairs = [(near, run(elapsed_s=t)) for t in (1000.0, 1000 * 2**0.4, 1000 * 2**0.5, 2000.0)]
-    found = accuracy(pairs)
-    assert found is not None
-    assert [(c.nominal, c.inside, c.derived) for c in found.coverage] == [
+    result = accuracy(pairs)
+    assert result is not None
+    assert [(c.nominal, c.inside, c.derived) for c in result.coverage] == [
         (0.5, 0.5, True),  # up to 0.41 of the stored half
         (0.9, 1.0, False),
         (0.95, 1.0, True),
     ]
-    assert (found.longer, found.beyond) == (0.75, 0.0)
-    assert sum(found.histogram) == 4
+    assert (result.longer, result.beyond) == (0.75, 0.0)
+    assert sum(result.histogram) == 4
 
 
 def test_the_level_of_an_interval_is_the_decisions_own() -> None:
-    found = accuracy([(decision(confidence=0.5), run(elapsed_s=1150.0))])
-    assert found is not None
-    assert {c.nominal: (c.inside, c.derived) for c in found.coverage} == {
+    result = accuracy([(decision(confidence=0.5), run(elapsed_s=1150.0))])
+    assert result is not None
+    assert {c.nominal: (c.inside, c.derived) for c in result.coverage} == {
         0.5: (0.0, False),
         0.9: (1.0, True),
         0.95: (1.0, True),
@@ -138,12 +138,12 @@ def test_effect_of_applied_decisions() -> None:
         (decision(), run(state=JobState.FAILED)),
         (decision(request_predicted_s=None), run()),
     ]
-    found = applied_effect(pairs)
-    assert found is not None
-    assert (found.jobs, found.more_nodes) == (2, 2)
-    assert (found.node_hours, found.run_hours) == (3.0, 0.75)
-    assert found.other_node_hours == EffectEstimate(value=2.0, low=1.8, high=pytest.approx(2.2))
-    assert found.other_run_hours.value == 1.0
+    result = applied_effect(pairs)
+    assert result is not None
+    assert (result.jobs, result.more_nodes) == (2, 2)
+    assert (result.node_hours, result.run_hours) == (3.0, 0.75)
+    assert result.other_node_hours == EffectEstimate(value=2.0, low=1.8, high=pytest.approx(2.2))
+    assert result.other_run_hours.value == 1.0
 
 
 def test_effect_of_decisions_that_were_only_observed() -> None:
@@ -155,20 +155,20 @@ def test_effect_of_decisions_that_were_only_observed() -> None:
         (decision(mode="observe", applied=False), run(nodes=4)),  # had that count anyway
         (decision(mode="observe", applied=False, action="keep"), run(nodes=2)),
     ]
-    found = observed_effect(pairs)
-    assert found is not None
-    assert found.jobs == 1
-    assert (found.node_hours, found.other_node_hours.value) == (1.0, 1.0)
-    assert (found.run_hours, found.other_run_hours.value) == (0.5, 0.25)
+    result = observed_effect(pairs)
+    assert result is not None
+    assert result.jobs == 1
+    assert (result.node_hours, result.other_node_hours.value) == (1.0, 1.0)
+    assert (result.run_hours, result.other_run_hours.value) == (0.5, 0.25)
 
 
 def test_errors_add_up_within_an_application_and_not_between_two() -> None:
     def high(*labels: str) -> float:
         given = [(decision(label=label, request_high_s=2800.0, request_low_s=1.0), run())
                  for label in labels]  # fmt: skip
-        found = applied_effect(given)
-        assert found is not None
-        return (found.other_run_hours.high - found.other_run_hours.value) * 3.6
+        result = applied_effect(given)
+        assert result is not None
+        return (result.other_run_hours.high - result.other_run_hours.value) * 3.6
 
     assert high("wrf", "wrf") == pytest.approx(2.0)
     assert high("wrf", "md") == pytest.approx(2**0.5)
@@ -186,10 +186,10 @@ def test_waits_otherwise() -> None:
         (decision(wait_s=0.0), run(start_s=int(AT_S) + 20)),
         (decision(request_wait_s=9.0), run(start_s=int(AT_S) + 999, eligible_s=int(AT_S) + 900)),
     ]
-    found = applied_effect(pairs)
-    assert found is not None
-    assert (found.wait_jobs, found.wait_hours * 3600) == (1, 160.0)
-    assert found.other_wait_hours * 3600 == 400.0
+    result = applied_effect(pairs)
+    assert result is not None
+    assert (result.wait_jobs, result.wait_hours * 3600) == (1, 160.0)
+    assert result.other_wait_hours * 3600 == 400.0
 
 
 def test_no_such_decision_no_effect() -> None:
@@ -276,14 +276,14 @@ def test_weeks_begin_on_monday() -> None:
 @given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=20))
 def test_shares_are_shares_and_order_does_not_matter(times: list[float]) -> None:
     pairs: list[Pair] = [(decision(), run(elapsed_s=t)) for t in times]
-    found, reverse = accuracy(pairs), accuracy(pairs[::-1])
-    assert found is not None
+    result, reverse = accuracy(pairs), accuracy(pairs[::-1])
+    assert result is not None
     assert reverse is not None
-    assert found.inside is not None
-    assert 0.0 <= found.inside <= 1.0
-    assert min(times) / 1001 <= found.bias <= max(times) / 999
-    assert reverse.mape == pytest.approx(found.mape)
-    assert reverse.inside == pytest.approx(found.inside)
+    assert result.inside is not None
+    assert 0.0 <= result.inside <= 1.0
+    assert min(times) / 1001 <= result.bias <= max(times) / 999
+    assert reverse.mape == pytest.approx(result.mape)
+    assert reverse.inside == pytest.approx(result.inside)
 
 
 def test_waits_of_jobs_that_ran_as_predicted() -> None:
@@ -295,8 +295,8 @@ def test_waits_of_jobs_that_ran_as_predicted() -> None:
         (decision(), run(start_s=int(AT_S) + 999, eligible_s=int(AT_S) + 900)),
         (decision(), run(start_s=None)),
     ]
-    found = summarise([*at_once, *others], confidence=0.9).waits
-    assert found == WaitAccuracy(at_once=WaitShares(jobs=5, within_s=7.0, later=0.0))
+    result = summarise([*at_once, *others], confidence=0.9).waits
+    assert result == WaitAccuracy(at_once=WaitShares(jobs=5, within_s=7.0, later=0.0))
 
 
 @given(st.lists(st.floats(0.05, 20.0), min_size=33, max_size=200))

@@ -10,14 +10,14 @@ from slurm_plugin.protocol import WaitShares
 
 
 def test_starts_at_once_and_waits_are_judged_apart():
-    told_now = [(0.0, 3.0)] * 4 + [(30.0, 30.0)] * 4 + [(0.0, 600.0)] * 2
-    told_later = [(3600.0, 3000.0)] * 8 + [(3600.0, 9000.0)] * 2
-    found = judge(told_now + told_later)
-    assert found.at_once == WaitShares(jobs=10, within_s=3.0, later=0.2)
-    assert found.waiting == WaitShares(jobs=10, within_s=600.0, later=0.2)
-    assert found.like(0.0) == found.at_once
-    assert found.like(AT_ONCE_S + 1) == found.waiting
-    assert found.like(None) is None
+    reported_now = [(0.0, 3.0)] * 4 + [(30.0, 30.0)] * 4 + [(0.0, 600.0)] * 2
+    reported_later = [(3600.0, 3000.0)] * 8 + [(3600.0, 9000.0)] * 2
+    result = judge(reported_now + reported_later)
+    assert result.at_once == WaitShares(jobs=10, within_s=3.0, later=0.2)
+    assert result.waiting == WaitShares(jobs=10, within_s=600.0, later=0.2)
+    assert result.like(0.0) == result.at_once
+    assert result.like(AT_ONCE_S + 1) == result.waiting
+    assert result.like(None) is None
 
 
 def test_of_few_jobs_nothing_is_said():

@@ -64,6 +64,6 @@ def test_what_was_counted_becomes_the_network_s_share(tmp_path: Path) -> None:
     head = "device a:/b mounted on /b with fstype nfs\n\tper-op statistics\n"
     end = "\n= diskstats\n= io.stat\n"
     (tmp_path / "run 1.before").write_text(head + end)
-    told = head + "GETATTR: 10 10 0 0 0 0 20 20\nREAD: 50 50 0 0 0 0 400 400" + end
-    (tmp_path / "run 1.after").write_text(told)
+    reported = head + "GETATTR: 10 10 0 0 0 0 20 20\nREAD: 50 50 0 0 0 0 400 400" + end
+    (tmp_path / "run 1.after").write_text(reported)
     assert jobs(tmp_path).network_share(TRIAL) == pytest.approx(120 / 420)

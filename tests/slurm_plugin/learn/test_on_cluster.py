@@ -133,22 +133,22 @@ def test_an_application_is_learned_in_few_runs(nimo: Nimod) -> None:
     assert jobs(cluster) == []
 
     killed_while_running(nimo)
-    found = json.loads(nimo.run("learn", "app.yaml", "--json").stdout)
+    result = json.loads(nimo.run("learn", "app.yaml", "--json").stdout)
 
     trials = state(cluster)
     assert trials[0]["stage"] == "failed"  # there is no n9: another assignment stood in for it
     assert all(one["stage"] == "done" for one in trials[1:])
     names = [one["JobName"] for one in jobs(cluster)]
     assert len(names) == len(set(names)) == len(trials) - 1, "a run was repeated, or lost"
-    assert found["ended"] == "good enough"
+    assert result["ended"] == "good enough"
     # How fast a busy machine is, and so what four runs of it show, nobody knows.
-    assert found["effects"].keys() == {"share", "input_bytes"}
+    assert result["effects"].keys() == {"share", "input_bytes"}
     assert len(trials) - 1 < shown["candidates"]  # the others are predicted
-    assert len(found["expected"]) == shown["candidates"]
-    assert all(one["time_s"] > 0 for one in found["expected"])
+    assert len(result["expected"]) == shown["candidates"]
+    assert all(one["time_s"] > 0 for one in result["expected"])
     # Run once more, nothing is left to do.
     again = json.loads(nimo.run("learn", "app.yaml", "--json").stdout)
-    assert again == found
+    assert again == result
     assert len(state(cluster)) == len(trials)
 
 
@@ -185,10 +185,10 @@ def test_memory_frequency_and_profiles_reach_slurm_and_the_model(nimo: Nimod) ->
     with Store.open(nimo.store) as store:
         store.profiles.add(profiles)
     write(nimo, "options.yaml", OPTIONS)
-    found = json.loads(nimo.run("learn", "options.yaml", "--json").stdout)
-    assert found["effects"].keys() == {"memory", "cpu_freq", "cpu_events_per_s"}
+    result = json.loads(nimo.run("learn", "options.yaml", "--json").stdout)
+    assert result["effects"].keys() == {"memory", "cpu_freq", "cpu_events_per_s"}
     for trial in state(cluster, "options"):
-        job, told = cluster.job(trial["job_id"]), trial["attributes"]
-        assert job["MinMemoryNode"] == f"{told['memory'] / 2**20:.0f}M"
-        assert EVENTS_PER_S[job["NodeList"]] == told["cpu_events_per_s"]
-        assert job["CPU_max_freq"] == f"{told['cpu_freq']:.0f}"
+        job, reported = cluster.job(trial["job_id"]), trial["attributes"]
+        assert job["MinMemoryNode"] == f"{reported['memory'] / 2**20:.0f}M"
+        assert EVENTS_PER_S[job["NodeList"]] == reported["cpu_events_per_s"]
+        assert job["CPU_max_freq"] == f"{reported['cpu_freq']:.0f}"

@@ -25,7 +25,7 @@ def test_the_page_has_every_setting_with_its_default_and_the_other_choices() -> 
     expected = Learning()
     for name in Learning.__struct_fields__:
         default = getattr(expected, name)
-        told, also = rows[name]
-        assert told == _text(default)
+        reported, also = rows[name]
+        assert reported == _text(default)
         if isinstance(default, StrEnum):
-            assert {told, *also} == {one.value for one in type(default)}
+            assert {reported, *also} == {one.value for one in type(default)}

@@ -197,9 +197,9 @@ def test_the_budget_is_never_exceeded_whatever_the_runs_take(state: Path) -> Non
     learning = bench(slurm, state, TEXT.replace("budget: 100", "budget: 3.5"))
     assert learning.run() is Stop.BUDGET
     assert learning.spent_node_h == pytest.approx(3.0)
-    wanted = learning.proposer.propose()
-    assert wanted is not None
-    assert learning.reserved_node_h(wanted) == pytest.approx(1.0)  # 0.5 are left
+    requested = learning.proposer.propose()
+    assert requested is not None
+    assert learning.reserved_node_h(requested) == pytest.approx(1.0)  # 0.5 are left
 
 
 def test_where_slurm_refuses_another_assignment_stands_in(state: Path) -> None:
@@ -280,13 +280,13 @@ def test_profiles_of_nodes_are_attributes() -> None:
             NodeProfile(cluster="", node="n", node_type="", at_s=0, cpu_events_per_s=next(figures))
         ]
 
-    found = choices(given, profiles, name="app.yaml", folder=Path())
-    assert found.space.levels("cpu_events_per_s") == [900.0, 1800.0]
-    assert len(found.at({"share": 10.0, "cpu_events_per_s": 1800.0})) == 2
+    result = choices(given, profiles, name="app.yaml", folder=Path())
+    assert result.space.levels("cpu_events_per_s") == [900.0, 1800.0]
+    assert len(result.at({"share": 10.0, "cpu_events_per_s": 1800.0})) == 2
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "reported"),
     [
         ("limit:", "limits:", "limits: unknown key; did you mean 'limit'?"),
         ('"60"', "soon", "limit: 'soon' is no time"),
@@ -298,10 +298,10 @@ def test_profiles_of_nodes_are_attributes() -> None:
         ("target: 5", "attributes: {disk: [cpus]}", "'cpus' does not differ here; share, speed do"),
     ],
 )  # fmt: skip
-def test_a_wrong_description_says_where(old: str, new: str, told: str) -> None:
+def test_a_wrong_description_says_where(old: str, new: str, reported: str) -> None:
     with pytest.raises(ConfigError, match=r"app\.yaml") as caught:
         made(parse(TEXT.replace(old, new), name="app.yaml"))
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 def test_no_budget_can_be_met_where_no_limit_holds() -> None:
@@ -330,8 +330,8 @@ def test_every_alternative_of_the_paper_s_table_1_can_be_chosen(state: Path, cho
     assert workbench.run() is not Stop.BUDGET
     assert len(workbench.proposer.learned().expected) == 8
     settings = parse(text, name="app.yaml").learning.settings()
-    told = {name: getattr(settings, name) for name in learning}
-    assert json.loads(json.dumps(told)) == learning
+    reported = {name: getattr(settings, name) for name in learning}
+    assert json.loads(json.dumps(reported)) == learning
     purposes = [one.purpose for one in slurm.jobs.values()]
     assert purposes.count("test") == {"random test set": 3, "Plackett-Burman test set": 3}.get(
         learning.get("error", ""), 0

@@ -120,11 +120,11 @@ def talk(path, data, answers=1):
         return [json.loads(received.readline()) for _ in range(answers)]
 
 
-def hang_up(nimod, text, told):
+def hang_up(nimod, text, reported):
     """Write nimo.yaml, send SIGHUP and wait for what the log says of it."""
     (nimod.folder / "nimo.yaml").write_text(text)
     nimod.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: told in nimod.log.read_text(), what=told)
+    wait_until(lambda: reported in nimod.log.read_text(), what=reported)
 
 
 NOBODY = pwd.getpwnam("nobody")

@@ -45,11 +45,11 @@ def test_requests_come_back_with_time():
 def test_a_user_is_let_in_when_the_name_is_available(channels):
     arrived = threading.Event()
     names = UserNames(lambda uid: "alice")
-    at_door = door(names, later=lambda _: arrived.set())
-    assert at_door.enter(channels[0]) is None
+    at_limit = door(names, later=lambda _: arrived.set())
+    assert at_limit.enter(channels[0]) is None
     assert arrived.wait(PATIENCE_S)
     assert names.cached(ME) == "alice"
-    assert at_door.enter(channels[1]) is not None
+    assert at_limit.enter(channels[1]) is not None
 
 
 def test_slurmctld_waits_for_no_name(channels):
@@ -75,33 +75,33 @@ def test_a_user_without_a_name_is_let_in_with_none(channels):
 
 def test_connections_are_counted_until_they_are_over(channels):
     names = UserNames(lambda uid: "alice")
-    known = threading.Event()
-    names.ask(ME, known.set)
-    assert known.wait(PATIENCE_S)
-    at_door = door(names)
-    first, _, third = (at_door.enter(channel) for channel in channels[:3])
+    recorded = threading.Event()
+    names.ask(ME, recorded.set)
+    assert recorded.wait(PATIENCE_S)
+    at_limit = door(names)
+    first, _, third = (at_limit.enter(channel) for channel in channels[:3])
     assert third is None
-    at_door.leave(first)
-    assert at_door.enter(channels[3]) is not None
+    at_limit.leave(first)
+    assert at_limit.enter(channels[3]) is not None
 
 
 def test_slurmctld_is_not_counted(channels):
-    at_door = door(UserNames(lambda uid: ""), trusted=True)
-    assert all(at_door.enter(channel) for channel in channels)
+    at_limit = door(UserNames(lambda uid: ""), trusted=True)
+    assert all(at_limit.enter(channel) for channel in channels)
 
 
 def test_a_uid_without_a_name_is_looked_up_again_after_a_while():
-    now, found = [0.0], []
+    now, result = [0.0], []
 
     def look_up(uid):
-        if not found:
+        if not result:
             raise OSError("LDAP is away")
-        return found[0]
+        return result[0]
 
     names = UserNames(look_up, clock=lambda: now[0])
     asked(names)
     assert names.cached(ME) == ""
-    found.append("alice")
+    result.append("alice")
     asked(names)
     assert names.cached(ME) == ""
     now[0] = 61.0

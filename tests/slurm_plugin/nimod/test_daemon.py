@@ -31,7 +31,7 @@ def test_one_connection_serves_many_requests(running):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reported"),
     [
         (b"garbage", "malformed"),
         (b"[1, 2]", "Expected `object`"),
@@ -44,10 +44,10 @@ def test_one_connection_serves_many_requests(running):
         (b'{"op":"status","x":' + b"[" * 60_000 + b"]" * 60_000 + b"}", "nested"),
     ],
 )
-def test_a_bad_request_gets_an_error_and_the_connection_lives(running, line, told):
+def test_a_bad_request_gets_an_error_and_the_connection_lives(running, line, reported):
     bad, good = talk(running.socket, line + b"\n" + encode(Ask(op="status")), 2)
     assert bad["ok"] is False
-    assert told in bad["error"]
+    assert reported in bad["error"]
     assert good["identities"] == 1
 
 

@@ -15,7 +15,7 @@ from tests.processes import PATIENCE_S, wait_until
 
 
 @dataclass
-class Doorman:
+class Listener:
     """Lets everybody in; the next ones go first if so told."""
 
     first: bool = False
@@ -61,7 +61,7 @@ class Running:
 
     def __init__(self, path):
         self.now_s = 1000.0
-        self.door = Doorman()
+        self.door = Listener()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
         self.listener.listen()
@@ -230,17 +230,17 @@ def test_each_request_finds_those_before_it_booked(running, first):
 
 def test_what_can_wait_is_left_to_the_loop():
     """Who was answered goes on with its work, and is not to share its core with ours."""
-    door = Doorman()
+    listener = Listener()
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        connection = Connection(ours, door.respond, uid=1)
+        connection = Connection(ours, listener.respond, uid=1)
         theirs.sendall(b"1\n")
         connection.serve()
         assert theirs.recv(10) == b"1\n"
-        assert door.booked == []
+        assert listener.booked == []
         (work,) = connection.undone()
         work()
-        assert door.booked == [b"1\n"]
+        assert listener.booked == [b"1\n"]
         assert connection.undone() == []
 
 
@@ -288,8 +288,8 @@ def test_errors_in_work_that_waits_end_nothing(running, caplog):
     reader = channel.makefile("rb")
     assert [reader.readline(), reader.readline()] == [b"no room\n", b"next\n"]
     running.settle()
-    told = {record.exc_info[0] for record in caplog.records}
-    assert {OSError, ZeroDivisionError} <= told
+    reported = {record.exc_info[0] for record in caplog.records}
+    assert {OSError, ZeroDivisionError} <= reported
 
 
 def test_a_peer_that_cannot_be_let_in_harms_nobody(running):

@@ -71,19 +71,19 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 def test_the_store_and_the_accuracy(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["metrics", "--config", str(config)]) == 0
-    found = samples(capsys.readouterr().out)
-    assert found["nimo_up",] == 0
-    assert found["nimo_store_up",] == 1
-    assert found["nimo_store_size_bytes",] > 4096
-    sources = {key[1] for key in found if key[0] == "nimo_ingest_timestamp_seconds"}
+    result = samples(capsys.readouterr().out)
+    assert result["nimo_up",] == 0
+    assert result["nimo_store_up",] == 1
+    assert result["nimo_store_size_bytes",] > 4096
+    sources = {key[1] for key in result if key[0] == "nimo_ingest_timestamp_seconds"}
     assert sources == {"sacct:pine"}
-    assert found["nimo_ingest_timestamp_seconds", "sacct:pine"] == 1_790_000_000
-    assert found["nimo_fit_timestamp_seconds",] == 1_790_000_123
-    assert found["nimo_applications", "reliable"] == 1
-    assert found["nimo_applications_switched_off",] == 1
-    assert found["nimo_prediction_error_ratio",] == pytest.approx(0.2)
-    assert found["nimo_interval_coverage_ratio", "0.9"] == 0
-    assert found["nimo_deadline_jobs", "met"] == 1
+    assert result["nimo_ingest_timestamp_seconds", "sacct:pine"] == 1_790_000_000
+    assert result["nimo_fit_timestamp_seconds",] == 1_790_000_123
+    assert result["nimo_applications", "reliable"] == 1
+    assert result["nimo_applications_switched_off",] == 1
+    assert result["nimo_prediction_error_ratio",] == pytest.approx(0.2)
+    assert result["nimo_interval_coverage_ratio", "0.9"] == 0
+    assert result["nimo_deadline_jobs", "met"] == 1
 
 
 def test_older_decisions_do_not_count(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,20 +98,20 @@ def test_a_running_nimod() -> None:
     for took_s in (0.0001, BOUNDS_S[0], 0.003, 7.0):
         tally.took(took_s)
     status = Status(release="1.2", answered=5, failed=2, snapshot_age_s=3.0, counts=tally.counts())
-    found = {
+    result = {
         (one.name, *one.labels.values()): one.value
         for family in of_nimod(lambda: status)
         for one in family.samples
     }
-    assert found["nimo_up",] == 1
-    assert found["nimo_build_info", "1.2"] == 1
-    assert found["nimo_requests_total", "failed"] == 2
-    assert found["nimo_decisions_total", "observe", "set", "cheapest", "false"] == 2
-    assert found["nimo_answer_seconds_bucket", "0.00025"] == 2
-    assert found["nimo_answer_seconds_bucket", "0.005"] == 3
-    assert found["nimo_answer_seconds_bucket", "+Inf"] == 4
-    assert found["nimo_answer_seconds_sum",] == pytest.approx(7.00335)
-    assert {name for name, *_ in found} <= _SERIES
+    assert result["nimo_up",] == 1
+    assert result["nimo_build_info", "1.2"] == 1
+    assert result["nimo_requests_total", "failed"] == 2
+    assert result["nimo_decisions_total", "observe", "set", "cheapest", "false"] == 2
+    assert result["nimo_answer_seconds_bucket", "0.00025"] == 2
+    assert result["nimo_answer_seconds_bucket", "0.005"] == 3
+    assert result["nimo_answer_seconds_bucket", "+Inf"] == 4
+    assert result["nimo_answer_seconds_sum",] == pytest.approx(7.00335)
+    assert {name for name, *_ in result} <= _SERIES
 
 
 def test_a_file_for_the_textfile_collector(

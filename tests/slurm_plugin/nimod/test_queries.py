@@ -75,9 +75,9 @@ def test_a_decision_is_for_its_owner(asked):
 
 
 def test_root_sees_everything(running):
-    found = query_client.applications(running.socket, every=True, timeout_s=PATIENCE_S)
-    assert [one.label for one in found.tables] == ["solve"]
-    assert not found.own_only
+    result = query_client.applications(running.socket, every=True, timeout_s=PATIENCE_S)
+    assert [one.label for one in result.tables] == ["solve"]
+    assert not result.own_only
 
 
 def test_answers_come_in_order_while_others_are_served(running):

@@ -87,9 +87,9 @@ def test_tables_that_are_gone_from_the_store_go(link, published, url):
 
 
 def test_answers_have_their_turn_while_tables_are_read(url):
-    known, pauses = [], []
+    recorded, pauses = [], []
     link = StoreLink(
-        url, publish=known.append, cluster=lambda: "", pause=lambda: pauses.append(len(known))
+        url, publish=recorded.append, cluster=lambda: "", pause=lambda: pauses.append(len(recorded))
     )
     with Store.open(url, create=True) as store:
         store.fits.replace([fit(table(key=f"alice/{n}")) for n in range(250)])
@@ -189,9 +189,9 @@ def test_what_is_switched_off_comes_with_the_tables_and_alone(url):
 
 
 def standing(**fields):
-    known = table()
+    recorded = table()
     numbers = {"ratio": 3.0, "runs": 6, "low": 0.6, "high": 1.5, "since_s": NOW, "judged_s": NOW}
-    named = {"level": KeyLevel(known.level), "key": known.key, "label": known.label}
+    named = {"level": KeyLevel(recorded.level), "key": recorded.key, "label": recorded.label}
     return StandingRow(**named, **numbers, **fields)
 
 

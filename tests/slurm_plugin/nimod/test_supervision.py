@@ -44,6 +44,6 @@ def test_nobody_enters_it_unasked():
 
 
 def test_a_kernel_that_refuses_is_no_error():
-    told, warning = entered(1, REFUSED)
-    assert told == "False False"
+    reported, warning = entered(1, REFUSED)
+    assert reported == "False False"
     assert "late where all cores are busy" in warning

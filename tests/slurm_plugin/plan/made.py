@@ -55,8 +55,8 @@ class Slurm:
             raise SlurmError("slurm_load_jobs error: Unable to contact slurm controller")
         if name := next((w.partition("=")[2] for w in argv if w.startswith("--name=")), ""):
             return self.names.get(name, "")
-        told = self.shown if argv[0] == "squeue" else self.accounted
-        return "".join(f"{job}|{rest}\n" for job, rest in told.items())
+        reported = self.shown if argv[0] == "squeue" else self.accounted
+        return "".join(f"{job}|{rest}\n" for job, rest in reported.items())
 
 
 def random_text(draw: Random, *, tasks: int, places: int, counts: int) -> str:

@@ -86,9 +86,9 @@ def test_limits_end_within_deadline_and_partition() -> None:
 def test_what_needs_another_cluster_is_submitted_when_that_has_completed(
     chain: list[PlannedJob], tmp_path: Path
 ) -> None:
-    slurm, given, kept = Slurm(), submitted(chain), tmp_path / "flow.plan.json"
+    slurm, given, remaining = Slurm(), submitted(chain), tmp_path / "flow.plan.json"
     assert waits_elsewhere(chain) == ["mid to far", "second", "out to near"]
-    assert [job.name for job in submit_ready(given, kept, slurm.sbatch)] == ["first"]
+    assert [job.name for job in submit_ready(given, remaining, slurm.sbatch)] == ["first"]
     slurm.shown = {"1": f"COMPLETED|{NOW:.0f}|{NOW + 400:.0f}"}
     rounds = iter(
         [
@@ -99,7 +99,7 @@ def test_what_needs_another_cluster_is_submitted_when_that_has_completed(
     )
     follower = PlanMonitor(
         submitted=given,
-        path=kept,
+        path=remaining,
         ask=slurm.ask,
         submit=slurm.sbatch,
         clock=lambda: NOW + 400,
@@ -112,7 +112,7 @@ def test_what_needs_another_cluster_is_submitted_when_that_has_completed(
     assert not any("--dependency" in word for word in slurm.lines[1])
     assert "--dependency=afterok:2" in slurm.lines[2]
     assert [argv[0] for argv in slurm.lines] == ["sbatch"] * 4
-    loaded = state_file.load(kept)
+    loaded = state_file.load(remaining)
     assert loaded is not None
     assert set(loaded.states.values()) == {"COMPLETED"}
 
@@ -120,7 +120,7 @@ def test_what_needs_another_cluster_is_submitted_when_that_has_completed(
 def test_a_failure_cancels_what_needs_it_and_outages_are_sat_out(
     chain: list[PlannedJob], tmp_path: Path
 ) -> None:
-    given, kept, slurm = submitted(chain), tmp_path / "flow.plan.json", Slurm()
+    given, remaining, slurm = submitted(chain), tmp_path / "flow.plan.json", Slurm()
     given.ids = {"first": "6", "mid to far": "7", "second": "8"}
     given.states = {"first": "COMPLETED"}
     slurm.broken = 1
@@ -128,7 +128,7 @@ def test_a_failure_cancels_what_needs_it_and_outages_are_sat_out(
     slurm.accounted = {"7": "CANCELLED by 0|1|2"}
     follower = PlanMonitor(
         submitted=given,
-        path=kept,
+        path=remaining,
         ask=slurm.ask,
         submit=slurm.sbatch,
         clock=lambda: NOW,
@@ -143,7 +143,7 @@ def test_a_failure_cancels_what_needs_it_and_outages_are_sat_out(
 
 
 def test_a_refused_job_keeps_those_before_it(chain: list[PlannedJob], tmp_path: Path) -> None:
-    given, kept = submitted(chain), tmp_path / "flow.plan.json"
+    given, remaining = submitted(chain), tmp_path / "flow.plan.json"
     given.ids, given.states = {"first": "4"}, {"first": "COMPLETED"}
 
     def refuse(argv: Sequence[str], script: str) -> str:
@@ -152,8 +152,8 @@ def test_a_refused_job_keeps_those_before_it(chain: list[PlannedJob], tmp_path: 
         return "5"
 
     with pytest.raises(SubmissionRefused):
-        submit_ready(given, kept, refuse)
-    loaded = state_file.load(kept)
+        submit_ready(given, remaining, refuse)
+    loaded = state_file.load(remaining)
     assert loaded is not None
     assert loaded.ids == {"first": "4", "mid to far": "5"}
     assert failed(loaded) == ["second"]
@@ -162,23 +162,25 @@ def test_a_refused_job_keeps_those_before_it(chain: list[PlannedJob], tmp_path: 
 def test_what_may_have_been_submitted_is_looked_for_by_its_name(
     chain: list[PlannedJob], tmp_path: Path
 ) -> None:
-    given, kept, slurm = submitted(chain), tmp_path / "flow.plan.json", Slurm()
+    given, remaining, slurm = submitted(chain), tmp_path / "flow.plan.json", Slurm()
 
     def killed(argv: Sequence[str], script: str) -> str:
         slurm.sbatch(argv, script)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        submit_ready(given, kept, killed, slurm.ask)
-    loaded = state_file.load(kept)
+        submit_ready(given, remaining, killed, slurm.ask)
+    loaded = state_file.load(remaining)
     assert loaded is not None
     assert (loaded.ids, loaded.trying) == ({}, ["first"])
-    assert [job.name for job in submit_ready(loaded, kept, slurm.sbatch, slurm.ask)] == ["first"]
+    assert [job.name for job in submit_ready(loaded, remaining, slurm.sbatch, slurm.ask)] == [
+        "first"
+    ]
     assert loaded.ids == {"first": "1"}
     assert len(slurm.lines) == 1
     # What never came to Slurm is submitted, under the same name.
     given.trying, given.tried = ["first"], {"first": 1}
     slurm.names.clear()
-    submit_ready(given, kept, slurm.sbatch, slurm.ask)
+    submit_ready(given, remaining, slurm.sbatch, slurm.ask)
     assert given.ids == {"first": "2"}
     assert slurm.lines[0][2] == slurm.lines[1][2] == f"--job-name=flow.first.{given.mark}"

@@ -66,8 +66,8 @@ def test_node_seconds_are_of_tasks_alone() -> None:
     made = build(problem(FLOW), ["work"], {"work": TaskOption("fast", 2)})
     assert made is not None
     assert made.node_s == pytest.approx(2 * 500 / 4)
-    found = plans(problem(FLOW))[0]
-    assert found.node_hours == pytest.approx(found.schedule.node_s / 3600)
+    result = plans(problem(FLOW))[0]
+    assert result.node_hours == pytest.approx(result.schedule.node_s / 3600)
 
 
 def test_two_tasks_share_nodes_one_after_the_other() -> None:
@@ -101,8 +101,8 @@ def test_score_counts_lateness_then_node_seconds_then_the_end() -> None:
 
 
 def test_choices_have_their_times_and_leave_out_what_is_no_faster() -> None:
-    found = choices(problem(FLOW))["work"]
-    assert {(one.option.place, one.option.nodes): (one.time_s, one.node_s) for one in found} == {
+    result = choices(problem(FLOW))["work"]
+    assert {(one.option.place, one.option.nodes): (one.time_s, one.node_s) for one in result} == {
         ("near", 1): (800, 800),
         ("near", 2): (500, 1000),
         ("near", 3): (pytest.approx(exp(_between(500, 300, 3))), pytest.approx(
@@ -118,10 +118,10 @@ def test_choices_have_their_times_and_leave_out_what_is_no_faster() -> None:
     }  # fmt: skip
     slower = FLOW.replace("4: 300", "4: 501")
     assert max(one.option.nodes for one in choices(problem(slower))["work"]) == 2
-    assert {one.option.stage for one in found if one.option.place == "near"} == {True}
-    assert {one.option.stage for one in found if one.option.place == "fast"} == {True, False}
-    assert restricted({"work": found}, place="fast", stage=False)["work"]
-    assert restricted({"work": found}, place="nowhere") == {}
+    assert {one.option.stage for one in result if one.option.place == "near"} == {True}
+    assert {one.option.stage for one in result if one.option.place == "fast"} == {True, False}
+    assert restricted({"work": result}, place="fast", stage=False)["work"]
+    assert restricted({"work": result}, place="nowhere") == {}
 
 
 def _between(at_2: float, at_4: float, nodes: int) -> float:
@@ -167,9 +167,9 @@ def test_what_is_left_is_the_median_of_those_that_take_longer(elapsed_s: float) 
     sd = 0.2 if elapsed_s > 100 else 0.1
     gone = NormalDist().cdf(log(elapsed_s / 100) / sd) if elapsed_s else 0.0
     z = NormalDist().inv_cdf((1 + gone) / 2)
-    wanted = 100 * exp(z * (0.2 if z > 0 else 0.1)) - elapsed_s
+    expected = 100 * exp(z * (0.2 if z > 0 else 0.1)) - elapsed_s
     made = TaskEstimate(100.0, 0.1, 0.2).left(elapsed_s)
-    assert made.time_s == pytest.approx(wanted)
+    assert made.time_s == pytest.approx(expected)
     assert made.up == made.down == GUESSED
 
 

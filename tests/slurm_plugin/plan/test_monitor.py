@@ -34,8 +34,8 @@ def job(name: str, start_s: float, takes_s: float, *needs: str, cluster: str = "
 def given(*jobs: PlannedJob, **also: object) -> state_file.Submitted:
     """Jobs with the ids 1, 2, ..., submitted now."""
     ids = {one.name: str(number) for number, one in enumerate(jobs, 1)}
-    known = {"workflow": "w", "deadline_s": None, "submitted_s": NOW, "ids": ids} | also
-    return state_file.Submitted(jobs=list(jobs), **known)  # type: ignore[arg-type]
+    recorded = {"workflow": "w", "deadline_s": None, "submitted_s": NOW, "ids": ids} | also
+    return state_file.Submitted(jobs=list(jobs), **recorded)  # type: ignore[arg-type]
 
 
 class RoundOverError(Exception):
@@ -176,7 +176,7 @@ def test_off_the_plan_is_later_or_earlier(tmp_path: Path, started_s: float, how:
 
 
 @pytest.mark.parametrize(
-    ("ended_s", "told", "again"),
+    ("ended_s", "message", "again"),
     [
         (1129.0, "x: COMPLETED, 129 s later than planned", True),
         (1101.0, "x: COMPLETED, 101 s later than planned", True),
@@ -186,7 +186,7 @@ def test_off_the_plan_is_later_or_earlier(tmp_path: Path, started_s: float, how:
     ],
 )
 def test_an_end_off_by_more_than_a_tenth_of_the_run_is_planned_again(
-    tmp_path: Path, ended_s: float, told: str, *, again: bool
+    tmp_path: Path, ended_s: float, message: str, *, again: bool
 ) -> None:
     slurm, asked = Slurm(), []
     slurm.shown = {"1": f"COMPLETED|{NOW:.0f}|{NOW + ended_s:.0f}", "2": "PENDING|N/A|N/A"}
@@ -195,7 +195,7 @@ def test_an_end_off_by_more_than_a_tenth_of_the_run_is_planned_again(
         one, tmp_path, ask=slurm.ask, clock=lambda: NOW + ended_s,
         planner=lambda submitted: asked.append(submitted.astray),
     )  # fmt: skip
-    assert one_round(made) == [told]
+    assert one_round(made) == [message]
     assert bool(asked) == again
     assert one.ended_s == {"x": NOW + ended_s}
     assert one.started_s == {"x": NOW}
@@ -234,7 +234,7 @@ def test_a_plan_that_stays_is_reported_and_one_that_cannot_be_made_as_well(tmp_p
         raise NimoError("no place has the nodes")
 
     slurm = Slurm()
-    for planner, told in (
+    for planner, message in (
         (None, f"x ended 200 s later than planned: all ended by {clock(NOW + 1210)}"),
         (broken, f"x ended 200 s later than planned: all ended by {clock(NOW + 1210)}; "
                  "not planned again: no place has the nodes"),
@@ -242,7 +242,7 @@ def test_a_plan_that_stays_is_reported_and_one_that_cannot_be_made_as_well(tmp_p
         slurm.shown = {"1": f"COMPLETED|{NOW:.0f}|{NOW + 1200:.0f}", "2": "PENDING|N/A|N/A"}
         one = given(job("x", 0, 1000), job("y", 1000, 10, "x"))
         made = follower(one, tmp_path, ask=slurm.ask, clock=lambda: NOW + 1200, planner=planner)
-        assert one_round(made)[1:] == [told]
+        assert one_round(made)[1:] == [message]
         assert one.astray == ""
         assert one.jobs[1].start_s == NOW + 1200
 

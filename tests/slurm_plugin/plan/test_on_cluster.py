@@ -279,8 +279,8 @@ def test_what_the_site_knows_and_allows(cluster: SlurmCluster) -> None:
     file = workflow(cluster, "measured", "", MEASURED.replace("{nodes}", "1-2"))
     store = f"sqlite:///{file.parent}/nimo.db"
     (file.parent / "nimo.yaml").write_text(f"mode: observe\nstore: {store}\n")
-    with Store.open(store, create=True) as kept:
-        kept.profiles.add([
+    with Store.open(store, create=True) as remaining:
+        remaining.profiles.add([
             NodeProfile(
                 cluster="nimo",
                 node=f"n{number}",

@@ -281,10 +281,10 @@ def test_a_critical_path_goes_over_data_and_over_nodes() -> None:
 
 def test_heft_takes_what_ends_first_and_of_two_alike_the_cheaper() -> None:
     made = problem(DIAMOND, 2)
-    found = heft(made, choices(made))
-    assert found is not None
+    result = heft(made, choices(made))
+    assert result is not None
     # b and c at the same time on one node each: two for c would wait for b, or b for c.
-    assert {one.name: one.start_s - NOW for one in found.steps} == {
+    assert {one.name: one.start_s - NOW for one in result.steps} == {
         "a": 0.0, "c": 10.0, "b": 50.0, "d": 90.0,
     }  # fmt: skip
     alike = problem(TRADE.replace("{1: 1000, 2: 700, 4: 500}", "{2: 50, 1: 100}"))
@@ -297,14 +297,14 @@ def test_tight_targets_are_met_by_more_nodes_for_what_is_critical() -> None:
     made = problem(DIAMOND, 4)
     all_of = choices(made)
     for target_s, end_s, node_s in ((inf, 75.0, 115.0), (75.0, 75.0, 115.0), (60.0, 55.0, 135.0)):
-        found = heuristic(made, all_of, NOW + target_s)
-        assert found is not None
-        assert (found.end_s - NOW, found.node_s) == (end_s, node_s)
+        result = heuristic(made, all_of, NOW + target_s)
+        assert result is not None
+        assert (result.end_s - NOW, result.node_s) == (end_s, node_s)
         tree = exact(made, all_of, NOW + target_s)
         assert tree is not None
         assert (tree.proven, score(tree.schedule, NOW + target_s)) == (
             True,
-            score(found, NOW + target_s),
+            score(result, NOW + target_s),
         )
 
 

@@ -82,9 +82,9 @@ def sites(rows: dict[str, tuple[int, float]], bandwidth: float = 1e9) -> str:
 def minutes(made: PlanningProblem, place: str) -> float:
     """Predicted time of the task at a place that reads in place."""
     task = made.workflow.tasks["g"]
-    known = made.run(task, made.workflow.places[place], 1, (("scans", "home"),))
-    assert known is not None
-    return known.time_s / 60
+    recorded = made.run(task, made.workflow.places[place], 1, (("scans", "home"),))
+    assert recorded is not None
+    return recorded.time_s / 60
 
 
 def test_placement_as_in_tables_iv_and_v(samples: Path) -> None:

@@ -65,30 +65,30 @@ def later(flow: PlanningProblem, by_s: float) -> PlanningProblem:
     return replace(flow, now_s=NOW + by_s, free=free)
 
 
-def nodes(found: Replan | None) -> dict[str, int]:
-    assert found is not None
-    return {job.name: job.step.nodes for job in found.jobs}
+def nodes(result: Replan | None) -> dict[str, int]:
+    assert result is not None
+    return {job.name: job.step.nodes for job in result.jobs}
 
 
 def test_a_task_that_was_long_makes_the_others_faster(
     flow: PlanningProblem, given: state_file.Submitted
 ) -> None:
     ran(given, "a", 0, 2000)
-    found = plan_again(later(flow, 2000), given)
-    assert found is not None
-    assert found.changed
-    assert nodes(found) == {"b": 2, "c": 2}
-    assert found.plan.high_s <= DEADLINE
+    result = plan_again(later(flow, 2000), given)
+    assert result is not None
+    assert result.changed
+    assert nodes(result) == {"b": 2, "c": 2}
+    assert result.plan.high_s <= DEADLINE
 
 
 def test_one_that_was_as_planned_changes_nothing(
     flow: PlanningProblem, given: state_file.Submitted
 ) -> None:
     ran(given, "a", 0, 1010)
-    found = plan_again(later(flow, 1010), given)
-    assert found is not None
-    assert not found.changed
-    assert nodes(found) == {"b": 1, "c": 1}
+    result = plan_again(later(flow, 1010), given)
+    assert result is not None
+    assert not result.changed
+    assert nodes(result) == {"b": 1, "c": 1}
 
 
 def test_a_run_that_goes_on_is_expected_to_go_on(
@@ -136,13 +136,13 @@ tasks:
     ran(given, "raw to far", 0, 1)
     ran(given, "done", 0, 100)
     given.states["lost"] = "FAILED"
-    found = plan_again(later(flow, 100), given)
-    assert found is not None
+    result = plan_again(later(flow, 100), given)
+    assert result is not None
     # The copy home has not begun; its task has, so that it stays as it was submitted.
-    assert {job.name for job in found.jobs} == {"open", "made to home"}
+    assert {job.name for job in result.jobs} == {"open", "made to home"}
     given.ids = {"open": "1", "made to home": "2"}
     slurm, path = Slurm(), tmp_path / "r"
-    list(change(given, found.jobs, path, slurm.ask))
+    list(change(given, result.jobs, path, slurm.ask))
     assert given.ids["made to home"] == "2"
     assert not given.leaving
 
@@ -155,9 +155,9 @@ def changed(
 ) -> list[str]:
     """What is said when the plan is changed after a first task that took twice as long."""
     ran(given, "a", 0, 2000)
-    found = plan_again(later(flow, 2000), given)
-    assert found is not None
-    return list(change(given, found.jobs, path, ask))
+    result = plan_again(later(flow, 2000), given)
+    assert result is not None
+    return list(change(given, result.jobs, path, ask))
 
 
 def test_what_slurm_lets_be_changed_is_changed_in_place(
@@ -190,17 +190,17 @@ def test_what_slurm_refuses_to_change_is_submitted_again(
 ) -> None:
     slurm, path = Slurm(), tmp_path / "r"
     changed(given, flow, path, refusing(slurm))
-    kept = state_file.load(path)
-    assert kept is not None
-    assert (kept.ids, [one for one, _ in kept.leaving]) == ({"a": "1"}, ["2", "3"])
+    remaining = state_file.load(path)
+    assert remaining is not None
+    assert (remaining.ids, [one for one, _ in remaining.leaving]) == ({"a": "1"}, ["2", "3"])
     # Killed here, what leaves is cancelled by whoever goes on.
-    assert settle(kept, path, slurm.ask) == []
+    assert settle(remaining, path, slurm.ask) == []
     assert slurm.lines[-1] == ["scancel", "--state=PENDING", "2", "3"]
-    kept.tried = {"a": 1, "b": 1, "c": 1}
-    submit_ready(kept, path, slurm.sbatch, slurm.ask)
+    remaining.tried = {"a": 1, "b": 1, "c": 1}
+    submit_ready(remaining, path, slurm.sbatch, slurm.ask)
     first, second = (line for line in slurm.lines if line[0] == "sbatch")
-    assert f"--job-name=chain.b.{kept.mark}-2" in first
-    assert f"--dependency=afterok:{kept.ids['b']}" in second
+    assert f"--job-name=chain.b.{remaining.mark}-2" in first
+    assert f"--dependency=afterok:{remaining.ids['b']}" in second
 
 
 def test_a_job_that_began_before_it_was_cancelled_stays(

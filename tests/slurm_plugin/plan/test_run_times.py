@@ -64,8 +64,8 @@ def test_a_place_just_beyond_is_doubtful_and_says_so(tmp_path: Path) -> None:
     within = planned(tmp_path, MHZ, near={"mhz": 850})[0]
     width = (plan.high_s - NOW) / (plan.end_s - NOW)
     assert width > (within.high_s - NOW) / (within.end_s - NOW)
-    told = "\n".join(render([plan], NOW, None))
-    assert "DOUBTFUL g: mhz 1000 is outside what was run" in told
+    reported = "\n".join(render([plan], NOW, None))
+    assert "DOUBTFUL g: mhz 1000 is outside what was run" in reported
 
 
 def test_attributes_that_only_changed_together_are_no_answer(tmp_path: Path) -> None:

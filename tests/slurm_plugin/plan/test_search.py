@@ -44,14 +44,14 @@ def test_as_good_as_the_best_of_all_plans(seed: int, tasks: int) -> None:
     schedules = list(everything(made))
     ends = sorted(one.end_s for one in schedules)
     for target_s in (NOW, ends[len(ends) // 3], inf):
-        found = search(made, choices(made), target_s)
+        result = search(made, choices(made), target_s)
         if not schedules:
-            assert found is None
+            assert result is None
             continue
-        assert found is not None
-        assert found.proven
+        assert result is not None
+        assert result.proven
         best = min(score(one, target_s) for one in schedules)
-        assert score(found.schedule, target_s) == pytest.approx(best, abs=1e-5, rel=0)
+        assert score(result.schedule, target_s) == pytest.approx(best, abs=1e-5, rel=0)
         # The tree alone, too, without a good plan to begin with.
         alone = exact(made, choices(made), target_s)
         assert alone is not None
@@ -82,10 +82,10 @@ def test_large_ones_are_no_worse_than_the_usual_rules(large: PlanningProblem) ->
     all_of = choices(large)
     rules = [rule(large, all_of) for rule in (heft, fastest, cheapest)]
     for target_s in (NOW, inf):
-        found = search(large, all_of, target_s)
-        assert found is not None
-        assert not found.proven
-        assert all(score(found.schedule, target_s) <= score(one, target_s) for one in rules if one)
+        result = search(large, all_of, target_s)
+        assert result is not None
+        assert not result.proven
+        assert all(score(result.schedule, target_s) <= score(one, target_s) for one in rules if one)
 
 
 def test_a_deadline_between_costs_less_than_the_fastest(large: PlanningProblem) -> None:
@@ -94,10 +94,10 @@ def test_a_deadline_between_costs_less_than_the_fastest(large: PlanningProblem) 
     assert fast is not None
     assert cheap is not None
     target_s = (fast.schedule.end_s + cheap.schedule.end_s) / 2
-    found = search(large, all_of, target_s)
-    assert found is not None
-    assert found.schedule.end_s <= target_s
-    assert cheap.schedule.node_s <= found.schedule.node_s < fast.schedule.node_s
+    result = search(large, all_of, target_s)
+    assert result is not None
+    assert result.schedule.end_s <= target_s
+    assert cheap.schedule.node_s <= result.schedule.node_s < fast.schedule.node_s
 
 
 def test_the_same_plan_each_time(large: PlanningProblem) -> None:
@@ -108,13 +108,13 @@ def test_the_same_plan_each_time(large: PlanningProblem) -> None:
 def test_steps_keep_their_order_and_never_take_more_nodes_than_there_are(
     large: PlanningProblem,
 ) -> None:
-    found = search(large, choices(large), NOW)
-    assert found is not None
-    ends = {step.name: step.end_s for step in found.schedule.steps}
-    for step in found.schedule.steps:
+    result = search(large, choices(large), NOW)
+    assert result is not None
+    ends = {step.name: step.end_s for step in result.schedule.steps}
+    for step in result.schedule.steps:
         assert all(ends[name] <= step.start_s + 1e-6 for name in step.needs)
     for place in large.workflow.places:
-        own = [step for step in found.schedule.steps if step.pool == place]
+        own = [step for step in result.schedule.steps if step.pool == place]
         for moment in {step.start_s for step in own}:
             busy = sum(s.nodes for s in own if s.start_s <= moment < s.end_s - 1e-6)
             assert busy <= 32

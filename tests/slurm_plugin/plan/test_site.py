@@ -294,8 +294,8 @@ tasks: {x: {command: x, nodes: 2-16, application: solve}}
 
 def test_a_table_has_the_counts_and_the_doubts_that_it_has() -> None:
     refused = [Verdict.RELIABLE] * 4 + [Verdict.DOUBTFUL] * 4 + [Verdict.REFUSED] * 24
-    known = table(verdicts=tuple(refused), curve_sd=0.05)
-    made = problem(TABLED, 16, tables={"x": known})
+    recorded = table(verdicts=tuple(refused), curve_sd=0.05)
+    made = problem(TABLED, 16, tables={"x": recorded})
     task, places = made.workflow.tasks["x"], made.workflow.places
     assert list(made.runs.counts(task, places["a"])) == list(range(1, 9))
     sure, doubtful = (made.runs.run(task, places["a"], n, ()) for n in (2, 8))
@@ -321,15 +321,15 @@ def test_a_measured_speed_counts_where_the_workflow_gives_none() -> None:
 
 
 def test_a_part_of_a_table_for_the_node_type_is_as_fast_as_it_says() -> None:
-    known = table(node_type="old")
-    given = {"tables": {"x": known}, "speeds": {"a": 4.0}, "types": {"a": "old", "b": "old"}}
+    recorded = table(node_type="old")
+    given = {"tables": {"x": recorded}, "speeds": {"a": 4.0}, "types": {"a": "old", "b": "old"}}
     made = problem(TABLED, 16, **given)
     task, places = made.workflow.tasks["x"], made.workflow.places
-    typed, told = (made.runs.run(task, places[name], 4, ()) for name in "ab")
+    typed, reported = (made.runs.run(task, places[name], 4, ()) for name in "ab")
     assert typed is not None
-    assert told is not None
+    assert reported is not None
     # Its type is the table's: the measured speed is in it.  A speed that is given counts.
-    assert (typed.time_s, told.time_s) == (1000.0, 500.0)
+    assert (typed.time_s, reported.time_s) == (1000.0, 500.0)
     other = problem(TABLED, 16, **{**given, "types": {"a": "else"}})
     unlike = other.runs.run(task, places["a"], 4, ())
     assert unlike is not None
@@ -374,9 +374,9 @@ def test_a_copy_takes_latency_and_bandwidth_or_what_was_measured() -> None:
     def copies(made: Time, given: str = text) -> Copies:
         return Copies(flow=flow(given), measured=lambda *ask: asked.append(ask) or made)  # type: ignore[arg-type, func-returns-value, return-value]
 
-    told = copies(Time(0.0)).copy(5 * 2.0**20, "s", "t")
-    assert told is not None
-    assert (told.time_s, told.down, told.up) == (8.0, GUESSED, GUESSED)
+    reported = copies(Time(0.0)).copy(5 * 2.0**20, "s", "t")
+    assert reported is not None
+    assert (reported.time_s, reported.down, reported.up) == (8.0, GUESSED, GUESSED)
     empty = copies(Time(0.0), text.replace(", latency: 3s", "")).copy(0.0, "s", "t")
     assert empty is not None
     assert empty.time_s == 1e-3

@@ -36,7 +36,7 @@ def test_all_that_it_says_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "reported"),
     [
         ("size: 2G", "size: many", "f.yaml: files.raw: not a size: 'many'"),
         ("size: 2G", "sise: 2G", "f.yaml: files.raw: sise: unknown key; did you mean 'size'?"),
@@ -55,11 +55,11 @@ def test_all_that_it_says_is_read() -> None:
         ("after: [sort], ", "writes: [out], ", "out is written by two tasks, sort and end"),
     ],
 )
-def test_a_mistake_is_reported_with_its_place(old: str, new: str, told: str) -> None:
+def test_a_mistake_is_reported_with_its_place(old: str, new: str, reported: str) -> None:
     assert old in GOOD
     with pytest.raises(ConfigError) as raised:
         parse(GOOD.replace(old, new, 1), name="f.yaml")
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_one_copy_at_a_time_is_the_least_and_storages_have_room_without_end() ->
 @pytest.mark.parametrize("section", ["storages", "places", "tasks"])
 def test_sections_that_are_needed(section: str) -> None:
     lines = [line for line in GOOD.splitlines() if line.strip()]
-    kept = [line for line in lines if not line.startswith((section, "  ", "links", "places"))]
-    text = "\n".join([*kept, f"{section}: {{}}"])
+    remaining = [line for line in lines if not line.startswith((section, "  ", "links", "places"))]
+    text = "\n".join([*remaining, f"{section}: {{}}"])
     for other in {"storages", "places", "tasks"} - {section}:
-        if not any(line.startswith(other) for line in kept):
+        if not any(line.startswith(other) for line in remaining):
             text += f"\n{other}: {{}}"
     with pytest.raises(ConfigError, match=r"give at least one each|is not among"):
         parse(text.replace("tasks:\n", "tasks: {}\n"), name="w")

@@ -37,14 +37,14 @@ def test_more_nodes_than_ever_are_free_never_start() -> None:
 def test_the_mean_queue_has_a_memory_of_a_day() -> None:
     engine = Engine(1)
     viewer = ClusterViewer(engine)
-    seen = []
+    observed = []
 
     def shape_of(job: int, now_s: float) -> JobShape:
-        seen.append(viewer.look(now_s))
+        observed.append(viewer.look(now_s))
         return JobShape(1, 10 * DAY_S, 1.0 if job == 0 else 10 * DAY_S)
 
     engine.run([0.0, 5.0, 6.0, 6.0 + DAY_S, 6.0 + 9 * DAY_S], shape_of)
-    assert [part.queue for part in seen] == [0, 0, 0, 1, 2]
-    assert seen[2].queue_mean == 0.0
-    assert seen[3].queue_mean == pytest.approx(1 - 1 / 2.718281828)
-    assert seen[4].queue_mean == pytest.approx(2.0, abs=0.01)
+    assert [part.queue for part in observed] == [0, 0, 0, 1, 2]
+    assert observed[2].queue_mean == 0.0
+    assert observed[3].queue_mean == pytest.approx(1 - 1 / 2.718281828)
+    assert observed[4].queue_mean == pytest.approx(2.0, abs=0.01)

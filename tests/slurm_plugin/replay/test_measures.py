@@ -27,13 +27,13 @@ RIGID = made([0.0, 100.0, 105.0], [100.0, 5.0, 100.0], [2, 4, 1])
 
 
 def test_means_over_the_jobs() -> None:
-    found = measure(WORK, RIGID)
-    assert found.jobs == 3
-    assert found.wait_s == pytest.approx((0 + 100 + 5) / 3)
-    assert found.response_s == pytest.approx((100 + 105 + 105) / 3)
+    result = measure(WORK, RIGID)
+    assert result.jobs == 3
+    assert result.wait_s == pytest.approx((0 + 100 + 5) / 3)
+    assert result.response_s == pytest.approx((100 + 105 + 105) / 3)
     # The job of five seconds counts as one of ten.
-    assert found.slowdown == pytest.approx((1.0 + 10.5 + 1.05) / 3)
-    assert found.node_s == 200 + 20 + 100
+    assert result.slowdown == pytest.approx((1.0 + 10.5 + 1.05) / 3)
+    assert result.node_s == 200 + 20 + 100
 
 
 def test_some_of_the_jobs_may_be_looked_at() -> None:
@@ -50,13 +50,13 @@ def test_utilisation_counts_while_jobs_come() -> None:
 
 def test_comparison_says_who_is_worse_off() -> None:
     other = made([0.0, 50.0, 300.0], [50.0, 5.0, 100.0], [4, 4, 1])
-    found = compare(WORK, RIGID, other)
-    assert found.response_ratio == pytest.approx((50 + 55 + 300) / 310)
-    assert found.worse_off == pytest.approx(1 / 3)
-    assert found.worse_by == pytest.approx(300 / 105)
-    assert found.much_worse == pytest.approx(1 / 3)
-    assert found.much_better == 0.0
-    assert found.slowdown == (measure(WORK, RIGID).slowdown, measure(WORK, other).slowdown)
+    result = compare(WORK, RIGID, other)
+    assert result.response_ratio == pytest.approx((50 + 55 + 300) / 310)
+    assert result.worse_off == pytest.approx(1 / 3)
+    assert result.worse_by == pytest.approx(300 / 105)
+    assert result.much_worse == pytest.approx(1 / 3)
+    assert result.much_better == 0.0
+    assert result.slowdown == (measure(WORK, RIGID).slowdown, measure(WORK, other).slowdown)
     assert compare(WORK, other, RIGID).much_better == pytest.approx(1 / 3)
 
 
@@ -68,12 +68,12 @@ def test_a_few_seconds_are_not_worse() -> None:
 def test_the_guard_is_judged_by_what_came_of_the_moved_jobs() -> None:
     other = made([0.0, 100.0, 300.0], [185.0, 5.0, 100.0], [1, 4, 2])
 
-    def kept(moved: list[bool]) -> float:
-        found = np.array(moved)
-        return guard_held(WORK, RIGID, other, found, ratio=1.25, allowance_s=60.0)
+    def remaining(moved: list[bool]) -> float:
+        result = np.array(moved)
+        return guard_held(WORK, RIGID, other, result, ratio=1.25, allowance_s=60.0)
 
     # 185 s are 1.25 times 100 s and a minute; 300 s in the place of 105 s are more.
-    assert kept([True, False, True]) == 0.5
-    assert kept([True, False, False]) == 1.0
-    assert kept([False, False, True]) == 0.0
-    assert kept([False, False, False]) == 1.0
+    assert remaining([True, False, True]) == 0.5
+    assert remaining([True, False, False]) == 1.0
+    assert remaining([False, False, True]) == 0.0
+    assert remaining([False, False, False]) == 1.0

@@ -71,9 +71,9 @@ def history(count: int = 240) -> list:
 
 def replayed(rows: list) -> WhatIf:
     begin = rows[len(rows) // 2].submit_s
-    known = learn(rows, begin_s=begin, settings=TableSettings())
+    recorded = learn(rows, begin_s=begin, settings=TableSettings())
     later = Workload.of([row for row in rows if row.submit_s > begin], cluster_nodes=16)
-    return WhatIf(later, moldable(later, known, reach=4.0))
+    return WhatIf(later, moldable(later, recorded, reach=4.0))
 
 
 def test_without_moldable_jobs_the_policy_changes_nothing() -> None:
@@ -119,9 +119,11 @@ def test_the_policy_knows_only_what_was_available_before() -> None:
         )
         for row in rows
     ]
-    known = learn(rows, begin_s=begin, settings=TableSettings())
+    recorded = learn(rows, begin_s=begin, settings=TableSettings())
     later = Workload.of([row for row in rows if row.submit_s > begin], cluster_nodes=16)
-    one = next(one for one in moldable(later, known, reach=4.0) if one and one.table.key == "good")
+    one = next(
+        one for one in moldable(later, recorded, reach=4.0) if one and one.table.key == "good"
+    )
     assert at(one.table, 8).time_s == pytest.approx(HOUR, rel=0.2)
     assert at(one.truth.table, 8).time_s == pytest.approx(2 * HOUR, rel=0.2)
 
@@ -175,11 +177,11 @@ def test_suggestions_help_or_are_not_made() -> None:
     helped = list(
         evaluate(replayed(history()), settings(policy, prices=(4.0, 8.0)), config.Deadline())
     )
-    found = suggest(helped, policy)
-    assert found is not None
+    detected = suggest(helped, policy)
+    assert detected is not None
     best = min(r.everybody.response_ratio for r in helped)
-    assert found.everybody.response_ratio <= best * (1 + ALIKE)
-    assert found.everybody.response_ratio <= 1 - WORTH
+    assert detected.everybody.response_ratio <= best * (1 + ALIKE)
+    assert detected.everybody.response_ratio <= 1 - WORTH
     rigid = WhatIf(workload(), [None] * 300)
     assert suggest(list(evaluate(rigid, settings(policy), config.Deadline())), policy) is None
 
@@ -195,9 +197,9 @@ def test_a_suggestion_does_for_all_loads() -> None:
     # Price 4 is best of all at the low load, 8 in the mean.
     ratios = {(0.3, 4.0): 0.5, (0.9, 4.0): 1.2, (0.3, 8.0): 0.7, (0.9, 8.0): 0.8}
     given = [with_ratio(r, ratios[r.setting.load or 0, r.setting.policy.price]) for r in some]
-    found = suggest(given, policy)
-    assert found is not None
-    assert (found.setting.policy.price, found.setting.load) == (8.0, 0.9)
+    detected = suggest(given, policy)
+    assert detected is not None
+    assert (detected.setting.policy.price, detected.setting.load) == (8.0, 0.9)
 
 
 def hurting(result: Result, after: float) -> Result:

@@ -108,11 +108,11 @@ def test_deadline_in_words(meets: bool | None, words: str) -> None:
 
 
 def test_what_stands_in_the_way_of_a_deadline_is_reported() -> None:
-    told = "This job is not expected to make its deadline."
+    reported = "This job is not expected to make its deadline."
     rendered = text.render(
-        advice(deadline_s=1_800_000_000.0, meets_deadline=False, deadline_text=told), now_s=0
+        advice(deadline_s=1_800_000_000.0, meets_deadline=False, deadline_text=reported), now_s=0
     )
-    assert rendered.count(told) == 1
+    assert rendered.count(reported) == 1
 
 
 def test_unknown_application_gives_no_table_and_no_directive() -> None:
@@ -124,20 +124,20 @@ def test_unknown_application_gives_no_table_and_no_directive() -> None:
 
 def test_how_waits_came_true_is_said_where_it_is_available() -> None:
     held = WaitShares(jobs=40, within_s=120.0, later=0.1)
-    told = text.render(advice(waits=held), now_s=0.0, verbose=True)
-    assert "Of 40 jobs with a wait like this one, 80 % started within" in told
+    reported = text.render(advice(waits=held), now_s=0.0, verbose=True)
+    assert "Of 40 jobs with a wait like this one, 80 % started within" in reported
     assert "a wait like" not in text.render(advice(), now_s=0.0, verbose=True)
     assert "a wait like" not in text.render(advice(waits=held), now_s=0.0)
 
 
 def test_slurms_starts_are_shown_as_wait_and_run() -> None:
-    known = advice()
-    assert text.render_starts(known, now_s=0.0) == ""
-    known.rows[0].slurm_wait_s = 300.0
-    told = text.render_starts(known, now_s=0.0)
-    assert "00:05:00" in told
-    assert short_clock(300.0 + known.rows[0].time_s) in told
-    assert len(told.splitlines()) == 4
+    recorded = advice()
+    assert text.render_starts(recorded, now_s=0.0) == ""
+    recorded.rows[0].slurm_wait_s = 300.0
+    reported = text.render_starts(recorded, now_s=0.0)
+    assert "00:05:00" in reported
+    assert short_clock(300.0 + recorded.rows[0].time_s) in reported
+    assert len(reported.splitlines()) == 4
 
 
 def test_it_is_short_unless_more_is_asked_for() -> None:
@@ -146,9 +146,9 @@ def test_it_is_short_unless_more_is_asked_for() -> None:
     assert "wrf, 12 runs: The prediction is reliable.\n" in short
     assert "More on it" not in short
     assert "recognised by" not in short
-    told = text.render(long, now_s=0, verbose=True)
-    assert told.startswith("wrf: 12 runs in the store, recognised by")
-    assert "A run would help." in told
+    reported = text.render(long, now_s=0, verbose=True)
+    assert reported.startswith("wrf: 12 runs in the store, recognised by")
+    assert "A run would help." in reported
 
 
 def test_a_doubt_is_reported_with_its_reason() -> None:
@@ -161,10 +161,10 @@ def test_a_doubt_is_reported_with_its_reason() -> None:
 def test_lines_fit_into_the_terminal(width: int) -> None:
     long = "word " * 40
     rows = [row(n, wait_s=9.0, observed=True, recommended=n == 6) for n in range(1, 12)]
-    known = advice(rows=rows, reason=long, deadline_s=1_800_000_000.0, meets_deadline=True)
-    told = text.render(known, now_s=0, width=width)
-    assert max(map(len, told.splitlines())) <= width
-    assert "nodes  run time" in told
+    recorded = advice(rows=rows, reason=long, deadline_s=1_800_000_000.0, meets_deadline=True)
+    reported = text.render(recorded, now_s=0, width=width)
+    assert max(map(len, reported.splitlines())) <= width
+    assert "nodes  run time" in reported
 
 
 def test_the_least_important_columns_go_first() -> None:
@@ -175,8 +175,8 @@ def test_the_least_important_columns_go_first() -> None:
 
 
 def test_titles_can_be_left_out() -> None:
-    told = text.render(advice(), now_s=0, options=TableOptions(header=False))
-    assert "run time" not in told
+    reported = text.render(advice(), now_s=0, options=TableOptions(header=False))
+    assert "run time" not in reported
 
 
 def test_a_guess_has_no_columns_of_scaling() -> None:

@@ -60,10 +60,10 @@ def test_an_advice_brings_its_recommendation() -> None:
 
 
 def test_a_wide_interval_does_not_make_the_curve_flat() -> None:
-    known = table()
-    wide = replace(known, high_s=tuple(1e6 * t for t in known.median_s))
+    recorded = table()
+    wide = replace(recorded, high_s=tuple(1e6 * t for t in recorded.median_s))
     *_, highest = of_table(wide).limits()
-    assert highest <= 2.5 * max(known.median_s)
+    assert highest <= 2.5 * max(recorded.median_s)
 
 
 def test_signs_stand_at_their_node_counts() -> None:
@@ -126,10 +126,10 @@ def test_a_file_says_all_that_the_drawing_says(tmp_path: Path) -> None:
     made = replace(of_table(table(problems=(PROBLEM,), label="so$lve$")), recommended=4)
     figure.save(made, tmp_path / "curve.svg")
     text = (tmp_path / "curve.svg").read_text()
-    for told in ("so$lve$: 10 runs, reliable", "observed range", "90 % of runs", "run time"):
-        assert f">{told}<" in text
-    for told in ("knee: 8", "recommended: 4", "observe next: 24", "observed, with spread"):
-        assert f">{told}<" in text
+    for reported in ("so$lve$: 10 runs, reliable", "observed range", "90 % of runs", "run time"):
+        assert f">{reported}<" in text
+    for reported in ("knee: 8", "recommended: 4", "observe next: 24", "observed, with spread"):
+        assert f">{reported}<" in text
 
 
 def test_equal_pictures_are_equal_files(tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_equal_pictures_are_equal_files(tmp_path: Path) -> None:
 
 
 def test_the_spread_of_the_repeats_is_drawn() -> None:
-    known = replace(table(), observed=(Point(1, 3700.0, 5, 0.5), Point(4, 1000.0)))
-    (axes,) = figure.draw(of_table(known)).axes
+    recorded = replace(table(), observed=(Point(1, 3700.0, 5, 0.5), Point(4, 1000.0)))
+    (axes,) = figure.draw(of_table(recorded)).axes
     (bars,) = (c for c in axes.collections if hasattr(c, "get_segments"))
     low, high = bars.get_segments()[0][:, 1]
     assert (low, high) == pytest.approx((3700 / 1.6487, 3700 * 1.6487), rel=1e-3)

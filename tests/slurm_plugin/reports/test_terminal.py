@@ -59,11 +59,11 @@ def test_a_name_is_never_markup() -> None:
 
 def test_how_waits_came_true() -> None:
     pairs: list[Pair] = [(decision(), run(start_s=int(AT_S) + 90, eligible_s=None))] * 5
-    told = shown(pairs)
-    assert "started at once" in told
+    reported = shown(pairs)
+    assert "started at once" in reported
     assert (
         "80 % of 5 jobs started within 00:01:30 of the predicted time, 100 % more than a minute"
-        in told
+        in reported
     )
 
 

@@ -8,8 +8,8 @@ from slurm_plugin.reports.why_text import explain
 from tests.slurm_plugin.reports.rows import decision, run
 
 
-def told(found, came=None) -> str:
-    return explain(explanation_of(found, came), 17)
+def told(result, came=None) -> str:
+    return explain(explanation_of(result, came), 17)
 
 
 def test_a_changed_job() -> None:
@@ -33,8 +33,10 @@ def test_a_changed_job() -> None:
 
 
 def test_a_job_that_stayed_as_it_was() -> None:
-    kept = decision(action="keep", reason="unreliable_curve", applied=False, verdict="doubtful")
-    text = told(kept)
+    remaining = decision(
+        action="keep", reason="unreliable_curve", applied=False, verdict="doubtful"
+    )
+    text = told(remaining)
     assert "NIMO left the node count as it was: the prediction is not reliable enough." in text
     assert "Nothing was changed." in text
     assert "The store has no outcome of this job yet" in text

@@ -97,20 +97,20 @@ def test_what_slurm_says_is_written_down_and_the_rest_is_reported(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert machine.init("--json") == 0
-    told = json.loads(capsys.readouterr().out)
+    reported = json.loads(capsys.readouterr().out)
     made = load(machine.config)
     assert (made.cluster, made.mode, made.rules) == ("pine", Mode.OBSERVE, ())
     assert made.store == "sqlite:////var/lib/nimo/nimo.db"
     assert made.ingest.first_days == 30  # slurmdbd has no more
-    assert told["slurm"]["partitions"] == "batch debug"
-    assert told["files"] == {str(machine.config): "new", str(machine.hook_conf): "new"}
-    assert told["slurm_conf"] == [
+    assert reported["slurm"]["partitions"] == "batch debug"
+    assert reported["files"] == {str(machine.config): "new", str(machine.hook_conf): "new"}
+    assert reported["slurm_conf"] == [
         "JobSubmitPlugins=all_partitions,lua",
         "CliFilterPlugins=lua",
         "AccountingStoreFlags=job_script,job_comment",
     ]
-    assert "sacctmgr add user nimo account=root adminlevel=operator" in told["next"]
-    assert f"nimo hook-path --install {machine.etc}" in told["next"]
+    assert "sacctmgr add user nimo account=root adminlevel=operator" in reported["next"]
+    assert f"nimo hook-path --install {machine.etc}" in reported["next"]
     assert "forward_deadline = no" in machine.hook_conf.read_text()
 
 
@@ -155,9 +155,9 @@ def test_what_somebody_wrote_stays(machine: Machine, capsys: pytest.CaptureFixtu
     assert machine.init() == 0
     assert machine.config.read_text() == "mode: enforce\n"
     assert machine.hook_conf.read_text() == "timeout_ms = 5\n"
-    told = capsys.readouterr().out
-    assert f"untouched  {machine.config}" in told
-    assert "nimo init --dry-run shows what" in told
+    reported = capsys.readouterr().out
+    assert f"untouched  {machine.config}" in reported
+    assert "nimo init --dry-run shows what" in reported
 
 
 def test_a_file_as_it_was_shipped_is_filled_in_and_then_stays(
@@ -182,9 +182,9 @@ def test_a_dry_run_prints_a_diff_that_patch_takes_and_writes_nothing(
     difference = capsys.readouterr().out
     assert difference.startswith(f"--- /dev/null\n+++ {machine.config}\n@@ ")
     assert machine.init("--dry-run", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert "".join(file["difference"] for file in told) == difference
-    assert [file["path"] for file in told] == [str(machine.config), str(machine.hook_conf)]
+    reported = json.loads(capsys.readouterr().out)
+    assert "".join(file["difference"] for file in reported) == difference
+    assert [file["path"] for file in reported] == [str(machine.config), str(machine.hook_conf)]
     machine.config.parent.mkdir()
     machine.config.write_text(SAMPLE)
     assert machine.init("--dry-run", "-p", "batch") == 0

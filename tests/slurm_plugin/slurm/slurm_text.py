@@ -80,8 +80,8 @@ TEXT = {"squeue": SQUEUE, "sinfo": SINFO, **_FEW}
 
 def _number(value):
     """Numbers of JSON since 23.02."""
-    known = value is not None
-    return {"set": known, "infinite": False, "number": value or 0}
+    recorded = value is not None
+    return {"set": recorded, "infinite": False, "number": value or 0}
 
 
 JOBS_22 = [

@@ -20,8 +20,8 @@ def note(nodes=1, high_s=24, verdict="reliable"):
     )  # fmt: skip
 
 
-def start(seen, nodes=1, duration_s=HOUR, share=WHOLE):
-    free, _ = seen.partitions["batch"].pool.fitting(share)
+def start(observed, nodes=1, duration_s=HOUR, share=WHOLE):
+    free, _ = observed.partitions["batch"].pool.fitting(share)
     return free.earliest_start(nodes, duration_s) - NOW
 
 

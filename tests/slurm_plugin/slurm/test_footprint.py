@@ -101,11 +101,11 @@ def test_memory_brings_whole_tasks_of_cpus():
 def chosen(part, **fields):
     """Node count for a job that is known to need 5.6 GiB on a node, however many there are."""
     need = int(5.6 * GIB)
-    known = table(memory=(Memory(4, need), Memory(8, need), Memory(10, need)))
+    recorded = table(memory=(Memory(4, need), Memory(8, need), Memory(10, need)))
     one = job(**fields)
     span = span_of(one, None, OptIn(), "solve")
     asked = request_of(one, None, span, part, time_use=TimeUse.OFF, now_s=NOW)
-    made = decide(asked, known, part, rules(), now_s=NOW)
+    made = decide(asked, recorded, part, rules(), now_s=NOW)
     return made.chosen.nodes if made.chosen else None
 
 

@@ -89,9 +89,9 @@ def tables(enforced="associations,limits,qos"):
 
 def allowed(low=1, high=8, cpus=1, *, safe=False, limit_s=None, **job):
     who = {"user": "alice", "uid": 1000, "account": "", "partition": "batch", "qos": "", **job}
-    found = limits_of(tables(), **who)
+    result = limits_of(tables(), **who)
     need = ResourceNeed(low=low, high=high, per_node={"cpu": cpus}, limit_s=limit_s)
-    return node_range(need, found, safe=safe)
+    return node_range(need, result, safe=safe)
 
 
 def test_limits_and_use_are_read():
@@ -104,10 +104,10 @@ def test_limits_and_use_are_read():
 
 
 def test_the_users_own_limit_holds_in_the_default_account():
-    found = allowed()
-    assert (found.low, found.high, found.max_time_s) == (1, 3, 7200.0)
+    result = allowed()
+    assert (result.low, result.high, result.max_time_s) == (1, 3, 7200.0)
     # Two of the account's five nodes are taken; alice alone might have four.
-    assert found.reason == "GrpTRES=node=5 of account sub"
+    assert result.reason == "GrpTRES=node=5 of account sub"
 
 
 def test_an_association_with_a_partition_goes_before_the_one_without():
@@ -115,8 +115,8 @@ def test_an_association_with_a_partition_goes_before_the_one_without():
 
 
 def test_a_qos_goes_before_the_association():
-    found = allowed(qos="three")
-    assert (found.high, found.max_time_s) == (3, 3600.0)
+    result = allowed(qos="three")
+    assert (result.high, result.max_time_s) == (3, 3600.0)
     assert allowed(qos="three", low=4).high == 3
 
 
@@ -156,10 +156,10 @@ def test_limits_that_are_not_enforced_do_not_hold():
 
 
 def test_qos_of_a_job_that_names_none():
-    known = tables()
-    assert known.qos_of(known.association("alice", "sub", "lim"), "") == "three"
-    assert known.qos_of(known.association("alice", "sub", "batch"), "") == "normal"
-    assert known.qos_of(None, "pq") == "pq"
+    recorded = tables()
+    assert recorded.qos_of(recorded.association("alice", "sub", "lim"), "") == "three"
+    assert recorded.qos_of(recorded.association("alice", "sub", "batch"), "") == "normal"
+    assert recorded.qos_of(None, "pq") == "pq"
 
 
 def test_text_of_another_kind_is_an_error_of_ours():
@@ -190,8 +190,8 @@ def test_no_limit_is_ever_exceeded(caps, low, cpus, safe):
 def test_flags_of_a_qos_lift_limits_of_the_partition():
     part = partition(max_nodes=2, min_nodes=2, max_time_s=60.0)
     wide = NodeBounds(low=1, high=16, max_time_s=3600.0)
-    kept = part.for_job(NodeShare(), wide)
-    assert (kept.min_nodes, kept.max_nodes, kept.max_time_s) == (2, 2, 60.0)
+    remaining = part.for_job(NodeShare(), wide)
+    assert (remaining.min_nodes, remaining.max_nodes, remaining.max_time_s) == (2, 2, 60.0)
     flags = {"PartitionMaxNodes", "PartitionMinNodes", "PartitionTimeLimit"}
     free = part.for_job(NodeShare(), wide, flags)
     assert (free.min_nodes, free.max_nodes, free.max_time_s) == (1, 16, 3600.0)
@@ -214,9 +214,9 @@ def limited(slurm_cluster):
 
 
 def may_have(limited, **fields):
-    seen = ClusterPoller(time.time).look()
+    observed = ClusterPoller(time.time).look()
     asked = Job(user_id=0, user_name="root", min_nodes=1, max_nodes=8, **fields)
-    return partition_for(seen, asked)
+    return partition_for(observed, asked)
 
 
 @pytest.mark.parametrize(
@@ -305,16 +305,20 @@ def test_a_plan_that_limits_forbid_is_refused_with_the_limit(limited, nodes, why
 def pending_reason(cluster, *options):
     """Why a job of this size stays pending; empty once it runs."""
     job = cluster.sbatch("-t", "5", *options, "--wrap", "sleep 30")
-    told = []
+    reported = []
 
     def settled():
-        seen = cluster.job(job)
-        told.append(seen["Reason"] if seen["JobState"] == "PENDING" else "")
-        return seen["JobState"] == "RUNNING" or told[-1] not in ("None", "Priority", "Resources")
+        observed = cluster.job(job)
+        reported.append(observed["Reason"] if observed["JobState"] == "PENDING" else "")
+        return observed["JobState"] == "RUNNING" or reported[-1] not in (
+            "None",
+            "Priority",
+            "Resources",
+        )
 
     try:
         wait_until(settled, what="the scheduler to look at the job")
     finally:
         cluster.run("scancel", str(job))
         cluster.wait(job)
-    return told[-1]
+    return reported[-1]

@@ -52,8 +52,8 @@ def watch(slurm, clock=lambda: 1e9, *, cluster="", stopwatch=time.monotonic, **h
 def test_a_look_is_one_call_of_each_command():
     slurm = Slurm()
     moments = iter(range(10**9, 10**9 + 100, 10))
-    seen = watch(slurm, lambda: float(next(moments)))
-    first, second = seen.look(), seen.look()
+    observed = watch(slurm, lambda: float(next(moments)))
+    first, second = observed.look(), observed.look()
     assert [words.split()[0] for words in slurm.asked] == [
         "scontrol",
         *["squeue", "sinfo", "scontrol", "scontrol", "scontrol"] * 2,
@@ -68,18 +68,18 @@ def test_json_is_asked_for_where_the_release_has_it():
         ("21.08.8", Source.TEXT, "sinfo -h"),
     ):
         slurm = Slurm(CONFIG.replace("22.05.8", release))
-        seen = watch(slurm)
-        seen.look()
-        assert seen.source is source
+        observed = watch(slurm)
+        observed.look()
+        assert observed.source is source
         assert slurm.count(asked) == 1
 
 
 def test_json_that_cannot_be_read_makes_way_for_text(caplog):
     slurm = Slurm(broken=("--json",))
-    seen = watch(slurm)
-    assert seen.look().partitions["batch"].nodes
-    seen.look()
-    assert seen.source is Source.TEXT
+    observed = watch(slurm)
+    assert observed.look().partitions["batch"].nodes
+    observed.look()
+    assert observed.source is Source.TEXT
     assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == [
         "squeue: down; asking for text from now on"
     ]
@@ -87,29 +87,29 @@ def test_json_that_cannot_be_read_makes_way_for_text(caplog):
 
 def test_slow_answers_make_longer_pauses_and_json_makes_way_for_text(caplog):
     ticks = iter([0.0, 3.0, 10.0, 11.0, 20.0, 20.5])
-    seen = watch(Slurm(), interval_s=20.0, share=0.1, stopwatch=lambda: next(ticks))
-    seen.look()
-    assert (seen.source, seen.pause_s()) == (Source.TEXT, pytest.approx(27.0))
+    observed = watch(Slurm(), interval_s=20.0, share=0.1, stopwatch=lambda: next(ticks))
+    observed.look()
+    assert (observed.source, observed.pause_s()) == (Source.TEXT, pytest.approx(27.0))
     assert "as JSON took 3.0 s" in caplog.text
-    seen.look()
-    assert seen.pause_s() == 20.0
+    observed.look()
+    assert observed.pause_s() == 20.0
 
 
 def test_a_look_that_fails_counts_too():
     ticks = iter([0.0, 30.0])
-    seen = watch(Slurm(broken=("squeue",)), share=0.5, stopwatch=lambda: next(ticks))
+    observed = watch(Slurm(broken=("squeue",)), share=0.5, stopwatch=lambda: next(ticks))
     with pytest.raises(SlurmError, match="down"):
-        seen.look()
-    assert seen.pause_s() == 30.0
+        observed.look()
+    assert observed.pause_s() == 30.0
 
 
 def test_limits_are_asked_for_at_their_own_pace_where_they_are_enforced():
     now = [1e9]
     slurm = Slurm(ENFORCING, limits=ASSOC_MGR_TEXT)
-    seen = watch(slurm, lambda: now[0], cluster="nimo")
+    observed = watch(slurm, lambda: now[0], cluster="nimo")
     for later in (0, 20, 70):
         now[0] = 1e9 + later
-        assert "three" in seen.look().limits.qos
+        assert "three" in observed.look().limits.qos
     assert slurm.count("assoc_mgr") == 2
     assert slurm.count("sacctmgr") == 2
 
@@ -120,11 +120,11 @@ def test_a_cluster_that_does_not_tell_its_limits_is_read_all_the_same():
 
 
 def test_slurm_tells_its_name_its_user_and_what_is_private():
-    seen = watch(Slurm())
-    assert seen.private
-    assert seen.look().name == "pine"
-    assert seen.slurm_users == {64030}
-    assert not seen.private
+    observed = watch(Slurm())
+    assert observed.private
+    assert observed.look().name == "pine"
+    assert observed.slurm_users == {64030}
+    assert not observed.private
     hiding = watch(Slurm(f"{CONFIG}PrivateData = jobs\n"))
     hiding.look()
     assert hiding.private
@@ -132,18 +132,18 @@ def test_slurm_tells_its_name_its_user_and_what_is_private():
 
 def test_private_data_counts_within_a_minute_and_at_once_when_asked():
     now, slurm = [1e9], Slurm()
-    seen = watch(slurm, lambda: now[0])
-    seen.look()
+    observed = watch(slurm, lambda: now[0])
+    observed.look()
     slurm.config = f"{CONFIG}PrivateData = jobs\n"
-    seen.look()
-    assert not seen.private
-    seen.forget()
-    seen.look()
-    assert seen.private
+    observed.look()
+    assert not observed.private
+    observed.forget()
+    observed.look()
+    assert observed.private
     slurm.config = CONFIG
     now[0] += 60.0
-    seen.look()
-    assert not seen.private
+    observed.look()
+    assert not observed.private
 
 
 def test_a_configuration_without_a_name_is_an_error():
@@ -203,9 +203,9 @@ def installed(monkeypatch):
 def test_pyslurm_is_asked_where_it_fits(installed):
     installed(pyslurm())
     slurm = Slurm()
-    seen = watch(slurm)
-    part = seen.look().partitions["batch"]
-    assert seen.source is Source.PYSLURM
+    observed = watch(slurm)
+    part = observed.look().partitions["batch"]
+    assert observed.source is Source.PYSLURM
     assert slurm.count("squeue") + slurm.count("sinfo") == 0
     assert part.nodes == 2
     assert part.profile.earliest_start(1, 1.0) == 1e9 + 600
@@ -215,17 +215,17 @@ def test_pyslurm_is_asked_where_it_fits(installed):
 
 def test_the_library_in_use_counts_not_what_pyslurm_was_written_for(installed):
     installed(pyslurm("25.11.2"), library=(22, 5))
-    seen = watch(Slurm())
-    seen.look()
-    assert seen.source is Source.PYSLURM
+    observed = watch(Slurm())
+    observed.look()
+    assert observed.source is Source.PYSLURM
 
 
 def test_a_pyslurm_of_another_release_is_left_alone_with_one_line(installed, caplog):
     caplog.set_level(logging.INFO)
     installed(pyslurm("25.11.2"))
-    seen = watch(Slurm())
-    seen.look(), seen.look()
-    assert seen.source is Source.JSON
+    observed = watch(Slurm())
+    observed.look(), observed.look()
+    assert observed.source is Source.JSON
     assert [r.message for r in caplog.records] == [
         "PySlurm is for Slurm 25.11, slurmctld is 22.05; Slurm's commands are asked (json)"
     ]
@@ -233,9 +233,9 @@ def test_a_pyslurm_of_another_release_is_left_alone_with_one_line(installed, cap
 
 def test_a_pyslurm_that_breaks_makes_way_for_the_commands(installed, caplog):
     installed(pyslurm(jobs={1: Record(state="RUNNING")}))
-    seen = watch(Slurm())
-    assert seen.look().partitions["batch"].nodes
-    assert seen.source is Source.JSON
+    observed = watch(Slurm())
+    assert observed.look().partitions["batch"].nodes
+    assert observed.source is Source.JSON
     assert "PySlurm: AttributeError" in caplog.text
 
 
@@ -284,13 +284,13 @@ def test_the_real_cluster_is_read(real, request):
     job = real.sbatch("-N2", "--exclusive", "-t", "10", "--wrap", "sleep 60")
     request.addfinalizer(lambda: (real.run("scancel", str(job)), real.wait(job)))
     wait_until(lambda: real.job(job)["JobState"] == "RUNNING", what="the job")
-    seen_by = ClusterPoller(time.time)
-    seen = seen_by.look()
-    part = seen.partitions[seen.default_partition]
+    visible_to = ClusterPoller(time.time)
+    observed = visible_to.look()
+    part = observed.partitions[observed.default_partition]
     assert part.nodes == 8
-    assert part.profile.earliest_start(6, 60.0) == seen.taken_s
-    assert part.profile.earliest_start(7, 60.0) - seen.taken_s == pytest.approx(600, abs=60)
-    assert seen_by.slurm_users
+    assert part.profile.earliest_start(6, 60.0) == observed.taken_s
+    assert part.profile.earliest_start(7, 60.0) - observed.taken_s == pytest.approx(600, abs=60)
+    assert visible_to.slurm_users
 
 
 def test_json_and_text_of_the_real_cluster_say_the_same(real, request):
@@ -315,24 +315,24 @@ def test_json_and_text_of_the_real_cluster_say_the_same(real, request):
     def run(argv):
         return commands.run(argv, timeout_s=10)
 
-    def told_jobs(seen):
+    def reported_jobs(observed):
         # JSON of 22.05 does not tell which nodes backfill has planned.
-        return sorted((replace(job, planned_names=()) for job in seen.jobs), key=str)
+        return sorted((replace(job, planned_names=()) for job in observed.jobs), key=str)
 
     def same():
-        text, told = (ask(run, real.settings.version) for ask in (ask_text, ask_json))
+        text, reported = (ask(run, real.settings.version) for ask in (ask_text, ask_json))
         return (
-            sorted(text.nodes, key=str) == sorted(told.nodes, key=str)
-            and told_jobs(text) == told_jobs(told)
-            and (text.reservations, text.partitions) == (told.reservations, told.partitions)
+            sorted(text.nodes, key=str) == sorted(reported.nodes, key=str)
+            and reported_jobs(text) == reported_jobs(reported)
+            and (text.reservations, text.partitions) == (reported.reservations, reported.partitions)
         )
 
     # Between the two questions the scheduler may have planned anew.
     wait_until(same, what="text and JSON to say the same")
-    seen = ask_text(run, real.settings.version)
-    states = {node.name: node.state for node in seen.nodes}
+    observed = ask_text(run, real.settings.version)
+    states = {node.name: node.state for node in observed.nodes}
     assert "DRAIN" in states["n8"]
-    assert [(job.state, job.jobs) for job in seen.jobs if job.state == "PENDING"] == [
+    assert [(job.state, job.jobs) for job in observed.jobs if job.state == "PENDING"] == [
         ("PENDING", 5)
     ]
-    assert [one.node_names for one in seen.reservations] == [("n7",)]
+    assert [one.node_names for one in observed.reservations] == [("n7",)]

@@ -44,8 +44,8 @@ def test_who_owns_the_store_sees_all() -> None:
 
 @pytest.mark.parametrize("private", ["jobs", "usage", "users,all"])
 def test_others_see_their_own_and_those_they_coordinate(private: str) -> None:
-    found = seen(1001, private, "None|bio,hpc\n")
-    assert (found.only_user, found.accounts) == ("ada", ("bio", "hpc"))
+    result = seen(1001, private, "None|bio,hpc\n")
+    assert (result.only_user, result.accounts) == ("ada", ("bio", "hpc"))
     assert seen(1001, private, "").only_user == "ada"
 
 
@@ -53,9 +53,9 @@ def test_without_an_answer_only_ones_own_are_visible() -> None:
     def run(argv: Sequence[str]) -> str:
         raise SlurmError("scontrol: not found on PATH")
 
-    found = sight(1001, "ada", owner_uid=None, run=run)
-    assert found.only_user == "ada"
-    assert "scontrol: not found" in found.why
+    result = sight(1001, "ada", owner_uid=None, run=run)
+    assert result.only_user == "ada"
+    assert "scontrol: not found" in result.why
 
 
 @pytest.mark.parametrize("private", ["none", "jobs"])
@@ -63,8 +63,8 @@ def test_a_site_may_hide_more_than_slurm_does(private: str) -> None:
     def run(argv: Sequence[str]) -> str:
         return CONFIG.format(private) if argv[0] == "scontrol" else "None|bio\n"
 
-    found = sight(1001, "ada", owner_uid=None, run=run, own_only=True)
-    assert (found.only_user, found.accounts) == ("ada", ("bio",))
+    result = sight(1001, "ada", owner_uid=None, run=run, own_only=True)
+    assert (result.only_user, result.accounts) == ("ada", ("bio",))
     assert sight(64030, "slurm", owner_uid=None, run=run, own_only=True) == PrivateDataRules()
 
 
@@ -88,12 +88,12 @@ def physics(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sl
 
 
 def test_slurmdbd_tells_who_coordinates_and_who_is_above(physics: SlurmCluster) -> None:
-    def told() -> PrivateDataRules:
+    def reported() -> PrivateDataRules:
         run = partial(commands.run, timeout_s=60)
         return sight(pwd.getpwnam("nobody").pw_uid, "nobody", owner_uid=0, run=run, own_only=True)
 
-    assert (told().only_user, told().accounts) == ("nobody", ())
+    assert (reported().only_user, reported().accounts) == ("nobody", ())
     physics.run("sacctmgr", "-i", "add", "coordinator", "account=physics", "names=nobody")
-    assert (told().only_user, told().accounts) == ("nobody", ("physics",))
+    assert (reported().only_user, reported().accounts) == ("nobody", ("physics",))
     physics.run("sacctmgr", "-i", "modify", "user", "nobody", "set", "adminlevel=operator")
-    assert told() == PrivateDataRules()
+    assert reported() == PrivateDataRules()

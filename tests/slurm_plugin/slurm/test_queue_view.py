@@ -34,13 +34,13 @@ def running(job_id, *nodes, **fields):
 
 
 def made(jobs=(), nodes=4, partitions=("batch",), all_nodes=None, reservations=(), **options):
-    seen = RawState(
+    observed = RawState(
         nodes=all_nodes or [node(n) for n in range(nodes)],
         jobs=jobs,
         partitions=[p if isinstance(p, RawPartition) else RawPartition(name=p) for p in partitions],
         reservations=reservations,
     )
-    return queues(seen, lambda _: ((log(100.0),), 0), now_s=NOW, **options)
+    return queues(observed, lambda _: ((log(100.0),), 0), now_s=NOW, **options)
 
 
 def test_jobs_that_run_count_with_their_limits_and_what_they_ran_for():

@@ -46,10 +46,10 @@ DEBUG = RawPartition(name="debug", max_nodes=2)
 
 
 def view(nodes, jobs=(), partitions=(BATCH, DEBUG), settings=None, **fields):
-    told = {name: fields.pop(name) for name in ("reservations", "licences") if name in fields}
+    reported = {name: fields.pop(name) for name in ("reservations", "licences") if name in fields}
     given = {"cluster": "pine", "taken_s": NOW, **fields}
-    seen = RawState(nodes=nodes, jobs=jobs, partitions=partitions, **told)
-    return build(seen, settings or SlurmConf(counts_memory=False), **given)
+    observed = RawState(nodes=nodes, jobs=jobs, partitions=partitions, **reported)
+    return build(observed, settings or SlurmConf(counts_memory=False), **given)
 
 
 def starts(part, most, duration_s=1.0):
@@ -79,20 +79,20 @@ def test_whole_nodes_are_free_when_their_last_job_ends():
 
 
 def test_a_job_that_shares_nodes_takes_the_rest_of_those_in_use():
-    seen = view(NODES, JOBS)
-    three = partition_for(seen, job(ntasks_per_node=3, min_cpus=3))
-    four = partition_for(seen, job(ntasks_per_node=4, min_cpus=4))
+    observed = view(NODES, JOBS)
+    three = partition_for(observed, job(ntasks_per_node=3, min_cpus=3))
+    four = partition_for(observed, job(ntasks_per_node=4, min_cpus=4))
     assert starts(three, 4) == [0, 0, 0, HOUR]
     assert starts(four, 4) == [0, 0, HOUR, 2 * HOUR]
-    assert starts(partition_for(seen, job(shared=0)), 4) == [0, 0, HOUR, 2 * HOUR]
-    assert partition_for(seen, job(ntasks_per_node=5, min_cpus=5)).nodes == 0
+    assert starts(partition_for(observed, job(shared=0)), 4) == [0, 0, HOUR, 2 * HOUR]
+    assert partition_for(observed, job(ntasks_per_node=5, min_cpus=5)).nodes == 0
 
 
 def test_cpus_come_back_job_by_job():
     nodes = [node("n1", "ALLOCATED", 4)]
     jobs = [running("n1", NOW + HOUR, "cpu=1"), running("n1", NOW + 2 * HOUR, "cpu=3")]
-    seen = view(nodes, jobs)
-    waits = [starts(partition_for(seen, job(ntasks_per_node=n)), 1)[0] for n in (1, 2, 4)]
+    observed = view(nodes, jobs)
+    waits = [starts(partition_for(observed, job(ntasks_per_node=n)), 1)[0] for n in (1, 2, 4)]
     assert waits == [HOUR, 2 * HOUR, 2 * HOUR]
 
 
@@ -103,7 +103,7 @@ def test_memory_and_devices_are_shared_out_too():
         node("n2", gres={"gpu": 1}),
     ]
     jobs = [running("n1", NOW + HOUR, "cpu=1,mem=1500M,gres/gpu=3,gres/gpu:a100=3")]
-    seen = view(nodes, jobs, settings=settings)
+    observed = view(nodes, jobs, settings=settings)
     asked = {
         "small": job(),
         "memory": job(min_mem_per_node=600),
@@ -111,7 +111,7 @@ def test_memory_and_devices_are_shared_out_too():
         "gpu": job(tres_per_node="gres/gpu:1"),
         "gpus": job(tres_per_node="gres/gpu:2"),
     }
-    waits = {name: starts(partition_for(seen, one), 2) for name, one in asked.items()}
+    waits = {name: starts(partition_for(observed, one), 2) for name, one in asked.items()}
     assert waits == {
         "small": [0, 0],
         "memory": [0, HOUR],
@@ -122,15 +122,15 @@ def test_memory_and_devices_are_shared_out_too():
 
 
 def test_a_job_without_memory_has_all_of_a_nodes_where_the_site_gives_no_default():
-    seen = view([node("n1", "MIXED", 1)], [running("n1", NOW + HOUR, "cpu=1")])
-    assert starts(partition_for(seen, job()), 1) == [0]
-    seen = view(
+    observed = view([node("n1", "MIXED", 1)], [running("n1", NOW + HOUR, "cpu=1")])
+    assert starts(partition_for(observed, job()), 1) == [0]
+    observed = view(
         [node("n1", "MIXED", 1)],
         [running("n1", NOW + HOUR, "cpu=1")],
         settings=SlurmConf(counts_memory=True),
     )
-    assert share_of(job(), seen.partitions["batch"]).whole
-    assert starts(partition_for(seen, job()), 1) == [HOUR]
+    assert share_of(job(), observed.partitions["batch"]).whole
+    assert starts(partition_for(observed, job()), 1) == [HOUR]
 
 
 @pytest.mark.parametrize(
@@ -139,14 +139,14 @@ def test_a_job_without_memory_has_all_of_a_nodes_where_the_site_gives_no_default
 )
 def test_partitions_that_give_whole_nodes_only(settings, fields):
     only = RawPartition(name="batch", default=True, **fields)
-    seen = view(NODES, JOBS, [only], settings)
-    assert starts(partition_for(seen, job(ntasks_per_node=1)), 3) == [0, 0, HOUR]
+    observed = view(NODES, JOBS, [only], settings)
+    assert starts(partition_for(observed, job(ntasks_per_node=1)), 3) == [0, 0, HOUR]
 
 
 def test_most_cpus_of_a_node_that_a_partition_gives():
-    seen = view([node("n1")], (), [RawPartition(name="batch", default=True, max_cpus_node=2)])
-    assert partition_for(seen, job(ntasks_per_node=2)).nodes == 1
-    assert partition_for(seen, job(ntasks_per_node=3)).nodes == 0
+    observed = view([node("n1")], (), [RawPartition(name="batch", default=True, max_cpus_node=2)])
+    assert partition_for(observed, job(ntasks_per_node=2)).nodes == 1
+    assert partition_for(observed, job(ntasks_per_node=3)).nodes == 0
 
 
 def test_features_and_excluded_nodes():
@@ -155,10 +155,10 @@ def test_features_and_excluded_nodes():
         node("n2", features=frozenset({"b"})),
         node("n3"),
     ]
-    seen = view(nodes)
+    observed = view(nodes)
 
     def count(**fields):
-        return partition_for(seen, job(**fields)).nodes
+        return partition_for(observed, job(**fields)).nodes
 
     assert (count(features="a"), count(features="a&b"), count(features="a|b")) == (1, 0, 2)
     assert count(features="[a*2&b*1]") == 3
@@ -171,13 +171,15 @@ def test_constraints_that_are_not_followed_let_all_nodes_pass(text):
 
 
 def test_maintenance_ahead_keeps_nodes_from_long_jobs():
-    kept = RawReservation(
+    remaining = RawReservation(
         name="m", start_s=NOW + HOUR, end_s=NOW + 3 * HOUR, node_names=("n1", "n2")
     )
     more = RawReservation(
         name="o", start_s=NOW + 2 * HOUR, end_s=NOW + 4 * HOUR, node_names=("n1",)
     )
-    part = view([node("n1"), node("n2"), node("n3")], reservations=[kept, more]).partitions["batch"]
+    part = view([node("n1"), node("n2"), node("n3")], reservations=[remaining, more]).partitions[
+        "batch"
+    ]
     assert starts(part, 3, HOUR) == [0, 0, 0]
     assert starts(part, 3, HOUR + 1) == [0, 3 * HOUR, 4 * HOUR]
 
@@ -190,9 +192,9 @@ def test_nodes_that_are_off_are_free_when_they_are_up():
 
 def test_licences_that_others_have_are_waited_for():
     jobs = [running("n1", NOW + HOUR, licences={"matlab": 3})]
-    seen = view([node("n1", used=4), node("n2")], jobs, licences={"matlab": 4})
+    observed = view([node("n1", used=4), node("n2")], jobs, licences={"matlab": 4})
     waits = [
-        starts(partition_for(seen, job(licenses=text)), 1)[0]
+        starts(partition_for(observed, job(licenses=text)), 1)[0]
         for text in ("", "matlab", "matlab:2", "matlab:5", "of-a-server:1")
     ]
     assert waits == [0, 0, HOUR, inf, 0]
@@ -240,10 +242,10 @@ def test_terms_that_are_cached_are_those_of_the_same_kind_of_job(base, other):
     fields = msgspec.structs.asdict(other).items()
     jobs = [base, *(msgspec.structs.replace(base, **{name: value}) for name, value in fields)]
     nodes = [*NODES, node("n8", features=frozenset({"ib"}), gres={"gpu": 1})]
-    seen = view(nodes, JOBS, settings=SlurmConf(counts_memory=True), limits=LIMITS)
-    kept = {}
+    observed = view(nodes, JOBS, settings=SlurmConf(counts_memory=True), limits=LIMITS)
+    remaining = {}
     for one in jobs:
-        assert partition_for(seen, one, kept) == partition_for(seen, one)
+        assert partition_for(observed, one, remaining) == partition_for(observed, one)
 
 
 def test_pending_jobs_take_the_nodes_that_backfill_planned_for_them():
@@ -263,9 +265,9 @@ def test_planned_nodes_count_in_the_partition_that_has_them():
     plan = pending(
         2, partitions="debug", start_s=NOW, end_s=inf, planned_names=("n2", "n3"), tres={"cpu": 8.0}
     )
-    seen = view(nodes, [plan])
-    assert seen.partitions["batch"].profile.free_at(NOW) == 1
-    assert seen.partitions["debug"].profile.free_at(NOW) == 0
+    observed = view(nodes, [plan])
+    assert observed.partitions["batch"].profile.free_at(NOW) == 1
+    assert observed.partitions["debug"].profile.free_at(NOW) == 0
 
 
 def test_only_jobs_that_want_nodes_wait_in_the_queue():
@@ -277,8 +279,8 @@ def test_only_jobs_that_want_nodes_wait_in_the_queue():
         pending(1, "QOSMaxJobsPerUserLimit"),
         pending(1, "AssocGrpCpuLimit"),
     ]
-    seen = view(NODES, jobs)
-    assert [seen.partitions[name].queue for name in ("batch", "debug")] == [11, 11]
+    observed = view(NODES, jobs)
+    assert [observed.partitions[name].queue for name in ("batch", "debug")] == [11, 11]
 
 
 def test_nodes_used_by_jobs_that_are_hidden_are_not_counted_on():
@@ -293,17 +295,17 @@ def test_the_mean_queue_follows_slowly():
 
 
 def test_the_default_partition_is_that_of_jobs_that_name_none():
-    seen = view(NODES)
-    assert partition_for(seen, job()).name == "batch"
-    assert partition_for(seen, job(partition="debug")).name == "debug"
-    assert partition_for(seen, job(partition="nowhere")) is None
+    observed = view(NODES)
+    assert partition_for(observed, job()).name == "batch"
+    assert partition_for(observed, job(partition="debug")).name == "debug"
+    assert partition_for(observed, job(partition="nowhere")) is None
 
 
 def test_of_several_partitions_the_job_starts_where_it_can_first():
     fast = RawPartition(name="fast", max_nodes=2, max_time_s=600.0)
     nodes = [node("n1", used=4), node("n2", used=4), node("n3", partitions="fast")]
-    seen = view(nodes, [running("n[1-2]", NOW + HOUR)], [BATCH, fast])
-    both = partition_for(seen, job(partition="batch,fast", min_nodes=1, max_nodes=1))
+    observed = view(nodes, [running("n[1-2]", NOW + HOUR)], [BATCH, fast])
+    both = partition_for(observed, job(partition="batch,fast", min_nodes=1, max_nodes=1))
     assert (both.name, both.max_time_s, both.largest) == ("batch,fast", 600.0, 1)
     assert starts(both, 2) == [0, HOUR]
 
@@ -311,29 +313,31 @@ def test_of_several_partitions_the_job_starts_where_it_can_first():
 def test_of_partitions_that_allow_other_counts_nobody_knows_which_it_will_be():
     """Slurm would give two nodes of the one, or one of the other."""
     small = RawPartition(name="small", max_nodes=1)
-    seen = view([node("n1", partitions="batch,small"), node("n2")], (), [BATCH, small])
-    assert partition_for(seen, job(partition="batch,small", min_nodes=1, max_nodes=8)) is None
-    assert partition_for(seen, job(partition="batch,small", min_nodes=1, max_nodes=1)) is not None
+    observed = view([node("n1", partitions="batch,small"), node("n2")], (), [BATCH, small])
+    assert partition_for(observed, job(partition="batch,small", min_nodes=1, max_nodes=8)) is None
+    assert (
+        partition_for(observed, job(partition="batch,small", min_nodes=1, max_nodes=1)) is not None
+    )
 
 
 def test_partitions_that_do_not_take_the_job_do_not_count():
     closed = RawPartition(name="closed", accounts=frozenset({"physics"}))
     nodes = [node("n1", partitions="closed"), node("n2")]
-    seen = view(nodes, (), [BATCH, closed])
-    assert partition_for(seen, job(partition="batch,closed", account="art")).name == "batch"
-    both = partition_for(seen, job(partition="batch,closed", account="physics"))
+    observed = view(nodes, (), [BATCH, closed])
+    assert partition_for(observed, job(partition="batch,closed", account="art")).name == "batch"
+    both = partition_for(observed, job(partition="batch,closed", account="physics"))
     assert both.name == "batch,closed"
 
 
 def test_answers_are_retained_and_promises_taken_off_them():
-    seen = view([node("n1"), node("n2")])
-    part, share = seen.partitions["batch"], NodeShare(cpus=1, whole=False)
+    observed = view([node("n1"), node("n2")])
+    part, share = observed.partitions["batch"], NodeShare(cpus=1, whole=False)
     assert part.fitting(share).profile.free_at(NOW) == 2
     promised = part.promise(1, NOW, NOW + HOUR)
     assert [promised.fitting(share).profile.free_at(NOW + t) for t in (0, HOUR)] == [1, 2]
     assert promised.promise(1, NOW, inf).fitting(share).profile.free_at(NOW) == 0
     assert part.fitting(share).profile.free_at(NOW) == 2
-    later = view([node("n1")], previous=seen).partitions["batch"]
+    later = view([node("n1")], previous=observed).partitions["batch"]
     assert share in later.pool.memo
 
 
@@ -356,9 +360,9 @@ def test_a_smaller_share_never_waits_longer(jobs, cpus, whole):
 def limited(*, site=None, **own):
     """Node counts for jobs with 1500 MiB on each node, and with 600 MiB for each CPU."""
     batch = RawPartition(name="batch", default=True, **own)
-    seen = view(NODES, partitions=(batch,), settings=SlurmConf(**site or {}))
+    observed = view(NODES, partitions=(batch,), settings=SlurmConf(**site or {}))
     of_node, of_cpu = job(min_mem_per_node=1500), job(min_mem_per_cpu=600, cpus_per_task=2)
-    return [partition_for(seen, one).nodes > 0 for one in (of_node, of_cpu)]
+    return [partition_for(observed, one).nodes > 0 for one in (of_node, of_cpu)]
 
 
 def test_a_job_with_more_memory_than_allowed_on_a_node_starts_on_none():
@@ -382,14 +386,14 @@ def test_limits_of_memory_are_read():
 
 
 def test_settings_are_read():
-    found = read_settings(
+    result = read_settings(
         "ClusterName             = pine\nSlurmUser               = slurm(64030)\n"
         "AccountingStorageEnforce = associations,limits\nResumeTimeout           = 120 sec\n"
         "SelectType              = select/linear\nSelectTypeParameters    = CR_MEMORY\n"
         "SLURM_VERSION           = 24.11.5\nDefMemPerCPU            = UNLIMITED\n"
         "DefMemPerNode           = 500\nPrivateData             = none\n"
     )
-    assert found == SlurmConf(
+    assert result == SlurmConf(
         cluster="pine",
         release=(24, 11),
         slurm_user=64030,
@@ -413,5 +417,5 @@ def test_settings_are_read():
 def test_the_release_tells_whether_backfill_keeps_limits(release, keeps):
     settings = read_settings(f"SLURM_VERSION = {release}\n")
     assert settings.keeps_limit is keeps
-    seen = build(RawState(), settings, cluster="pine", taken_s=NOW)
-    assert seen.keeps_limit is keeps
+    observed = build(RawState(), settings, cluster="pine", taken_s=NOW)
+    assert observed.keeps_limit is keeps

@@ -14,19 +14,19 @@ from slurm_plugin.slurm.sources import (
     read_text,
     squeue_command,
 )
-from tests.slurm_plugin.slurm import slurm_text as told
+from tests.slurm_plugin.slurm import slurm_text as reported
 
-FEW = (told.PARTITIONS, told.RESERVATIONS, told.LICENCES)
+FEW = (reported.PARTITIONS, reported.RESERVATIONS, reported.LICENCES)
 
 
 def test_all_say_the_same():
-    text = read_text(told.SQUEUE, told.SINFO, *FEW)
-    assert text == read_json(told.SQUEUE_22, told.SINFO_22, *FEW)
-    assert text == read_json(told.SQUEUE_24, told.NODES_24, *FEW)
+    text = read_text(reported.SQUEUE, reported.SINFO, *FEW)
+    assert text == read_json(reported.SQUEUE_22, reported.SINFO_22, *FEW)
+    assert text == read_json(reported.SQUEUE_24, reported.NODES_24, *FEW)
 
 
 def test_jobs():
-    array, several, running = read_text(told.SQUEUE, told.SINFO, *FEW).jobs
+    array, several, running = read_text(reported.SQUEUE, reported.SINFO, *FEW).jobs
     assert (array.jobs, array.nodes, array.licences) == (10, 4, {"matlab": 2})
     assert (array.array_id, array.tasks, several.array_id, several.tasks) == (4, "1-9,20", None, "")
     assert (array.start_s, array.planned_names) == (1795259400.0, ("n1", "n2"))
@@ -44,7 +44,7 @@ def test_what_users_write_makes_no_other_jobs():
     def run(argv):
         text = line(fields.JOB, words | {"Command": "/x/job.sh in.dat"})
         whole = text[: -len(SEPARATOR) - 1].replace(fake, "FAKE")
-        return told.as_asked(argv, whole).replace("FAKE", fake) + told.as_asked(
+        return reported.as_asked(argv, whole).replace("FAKE", fake) + reported.as_asked(
             argv, f"{SEPARATOR}\n"
         )
 
@@ -62,7 +62,7 @@ def test_what_users_write_makes_no_other_jobs():
 
 
 def test_nodes():
-    one, two, four = read_text(told.SQUEUE, told.SINFO, *FEW).nodes
+    one, two, four = read_text(reported.SQUEUE, reported.SINFO, *FEW).nodes
     assert (one.cpus, one.cpus_used, one.mem_used_mib) == (4, 2, 512)
     assert (one.gres, one.gres_used, one.features) == ({"gpu": 2}, {"gpu": 1}, {"ib", "a100"})
     assert two.state == {"MIXED", "DRAIN"}
@@ -75,18 +75,18 @@ def test_whole_nodes_have_a_field_of_their_own_since_26_05():
         values = {row.text: "" for row in rows} | {"JobID": 7, "State": "PENDING"}
         return line(rows, values | {"OverSubscribe": "NO", "Exclusive": word})
 
-    told_by = {
+    reported_by = {
         release: read_text(squeue(release, word), "", *FEW, job=job_fields(release)).jobs[0].alone
         for release, word in (((24, 11), ""), ((26, 5), "NODE"), ((26, 11), "NO"))
     }
-    assert told_by == {(24, 11): True, (26, 5): True, (26, 11): False}
+    assert reported_by == {(24, 11): True, (26, 5): True, (26, 11): False}
     assert "Exclusive" not in squeue_command((25, 11))[-1]
     assert "OverSubscribe" not in squeue_command((26, 5))[-1]
 
 
 def test_partitions_reservations_and_licences():
-    seen = read_text("", "", *FEW)
-    batch, debug = seen.partitions
+    observed = read_text("", "", *FEW)
+    batch, debug = observed.partitions
     assert batch == RawPartition(
         name="batch", default=True, max_time_s=86400.0, default_time_s=3600.0
     )
@@ -101,7 +101,7 @@ def test_partitions_reservations_and_licences():
         denied_accounts=frozenset({"art", "play"}),
         allowed_qos=frozenset({"short", "normal"}),
     )
-    assert seen.reservations == [
+    assert observed.reservations == [
         RawReservation(
             name="maint",
             start_s=1795270983.0,
@@ -110,13 +110,13 @@ def test_partitions_reservations_and_licences():
             flags=frozenset({"MAINT", "SPEC_NODES"}),
         )
     ]
-    assert seen.licences == {"matlab": 4}
+    assert observed.licences == {"matlab": 4}
 
 
 def test_a_cluster_that_has_none_of_them():
     few = "No reservations in the system\n", "No licenses configured in Slurm.\n"
-    seen = read_text("", "", told.PARTITIONS, *few)
-    assert (seen.reservations, seen.licences) == ([], {})
+    observed = read_text("", "", reported.PARTITIONS, *few)
+    assert (observed.reservations, observed.licences) == ([], {})
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,10 @@ def test_numbers_of_all_releases(value, number):
 @pytest.mark.parametrize(
     "broken",
     [
-        ("1\x1fR\n", told.SINFO, told.PARTITIONS),
-        (told.SQUEUE, "n1 batch idle\n", told.PARTITIONS),
-        (told.SQUEUE, told.SINFO, "Default=YES\n"),
-        (told.SQUEUE, told.SINFO, told.PARTITIONS.replace("01:00:00", "soon")),
+        ("1\x1fR\n", reported.SINFO, reported.PARTITIONS),
+        (reported.SQUEUE, "n1 batch idle\n", reported.PARTITIONS),
+        (reported.SQUEUE, reported.SINFO, "Default=YES\n"),
+        (reported.SQUEUE, reported.SINFO, reported.PARTITIONS.replace("01:00:00", "soon")),
     ],
 )
 def test_text_of_another_kind_is_an_error_of_ours(broken):
@@ -165,8 +165,9 @@ def test_text_of_another_kind_is_an_error_of_ours(broken):
 
 
 @pytest.mark.parametrize(
-    "broken", [("", "{}"), ("{}", told.SINFO_22), ('{"jobs": 3}', told.SINFO_22), ("[]", "[]")]
+    "broken",
+    [("", "{}"), ("{}", reported.SINFO_22), ('{"jobs": 3}', reported.SINFO_22), ("[]", "[]")],
 )
 def test_json_of_another_kind_is_an_error_of_ours(broken):
     with pytest.raises(SlurmError, match="cannot read"):
-        read_json(*broken, told.PARTITIONS)
+        read_json(*broken, reported.PARTITIONS)

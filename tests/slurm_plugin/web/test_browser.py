@@ -85,9 +85,9 @@ def test_no_page_breaks_a_rule_of_accessibility(
     page.write_text(_filled(pages, width))
     blink = f"--blink-settings=preferredColorScheme={'0' if scheme == 'dark' else '1'}"
     text = browse(page.as_uri(), "--dump-dom", "--virtual-time-budget=600000", blink).stdout
-    told = re.search("RESULT(.*)END", text, re.DOTALL)
-    assert told is not None, text[-2000:]
-    results = json.loads(unescape(told[1]))
+    reported = re.search("RESULT(.*)END", text, re.DOTALL)
+    assert reported is not None, text[-2000:]
+    results = json.loads(unescape(reported[1]))
     assert len(results) == len(pages)
     for address, result in zip(addresses, results, strict=True):
         assert result["violations"] == [], address
@@ -113,11 +113,11 @@ def test_the_browser_takes_the_style_and_runs_nothing(
     with serving(store_path, "127.0.0.1:0") as (place, _):
         url = f"{place.rstrip('/')}{APPLICATION}b2"
         options = ("--enable-logging=stderr", f"--screenshot={shot}", "--window-size=1280,900")
-        seen = browse(url, "--dump-dom", *options)
-    assert "&lt;script&gt;alert(1)" in seen.stdout
-    assert "<svg" in seen.stdout
+        observed = browse(url, "--dump-dom", *options)
+    assert "&lt;script&gt;alert(1)" in observed.stdout
+    assert "<svg" in observed.stdout
     # What a policy forbids, and what fails to load, Chromium says in the console.
-    assert [line for line in seen.stderr.splitlines() if "CONSOLE" in line] == []
+    assert [line for line in observed.stderr.splitlines() if "CONSOLE" in line] == []
     assert shot.stat().st_size > 20_000
 
 

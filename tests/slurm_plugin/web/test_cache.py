@@ -29,37 +29,37 @@ def clock() -> tuple[list[float], Callable[[], float]]:
 
 def test_a_value_is_made_once_and_again_when_it_is_old() -> None:
     make, (now, read) = Maker(), clock()
-    kept = RefreshingCache(make, keep_s=10.0, clock=read)
-    assert [kept.get("a"), kept.get("a"), kept.get("b")] == ["a1", "a1", "b2"]
+    remaining = RefreshingCache(make, keep_s=10.0, clock=read)
+    assert [remaining.get("a"), remaining.get("a"), remaining.get("b")] == ["a1", "a1", "b2"]
     now[0] = 11.0
-    assert kept.get("a") == "a3"
+    assert remaining.get("a") == "a3"
 
 
 def test_an_old_value_is_given_while_a_new_one_is_made() -> None:
     make, (now, read) = Maker(), clock()
-    kept = RefreshingCache(make, keep_s=10.0, serve_s=100.0, clock=read)
-    assert kept.get("a") == "a1"
+    remaining = RefreshingCache(make, keep_s=10.0, serve_s=100.0, clock=read)
+    assert remaining.get("a") == "a1"
     assert make.made.acquire(timeout=WAIT_S)
     now[0] = 50.0
-    assert kept.get("a") == "a1"
+    assert remaining.get("a") == "a1"
     assert make.made.acquire(timeout=WAIT_S)
     end = threading.Event()
-    while kept.get("a") == "a1":
+    while remaining.get("a") == "a1":
         assert not end.wait(0.01)
-    assert kept.get("a") == "a2"
+    assert remaining.get("a") == "a2"
     now[0] = 500.0
-    assert kept.get("a") == "a3"
+    assert remaining.get("a") == "a3"
 
 
 def test_what_cannot_be_made_anew_stays_and_is_an_error_later() -> None:
     make, (now, read) = Maker(), clock()
-    kept = RefreshingCache(make, keep_s=10.0, serve_s=100.0, clock=read)
-    kept.get("a")
+    remaining = RefreshingCache(make, keep_s=10.0, serve_s=100.0, clock=read)
+    remaining.get("a")
     make.fails, now[0] = True, 50.0
-    assert kept.get("a") == "a1"
+    assert remaining.get("a") == "a1"
     now[0] = 500.0
     try:
-        kept.get("a")
+        remaining.get("a")
     except ValueError as error:
         assert str(error) == "a"
     else:
@@ -68,16 +68,16 @@ def test_what_cannot_be_made_anew_stays_and_is_an_error_later() -> None:
 
 def test_only_so_many_keys_are_remembered() -> None:
     make = Maker()
-    kept = RefreshingCache(make, keep_s=1e9, most=2)
+    remaining = RefreshingCache(make, keep_s=1e9, most=2)
     for key in "abca":
-        kept.get(key)
+        remaining.get(key)
     assert make.calls == ["a", "b", "c", "a"]
 
 
 def test_many_who_ask_at_once_wait_for_one_value() -> None:
     make = Maker()
-    kept = RefreshingCache(make, keep_s=1e9)
-    threads = [threading.Thread(target=kept.get, args=("a",)) for _ in range(8)]
+    remaining = RefreshingCache(make, keep_s=1e9)
+    threads = [threading.Thread(target=remaining.get, args=("a",)) for _ in range(8)]
     for one in threads:
         one.start()
     for one in threads:

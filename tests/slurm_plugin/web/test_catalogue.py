@@ -26,8 +26,8 @@ def catalogue() -> Catalogue:
     return Catalogue(entry_of(row_of(one), off=one.key == "b1") for one in tables())
 
 
-def found(catalogue: Catalogue, **wanted: object) -> list[str]:
-    return [one.key for one in catalogue.select(CatalogueQuery(**wanted), everything)]  # type: ignore[arg-type]
+def found(catalogue: Catalogue, **expected: object) -> list[str]:
+    return [one.key for one in catalogue.select(CatalogueQuery(**expected), everything)]  # type: ignore[arg-type]
 
 
 def test_curves_come_first_the_best_recorded_first(catalogue: Catalogue) -> None:
@@ -41,7 +41,7 @@ def test_words_are_matched_in_any_case_and_order(catalogue: Catalogue) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "keys"),
+    ("expected", "keys"),
     [
         ({"group": "histories"}, ["ada/wrf", "bob"]),
         ({"verdict": "doubtful"}, ["b1"]),
@@ -53,9 +53,9 @@ def test_words_are_matched_in_any_case_and_order(catalogue: Catalogue) -> None:
     ],
 )
 def test_choices_and_orders(
-    catalogue: Catalogue, wanted: dict[str, object], keys: list[str]
+    catalogue: Catalogue, expected: dict[str, object], keys: list[str]
 ) -> None:
-    assert found(catalogue, **wanted) == keys
+    assert found(catalogue, **expected) == keys
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -74,8 +74,8 @@ def test_every_order_can_be_turned_round(catalogue: Catalogue, order: str) -> No
     ],
 )
 def test_users_see_their_own(catalogue: Catalogue, sight: PrivateDataRules, keys: set[str]) -> None:
-    seen = catalogue.select(CatalogueQuery(group="all"), may_see(sight))
-    assert {one.key for one in seen} == keys
+    observed = catalogue.select(CatalogueQuery(group="all"), may_see(sight))
+    assert {one.key for one in observed} == keys
 
 
 def test_what_users_share_is_not_shown_as_anybodys_own() -> None:

@@ -41,10 +41,10 @@ pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 
 def location(folder: Path) -> str:
     """Give the documented lines, with passwords of our own for whatever authenticates."""
-    found = re.search(r"^location /nimo/ \{.*?^\}", PAGE.read_text(), re.M | re.S)
-    assert found is not None
+    result = re.search(r"^location /nimo/ \{.*?^\}", PAGE.read_text(), re.M | re.S)
+    assert result is not None
     own = f"auth_basic nimo; auth_basic_user_file {folder}/passwords;"
-    text, changed = re.subn(r"auth_gss on;.*", own, found[0])
+    text, changed = re.subn(r"auth_gss on;.*", own, result[0])
     assert changed == 1
     text, changed = re.subn(r"unix:/[^:]+:", f"unix:{folder}/web.sock:", text)
     assert changed == 1

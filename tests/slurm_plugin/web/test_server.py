@@ -107,7 +107,7 @@ def test_headers_without_end_are_cut_off(store_path: Path) -> None:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "LOOK_S", 0.2)
     monkeypatch.setattr(server, "CONNECTIONS_EACH", 2)
 
@@ -147,7 +147,7 @@ def ended(channel: socket.socket) -> bool:
         return True
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_timeouts")
 def test_who_asks_nothing_or_drips_is_dropped(tmp_path: Path) -> None:
     with in_a_thread(tmp_path) as place:
         with connected(place) as silent:
@@ -157,14 +157,14 @@ def test_who_asks_nothing_or_drips_is_dropped(tmp_path: Path) -> None:
             assert ended(dripping)
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_timeouts")
 def test_who_waits_for_a_page_is_not_dropped(tmp_path: Path) -> None:
     with in_a_thread(tmp_path) as place, connected(place) as waiting:
         waiting.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert waiting.recv(1000).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_timeouts")
 def test_a_user_has_so_many_connections(tmp_path: Path) -> None:
     server.LOOK_S = 1000.0
     with in_a_thread(tmp_path) as place:
@@ -180,7 +180,7 @@ def test_a_user_has_so_many_connections(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("listen", "told"),
+    ("listen", "reported"),
     [
         ("0.0.0.0:0", "is open to the network"),
         ("somewhere:80", "neither ADDRESS:PORT"),
@@ -189,8 +189,8 @@ def test_a_user_has_so_many_connections(tmp_path: Path) -> None:
         ("/nowhere/at/all.sock", "No such file or directory"),
     ],
 )
-def test_an_impossible_address_names_the_fix(listen: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told), server.listening(Web(listen=listen), NOBODY):
+def test_an_impossible_address_names_the_fix(listen: str, reported: str) -> None:
+    with pytest.raises(ConfigError, match=reported), server.listening(Web(listen=listen), NOBODY):
         pass
 
 

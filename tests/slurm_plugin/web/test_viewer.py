@@ -51,24 +51,26 @@ def test_an_account_without_a_name_is_refused() -> None:
 
 def test_proxies_are_accounts_and_addresses() -> None:
     settings = Web(proxies=("www-data", "10.0.0.5", "2001:db8::5"))
-    found = proxies_of(settings, {"www-data": 33}.__getitem__)
-    assert (found.uids, found.addresses) == ({33}, {"10.0.0.5", "2001:db8::5"})
+    result = proxies_of(settings, {"www-data": 33}.__getitem__)
+    assert (result.uids, result.addresses) == ({33}, {"10.0.0.5", "2001:db8::5"})
 
 
 @pytest.mark.parametrize(
-    ("one", "told"),
+    ("one", "reported"),
     [
         ("127.0.0.1", "all users of this host come from there, too"),
         ("::1", "name the account that the proxy runs as"),
         ("nobody-here", "no such account here"),
     ],
 )
-def test_a_proxy_that_cannot_be_distinguished_from_users_is_an_error(one: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_a_proxy_that_cannot_be_distinguished_from_users_is_an_error(
+    one: str, reported: str
+) -> None:
+    with pytest.raises(ConfigError, match=reported):
         proxies_of(Web(proxies=(one,)))
 
 
 def test_admins_see_all() -> None:
-    seen = PrivateDataRules(only_user="ada")
-    assert with_admins(seen, "ada", ["eve"]) == seen
-    assert with_admins(seen, "ada", ["eve", "ada"]) == PrivateDataRules()
+    observed = PrivateDataRules(only_user="ada")
+    assert with_admins(observed, "ada", ["eve"]) == observed
+    assert with_admins(observed, "ada", ["eve", "ada"]) == PrivateDataRules()

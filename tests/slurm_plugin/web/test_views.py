@@ -72,17 +72,17 @@ def test_the_evil_name_is_shown(ask: Ask) -> None:
 
 
 def test_all_links_lead_somewhere(ask: Ask) -> None:
-    waiting, seen = ["/"], set()
+    waiting, observed = ["/"], set()
     while waiting:
         address = waiting.pop()
-        seen.add(address)
+        observed.add(address)
         got = ask(address)
         assert got.status_code == 200, address
         tags = Tags(got.text)
         links = [*tags.all("a", "href"), *tags.all("link", "href")] if address[:2] != "/s" else []
-        waiting += [one for one in links if not one.startswith("#") and one not in seen]
-        seen.update(waiting)
-    assert len(seen) > 20
+        waiting += [one for one in links if not one.startswith("#") and one not in observed]
+        observed.update(waiting)
+    assert len(observed) > 20
 
 
 def test_behind_a_prefix_all_links_have_it(ask: Ask) -> None:
@@ -125,13 +125,13 @@ def test_decisions_come_a_page_at_a_time(ask: Ask, store_path: Path) -> None:
         store.decisions.add(
             [replace(one, decision_id=f"{i:012x}", at_s=1e9 + i // 2) for i in range(118)]
         )
-    seen, address = [], "/decisions"
+    observed, address = [], "/decisions"
     while address:
         text = ask(address).text
-        seen += re.findall(r"/decision\?id=(\w+)", text)
+        observed += re.findall(r"/decision\?id=(\w+)", text)
         older = re.findall(r'<a href="([^"]+)" rel="next">Older', text)
         address = older[0].replace("&amp;", "&") if older else ""
-    assert len(seen) == len(set(seen)) == 121
+    assert len(observed) == len(set(observed)) == 121
 
 
 def test_what_no_index_finds_is_looked_for_a_span_at_a_time(ask: Ask, store_path: Path) -> None:
@@ -139,14 +139,14 @@ def test_what_no_index_finds_is_looked_for_a_span_at_a_time(ask: Ask, store_path
         ((one, _), *_) = store.decisions.with_outcomes()
         old_s = one.at_s - 200 * 86_400
         store.decisions.add([replace(one, decision_id="d" * 12, at_s=old_s, partition="rare")])
-    seen, address, pages = [], "/decisions?partition=rare", 0
+    observed, address, pages = [], "/decisions?partition=rare", 0
     while address:
         text = ask(address).text
         assert "Decisions since" in text
-        seen += re.findall(r"/decision\?id=(\w+)", text)
+        observed += re.findall(r"/decision\?id=(\w+)", text)
         older = re.findall(r'<a href="([^"]+)" rel="next">Older', text)
         address, pages = older[0].replace("&amp;", "&") if older else "", pages + 1
-    assert (seen, pages) == (["d" * 12], 3)
+    assert (observed, pages) == (["d" * 12], 3)
     assert "Decisions since" not in ask("/decisions?user=ada").text
 
 
@@ -230,7 +230,7 @@ def test_a_refit_is_noticed(ask: Ask, store_path: Path, config: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "reported"),
     [
         ("/applications?order=size", "order: one of application, runs"),
         ("/applications?page=0", "page: a whole number from 1"),
@@ -243,10 +243,10 @@ def test_a_refit_is_noticed(ask: Ask, store_path: Path, config: object) -> None:
         (f"/applications?order={quote(EVIL)}", "order: one of"),
     ],
 )
-def test_a_query_that_makes_no_sense_names_the_fix(ask: Ask, address: str, told: str) -> None:
+def test_a_query_that_makes_no_sense_names_the_fix(ask: Ask, address: str, reported: str) -> None:
     got = ask(address)
     assert got.status_code == 400
-    assert told in Tags(got.text).text
+    assert reported in Tags(got.text).text
     assert "<script" not in got.text
 
 

@@ -108,13 +108,13 @@ def test_a_credential_of_another_connection_is_refused(greets_again, monkeypatch
         there, (reader, writer) = await pair()
         relay = asyncio.create_task(handshake.introduce(*there, As(munged, ME)))
         writer.write(msgspec.json.encode(Greeting(nonce="ab", uid=ME)) + b"\n")
-        overheard = await reader.readline()
+        recorded = await reader.readline()
         relay.cancel()
         if greets_again:  # then munge itself refuses
             monkeypatch.setattr(handshake.secrets, "token_hex", lambda _: "ab")
-            As(munged, ME).decode(msgspec.json.decode(overheard, type=Introduction).credential)
+            As(munged, ME).decode(msgspec.json.decode(recorded, type=Introduction).credential)
         (_, writer), here = await pair()
-        writer.write(overheard)
+        writer.write(recorded)
         await handshake.receive(*here, As(munged, ME))
 
     with pytest.raises(LinkError, match="Replayed" if greets_again else "another connection"):

@@ -18,9 +18,9 @@ USER = 4711
 
 def error_of(link):
     answer, _ = asked(link)
-    told = json.loads(answer)
-    assert (told["ok"], told.get("link_down")) == (False, True)
-    return told["error"]
+    reported = json.loads(answer)
+    assert (reported["ok"], reported.get("link_down")) == (False, True)
+    return reported["error"]
 
 
 def trouble(link):

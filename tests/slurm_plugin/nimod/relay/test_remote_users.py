@@ -59,8 +59,8 @@ def test_decisions_and_reloads_are_not_for_login_nodes_not_even_for_their_root(s
     link = begin(site)
     for uid in (0, NOBODY):
         for op in ("decide", "reload"):
-            told = answer(link, Ask(op=op, job=job()), uid)
-            assert (told["ok"], told["error"]) == (False, f"{op} is not for user {uid}")
+            reported = answer(link, Ask(op=op, job=job()), uid)
+            assert (reported["ok"], reported["error"]) == (False, f"{op} is not for user {uid}")
     with Store.open(site.url) as store:
         assert list(store.decisions.with_outcomes()) == []
 
@@ -69,9 +69,9 @@ def test_users_ask_about_their_own_jobs_only(site):
     link = begin(site)
     own = answer(link, Ask(op="advise", job=job(user_id=None, user_name="")), NOBODY)
     assert own["ok"]
-    told = answer(link, Ask(op="advise", job=job(user_id=GAMES, user_name="games")), NOBODY)
-    assert not told["ok"]
-    assert "not for user" in told["error"]
+    reported = answer(link, Ask(op="advise", job=job(user_id=GAMES, user_name="games")), NOBODY)
+    assert not reported["ok"]
+    assert "not for user" in reported["error"]
     assert not answer(link, Ask(op="advise", job=job()), 0)["ok"], (
         "root there is a user like others"
     )
@@ -99,8 +99,10 @@ def test_a_decision_is_for_its_owner(site):
 def test_a_rate_holds_over_all_relays(site):
     first = begin(site)
     second = site.link()
-    told = [answer(link, Ask(op="status"), NOBODY) for _ in range(40) for link in (first, second)]
-    refused = [one["error"] for one in told if not one["ok"]]
+    reported = [
+        answer(link, Ask(op="status"), NOBODY) for _ in range(40) for link in (first, second)
+    ]
+    refused = [one["error"] for one in reported if not one["ok"]]
     assert refused
     assert set(refused) == {f"more than 20 requests a second from user {NOBODY}; wait a moment"}
     assert answer(second, Ask(op="status"), GAMES)["ok"], "another user's rate is another"
