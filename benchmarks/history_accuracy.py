@@ -56,7 +56,7 @@ class Scored:
     intervals: tuple[tuple[float, float], ...]  #: at `LEVELS`
     verdict: str
     level: str  #: how it was recognised
-    seen: bool  #: its node count had been run
+    earlier: bool  #: its node count had been run
     curve: bool
     simple: Mapping[str, float]
     row: RunRow
@@ -227,7 +227,7 @@ def _scored(row: RunRow, fits: Fits, simple: Mapping[str, float], number: int) -
         intervals=tuple(_interval(table, nodes, level) for level in LEVELS),
         verdict=verdict_at(table, nodes).value,
         level=table.level + (" part" if "#" in table.key else ""),
-        seen=any(point.nodes == nodes for point in table.observed),
+        earlier=any(point.nodes == nodes for point in table.observed),
         curve=table.model != "history",
         simple=simple,
         row=row,
@@ -344,7 +344,7 @@ def summary(scored: Sequence[Scored]) -> list[dict[str, Any]]:
         groups.setdefault(one.verdict, []).append(one)
     for one in scored:
         groups.setdefault(f"by {one.level}", []).append(one)
-        groups.setdefault("seen count" if one.seen else "new count", []).append(one)
+        groups.setdefault("seen count" if one.earlier else "new count", []).append(one)
         groups.setdefault("curve" if one.curve else "history", []).append(one)
     return [_row(name, members, len(scored)) for name, members in groups.items()]
 

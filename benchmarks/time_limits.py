@@ -64,7 +64,7 @@ class Application:
     table: PredictionTable | None = None
     fitted_s: float = -1.0
 
-    def known(self, now_s: float) -> PredictionTable | None:
+    def recorded(self, now_s: float) -> PredictionTable | None:
         """Table of the midnight before."""
         midnight = now_s // DAY_S * DAY_S
         if midnight > self.fitted_s:
@@ -77,10 +77,10 @@ class Application:
 
 def limits_of(jobs: Sequence[Job]) -> Iterator[Reported]:
     """Limits as they would have been told, in the order of submission."""
-    known: defaultdict[tuple[str, str], Application] = defaultdict(Application)
+    recorded: defaultdict[tuple[str, str], Application] = defaultdict(Application)
     for job in jobs:
-        application = known[job.user, job.name or f"{job.asked.limit_s:g}"]
-        table = application.known(job.submit_s)
+        application = recorded[job.user, job.name or f"{job.asked.limit_s:g}"]
+        table = application.recorded(job.submit_s)
         application.ended.append(job)
         if table is not None and (reported := _reported(job, table)) is not None:
             yield reported

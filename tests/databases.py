@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from tests.processes import PATIENCE_S, Account, ProcessError, Processes, search_path
+from tests.processes import LONGEST_WAIT_S, Account, ProcessError, Processes, search_path
 
 SMALL_LOG = "--innodb-log-file-size=8M"  # instead of 96 MB, which take time to write
 
@@ -239,7 +239,7 @@ def _run(argv: Sequence[str], account: Account) -> str:
         text=True,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=PATIENCE_S,
+        timeout=LONGEST_WAIT_S,
     )
     if done.returncode != 0:
         raise ProcessError(f"{argv[0]}: {done.stdout[-1000:]}{done.stderr[-1000:]}")

@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 PR_SET_CHILD_SUBREAPER = 36
-TERM_PATIENCE_S = 10.0
-LAST_PATIENCE_S = 2.0
+TERM_WAIT_S = 10.0
+LAST_WAIT_S = 2.0
 POLL_S = 0.02
 LEASH_POLL_S = 0.3
 
@@ -94,12 +94,12 @@ class Guardian:
         self.record()
         return process.pid
 
-    def stop(self, *, names: list[str], patience_s: float = TERM_PATIENCE_S) -> None:
+    def stop(self, *, names: list[str], wait_s: float = TERM_WAIT_S) -> None:
         """Terminate these daemons at once, and kill those that have not ended in time."""
         stopped = [self.children[name] for name in names if name in self.children]
         for child in stopped:
             child.signal(signal.SIGTERM)
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + wait_s
         while any(child.status is None for child in stopped):
             if time.monotonic() > deadline:
                 for child in stopped:
@@ -140,7 +140,7 @@ class Guardian:
 
     def sweep(self) -> None:
         """End the daemons, then kill what they left; its orphans come to us, so repeat."""
-        self.stop(names=list(self.children), patience_s=LAST_PATIENCE_S)
+        self.stop(names=list(self.children), wait_s=LAST_WAIT_S)
         while True:
             self.reap()
             left = descendants(os.getpid())

@@ -22,7 +22,7 @@ from tests import guardian
 SOCKET_PATH_MAX = 107  # bytes of sockaddr_un.sun_path, less the closing NUL
 EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 #: Waiting long costs nothing where it comes to pass, and machines may be slow or stand still.
-PATIENCE_S = 120.0
+LONGEST_WAIT_S = 120.0
 
 
 class ProcessError(RuntimeError):
@@ -119,7 +119,7 @@ class Processes:
             self._ask("quit")
             wait_until(lambda: not self._socket.exists(), what="the guardian to end")
         if self._guardian is not None:
-            self._guardian.wait(timeout=PATIENCE_S)
+            self._guardian.wait(timeout=LONGEST_WAIT_S)
             self._guardian = None
         self.end_orphans()
 
@@ -156,9 +156,9 @@ class Processes:
         )
         return int(pid)
 
-    def stop(self, *names: str, patience_s: float = 30.0) -> None:
+    def stop(self, *names: str, wait_s: float = 30.0) -> None:
         """Terminate daemons together; kill those that take longer than `patience_s` seconds."""
-        self._ask("stop", names=names, patience_s=patience_s)
+        self._ask("stop", names=names, wait_s=wait_s)
 
     def signal(self, name: str, number: int) -> None:
         """Send a signal to one daemon: SIGSTOP freezes it, SIGCONT lets it go on."""
@@ -176,7 +176,7 @@ class Processes:
         return self.status().get(name, "").startswith("running")
 
     def wait_for(
-        self, name: str, ready: Callable[[], bool], *, timeout_s: float = PATIENCE_S
+        self, name: str, ready: Callable[[], bool], *, timeout_s: float = LONGEST_WAIT_S
     ) -> None:
         """Wait until a daemon is ready.
 
@@ -225,7 +225,7 @@ class Processes:
 
     def _ask(self, do: str, **arguments: object) -> Any:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(PATIENCE_S)
+            connection.settimeout(LONGEST_WAIT_S)
             try:
                 connection.connect(str(self._socket))
             except OSError as error:
@@ -243,7 +243,7 @@ def wait_until(
     condition: Callable[[], bool],
     *,
     what: str,
-    timeout_s: float = PATIENCE_S,
+    timeout_s: float = LONGEST_WAIT_S,
     interval_s: float = 0.02,
 ) -> None:
     """Wait, with growing pauses up to 0.2 s, until a condition holds.

@@ -40,7 +40,7 @@ def test_a_daemon_that_ignores_the_request_is_killed(processes: Processes) -> No
     pid = processes.start("mule", ["sh", "-c", STUBBORN])
     wait_until(lambda: "ready" in processes.log("mule").read_text(), what="the trap")
     began = time.monotonic()
-    processes.stop("mule", patience_s=0.3)
+    processes.stop("mule", wait_s=0.3)
     assert start_time(pid) is None
     assert time.monotonic() - began > 0.3
 
@@ -48,7 +48,7 @@ def test_a_daemon_that_ignores_the_request_is_killed(processes: Processes) -> No
 def test_a_frozen_daemon_ends_too(processes: Processes) -> None:
     pid = processes.start("frozen", ["sleep", "1000"])
     processes.signal("frozen", signal.SIGSTOP)
-    processes.stop("frozen", patience_s=0.1)
+    processes.stop("frozen", wait_s=0.1)
     assert start_time(pid) is None
 
 

@@ -23,7 +23,7 @@ from slurm_plugin.protocol import Ask
 from tests.cluster.nimod import hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.end_to_end.site import Site
-from tests.processes import PATIENCE_S, Account, wait_until
+from tests.processes import LONGEST_WAIT_S, Account, wait_until
 from tests.slurm_plugin.test_poisoning import runs_of
 
 HONEST, HOSTILE = "games", ("daemon", "bin", "nobody")
@@ -119,7 +119,7 @@ def attacked(site: Site) -> Iterator[list[subprocess.Popen[str]]]:
     finally:
         for one in users:
             one.kill()
-            one.wait(PATIENCE_S)
+            one.wait(LONGEST_WAIT_S)
 
 
 class Pauses(threading.Thread):
@@ -134,12 +134,12 @@ class Pauses(threading.Thread):
     def run(self) -> None:
         while not self._over.wait(0.01):
             began = time.monotonic()
-            client.decide(self._site.nimod.socket, Ask(op="status"), timeout_s=PATIENCE_S)
+            client.decide(self._site.nimod.socket, Ask(op="status"), timeout_s=LONGEST_WAIT_S)
             self.seconds.append(time.monotonic() - began)
 
     def end(self) -> list[float]:
         self._over.set()
-        self.join(PATIENCE_S)
+        self.join(LONGEST_WAIT_S)
         return sorted(self.seconds)
 
 
@@ -174,7 +174,7 @@ def test_every_honest_job_is_decided_as_without_hostile_users(
             got = range_submitted(site) if shape is RANGE else submitted(site, *shape)
             if got != expected[shape]:
                 wrong.append((number, shape, got, expected[shape]))
-        done = [json.loads(one.communicate(timeout=SECONDS + PATIENCE_S)[0]) for one in users]
+        done = [json.loads(one.communicate(timeout=SECONDS + LONGEST_WAIT_S)[0]) for one in users]
         took = pauses.end()
     mib, held_s = most_mib(site), site.status().longest_s
     decided: list[DecisionRow] = [row for row in site.made(0.0) if row.user == HONEST]

@@ -16,7 +16,7 @@ import pytest
 
 from slurm_plugin.nimod.access import reserved_socket
 from slurm_plugin.protocol import Ask, encode
-from tests.processes import PATIENCE_S
+from tests.processes import LONGEST_WAIT_S
 from tests.slurm_plugin.made import job
 from tests.slurm_plugin.nimod.own_nimod import Nimod
 
@@ -136,7 +136,7 @@ def test_the_reserved_socket_is_for_slurmctld_alone(running: Nimod, crowd: Crowd
     assert crowd.join(reserved_socket(running.socket), USERS[0], 1) == "PermissionError 0"
     assert crowd.join(running.socket, USERS[0], 1) == "1"
     with socket.socket(socket.AF_UNIX) as channel:
-        channel.settimeout(PATIENCE_S)
+        channel.settimeout(LONGEST_WAIT_S)
         channel.connect(reserved_socket(running.socket))
         channel.sendall(encode(Ask(job=job())))
         assert channel.recv(65536)

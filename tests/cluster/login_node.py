@@ -25,7 +25,7 @@ from slurm_plugin.protocol import Uplinks
 from tests.certificates import Authority
 from tests.cluster.releases import ReleaseError
 from tests.cluster.slurm import SlurmCluster
-from tests.processes import PATIENCE_S, Account, ProcessError, wait_until
+from tests.processes import LONGEST_WAIT_S, Account, ProcessError, wait_until
 
 _numbers = itertools.count(os.getpid() * 4 % 60_000, 4)
 
@@ -197,7 +197,7 @@ class LoginNode:
 
     def links(self) -> Uplinks:
         """Tell how its links are."""
-        return client.links(self.socket, timeout_s=PATIENCE_S)
+        return client.links(self.socket, timeout_s=LONGEST_WAIT_S)
 
     def wait_linked(self, number: int = 0) -> None:
         """Wait until the link to a controller is up."""

@@ -25,7 +25,7 @@ PACKAGES = ("sacct_ingest", "predictor", "slurm_plugin")
 COMMANDS = ("nimo", "nimo-advise")
 #: How long the hooks wait for nimod where a test is about its answer: a busy machine must not turn
 #: it into none.
-PATIENT_MS = 5000
+LONGEST_WAIT_MS = 5000
 #: How long they wait at a site.
 SHIPPED_MS = 20
 #: The most that they can be told to wait.
@@ -43,7 +43,7 @@ def copy_hooks(folder: Path, *, most_ms: float) -> None:
     path.write_text(text.replace(shipped, f"M.MAX_TIMEOUT_MS = {max(most_ms, MOST_MS):.0f} "))
 
 
-def hooks_for(directory: Path, *, timeout_ms: int = PATIENT_MS) -> Path:
+def hooks_for(directory: Path, *, timeout_ms: int = LONGEST_WAIT_MS) -> Path:
     """Copy the hooks into a new folder there, set to ask the nimod of `directory`; give the folder.
 
     slurmctld reads their settings when it loads them, so this comes before the cluster.

@@ -20,7 +20,7 @@ from tests.cluster.listing import job_fields, table
 from tests.cluster.releases import Root, root, version_of
 from tests.databases import MariaDB
 from tests.processes import (
-    PATIENCE_S,
+    LONGEST_WAIT_S,
     Account,
     ProcessError,
     Processes,
@@ -161,7 +161,7 @@ class SlurmCluster:
             if self.processes.up:
                 self._end_jobs()
                 others = self.processes.status().keys() - set(DAEMONS)
-                self.processes.stop(*others, patience_s=3)
+                self.processes.stop(*others, wait_s=3)
                 for daemon in reversed(self._daemons()):
                     self.processes.stop(daemon)
         finally:
@@ -237,7 +237,7 @@ class SlurmCluster:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         stdin: str = "",
-        timeout_s: float = PATIENCE_S,
+        timeout_s: float = LONGEST_WAIT_S,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command that talks to this cluster.
 
@@ -289,7 +289,9 @@ class SlurmCluster:
         """Give what ``scontrol show job`` says of a job: its own words for fields and values."""
         return job_fields(self.run("scontrol", "show", "job", str(job_id)).stdout)
 
-    def wait(self, *job_ids: int, timeout_s: float = PATIENCE_S, accounted: bool = False) -> None:
+    def wait(
+        self, *job_ids: int, timeout_s: float = LONGEST_WAIT_S, accounted: bool = False
+    ) -> None:
         """Wait until jobs have ended; the id of an array or het job stands for all its parts.
 
         Parameters

@@ -15,7 +15,7 @@ from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Status
 from tests.cluster import SlurmCluster
 from tests.cluster.nimod import Nimod
-from tests.processes import PATIENCE_S, wait_until
+from tests.processes import LONGEST_WAIT_S, wait_until
 
 #: A view of the cluster may not show a job that was submitted so long before.
 PROMISED_S = 0.5
@@ -106,7 +106,7 @@ class Site:
 
     def status(self) -> Status:
         """What nimod says of itself, as long as a busy machine takes for it."""
-        return client.status(self.nimod.socket, timeout_s=PATIENCE_S)
+        return client.status(self.nimod.socket, timeout_s=LONGEST_WAIT_S)
 
     def settled(self) -> None:
         """Wait until nimod sees the cluster as it is: without what it promised to jobs before."""

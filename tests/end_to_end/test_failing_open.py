@@ -20,7 +20,7 @@ from sacct_ingest.admin_comment import parse
 from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.store import Store
 from tests.cluster.listing import job_fields
-from tests.cluster.nimod import PATIENT_MS, SHIPPED_MS, set_hook_timeout
+from tests.cluster.nimod import LONGEST_WAIT_MS, SHIPPED_MS, set_hook_timeout
 from tests.end_to_end.site import Site
 from tests.end_to_end.troubled_nimod import TroubledNimod
 
@@ -36,7 +36,7 @@ def as_shipped(site: Site) -> Iterator[None]:
     """The hooks with the time-out that they have at a site."""
     set_hook_timeout(site.cluster, SHIPPED_MS)
     yield
-    set_hook_timeout(site.cluster, PATIENT_MS)
+    set_hook_timeout(site.cluster, LONGEST_WAIT_MS)
 
 
 def submit_all(site: Site) -> list[float]:

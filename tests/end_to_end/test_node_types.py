@@ -14,7 +14,7 @@ from sacct_ingest.store import Store
 from slurm_plugin.nimod import client
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site
-from tests.processes import PATIENCE_S
+from tests.processes import LONGEST_WAIT_S
 
 #: What a benchmark says of the nodes: those of the partition ``fast`` do a piece of work in a sixth
 #: of the time.  All of them are this machine, so the benchmark itself cannot be run here.
@@ -58,14 +58,14 @@ def run_on(site: Site, **counts: Sequence[int]) -> None:
 
 
 def advise(site: Site, *argv: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(
+    reported: dict[str, Any] = json.loads(
         site.advise("--json", *argv, "-N", "1-4", str(site.script), check=False).stdout
     )
-    return told
+    return reported
 
 
-def row(told: dict[str, Any], nodes: int) -> dict[str, Any]:
-    return next(one for one in told["rows"] if one["nodes"] == nodes)
+def row(reported: dict[str, Any], nodes: int) -> dict[str, Any]:
+    return next(one for one in reported["rows"] if one["nodes"] == nodes)
 
 
 @pytest.mark.timeout(600)  # runs wait for each other
@@ -84,10 +84,10 @@ def test_what_is_reported_for_the_other_type_is_what_then_runs(two_types: Site) 
     with Store.open(site.nimod.store) as store:
         store.profiles.add(profiles)
     site.learn()
-    client.status(site.nimod.socket, reload=True, timeout_s=PATIENCE_S)
+    client.status(site.nimod.socket, reload=True, timeout_s=LONGEST_WAIT_S)
 
-    told = advise(site)
-    by_partition = {one["partition"]: one for one in told["partitions"]}
+    reported = advise(site)
+    by_partition = {one["partition"]: one for one in reported["partitions"]}
     # "batch" has nodes of both types: what a job would get there is not known.
     assert {name: one["node_type"] for name, one in by_partition.items()} == {
         "slow": "slow", "fast": "fast", "small": "slow",
@@ -95,7 +95,7 @@ def test_what_is_reported_for_the_other_type_is_what_then_runs(two_types: Site) 
     assert by_partition["fast"]["time_s"] < by_partition["slow"]["time_s"]
     # More than one fast node has nothing to do, and what is to be pasted says so.
     assert by_partition["fast"]["nodes"] < by_partition["slow"]["nodes"]
-    assert told["directive"] == (
+    assert reported["directive"] == (
         f"#SBATCH --partition=fast\n#SBATCH --nodes={by_partition['fast']['nodes']}"
     )
     # The same without nimod, where nobody knows what is free: by what the runs were on.

@@ -25,7 +25,7 @@ from tests.cluster.login_node import relay_sections
 from tests.cluster.nimod import Nimod, hooks_for
 from tests.cluster.slurm import SlurmCluster
 from tests.conftest import ClusterFactory, scratch_directory
-from tests.processes import PATIENCE_S, ProcessError, free_ports, wait_until
+from tests.processes import LONGEST_WAIT_S, ProcessError, free_ports, wait_until
 from tests.requests.conftest import curve
 from tests.slurm_plugin.nimod.test_store_link import fit
 
@@ -92,7 +92,7 @@ class Pair:
         self.cluster.processes.start(f"nimod-{name}", argv, env=self.cluster.env)
 
         def sees() -> bool:
-            return client.status(str(socket), timeout_s=PATIENCE_S).snapshot_age_s is not None
+            return client.status(str(socket), timeout_s=LONGEST_WAIT_S).snapshot_age_s is not None
 
         wait_until(socket.exists, what=f"nimod {name}")
         wait_until(sees, what=f"nimod {name} to see the cluster")
@@ -108,7 +108,7 @@ class Pair:
 
     def linked(self) -> list[bool]:
         """Tell which of the relay's links are up."""
-        links = client.links(self.folder / "login.sock", timeout_s=PATIENCE_S).links
+        links = client.links(self.folder / "login.sock", timeout_s=LONGEST_WAIT_S).links
         return [not one.trouble for one in links]
 
     def asks(self, number: int) -> None:
@@ -116,12 +116,12 @@ class Pair:
         socket = self.folder / "login.sock"
 
         def used() -> bool:
-            links = client.links(socket, timeout_s=PATIENCE_S).links
+            links = client.links(socket, timeout_s=LONGEST_WAIT_S).links
             return [one.used for one in links].index(True) == number
 
         def answered() -> bool:
             with suppress(client.LinkDown):  # a busy machine may take more than 0.15 s
-                return client.status(socket, timeout_s=PATIENCE_S).ok
+                return client.status(socket, timeout_s=LONGEST_WAIT_S).ok
             return False
 
         wait_until(used, what=f"the relay to ask nimod {number}", timeout_s=60)
@@ -139,7 +139,7 @@ class Pair:
                 return None  # while no controller is in charge
 
         job_id = None
-        while job_id is None and time.time() < since + PATIENCE_S:
+        while job_id is None and time.time() < since + LONGEST_WAIT_S:
             job_id = submit()
         assert job_id is not None
         made: list[DecisionRow] = []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.nimod import PATIENT_MS, SHIPPED_MS, hooks_for, set_hook_timeout
+from tests.cluster.nimod import LONGEST_WAIT_MS, SHIPPED_MS, hooks_for, set_hook_timeout
 from tests.cluster.slurm import SlurmCluster
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.lua.canned_nimod import CannedNimod, hang, say
@@ -269,7 +269,7 @@ FAULTS = {
 def as_shipped(cluster: SlurmCluster) -> Iterator[None]:
     set_hook_timeout(cluster, SHIPPED_MS)
     yield
-    set_hook_timeout(cluster, PATIENT_MS)
+    set_hook_timeout(cluster, LONGEST_WAIT_MS)
 
 
 @pytest.mark.usefixtures("as_shipped")

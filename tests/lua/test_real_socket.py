@@ -20,7 +20,7 @@ from tests.cluster.nimod import copy_hooks
 from tests.conftest import scratch_directory, unavailable
 from tests.lua.canned_nimod import Behaviour, CannedNimod, hang, say
 from tests.lua.hooks import HERE
-from tests.processes import PATIENCE_S, wait_until
+from tests.processes import LONGEST_WAIT_S, wait_until
 
 LIMIT_S = 0.5  # a busy machine must not turn an answer into none
 SLACK_S = 3.0  # the limit is the hook's; a busy machine may be late by this much
@@ -197,10 +197,10 @@ def test_late_answer_does_not_reach_the_next_job(folder: Path, nimod: Start) -> 
     def late_at_first(connection: socket.socket, line: bytes) -> None:
         nodes = next(count)
         if nodes == 2:
-            assert asked_again.wait(PATIENCE_S)
+            assert asked_again.wait(LONGEST_WAIT_S)
         else:
             asked_again.set()
-            assert answered_late.wait(PATIENCE_S)
+            assert answered_late.wait(LONGEST_WAIT_S)
         try:
             connection.sendall(SET_4.replace(b"4", b"%d" % nodes))
         finally:
@@ -303,7 +303,7 @@ def test_a_frozen_nimod_that_is_only_notified_is_asked_again_when_it_takes_no_mo
 
     def answer_once(connection: socket.socket, line: bytes) -> None:
         connection.sendall(QUIET)
-        thawed.wait(PATIENCE_S)
+        thawed.wait(LONGEST_WAIT_S)
 
     server = nimod(answer_once)
     outcomes = submit(folder, *[0] * 30, job={**MOLDABLE, "script": "x" * 50_000})

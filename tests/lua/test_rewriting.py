@@ -24,12 +24,12 @@ def both(runtime: Load) -> Hooks:
     return runtime(CONF).load().load_cli_filter()
 
 
-def told(**change: Any) -> dict[str, object]:
+def notified(**change: Any) -> dict[str, object]:
     return {"v": 1, "action": "set", "set": change, "ticket": TICKET}
 
 
 def test_the_options_become_what_was_chosen(both: Hooks) -> None:
-    both.answer(told(min_nodes=4, max_nodes=4, time_limit=45, time_min=20))
+    both.answer(notified(min_nodes=4, max_nodes=4, time_limit=45, time_min=20))
     options = both.filter(**SRUN, comment="mine", argv=["solve", "-x"])
     assert {name: options[name] for name in ("nodes", "time", "time-min", "comment")} == {
         "nodes": "4",
@@ -45,7 +45,7 @@ def test_the_options_become_what_was_chosen(both: Hooks) -> None:
 
 
 def test_job_submit_shows_the_ticket_and_gives_the_comment_back(both: Hooks) -> None:
-    both.answer(told(min_nodes=4, max_nodes=4))
+    both.answer(notified(min_nodes=4, max_nodes=4))
     options = both.filter(**SRUN, comment="mine", deadline="1767261600")
     both.answer({"v": 1})
     outcome = both.submit(comment=options["comment"], min_nodes=4, max_nodes=4)
@@ -67,20 +67,20 @@ def test_times_are_sent_as_seconds(both: Hooks) -> None:
 
 
 WRONG: dict[str, object] = {
-    "more nodes": told(min_nodes=9, max_nodes=9),
-    "no nodes": told(min_nodes=0, max_nodes=0),
-    "a range": told(min_nodes=2, max_nodes=4),
-    "text": told(min_nodes="4", max_nodes="4"),
-    "half a node": told(min_nodes=2.5, max_nodes=2.5),
-    "limits alone": told(time_limit=20),
-    "absurd limit": told(min_nodes=4, max_nodes=4, time_limit=121),
-    "limit of a minute": told(min_nodes=4, max_nodes=4, time_limit=1),
-    "time_min of a minute": told(min_nodes=4, max_nodes=4, time_min=1),
-    "time_min beyond the limit": told(min_nodes=4, max_nodes=4, time_min=31),
+    "more nodes": notified(min_nodes=9, max_nodes=9),
+    "no nodes": notified(min_nodes=0, max_nodes=0),
+    "a range": notified(min_nodes=2, max_nodes=4),
+    "text": notified(min_nodes="4", max_nodes="4"),
+    "half a node": notified(min_nodes=2.5, max_nodes=2.5),
+    "limits alone": notified(time_limit=20),
+    "absurd limit": notified(min_nodes=4, max_nodes=4, time_limit=121),
+    "limit of a minute": notified(min_nodes=4, max_nodes=4, time_limit=1),
+    "time_min of a minute": notified(min_nodes=4, max_nodes=4, time_min=1),
+    "time_min beyond the limit": notified(min_nodes=4, max_nodes=4, time_min=31),
     "no ticket": {"v": 1, "action": "set", "set": {"min_nodes": 4, "max_nodes": 4}},
-    "odd ticket": {**told(min_nodes=4, max_nodes=4), "ticket": "x,own=9} "},
-    "other version": {**told(min_nodes=4, max_nodes=4), "v": 2},
-    "not ok": {**told(min_nodes=4, max_nodes=4), "ok": False},
+    "odd ticket": {**notified(min_nodes=4, max_nodes=4), "ticket": "x,own=9} "},
+    "other version": {**notified(min_nodes=4, max_nodes=4), "v": 2},
+    "not ok": {**notified(min_nodes=4, max_nodes=4), "ok": False},
     "no set": {"v": 1, "action": "set", "ticket": TICKET},
     "not JSON": "Traceback\n",
     "nothing": "",
@@ -104,7 +104,7 @@ ELSEWHERE: dict[str, Fields] = {
 
 @pytest.mark.parametrize("request_", ELSEWHERE.values(), ids=ELSEWHERE.keys())
 def test_other_requests_are_left_to_job_submit(both: Hooks, request_: Fields) -> None:
-    both.answer(told(min_nodes=4, max_nodes=4))
+    both.answer(notified(min_nodes=4, max_nodes=4))
     left = {k: v for k, v in request_.items() if k not in ("argv", "offset")}
     assert both.filter(**request_) == left
     assert both.asked() == []
@@ -113,13 +113,13 @@ def test_other_requests_are_left_to_job_submit(both: Hooks, request_: Fields) ->
 @pytest.mark.parametrize("conf", ["", "rewrite_in_cli_filter = yes", "forward_deadline = yes"])
 def test_both_settings_are_needed(runtime: Load, conf: str) -> None:
     hooks = runtime(conf).load_cli_filter()
-    hooks.answer(told(min_nodes=4, max_nodes=4))
+    hooks.answer(notified(min_nodes=4, max_nodes=4))
     assert hooks.filter(**SRUN) == SRUN
     assert hooks.asked() == []
 
 
 def test_the_kill_switch_holds_here_too(both: Hooks) -> None:
-    both.answer(told(min_nodes=4, max_nodes=4))
+    both.answer(notified(min_nodes=4, max_nodes=4))
     (both.folder / "off").touch()
     assert both.filter(**SRUN) == SRUN
 
@@ -131,7 +131,7 @@ def test_steps_are_not_asked_about(both: Hooks) -> None:
 
 
 def test_without_room_for_the_ticket_nothing_is_rewritten(both: Hooks) -> None:
-    both.answer(told(min_nodes=4, max_nodes=4))
+    both.answer(notified(min_nodes=4, max_nodes=4))
     options = {**SRUN, "comment": "x" * 1000}
     assert both.filter(**options) == options
 
@@ -173,7 +173,7 @@ VALUE = st.one_of(st.integers(), st.floats(), st.text(max_size=3), st.booleans()
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(change=st.dictionaries(st.sampled_from(["min_nodes", "max_nodes", "time_limit"]), VALUE))
 def test_no_answer_leaves_the_users_range(both: Hooks, change: Fields) -> None:
-    both.answer(told(**change))
+    both.answer(notified(**change))
     options = both.filter(**SRUN)
     assert options["nodes"] == "1-8" or 1 <= int(options["nodes"]) <= 8
     assert options["time"] == "00:30:00" or 1 <= int(options["time"]) <= 240

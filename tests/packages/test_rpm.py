@@ -49,7 +49,7 @@ def test_it_lists_all_files_that_are_staged(tmp_path: Path) -> None:
     assert [path for path in staged if not covered(path, listed)] == []
 
 
-def told(*options: str) -> str:
+def said(*options: str) -> str:
     ask = ["rpm", "-qp", *options, WHOLE]
     done = subprocess.run(ask, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -58,7 +58,7 @@ def told(*options: str) -> str:
 
 @whole
 def test_it_holds_all_that_a_site_needs() -> None:
-    held = set(told("-l").splitlines())
+    held = set(said("-l").splitlines())
     units = {
         f"/usr/lib/systemd/system/{path.name}" for path in (stage.PROJECT / "etc/systemd").iterdir()
     }
@@ -71,15 +71,15 @@ def test_it_holds_all_that_a_site_needs() -> None:
 
 @whole
 def test_what_it_needs_and_who_owns_it() -> None:
-    needed = told("--requires").splitlines()
+    needed = said("--requires").splitlines()
     assert [line for line in needed if line.startswith("python(abi) = 3.")]
     assert "lua-socket" in needed
-    rows = told("--qf", "[%{FILEMODES:perms} %{FILEUSERNAME} %{FILEGROUPNAME} %{FILENAMES}\n]")
+    rows = said("--qf", "[%{FILEMODES:perms} %{FILEUSERNAME} %{FILEGROUPNAME} %{FILENAMES}\n]")
     files = [line.split(maxsplit=3) for line in rows.splitlines()]
     assert {tuple(row[1:3]) for row in files} == {("root", "root"), ("nimo", "nimo")}
     assert [row[3] for row in files if row[1] == "nimo"] == ["/var/lib/nimo"]
     assert [row[3] for row in files if row[0][0] != "l" and "w" in row[0][5:]] == []
-    assert told("-c").splitlines() == ["/etc/nimo/nimo.yaml"]
+    assert said("-c").splitlines() == ["/etc/nimo/nimo.yaml"]
 
 
 @pytest.fixture

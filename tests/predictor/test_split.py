@@ -98,7 +98,7 @@ def test_only_what_had_ended_explains() -> None:
     assert choose(together) == ()
 
 
-def rows(seed: int, *, told: bool = True, runs: int = 48) -> list[RunRow]:
+def rows(seed: int, *, named: bool = True, runs: int = 48) -> list[RunRow]:
     """One script that alternates between two inputs, which its command line names or does not."""
     rng = random.Random(seed)
     made = []
@@ -106,7 +106,7 @@ def rows(seed: int, *, told: bool = True, runs: int = 48) -> list[RunRow]:
         given, nodes = "ab"[number // 3 % 2], rng.choice((1, 2, 4, 8))
         time_s = (600 / nodes + 40) * (3 if given == "b" else 1) * rng.lognormvariate(0, 0.01)
         one = row(number, nodes, round(time_s, 3))
-        line = f"sbatch -N {nodes} run.sh IN={given}" if told else f"sbatch -N {nodes} run.sh"
+        line = f"sbatch -N {nodes} run.sh IN={given}" if named else f"sbatch -N {nodes} run.sh"
         made.append(replace(one, tag="ann/solve", submit_line=line))
     return made
 
@@ -115,7 +115,7 @@ def fitted(given: list[RunRow], level: KeyLevel = KeyLevel.TAG) -> list[Fitted]:
     return tables_of(level, "ann/solve", given, now_s=9.0, settings=TableSettings())
 
 
-def found(made: list[Fitted], job: RunRow) -> PredictionTable:
+def made_of(made: list[Fitted], job: RunRow) -> PredictionTable:
     """Table that a job like this one finds."""
     whole = made[0].table
     assert whole is not None
@@ -129,7 +129,7 @@ def test_a_job_finds_the_runs_with_its_own_input(seed: int) -> None:
     given = rows(seed)
     made = fitted(given)
     for one, scale in ((given[0], 1), (given[3], 3)):
-        table = found(made, one)
+        table = made_of(made, one)
         assert table.is_curve
         assert table.verdict is Verdict.RELIABLE
         assert f"with IN={'ab'[scale // 3]}" in table.label
@@ -139,7 +139,7 @@ def test_a_job_finds_the_runs_with_its_own_input(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_where_nothing_names_the_input_no_prediction_is_reliable(seed: int) -> None:
-    (only,) = fitted(rows(seed, told=False))
+    (only,) = fitted(rows(seed, named=False))
     assert only.table is not None
     assert Verdict.RELIABLE not in {only.table.verdict, *only.table.verdicts}
     assert any("nimo:app=" in problem.text for problem in only.table.problems)
@@ -148,7 +148,7 @@ def test_where_nothing_names_the_input_no_prediction_is_reliable(seed: int) -> N
 def test_a_job_with_a_new_input_is_doubtful_with_the_reason() -> None:
     given = rows(1)
     other = replace(given[0], submit_line="sbatch -N 1 run.sh IN=c")
-    table = found(fitted(given), other)
+    table = made_of(fitted(given), other)
     assert Verdict.RELIABLE not in {table.verdict, *table.verdicts}
     assert table.problems[0].text == (
         "not one problem: run times differ by IN (runs with IN=a; IN=b)"
@@ -171,7 +171,7 @@ def test_the_next_fit_goes_on_with_the_split_and_its_records() -> None:
 
 def test_runs_of_one_name_are_split_by_arguments_too() -> None:
     given = [replace(one, tag="") for one in rows(4)]
-    table = found(fitted(given, KeyLevel.NAME), given[3])
+    table = made_of(fitted(given, KeyLevel.NAME), given[3])
     assert "with IN=b" in table.label
     assert table.median_s[table.nodes.index(2)] == pytest.approx((600 / 2 + 40) * 3, rel=0.05)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.cluster import SlurmCluster
 from tests.cluster.configuration import Version
-from tests.processes import PATIENCE_S, Account
+from tests.processes import LONGEST_WAIT_S, Account
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ INTERFACES = (
 
 class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=PATIENCE_S)
+        super().__init__("localhost", timeout=LONGEST_WAIT_S)
         self._path = path
 
     def connect(self) -> None:

@@ -31,7 +31,7 @@ class Submitted:
     output: Path
 
     @property
-    def found(self) -> dict[str, str]:
+    def placed(self) -> dict[str, str]:
         """Variables inside the job, and as STARTED the tasks that srun started."""
         lines = self.output.read_text().splitlines()
         return dict(line.split("=", 1) for line in lines)
@@ -104,16 +104,16 @@ def test_decided_as_documented(submitted: dict[str, Submitted], row: Promise) ->
     "row", [row for row in SBATCH if not waits(row)], ids=lambda row: row.request or "nothing"
 )
 def test_the_job_is_given_the_truth(submitted: dict[str, Submitted], row: Promise) -> None:
-    found, decision = submitted[row.request].found, submitted[row.request].decision
-    nodes = found["SLURM_JOB_NUM_NODES"]
-    assert found["SLURM_NNODES"] == nodes
+    placed, decision = submitted[row.request].placed, submitted[row.request].decision
+    nodes = placed["SLURM_JOB_NUM_NODES"]
+    assert placed["SLURM_NNODES"] == nodes
     if row.chosen:
         assert nodes == str(decision.nodes)
     tasks = fill(row.tasks, decision.nodes)
-    assert found.get("SLURM_NTASKS", "") == found.get("SLURM_NPROCS", "") == tasks
-    assert found["STARTED"] == (tasks or nodes)
+    assert placed.get("SLURM_NTASKS", "") == placed.get("SLURM_NPROCS", "") == tasks
+    assert placed["STARTED"] == (tasks or nodes)
     if "--ntasks-per-node" in row.request:
-        assert found["SLURM_NTASKS_PER_NODE"] == "2"
+        assert placed["SLURM_NTASKS_PER_NODE"] == "2"
 
 
 def plain(nodes: str) -> str:

@@ -54,7 +54,7 @@ class Submitted:
 
     job: dict[str, str]
     decision: DecisionRow
-    found: dict[str, str]
+    placed: dict[str, str]
 
 
 def program(row: SizePromise) -> str:
@@ -102,15 +102,15 @@ def submitted(site: Site, request: pytest.FixtureRequest) -> Iterator[dict[SizeP
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
 def test_decided_as_documented(submitted: dict[SizePromise, Submitted], row: SizePromise) -> None:
-    job, decision, found = (getattr(submitted[row], n) for n in ("job", "decision", "found"))
+    job, decision, placed = (getattr(submitted[row], n) for n in ("job", "decision", "placed"))
     assert (decision.reason, decision.applied) == (row.why, row.chosen)
     holds(row, job, decision)
     tasks = filled(row.tasks, decision)
-    assert found.get("SLURM_NTASKS", "") == tasks
-    assert found.get("SLURM_CPUS_PER_TASK", "") == filled(row.cpus_per_task, decision)
-    assert found["STARTED"] == (tasks or "1")
+    assert placed.get("SLURM_NTASKS", "") == tasks
+    assert placed.get("SLURM_CPUS_PER_TASK", "") == filled(row.cpus_per_task, decision)
+    assert placed["STARTED"] == (tasks or "1")
     if row.gpus:
-        assert found["SLURM_GPUS_ON_NODE"] == filled(row.gpus, decision)
+        assert placed["SLURM_GPUS_ON_NODE"] == filled(row.gpus, decision)
 
 
 def filled(cell: str, decision: DecisionRow) -> str:
@@ -156,7 +156,7 @@ def test_over_slurmrestd_it_is_the_same(site: Site, row: SizePromise) -> None:
     job_id = answer["job_id"]
     holds(row, site.cluster.job(job_id), decision)
     site.cluster.wait(job_id)
-    found = read(site.cluster.layout.work / f"rest-{job_id}.out")
+    placed = read(site.cluster.layout.work / f"rest-{job_id}.out")
     # sbatch puts what was asked for there, slurmrestd does not.
-    assert found.get("SLURM_CPUS_PER_TASK", "") in ("", filled(row.cpus_per_task, decision))
-    assert found["STARTED"] == (filled(row.tasks, decision) or "1")
+    assert placed.get("SLURM_CPUS_PER_TASK", "") in ("", filled(row.cpus_per_task, decision))
+    assert placed["STARTED"] == (filled(row.tasks, decision) or "1")

@@ -13,7 +13,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 21, 10, 30, 5, tzinfo=BERLIN)
 
 
-def told(text: str, now: datetime = NOW) -> str:
+def said(text: str, now: datetime = NOW) -> str:
     seconds = parse_time(text, now_s=now.timestamp(), zone=now.tzinfo)
     return datetime.fromtimestamp(seconds, now.tzinfo).strftime("%Y-%m-%d %H:%M:%S")
 
@@ -59,7 +59,7 @@ def told(text: str, now: datetime = NOW) -> str:
     ],
 )
 def test_points_in_time(text: str, expected: str) -> None:
-    assert told(text) == expected
+    assert said(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_points_in_time(text: str, expected: str) -> None:
 )
 def test_what_slurm_refuses_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a (point in )?time"):
-        told(text)
+        said(text)
 
 
 def test_an_hour_is_an_hour_when_the_clocks_change() -> None:

@@ -40,12 +40,12 @@ def output(*sections: tuple[str, str, int]) -> str:
     return facts + "".join(parts)
 
 
-def found(text: str) -> Findings:
+def named(text: str) -> Findings:
     return read(text, cluster="pine", node="n1", at_s=5.0)
 
 
 def test_the_best_of_all_repeats_is_retained() -> None:
-    profile = found(
+    profile = named(
         output(
             ("cpu", CPU.format(900), 0),
             ("cpu", CPU.format(1000), 0),
@@ -71,11 +71,11 @@ def test_the_best_of_all_repeats_is_retained() -> None:
 
 
 def test_the_cpu_is_named() -> None:
-    assert found(output()).cpu_model == "AMD EPYC 7763"
+    assert named(output()).cpu_model == "AMD EPYC 7763"
 
 
 def test_what_failed_says_why_and_the_rest_counts() -> None:
-    profile = found(
+    profile = named(
         output(
             ("disk", "fio: looks like your file system does not support direct=1\nerr=22", 1),
             ("network", '{\n"error": "unable to connect to server: Connection refused"\n}', 0),
@@ -90,7 +90,7 @@ def test_what_failed_says_why_and_the_rest_counts() -> None:
 
 
 def test_a_job_that_did_not_run_is_reported_with_what_srun_said() -> None:
-    profile = found("srun: error: Unable to allocate resources: Invalid account\n").profile
+    profile = named("srun: error: Unable to allocate resources: Invalid account\n").profile
     assert profile.error == (
         "nothing came back: srun: error: Unable to allocate resources: Invalid account"
     )
@@ -98,7 +98,7 @@ def test_a_job_that_did_not_run_is_reported_with_what_srun_said() -> None:
 
 def test_a_job_that_was_stopped_keeps_what_it_had() -> None:
     cut = output(("cpu", CPU.format(7), 0)) + "@@nimo begin disk\nslurmstepd: error: TIME LIMIT\n"
-    profile = found(cut).profile
+    profile = named(cut).profile
     assert profile.cpu_events_per_s == 7
     assert profile.error == "broke off: slurmstepd: error: TIME LIMIT"
 
@@ -113,7 +113,7 @@ def test_tools_that_a_node_lacks_are_named_with_the_fix(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    error = found(done.stdout).profile.error
+    error = named(done.stdout).profile.error
     for tool in ("sysbench", "fio", "iperf3"):
         assert f"{tool} is missing: install it there (apt-get install {tool}" in error
     assert error.count("sysbench is missing") == 1
@@ -135,7 +135,7 @@ def test_a_server_that_serves_another_node_is_waited_for(tmp_path: Path) -> None
         text=True,
         check=False,
     )
-    profile = found(done.stdout).profile
+    profile = named(done.stdout).profile
     assert (profile.net_bandwidth_bytes_per_s, profile.error) == (1e8, "")
 
 

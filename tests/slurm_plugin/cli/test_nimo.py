@@ -77,7 +77,7 @@ def test_help_of_all_commands_loads_nothing_heavy() -> None:
 
 _SLOW = """
 from slurm_plugin.cli.progress import progress
-with progress("fitting", patience_s={patience}) as report:
+with progress("fitting", patience_s={waiting_s}) as report:
     for _ in range(3):
         report(1200, "curves")
 """
@@ -87,21 +87,21 @@ with progress("fitting", patience_s={patience}) as report:
 _SILENT = """
 import threading
 from slurm_plugin.cli.progress import waiting
-with waiting("fitting", patience_s={patience}):
+with waiting("fitting", patience_s={waiting_s}):
     for thread in threading.enumerate():
         if isinstance(thread, threading.Timer):
-            thread.join(None if {patience} == 0 else 0)
+            thread.join(None if {waiting_s} == 0 else 0)
 """
 
 
 @pytest.mark.parametrize("code", [_SLOW, _SILENT])
-@pytest.mark.parametrize(("patience", "shown"), [(0.0, True), (60.0, False)])
+@pytest.mark.parametrize(("waiting_s", "shown"), [(0.0, True), (60.0, False)])
 def test_progress_is_shown_on_a_terminal_after_a_while(
-    code: str, patience: float, shown: bool
+    code: str, waiting_s: float, shown: bool
 ) -> None:
     main_end, command_end = pty.openpty()
     subprocess.run(
-        [sys.executable, "-c", code.format(patience=patience)],
+        [sys.executable, "-c", code.format(waiting_s=waiting_s)],
         stderr=command_end,
         check=True,
         env=os.environ | {"TERM": "xterm"},
@@ -117,7 +117,7 @@ def test_progress_is_shown_on_a_terminal_after_a_while(
 
 def test_progress_is_silent_where_stderr_is_no_terminal() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _SLOW.format(patience=0.0)], capture_output=True, check=True
+        [sys.executable, "-c", _SLOW.format(waiting_s=0.0)], capture_output=True, check=True
     )
     assert done.stderr == b""
     assert done.stdout == b""

@@ -24,8 +24,8 @@ def policy(**fields):
     return rules(msgspec.structs.replace(config, policy=changed))
 
 
-def choose(request=REQUEST, known=None, part=None, by=RULES):
-    return decide(request, known or table(), part or partition(), by, now_s=NOW)
+def choose(request=REQUEST, learned=None, part=None, by=RULES):
+    return decide(request, learned or table(), part or partition(), by, now_s=NOW)
 
 
 MISSED = (Reason.DEADLINE_MISSED, Reason.DEADLINE_LIMIT, Reason.DEADLINE_UNSURE)

@@ -59,7 +59,7 @@ def test_advice_waits_for_nodes_to_be_counted(large):
 
 
 def test_nodes_promised_to_one_job_are_not_offered_to_the_next():
-    made = advisor(seen=cluster(partition(profile([(NOW, 8)]), nodes=8)))
+    made = advisor(look=cluster(partition(profile([(NOW, 8)]), nodes=8)))
     first = submit(made)[1]
     second = submit(made)[1]
     assert first.requested_nodes == 8
@@ -67,14 +67,14 @@ def test_nodes_promised_to_one_job_are_not_offered_to_the_next():
 
 
 def test_in_observe_the_job_takes_what_it_asked_for():
-    seen = cluster(partition(profile([(NOW, 8), (NOW + 9000, 24)])))
-    made = advisor(mode=Mode.OBSERVE, seen=seen)
+    look = cluster(partition(profile([(NOW, 8), (NOW + 9000, 24)])))
+    made = advisor(mode=Mode.OBSERVE, look=look)
     submit(made, job(min_nodes=6, max_nodes=6, min_cpus=6))
     assert submit(made)[1].requested_nodes == 2
 
 
 def test_jobs_that_have_to_wait_make_the_queue_longer():
-    made = advisor(seen=cluster(partition(profile([(NOW, 2), (NOW + 3600, 30)]))))
+    made = advisor(look=cluster(partition(profile([(NOW, 2), (NOW + 3600, 30)]))))
     submit(made, job(min_nodes=2, max_nodes=2, min_cpus=2), now_s=NOW + 5)
     for _ in range(3):
         submit(made, job(min_nodes=2, max_nodes=2, min_cpus=2), now_s=NOW + 6)
@@ -86,14 +86,14 @@ def test_jobs_that_have_to_wait_make_the_queue_longer():
 
 
 def test_a_view_that_shows_the_job_ends_the_promise():
-    made = advisor(seen=cluster(partition(profile([(NOW, 8)]), nodes=8)))
+    made = advisor(look=cluster(partition(profile([(NOW, 8)]), nodes=8)))
     submit(made)
     made.cluster = cluster(partition(profile([(NOW + 20, 8)]), nodes=8), taken_s=NOW + 20)
     assert submit(made, now_s=NOW + 20)[1].requested_nodes == 8
 
 
 def test_a_view_from_before_the_job_does_not():
-    made = advisor(seen=cluster(partition(profile([(NOW, 8)]), nodes=8)))
+    made = advisor(look=cluster(partition(profile([(NOW, 8)]), nodes=8)))
     first = submit(made)[1]
     made.cluster = cluster(partition(profile([(NOW - 1, 8)]), nodes=8), taken_s=NOW - 1)
     assert submit(made)[1].requested_nodes == 8 - first.nodes
@@ -115,7 +115,7 @@ def test_users_views_do_not_mix_where_nodes_are_counted_one_by_one():
     one = NodeGroup(cpus=4, mem_mib=1000, steps=((NOW, 4, 1000, ()),), empty_s=NOW)
     groups = {one: tuple("abcdefgh")}
     pool = NodePool(now_s=NOW, groups=groups)
-    made = advisor(seen=cluster(partition(nodes=8, pool=pool)))
+    made = advisor(look=cluster(partition(nodes=8, pool=pool)))
     small = {"min_nodes": 2, "max_nodes": 2, "min_cpus": 2}
     for _ in range(2):
         submit(made, job(**small))

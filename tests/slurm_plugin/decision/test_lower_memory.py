@@ -38,12 +38,12 @@ def asked(**fields):
     )
 
 
-def seen(**fields):
+def look(**fields):
     return cluster(partition(**{"node_mem_bytes": 64_000 * MIB, "node_cpus": 16} | fields))
 
 
-def lowered(request=None, *, known=None, where=None, **settings):
-    made = advisor(tables=[known or table(need=need())], seen=where or seen(), **settings)
+def lowered(request=None, *, learned=None, where=None, **settings):
+    made = advisor(tables=[learned or table(need=need())], look=where or look(), **settings)
     return submit(made, request or asked())
 
 
@@ -53,17 +53,17 @@ def test_it_goes_down_step_by_step():
     assert answer.message == "nimo: this job has --mem=6000M instead of 8000M"
     assert (row.given_mem_mib, row.asked_mem_mib, row.applied) == (6000, 8000, True)
     assert row.reason == "fixed_count"
-    further, _ = lowered(known=table(need=need(given=2000)))
+    further, _ = lowered(learned=table(need=need(given=2000)))
     assert further.set.min_mem_per_node == 1500
 
 
 def test_it_stops_at_what_was_ever_needed_and_the_margin():
-    answer, _ = lowered(known=table(need=need(given=1300)))
+    answer, _ = lowered(learned=table(need=need(given=1300)))
     assert answer.set.min_mem_per_node == 1200
 
 
 @pytest.mark.parametrize(
-    "known",
+    "learned",
     [
         None,
         need(runs=4),  # since one ended for lack of memory
@@ -73,8 +73,8 @@ def test_it_stops_at_what_was_ever_needed_and_the_margin():
         need(high=6500),
     ],
 )
-def test_a_job_keeps_its_memory_where_too_little_is_available(known):
-    answer, row = lowered(known=table(need=known))
+def test_a_job_keeps_its_memory_where_too_little_is_available(learned):
+    answer, row = lowered(learned=table(need=learned))
     assert (answer.action, row.given_mem_mib) == ("keep", None)
 
 
@@ -105,7 +105,7 @@ def test_only_the_owners_own_runs_lower_it():
     )
     others = table(level="tag", key="@s/wrf", owner="", need=need())
     request = asked(comment="nimo:app=wrf,mem=auto")
-    answer, row = lowered(request, known=others, sharing=shared)
+    answer, row = lowered(request, learned=others, sharing=shared)
     assert (row.key, answer.action) == ("@s/wrf", "keep")
 
 
@@ -125,18 +125,18 @@ def test_memory_by_the_cpu_stays_so():
 
 def test_cpus_that_come_with_memory_stay():
     """4000 MiB for each of two CPUs are 8 CPUs of 1000; of 6000 they were six."""
-    answer, _ = lowered(where=seen(max_mem_cpu_mib=1000))
+    answer, _ = lowered(where=look(max_mem_cpu_mib=1000))
     assert answer.action == "keep"
 
 
 def test_a_job_without_memory_of_its_own_has_the_default_or_the_nodes():
     none = asked(min_mem_per_node=None)
-    answer, row = lowered(none, where=seen(mem_node_mib=10_000))
+    answer, row = lowered(none, where=look(mem_node_mib=10_000))
     assert (answer.set.min_mem_per_node, row.asked_mem_mib) == (6000, 10_000)
     answer, row = lowered(none)
     assert (answer.set.min_mem_per_node, row.asked_mem_mib) == (6000, 64_000)
     # Where Slurm does not count memory, there is none to lower.
-    answer, _ = lowered(none, where=seen(mem_cpu_mib=0))
+    answer, _ = lowered(none, where=look(mem_cpu_mib=0))
     assert answer.action == "keep"
 
 
@@ -149,21 +149,21 @@ def test_it_goes_with_a_count_that_is_chosen():
 def test_a_range_that_stands_has_the_most_that_any_count_needs():
     made = need(given=100)
     high = (Memory(1, 5000 * MIB), *made.high[1:])
-    known = table(need=replace(made, high=high), knee=None)
+    learned = table(need=replace(made, high=high), knee=None)
     request = asked(min_nodes=1, max_nodes=8, exc_nodes="n9")
-    assert lowered(request, known=known)[0].set.min_mem_per_node == 6000
-    assert lowered(known=known)[0].set.min_mem_per_node == 1200
+    assert lowered(request, learned=learned)[0].set.min_mem_per_node == 6000
+    assert lowered(learned=learned)[0].set.min_mem_per_node == 1200
 
 
 def test_a_size_in_cpus_has_memory_of_its_own():
-    known = table(
+    learned = table(
         unit=Unit.CPUS, layout=Layout(1, each=Each.JOB, nodes=1), need=need(sizes=(2, 4, 8))
     )
     request = asked(min_nodes=None, max_nodes=None, cpus_per_task=4, min_cpus=4)
-    where = seen(mem_cpu_mib=500)
-    assert lowered(request, known=known, where=where)[0].set == Change(min_mem_per_node=6000)
+    where = look(mem_cpu_mib=500)
+    assert lowered(request, learned=learned, where=where)[0].set == Change(min_mem_per_node=6000)
     wide = asked(min_nodes=2, max_nodes=2, num_tasks=1, cpus_per_task=4, min_cpus=4)
-    assert lowered(wide, known=known, where=where)[0].action == "keep"
+    assert lowered(wide, learned=learned, where=where)[0].action == "keep"
 
 
 def test_the_site_may_want_it_of_all_jobs_or_of_none():

@@ -10,8 +10,8 @@ from tests.slurm_plugin.made import table
 GIB = 2**30
 
 
-def floor(gib, *seen, margin=1.0):
-    recorded = table(memory=tuple(Memory(nodes, need * GIB) for nodes, need in seen))
+def floor(gib, *look, margin=1.0):
+    recorded = table(memory=tuple(Memory(nodes, need * GIB) for nodes, need in look))
     return memory_floor(recorded, None if gib is None else gib * GIB, margin=margin)
 
 
@@ -40,15 +40,15 @@ def test_what_fitted_nowhere_leaves_the_request_alone():
     assert floor(30, (2, 100), (4, 64), (8, 40)) == NEVER
 
 
-seen = st.dictionaries(st.integers(1, 64), st.integers(1, 500), min_size=1, max_size=6)
+look = st.dictionaries(st.integers(1, 64), st.integers(1, 500), min_size=1, max_size=6)
 
 
-@given(seen, st.integers(1, 500), st.floats(1, 2))
+@given(look, st.integers(1, 500), st.floats(1, 2))
 def test_more_memory_never_needs_more_nodes(needs, gib, margin):
     rising = sorted(needs.items())
     assert floor(gib + 1, *rising, margin=margin) <= floor(gib, *rising, margin=margin)
 
 
-@given(seen, st.floats(1, 2))
+@given(look, st.floats(1, 2))
 def test_what_ran_on_all_counts_fits_on_all(needs, margin):
     assert floor(max(needs.values()), *sorted(needs.items()), margin=margin) <= min(needs)

@@ -33,7 +33,7 @@ def by_type(verdict: Verdict = Verdict.RELIABLE, runs: int = 2) -> ByType:
     )  # fmt: skip
 
 
-def known(**given: Any) -> PredictionTable:
+def learned(**given: Any) -> PredictionTable:
     return table(node_type="amber", widest=16, **{"by_type": (by_type(),), **given})
 
 
@@ -86,13 +86,13 @@ def time_on(advice: Advice, nodes: int) -> float:
 def test_the_table_is_that_of_the_nodes_that_the_job_may_get(
     asked: dict[str, str], expected: float
 ) -> None:
-    advice = advise(known(), **asked)
+    advice = advise(learned(), **asked)
     assert time_on(advice, 4) == pytest.approx(expected)
     assert advice.partitions == []
 
 
 def test_partitions_are_put_side_by_side() -> None:
-    advice = advise(known())
+    advice = advise(learned())
     rows = {row.partition: row for row in advice.partitions}
     assert set(rows) == {"slow", "fast"}
     assert rows["slow"].time_s == pytest.approx(3 * (rows["fast"].time_s or 0), rel=0.5)
@@ -105,7 +105,7 @@ def test_partitions_are_put_side_by_side() -> None:
 
 
 def test_what_is_doubtful_is_shown_but_not_recommended() -> None:
-    advice = advise(known(by_type=(by_type(Verdict.DOUBTFUL, runs=0),)))
+    advice = advise(learned(by_type=(by_type(Verdict.DOUBTFUL, runs=0),)))
     rows = {row.partition: row for row in advice.partitions}
     assert rows["slow"].recommended
     assert (rows["fast"].verdict, rows["fast"].recommended) == ("doubtful", False)
@@ -115,11 +115,11 @@ def test_what_is_doubtful_is_shown_but_not_recommended() -> None:
 def test_the_count_of_the_partition_is_the_one_to_paste() -> None:
     """Also where a count that would cost less is not known well enough there."""
     sure = by_type()
-    taken = {row.partition: row.nodes for row in advise(known()).partitions}["fast"]
+    taken = {row.partition: row.nodes for row in advise(learned()).partitions}["fast"]
     doubted = tuple(
         Verdict.DOUBTFUL if nodes == taken else Verdict.RELIABLE for nodes in sure.nodes
     )
-    advice = advise(known(by_type=(replace(sure, verdicts=doubted),)))
+    advice = advise(learned(by_type=(replace(sure, verdicts=doubted),)))
     (fast,) = [row for row in advice.partitions if row.recommended]
     assert fast.nodes == advice.nodes != taken
     assert f"--nodes={fast.nodes}" in advice.directive
@@ -131,7 +131,7 @@ def test_nodes_alike_are_no_choice() -> None:
 
 
 def test_counts_reach_as_far_as_on_the_type_that_was_observed() -> None:
-    one = advisor(known(), fast=partition("fast", "c"))
+    one = advisor(learned(), fast=partition("fast", "c"))
     _, row = one.submit(job(min_nodes=1, max_nodes=8), via="job_submit", now_s=NOW)
     assert row is not None
     assert (row.nodes or 0) > 1
@@ -139,9 +139,9 @@ def test_counts_reach_as_far_as_on_the_type_that_was_observed() -> None:
 
 
 def test_a_new_view_or_new_tables_are_looked_at() -> None:
-    one = advisor(known(), fast=partition("fast", "c"))
+    one = advisor(learned(), fast=partition("fast", "c"))
     assert time_on(one.advise(job(), now_s=NOW), 4) == pytest.approx(1000 / 3)
-    one.tables = stored(known(), node_types={})
+    one.tables = stored(learned(), node_types={})
     assert time_on(one.advise(job(), now_s=NOW), 4) == pytest.approx(1000)
 
 
@@ -163,12 +163,12 @@ RAN = [
 def test_without_a_view_places_are_those_that_runs_tell_of(
     cluster: str, asked: str, places: list[PartitionContext]
 ) -> None:
-    assert places_of(known(), RAN, cluster, asked) == places
+    assert places_of(learned(), RAN, cluster, asked) == places
 
 
 def test_without_a_view_all_types_are_side_by_side() -> None:
     made = DecisionService(Config(), new_id=str)
-    made.tables = stored(known())
+    made.tables = stored(learned())
     advice = made.advise_at(
         job(), [PartitionContext("amber", "slow"), PartitionContext("cedar")], now_s=NOW
     )

@@ -69,7 +69,7 @@ def test_the_guard_keeps_a_job_from_paying_too_much_for_others():
 def test_only_the_request_in_the_guard_is_said_so():
     steep = table(amdahl(0.0, 36000.0))
     tight = policy(guard_ratio=1.0, guard_s=0.0)
-    decided = choose(known=steep, part=partition(queue=1000), by=tight)
+    decided = choose(learned=steep, part=partition(queue=1000), by=tight)
     assert (decided.chosen.nodes, decided.reason) == (16, Reason.OUTSIDE_GUARD)
 
 
@@ -93,7 +93,7 @@ def test_a_request_of_most_nodes_stays_and_may_shrink():
 def test_a_job_that_only_the_free_nodes_hold_back_is_reported_so():
     steep = table(amdahl(0.0, 36000.0))
     one = replace(REQUEST, low=8, high=32, asked=8)
-    decided = choose(one, known=steep, part=partition(profile([(NOW, 12)])))
+    decided = choose(one, learned=steep, part=partition(profile([(NOW, 12)])))
     assert (decided.chosen.nodes, decided.reason) == (8, Reason.NO_ROOM_TO_GROW)
 
 
@@ -120,18 +120,18 @@ def test_waiting_for_more_nodes_does_not_pay_when_the_wait_is_long():
 def test_counts_beyond_the_fastest_are_never_chosen():
     u_shaped = table(lambda n: 3600 / n + 100 * n)  # fastest at n = 6
     free = policy(price=1e-9, pessimism=0.0)
-    assert choose(known=u_shaped, by=free).chosen.nodes == 6
+    assert choose(learned=u_shaped, by=free).chosen.nodes == 6
 
 
 def test_counts_far_beyond_the_observed_are_never_chosen():
     steep, free = table(amdahl(0.0, 3600.0), observed=(1, 2, 4)), policy(price=1e-9)
     part = partition(profile([(NOW, 8), (NOW + 1, 24)]))
-    assert choose(known=steep, part=part, by=free).chosen.nodes == 8
+    assert choose(learned=steep, part=part, by=free).chosen.nodes == 8
 
 
 def test_uncertainty_speaks_for_the_request():
-    assert choose(known=table(curve_sd=0.0)).chosen.nodes < 16
-    assert choose(known=table(curve_sd=0.5)).chosen.nodes == 16
+    assert choose(learned=table(curve_sd=0.0)).chosen.nodes < 16
+    assert choose(learned=table(curve_sd=0.5)).chosen.nodes == 16
 
 
 def test_fewer_nodes_get_a_longer_time_limit():
@@ -166,7 +166,7 @@ def test_partition_and_memory_bound_the_counts():
     assert choose(part=crowded, by=free).chosen.nodes == 3
     heavy = table(memory=(Memory(4, 50 * 2**30), Memory(8, 30 * 2**30)), observed=(4, 8, 16))
     small = partition(queue=1000, node_mem_bytes=128 * 2**30)
-    assert choose(known=heavy, part=small, by=free).chosen.nodes == 2
+    assert choose(learned=heavy, part=small, by=free).chosen.nodes == 2
     assert choose(replace(REQUEST, mem_node_bytes=80 * 2**30), heavy, small, free).chosen.nodes == 3
 
 
@@ -174,7 +174,7 @@ def test_a_job_is_not_set_to_what_slurm_would_give_where_its_memory_does_not_fit
     # One node is free now, and Slurm would start the job there.
     heavy = table(memory=(Memory(1, UNBOUNDED), Memory(4, 50 * 2**30)))
     soon = partition(profile([(NOW, 1), (NOW + 900, 31)]), node_mem_bytes=64 * 2**30)
-    decided = choose(known=heavy, part=soon)
+    decided = choose(learned=heavy, part=soon)
     assert decided.request.nodes == 1
     assert decided.chosen.nodes >= 4
     assert choose(part=partition(profile([(NOW, 1), (NOW + 90000, 31)]))).chosen.nodes == 1
@@ -211,7 +211,7 @@ def test_every_count_is_reported_as_it_was_decided():
 
 
 @pytest.mark.parametrize(
-    ("known", "reason"),
+    ("learned", "reason"),
     [
         (table(verdict=Verdict.DOUBTFUL), Reason.UNRELIABLE_CURVE),
         (table(verdict=Verdict.REFUSED), Reason.UNRELIABLE_CURVE),
@@ -219,19 +219,19 @@ def test_every_count_is_reported_as_it_was_decided():
         (history(), Reason.NO_CURVE),
     ],
 )
-def test_what_cannot_be_trusted_is_not_acted_on(known, reason):
-    request = replace(REQUEST, low=4, high=4) if known.model == "history" else REQUEST
-    decided = choose(request, known)
+def test_what_cannot_be_trusted_is_not_acted_on(learned, reason):
+    request = replace(REQUEST, low=4, high=4) if learned.model == "history" else REQUEST
+    decided = choose(request, learned)
     assert (decided.action, decided.reason) == (Action.KEEP, reason)
 
 
 def test_a_doubtful_curve_is_used_where_the_site_says_so():
-    assert choose(known=table(verdict=Verdict.DOUBTFUL), by=policy(accept_doubtful=True)).chosen
+    assert choose(learned=table(verdict=Verdict.DOUBTFUL), by=policy(accept_doubtful=True)).chosen
 
 
 def test_counts_with_a_verdict_of_their_own_are_left_out():
     verdicts = tuple(Verdict.RELIABLE if n >= 12 else Verdict.DOUBTFUL for n in range(1, 33))
-    decided = choose(known=table(verdicts=verdicts), by=policy(guard_ratio=100.0))
+    decided = choose(learned=table(verdicts=verdicts), by=policy(guard_ratio=100.0))
     assert decided.chosen.nodes == 12
 
 
@@ -315,9 +315,9 @@ def decided_anew(scene, by):
 
 
 @given(requests, tables, profiles, st.integers(0, 500), st.integers(0, 500), st.floats(0, 500))
-def test_a_fuller_queue_never_means_more_nodes(request, known, free, queue, more, mean):
-    calm = choose(request, known, partition(free, queue=queue, queue_mean=mean))
-    busy = choose(request, known, partition(free, queue=queue + more, queue_mean=mean))
+def test_a_fuller_queue_never_means_more_nodes(request, learned, free, queue, more, mean):
+    calm = choose(request, learned, partition(free, queue=queue, queue_mean=mean))
+    busy = choose(request, learned, partition(free, queue=queue + more, queue_mean=mean))
     if calm.chosen is None or busy.chosen is None:
         assert calm == busy
     else:
@@ -325,8 +325,8 @@ def test_a_fuller_queue_never_means_more_nodes(request, known, free, queue, more
 
 
 @given(requests, tables, profiles, st.integers(0, 500))
-def test_no_job_pays_more_than_the_guard_unless_for_its_deadline(request, known, free, queue):
-    decided = choose(request, known, partition(free, queue=queue))
+def test_no_job_pays_more_than_the_guard_unless_for_its_deadline(request, learned, free, queue):
+    decided = choose(request, learned, partition(free, queue=queue))
     if decided.action is not Action.SET or decided.reason in MISSED:
         return
     allowed = 1.25 * turnaround_s(decided.request) + 60
@@ -335,8 +335,8 @@ def test_no_job_pays_more_than_the_guard_unless_for_its_deadline(request, known,
 
 
 @given(requests, tables, profiles)
-def test_a_deadline_that_is_said_to_be_made_is_not_in_the_way_of_the_limit(request, known, free):
-    decided = choose(request, known, partition(free))
+def test_a_deadline_that_is_said_to_be_made_is_not_in_the_way_of_the_limit(request, learned, free):
+    decided = choose(request, learned, partition(free))
     if decided.deadline_met is True:
         one = decided.chosen
         least = one.limits.least_s if one.limits and request.time_use is TimeUse.SET else None
@@ -345,9 +345,9 @@ def test_a_deadline_that_is_said_to_be_made_is_not_in_the_way_of_the_limit(reque
 
 
 @given(requests, tables, profiles)
-def test_nobody_is_refused_who_could_make_it_with_the_cluster_to_himself(request, known, free):
+def test_nobody_is_refused_who_could_make_it_with_the_cluster_to_himself(request, learned, free):
     strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
-    decided = choose(request, known, partition(free), by=strict)
+    decided = choose(request, learned, partition(free), by=strict)
     if decided.action is Action.REFUSE:
         begin_s = max(NOW, request.begin_s)
         allowed = [o for o in decided.options if o.in_limit or o is decided.request]
@@ -355,8 +355,8 @@ def test_nobody_is_refused_who_could_make_it_with_the_cluster_to_himself(request
 
 
 @given(requests, tables, profiles, st.integers(0, 500))
-def test_the_users_own_bounds_are_respected(request, known, free, queue):
-    decided = choose(request, known, partition(free, queue=queue))
+def test_the_users_own_bounds_are_respected(request, learned, free, queue):
+    decided = choose(request, learned, partition(free, queue=queue))
     if decided.chosen is not None:
         assert request.low <= decided.chosen.nodes <= request.high
         if request.limit_s is not None and decided.chosen.limits is None:
@@ -364,15 +364,17 @@ def test_the_users_own_bounds_are_respected(request, known, free, queue):
 
 
 @given(requests, tables, profiles, st.integers(0, 500))
-def test_limits_are_between_the_quantile_and_what_was_asked_for(request, known, free, queue):
-    decided = choose(request, known, partition(free, queue=queue))
+def test_limits_are_between_the_quantile_and_what_was_asked_for(request, learned, free, queue):
+    decided = choose(request, learned, partition(free, queue=queue))
     if decided.chosen is None or decided.chosen.limits is None:
         return
     limits, nodes = decided.chosen.limits, decided.chosen.nodes
     assert request.time_use is not TimeUse.OFF
-    least = quantile(known, nodes, 0.99)
+    least = quantile(learned, nodes, 0.99)
     if request.deadline_s is not None:  # the run's end is later than it, or the limit holds it
         least = min(least, decided.chosen.prediction.high_s)
     assert least <= limits.limit_s < (request.limit_s or inf)
-    assert limits.least_s is None or quantile(known, nodes, 0.9) <= limits.least_s < limits.limit_s
+    assert (
+        limits.least_s is None or quantile(learned, nodes, 0.9) <= limits.least_s < limits.limit_s
+    )
     assert limits.limit_s % 60 == 0

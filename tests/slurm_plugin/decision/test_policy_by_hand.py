@@ -25,8 +25,8 @@ def policy(**fields):
     return rules(msgspec.structs.replace(config, policy=replace(config.policy, **fields)))
 
 
-def choose(request=REQUEST, known=None, part=None, by=None):
-    return decide(request, known or table(), part or partition(), by or rules(), now_s=NOW)
+def choose(request=REQUEST, learned=None, part=None, by=None):
+    return decide(request, learned or table(), part or partition(), by or rules(), now_s=NOW)
 
 
 # What Slurm would give
@@ -110,7 +110,7 @@ def test_the_guard_counts_on_as_much_of_the_requests_wait_as_it_is_set_to():
 
 def test_of_equal_costs_the_fewest_nodes_are_taken():
     flat = table(lambda n: 600.0)
-    decided = choose(known=flat, by=policy(price=0.0, pessimism=0.0))
+    decided = choose(learned=flat, by=policy(price=0.0, pessimism=0.0))
     assert len({option.cost_s for option in decided.options}) == 1
     assert decided.chosen.nodes == min(option.nodes for option in decided.options)
 
@@ -194,7 +194,7 @@ def test_without_a_deadline_nothing_is_judged():
 
 
 @pytest.mark.parametrize(
-    ("known", "reason"),
+    ("learned", "reason"),
     [
         (history(), Reason.OUTSIDE_CURVE),
         (table(verdict=Verdict.DOUBTFUL), Reason.UNRELIABLE_CURVE),
@@ -204,59 +204,59 @@ def test_without_a_deadline_nothing_is_judged():
         ),
     ],
 )
-def test_why_a_prediction_is_not_acted_on(known, reason):
-    decided = choose(known=known)
+def test_why_a_prediction_is_not_acted_on(learned, reason):
+    decided = choose(learned=learned)
     assert (decided.action, decided.reason) == (Action.KEEP, reason)
 
 
 def test_a_refused_prediction_leaves_no_option():
-    decided = choose(known=table(verdict=Verdict.REFUSED))
+    decided = choose(learned=table(verdict=Verdict.REFUSED))
     assert (decided.action, decided.options, decided.chosen) == (Action.KEEP, (), None)
 
 
 def test_the_guard_and_the_limit_are_distinguished():
     steep = table(amdahl(0.0, 36000.0))
     tight = policy(guard_ratio=1.0, guard_s=0.0)
-    assert choose(known=steep, by=tight).reason is Reason.OUTSIDE_GUARD
+    assert choose(learned=steep, by=tight).reason is Reason.OUTSIDE_GUARD
     held = replace(REQUEST, limit_s=2500.0, limit_raisable=False)
-    assert choose(held, known=steep, by=tight).reason is Reason.LIMIT_TOO_LONG
+    assert choose(held, learned=steep, by=tight).reason is Reason.LIMIT_TOO_LONG
 
 
 # What is told of every count
 
 
 def test_every_count_of_the_partition_is_reported():
-    known = table(nodes=[1, 2, 4, 8, 16, 32], observed=(1, 2, 4, 8, 16))
+    learned = table(nodes=[1, 2, 4, 8, 16, 32], observed=(1, 2, 4, 8, 16))
     for nodes, expected in ((32, [1, 2, 4, 8, 16, 32]), (16, [1, 2, 4, 8, 16])):
         part = partition(idle(nodes), nodes=nodes, max_nodes=nodes)
-        decided = choose(known=known, part=part)
-        reported = every_option(REQUEST, known, part, rules(), decided, now_s=NOW)
-        assert [option.nodes for option in reported if option.nodes in known.nodes] == expected
+        decided = choose(learned=learned, part=part)
+        reported = every_option(REQUEST, learned, part, rules(), decided, now_s=NOW)
+        assert [option.nodes for option in reported if option.nodes in learned.nodes] == expected
 
 
 def test_where_nothing_can_be_said_the_decision_is_what_there_is():
     refused = table(verdict=Verdict.REFUSED)
-    decided = choose(known=refused)
+    decided = choose(learned=refused)
     assert every_option(REQUEST, refused, partition(), rules(), decided, now_s=NOW) == []
 
 
 def test_a_request_outside_the_table_is_compared_with_the_nearest_count():
-    known = table(nodes=[4, 8, 16], observed=(4, 8, 16))
+    learned = table(nodes=[4, 8, 16], observed=(4, 8, 16))
     request = replace(REQUEST, low=1, high=2)
-    decided = choose(request, known=known)
-    reported = every_option(request, known, partition(), rules(), decided, now_s=NOW)
+    decided = choose(request, learned=learned)
+    reported = every_option(request, learned, partition(), rules(), decided, now_s=NOW)
     assert [option.nodes for option in reported] == [4, 8, 16]
     between = replace(REQUEST, low=6, high=6)
-    decided = choose(between, known=known)
-    reported = every_option(between, known, partition(), rules(), decided, now_s=NOW)
+    decided = choose(between, learned=learned)
+    reported = every_option(between, learned, partition(), rules(), decided, now_s=NOW)
     assert [option.nodes for option in reported] == [4, 6, 8, 16]
 
 
 def test_beyond_the_table_the_nearest_count_is_the_largest():
-    known = table(nodes=[4, 8, 16], observed=(4, 8, 16))
+    learned = table(nodes=[4, 8, 16], observed=(4, 8, 16))
     request = replace(REQUEST, low=20, high=24, limit_s=400.0, limit_raisable=False)
-    decided = choose(request, known=known)
-    reported = every_option(request, known, partition(), rules(), decided, now_s=NOW)
+    decided = choose(request, learned=learned)
+    reported = every_option(request, learned, partition(), rules(), decided, now_s=NOW)
     # The limit that holds on 16 nodes does not on 4.
     assert {option.nodes: option.in_limit for option in reported} == {4: False, 8: False, 16: True}
 

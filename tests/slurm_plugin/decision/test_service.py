@@ -58,7 +58,7 @@ def test_advise_tells_and_changes_nothing():
 
 def test_enforce_tells_in_one_line_what_it_changed():
     calm = cluster(partition(queue=0))
-    assert submit(advisor(seen=calm), job(time_limit=600, max_nodes=1))[0].message == ""
+    assert submit(advisor(look=calm), job(time_limit=600, max_nodes=1))[0].message == ""
     answer, row = submit(advisor())
     assert answer.set.time_limit > 120
     longer = duration(60.0 * answer.set.time_limit)
@@ -143,7 +143,7 @@ def test_the_note_in_the_job_points_to_the_record():
 
 
 @pytest.mark.parametrize(
-    ("request_", "tables", "seen", "reason"),
+    ("request_", "tables", "look", "reason"),
     [
         (job(user_name="bob"), (), None, Reason.UNKNOWN_APPLICATION),
         (job(), (table(verdict=Verdict.DOUBTFUL),), None, Reason.UNRELIABLE_CURVE),
@@ -156,8 +156,8 @@ def test_the_note_in_the_job_points_to_the_record():
         (job(deadline="sometime"), (), None, Reason.DEADLINE_UNREADABLE),
     ],
 )
-def test_an_unchanged_job_has_its_reason(request_, tables, seen, reason):
-    answer, row = submit(advisor(tables=tables, seen=seen), request_)
+def test_an_unchanged_job_has_its_reason(request_, tables, look, reason):
+    answer, row = submit(advisor(tables=tables, look=look), request_)
     assert (answer.action, answer.set, answer.reason) == ("keep", None, reason)
     assert (row.action, row.applied, row.reason) == ("keep", False, reason)
 
@@ -248,7 +248,7 @@ def test_the_message_has_the_numbers():
 
 def test_a_wait_is_reported_without_a_confidence_and_refuses_nobody():
     full = cluster(partition(profile([(NOW, 0), (NOW + 3600, 32)])))
-    made = advisor(seen=full, deadline=Deadline(missed=OnMissed.REFUSE))
+    made = advisor(look=full, deadline=Deadline(missed=OnMissed.REFUSE))
     answer, row = submit(made, job(deadline="now+20minutes", time_limit=10))
     assert (answer.action == "refuse", row.reason) == (False, "deadline_unsure")
     assert "only if it starts" in answer.message

@@ -73,18 +73,18 @@ def test_a_comment_opts_one_job_in(request_, set_):
 OLD = cluster(keeps_limit=False)
 
 
-@pytest.mark.parametrize("seen", [OLD, cluster()], ids=["before 25.05.3", "from 25.05.3 on"])
-def test_time_min_is_written_and_advised_only_where_backfill_keeps_the_limit(seen):
-    made = advisor(tables=(tailed(),), time_limit=SET, seen=seen)
+@pytest.mark.parametrize("look", [OLD, cluster()], ids=["before 25.05.3", "from 25.05.3 on"])
+def test_time_min_is_written_and_advised_only_where_backfill_keeps_the_limit(look):
+    made = advisor(tables=(tailed(),), time_limit=SET, look=look)
     answer, row = submit(made)
     assert answer.set.time_limit is not None
-    assert (answer.set.time_min is not None) is (row.given_min_s is not None) is seen.keeps_limit
+    assert (answer.set.time_min is not None) is (row.given_min_s is not None) is look.keeps_limit
     prepared = made.prepare(job(), now_s=NOW)
-    assert (prepared.set.time_min is not None) is seen.keeps_limit
+    assert (prepared.set.time_min is not None) is look.keeps_limit
     advice = made.advise(job(), now_s=NOW)
     assert "--time=" in advice.time_directive
-    assert ("--time-min=" in advice.time_directive) is seen.keeps_limit
-    assert all((r.time_min_s is not None) <= seen.keeps_limit for r in advice.rows)
+    assert ("--time-min=" in advice.time_directive) is look.keeps_limit
+    assert all((r.time_min_s is not None) <= look.keeps_limit for r in advice.rows)
 
 
 def test_time_min_is_not_advised_where_the_release_is_unknown():

@@ -32,13 +32,13 @@ class Slurm:
     """Shows one job, and notes what it is told."""
 
     def __init__(self, shown):
-        self.shown, self.told = shown, []
+        self.shown, self.commands = shown, []
 
     def run(self, argv, *, timeout_s):
         assert timeout_s > 0
         if isinstance(self.shown, Exception):
             raise self.shown
-        self.told.append(argv[1:])
+        self.commands.append(argv[1:])
         return self.shown if argv[1] == "show" else ""
 
 
@@ -97,7 +97,7 @@ def test_a_job_runs_again_with_what_it_asked_for(store, monkeypatch, words, memo
     lines = update(store, requeue=True)
     assert f"job {number}: runs again with --mem=800M, which it asked for" in lines
     job = str(number)
-    assert slurm.told[1:] == [
+    assert slurm.commands[1:] == [
         ["requeuehold", job],
         ["update", f"JobId={job}", memory],
         ["release", job],
@@ -118,7 +118,7 @@ def test_other_jobs_are_left_alone(store, monkeypatch, shown):
     slurm = Slurm(shown.format(number))
     monkeypatch.setattr(out_of_memory, "commands", slurm)
     assert not any("again" in line for line in update(store, requeue=True))
-    assert [argv[0] for argv in slurm.told] == ["show"]
+    assert [argv[0] for argv in slurm.commands] == ["show"]
 
 
 def test_a_job_that_had_what_it_asked_for_does_not_run_again(store, monkeypatch):
@@ -126,7 +126,7 @@ def test_a_job_that_had_what_it_asked_for_does_not_run_again(store, monkeypatch)
     slurm = Slurm("")
     monkeypatch.setattr(out_of_memory, "commands", slurm)
     update(store, requeue=True)
-    assert slurm.told == []
+    assert slurm.commands == []
 
 
 def test_without_slurm_it_is_logged(store, monkeypatch, caplog):

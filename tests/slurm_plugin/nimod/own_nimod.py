@@ -17,7 +17,7 @@ from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Ask, encode
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.sources import line
-from tests.processes import PATIENCE_S, wait_until
+from tests.processes import LONGEST_WAIT_S, wait_until
 from tests.slurm_plugin.made import job, table
 from tests.slurm_plugin.nimod.test_store_link import fit
 from tests.slurm_plugin.slurm.slurm_text import PARTITIONS
@@ -51,7 +51,7 @@ class Nimod:
         self.set_slurm(SLURM)
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notify.bind(str(folder / "notify"))
-        self.notify.settimeout(PATIENCE_S)
+        self.notify.settimeout(LONGEST_WAIT_S)
 
     def set_slurm(self, text):
         for name in ("squeue", "sinfo", "scontrol"):
@@ -90,10 +90,10 @@ class Nimod:
         wait_until(lambda: self.status().snapshot_age_s is not None, what="a view")
 
     def status(self):
-        return client.status(self.socket, timeout_s=PATIENCE_S)
+        return client.status(self.socket, timeout_s=LONGEST_WAIT_S)
 
     def decide(self, **fields):
-        return client.decide(self.socket, Ask(job=job(**fields)), timeout_s=PATIENCE_S)
+        return client.decide(self.socket, Ask(job=job(**fields)), timeout_s=LONGEST_WAIT_S)
 
     def fit(self, *tables):
         with Store.open(self.url) as store:
@@ -113,7 +113,7 @@ class Nimod:
 def talk(path, data, answers=1):
     """Send bytes, return the lines that come back."""
     with socket.socket(socket.AF_UNIX) as channel:
-        channel.settimeout(PATIENCE_S)
+        channel.settimeout(LONGEST_WAIT_S)
         channel.connect(path)
         channel.sendall(data)
         received = channel.makefile("rb")
@@ -134,7 +134,7 @@ AS_NOBODY = f"""
 import os, sys, socket; os.setuid({NOBODY.pw_uid})
 channels = []
 for line in sys.stdin:
-    channels.append(socket.socket(socket.AF_UNIX)); channels[-1].settimeout({PATIENCE_S})
+    channels.append(socket.socket(socket.AF_UNIX)); channels[-1].settimeout({LONGEST_WAIT_S})
     channels[-1].connect(sys.argv[1])
     try:
         channels[-1].sendall(line.encode()); print(channels[-1].makefile().readline(), end="")

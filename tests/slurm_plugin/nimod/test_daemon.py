@@ -8,7 +8,7 @@ import pytest
 
 from slurm_plugin.protocol import MAX_LINE_BYTES, Ask, encode
 from slurm_plugin.slurm.node_pool import AT_ONCE
-from tests.processes import PATIENCE_S, wait_until
+from tests.processes import LONGEST_WAIT_S, wait_until
 from tests.slurm_plugin.made import job
 from tests.slurm_plugin.nimod.handler import Handler
 from tests.slurm_plugin.nimod.own_nimod import idle_node, talk
@@ -61,7 +61,7 @@ def test_a_user_whose_name_is_unknown_sees_nothing(tmp_path):
 
 def test_a_request_without_end_is_cut_off(running):
     with socket.socket(socket.AF_UNIX) as channel:
-        channel.settimeout(PATIENCE_S)
+        channel.settimeout(LONGEST_WAIT_S)
         channel.connect(running.socket)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             channel.sendall(b"x" * (MAX_LINE_BYTES + 70_000))

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from slurm_plugin.nimod import client
-from tests.processes import PATIENCE_S, wait_until
+from tests.processes import LONGEST_WAIT_S, wait_until
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.nimod.own_nimod import SLURM, hang_up
 
@@ -42,14 +42,14 @@ def test_a_hangup_tells_which_changes_need_a_restart(running):
 
 def test_reload_by_message(running):
     before = running.status().loaded_s
-    assert client.status(running.socket, reload=True, timeout_s=PATIENCE_S).ok
+    assert client.status(running.socket, reload=True, timeout_s=LONGEST_WAIT_S).ok
     wait_until(lambda: running.status().loaded_s > before, what="the reload")
 
 
 def test_the_end_is_clean_and_loses_no_decision(running):
     answers = [running.decide() for _ in range(20)]
     running.process.send_signal(signal.SIGTERM)
-    assert running.process.wait(PATIENCE_S) == 0
+    assert running.process.wait(LONGEST_WAIT_S) == 0
     assert running.notify.recv(100) == b"STOPPING=1"
     assert not Path(running.socket).exists()
     assert len(running.decisions()) == len(answers)
@@ -57,7 +57,7 @@ def test_the_end_is_clean_and_loses_no_decision(running):
 
 def test_a_second_one_refuses_to_start(running):
     second = subprocess.run(
-        running.process.args, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        running.process.args, capture_output=True, text=True, timeout=LONGEST_WAIT_S, check=False
     )
     assert second.returncode == 78
     assert f"another nimod has it (process {running.process.pid})" in second.stderr
@@ -94,7 +94,7 @@ def test_a_slurm_that_hangs_delays_no_answer(nimod):
     assert nimod.decide().reason == "no_snapshot"
     assert time.monotonic() - began < 30
     nimod.process.send_signal(signal.SIGTERM)
-    assert nimod.process.wait(PATIENCE_S) == 0
+    assert nimod.process.wait(LONGEST_WAIT_S) == 0
 
 
 def test_systemd_is_notified_that_it_lives(nimod):

@@ -11,7 +11,7 @@ import pytest
 from slurm_plugin.nimod.connection import Connection, Reply
 from slurm_plugin.nimod.loop import AWAKE_S, HALFWAY_S, IDLE_S, Loop
 from slurm_plugin.protocol import MAX_LINE_BYTES
-from tests.processes import PATIENCE_S, wait_until
+from tests.processes import LONGEST_WAIT_S, wait_until
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Listener:
 
     def book(self, line):
         if line == b"hold\n":
-            assert self.released.wait(PATIENCE_S)
+            assert self.released.wait(LONGEST_WAIT_S)
         if line == b"no room\n":
             raise OSError("no room")
         self.booked.append(line)
@@ -61,7 +61,7 @@ class Running:
 
     def __init__(self, path):
         self.now_s = 1000.0
-        self.door = Listener()
+        self.served_by = Listener()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
         self.listener.listen()
@@ -70,7 +70,7 @@ class Running:
         self.ticks = 0
         self.cpu_s = 0.0
         self.loop = Loop(
-            self.listener, self.door, clock=lambda: self.now_s, cpu_clock=lambda: self.cpu_s
+            self.listener, self.served_by, clock=lambda: self.now_s, cpu_clock=lambda: self.cpu_s
         )
         self.thread = threading.Thread(
             target=self.loop.run, args=(self.tick,), kwargs={"tick_s": 0.01}
@@ -82,7 +82,7 @@ class Running:
 
     def connect(self):
         channel = socket.socket(socket.AF_UNIX)
-        channel.settimeout(PATIENCE_S)
+        channel.settimeout(LONGEST_WAIT_S)
         channel.connect(self.path)
         self.channels.append(channel)
         return channel
@@ -101,12 +101,12 @@ class Running:
         done = threading.Event()
         for _ in range(2):
             self.loop.call_soon(done.set)
-            assert done.wait(PATIENCE_S)
+            assert done.wait(LONGEST_WAIT_S)
             done.clear()
 
     def end(self):
         self.loop.call_soon(self.loop.stop)
-        self.thread.join(PATIENCE_S)
+        self.thread.join(LONGEST_WAIT_S)
         self.loop.close()
         for channel in [*self.channels, self.listener]:
             channel.close()
@@ -131,24 +131,24 @@ def test_lines_are_answered_in_their_order_and_booked(running):
     channel.sendall(b"".join(lines))
     reader = channel.makefile("rb")
     assert [reader.readline() for _ in lines] == lines
-    wait_until(lambda: running.door.booked == lines, what="the books")
+    wait_until(lambda: running.served_by.booked == lines, what="the books")
 
 
 def test_requests_from_elsewhere_and_peers_take_turns_after_slurmctld(running):
     others = [running.connect() for _ in range(4)]
     running.settle()
-    running.door.first = True
+    running.served_by.first = True
     slurmctld = running.connect()
     running.settle()
     others[0].sendall(b"hold\n")
     assert others[0].recv(10) == b"hold\n"
     for number in range(1, 4):
         others[number].sendall(b"peer\n")
-        running.loop.call_in_turn(lambda: running.door.served.append(b"remote\n"))
+        running.loop.call_in_turn(lambda: running.served_by.served.append(b"remote\n"))
     slurmctld.sendall(b"first\n")
-    running.door.released.set()
-    wait_until(lambda: len(running.door.served) == 8, what="all of it")
-    served = running.door.served
+    running.served_by.released.set()
+    wait_until(lambda: len(running.served_by.served) == 8, what="all of it")
+    served = running.served_by.served
     assert served.index(b"first\n") <= 2, "one of the others at most"
     rest = served[served.index(b"first\n") + 1 :]
     assert all(one != after for one, after in pairwise(rest)), served
@@ -160,41 +160,41 @@ def test_a_line_in_pieces_is_one_line(running):
         channel.sendall(piece)
         running.settle()
     assert channel.makefile("rb").readline() == b"hello\n"
-    wait_until(lambda: running.door.served == [b"hello\n", b"world\n"], what="both")
+    wait_until(lambda: running.served_by.served == [b"hello\n", b"world\n"], what="both")
 
 
 def test_blank_lines_are_not_answered(running):
     channel = running.connect()
     channel.sendall(b"\n \n\nhello\n")
     assert channel.makefile("rb").readline() == b"hello\n"
-    assert running.door.served == [b"hello\n"]
+    assert running.served_by.served == [b"hello\n"]
 
 
 def test_who_announced_a_request_finds_the_loop_awake_for_a_moment(running):
-    running.door.first = True
+    running.served_by.first = True
     channel = running.connect()
     channel.sendall(b"\n")
-    wait_until(lambda: running.door.announced == 1, what="the announcement")
+    wait_until(lambda: running.served_by.announced == 1, what="the announcement")
     wait_until(running.awake, what="it to stay awake")
     running.now_s += AWAKE_S
     wait_until(lambda: not running.awake(), what="it to fall asleep")
     channel.sendall(b"\n")
-    wait_until(lambda: running.door.announced == 2, what="the announcement")
+    wait_until(lambda: running.served_by.announced == 2, what="the announcement")
     channel.sendall(b"hello\n")
     assert channel.makefile("rb").readline() == b"hello\n"
     wait_until(lambda: not running.awake(), what="it to fall asleep after the request")
 
 
 def test_all_that_slurmctld_said_comes_before_who_knocks_after_it(running):
-    running.door.first = True
+    running.served_by.first = True
     channel = running.connect()
     channel.sendall(b"hold\n")
     assert channel.recv(10) == b"hold\n"
     channel.sendall(b"1\n2\n3\n")
     running.connect().sendall(b"late\n")
-    running.door.released.set()
-    wait_until(lambda: len(running.door.served) == 5, what="all of it")
-    assert running.door.served == [b"hold\n", b"1\n", b"2\n", b"3\n", b"late\n"]
+    running.served_by.released.set()
+    wait_until(lambda: len(running.served_by.served) == 5, what="all of it")
+    assert running.served_by.served == [b"hold\n", b"1\n", b"2\n", b"3\n", b"late\n"]
 
 
 def test_those_who_wait_for_no_answer_are_hung_up_on_and_nobody_else(running):
@@ -218,14 +218,14 @@ def test_an_answer_larger_than_the_pipe_arrives_whole(running):
 
 @pytest.mark.parametrize("first", [False, True])
 def test_each_request_finds_those_before_it_booked(running, first):
-    running.door.first = first
+    running.served_by.first = first
     channels = [running.connect() for _ in range(2)]
     for channel in channels:
         channel.sendall(b"1\n2\n3\n")
     for channel in channels:
         reader = channel.makefile("rb")
         assert [reader.readline() for _ in range(3)] == [b"1\n", b"2\n", b"3\n"]
-    assert running.door.behind == [0] * 6
+    assert running.served_by.behind == [0] * 6
 
 
 def test_what_can_wait_is_left_to_the_loop():
@@ -248,26 +248,26 @@ def test_after_the_last_answer_it_hangs_up(running):
     channel = running.connect()
     channel.sendall(b"last\nmore\n")
     assert channel.makefile("rb").read() == b"last\n"
-    wait_until(lambda: running.door.left == 1, what="the end")
+    wait_until(lambda: running.served_by.left == 1, what="the end")
     running.settle()
-    assert running.door.served == running.door.booked == [b"last\n"]
+    assert running.served_by.served == running.served_by.booked == [b"last\n"]
 
 
 @pytest.mark.parametrize("first", [False, True])
 def test_a_peer_that_hangs_up_on_its_answers_harms_nobody(running, first):
-    running.door.first = first
+    running.served_by.first = first
     channel = running.connect()
     channel.sendall(b"hold\nnext\nnext\n")
     assert channel.recv(10) == b"hold\n"
     channel.close()
-    running.door.released.set()
-    wait_until(lambda: running.door.left == 1, what="it to be gone")
+    running.served_by.released.set()
+    wait_until(lambda: running.served_by.left == 1, what="it to be gone")
     running.settle()
 
 
 @pytest.mark.parametrize("first", [False, True])
 def test_an_error_ends_its_connection_alone_and_is_logged_once(running, caplog, first):
-    running.door.first = first
+    running.served_by.first = first
     other = running.connect()
     for _ in range(3):
         channel = running.connect()
@@ -296,7 +296,7 @@ def test_a_peer_that_cannot_be_let_in_harms_nobody(running):
     channel = running.connect()
     channel.sendall(b"hello\n")
     assert channel.recv(10) == b"hello\n"
-    running.door.shut = True
+    running.served_by.shut = True
     assert ended(running.connect())
     channel.sendall(b"again\n")
     assert channel.recv(10) == b"again\n"
@@ -306,13 +306,13 @@ def test_an_endless_line_is_cut_off(running):
     channel = running.connect()
     with suppress(BrokenPipeError, ConnectionResetError):
         channel.sendall(b"x" * (MAX_LINE_BYTES + 200_000))
-    wait_until(lambda: running.door.left == 1, what="the end")
-    assert running.door.served == []
+    wait_until(lambda: running.served_by.left == 1, what="the end")
+    assert running.served_by.served == []
 
 
 @pytest.mark.parametrize("first", [False, True])
 def test_who_drips_is_dropped_however_steadily(running, first):
-    running.door.first = first
+    running.served_by.first = first
     channel = running.connect()
     channel.sendall(b"x")
     running.settle()
@@ -327,16 +327,16 @@ def test_who_drips_is_dropped_however_steadily(running, first):
 def test_who_does_not_take_the_answer_is_dropped(running):
     channel = running.connect()
     channel.sendall(b"*3000000\n")
-    wait_until(lambda: running.door.booked, what="the answer")
+    wait_until(lambda: running.served_by.booked, what="the answer")
     running.pass_time(HALFWAY_S + 1)
-    assert running.door.left == 1
+    assert running.served_by.left == 1
 
 
 def test_idle_users_are_dropped_and_slurmctld_is_not(running):
     user = running.connect()
     user.sendall(b"hello\n")
     assert user.makefile("rb").readline() == b"hello\n"
-    running.door.first = True
+    running.served_by.first = True
     slurmctld = running.connect()
     slurmctld.sendall(b"hello\n")
     assert slurmctld.makefile("rb").readline() == b"hello\n"
@@ -351,26 +351,26 @@ def test_slurmctld_waits_for_one_of_the_crowd_at_most(running):
 
     def hold():
         pause.set()
-        assert go_on.wait(PATIENCE_S)
+        assert go_on.wait(LONGEST_WAIT_S)
 
     crowd = [running.connect() for _ in range(10)]
     for channel in crowd:
         channel.sendall(b"hello\n")
         assert channel.recv(100) == b"hello\n"
-    running.door.first = True
+    running.served_by.first = True
     slurmctld = running.connect()
     slurmctld.sendall(b"first\n")
     assert slurmctld.recv(100) == b"first\n"
-    running.door.served.clear()
+    running.served_by.served.clear()
     running.loop.call_soon(hold)
-    assert pause.wait(PATIENCE_S)
+    assert pause.wait(LONGEST_WAIT_S)
     for channel in crowd:
         channel.sendall(b"crowd\n" * 5)
     slurmctld.sendall(b"first\n")
     go_on.set()
     assert slurmctld.recv(100) == b"first\n"
-    wait_until(lambda: len(running.door.served) == 51, what="all answers")
-    assert running.door.served.index(b"first\n") <= 1
+    wait_until(lambda: len(running.served_by.served) == 51, what="all answers")
+    assert running.served_by.served.index(b"first\n") <= 1
 
 
 def test_the_longest_work_without_a_look_at_requests_is_measured(running):
@@ -388,21 +388,21 @@ def test_turns_are_taken(running):
 
     def hold():
         pause.set()
-        assert go_on.wait(PATIENCE_S)
+        assert go_on.wait(LONGEST_WAIT_S)
 
     one, other = running.connect(), running.connect()
     for channel in (one, other):
         channel.sendall(b"hello\n")
         assert channel.recv(100) == b"hello\n"
     running.now_s += 1
-    running.door.served.clear()
+    running.served_by.served.clear()
     running.loop.call_soon(hold)
-    assert pause.wait(PATIENCE_S)
+    assert pause.wait(LONGEST_WAIT_S)
     one.sendall(b"one\n" * 20)
     other.sendall(b"other\n")
     go_on.set()
-    wait_until(lambda: len(running.door.served) == 21, what="all answers")
-    assert running.door.served.index(b"other\n") <= 2
+    wait_until(lambda: len(running.served_by.served) == 21, what="all answers")
+    assert running.served_by.served.index(b"other\n") <= 2
 
 
 def test_a_crowd_that_waits_to_be_let_in_is_let_in_at_once(running):
@@ -411,12 +411,14 @@ def test_a_crowd_that_waits_to_be_let_in_is_let_in_at_once(running):
 
     def hold():
         pause.set()
-        assert go_on.wait(PATIENCE_S)
+        assert go_on.wait(LONGEST_WAIT_S)
 
-    enter = running.door.enter
-    running.door.enter = lambda channel: entered.append(len(running.door.served)) or enter(channel)
+    enter = running.served_by.enter
+    running.served_by.enter = lambda channel: (
+        entered.append(len(running.served_by.served)) or enter(channel)
+    )
     running.loop.call_soon(hold)
-    assert pause.wait(PATIENCE_S)
+    assert pause.wait(LONGEST_WAIT_S)
     crowd = [running.connect() for _ in range(40)]
     for channel in crowd:
         channel.sendall(b"hello\n")

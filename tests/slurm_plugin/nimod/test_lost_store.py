@@ -35,7 +35,7 @@ def said(running: Nimod, capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
-def found(running: Nimod) -> str:
+def matches(running: Nimod) -> str:
     """What `nimo doctor` says of nimod."""
     settings = load(running.folder / "nimo.yaml")
     installation: Any = SimpleNamespace(settings=settings)
@@ -47,7 +47,7 @@ def test_a_deleted_store_is_named(running: Nimod, capsys: pytest.CaptureFixture[
         path.unlink()
     wait_until(lambda: running.status().store_trouble != "", what="nimod to miss its store")
     assert "nimo.db" in said(running, capsys)
-    assert "nimod has no store: " in found(running)
+    assert "nimod has no store: " in matches(running)
     running.decide()
     assert running.status().decisions_pending == 1
 
@@ -61,6 +61,6 @@ def test_a_replaced_store_is_named(running: Nimod, capsys: pytest.CaptureFixture
     (running.folder / "other.db").replace(running.folder / "nimo.db")
     wait_until(lambda: running.status().store_changed_s is not None, what="nimod to look")
     assert "another store has been in its place since" in said(running, capsys)
-    assert "another store replaced the one that nimod uses" in found(running)
+    assert "another store replaced the one that nimod uses" in matches(running)
     running.decide()
     wait_until(running.decisions, what="the decision in the new store")

@@ -36,7 +36,7 @@ def outlooks(tables=None):
     return Outlooks(QueueRunTimes(lambda: tables or stored()), stopwatch=lambda: 0.0)
 
 
-def seen(*jobs, nodes=4):
+def visible(*jobs, nodes=4):
     nodes = [
         node(n, cpus_used=8 * any(f"n{n}" in j.node_names for j in jobs)) for n in range(nodes)
     ]
@@ -53,7 +53,7 @@ def wait_s(cluster, nodes=1, limit_s=60.0):
 
 
 def full(**fields):
-    return seen(*(running(n, f"n{n}", end_s=NOW + 100_000, **fields) for n in range(4)))
+    return visible(*(running(n, f"n{n}", end_s=NOW + 100_000, **fields) for n in range(4)))
 
 
 def test_limits_stand_where_nothing_is_learned():
@@ -107,8 +107,8 @@ def test_an_outlook_stays_while_a_new_one_would_cost_too_much():
     ticks = iter(range(100))
     made = Outlooks(QueueRunTimes(stored), stopwatch=lambda: float(next(ticks)))
     attached(made, full())
-    assert wait_s(attached(made, seen(), NOW + 30)) > 50_000
-    assert wait_s(attached(made, seen(), NOW + 61)) < 60
+    assert wait_s(attached(made, visible(), NOW + 30)) > 50_000
+    assert wait_s(attached(made, visible(), NOW + 61)) < 60
 
 
 def test_what_came_of_estimates_is_recorded_and_corrects_the_next():
@@ -118,14 +118,14 @@ def test_what_came_of_estimates_is_recorded_and_corrects_the_next():
     attached(made, replace(full(), jobs=[*full().jobs, waiting]), NOW + 10)
     assert len(made.record) == 0
     started = running(9, "n1", submit_s=NOW + 5, start_s=NOW + 65)
-    attached(made, seen(started), NOW + 70)
+    attached(made, visible(started), NOW + 70)
     (error,) = made.record.errors
     assert (error.actual_s, error.at_s) == (60.0, NOW + 5)
     assert error.estimate_s == pytest.approx(100_000, rel=0.1)
     assert error.score < -3
     # Seen running at once: recorded at once.
     quick = running(10, "n2", submit_s=NOW + 75, start_s=NOW + 76)
-    attached(made, seen(started, quick), NOW + 80)
+    attached(made, visible(started, quick), NOW + 80)
     assert [one.actual_s for one in made.record.errors] == [60.0, 1.0]
 
 
@@ -133,10 +133,10 @@ def test_what_was_there_before_or_is_held_is_not_recorded():
     made = outlooks()
     before = pending(8, submit_s=NOW - 5)
     held = pending(9, submit_s=NOW + 5, reason="Dependency")
-    attached(made, seen(before))
-    attached(made, seen(before, held), NOW + 10)
+    attached(made, visible(before))
+    attached(made, visible(before, held), NOW + 10)
     runs = [running(n, f"n{n - 8}", submit_s=NOW + 5, start_s=NOW + 20) for n in (8, 9)]
-    attached(made, seen(*runs), NOW + 30)
+    attached(made, visible(*runs), NOW + 30)
     assert len(made.record) == 0
 
 
@@ -151,10 +151,10 @@ def test_trouble_leaves_the_waits_of_the_limits(caplog):
 
 
 def test_jobs_booked_since_stand_before_the_next():
-    part = attached(outlooks(), seen()).partitions["batch"]
+    part = attached(outlooks(), visible()).partitions["batch"]
     times = {"now_s": NOW, "begin_s": 0.0}
     assert part.wait(2, 60.0, **times).median_s == 0.0
-    busy = attached(outlooks(), seen(running(1, "n0", end_s=NOW + 9_000))).partitions["batch"]
+    busy = attached(outlooks(), visible(running(1, "n0", end_s=NOW + 9_000))).partitions["batch"]
     later = busy.promise(2, NOW, NOW + 60)
     assert busy.wait(3, 60.0, **times).median_s == 0.0
     assert later.wait(3, 60.0, **times).median_s > 1_000
@@ -199,7 +199,7 @@ def test_the_record_is_retained_now_and_then_and_read_again():
     test_what_came_of_estimates_is_recorded_and_corrects_the_next()
     attached(made, full())
     quick = running(10, "n2", submit_s=NOW + 1, start_s=NOW + 2)
-    attached(made, seen(quick), NOW + 80)
+    attached(made, visible(quick), NOW + 80)
     payload = made.unsaved(now_s=NOW + 80)
     assert payload and made.unsaved(now_s=NOW + 9_999) is None
     again = outlooks()
@@ -211,7 +211,7 @@ def test_the_record_is_retained_now_and_then_and_read_again():
 
 def test_the_outlook_of_partitions_is_reported_for_small_and_large_jobs():
     made = outlooks()
-    attached(made, seen(nodes=8))
+    attached(made, visible(nodes=8))
     small, large = made.partition_waits()
     assert (small.nodes, large.nodes, small.wait_s) == (1, 2, 0.0)
 
@@ -237,11 +237,11 @@ def test_the_past_of_the_cluster_tells_of_unknown_jobs_and_of_those_to_come():
 def test_the_outlook_goes_to_the_pages_at_most_once_a_minute():
     made = outlooks()
     assert made.outlook(now_s=NOW) is None
-    attached(made, seen(nodes=6))
+    attached(made, visible(nodes=6))
     shown = msgspec.json.decode(made.outlook(now_s=NOW) or "", type=QueueOutlook)
     assert [row.nodes for row in shown.partitions] == [1, 2, 4, 6]
     assert made.outlook(now_s=NOW + 100) is None
-    attached(made, seen(nodes=6), NOW + 30)
+    attached(made, visible(nodes=6), NOW + 30)
     assert made.outlook(now_s=NOW + 30) is None
     assert made.outlook(now_s=NOW + 61) is not None
 
@@ -314,7 +314,7 @@ def test_what_a_refit_learned_corrects_waits_without_scikit_learn():
     assert wait_s(cluster) == pytest.approx(1_000_000, rel=0.1)
     assert made.starts[9].median_s == pytest.approx(1_000_000, rel=0.1)
     started = running(10, "n1", submit_s=NOW + 5, start_s=NOW + 65)
-    attached(made, seen(started), NOW + 70)
+    attached(made, visible(started), NOW + 70)
     assert [one.corrected for one in made.record.errors] == [True]
 
 

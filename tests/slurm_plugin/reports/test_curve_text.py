@@ -15,7 +15,7 @@ from slurm_plugin.reports import curve_text
 from slurm_plugin.table_columns import TableOptions
 
 
-def known(**given: object) -> PredictionTable:
+def recorded(**given: object) -> PredictionTable:
     nodes = (1, 2, 3, 4, 5, 6)
     times = tuple(3600.0 / n for n in nodes)
     fields: dict[str, object] = {
@@ -47,32 +47,32 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_observed_counts_powers_of_two_and_the_ends_are_shown() -> None:
-    assert [row[0] for row in rows(curve_text.render(known()))] == ["1", "2", "3", "4", "6"]
-    assert len(rows(curve_text.render(known(), every=True))) == 6
+    assert [row[0] for row in rows(curve_text.render(recorded()))] == ["1", "2", "3", "4", "6"]
+    assert len(rows(curve_text.render(recorded(), every=True))) == 6
 
 
 def test_a_row_gives_time_interval_verdict_and_repeats() -> None:
-    shown = rows(curve_text.render(known()))
+    shown = rows(curve_text.render(recorded()))
     assert " ".join(shown[0]) == "1 01:00:00 00:54:00 to 01:06:00 reliable 5"
     assert " ".join(shown[-1]) == "6 00:10:00 00:09:00 to 00:11:00 doubtful"
 
 
 def test_reasons_against_the_curve_are_reported() -> None:
     problems = (Problem("few_points", "only two node counts were seen", observe=8),)
-    text = curve_text.render(known(verdict=Verdict.REFUSED, problems=problems))
+    text = curve_text.render(recorded(verdict=Verdict.REFUSED, problems=problems))
     assert "verdict: refused" in text
     assert "few_points: only two node counts were seen" in text
 
 
 def test_knee_and_end_of_scaling_are_reported_where_available() -> None:
-    text = curve_text.render(known())
+    text = curve_text.render(recorded())
     assert "max S²/n): 4 nodes" in text
     assert "stops falling" not in text
-    assert "stops falling at 6 nodes" in curve_text.render(known(max_useful=6))
+    assert "stops falling at 6 nodes" in curve_text.render(recorded(max_useful=6))
 
 
 def test_parsable() -> None:
-    lines = list(curve_text.parsable(known(verdicts=())))
+    lines = list(curve_text.parsable(recorded(verdicts=())))
     assert lines[:2] == [
         "Nodes|MedianS|LowS|HighS|Verdict|Observed",
         "1|3600.0|3240.0|3960.0|reliable|1",
@@ -83,9 +83,9 @@ def test_parsable() -> None:
 @pytest.mark.parametrize("observed", [(), (Point(2, 1.0), Point(16, 1.0))])
 def test_summary_puts_the_best_recorded_first(observed: tuple[Point, ...]) -> None:
     tables = [
-        known(label="refused", key="a", verdict=Verdict.REFUSED, runs=99),
-        known(label="few", key="b", runs=3, observed=observed),
-        known(label="many", key="c", runs=50),
+        recorded(label="refused", key="a", verdict=Verdict.REFUSED, runs=99),
+        recorded(label="few", key="b", runs=3, observed=observed),
+        recorded(label="many", key="c", runs=50),
     ]
     lines = curve_text.summary(tables).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["many", "few", "refused"]
@@ -94,28 +94,28 @@ def test_summary_puts_the_best_recorded_first(observed: tuple[Point, ...]) -> No
 
 def test_an_application_is_listed_once() -> None:
     """By its script and by its command line: the same runs."""
-    line = known(label="ada/wrf", level="line", key="aaaaaaaaaa", runs=20)
-    script = known(label="ada/wrf", level="script", key="bbbbbbbbbb", runs=12)
+    line = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", runs=20)
+    script = recorded(label="ada/wrf", level="script", key="bbbbbbbbbb", runs=12)
     assert len(curve_text.summary([line, script]).splitlines()) == 2
-    elsewhere = known(
+    elsewhere = recorded(
         label="ada/wrf", level="script", key="cc", runs=3, observed=(Point(64, 1.0), Point(99, 1.0))
     )
     assert len(curve_text.summary([line, elsewhere]).splitlines()) == 3
 
 
 def test_an_application_with_a_tag_is_listed_by_it() -> None:
-    tag = known(label="ada/wrf/d02", level="tag", key="ada/wrf/d02", last_s=5.0)
-    line = known(label="ada/wrf", level="line", key="aaaaaaaaaa", last_s=5.0)
+    tag = recorded(label="ada/wrf/d02", level="tag", key="ada/wrf/d02", last_s=5.0)
+    line = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", last_s=5.0)
     assert [one.split()[0] for one in curve_text.summary([line, tag]).splitlines()[1:]] == [
         "ada/wrf/d02"
     ]
-    newer = known(label="ada/wrf", level="line", key="aaaaaaaaaa", last_s=6.0)
+    newer = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", last_s=6.0)
     assert len(curve_text.summary([newer, tag]).splitlines()) == 3
 
 
 def test_arguments_tell_applications_of_one_name_apart() -> None:
-    one = known(label="ada/wrf", level="line", key="aaaaaaaaaa", command="wrf.sh d01.in")
-    other = known(label="ada/wrf", level="line", key="bbbbbbbbbb", command="wrf.sh d02.in")
+    one = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", command="wrf.sh d01.in")
+    other = recorded(label="ada/wrf", level="line", key="bbbbbbbbbb", command="wrf.sh d02.in")
     text = curve_text.summary([one, other])
     assert ["wrf.sh d01.in" in line for line in text.splitlines()].count(True) == 1
     assert "wrf.sh d02.in" in text
@@ -124,8 +124,8 @@ def test_arguments_tell_applications_of_one_name_apart() -> None:
 
 
 def test_keys_tell_apart_what_nothing_else_does() -> None:
-    one = known(label="ada/wrf", level="script", key="aaaaaaaaaa", command="wrf.sh")
-    other = known(label="ada/wrf", level="script", key="bbbbbbbbbb", command="wrf.sh")
+    one = recorded(label="ada/wrf", level="script", key="aaaaaaaaaa", command="wrf.sh")
+    other = recorded(label="ada/wrf", level="script", key="bbbbbbbbbb", command="wrf.sh")
     text = curve_text.summary([one, other])
     assert "script aaaaaaaa" in text
     assert "script bbbbbbbb" in text
@@ -134,8 +134,8 @@ def test_keys_tell_apart_what_nothing_else_does() -> None:
 def test_layouts_tell_parts_apart_under_one_name() -> None:
     layout = Layout(tasks=8)
     part = Part(key="aa#part=1", layout=layout)
-    whole = known(label="ada/wrf", key="aa", parts=(part,))
-    own = known(label=f"ada/wrf ({layout})", key="aa#part=1", layout=layout)
+    whole = recorded(label="ada/wrf", key="aa", parts=(part,))
+    own = recorded(label=f"ada/wrf ({layout})", key="aa#part=1", layout=layout)
     options = TableOptions(form="application,details", header=False)
     lines = sorted(
         " ".join(one.split()) for one in curve_text.summary([whole, own], options).splitlines()
@@ -144,7 +144,7 @@ def test_layouts_tell_parts_apart_under_one_name() -> None:
 
 
 def test_columns_order_and_titles_can_be_chosen() -> None:
-    tables = [known(label="few", key="a", runs=3), known(label="many", key="b", runs=50)]
+    tables = [recorded(label="few", key="a", runs=3), recorded(label="many", key="b", runs=50)]
     options = TableOptions(form="runs,application", sort="runs", header=False)
     assert [line.split() for line in curve_text.summary(tables, options).splitlines()] == [
         ["3", "few"],
@@ -157,7 +157,7 @@ def test_columns_order_and_titles_can_be_chosen() -> None:
 
 def test_a_list_of_long_names_fits_the_terminal() -> None:
     tables = [
-        known(label=f"ada/{'long' * 20}", key=key, command=f"{'x' * 90} {key}") for key in "ab"
+        recorded(label=f"ada/{'long' * 20}", key=key, command=f"{'x' * 90} {key}") for key in "ab"
     ]
     text = curve_text.summary(tables, width=80)
     assert max(map(len, text.splitlines())) <= 80
@@ -166,7 +166,7 @@ def test_a_list_of_long_names_fits_the_terminal() -> None:
 
 def test_the_record_that_earned_the_verdict_is_reported() -> None:
     text = curve_text.render(
-        known(
+        recorded(
             record=(
                 Recorded(repeated=True, predictions=40, median_error=0.031, inside=36),
                 Recorded(repeated=False, predictions=1, median_error=0.2, inside=1),
@@ -182,8 +182,8 @@ def test_the_record_that_earned_the_verdict_is_reported() -> None:
 
 def test_memory_is_reported_with_its_record() -> None:
     need = MemoryNeed(9, 8, 7, 0.0, (Memory(2, 3000 << 20), Memory(4, 2000 << 20)))
-    shown = curve_text.render(known(need=need), width=200)
+    shown = curve_text.render(recorded(need=need), width=200)
     assert "memory that a node may need: 3000 MiB, enough for 7 of 8 runs" in shown
-    sized = curve_text.render(known(need=need, unit=Unit.CPUS), width=200)
+    sized = curve_text.render(recorded(need=need, unit=Unit.CPUS), width=200)
     assert "memory that the job may need: 3000 MiB" in sized
-    assert "memory" not in curve_text.render(known(), width=200)
+    assert "memory" not in curve_text.render(recorded(), width=200)

@@ -8,12 +8,12 @@ from slurm_plugin.reports.why_text import explain
 from tests.slurm_plugin.reports.rows import decision, run
 
 
-def told(result, came=None) -> str:
+def said(result, came=None) -> str:
     return explain(explanation_of(result, came), 17)
 
 
 def test_a_changed_job() -> None:
-    text = told(decision(given_limit_s=1200, confidence=0.9, request_wait_s=60.0), run())
+    text = said(decision(given_limit_s=1200, confidence=0.9, request_wait_s=60.0), run())
     assert "Job 17 (ada/wrf) asked for 1 to 8 nodes in partition batch" in text
     assert (
         "recognised it as wrf by user, job name and command line; its prediction was reliable"
@@ -36,7 +36,7 @@ def test_a_job_that_stayed_as_it_was() -> None:
     remaining = decision(
         action="keep", reason="unreliable_curve", applied=False, verdict="doubtful"
     )
-    text = told(remaining)
+    text = said(remaining)
     assert "NIMO left the node count as it was: the prediction is not reliable enough." in text
     assert "Nothing was changed." in text
     assert "The store has no outcome of this job yet" in text
@@ -52,9 +52,9 @@ def test_a_job_that_stayed_as_it_was() -> None:
     ],
 )
 def test_what_else_can_be(fields, words) -> None:
-    assert words in told(decision(**fields))
+    assert words in said(decision(**fields))
 
 
 def test_a_job_that_its_limit_stopped() -> None:
-    text = told(decision(given_limit_s=1200), run(state=JobState.TIMEOUT, elapsed_s=1200.0))
+    text = said(decision(given_limit_s=1200), run(state=JobState.TIMEOUT, elapsed_s=1200.0))
     assert text.endswith("and reached its time limit.")

@@ -15,7 +15,7 @@ from tests.cluster import SlurmCluster
 CONFIG = "PrivateData             = {}\nSlurmUser               = slurm(64030)\n"
 
 
-def seen(uid: int, private: str, user: str = "", owner: int | None = None) -> PrivateDataRules:
+def visible(uid: int, private: str, user: str = "", owner: int | None = None) -> PrivateDataRules:
     def run(argv: Sequence[str]) -> str:
         return CONFIG.format(private) if argv[0] == "scontrol" else user
 
@@ -34,19 +34,19 @@ def seen(uid: int, private: str, user: str = "", owner: int | None = None) -> Pr
     ],
 )
 def test_who_sees_all(uid: int, private: str, user: str) -> None:
-    assert seen(uid, private, user) == PrivateDataRules()
+    assert visible(uid, private, user) == PrivateDataRules()
 
 
 def test_who_owns_the_store_sees_all() -> None:
-    assert seen(1001, "jobs", "None|\n", owner=1001) == PrivateDataRules()
-    assert seen(1001, "jobs", "None|\n", owner=1002).only_user == "ada"
+    assert visible(1001, "jobs", "None|\n", owner=1001) == PrivateDataRules()
+    assert visible(1001, "jobs", "None|\n", owner=1002).only_user == "ada"
 
 
 @pytest.mark.parametrize("private", ["jobs", "usage", "users,all"])
 def test_others_see_their_own_and_those_they_coordinate(private: str) -> None:
-    result = seen(1001, private, "None|bio,hpc\n")
+    result = visible(1001, private, "None|bio,hpc\n")
     assert (result.only_user, result.accounts) == ("ada", ("bio", "hpc"))
-    assert seen(1001, private, "").only_user == "ada"
+    assert visible(1001, private, "").only_user == "ada"
 
 
 def test_without_an_answer_only_ones_own_are_visible() -> None:

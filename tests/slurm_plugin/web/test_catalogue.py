@@ -26,18 +26,18 @@ def catalogue() -> Catalogue:
     return Catalogue(entry_of(row_of(one), off=one.key == "b1") for one in tables())
 
 
-def found(catalogue: Catalogue, **expected: object) -> list[str]:
+def matches(catalogue: Catalogue, **expected: object) -> list[str]:
     return [one.key for one in catalogue.select(CatalogueQuery(**expected), everything)]  # type: ignore[arg-type]
 
 
 def test_curves_come_first_the_best_recorded_first(catalogue: Catalogue) -> None:
-    assert found(catalogue) == ["a1", "bob/ocean/d01", "b2", "b1"]
+    assert matches(catalogue) == ["a1", "bob/ocean/d01", "b2", "b1"]
 
 
 def test_words_are_matched_in_any_case_and_order(catalogue: Catalogue) -> None:
-    assert found(catalogue, text="D01 oce") == ["bob/ocean/d01"]
-    assert found(catalogue, text="wrf", group="all") == ["a1", "ada/wrf"]
-    assert found(catalogue, text="wrf nowhere") == []
+    assert matches(catalogue, text="D01 oce") == ["bob/ocean/d01"]
+    assert matches(catalogue, text="wrf", group="all") == ["a1", "ada/wrf"]
+    assert matches(catalogue, text="wrf nowhere") == []
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_words_are_matched_in_any_case_and_order(catalogue: Catalogue) -> None:
 def test_choices_and_orders(
     catalogue: Catalogue, expected: dict[str, object], keys: list[str]
 ) -> None:
-    assert found(catalogue, **expected) == keys
+    assert matches(catalogue, **expected) == keys
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_order_can_be_turned_round(catalogue: Catalogue, order: str) -> None:
-    there = found(catalogue, order=order, group="all")
-    assert found(catalogue, order=order, group="all", reverse=True) == there[::-1]
+    there = matches(catalogue, order=order, group="all")
+    assert matches(catalogue, order=order, group="all", reverse=True) == there[::-1]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_an_application_is_listed_once_and_says_what_tells_it_apart() -> None:
         table(level="line", key="bb", label="ada/wrf", runs=7, command="wrf.sh d02"),
     ]
     pages = Catalogue(entry_of(row_of(one), off=False) for one in made)
-    assert found(pages) == ["aa", "bb"]
-    assert len(found(pages, group="all")) == 3
+    assert matches(pages) == ["aa", "bb"]
+    assert len(matches(pages, group="all")) == 3
     entries = pages.select(CatalogueQuery(), everything)
     assert [pages.details(one) for one in entries] == ["wrf.sh d01", "wrf.sh d02"]

@@ -5,13 +5,13 @@ from contextlib import ExitStack
 import pytest
 
 from slurm_plugin.nimod.relay import request_router
-from tests.processes import PATIENCE_S
+from tests.processes import LONGEST_WAIT_S
 from tests.slurm_plugin.nimod.relay.links import Links
 
 
 @pytest.fixture
 def links(monkeypatch):
     """Relays that wait as long as a busy machine takes."""
-    monkeypatch.setattr(request_router, "ANSWER_S", PATIENCE_S)
+    monkeypatch.setattr(request_router, "ANSWER_S", LONGEST_WAIT_S)
     with ExitStack() as stack:
         yield Links(monkeypatch, stack)

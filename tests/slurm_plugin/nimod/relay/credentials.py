@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slurm_plugin.nimod.relay.munge import MungeError
 from tests.cluster.host import real
-from tests.processes import PATIENCE_S, wait_until
+from tests.processes import LONGEST_WAIT_S, wait_until
 
 
 @dataclass
@@ -60,4 +60,4 @@ def munged(folder: Path) -> Iterator[str]:
         yield str(folder / "socket")
     finally:
         process.terminate()
-        process.wait(PATIENCE_S)
+        process.wait(LONGEST_WAIT_S)

@@ -17,7 +17,7 @@ from slurm_plugin.config.address import Address
 from slurm_plugin.nimod.relay import gateway, uplink
 from slurm_plugin.nimod.relay.gateway import Gateway
 from slurm_plugin.nimod.relay.uplink import Uplink
-from tests.processes import PATIENCE_S, free_ports, wait_until
+from tests.processes import LONGEST_WAIT_S, free_ports, wait_until
 from tests.slurm_plugin.nimod.relay.credentials import As, Munged
 
 HOST = "127.0.0.1"
@@ -75,7 +75,7 @@ def asked(link: Uplink, line: bytes = b"line\n", uid: int = 7) -> tuple[bytes, f
 
     began = time.monotonic()
     link.ask(line, uid, done)
-    assert came.wait(PATIENCE_S)
+    assert came.wait(LONGEST_WAIT_S)
     return answers[0], time.monotonic() - began
 
 
@@ -83,7 +83,7 @@ def asked(link: Uplink, line: bytes = b"line\n", uid: int = 7) -> tuple[bytes, f
 def listening(port: int) -> Iterator[socket.socket]:
     """A listener that is no gateway."""
     with socket.create_server((HOST, port)) as listener:
-        listener.settimeout(PATIENCE_S)
+        listener.settimeout(LONGEST_WAIT_S)
         yield listener
 
 

@@ -12,7 +12,7 @@ from slurm_plugin.nimod.relay import handshake
 from slurm_plugin.nimod.relay.frames import Frame, Kind, LinkError
 from slurm_plugin.nimod.relay.handshake import Greeting, Introduction, Welcome
 from slurm_plugin.protocol import VERSION
-from tests.processes import PATIENCE_S
+from tests.processes import LONGEST_WAIT_S
 from tests.slurm_plugin.nimod.relay.credentials import As, Munged
 
 ME = os.geteuid()
@@ -21,7 +21,7 @@ USER = 4711
 
 def run(case):
     async def within():
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(LONGEST_WAIT_S):
             return await case
 
     return asyncio.run(within())

@@ -10,7 +10,7 @@ import pytest
 from slurm_plugin.nimod.relay import gateway, request_router, uplink
 from slurm_plugin.nimod.relay.handshake import Greeting
 from slurm_plugin.protocol import VERSION, encode
-from tests.processes import PATIENCE_S, wait_until
+from tests.processes import LONGEST_WAIT_S, wait_until
 from tests.slurm_plugin.nimod.relay.links import HOST, asked, echo, listening, port
 
 USER = 4711
@@ -58,7 +58,7 @@ def test_requests_are_answered_as_they_are_done_not_as_they_came(links):
 
 def test_what_takes_long_is_waited_for_as_long_as_the_controller_is_at_it(links, monkeypatch):
     """Word comes that an answer takes longer: its own time counts from there."""
-    monkeypatch.setattr(request_router, "ANSWER_S", 10 * PATIENCE_S)
+    monkeypatch.setattr(request_router, "ANSWER_S", 10 * LONGEST_WAIT_S)
     monkeypatch.setattr(request_router, "PENDING_S", 0.02)
     monkeypatch.setattr(gateway, "PENDING_S", 0.01)
     at = port()
@@ -72,7 +72,7 @@ def test_a_controller_that_is_slow_is_named(links, monkeypatch):
     at = port()
     links.gateway(at, lambda *_: None)
     link = links.uplink(at)
-    links.patch.setattr(gateway, "PENDING_S", PATIENCE_S)
+    links.patch.setattr(gateway, "PENDING_S", LONGEST_WAIT_S)
     assert f"nimod on {HOST}:{at} does not answer within 0.15 s" in error_of(link)
 
 
@@ -101,7 +101,7 @@ def test_a_cut_link_fails_what_waits_and_is_made_anew(links):
 
 
 def test_a_link_on_which_nothing_comes_is_given_up(links, monkeypatch):
-    monkeypatch.setattr(uplink, "PING_S", PATIENCE_S)
+    monkeypatch.setattr(uplink, "PING_S", LONGEST_WAIT_S)
     monkeypatch.setattr(uplink, "SILENCE_S", 0.05)
     at = port()
     links.gateway(at)
@@ -111,7 +111,7 @@ def test_a_link_on_which_nothing_comes_is_given_up(links, monkeypatch):
 
 
 def test_a_relay_that_says_nothing_is_given_up(links, monkeypatch):
-    monkeypatch.setattr(uplink, "PING_S", PATIENCE_S)
+    monkeypatch.setattr(uplink, "PING_S", LONGEST_WAIT_S)
     monkeypatch.setattr(gateway, "SILENCE_S", 0.05)
     at = port()
     gate = links.gateway(at)
@@ -143,7 +143,7 @@ def test_another_release_is_named(links):
 
 
 def test_a_crowd_of_strangers_keeps_no_relay_out(links, monkeypatch):
-    monkeypatch.setattr(gateway, "HANDSHAKE_S", PATIENCE_S)
+    monkeypatch.setattr(gateway, "HANDSHAKE_S", LONGEST_WAIT_S)
     at = port()
     links.gateway(at)
     crowd = [socket.create_connection((HOST, at)) for _ in range(3 * gateway.STRANGERS)]
@@ -151,7 +151,7 @@ def test_a_crowd_of_strangers_keeps_no_relay_out(links, monkeypatch):
         link = links.uplink(at)
         assert asked(link)[0] == b"7:line\n"
         # The oldest were sent away: their end is all that comes after the greeting.
-        crowd[0].settimeout(PATIENCE_S)
+        crowd[0].settimeout(LONGEST_WAIT_S)
         while crowd[0].recv(4096):
             pass
     finally:
@@ -165,7 +165,7 @@ def test_whoever_does_not_say_who_it_is_in_time_is_cut_off(links, monkeypatch, d
     at, submitted = port(), []
     links.gateway(at, lambda *given: submitted.append(given))
     with socket.create_connection((HOST, at)) as stranger:
-        stranger.settimeout(PATIENCE_S)
+        stranger.settimeout(LONGEST_WAIT_S)
         stranger.sendall(data)
         try:
             while stranger.recv(4096):
