@@ -144,7 +144,7 @@ def files(layout: Layout, settings: Settings) -> dict[str, str]:
         "gres.conf": _gres_conf(layout, settings),
     }
     for since, name, line in SINCE:
-        if settings.version >= since and _wanted(line, settings):
+        if settings.version >= since and _requested(line, settings):
             key, _, value = line.format(etc=layout.etc).partition("=")
             parameters[name][key] = value
     texts = {name: _lines(each) for name, each in parameters.items() if each}
@@ -165,7 +165,7 @@ def override(lines: Iterable[str], more: Iterable[str]) -> list[str]:
     return [line for line in lines if line.partition("=")[0] not in replaced] + more
 
 
-def _wanted(line: str, settings: Settings) -> bool:
+def _requested(line: str, settings: Settings) -> bool:
     if line.startswith("CgroupPlugin"):
         return not settings.cgroups
     return not line.startswith("CliFilter") or "CliFilterPlugins" in settings.plugins

@@ -82,8 +82,8 @@ def tagged(site: Site) -> tuple[int, int | None, int]:
     job, decision = site.decided(*options(), "--comment=nimo:mem=auto", script=program(site))
     job_id = int(job["JobId"])
     site.cluster.wait(job_id, accounted=True)
-    found = (site.cluster.layout.work / f"hungry.{job_id}").read_text()
-    name, _, value = found.strip().partition("=")
+    result = (site.cluster.layout.work / f"hungry.{job_id}").read_text()
+    name, _, value = result.strip().partition("=")
     assert name == "SLURM_MEM_PER_NODE"
     return job_id, decision.given_mem_mib, int(value)
 
@@ -108,14 +108,14 @@ def test_memory_goes_down_and_up_again(hungry: Site, enforced: str) -> None:
     job_id, given, has = tagged(site)
     assert has == given == 563
     assert site.cluster.job(job_id)["JobState"] == state
-    told = site.nimod.run("ingest").stdout
-    assert "keeps its memory, as a run ended for lack of it" in told
-    assert (run_of(site, job_id).state, "runs again" in told) == (JobState[state], False)
+    reported = site.nimod.run("ingest").stdout
+    assert "keeps its memory, as a run ended for lack of it" in reported
+    assert (run_of(site, job_id).state, "runs again" in reported) == (JobState[state], False)
     assert site.cluster.job(job_id)["JobState"] == state
     # ... and runs again with what it asked for, once the site wants it.
     site.read_settings("enforce", memory={"requeue": True})
-    told = site.nimod.run("ingest").stdout
-    assert f"job {job_id}: runs again with --mem={ASKED_MIB}M" in told
+    reported = site.nimod.run("ingest").stdout
+    assert f"job {job_id}: runs again with --mem={ASKED_MIB}M" in reported
     again = site.cluster.job(job_id)
     assert (again["MinMemoryNode"], again["JobState"]) == (f"{ASKED_MIB}M", "PENDING")
     # Other jobs keep theirs at once, without another fit.

@@ -190,7 +190,7 @@ GPUS: Fields = {"type": "salloc", "gpus": "a100:1", "comment": "nimo:gpus=1-4"}
 
 def sizes_of(both: Hooks, request_: Fields, **change: Any) -> Fields:
     """What a command's options become, but for the comment, where nimod answers so."""
-    both.answer(told(**change))
+    both.answer(notified(**change))
     options = both.filter(**request_)
     return {name: value for name, value in options.items() if request_.get(name) != value}
 

@@ -59,17 +59,17 @@ def run(site: Site, row: SizePromise) -> list[str]:
 
 def gpus_of(job: dict[str, str]) -> str:
     """Count the GPUs that a job was allocated."""
-    found = re.search(r"gres/gpu=(\d+)", job.get("AllocTRES") or job["TRES"])
-    return found[1] if found else "0"
+    result = re.search(r"gres/gpu=(\d+)", job.get("AllocTRES") or job["TRES"])
+    return result[1] if result else "0"
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
 def test_sized_before_the_command_counts_its_tasks(rewriting: Site, row: SizePromise) -> None:
     rewriting.settled()
     since = time.time()
-    found = run(rewriting, row)
-    assert len(found) == 4, found
-    tasks, cpus_per_task, shown, began = found
+    result = run(rewriting, row)
+    assert len(result) == 4, result
+    tasks, cpus_per_task, shown, began = result
     decision: DecisionRow = rewriting.decision(since_s=since)
     job = dict(word.split("=", 1) for word in shown.split() if "=" in word)
     assert (decision.reason, decision.applied) == (row.why, row.chosen)

@@ -6,7 +6,7 @@ from sacct_ingest.script_sizes import fixed_sizes, task_multiple
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "result"),
     [
         ("export OMP_NUM_THREADS=8", {"cpus": "OMP_NUM_THREADS=8"}),
         ('OMP_NUM_THREADS="4" ./solve', {"cpus": 'OMP_NUM_THREADS="4'}),
@@ -36,8 +36,8 @@ from sacct_ingest.script_sizes import fixed_sizes, task_multiple
         ("foamDictionary -entry numberOfSubdomains -set $SLURM_NTASKS d", {}),
     ],
 )
-def test_what_a_script_fixes(line: str, found: dict[str, str]) -> None:
-    assert fixed_sizes(f"#!/bin/bash\n#SBATCH -n 4\n{line}\n") == found
+def test_what_a_script_fixes(line: str, result: dict[str, str]) -> None:
+    assert fixed_sizes(f"#!/bin/bash\n#SBATCH -n 4\n{line}\n") == result
 
 
 @pytest.mark.parametrize(
