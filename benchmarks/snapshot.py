@@ -59,23 +59,23 @@ def measure(nodes: int, jobs: int) -> list[dict[str, Any]]:
     nodes_json = json.dumps({"nodes": [_json(fields.NODE, w, "node") for w in node_words[::3]]})
     jobs_json = json.dumps({"jobs": [_json(fields.JOB, w, "job") for w in job_words]})
     text = figures("text", squeue, sinfo, read_text)
-    told = figures("JSON", jobs_json, nodes_json, read_json)
-    told["times text"] = told["read s"] / text["read s"]
-    return [{"nodes": nodes, "jobs": jobs, **row} for row in (text, told)]
+    reported = figures("JSON", jobs_json, nodes_json, read_json)
+    reported["times text"] = reported["read s"] / text["read s"]
+    return [{"nodes": nodes, "jobs": jobs, **row} for row in (text, reported)]
 
 
 def figures(name: str, squeue: str, nodes: str, read: Callable[..., RawState]) -> dict[str, Any]:
     """Read and build once, and ask."""
-    read_s, seen = timed(lambda: read(squeue, nodes, PARTITIONS))
+    read_s, observed = timed(lambda: read(squeue, nodes, PARTITIONS))
     settings = SlurmConf(counts_memory=True, mem_cpu_mib=1000)
-    build_s, cluster = timed(lambda: build(seen, settings, cluster="pine", taken_s=NOW))
+    build_s, cluster = timed(lambda: build(observed, settings, cluster="pine", taken_s=NOW))
     tables = PredictionLookup()
     outlooks = Outlooks(QueueRunTimes(lambda: tables))
     outlooks.remember(PAST)
-    outlooks.attach(cluster, seen, settings)  # loads what it needs
+    outlooks.attach(cluster, observed, settings)  # loads what it needs
     outlooks.forget()
     began_s = time.thread_time()
-    attached = outlooks.attach(cluster, seen, settings)
+    attached = outlooks.attach(cluster, observed, settings)
     outlook_s = time.thread_time() - began_s
     assert attached.partitions["batch"].outlook is not None
     job = Job(min_nodes=1, max_nodes=64, ntasks_per_node=8, time_limit=120)
@@ -83,7 +83,7 @@ def figures(name: str, squeue: str, nodes: str, read: Callable[..., RawState]) -
     next_s, _ = timed(lambda: partition_for(cluster, job))
     tracemalloc.start()
     again = build(read(squeue, nodes, PARTITIONS), settings, cluster="pine", taken_s=NOW)
-    kept, peak = tracemalloc.get_traced_memory()
+    remaining, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert again.partitions.keys() == cluster.partitions.keys()
     return {
@@ -95,7 +95,7 @@ def figures(name: str, squeue: str, nodes: str, read: Callable[..., RawState]) -
         "first ask ms": 1e3 * first_s,
         "next ask ms": 1e3 * next_s,
         "peak MiB": peak / 2**20,
-        "kept MiB": kept / 2**20,
+        "kept MiB": remaining / 2**20,
         "times text": 1.0,
     }
 
@@ -185,8 +185,8 @@ def _json(rows: tuple[fields.SlurmField, ...], words: dict[str, Any], kind: str)
 
 def _value(row: fields.SlurmField, word: Any) -> Any:
     if row.name in ("start_s", "end_s"):
-        known = isinstance(word, int)
-        return {"set": known, "infinite": False, "number": word if known else 0}
+        recorded = isinstance(word, int)
+        return {"set": recorded, "infinite": False, "number": word if recorded else 0}
     if row.name == "state":
         return [str(word).upper()]
     if row.name == "cpus_used":

@@ -135,7 +135,7 @@ def test_the_normal_distribution_is_that_of_scipy():
     assert np.abs(queue_forward.normal_cdf(z) - ndtr(z)).max() < 1e-7
 
 
-def test_of_an_array_the_start_of_each_task_is_found():
+def test_of_an_array_the_start_of_each_task_is_detected():
     tasks = [running(8, 100.0 * n, limit_s=HOUR, number=5) for n in (1, 2, 3)]
     alone = running(8, 50.0, limit_s=HOUR, number=6)
     state = QueueState(units=8, running=[running(8, 1000.0)], waiting=[*tasks, alone])

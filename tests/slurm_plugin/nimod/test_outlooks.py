@@ -343,7 +343,7 @@ def test_of_an_array_the_start_of_each_task_is_listed():
     assert made.queued([9], [4], user="bob", own="bob") == []
 
 
-def test_a_task_with_a_record_of_its_own_is_found_by_its_array():
+def test_a_task_with_a_record_of_its_own_is_detected_by_its_array():
     made = outlooks()
     requeued = pending(11, array_id=9, tasks="2")
     attached(made, replace(full(), jobs=[*full().jobs, array(9, "3-7", jobs=5), requeued]))
@@ -366,10 +366,10 @@ def test_of_an_array_the_first_start_is_recorded_once():
         )
 
     left = pending(9, array_id=9, tasks="2-4", jobs=3, submit_s=NOW + 5)
-    attached(made, seen(started(1, 10, NOW + 65), left), NOW + 70)
+    attached(made, visible(started(1, 10, NOW + 65), left), NOW + 70)
     assert [one.actual_s for one in made.record.errors] == [60.0]
     rest = [started(1, 10, NOW + 65), started(2, 11, NOW + 80), started(3, 9, NOW + 90)]
-    attached(made, seen(*rest), NOW + 100)
+    attached(made, visible(*rest), NOW + 100)
     assert [one.actual_s for one in made.record.errors] == [60.0]
 
 
