@@ -25,7 +25,7 @@ from tests.cluster.login_node import PROJECT, Cable, LoginNode, relay_sections
 from tests.cluster.nimod import hooks_for
 from tests.conftest import ClusterFactory, scratch_directory, unavailable
 from tests.end_to_end.site import Site
-from tests.processes import PATIENCE_S, Account, free_ports, wait_until
+from tests.processes import LONGEST_WAIT_S, Account, free_ports, wait_until
 from tests.requests.conftest import SHAPES, curve
 
 pytestmark = [
@@ -192,7 +192,7 @@ def as_user(place: Place, user: str, job: Mapping[str, object]) -> Any:
     os.setegid(account.gid)
     os.seteuid(account.uid)
     try:
-        return line_client.advise(place.login.socket, job, timeout_s=PATIENCE_S)
+        return line_client.advise(place.login.socket, job, timeout_s=LONGEST_WAIT_S)
     finally:
         os.seteuid(0)
         os.setegid(0)
@@ -251,7 +251,7 @@ def test_somebody_in_between_can_neither_change_nor_replay(place: Place) -> None
         assert place.advise().returncode == LINK_DOWN
         between.change = lambda data: data
         with socket.create_connection((cable.controller, place.port)) as again:
-            again.settimeout(PATIENCE_S)
+            again.settimeout(LONGEST_WAIT_S)
             again.sendall(between.sent)
             said = again.makefile("rb").read()
         assert b'"nodes"' not in said

@@ -20,19 +20,19 @@ REFUSED = {
 def test_slurm_has_the_word(enforcing: Site, options: tuple[str, ...]) -> None:
     argv = (*options, enforcing.script)
     said = enforcing.cluster.run("sbatch", "--test-only", *argv, check=False)
-    told = enforcing.advise(*argv, check=False)
+    reported = enforcing.advise(*argv, check=False)
     if said.returncode == 0:  # this release takes it; nothing then speaks against advice
-        assert "refuse" not in told.stderr
+        assert "refuse" not in reported.stderr
         return
-    assert told.returncode == said.returncode
+    assert reported.returncode == said.returncode
     words = re.sub(r"^sbatch: (error: )?", "", said.stderr.strip().splitlines()[-1])
     assert f"Slurm would refuse this job: {words}" in re.sub(
-        r"refuse this job: .*; ", "refuse this job: ", told.stderr
+        r"refuse this job: .*; ", "refuse this job: ", reported.stderr
     )
-    assert "#SBATCH" not in told.stdout
+    assert "#SBATCH" not in reported.stdout
     # What nimod itself doubts gets no predictions either.
     doubted = {REFUSED["no such partition"], REFUSED["more nodes than there are"]}
-    assert told.stdout == "" or options not in doubted
+    assert reported.stdout == "" or options not in doubted
 
 
 def test_what_slurm_takes_gets_advice(enforcing: Site) -> None:
@@ -42,9 +42,11 @@ def test_what_slurm_takes_gets_advice(enforcing: Site) -> None:
 
 
 def test_nothing_is_said_beyond_the_range_or_the_partition(enforcing: Site) -> None:
-    told = enforcing.advise("--all", "-p", "small", "-N1-8", enforcing.script, check=False).stdout
-    assert re.findall(r"^(?:=>)? +(\d+) +\d\d:\d\d:\d\d", told, re.MULTILINE) == ["1", "2"]
-    assert all(int(n) <= 2 for n in re.findall(r"run on (\d+) node", told))
+    reported = enforcing.advise(
+        "--all", "-p", "small", "-N1-8", enforcing.script, check=False
+    ).stdout
+    assert re.findall(r"^(?:=>)? +(\d+) +\d\d:\d\d:\d\d", reported, re.MULTILINE) == ["1", "2"]
+    assert all(int(n) <= 2 for n in re.findall(r"run on (\d+) node", reported))
 
 
 def test_runs_that_reached_their_limit_are_reported(enforcing: Site) -> None:
@@ -53,6 +55,6 @@ def test_runs_that_reached_their_limit_are_reported(enforcing: Site) -> None:
     enforcing.cluster.wait(*jobs, timeout_s=200, accounted=True)
     enforcing.learn()
     enforcing.settled()
-    told = enforcing.advise(script, check=False)
-    assert told.returncode == 3
-    assert "All 2 runs of this command reached their time limit." in told.stdout
+    reported = enforcing.advise(script, check=False)
+    assert reported.returncode == 3
+    assert "All 2 runs of this command reached their time limit." in reported.stdout

@@ -15,13 +15,13 @@ from slurm_plugin.slurm.availability import profile
 from tests.slurm_plugin.made import NOW, history, job, partition, rules, table
 
 
-def advice(request=None, known=None, part=None, *, fresh=True, unknown=False):
+def advice(request=None, learned=None, part=None, *, fresh=True, unknown=False):
     case = DecisionContext(
         job(),
         Identity("alice", "solve"),
         Mode.OBSERVE,
         request or Request(low=1, high=16, limit_s=7200.0),
-        None if unknown else known or table(),
+        None if unknown else learned or table(),
         part or partition(),
         NOW,
     )
@@ -40,15 +40,15 @@ def test_rows_tell_what_each_count_would_mean():
 
 
 def test_what_was_observed_comes_along_to_be_drawn():
-    known = table()
-    points = [Point(**asdict(one)) for one in advice(known=known).points]
-    assert points == list(known.observed)
-    assert advice(known=known).knee == 8
+    learned = table()
+    points = [Point(**asdict(one)) for one in advice(learned=learned).points]
+    assert points == list(learned.observed)
+    assert advice(learned=learned).knee == 8
     assert advice(unknown=True).points == []
 
 
 def test_the_fewest_observed_nodes_are_the_base_of_efficiency():
-    rows = {row.nodes: row for row in advice(known=table(observed=(4, 8, 16))).rows}
+    rows = {row.nodes: row for row in advice(learned=table(observed=(4, 8, 16))).rows}
     assert (rows[4].speedup, rows[4].efficiency) == (1.0, 1.0)
     assert rows[8].efficiency == pytest.approx(1000 / 550 / 2)
 
@@ -65,7 +65,7 @@ def test_counts_that_the_partition_does_not_have_are_not_shown():
 
 def test_counts_that_are_refused_are_not_shown():
     verdicts = tuple(Verdict.RELIABLE if n <= 12 else Verdict.REFUSED for n in range(1, 33))
-    assert max(row.nodes for row in advice(known=table(verdicts=verdicts)).rows) == 12
+    assert max(row.nodes for row in advice(learned=table(verdicts=verdicts)).rows) == 12
 
 
 def test_counts_outside_the_range_asked_for_are_not_shown():
@@ -75,17 +75,17 @@ def test_counts_outside_the_range_asked_for_are_not_shown():
 
 def test_no_run_is_proposed_beyond_the_partition():
     unsure = table(problems=(Problem("uncertain", "from 17 nodes on", 48),))
-    assert advice(known=unsure).observe is None
-    assert "48" not in advice(known=unsure).verdict_text
+    assert advice(learned=unsure).observe is None
+    assert "48" not in advice(learned=unsure).verdict_text
     assert (
         "48 nodes"
-        in advice(known=unsure, part=partition(profile([(NOW, 64)]), nodes=64)).verdict_text
+        in advice(learned=unsure, part=partition(profile([(NOW, 64)]), nodes=64)).verdict_text
     )
 
 
 def test_an_answer_is_not_reliable_and_doubtful_at_once():
     verdicts = tuple(Verdict.RELIABLE if n <= 8 else Verdict.DOUBTFUL for n in range(1, 33))
-    reported = advice(known=table(verdicts=verdicts))
+    reported = advice(learned=table(verdicts=verdicts))
     assert (reported.nodes, reported.verdict) == (None, "doubtful")
     assert reported.verdict_text.startswith("The prediction is doubtful on 16 nodes.")
     assert "is reliable" not in reported.verdict_text
@@ -93,7 +93,7 @@ def test_an_answer_is_not_reliable_and_doubtful_at_once():
 
 
 def test_a_guess_is_marked_and_has_no_speedup():
-    reported = advice(known=history())
+    reported = advice(learned=history())
     assert reported.guess
     assert "only a guess" in reported.verdict_text
     assert {(row.speedup, row.efficiency) for row in reported.rows} == {(None, None)}
@@ -103,7 +103,7 @@ def test_a_guess_is_marked_and_has_no_speedup():
 def test_runs_that_did_not_finish_are_reported():
     text = "all 10 runs of this command reached their time limit"
     empty = replace(history(), level="line", nodes=(), problems=(Problem("unfinished", text),))
-    reported = advice(known=empty)
+    reported = advice(learned=empty)
     assert (reported.rows, reported.nodes) == ([], None)
     assert "All 10 runs of this command reached their time limit." in reported.verdict_text
 
@@ -122,7 +122,7 @@ def test_a_lack_of_history_is_said():
 
 
 def test_a_history_is_shown_and_what_would_help():
-    reported = advice(known=history())
+    reported = advice(learned=history())
     assert (reported.nodes, reported.verdict, reported.observe) == (None, "doubtful", 8)
     assert [row.nodes for row in reported.rows] == [4]
     assert "A run on 8 nodes would improve the prediction most." in reported.verdict_text
@@ -130,7 +130,7 @@ def test_a_history_is_shown_and_what_would_help():
 
 def test_a_doubtful_curve_recommends_nothing():
     problem = Problem("runner_up", "another model fits as well", 24)
-    reported = advice(known=table(verdict=Verdict.DOUBTFUL, problems=(problem,)))
+    reported = advice(learned=table(verdict=Verdict.DOUBTFUL, problems=(problem,)))
     assert (reported.nodes, reported.directive) == (None, "")
     assert "doubtful" in reported.verdict_text
     assert "Another model fits as well." in reported.verdict_text

@@ -10,7 +10,7 @@ from slurm_plugin.config import Access
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
 from slurm_plugin.nimod.connection import Reply
 from slurm_plugin.service.listening import Rates
-from tests.processes import PATIENCE_S
+from tests.processes import LONGEST_WAIT_S
 
 ME = os.geteuid()
 
@@ -24,7 +24,7 @@ def channels():
             channel.close()
 
 
-def door(names, *, trusted=False, later=lambda _: None):
+def listener(names, *, trusted=False, later=lambda _: None):
     return ConnectionLimiter(
         Access(connections=2),
         trusted=lambda uid: trusted,
@@ -45,18 +45,18 @@ def test_requests_come_back_with_time():
 def test_a_user_is_let_in_when_the_name_is_available(channels):
     arrived = threading.Event()
     names = UserNames(lambda uid: "alice")
-    at_limit = door(names, later=lambda _: arrived.set())
+    at_limit = listener(names, later=lambda _: arrived.set())
     assert at_limit.enter(channels[0]) is None
-    assert arrived.wait(PATIENCE_S)
+    assert arrived.wait(LONGEST_WAIT_S)
     assert names.cached(ME) == "alice"
     assert at_limit.enter(channels[1]) is not None
 
 
 def test_slurmctld_waits_for_no_name(channels):
     hung = threading.Event()
-    names = UserNames(lambda uid: str(hung.wait(PATIENCE_S)))
-    door(names).enter(channels[0])
-    connection = door(names, trusted=True).enter(channels[1])
+    names = UserNames(lambda uid: str(hung.wait(LONGEST_WAIT_S)))
+    listener(names).enter(channels[0])
+    connection = listener(names, trusted=True).enter(channels[1])
     assert connection is not None
     assert connection.first
     hung.set()
@@ -68,8 +68,8 @@ def test_a_user_without_a_name_is_let_in_with_none(channels):
 
     arrived = threading.Event()
     names = UserNames(unknown)
-    door(names, later=lambda _: arrived.set()).enter(channels[0])
-    assert arrived.wait(PATIENCE_S)
+    listener(names, later=lambda _: arrived.set()).enter(channels[0])
+    assert arrived.wait(LONGEST_WAIT_S)
     assert names.cached(ME) == ""
 
 
@@ -77,8 +77,8 @@ def test_connections_are_counted_until_they_are_over(channels):
     names = UserNames(lambda uid: "alice")
     recorded = threading.Event()
     names.ask(ME, recorded.set)
-    assert recorded.wait(PATIENCE_S)
-    at_limit = door(names)
+    assert recorded.wait(LONGEST_WAIT_S)
+    at_limit = listener(names)
     first, _, third = (at_limit.enter(channel) for channel in channels[:3])
     assert third is None
     at_limit.leave(first)
@@ -86,7 +86,7 @@ def test_connections_are_counted_until_they_are_over(channels):
 
 
 def test_slurmctld_is_not_counted(channels):
-    at_limit = door(UserNames(lambda uid: ""), trusted=True)
+    at_limit = listener(UserNames(lambda uid: ""), trusted=True)
     assert all(at_limit.enter(channel) for channel in channels)
 
 
@@ -113,7 +113,7 @@ def test_a_uid_without_a_name_is_looked_up_again_after_a_while():
 def asked(names):
     done = threading.Event()
     names.ask(ME, done.set)
-    assert done.wait(PATIENCE_S)
+    assert done.wait(LONGEST_WAIT_S)
 
 
 def test_a_crowd_of_users_leaves_places_for_the_next_one():

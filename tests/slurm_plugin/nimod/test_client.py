@@ -58,7 +58,7 @@ def test_a_status_and_a_reload(path):
 
 
 @pytest.mark.parametrize(
-    ("pieces", "told"),
+    ("pieces", "reported"),
     [
         ([], "cannot read"),
         ([b"garbage\n"], "cannot read"),
@@ -72,8 +72,8 @@ def test_a_status_and_a_reload(path):
         ([encode(Answer(ok=False, error="version 1; nimod speaks 2"))], "nimod speaks 2"),
     ],
 )
-def test_a_bad_answer_is_none(path, pieces, told):
-    with server(path, *pieces), pytest.raises(client.Unreachable, match=told):
+def test_a_bad_answer_is_none(path, pieces, reported):
+    with server(path, *pieces), pytest.raises(client.Unreachable, match=reported):
         line_client.advise(path, {}, timeout_s=60)
 
 

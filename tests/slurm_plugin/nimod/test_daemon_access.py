@@ -15,7 +15,7 @@ from sacct_ingest.sharing import SharedTag
 from slurm_plugin.config import Sharing
 from slurm_plugin.nimod import line_client
 from slurm_plugin.protocol import Answer, Ask, Command, Job, encode
-from tests.processes import PATIENCE_S, wait_until
+from tests.processes import LONGEST_WAIT_S, wait_until
 from tests.slurm_plugin.made import job, table
 from tests.slurm_plugin.nimod.own_nimod import (
     NOBODY,
@@ -91,13 +91,13 @@ def test_what_is_announced_lies_ready_until_it_is_taken(running):
     running.status()
     assert [row.via for row in running.decisions()] == ["cli_filter"]
     running.process.terminate()
-    running.process.wait(PATIENCE_S)
+    running.process.wait(LONGEST_WAIT_S)
     assert not folder.exists()
 
 
 @needs_root
-@pytest.mark.parametrize(("private", "known"), [("none", True), ("accounts,jobs", False)])
-def test_private_data_hides_what_others_ran(in_the_open, private, known):
+@pytest.mark.parametrize(("private", "recorded"), [("none", True), ("accounts,jobs", False)])
+def test_private_data_hides_what_others_ran(in_the_open, private, recorded):
     in_the_open.set_slurm(SLURM.replace('pine"', f'pine\nPrivateData = {private}"'))
     in_the_open.fit(table(level="tag", key="@lab/cfd", owner=""))
     shared = SharedTag(name="lab", application="cfd", users=("nobody",))
@@ -105,9 +105,9 @@ def test_private_data_hides_what_others_ran(in_the_open, private, known):
     in_the_open.see_cluster()
     ask = Ask(op="advise", job=job(user_name="nobody", user_id=None, comment="nimo:app=cfd"))
     (answer,) = ask_as_nobody(in_the_open, ask)
-    assert bool(answer["points"]) is known
+    assert bool(answer["points"]) is recorded
     assert line_client.advise(
-        in_the_open.socket, structs.asdict(ask.job), timeout_s=PATIENCE_S
+        in_the_open.socket, structs.asdict(ask.job), timeout_s=LONGEST_WAIT_S
     ).points
 
 
@@ -132,9 +132,9 @@ def test_a_user_who_asks_too_often_is_warned_and_cut_off(watched):
     argv = [sys.executable, "-I", "-c", code, watched.socket]
     line = encode(Ask(op="status"))
     done = subprocess.run(argv, input=line, capture_output=True, check=False, cwd="/")
-    told = done.stdout.splitlines()
-    assert b"more than 20 requests a second from user" in told[-2]
-    assert len(told) < 500
+    reported = done.stdout.splitlines()
+    assert b"more than 20 requests a second from user" in reported[-2]
+    assert len(reported) < 500
     assert all(watched.status().ok for _ in range(60))
 
 
@@ -143,7 +143,7 @@ def test_where_nothing_is_changed_slurmctld_is_notified_and_need_not_wait(runnin
     observing = whole.replace("mode: enforce", "mode: observe")
     hang_up(running, observing, "settings read")
     with socket.socket(socket.AF_UNIX) as channel:
-        channel.settimeout(PATIENCE_S)
+        channel.settimeout(LONGEST_WAIT_S)
         channel.connect(running.socket)
         reader = channel.makefile("rb")
         channel.sendall(encode(Ask(job=job())))

@@ -12,7 +12,7 @@ from slurm_plugin.nimod.queries import StoreQueries
 from slurm_plugin.protocol import Ask, Selection, encode
 from slurm_plugin.reports.report_title import title_of
 from tests.predictor.rows import job as made_run
-from tests.processes import PATIENCE_S
+from tests.processes import LONGEST_WAIT_S
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.nimod.own_nimod import SLURM, ask_as_nobody, needs_root
 from tests.slurm_plugin.reports.rows import decision
@@ -75,14 +75,14 @@ def test_a_decision_is_for_its_owner(asked):
 
 
 def test_root_sees_everything(running):
-    result = query_client.applications(running.socket, every=True, timeout_s=PATIENCE_S)
+    result = query_client.applications(running.socket, every=True, timeout_s=LONGEST_WAIT_S)
     assert [one.label for one in result.tables] == ["solve"]
     assert not result.own_only
 
 
 def test_answers_come_in_order_while_others_are_served(running):
     with socket.socket(socket.AF_UNIX) as channel:
-        channel.settimeout(PATIENCE_S)
+        channel.settimeout(LONGEST_WAIT_S)
         channel.connect(running.socket)
         channel.sendall((encode(Ask(op="applications")) + encode(Ask(op="status"))) * 5)
         lines = channel.makefile("rb")
@@ -104,7 +104,7 @@ def test_no_store_is_an_error_in_words(nimod):
     nimod.start(ready=False)
     nimod.notify.recv(100)
     with pytest.raises(client.Unreachable, match="/dev/null"):
-        query_client.applications(nimod.socket, every=True, timeout_s=PATIENCE_S)
+        query_client.applications(nimod.socket, every=True, timeout_s=LONGEST_WAIT_S)
 
 
 @needs_root
@@ -119,7 +119,7 @@ def test_a_report_is_about_ones_own_jobs_where_jobs_are_private(asked):
 
 @needs_root
 def test_a_report_of_nimod_is_that_of_the_store(asked):
-    answer = query_client.report(asked.socket, Selection(), timeout_s=PATIENCE_S)
+    answer = query_client.report(asked.socket, Selection(), timeout_s=LONGEST_WAIT_S)
     with Store.open(asked.url) as store:
         whole = collect(store, DecisionSelection(), confidence=0.9)
     assert query_client.report_of(answer) == whole

@@ -41,7 +41,7 @@ def wrong(answer: Message) -> bool:
 @pytest.mark.parametrize("path", RELEASES, ids=lambda path: path.stem)
 def test_commands_read_what_nimod_of_other_releases_answers(path: Any) -> None:
     for asked, answer in recorded(path)["answers"].items():
-        for told in (answer, with_news(answer)):
-            assert READERS[asked](told).ok
+        for reported in (answer, with_news(answer)):
+            assert READERS[asked](reported).ok
     set_by = recorded(path)["answers"]["decide"]["set"]
     assert msgspec.convert(set_by, Change).min_nodes == 4

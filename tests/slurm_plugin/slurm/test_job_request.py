@@ -171,12 +171,12 @@ def test_variables_go_before_the_script_and_after_the_command_line() -> None:
 
 def test_every_variable_names_an_option_of_sbatch() -> None:
     variables = {f"SBATCH_{name.upper().replace('-', '_')}": "1" for name in OPTIONS["sbatch"]}
-    known = options_of(variables | {"SBATCH_TIMELIMIT": "1", "SBATCH_ARRAY_INX": "1"})
-    assert {"time", "array", "partition", "account"} <= known.keys() <= OPTIONS["sbatch"].keys()
+    recorded = options_of(variables | {"SBATCH_TIMELIMIT": "1", "SBATCH_ARRAY_INX": "1"})
+    assert {"time", "array", "partition", "account"} <= recorded.keys() <= OPTIONS["sbatch"].keys()
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (["-N", "0"], "no node at all"),
         (["-N", "4-2"], "Maximum node count 2 is less than minimum node count 4"),
@@ -189,8 +189,8 @@ def test_every_variable_names_an_option_of_sbatch() -> None:
         (["-b", "now+2hours", "--deadline=now+1hour"], "Incompatible begin and deadline"),
     ],
 )
-def test_what_slurm_refuses_is_refused_with_its_words(words: Sequence[str], told: str) -> None:
-    with pytest.raises(ScriptError, match=re.escape(told)):
+def test_what_slurm_refuses_is_refused_with_its_words(words: Sequence[str], reported: str) -> None:
+    with pytest.raises(ScriptError, match=re.escape(reported)):
         check_times(fields(*words, "a.sh", script="#!/bin/sh\n"), now_s=NOW_S)
 
 

@@ -11,7 +11,7 @@ from slurm_plugin.protocol import ESTIMATE_COMMENT, Advice, Row
 from slurm_plugin.slurm.start_estimate import EstimateRequest, StartEstimateCache, run, starts
 
 NOW = 1e9
-TOLD = (
+REPORTED = (
     "sbatch: Job 7 to start at 1000000600 using 4 processors on nodes n[1-4] in partition batch\n"
 )
 JOB = EstimateRequest(options=("-t", "10"), script=("job.sh", "-N", "9"))
@@ -37,8 +37,8 @@ def cache(folder, keep_s=60.0):
     ],
 )
 def test_a_command_line_is_taken_apart(words, options, script, text):
-    found = submission_of(words, "#!/bin/sh\n")
-    assert found == EstimateRequest(options=options, script=script, text=text)
+    result = submission_of(words, "#!/bin/sh\n")
+    assert result == EstimateRequest(options=options, script=script, text=text)
 
 
 def test_ours_come_after_the_users_options_and_before_the_script():
@@ -53,11 +53,11 @@ def test_each_count_is_asked_once_a_minute(tmp_path):
 
     def answer(argv, text):
         asked.append(argv)
-        return TOLD
+        return REPORTED
 
     for later in (0, 59):
-        found = starts(JOB, [4, 8], answer, cache(tmp_path), now_s=NOW + later)
-        assert found == {4: 1000000600.0, 8: 1000000600.0}
+        result = starts(JOB, [4, 8], answer, cache(tmp_path), now_s=NOW + later)
+        assert result == {4: 1000000600.0, 8: 1000000600.0}
     assert len(asked) == 2
     starts(JOB, [4], answer, cache(tmp_path), now_s=NOW + 61)
     starts(EstimateRequest(options=("-t", "20")), [4], answer, cache(tmp_path), now_s=NOW + 61)
@@ -72,10 +72,10 @@ def test_a_count_that_is_refused_is_left_out_and_silence_ends_the_questions(tmp_
         asked.append(argv[4])
         if argv[4] in said:
             raise SlurmError(said[argv[4]])
-        return TOLD
+        return REPORTED
 
-    found = starts(JOB, [4, 2, 8, 1], answer, cache(tmp_path), now_s=NOW)
-    assert (set(found), asked) == ({2}, ["--nodes=4", "--nodes=2", "--nodes=8"])
+    result = starts(JOB, [4, 2, 8, 1], answer, cache(tmp_path), now_s=NOW)
+    assert (set(result), asked) == ({2}, ["--nodes=4", "--nodes=2", "--nodes=8"])
     with pytest.raises(SlurmError, match="too many"):
         starts(JOB, [4], answer, cache(tmp_path), now_s=NOW)
 
@@ -87,12 +87,12 @@ def test_an_answer_without_a_start_is_none(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "[]", '{"a": 3}', '{"a": ["x", "y"]}'])
 def test_a_broken_cache_is_no_trouble(tmp_path, text):
-    kept = cache(tmp_path)
-    kept.put("a", 5.0, now_s=NOW)
+    remaining = cache(tmp_path)
+    remaining.put("a", 5.0, now_s=NOW)
     (tmp_path / "c" / "estimates.json").write_text(text)
-    assert kept.get("a", now_s=NOW) is None
-    kept.put("a", 5.0, now_s=NOW)
-    assert kept.get("a", now_s=NOW) == 5.0
+    assert remaining.get("a", now_s=NOW) is None
+    remaining.put("a", 5.0, now_s=NOW)
+    assert remaining.get("a", now_s=NOW) == 5.0
 
 
 def test_a_cache_that_cannot_be_written_is_no_trouble(tmp_path):
@@ -156,6 +156,6 @@ def test_the_real_slurm_tells_a_start(slurm, tmp_path):
     def ask(argv, text):
         return run(argv, text, environ=slurm.env, timeout_s=20)
 
-    found = starts(job, [2, 99], ask, cache(tmp_path), now_s=NOW)
-    assert set(found) == {2}
+    result = starts(job, [2, 99], ask, cache(tmp_path), now_s=NOW)
+    assert set(result) == {2}
     assert slurm.run("squeue", "-h", "-o", "%k").stdout.count(ESTIMATE_COMMENT) == 0
