@@ -234,7 +234,7 @@ def test_runs_cut_short_beyond_what_was_usual_leave_quantiles() -> None:
 @pytest.mark.parametrize(("since", "cut_s"), [(0, 900.0), (9, 900.0), (10, 0.0)])
 def test_a_run_cut_short_counts_until_ten_have_completed(since: int, cut_s: float) -> None:
     times = [*rows_of(2, 4, 8, 16), row(4, 900.0, JobState.TIMEOUT), *rows_of(*[4] * since)]
-    told = table_of([replace(one, end_s=1000 + i) for i, one in enumerate(times)])
-    assert told is not None
-    assert [(one.nodes, one.cut_s) for one in told.longest if one.nodes == 4] == [(4, cut_s)]
-    assert max(one.time_s for one in told.longest) == 900.0
+    said = table_of([replace(one, end_s=1000 + i) for i, one in enumerate(times)])
+    assert said is not None
+    assert [(one.nodes, one.cut_s) for one in said.longest if one.nodes == 4] == [(4, cut_s)]
+    assert max(one.time_s for one in said.longest) == 900.0

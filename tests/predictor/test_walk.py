@@ -211,8 +211,8 @@ def test_the_mixture_is_never_much_worse_than_its_best_expert(times: Times) -> N
 def test_entries_of_an_earlier_release_have_no_mixture_and_count() -> None:
     older = [replace(one, same=False) for one in entries_with(0.4, 30)]
     newer = [replace(one, errors=(*one.errors, 0.2), chosen=MIXED) for one in older]
-    known = site_of([*older, *newer])
-    (accuracies,) = known.accuracies.values()
+    table = site_of([*older, *newer])
+    (accuracies,) = table.accuracies.values()
     assert accuracies[0] == pytest.approx(math.exp(-0.4))
     assert accuracies[MIXED] == pytest.approx(math.exp(-0.2))
     judged = RecordJudge(older, Site(), SETTINGS, same=False).judge(

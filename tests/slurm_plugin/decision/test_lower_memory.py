@@ -192,8 +192,8 @@ def test_the_step_is_the_sites():
 
 def test_a_job_that_names_no_memory_has_a_least_that_the_hook_takes_too():
     little = table(need=need(high=50, given=100))
-    where = seen(mem_node_mib=4000)
-    assert lowered(known=little, where=where)[0].set.min_mem_per_node == 400  # 5 % of 8000
+    where = look(mem_node_mib=4000)
+    assert lowered(learned=little, where=where)[0].set.min_mem_per_node == 400  # 5 % of 8000
     unasked = asked(min_mem_per_node=None)
-    answer, _ = lowered(unasked, known=little, where=where)
+    answer, _ = lowered(unasked, learned=little, where=where)
     assert answer.set.min_mem_per_node == 256

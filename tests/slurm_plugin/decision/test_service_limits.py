@@ -128,7 +128,7 @@ def test_the_advice_has_a_line_for_the_limit():
     ],
 )
 def test_no_limit_is_shorter_than_what_a_limit_cut_short(longest, minutes):
-    known = dataclasses.replace(tailed(), longest=(longest,))
+    history = dataclasses.replace(tailed(), longest=(longest,))
     fixed = job(min_nodes=16, max_nodes=16, min_cpus=16)
-    answer, _ = submit(advisor(tables=(known,), time_limit=SET), fixed)
+    answer, _ = submit(advisor(tables=(history,), time_limit=SET), fixed)
     assert answer.set.time_limit == minutes

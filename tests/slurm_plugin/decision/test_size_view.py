@@ -7,7 +7,7 @@ from sacct_ingest.layout import Unit
 from slurm_plugin.decision.size_view import in_sizes
 from slurm_plugin.slurm.cluster_state import Partition
 from tests.slurm_plugin.decision.submitting import advisor
-from tests.slurm_plugin.decision.test_sizes import DEVICES, FREE, THREADS, one_node, seen, sized
+from tests.slurm_plugin.decision.test_sizes import DEVICES, FREE, THREADS, one_node, look, sized
 from tests.slurm_plugin.made import NOW
 
 GPU = {"tres_per_node": "gres/gpu:1", "cpus_per_task": 4}
@@ -28,7 +28,7 @@ def test_the_price_counts_the_cpus_or_gpus_of_all_nodes(
     table: PredictionTable, fields: dict[str, object], total: int
 ) -> None:
     """A node is shared: one of its sixteen CPUs holds up others by a sixteenth of it."""
-    whole = seen(FREE).partitions["batch"]
+    whole = look(FREE).partitions["batch"]
     assert whole.nodes == 4
     assert view(table, whole, **fields).nodes == total
 
@@ -36,7 +36,7 @@ def test_the_price_counts_the_cpus_or_gpus_of_all_nodes(
 @pytest.mark.parametrize(("waiting", "fewer"), [(0, False), (40, True)])
 def test_a_queue_makes_cpus_dear(waiting: int, fewer: bool) -> None:
     job = one_node(cpus_per_task=1, min_cpus=1, comment="nimo:cpus=1-16", script="#!/bin/sh\n./x\n")
-    made = advisor(tables=[sized(THREADS)], seen=seen(FREE, queue=waiting))
+    made = advisor(tables=[sized(THREADS)], look=look(FREE, queue=waiting))
     _, row = made.submit(job, via="job_submit", now_s=NOW)
     assert row is not None
     assert row.nodes is not None

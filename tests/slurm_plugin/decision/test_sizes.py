@@ -28,7 +28,7 @@ BUSY = NodeGroup(
 )
 
 
-def seen(*groups: NodeGroup, **fields):
+def look(*groups: NodeGroup, **fields):
     names = {one: tuple(f"n{i}{letter}" for letter in "abcd") for i, one in enumerate(groups)}
     pool = NodePool(now_s=NOW, groups=names)
     own = {
@@ -49,37 +49,37 @@ def one_node(**fields):
 
 
 def advice(request, *, tables=None, where=None, **settings):
-    made = advisor(tables=tables or [sized()], seen=where or seen(FREE), **settings)
+    made = advisor(tables=tables or [sized()], look=where or look(FREE), **settings)
     return made.advise(request, now_s=NOW)
 
 
 def test_a_job_on_one_node_is_advised_over_its_cpus():
-    told = advice(one_node(cpus_per_task=4, min_cpus=4))
-    assert told.unit is Unit.CPUS
-    assert [row.nodes for row in told.rows] == list(range(1, 17))  # those of a node
-    best = next(row for row in told.rows if row.recommended)
-    assert told.directive == f"#SBATCH --cpus-per-task={best.nodes}"
+    reported = advice(one_node(cpus_per_task=4, min_cpus=4))
+    assert reported.unit is Unit.CPUS
+    assert [row.nodes for row in reported.rows] == list(range(1, 17))  # those of a node
+    best = next(row for row in reported.rows if row.recommended)
+    assert reported.directive == f"#SBATCH --cpus-per-task={best.nodes}"
     assert best.node_hours == pytest.approx(best.nodes * (100 + 3600 / best.nodes) / 3600)
 
 
 def test_waits_are_those_for_so_many_cpus_on_a_node():
-    told = advice(one_node(cpus_per_task=4, min_cpus=4), where=seen(BUSY))
-    waits = {row.nodes: row.wait_s for row in told.rows}
+    reported = advice(one_node(cpus_per_task=4, min_cpus=4), where=look(BUSY))
+    waits = {row.nodes: row.wait_s for row in reported.rows}
     assert (waits[4], waits[5]) == (0.0, 3600.0)
 
 
 def test_a_job_does_not_grow_beyond_a_quarter_of_what_is_free():
-    told = advice(one_node(cpus_per_task=4, min_cpus=4), where=seen(FREE))
-    assert told.nodes > 4  # of 64
-    crowded = advice(one_node(cpus_per_task=4, min_cpus=4), where=seen(BUSY))
+    reported = advice(one_node(cpus_per_task=4, min_cpus=4), where=look(FREE))
+    assert reported.nodes > 4  # of 64
+    crowded = advice(one_node(cpus_per_task=4, min_cpus=4), where=look(BUSY))
     assert crowded.nodes <= 4  # of 16
 
 
 def test_tasks_are_advised_where_runs_differed_in_them():
-    told = advice(one_node(num_tasks=4, cpus_per_task=2, min_cpus=8), tables=[sized(TASKS)])
-    best = next(row for row in told.rows if row.recommended)
-    assert told.directive == f"#SBATCH --ntasks={best.nodes // 2}"
-    assert all(row.nodes % 2 == 0 for row in told.rows)
+    reported = advice(one_node(num_tasks=4, cpus_per_task=2, min_cpus=8), tables=[sized(TASKS)])
+    best = next(row for row in reported.rows if row.recommended)
+    assert reported.directive == f"#SBATCH --ntasks={best.nodes // 2}"
+    assert all(row.nodes % 2 == 0 for row in reported.rows)
 
 
 @pytest.mark.parametrize(
@@ -92,11 +92,11 @@ def test_tasks_are_advised_where_runs_differed_in_them():
 )
 def test_gpus_are_advised_with_the_cpus_that_go_with_them(field, option):
     made = sized(DEVICES, Unit.GPUS, nodes=[1, 2, 3, 4], observed=[1, 2, 4])
-    told = advice(one_node(**field, cpus_per_task=8, min_cpus=8), tables=[made])
-    assert told.unit is Unit.GPUS
-    assert [row.nodes for row in told.rows] == [1, 2, 3, 4]
-    assert told.nodes == 4
-    assert told.directive == f"#SBATCH {option}4 --cpus-per-task=16"
+    reported = advice(one_node(**field, cpus_per_task=8, min_cpus=8), tables=[made])
+    assert reported.unit is Unit.GPUS
+    assert [row.nodes for row in reported.rows] == [1, 2, 3, 4]
+    assert reported.nodes == 4
+    assert reported.directive == f"#SBATCH {option}4 --cpus-per-task=16"
 
 
 def test_an_array_is_advised_on_each_of_its_tasks():
@@ -104,15 +104,15 @@ def test_an_array_is_advised_on_each_of_its_tasks():
 
 
 def test_other_tasks_than_the_runs_had_are_another_curve():
-    told = advice(one_node(num_tasks=4, min_cpus=4))
-    assert (told.nodes, told.verdict) == (None, "refused")
+    reported = advice(one_node(num_tasks=4, min_cpus=4))
+    assert (reported.nodes, reported.verdict) == (None, "refused")
 
 
 TAGGED = {"comment": "nimo:cpus=4-16", "cpus_per_task": 4, "min_cpus": 4}
 
 
 def test_a_tag_lets_the_cpus_of_a_task_be_chosen():
-    answer, row = submit(advisor(tables=[sized()], seen=seen(FREE)), one_node(**TAGGED))
+    answer, row = submit(advisor(tables=[sized()], look=look(FREE)), one_node(**TAGGED))
     assert 4 < row.nodes <= 16
     assert answer.set == Change(cpus_per_task=row.nodes, min_cpus=row.nodes)
     assert answer.message == f"nimo: this job runs on {row.nodes} CPUs instead of 4"
@@ -131,13 +131,13 @@ def test_a_tag_lets_the_cpus_of_a_task_be_chosen():
     ],
 )
 def test_other_jobs_keep_their_cpus(fields, reason):
-    answer, _ = submit(advisor(tables=[sized()], seen=seen(FREE)), one_node(**TAGGED | fields))
+    answer, _ = submit(advisor(tables=[sized()], look=look(FREE)), one_node(**TAGGED | fields))
     assert (answer.action, answer.reason) == ("keep", reason)
 
 
 def test_a_job_that_names_no_cpus_gets_the_least_that_its_tag_offers_or_more():
     request = one_node(comment="nimo:cpus=4-8")
-    answer, row = submit(advisor(tables=[sized()], seen=seen(FREE)), request)
+    answer, row = submit(advisor(tables=[sized()], look=look(FREE)), request)
     assert answer.set.cpus_per_task == row.nodes >= 4
 
 
@@ -146,7 +146,7 @@ def test_a_tag_on_tasks_changes_tasks_and_those_on_each_node():
         comment="nimo:tasks=2-8",
         min_nodes=1, max_nodes=1, num_tasks=2, ntasks_per_node=2, cpus_per_task=2, min_cpus=4,
     )  # fmt: skip
-    answer, row = submit(advisor(tables=[sized(TASKS)], seen=seen(FREE)), request)
+    answer, row = submit(advisor(tables=[sized(TASKS)], look=look(FREE)), request)
     tasks = row.nodes // 2
     assert tasks > 2
     assert answer.set == Change(num_tasks=tasks, ntasks_per_node=tasks, min_cpus=2 * tasks)
@@ -157,7 +157,7 @@ def test_a_tag_on_gpus_changes_gpus():
     request = one_node(
         comment="nimo:gpus=1-4", tres_per_node="gres/gpu:1", cpus_per_task=4, min_cpus=4
     )
-    answer, row = submit(advisor(tables=[made], seen=seen(FREE)), request)
+    answer, row = submit(advisor(tables=[made], look=look(FREE)), request)
     assert row.nodes > 1
     assert answer.set.tres_per_node == f"gres/gpu:{row.nodes}"
     assert answer.set.cpus_per_task == 4 * row.nodes
@@ -167,14 +167,14 @@ def test_no_size_is_chosen_whose_memory_is_too_little():
     # A job gets 500 MiB for each CPU; its runs needed 4,900.
     made = sized(memory=(Memory(16, 4900 * 2**20),))
     request = one_node(**TAGGED | {"comment": "nimo:cpus=2-16", "cpus_per_task": 16})
-    where = seen(FREE, queue=500)
-    row = submit(advisor(tables=[made], seen=where), request)[1]
-    assert submit(advisor(tables=[sized()], seen=where), request)[1].nodes < 12
+    where = look(FREE, queue=500)
+    row = submit(advisor(tables=[made], look=where), request)[1]
+    assert submit(advisor(tables=[sized()], look=where), request)[1].nodes < 12
     assert row.nodes == 12  # 1.2 times as much
 
 
 def test_observe_mode_changes_nothing():
-    made = advisor(tables=[sized()], seen=seen(FREE), mode=Mode.OBSERVE)
+    made = advisor(tables=[sized()], look=look(FREE), mode=Mode.OBSERVE)
     answer, row = submit(made, one_node(**TAGGED))
     assert (answer.action, row.action) == ("keep", "set")
 
@@ -188,10 +188,10 @@ def test_runs_on_cpus_alone_choose_nodes_for_a_job_that_leaves_them_open():
         time_of=lambda n: 100 + 57_600 / n,
     )
     request = job(ntasks_per_node=16, min_cpus=16, max_nodes=8)
-    where = seen(
+    where = look(
         *(NodeGroup(cpus=16, mem_mib=16_000 + i, steps=((NOW, 16, 16_000, ()),)) for i in range(8))
     )
-    answer, row = submit(advisor(tables=[made], seen=where), request)
+    answer, row = submit(advisor(tables=[made], look=where), request)
     assert (row.unit, answer.set.min_nodes) == ("nodes", row.nodes)
 
 
@@ -199,16 +199,16 @@ FIXED = "#!/bin/sh\nexport OMP_NUM_THREADS=8\n./solve\n"
 
 
 def test_advice_says_what_the_script_fixes_itself():
-    told = advice(one_node(cpus_per_task=4, min_cpus=4, script=FIXED))
-    assert told.script_text == (
+    reported = advice(one_node(cpus_per_task=4, min_cpus=4, script=FIXED))
+    assert reported.script_text == (
         "The script says OMP_NUM_THREADS=8: it does not follow the option, so change it, too."
     )
-    assert told.script_text in render(told, now_s=NOW, width=200)
+    assert reported.script_text in render(reported, now_s=NOW, width=200)
     assert advice(one_node(cpus_per_task=4, min_cpus=4)).script_text == ""
 
 
 def test_a_size_that_the_script_fixes_is_not_changed():
-    made = advisor(tables=[sized()], seen=seen(FREE))
+    made = advisor(tables=[sized()], look=look(FREE))
     answer, _ = submit(made, one_node(**TAGGED | {"script": FIXED}))
     assert (answer.action, answer.reason) == ("keep", Reason.FIXED_BY_SCRIPT)
     tasks = FIXED.replace("export OMP_NUM_THREADS=8", "mpirun -np 8 ./x")
@@ -236,17 +236,19 @@ NEEDED = tuple(Memory(n, (1000 + 100 * n) * 2**20) for n in (1, 2, 4, 8, 16))
     ],
 )
 def test_the_memory_to_ask_for_is_the_most_that_was_ever_needed_and_a_margin(fields, line):
-    told = advice(one_node(cpus_per_task=4, min_cpus=4, **fields), tables=[sized(memory=NEEDED)])
-    assert told.memory_directive.startswith(line)
-    assert bool(told.memory_directive) is bool(line)
-    assert told.memory_directive in render(told, now_s=NOW, width=200)
+    reported = advice(
+        one_node(cpus_per_task=4, min_cpus=4, **fields), tables=[sized(memory=NEEDED)]
+    )
+    assert reported.memory_directive.startswith(line)
+    assert bool(reported.memory_directive) is bool(line)
+    assert reported.memory_directive in render(reported, now_s=NOW, width=200)
 
 
 @pytest.mark.parametrize("asked", [{"min_mem_per_node": 3000}, {"min_mem_per_cpu": 4000}])
 def test_no_memory_is_named_that_the_partition_does_not_allow(asked):
     request = one_node(cpus_per_task=4, min_cpus=4, **asked)
     lines = [
-        advice(request, tables=[sized(memory=NEEDED)], where=seen(FREE, max_mem_node_mib=most))
+        advice(request, tables=[sized(memory=NEEDED)], where=look(FREE, max_mem_node_mib=most))
         for most in (20_000, 3100)
     ]
     assert [bool(one.memory_directive) for one in lines] == [True, False]
@@ -255,8 +257,8 @@ def test_no_memory_is_named_that_the_partition_does_not_allow(asked):
 def test_no_memory_is_named_where_runs_had_too_little():
     short = (*NEEDED[:2], Memory(4, UNBOUNDED), Memory(8, UNBOUNDED), Memory(16, UNBOUNDED))
     request = one_node(cpus_per_task=4, min_cpus=4, min_mem_per_node=8000)
-    told = advice(request, tables=[sized(memory=short)])
-    assert told.memory_directive == ""
+    reported = advice(request, tables=[sized(memory=short)])
+    assert reported.memory_directive == ""
     few = advice(request, tables=[sized(memory=NEEDED, runs=2)])
     assert few.memory_directive == ""
 
@@ -264,7 +266,7 @@ def test_no_memory_is_named_where_runs_had_too_little():
 def test_an_older_hook_writes_no_size_and_is_sent_none():
     """It would write the limit of a size that it ignores."""
     request = one_node(**TAGGED, hook=HookLevel.COUNTS)
-    answer, _ = submit(advisor(tables=[sized()], seen=seen(FREE)), request)
+    answer, _ = submit(advisor(tables=[sized()], look=look(FREE)), request)
     assert (answer.action, answer.reason) == ("keep", Reason.OLD_HOOK)
 
 
@@ -280,20 +282,20 @@ def test_an_older_hook_writes_no_size_and_is_sent_none():
 )
 def test_a_rule_of_the_site_lets_sizes_be_chosen(rule, comment, low, high):
     opt_in = OptIn(rules=(SizesRule(**rule),))
-    made = advisor(tables=[sized()], seen=seen(FREE), opt_in=opt_in)
+    made = advisor(tables=[sized()], look=look(FREE), opt_in=opt_in)
     _, row = submit(made, one_node(**TAGGED | {"comment": comment}))
     assert low <= row.nodes <= high
 
 
 def due(left_s: int, **fields):
     """Submit a job on four CPUs that cannot be given others, with a deadline."""
-    where = seen(FREE, outlook=outlook(lambda *_: [0.0] * 40))
+    where = look(FREE, outlook=outlook(lambda *_: [0.0] * 40))
     request = one_node(
         **TAGGED
         | {"reservation": "r", "deadline": f"uts{NOW + left_s:.0f}", "time_limit": 10}
         | fields
     )
-    return submit(advisor(tables=[sized()], seen=where), request)
+    return submit(advisor(tables=[sized()], look=where), request)
 
 
 def test_another_size_or_a_later_deadline_may_make_it():
@@ -313,9 +315,9 @@ def test_a_deadline_that_no_size_of_the_tag_makes_may_be_later():
 
 def test_the_memory_to_ask_for_is_the_quantile_where_that_is_higher():
     high = tuple(Memory(one.nodes, 3000 * 2**20) for one in NEEDED)
-    known = sized(memory=NEEDED, need=MemoryNeed(30, 27, 27, 0.0, high))
+    recorded = sized(memory=NEEDED, need=MemoryNeed(30, 27, 27, 0.0, high))
     request = one_node(cpus_per_task=4, min_cpus=4, min_mem_per_node=8000)
-    assert advice(request, tables=[known]).memory_directive == "#SBATCH --mem=3600M"
+    assert advice(request, tables=[recorded]).memory_directive == "#SBATCH --mem=3600M"
 
 
 @pytest.mark.parametrize(
@@ -326,12 +328,12 @@ def test_tasks_are_multiples_of_the_groups_that_the_job_parts_them_into(script, 
     request = one_node(
         num_tasks=2, cpus_per_task=2, min_cpus=4, script=f"#!/bin/sh\n{script}\n", argv=argv
     )
-    told = advice(request, tables=[sized(TASKS)])
-    assert {row.nodes % multiple for row in told.rows} == {0}
-    assert ("only multiples of 3 tasks" in told.script_text) is (multiple == 6)
+    reported = advice(request, tables=[sized(TASKS)])
+    assert {row.nodes % multiple for row in reported.rows} == {0}
+    assert ("only multiples of 3 tasks" in reported.script_text) is (multiple == 6)
     tagged = {"comment": "nimo:tasks=2-8", "script": request.script, "argv": argv}
     where = one_node(num_tasks=3, cpus_per_task=2, min_cpus=6, **tagged)
-    answer, _ = submit(advisor(tables=[sized(TASKS)], seen=seen(FREE)), where)
+    answer, _ = submit(advisor(tables=[sized(TASKS)], look=look(FREE)), where)
     assert (answer.set.num_tasks * 2) % multiple == 0
 
 
@@ -346,16 +348,16 @@ def test_tasks_are_multiples_of_the_groups_that_the_job_parts_them_into(script, 
 )
 def test_node_counts_are_those_that_the_script_can_use(fields, counts):
     made = table(layout=Layout(fields.get("ntasks_per_node", 1)))
-    told = advice(job(max_nodes=16, min_nodes=1, **fields), tables=[made], where=cluster())
-    assert {row.nodes for row in told.rows} <= counts
-    assert {row.nodes for row in told.rows} & {4, 8}
+    reported = advice(job(max_nodes=16, min_nodes=1, **fields), tables=[made], where=cluster())
+    assert {row.nodes for row in reported.rows} <= counts
+    assert {row.nodes for row in reported.rows} & {4, 8}
 
 
 def test_an_input_file_fixes_the_tasks_of_an_advice():
     request = one_node(num_tasks=4, cpus_per_task=2, min_cpus=8, script="#!/bin/sh\nsrun solver\n")
     request.input_text = "numberOfSubdomains 4"
-    told = advice(request, tables=[sized(TASKS)])
-    assert told.script_text.startswith("An input file says numberOfSubdomains 4: it does not")
+    reported = advice(request, tables=[sized(TASKS)])
+    assert reported.script_text.startswith("An input file says numberOfSubdomains 4: it does not")
 
 
 @pytest.mark.parametrize(
@@ -367,7 +369,7 @@ def test_an_input_file_fixes_the_tasks_of_an_advice():
     ],
 )
 def test_advice_says_what_a_size_is_made_of(fields, layout, text):
-    told = advice(one_node(min_cpus=8, **fields), tables=[sized(layout)])
-    assert told.size_text.startswith(text)
-    assert bool(told.size_text) is bool(text)
-    assert told.size_text in render(told, now_s=NOW, width=200)
+    reported = advice(one_node(min_cpus=8, **fields), tables=[sized(layout)])
+    assert reported.size_text.startswith(text)
+    assert bool(reported.size_text) is bool(text)
+    assert reported.size_text in render(reported, now_s=NOW, width=200)
