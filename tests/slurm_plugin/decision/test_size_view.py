@@ -7,7 +7,7 @@ from sacct_ingest.layout import Unit
 from slurm_plugin.decision.size_view import in_sizes
 from slurm_plugin.slurm.cluster_state import Partition
 from tests.slurm_plugin.decision.submitting import advisor
-from tests.slurm_plugin.decision.test_sizes import DEVICES, FREE, THREADS, one_node, look, sized
+from tests.slurm_plugin.decision.test_sizes import DEVICES, FREE, THREADS, look, one_node, sized
 from tests.slurm_plugin.made import NOW
 
 GPU = {"tres_per_node": "gres/gpu:1", "cpus_per_task": 4}
