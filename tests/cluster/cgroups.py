@@ -41,8 +41,8 @@ def lacking() -> str:
 
 
 def clear(nodes: Iterable[str]) -> None:
-    """Remove what the slurmd of these nodes leave behind."""
-    for node in nodes:
+    """Remove what the slurmd of these nodes leave behind; some releases name no node there."""
+    for node in (*nodes, "%n"):
         for folder, _, _ in os.walk(_MEMORY / f"slurm_{node}", topdown=False):
             with contextlib.suppress(OSError):
                 Path(folder).rmdir()
