@@ -87,7 +87,7 @@ def _record_line(record: Recorded, unit: Unit) -> str:
     made = record_words(
         record.predictions, record.median_error, record.inside, repeated=record.repeated, unit=unit
     )
-    return f"  the last {made}"
+    return f"  the last {made.removeprefix('1 ')}"
 
 
 def record_words(

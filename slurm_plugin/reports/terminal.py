@@ -190,7 +190,7 @@ def _wait_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
 def _estimated(one: QueueEstimates) -> str:
     inside = "" if one.inside is None else f", {percent(one.inside)} inside their interval"
     return (
-        f"half of {count(one.jobs, 'estimate')} of {one.of} within a factor of {one.within:.2f}"
+        f"{count(one.jobs, 'estimate')} ({one.of}): half within a factor of {one.within:.2f}"
         f"{inside}"
     )
 

@@ -69,6 +69,6 @@ def test_the_report_shows_them(store):
     console = Console(width=200, record=True, file=StringIO())
     console.print(terminal.render(replace(report, decisions=1), {}))
     text = console.export_text()
-    assert "half of 10 estimates of submissions within a factor of 2.00, 90 % inside" in text
-    assert "half of 6 estimates of history within a factor of 10.00, 0 % inside" in text
+    assert "10 estimates (submissions): half within a factor of 2.00, 90 % inside" in text
+    assert "6 estimates (history): half within a factor of 10.00, 0 % inside" in text
     assert collect(store, DecisionSelection(), confidence=0.9, application="a").queue_waits == ()

@@ -177,7 +177,7 @@ def test_the_record_that_earned_the_verdict_is_reported() -> None:
     assert (
         "the last 40 predictions on node counts that had been run: median error 3 %, 36 inside"
     ) in text
-    assert "the last 1 prediction on new node counts: median error 20 %, 1 inside" in text
+    assert "the last prediction on new node counts: median error 20 %, 1 inside" in text
 
 
 def test_memory_is_reported_with_its_record() -> None:
