@@ -66,6 +66,8 @@ def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
 def gpu_type_of(job: Job) -> str:
     """Types of the GPUs that a job names; empty where it names none."""
     requests = (job.tres_per_node, job.tres_per_job, job.tres_per_task, job.tres_per_socket)
+    if not any(requests):
+        return ""
     return next((gpu_type(one) for one in requests if "gpu" in one), "")
 
 

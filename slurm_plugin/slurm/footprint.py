@@ -5,8 +5,9 @@ too); ``tests/cluster/test_footprint.py`` asks a real one.
 """
 
 import re
-from dataclasses import dataclass
 from math import ceil, inf
+
+import msgspec
 
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.availability import profile
@@ -20,9 +21,8 @@ _EXCLUSIVE = 0  #: job_desc.shared of ``--exclusive``
 UNKNOWN = Partition(name="", nodes=0, profile=profile([(0.0, 0)]))
 
 
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """What a job takes of each of its nodes."""
+class Footprint(msgspec.Struct, frozen=True):
+    """What a job takes of each of its nodes; each decision makes several."""
 
     cpus: int
     mem_mib: float  #: ``inf``: all that the node has; 0: memory is not counted
@@ -63,9 +63,10 @@ def footprint(job: Job, partition: Partition) -> Footprint:
     limit, on_node = partition.max_mem_node_mib, partition.node_cpus if alone else cpus
     allowed = not limit or (_within(mem_node, partition, inf) or mem_cpu * on_node) <= limit
     core = partition.threads_core
-    cpus = max(partition.node_cpus, least) if alone else core * ceil(cpus / core)
+    whole = core * ceil(cpus / core)
+    asked = whole if asked == cpus else core * ceil(asked / core)
+    cpus = max(partition.node_cpus, least) if alone else whole
     mem_mib = mem_node or mem_cpu * cpus
-    asked = core * ceil(asked / core)
     return Footprint(cpus, mem_mib, devices(job.tres_per_node), alone, allowed, asked)
 
 
