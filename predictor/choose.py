@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from predictor import reliability
 from predictor.models import base
 from predictor.models.adept import Adept, AdeptFit
+from predictor.models.two_sizes import translation_of
+from predictor.other_sizes import TWO_SIZES
 from predictor.reliability import ReliabilitySettings
 from predictor.special_counts import belongs
 from predictor.types import Curve, Prediction, Problem, Verdict
@@ -146,6 +148,9 @@ def choose(curve: Curve, model: str = MODEL) -> Choice:
     predictor.models.base.TooFewPoints
         Fewer than three node counts.
     """
+    if is_of_two_sizes(curve):
+        return _of_two_sizes(curve)
+    curve = replace(curve, others=())
     base.need(curve, MIN_POINTS)
     adept = Adept().fit(curve)
     special, reported = adept.diagnosis.special, adept.problems
@@ -157,6 +162,34 @@ def choose(curve: Curve, model: str = MODEL) -> Choice:
     relevant = [p for p in reported if p.name not in reliability.DOWNEY_EVERYWHERE]
     problems = (*_cut_short(fit, curve), *fit.problems, *relevant)
     return Choice(fit, adept, curve, problems, special)
+
+
+def is_of_two_sizes(curve: Curve) -> bool:
+    """Whether a curve has too few node counts of its own, and runs of other second sizes."""
+    return bool(curve.others) and len(curve.points) < MIN_POINTS
+
+
+def shown_of(curve: Curve) -> Curve:
+    """Curve that its own second size has: of too few counts with what the others say."""
+    return translation_of(curve).curve(curve) if is_of_two_sizes(curve) else curve
+
+
+def _of_two_sizes(curve: Curve) -> Choice:
+    """Fit runs of several second sizes; ADEPT reads them as of one."""
+    shown = shown_of(curve)
+    base.need(shown, MIN_POINTS)
+    fit = base.create(TWO_SIZES).fit(curve)
+    problems = (*_cut_short(fit, shown), *fit.problems, _few_of_their_own(curve))
+    return Choice(fit, Adept().fit(shown), shown, problems)
+
+
+def _few_of_their_own(curve: Curve) -> Problem:
+    every = sorted({one.each for one in curve.others})
+    text = (
+        f"only {len(curve.points)} node counts were run with {curve.each} on each node; runs with "
+        f"{', '.join(map(str, every))} on each node say the rest"
+    )
+    return Problem("two_sizes", text)
 
 
 def _cut_short(fit: base.FittedModel, curve: Curve) -> list[Problem]:

@@ -32,7 +32,7 @@ def curve_table(
     record
         What became of earlier predictions.
     """
-    nodes = grid([p.nodes for p in drawn.points], settings)
+    nodes = grid([p.nodes for p in choose.shown_of(drawn).points], settings)
     shares = tuple(sorted(set(settings.tails)))
     choice, fitted, judged, quantiles, panel = _fit(
         drawn,
@@ -44,7 +44,7 @@ def curve_table(
         settings.reliability,
     )
     verdicts = judged.verdicts
-    if drawn.drift and drawn.drift.stale:
+    if (drawn.drift and drawn.drift.stale) or choose.is_of_two_sizes(drawn):
         verdicts = tuple(worse(verdict, Verdict.DOUBTFUL) for verdict in verdicts)
     columns = earn(choice, fitted, verdicts, runs, panel, record, settings)
     drifted = (drift.problem(drawn.drift),) if drawn.drift else ()

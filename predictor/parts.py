@@ -20,8 +20,9 @@ from msgspec import structs
 from predictor import split
 from predictor.axis import Axis, axis_of, on_axis
 from predictor.memory_need import ran_short
+from predictor.other_sizes import OtherSizes, second_sizes
 from predictor.record import Record, built_in
-from predictor.run_rows import attributes_of_run, ended_runs, owner_of
+from predictor.run_rows import attributes_of_run, ended_runs, owner_of, runs_of
 from predictor.table import with_acting, worse
 from predictor.table_settings import TableSettings
 from predictor.tabulate import mixture, record_of, tabulate, unfinished
@@ -115,7 +116,9 @@ def _fitted(
     unit, names, groups = runs.unit, runs.names, runs.groups
 
     def fitted(
-        name: str, own: Sequence[RunRow], make: Callable[..., PredictionTable | None]
+        name: str,
+        own: Sequence[RunRow],
+        make: Callable[..., PredictionTable | None],
     ) -> Fitted:
         before, own = old.get(name, Record()), on_axis(own, unit)
         record = record_of(level, own, settings, before)
@@ -133,7 +136,9 @@ def _fitted(
     made = []
     for group, own in list(groups.items())[:MOST]:
         every = _with_short(rows, own, group)
-        part = fitted(f"{key}{MARK}{_digest(group)}", every, tabulate)
+        others = _others(group, groups) if unit is Unit.NODES else None
+        make = partial(tabulate, others=others)
+        part = fitted(f"{key}{MARK}{_digest(group)}", every, make)
         if MEMORY in names:  # the requested memory distinguishes problems: it stays
             part = _with(part, need=None)
         label = f"{part.table.label} ({_words(group)})" if part.table else ""
@@ -143,6 +148,20 @@ def _fitted(
     if whole.table is not None:
         whole = replace(whole, table=_doubted(replace(whole.table, parts=parts), list(groups)))
     return [whole, *(one for one, _ in made)]
+
+
+def _others(group: Part, groups: Mapping[Part, Sequence[RunRow]]) -> OtherSizes | None:
+    """Give the runs of the same problem with other second sizes; None: there are none.
+
+    GPUs, tasks or CPUs on each node.
+    """
+    alike = [one for one in groups if one.values == group.values]
+    sizes = second_sizes([one.layout for one in alike])
+    if not sizes:
+        return None
+    rest = [one for one in alike if one is not group]
+    runs = tuple((sizes[one.layout], tuple(runs_of(groups[one]))) for one in rest)
+    return OtherSizes(sizes[group.layout], runs)
 
 
 def _split_by(

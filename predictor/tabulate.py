@@ -17,6 +17,7 @@ from predictor.earned import mixed
 from predictor.endings import ending_problem, endings_of, work_dirs_of
 from predictor.history_table import history_table
 from predictor.memory_need import memory_need
+from predictor.other_sizes import OtherSizes
 from predictor.record import Record
 from predictor.run_rows import (
     command_of,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
 
 
-def tabulate(
+def tabulate(  # noqa: PLR0913 - what a refit has, by name
     level: KeyLevel,
     key: str,
     rows: Sequence[RunRow],
@@ -46,6 +47,7 @@ def tabulate(
     settings: TableSettings,
     sums: SumsByType | None = None,
     record: Record | None = None,
+    others: OtherSizes | None = None,
 ) -> PredictionTable | None:
     """Table of one identity, or None where nothing can be said.
 
@@ -55,6 +57,8 @@ def tabulate(
         aprof's sums over the identity's runs, by node type.
     record
         What became of earlier predictions; None: it is made of ``rows``.
+    others
+        Runs of other second sizes; None: there are none.
     """
     curve = level in CURVE_LEVELS
     earned = record_of(level, rows, settings) if record is None else record
@@ -67,7 +71,7 @@ def tabulate(
             counted = next(iter(groups.values()))
     finished = sum(not run.censored for run in runs_of(counted))
     if table is None:
-        table = _of_runs(runs_of(rows), finished, level, settings, earned)
+        table = _of_runs(runs_of(rows), finished, level, settings, earned, others)
     if table is None:
         return None
     table = _with_record(table, earned, rows, same=curve)
@@ -75,12 +79,22 @@ def tabulate(
 
 
 def _of_runs(
-    runs: Sequence[Run], finished: int, level: KeyLevel, settings: TableSettings, record: Record
+    runs: Sequence[Run],
+    finished: int,
+    level: KeyLevel,
+    settings: TableSettings,
+    record: Record,
+    others: OtherSizes | None,
 ) -> PredictionTable | None:
-    """Table of runs on one type of node: a curve, or else a history of them."""
+    """Table of runs on one type of node: a curve, or else a history of them.
+
+    Few node counts make a curve together with the runs of other second sizes.
+    """
     curve = level in CURVE_LEVELS
     drawn = build(runs, settings.curve) if curve else Curve(())
-    if len(drawn.points) >= choose.MIN_POINTS:
+    if others is not None and drawn.points:
+        drawn = others.curve(drawn, settings.curve)
+    if len(choose.shown_of(drawn).points) >= choose.MIN_POINTS:
         return curve_table(drawn, runs, settings, record)
     if finished >= (1 if curve else 2):
         return history_table(runs, level, settings, record)
@@ -97,7 +111,10 @@ def _with_record(
 
 
 def record_of(
-    level: KeyLevel, rows: Sequence[RunRow], settings: TableSettings, old: Record | None = None
+    level: KeyLevel,
+    rows: Sequence[RunRow],
+    settings: TableSettings,
+    old: Record | None = None,
 ) -> Record:
     """Record of an identity with the runs that ended since it was made.
 

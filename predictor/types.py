@@ -103,11 +103,17 @@ class Curve:
     #: log of run time over the median of the runs before on the same node count, of every
     #: run that had an earlier one; infinite where the run was stopped after that median
     surprises: tuple[float, ...] = ()
+    each: int = 0  #: second size that all runs had, such as tasks on each node; 0: there is none
+    others: tuple["Curve", ...] = ()  #: of the same application, with other second sizes
 
     def __post_init__(self) -> None:
         need_rising("node counts of a curve", (point.nodes for point in self.points))
         need_rising("node counts of stopped runs", (point.nodes for point in self.censored))
         need_finite("resolution in seconds", self.resolution_s, least=0)
+        need_finite("second size", self.each, least=0)
+        sizes = [one.each for one in (self, *self.others)]
+        if self.others and (len(set(sizes)) < len(sizes) or min(sizes) < 1):
+            raise ValueError(f"second sizes {sizes}: they must be 1 or more, each given once")
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,8 @@ class Layout:
         if self.gpu_type and not self.gpus:
             words.append(f"{gpu}s")
         where = "in all" if self.in_all else _WHERE[self.each]
+        if self.each is Each.ANY and self.cpus:
+            where = _WHERE[Each.TASK]
         listed = " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
         counted = f"{listed} {where}".strip() if words else ""
         return " ".join(filter(None, (counted, f"on {_nodes(self.nodes)}" if self.nodes else "")))
@@ -162,13 +164,12 @@ def size_layouts(runs: Sequence[R], unit: Unit) -> dict[Layout, list[R]]:
 
 
 def any_layout(runs: Sequence[R], unit: Unit) -> dict[Layout, list[R]]:
-    """Group runs by the GPUs that they have: the number of CPUs alone counts."""
-    each = [None if unit is Unit.GPUS else run.gpus or 0 for run in runs]
-    made = [
-        Layout(gpus=gpus, each=Each.ANY, gpu_type=run.gpu_type)
-        for run, gpus in zip(runs, each, strict=True)
-    ]
-    return _sorted(_grouped(runs, made))
+    """Group runs by the GPUs that they have: the number of CPUs alone counts.
+
+    Runs with other CPUs for each task are another group, as those on half-filled nodes.
+    """
+    several = unit is Unit.CPUS and len({_cpus_of_task(run) for run in runs if run.tasks}) > 1
+    return _sorted(_grouped(runs, [_of_any(run, unit, by_tasks=several) for run in runs]))
 
 
 def layouts_of_run(run: Sized) -> tuple[Layout, ...]:
@@ -176,7 +177,18 @@ def layouts_of_run(run: Sized) -> tuple[Layout, ...]:
     ways = [way for unit in _WAYS.values() for way in unit]
     sized = [way(run) for way in ways]
     whole = [_of_node(run, by_cpus=True), _in_all(run, by_cpus=True)]
-    return (*whole, *sized, *(next(iter(any_layout([run], unit))) for unit in _WAYS))
+    return (*whole, *sized, *(_of_any(run, unit, by_tasks=True) for unit in _WAYS))
+
+
+def _of_any(run: Sized, unit: Unit, *, by_tasks: bool) -> Layout:
+    gpus = None if unit is Unit.GPUS else run.gpus or 0
+    cpus = _cpus_of_task(run) if by_tasks and unit is Unit.CPUS else 0
+    return Layout(cpus=cpus, gpus=gpus, each=Each.ANY, gpu_type=run.gpu_type)
+
+
+def _cpus_of_task(run: Sized) -> int:
+    """CPUs of each task; 0 where the tasks are not known."""
+    return run.cpus // run.tasks if run.tasks else 0
 
 
 def _of_threads(run: Sized) -> Layout:
@@ -186,9 +198,12 @@ def _of_threads(run: Sized) -> Layout:
 
 
 def _of_tasks(run: Sized) -> Layout:
-    cpus = run.cpus // run.tasks if run.tasks else 0
     return Layout(
-        cpus=cpus, gpus=run.gpus or 0, each=Each.TASK, nodes=run.nodes, gpu_type=run.gpu_type
+        cpus=_cpus_of_task(run),
+        gpus=run.gpus or 0,
+        each=Each.TASK,
+        nodes=run.nodes,
+        gpu_type=run.gpu_type,
     )
 
 

@@ -62,7 +62,7 @@ def size_layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]
     made = [
         Layout(tasks_of(job), gpus=gpus, each=Each.JOB, nodes=nodes, gpu_type=named),
         Layout(cpus=cpus // tasks_of(job), gpus=gpus, each=Each.TASK, nodes=nodes, gpu_type=named),
-        Layout(gpus=gpus, each=Each.ANY, gpu_type=named),
+        Layout(cpus=cpus // tasks_of(job), gpus=gpus, each=Each.ANY, gpu_type=named),
     ]
     if gpus:
         each = -(-cpus // gpus)

@@ -167,3 +167,16 @@ def test_gpus_of_two_types_are_two_curves() -> None:
     assert {part.layout.gpu_type for part in parts} == {"a100", "v100"}
     assert all(part.verdict is Verdict.RELIABLE for part in parts)
     assert whole.verdict is not Verdict.RELIABLE
+
+
+def test_half_filled_nodes_are_not_repeats_of_filled_ones() -> None:
+    """As many CPUs, half as many tasks: the number of CPUs alone says nothing of both."""
+    full = [sized(i, time_s(4 * n), cpus=4 * n, tasks=4 * n, nodes=n) for i, n in NODES]
+    half = [sized(20 + i, 1.5 * time_s(4 * n), cpus=4 * n, tasks=2 * n, nodes=n) for i, n in NODES]
+    whole, *parts = made([*full, *half])
+    assert len({part.layout for part in parts}) == 2
+    assert all(point.repeats == 2 for part in parts for point in part.observed)
+    assert whole.verdict is not Verdict.RELIABLE
+
+
+NODES = tuple(enumerate((1, 2, 4, 8) * 2))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from benchmarks import _parametric as parametric
 from predictor.curve import build
 from predictor.models import adept, averaged, base
+from predictor.models.two_sizes import TwoSizes, sized
 from predictor.types import Curve, Point, Run
 from tests.predictor.curves import amdahl, curve_of, downey, drawn
 
@@ -26,6 +27,16 @@ CURVES = [
     curve_of([1, 100, 10_000], [1e6, 1.1e4, 3e2]),
 ]
 
+#: Tasks on each node vary, too.
+HALF, FULL = (
+    replace(curve, each=each)
+    for curve, each in (
+        (curve_of([1, 2, 4, 8], [80, 44, 26, 17]), 2),
+        (drawn([1, 2, 16], amdahl), 4),
+    )
+)
+CURVES += [sized([HALF, FULL], each) for each in (2, 4)]
+
 every_model = pytest.mark.parametrize("name", base.names())
 every_curve = pytest.mark.parametrize("curve", CURVES)
 
@@ -38,11 +49,11 @@ def any_curve(draw: st.DrawFn) -> Curve:
 
 
 def test_the_models_are_registered() -> None:
-    shipped = ("adept", "amdahl", "amdahl_log", "averaged", "usl")
+    shipped = ("adept", "amdahl", "amdahl_log", "averaged", "two_sizes", "usl")
     assert set(shipped) <= set(base.names())
     made = {type(base.create(name)) for name in shipped}
     forms = {parametric.Amdahl, parametric.AmdahlLog, parametric.Usl}
-    assert made == {adept.Adept, averaged.Averaged} | forms
+    assert made == {adept.Adept, averaged.Averaged, TwoSizes} | forms
 
 
 @every_model
@@ -80,12 +91,17 @@ def test_the_order_of_runs_does_not_matter(name: str) -> None:
     assert base.create(name).fit(build(runs)) == base.create(name).fit(build(shuffled))
 
 
+def slower(curve: Curve, factor: float) -> Curve:
+    points = tuple(replace(p, time_s=p.time_s * factor) for p in curve.points)
+    others = tuple(slower(other, factor) for other in curve.others)
+    return replace(curve, points=points, others=others)
+
+
 @every_model
 @every_curve
 @pytest.mark.parametrize("factor", [1e-3, 3600.0])
 def test_seconds_or_hours_make_no_difference(name: str, curve: Curve, factor: float) -> None:
-    points = tuple(replace(p, time_s=p.time_s * factor) for p in curve.points)
-    scaled = base.create(name).fit(Curve(points)).predict(TARGETS)
+    scaled = base.create(name).fit(slower(curve, factor)).predict(TARGETS)
     for one, other in zip(base.create(name).fit(curve).predict(TARGETS), scaled, strict=True):
         assert other.time_s == pytest.approx(one.time_s * factor, rel=1e-6)
         assert other.low_s == pytest.approx(one.low_s * factor, rel=1e-6)
@@ -146,3 +162,29 @@ def test_a_simple_law_is_recovered(name: str) -> None:
 def test_names_are_unique() -> None:
     with pytest.raises(ValueError, match="two models"):
         base.register("usl")(object)
+
+
+@every_model
+@given(any_curve(), any_curve(), st.integers(1, 64), st.integers(1, 64))
+def test_no_curves_of_two_sizes_make_a_model_fail(
+    name: str, one: Curve, other: Curve, each: int, second: int
+) -> None:
+    every = {each: replace(one, each=each), second: replace(other, each=second)}
+    last = one.points[-1].nodes
+    curve = sized(every.values(), second)
+    for p in base.create(name).fit(curve).predict([1, last, 4 * last]):
+        assert 0 < p.low_s <= p.time_s <= p.high_s < math.inf
+
+
+@pytest.mark.parametrize("name", ["two_sizes"])
+@pytest.mark.parametrize("each", [2, 4, 8])
+def test_a_simple_law_of_two_sizes_is_found_again(name: str, each: int) -> None:
+    ran = {2: [1, 2, 4, 8, 16, 32], 4: [1, 8, 32], 8: [2, 16]}
+    every = [
+        replace(drawn(nodes, lambda n, k=k: amdahl(n) / k**0.8), each=k)  # type: ignore[misc]
+        for k, nodes in ran.items()
+    ]
+    fit = base.create(name).fit(sized(every, each))
+    for p in fit.predict([3, 6, 12, 24]):
+        expected = float(amdahl(np.array(float(p.nodes)))) / each**0.8
+        assert p.time_s == pytest.approx(expected, rel=0.03)

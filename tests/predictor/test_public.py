@@ -49,6 +49,7 @@ from predictor.models.product_form import ProductForm, Sums
 from predictor.models.samples import Occupancies, Sample
 from predictor.models.support import supported
 from predictor.models.transformed import linear
+from predictor.models.two_sizes import TwoSizes, sized
 from predictor.past_run_times import PastJob
 from predictor.past_waits import past_waits, walk
 from predictor.queue_forward import QueuedJob, QueueState, run_forward
@@ -361,6 +362,13 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "models.averaged.AveragedFit": (
         partial(asked, FIT), {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},
     ),
+    "models.two_sizes.TwoSizesFit": (
+        partial(asked, TwoSizes().fit(sized([replace_data(CURVE, each=k) for k in (2, 4)], 4))),
+        {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},
+    ),
+    "models.two_sizes.sized": (
+        lambda each: sized([replace_data(CURVE, each=4)], each), {"each": 2},
+    ),
     "models.exact_sums.gram": (None, {"rows": np.ones((1, 2))}),
     "models.functions.reference_of": (None, {"reference": AMOUNTS[0], "names": ["cpu"]}),
     "models.functions.Function": (
@@ -541,6 +549,7 @@ CASES = [
 
 #: Public functions that get no number, or only from functions above that have looked at it.
 NOT_CALLED = {
+    "models.two_sizes": "Translation.deviation",
     "active.informative": "Informative.choose",
     "active.learner": "Learner.is_unused",
     "active.refinement": "LearnerState.is_unused",
