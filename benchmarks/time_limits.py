@@ -27,7 +27,7 @@ import _generated
 import numpy as np
 from _logs import Job, in_order, load
 
-from predictor.record import ALONE
+from predictor.record import built_in
 from predictor.similar import RunRequest
 from predictor.table import covers, quantile, verdict_at
 from predictor.table_settings import TableSettings
@@ -43,7 +43,7 @@ DAY_S = 86_400.0
 SETTINGS = config.TimeLimit()
 MOST_RUNS = 1000  #: runs of an application
 #: Limits lean on no other application's record.
-ACTING = TableSettings(site=ALONE)
+ACTING = TableSettings(site=built_in())
 
 
 @dataclass(frozen=True, slots=True)
