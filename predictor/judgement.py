@@ -34,8 +34,9 @@ class WalkSettings:
     fade by ``fade`` from one to the next; those on counts that were run count ``other`` for those
     that were not.  ``replayed`` last runs are judged where there is no record yet, with a curve
     fitted ``fits`` times.  ``learning`` is the rate at which experts on what may be many problems
-    lose their weight.  ``scale`` is the size of errors of one application where nothing is
-    known, ``scale_many`` where it may be many.  Curves are those of the registered ``model``.
+    lose their weight; they are chosen among where that is not ``mixed``.  ``scale`` is the size of
+    errors of one application where nothing is known, ``scale_many`` where it may be many.  Curves
+    are those of the registered ``model``.
     """
 
     believed: float = 15.0
@@ -49,6 +50,7 @@ class WalkSettings:
     scale: float = 0.3
     scale_many: float = 0.6
     learning: float = 0.3
+    mixed: bool = True
     experts: ExpertSettings = field(default_factory=ExpertSettings)
     model: str = "averaged"
     curve: CurveSettings = field(default_factory=CurveSettings)
@@ -127,8 +129,9 @@ class RecordJudge:
         """Believe one of the guesses, or all by their records, and say how far."""
         repeated = guesses.repeats > 0
         named = class_of(same=self._same, repeats=guesses.repeats, curve=guesses.curve is not None)
-        expert = self._expert(named, guesses) if self._same else experts.MIXED
-        log_s = guesses.logs[expert] if self._same else self._mixed(named, guesses)
+        chosen = self._same or not self._settings.mixed
+        expert = self._expert(named, guesses) if chosen else experts.MIXED
+        log_s = guesses.logs[expert] if chosen else self._mixed(named, guesses)
         assert log_s is not None
         expected, curve = self._expected(named, guesses), guesses.curve is not None
         kind = repeated, expert, curve, expected

@@ -60,7 +60,7 @@ def tabulate(  # noqa: PLR0913 - what a refit has, by name
     others
         Runs of other second sizes; None: there are none.
     """
-    curve = level in CURVE_LEVELS
+    curve, settings = level in CURVE_LEVELS, _of_level(level, rows, settings)
     earned = record_of(level, rows, settings) if record is None else record
     counted, table = rows, None
     if curve and len(settings.node_types) > 1:
@@ -120,10 +120,21 @@ def record_of(
 
     Of several node types that of the one with most runs.
     """
-    same = level in CURVE_LEVELS
+    same, settings = level in CURVE_LEVELS, _of_level(level, rows, settings)
     if same:
         rows = next(iter(split(rows, settings.node_types).values()))
     return walk.replay(runs_of(rows), old or Record(), settings.site, settings.walk, same=same)
+
+
+def _of_level(level: KeyLevel, rows: Sequence[RunRow], settings: TableSettings) -> TableSettings:
+    """Choose settings for a key: a user whose job names come again is asked for new ones only.
+
+    Of these the last runs, which mostly repeat each other, say little.
+    """
+    names = {row.name for row in rows if row.name}
+    if level is not KeyLevel.USER or not names or 2 * len(names) > len(rows):
+        return settings
+    return replace(settings, walk=replace(settings.walk, mixed=False))
 
 
 def mixture(

@@ -5,10 +5,11 @@ from math import exp, inf
 import pytest
 
 from predictor.curve_table import grid, knee_of, max_useful_of, surprise_factor
+from predictor.experts import MIXED
 from predictor.run_rows import label_of, memory_of
 from predictor.table import at, covers, decode, encode, for_limit
 from predictor.table_settings import TableSettings
-from predictor.tabulate import tabulate
+from predictor.tabulate import record_of, tabulate
 from predictor.types import UNBOUNDED, Memory, PredictionTable, Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import RunRow
@@ -238,3 +239,25 @@ def test_a_run_cut_short_counts_until_ten_have_completed(since: int, cut_s: floa
     assert said is not None
     assert [(one.nodes, one.cut_s) for one in said.longest if one.nodes == 4] == [(4, cut_s)]
     assert max(one.time_s for one in said.longest) == 900.0
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "mixed"),
+    [
+        ("", KeyLevel.USER, True),
+        ("job{}", KeyLevel.USER, True),
+        ("app", KeyLevel.USER, False),
+        ("app", KeyLevel.NAME, True),
+    ],
+)
+def test_a_user_whose_applications_have_names_is_asked_for_new_ones_only(
+    name: str, level: KeyLevel, *, mixed: bool
+) -> None:
+    """There one expert predicts; where nothing else recognises jobs all have a say."""
+    rows = [
+        replace(one, name=name.format(i), submit_s=1000 * i, end_s=1000 * i + 900)
+        for i, one in enumerate(rows_of(*[4, 8] * 10))
+    ]
+    entries = record_of(level, rows, TableSettings()).entries
+    assert entries
+    assert all((entry.chosen == MIXED) is mixed for entry in entries)
