@@ -251,6 +251,37 @@ def test_a_slow_run_next_to_the_last_is_detected_on_nearly_all_curves() -> None:
     assert blamed(6, 1.35).count((6,)) >= 190
 
 
+@pytest.mark.parametrize("count", [5, 8])
+def test_a_fast_run_next_to_the_last_makes_no_decline_of_the_last(count: int) -> None:
+    """R rises at the fast one, and falls where run time declines."""
+    nodes = 2.0 ** np.arange(count)
+    whole = downey(0.75 * nodes[-1], 0.5)(nodes)
+    fast, slow = whole.copy(), whole.copy()
+    fast[-2] = 0.9 * whole[-1] / 1.05
+    slow[-1] = 1.3 * whole[-2]
+    found = diagnose(nodes, fast)
+    assert ([one.name for one in found.problems], found.anomalies) == (["anomaly"], (count - 2,))
+    assert found.declining_from is None
+    assert [one.name for one in diagnose(nodes, slow).problems] == ["declining_or_anomaly"]
+
+
+def test_beside_an_anomaly_a_decline_stays_one() -> None:
+    nodes = 2.0 ** np.arange(9)
+    times = downey(100, 0.5)(nodes)
+    times[2] *= 0.7
+    times[-1] = 1.5 * times[-2]
+    found = diagnose(nodes, times)
+    assert {one.name for one in found.problems} == {"anomaly", "declining_or_anomaly"}
+    assert (found.anomalies, found.declining_from) == ((2,), 256)
+
+
+def test_of_four_observations_a_slow_end_stays_one() -> None:
+    """Without the fast one three are left, of which anything could be said."""
+    nodes = np.array([1.0, 2.0, 4.0, 8.0])
+    times = np.array([100.0, 55.0, 20.0, 31.0])
+    assert "declining_or_anomaly" in [one.name for one in diagnose(nodes, times).problems]
+
+
 def test_a_fast_last_run_is_hardly_ever_blamed_on_another() -> None:
     """What a curve without it allows as well is not called anomalous."""
     result = blamed(7, 0.75)

@@ -81,19 +81,25 @@ def test_wssre_is_what_the_paper_defines() -> None:
         assert result.wssre[i] == pytest.approx((weight[i] * (fitted / t - 1) ** 2).sum())
 
 
-def test_weights_follow_the_formula() -> None:
+@pytest.mark.parametrize(("q", "expected"), [(2.0, [14, 20, 24]), (5.0, [56, 62, 66])])
+def test_weights_follow_the_formula(q: float, expected: list[float]) -> None:
     # W = q·max|n_target - n_j| - |n_target - n_i|
-    assert weights(np.array([16.0]), np.array([2, 8, 12.0]), 2.0).tolist() == [[14.0, 20.0, 24.0]]
+    assert weights(np.array([16.0]), np.array([2, 8, 12.0]), q).tolist() == [expected]
 
 
-@pytest.mark.parametrize("q", [1.01, 2.0, 50.0])
+@pytest.mark.parametrize("q", [2.0, 50.0])
 def test_a_small_q_follows_the_closest_observation(q: float) -> None:
-    def errors_at_the_end(q: float) -> float:
-        curve = drawn([2, 4, 8, 16, 64], lambda n: downey(30, 0.6)(n) * (1 + 0.05 * (n > 30)))
-        fit = Adept(search=SearchSettings(q=q)).fit(curve)
-        return abs(fit.predict([64])[0].time_s / curve.points[-1].time_s - 1)
+    """What is predicted anew does, and what the fit holds of each observation."""
+    curve = drawn([2, 4, 8, 16, 64], lambda n: downey(30, 0.6)(n) * (1 + 0.05 * (n > 30)))
 
-    assert errors_at_the_end(1.01) <= errors_at_the_end(q) + 1e-9
+    def errors_at_the_end(q: float) -> tuple[float, float]:
+        fit = Adept(search=SearchSettings(q=q)).fit(curve)
+        made = fit.predict([64])[0].time_s, fit.roughly([64])[0]
+        return tuple(abs(one / curve.points[-1].time_s - 1) for one in made)
+
+    near, far = errors_at_the_end(1.01), errors_at_the_end(q)
+    assert near[0] < 0.95 * far[0]
+    assert near[1] < 0.95 * far[1]
 
 
 def test_the_second_pass_stays_within_v_of_the_first() -> None:

@@ -42,3 +42,9 @@ def test_no_rows_are_nothing() -> None:
     high, low = gram(np.empty((0, 2)))
     assert not high.any()
     assert not low.any()
+
+
+@pytest.mark.parametrize("bad", [np.ones(3), np.full((2, 2), np.nan), np.full((1, 2), np.inf)])
+def test_rows_are_of_finite_numbers(bad: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="all finite, are needed"):
+        gram(bad)

@@ -150,3 +150,25 @@ def test_the_worst_doubt_decides_and_distances_add_up() -> None:
     assert judged((doubtful, refused)) is judged((refused, doubtful)) is Verdict.REFUSED
     assert widening((doubtful, refused)) == pytest.approx(0.3)
     assert widening(()) == 0
+
+
+def test_the_end_of_a_range_is_in_it_where_a_function_has_the_reciprocal() -> None:
+    assert beyond(8.0, 2.0, 8.0, inverse=True) == 0.0
+    assert beyond(0.5, 2.0, 8.0, inverse=True) == pytest.approx(1.0)
+
+
+def test_a_sample_without_an_attribute_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"attribute lat is 0\.0"):
+        supported([{"cpu": 1.0, "lat": 2.0}, {"cpu": 2.0}], ["cpu", "lat"])
+
+
+@pytest.mark.parametrize(("apart", "alone"), [(0.02, False), (0.04, True)])
+def test_attributes_changed_together_where_they_spread_by_less_than_three_per_cent(
+    apart: float, alone: bool
+) -> None:
+    """Across their common direction, as a share of the spread along it."""
+    corners = [(a + apart * b, a - apart * b) for a in (-1, 1) for b in (-1, 1)]
+    every = [{"cpu": 1 + x / 1000, "lat": 1 + y / 1000} for x, y in corners]
+    asked = {"cpu": 1.001, "lat": 0.999}
+    refused = Verdict.REFUSED in {one.verdict for one in supported(every, [*asked]).doubts(asked)}
+    assert refused is not alone

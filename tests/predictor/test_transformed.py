@@ -152,6 +152,43 @@ def test_a_bend_that_was_taken_is_multiplied_by_another_attribute() -> None:
     assert any("+ y" in one for one in taken)
 
 
+def test_a_function_bends_at_a_value_that_was_run() -> None:
+    samples = [{"x": float(x)} for x in range(1, 7)]
+    values = [max(0.0, one["x"] - 2) for one in samples]
+    function, _ = learn(samples, values, reference={"x": 1.0}, attributes=("x",))
+    assert [str(term) for term in function.terms] == ["(x - 2)+"]
+
+
+@pytest.mark.parametrize(("apart", "count"), [(0.015, 1), (0.008, 0)])
+def test_an_attribute_that_differs_by_less_than_one_per_cent_has_no_term(
+    apart: float, count: int
+) -> None:
+    samples = [{"x": 1 + apart * sign} for sign in (-1, 1, -1, 1)]
+    values = [one["x"] for one in samples]
+    function, _ = learn(samples, values, reference={"x": 1.0}, attributes=("x",))
+    assert len(function.terms) == count
+
+
+def test_products_of_later_terms_are_weighted_like_all_others() -> None:
+    samples = [{"x": float(x), "y": float(y)} for x in (1, 2, 3, 4, 5) for y in (1, 2, 4)]
+    values = [1 + max(0.0, one["x"] - 2) * one["y"] for one in samples]
+    function, left_out = learn(
+        samples, values, reference={"x": 1.0, "y": 1.0}, attributes=("x", "y"), sizes=values
+    )
+    assert [str(term) for term in function.terms][-1] == "(x - 2)+ y"
+    assert left_out == pytest.approx(values)
+
+
+def test_products_as_first_terms_have_to_be_clearly_better() -> None:
+    """With them the error of these runs is 2.6 instead of 2.9 per cent."""
+    rows = [(1, 9, 8.36), (2, 9, 9.64), (2, 1, 7.57), (2, 3, 8.1), (2, 3, 7.69), (2, 3, 8.43),
+            (4, 3, 10.01), (1, 9, 8.41), (4, 3, 9.91)]  # fmt: skip
+    samples = [{"x": float(x), "y": float(y)} for x, y, _ in rows]
+    values = [value for _, _, value in rows]
+    function, _ = learn(samples, values, reference=samples[0], attributes=("x", "y"))
+    assert [str(term) for term in function.terms] == ["x", "y"]
+
+
 def test_a_product_is_of_different_attributes() -> None:
     """x² is none: it is told by a line and bends."""
     function, _ = learn(GRID, list(1 + X**2), reference=REFERENCE, attributes=("x", "y"))
@@ -203,6 +240,14 @@ def test_terms_and_their_products() -> None:
     pair = Term("x", Shape.INVERSE, times=Term("c", Shape.LINEAR))
     assert pair(amounts) == 0.5
     assert str(pair) == "1/x c"
+    # A bend that is not given is none.
+    assert Term("x", Shape.ABOVE)(amounts) == 4.0
+
+
+def test_a_function_by_itself_has_no_error_and_each_attribute_a_reference() -> None:
+    assert Function({}, 2.0, 1.0).press == 0.0
+    with pytest.raises(ValueError, match=r"attribute x of the reference is 0\.0"):
+        linear([{"x": 1.0}], [2.0], reference={}, terms=[Term("x", Shape.LINEAR)])
 
 
 @pytest.mark.parametrize(

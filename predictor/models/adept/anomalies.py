@@ -73,12 +73,15 @@ def diagnose(
     usable = np.array([belongs(family, int(n)) for n in nodes])
     if family:
         problems.append(_special_problem(family))
+    metric = Metric(tuple(nodes.tolist()), tuple(times.tolist()), tuple(sd.tolist()), chosen)
+    explained = explain(metric, np.flatnonzero(usable).tolist())
     declining = _declining(times, usable, chosen, sd)
+    if declining is not None and not _declines_without(explained, times, usable, metric):
+        declining = None
     if declining is not None:
         problems.append(_declining_problem(nodes, declining))
         usable &= nodes < nodes[declining]
-    metric = Metric(tuple(nodes.tolist()), tuple(times.tolist()), tuple(sd.tolist()), chosen)
-    explained = explain(metric, np.flatnonzero(usable).tolist())
+        explained = explain(metric, np.flatnonzero(usable).tolist())
     starts = [segment[0] for segment in explained.segments[1:]]
     ends = [segment[-1] for segment in explained.segments]
     problems += [_individual_problem(int(nodes[i])) for i, _ in explained.anomalies]
@@ -162,6 +165,19 @@ def _declining(
         return None
     # One slow observation that later ones contradict is an anomaly, not a decline.
     return int(slower[0]) if len(slower) == (after >= slower[0]).sum() else None
+
+
+def _declines_without(
+    explained: AnomalyExplanation, times: Floats, usable: NDArray[np.bool_], metric: Metric
+) -> bool:
+    """Whether the end declines without anomalous observations, too, as far as that can be said.
+
+    R falls where run time declines, and rises at a run that was too fast.
+    """
+    left = usable.copy()
+    left[[i for i, _ in explained.anomalies]] = False
+    few = left.sum() < MIN_DECLINING
+    return few or _declining(times, left, metric.settings, np.array(metric.noise)) is not None
 
 
 def _special_problem(family: str) -> Problem:
