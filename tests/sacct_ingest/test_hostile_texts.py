@@ -13,7 +13,7 @@ from tests.steps import Steps, TooManySteps, compiled, instrumented, run, steps_
 
 SIZE = 256 * 1024
 #: Steps for each character of a text: lines of Python, and of expressions.
-EACH = 40
+EACH = 50
 
 
 def full(unit: str, *, before: str = "", after: str = "") -> str:
