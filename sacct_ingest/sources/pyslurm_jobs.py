@@ -1,7 +1,7 @@
 """PySlurm's ``db.Jobs`` as rows of sacct's columns.
 
-Its records lose what sacct keeps (see `LOSSES`), so that sacct stays the default.  PySlurm is
-imported when it is asked for only: it exists for one release of Slurm at a time.
+Its records lose what sacct keeps (see ``docs/sources.md``), so that sacct stays the default.
+PySlurm is imported when it is asked for only: it exists for one release of Slurm at a time.
 """
 
 import importlib
@@ -15,19 +15,6 @@ from sacct_ingest.records import JobRun
 from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.json_columns import job_id
 from sacct_ingest.sources.run_source import Tally
-
-#: Columns that the records of PySlurm 25.11 lack, or have in another form than sacct.
-LOSSES: Final = (
-    "requeues, resizes and reused job ids: of several runs with one id the last is there",
-    "array task 0 and component 0 of a heterogeneous job look like none",
-    "times of a CPU are whole seconds: 0.97 s is 0",
-    "exit codes from 128 on are less by 128",
-    "a job without nodes or with a run time of 0 s looks like a job without data",
-    "disk bytes are the mean of a step's tasks times their number; none over Lustre or network",
-    "a job's GPUs are not there: requests for GPUs match none of its runs",
-    "the CPUs that a job asked for are not there: those that it got count",
-    "no states can be asked for: a window lists all that was eligible or ran in it",
-)
 
 _Read = Callable[[Any], str]
 

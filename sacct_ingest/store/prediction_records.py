@@ -51,7 +51,3 @@ class Records:
         with reading(self._engine) as connection:
             payload = connection.execute(query).scalar()
         return None if payload is None else str(payload)
-
-    def site(self) -> str | None:
-        """Give the payload of what is pooled; None where there is none yet."""
-        return self.find(*SITE)

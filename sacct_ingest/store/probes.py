@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Engine, Select, and_, delete, func, insert, or_, select
+from sqlalchemy import Engine, Select, and_, func, insert, or_, select
 
 from sacct_ingest.records import Probe, Resource
 from sacct_ingest.store.column_types import indexed, prose
@@ -75,23 +75,11 @@ class Probes:
         with reading(self._engine) as connection:
             return [_probe(row) for row in connection.execute(query)]
 
-    def newest_s(self, source: str) -> float | None:
-        """Time of the newest measurement that ``source`` made; None: it made none."""
-        query = select(func.max(probes.c.at_s)).where(probes.c.source == indexed(source))
-        with reading(self._engine) as connection:
-            newest = connection.execute(query).scalar()
-            return None if newest is None else float(newest)
-
     def since(self, since_s: float) -> Iterator[Probe]:
         """Give all measurements from this time on, in the order of time."""
         query = select(*_COLUMNS).where(probes.c.at_s >= since_s).order_by(*_KEY[::-1])
         with reading(self._engine) as connection:
             yield from map(_probe, connection.execute(query))
-
-    def prune(self, before_s: float) -> int:
-        """Delete what was measured before this time; return how many that were."""
-        with writing(self._engine) as connection:
-            return connection.execute(delete(probes).where(probes.c.at_s < before_s)).rowcount
 
 
 def _with_keys(keys: Sequence[tuple[Any, ...]]) -> Select[Any]:

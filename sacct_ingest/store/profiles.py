@@ -43,14 +43,6 @@ class Profiles:
         with reading(self._engine) as connection:
             return [_profile(row) for row in connection.execute(query)]
 
-    def of(self, node: str, cluster: str) -> list[NodeProfile]:
-        """Give all profiles of one node, the newest last."""
-        query = select(*_COLUMNS).where(
-            profiles.c.cluster == indexed(cluster, 64), profiles.c.node == indexed(node)
-        )
-        with reading(self._engine) as connection:
-            return [_profile(row) for row in connection.execute(query.order_by(profiles.c.at_s))]
-
 
 def _newest() -> Subquery:
     return (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sacct_ingest.columns import COLUMNS
 from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB
-from sacct_ingest.sources.pyslurm_jobs import JOB, LOSSES, STEP
+from sacct_ingest.sources.pyslurm_jobs import JOB, STEP
 from sacct_ingest.sources.saved import FORMATS
 from sacct_ingest.sources.swf import COLUMNS as SWF
 from slurm_plugin.cli.commands.ingest import LIVE
@@ -38,8 +38,3 @@ def test_every_source_and_format_is_on_the_page() -> None:
     page = PAGE.read_text()
     for word in (*(f"--source {name}" for name in LIVE if name != "sacct"), *FORMATS):
         assert word in page, word
-
-
-def test_what_pyslurm_loses_is_on_the_page() -> None:
-    page = " ".join(PAGE.read_text().split())
-    assert [loss for loss in LOSSES if loss not in page] == []

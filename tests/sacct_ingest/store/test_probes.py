@@ -62,15 +62,7 @@ def test_the_newest_of_each_series_and_source(store: Store) -> None:
     newest = [probe(at_s=1_790_000_009.0), probe(source="n2", target="n1")]
     store.probes.add([probe(), *newest])
     assert store.probes.latest() == newest
-    assert store.probes.newest_s("n1") == 1_790_000_009.0
-    assert store.probes.newest_s("n9") is None
     assert [p.at_s for p in store.probes.since(1_790_000_001)] == [1_790_000_009.0]
-
-
-def test_old_measurements_can_be_pruned(store: Store) -> None:
-    store.probes.add([probe(at_s=float(at)) for at in range(10)])
-    assert store.probes.prune(7.0) == 7
-    assert [p.at_s for p in store.probes.since(0.0)] == [7.0, 8.0, 9.0]
 
 
 def test_profiles_of_nodes(store: Store) -> None:
@@ -80,7 +72,6 @@ def test_profiles_of_nodes(store: Store) -> None:
     store.profiles.add([old])
     assert store.profiles.latest() == [other, new]
     assert store.profiles.latest("pine") == [new]
-    assert store.profiles.of("n1", "pine") == [old, new]
 
 
 def test_the_newest_profile_of_a_node_is_never_pruned(store: Store) -> None:
