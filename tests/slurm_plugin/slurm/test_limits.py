@@ -292,7 +292,7 @@ def test_a_plan_keeps_to_the_limits_of_qos_and_association(limited):
         # MaxWall of the QOS.
         (
             "1",
-            "held: no place gives it the time that it may take: 1.68 h at batch, which gives 1 h",
+            "held: no place gives it the time that it may take: 1.7 h at batch, which gives 1.0 h",
         ),
     ],
 )
