@@ -69,12 +69,16 @@ def test_tasks_follow_the_nodes(enforcing: Site) -> None:
         for _ in range(2)
     ]
     enforcing.cluster.wait(*learned, timeout_s=240, accounted=True)
-    enforcing.learn()
-    enforcing.settled()
-    job, decision = enforcing.decided("-N", "1-4", "-t", "5", layout, script=script)
+    # On a busy machine six runs may differ by too much to be acted on: more of them are made.
+    for _ in range(4):
+        enforcing.learn()
+        enforcing.settled()
+        job, decision = enforcing.decided("-N", "1-4", "-t", "5", layout, script=script)
+        enforcing.cluster.wait(int(job["JobId"]), timeout_s=240, accounted=True)
+        if decision.applied:
+            break
     nodes = enforcing.node_count(int(job["JobId"]))
-    assert nodes == decision.nodes
-    enforcing.cluster.wait(int(job["JobId"]), accounted=True)
+    assert (decision.applied, nodes) == (True, decision.nodes), decision.reason
     steps = enforcing.cluster.sacct("-j", job["JobId"], fields=("JobID", "NTasks"))
     assert {"JobID": f"{job['JobId']}.0", "NTasks": str(2 * nodes)} in steps
 

@@ -14,7 +14,7 @@ from sacct_ingest.store import Store
 from slurm_plugin.nimod import client
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site
-from tests.processes import LONGEST_WAIT_S
+from tests.processes import LONGEST_WAIT_S, wait_until
 
 #: What a benchmark says of the nodes: those of the partition ``fast`` do a piece of work in a sixth
 #: of the time.  All of them are this machine, so the benchmark itself cannot be run here.
@@ -85,6 +85,7 @@ def test_what_is_reported_for_the_other_type_is_what_then_runs(two_types: Site) 
         store.profiles.add(profiles)
     site.learn()
     client.status(site.nimod.socket, reload=True, timeout_s=LONGEST_WAIT_S)
+    wait_until(lambda: advise(site)["partitions"], what="advice by node types")
 
     reported = advise(site)
     by_partition = {one["partition"]: one for one in reported["partitions"]}
