@@ -246,8 +246,14 @@ def _update() -> Any:
     # changed after submission does not move the run to another application.
     for name in KEYS:
         del values[name]
-    values["state"] = case((_RESIZED, runs.c.state), else_=values["state"])
+    values["state"] = case((_RESIZED | _lacked_memory(), runs.c.state), else_=values["state"])
     return update(runs).where(runs.c.id == bindparam("id_")).values(values)
+
+
+def _lacked_memory() -> Any:
+    """Whether a run that ended for lack of memory is now said to be requeued: no less true."""
+    requeued = bindparam("state_") == JobState.REQUEUED.value
+    return (runs.c.state == JobState.OUT_OF_MEMORY.value) & requeued
 
 
 _MARK_KEY = ("cluster_", "submit_s_", "job_id_")

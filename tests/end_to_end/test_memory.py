@@ -127,7 +127,8 @@ def test_memory_goes_down_and_up_again(hungry: Site, enforced: str) -> None:
     with_runs = [run for _, run in site.decisions() if run is not None]
     assert JobState.COMPLETED in {run.state for run in with_runs}
     site.run_nimod("enforce")
-    assert tagged(site)[1:] == (None, ASKED_MIB)
+    ended = [(run.state, run.req_mem_bytes, run.mem_bytes) for _, run in site.decisions() if run]
+    assert tagged(site)[1:] == (None, ASKED_MIB), ended
 
 
 def test_without_a_tag_a_job_keeps_its_memory(hungry: Site) -> None:

@@ -204,6 +204,18 @@ def test_a_run_stays_what_it_was_first_taken_for(store: Store) -> None:
     assert before[0] == ["ada/wrf"]
 
 
+def test_a_run_that_is_requeued_still_ended_for_lack_of_memory(store: Store) -> None:
+    short = run(job_id=1, state=JobState.OUT_OF_MEMORY)
+    failed = run(job_id=2, state=JobState.FAILED)
+    store.runs.add([short, failed])
+    store.runs.add([replace(one, state=JobState.REQUEUED) for one in (short, failed)])
+    states = {one.job_id: one.state for one in runs_with(store, KeyLevel.USER, "ada")}
+    assert states == {1: JobState.OUT_OF_MEMORY, 2: JobState.REQUEUED}
+    store.runs.add([replace(short, state=JobState.COMPLETED)])
+    (first, _) = runs_with(store, KeyLevel.USER, "ada")
+    assert first.state is JobState.COMPLETED
+
+
 def test_a_tag_is_each_users_own(store: Store) -> None:
     store.runs.add(
         run(job_id=number, user=user, comment="nimo:app=wrf")
