@@ -101,7 +101,11 @@ def submitted(site: Site, request: pytest.FixtureRequest) -> Iterator[dict[SizeP
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
-def test_decided_as_documented(submitted: dict[SizePromise, Submitted], row: SizePromise) -> None:
+def test_decided_as_documented(
+    site: Site, submitted: dict[SizePromise, Submitted], row: SizePromise
+) -> None:
+    if "--gpus-per-task" in row.request and site.cluster.settings.version >= (24, 11):
+        pytest.xfail("such a job has the GPUs of its request there when job_submit changes them")
     job, decision, placed = (getattr(submitted[row], n) for n in ("job", "decision", "placed"))
     assert (decision.reason, decision.applied) == (row.why, row.chosen)
     holds(row, job, decision)
