@@ -6,6 +6,7 @@ memory, nor the rest of a whole node where the job says how many it uses.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from math import gcd, lcm
@@ -212,11 +213,16 @@ def _gpu_text(tres: str) -> str:
 def _with_gpus(job: Job, table: PredictionTable, size: int) -> Job:
     name = _gpu_field(job)
     share = {"tres_per_job": 1, "tres_per_task": tasks_of(job)}.get(name, nodes_of(job) or 1)
-    before, mark, count = getattr(job, name).rpartition(":")
     each = max(size // share, 1)
-    text = f"{before}{mark}{each}" if count.isdecimal() else f"{getattr(job, name)}:{each}"
-    other = replace(job, **{name: text if "gpu" in text else f"gres/gpu:{each}"})
+    parts = (getattr(job, name) or "gres/gpu").split(",")
+    texts = [_recounted(part, each) if "gpu" in part else part for part in parts]
+    other = replace(job, **{name: ",".join(texts)})
     if table.layout.each is not Each.GPU:
         return other
     cpus = max(table.layout.cpus * size // tasks_of(job), 1)
     return replace(other, cpus_per_task=cpus, min_cpus=cpus * tasks_of(job))
+
+
+def _recounted(tres: str, count: int) -> str:
+    number = re.search(r"[:=]\d+$", tres)
+    return f"{tres[: number.start() + 1]}{count}" if number else f"{tres}:{count}"

@@ -34,8 +34,8 @@ _LEFT_ALONE = frozenset(
         *("jobid", "uid", "gid", "no-allocate", "wrap", "nodefile", "relative", "spread-job"),
         *("use-min-nodes", "distribution", "mincpus", "sockets-per-node", "cores-per-socket"),
         *("threads-per-core", "extra-node-info", "ntasks-per-core", "ntasks-per-gpu"),
-        *("ntasks-per-tres", "gpus-per-socket", "cpus-per-gpu", "mem-per-gpu", "overcommit"),
-        *("clusters", "cluster", "external", "resources"),
+        *("ntasks-per-tres", "tres-per-task", "gpus-per-socket", "cpus-per-gpu", "mem-per-gpu"),
+        *("overcommit", "clusters", "cluster", "external", "resources"),
     }
 )
 

@@ -39,6 +39,13 @@ local STRINGS = {
   "tres_per_socket", "tres_per_task", "work_dir", "comment", "mem_per_tres",
 }
 
+-- Fields of a job that name its GPUs, and its variables that do.
+local DEVICE_FIELDS = shared.joined(sizes.DEVICES, { "tres_bind" })
+local GPU_VARIABLES = {
+  SLURM_GPUS = "tres_per_job", SLURM_GPUS_PER_NODE = "tres_per_node",
+  SLURM_GPUS_PER_TASK = "tres_per_task",
+}
+
 local function default_partition(partitions)
   for name, partition in pairs(partitions or {}) do
     if partition.flag_default == 1 then return name end
@@ -100,29 +107,63 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
--- GPUs in the spelling of those that the job has: nimod may have read them of the command.
-local function respelled(text, own)
-  local begin = (own or ""):match("^gres[:/]")
-  return begin and begin .. text:sub(#begin + 1) or text
+-- `cpu=2,gres/gpu=1`, as a job and its environment have it since 24.11, with the numbers of a change.
+local function of_each_task(text, change)
+  local _, gpus = sizes.devices(change.tres_per_task)
+  local cpus = change.cpus_per_task
+  if cpus then text = ("," .. text):gsub(",cpu([:=])%d+", (",cpu%%1%d"):format(cpus)):sub(2) end
+  return gpus and sizes.devices(text) and sizes.recounted(text, gpus) or text
 end
 
--- Variables that sbatch has put there from the request, and what they are to say of another size.
-local function size_variables(job_desc, change)
-  local environment, writes = job_desc.environment, {}
-  if not environment or not sizes.resized(change) then return writes end
-  local names = {
+-- `gres/gpu:per_task:1`, to which the client binds the tasks since then.
+local function binding(text, change)
+  local _, gpus = sizes.devices(change.tres_per_task)
+  return gpus and text:gsub("(gpu:per_task:)%d+", ("%%1%d"):format(gpus)) or text
+end
+
+-- GPUs in the spelling of those that the job has: nimod may have read them of the command.
+local function respelled(field, own, change)
+  if field == "tres_bind" then return binding(own, change) end
+  if field == "tres_per_task" and own ~= "" then return of_each_task(own, change) end
+  local _, count = sizes.devices(change[field])
+  return count and own ~= "" and sizes.recounted(own, count) or change[field]
+end
+
+local function device_fields(job_desc, change)
+  local writes = {}
+  for _, field in ipairs(sizes.resized(change) and DEVICE_FIELDS or {}) do
+    local own = job_desc[field] or ""
+    local text = respelled(field, own, change)
+    if text and text ~= own then
+      writes[#writes + 1] = { at = job_desc, key = field, value = text }
+    end
+  end
+  return writes
+end
+
+-- What the variables that sbatch has put there from the request are to say of another size.
+local function size_values(environment, change)
+  local values = {
     SLURM_NTASKS = change.num_tasks, SLURM_NPROCS = change.num_tasks,
     SLURM_NTASKS_PER_NODE = change.ntasks_per_node,
     SLURM_CPUS_PER_TASK = change.cpus_per_task, SRUN_CPUS_PER_TASK = change.cpus_per_task,
   }
-  for field, name in pairs({ job = "GPUS", node = "GPUS_PER_NODE", task = "GPUS_PER_TASK" }) do
-    local text = change["tres_per_" .. field]
-    names["SLURM_" .. name] = text and text:gsub("^gres[:/]gpu:", "") or nil
+  for name, value in pairs(values) do values[name] = ("%d"):format(value) end
+  for name, field in pairs(GPU_VARIABLES) do
+    local _, count = sizes.devices(change[field])
+    values[name] = count and sizes.recounted(environment[name] or "", count)
   end
-  for name, value in pairs(names) do
-    if environment[name] then
-      local text = type(value) == "number" and ("%d"):format(value) or value
-      writes[#writes + 1] = { at = environment, key = name, value = text }
+  values.SLURM_TRES_PER_TASK = of_each_task(environment.SLURM_TRES_PER_TASK or "", change)
+  values.SLURM_TRES_BIND = binding(environment.SLURM_TRES_BIND or "", change)
+  return values
+end
+
+local function size_variables(job_desc, change)
+  local environment, writes = job_desc.environment, {}
+  if not environment or not sizes.resized(change) then return writes end
+  for name, value in pairs(size_values(environment, change)) do
+    if environment[name] and environment[name] ~= value then
+      writes[#writes + 1] = { at = environment, key = name, value = value }
     end
   end
   return writes
@@ -156,12 +197,7 @@ local function planned(job_desc, answer)
       writes[#writes + 1] = { at = job_desc, key = field, value = change[field] }
     end
   end
-  for _, field in ipairs(sizes.DEVICES) do
-    if change[field] then
-      local text = respelled(change[field], job_desc[field])
-      writes[#writes + 1] = { at = job_desc, key = field, value = text }
-    end
-  end
+  writes = shared.joined(writes, device_fields(job_desc, change))
   if (answer.admin_comment or "") ~= "" then
     local there = job_desc.admin_comment or ""
     local own = M.printable(answer.admin_comment):gsub("\n", " ")

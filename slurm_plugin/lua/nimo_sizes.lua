@@ -28,22 +28,39 @@ local function offered(value, job, name, settings)
   return value >= low and value <= high
 end
 
---- Kind and number of GPUs in `gres/gpu:a100:2`, or as before 24.11 in `gres:gpu:a100:2`; the match
--- takes the square of a text's length.
+--- Kind and number of GPUs in `gres/gpu:a100:2`, as before 24.11 in `gres:gpu:a100:2`, or since then
+-- in `cpu=4,gres/gpu=2`; nil where it names none or several.  The match takes the square of a text's
+-- length.
 function M.devices(text)
   if #(text or "") > MAX_DEVICES_BYTES then return nil end
-  local kind, count = (text or ""):match("^gres[:/](gpu[%w:_-]-):?(%d*)$")
-  return kind, tonumber(count ~= "" and count or 1)
+  local kind, count
+  for part in (text or ""):gmatch("[^,]+") do
+    local one, number = part:match("^gres[:/](gpu[%w:_-]-)[:=]?(%d*)$")
+    if one and kind then return nil end
+    if one then kind, count = one, tonumber(number ~= "" and number or 1) end
+  end
+  return kind, count
+end
+
+--- The same text with another number: of its part that names GPUs, or of the only one.
+-- `cpu=4,gres/gpu:a100=1` becomes `cpu=4,gres/gpu:a100=2`, and `a100` becomes `a100:2`.
+function M.recounted(text, count)
+  local named = text:find("gpu", 1, true)
+  return (text:gsub("[^,]+", function(part)
+    if named and not part:find("gpu", 1, true) then return nil end
+    local before = part:match("^(.*[:=])%d+$") or part:match("^%d+$") and "" or part .. ":"
+    return ("%s%d"):format(before, count)
+  end))
 end
 
 -- GPUs differ from those asked for in their number alone.
 local function devices_fault(change, job, settings)
   for _, field in ipairs(M.DEVICES) do
-    local text = change[field]
+    local text, own = change[field], job[field] or ""
     if text ~= nil then
       local kind, count = M.devices(text)
-      local own = M.devices(job[field])
-      local fits = kind and count and (not own or own == kind)
+      local same = own == "" and not text:find(",", 1, true) or M.devices(own) == kind
+      local fits = kind and count and same
       if not fits or not offered(count, job, "gpus", settings) then
         return field .. " is not in the tag"
       end

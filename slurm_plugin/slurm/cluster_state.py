@@ -61,6 +61,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     mem_node_mib: int | None = None  #: ... or for each node; with neither all the node has
     max_mem_cpu_mib: int | None = None  #: a job that asks for more gets more CPUs
     max_mem_node_mib: int | None = None  #: a job that asks for more does not start
+    whole_tasks: bool = False  #: ... of whole tasks, before Slurm 24.11
     threads_core: int = 1  #: CPUs of a core, where jobs get whole cores
     admits: AccessRules = AccessRules()
     pool: NodePool | None = None  #: its nodes one by one; None: only ``profile`` is available

@@ -59,7 +59,7 @@ def footprint(job: Job, partition: Partition) -> Footprint:
     asked = cpus
     if most and mem_node:
         least = ceil(_within(mem_node, partition, 0.0) / most)
-        cpus = _enough(job, cpus, least)
+        cpus = _enough(job, cpus, least, whole_tasks=partition.whole_tasks)
     limit, on_node = partition.max_mem_node_mib, partition.node_cpus if alone else cpus
     allowed = not limit or (_within(mem_node, partition, inf) or mem_cpu * on_node) <= limit
     core = partition.threads_core
@@ -76,14 +76,19 @@ def _within(mem_node: float, partition: Partition, unknown: float) -> float:
     return (own or unknown) if mem_node == inf else mem_node
 
 
-def _enough(job: Job, cpus: int, least: int) -> int:
-    """CPUs on a node of a job whose memory needs so many, as Slurm makes whole tasks of them."""
+def _enough(job: Job, cpus: int, least: int, *, whole_tasks: bool) -> int:
+    """CPUs on a node of a job whose memory needs so many, as Slurm deals them out to its tasks."""
     if cpus >= least:
         return cpus
     if job.ntasks_per_node:
         return job.ntasks_per_node * ceil(least / job.ntasks_per_node)
-    each = job.cpus_per_task or 1
-    return max(cpus, each * (least // each))
+    if whole_tasks:
+        each = job.cpus_per_task or 1
+        return max(cpus, each * (least // each))
+    nodes, tasks = job.min_nodes, job.num_tasks
+    if not (nodes and tasks):
+        return least
+    return ceil(least * nodes / tasks) * tasks // nodes
 
 
 def devices(tres: str) -> tuple[tuple[str, int], ...]:

@@ -22,7 +22,7 @@ _NEVER_MIB = 2**40
 #: Fields of a partition that say how much memory a job has on a node.
 _MEMORY = (
     *("mem_cpu_mib", "mem_node_mib", "max_mem_cpu_mib", "max_mem_node_mib"),
-    *("node_cpus", "node_mem_bytes", "threads_core"),
+    *("node_cpus", "node_mem_bytes", "threads_core", "whole_tasks"),
 )
 
 

@@ -10,6 +10,8 @@ _NUMBERS = ("ResumeTimeout", "DefMemPerCPU", "DefMemPerNode", "MaxMemPerCPU", "M
 _NUMBER = re.compile(r"\d+")
 #: Before it, a job that backfill starts runs with exactly its ``--time-min`` (Slurm's CHANGELOG).
 _KEEPS_LIMIT = [25, 5, 3]
+#: Since then a task gets as many CPUs as the memory of its node needs (``_valid_pn_min_mem``).
+_SPLITS_TASKS = [24, 11]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,7 @@ class SlurmConf:
     max_mem_cpu_mib: int | None = None  #: MaxMemPerCPU
     max_mem_node_mib: int | None = None  #: MaxMemPerNode
     whole_cores: bool = True  #: jobs get cores or sockets, not single threads
+    whole_tasks: bool = False  #: CPUs that jobs get for their memory are those of whole tasks
     keeps_limit: bool = False  #: backfill cuts a limit no further than it must
 
 
@@ -58,6 +61,7 @@ def read_settings(text: str) -> SlurmConf:
         mem_node_mib=numbers["DefMemPerNode"],
         max_mem_cpu_mib=numbers["MaxMemPerCPU"],
         max_mem_node_mib=numbers["MaxMemPerNode"],
+        whole_tasks=[] < version < _SPLITS_TASKS,
         keeps_limit=version >= _KEEPS_LIMIT,
     )
 

@@ -168,6 +168,7 @@ class _SnapshotBuilder:
             mem_cpu_mib=mem_cpu_mib,
             mem_node_mib=mem_node_mib,
             max_mem_cpu_mib=max_mem_cpu_mib,
+            whole_tasks=self.settings.whole_tasks,
             max_mem_node_mib=max_mem_node_mib,
             threads_core=max((g.threads_core for g in groups), default=1),
         )

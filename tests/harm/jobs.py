@@ -95,8 +95,11 @@ def _default_memory(chance: random.Random, formula: Formula) -> tuple[str, ...]:
 
 
 def _deadline(chance: random.Random, formula: Formula) -> tuple[str, ...]:
-    hours = chance.choice((2, 5, 9))
-    return ("-N1-4", f"--deadline=now+{hours}hours", limit(chance, formula, 1))
+    spare = chance.choice((2, 5, 9))
+    own = limit(chance, formula, 1)
+    # Since 24.11 Slurm refuses a limit that ends after the deadline.
+    hours = spare + int(own.removeprefix("--time=")) // 60
+    return ("-N1-4", f"--deadline=now+{hours}hours", own)
 
 
 def _array(chance: random.Random, formula: Formula) -> tuple[str, ...]:

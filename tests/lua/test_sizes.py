@@ -118,3 +118,57 @@ def test_gpus_are_written_as_the_job_spells_them(hooks: Hooks, own: str, reporte
     hooks.answer(size(tres_per_node=f"{reported}2"))
     outcome = hooks.submit(**GPUS | {"tres_per_node": f"{own}1"})
     assert (outcome.job["tres_per_node"], outcome.log) == (f"{own}2", [])
+
+
+EACH_TASK: Fields = {
+    "script": "#!/bin/sh\n",
+    "comment": "nimo:gpus=1-4,cpus=1-8",
+    "cpus_per_task": 2,
+    "tres_per_task": "cpu=2,gres/gpu:a100=1,license/x=1",
+    "tres_bind": "gres/gpu:per_task:1",
+}
+
+
+def test_what_each_task_has_is_written_wherever_the_client_wrote_it(hooks: Hooks) -> None:
+    """Since 24.11 sbatch counts them in two more places, which srun reads."""
+    change = {"tres_per_task": "cpu=2,gres/gpu:a100=2,license/x=1", "cpus_per_task": 4}
+    hooks.answer(size(**change, min_cpus=4))
+    variables = {
+        "SLURM_TRES_PER_TASK": "cpu=2,gres/gpu:a100=1,license/x=1",
+        "SLURM_TRES_BIND": "gres/gpu:per_task:1",
+        "SLURM_CPUS_PER_TASK": "2",
+    }
+    outcome = hooks.submit(**EACH_TASK, environment=variables)
+    assert outcome.log == []
+    assert outcome.job["tres_per_task"] == "cpu=4,gres/gpu:a100=2,license/x=1"
+    assert outcome.job["tres_bind"] == "gres/gpu:per_task:2"
+    assert outcome.environment == {
+        "SLURM_TRES_PER_TASK": "cpu=4,gres/gpu:a100=2,license/x=1",
+        "SLURM_TRES_BIND": "gres/gpu:per_task:2",
+        "SLURM_CPUS_PER_TASK": "4",
+    }
+
+
+def test_cpus_alone_leave_the_gpus_of_a_task(hooks: Hooks) -> None:
+    hooks.answer(size(cpus_per_task=8, min_cpus=8))
+    outcome = hooks.submit(**EACH_TASK)
+    assert outcome.job["tres_per_task"] == "cpu=8,gres/gpu:a100=1,license/x=1"
+    assert "tres_bind" not in outcome.writes
+
+
+@pytest.mark.parametrize(
+    ("own", "reported"),
+    [
+        ("gres/gpu:1", "gres/gpu:2,license/x=9"),
+        ("gres/gpu:1,gres/gpu:a100:1", "gres/gpu:1,gres/gpu:a100:2"),
+        ("cpu=2", "gres/gpu:2"),
+        ("", "gres/gpu:2,license/x=9"),
+    ],
+)
+def test_only_the_one_number_of_gpus_differs(hooks: Hooks, own: str, reported: str) -> None:
+    hooks.answer(size(tres_per_task=reported))
+    outcome = hooks.submit(**EACH_TASK | {"tres_per_task": own})
+    assert outcome.job.get("tres_per_task") in (own, "gres/gpu:2")
+    if own != "gres/gpu:1":
+        assert outcome.writes == []
+        assert "tres_per_task is not in the tag" in outcome.log[0]

@@ -23,7 +23,9 @@ LOOK = """\
 #!/bin/sh
 #SBATCH --time=10
 env | grep -E '^SLURM_(NTASKS|CPUS_PER_TASK|GPUS_ON_NODE)='
-echo STARTED=$(srun hostname | wc -l)
+srun sh -c 'echo $(hostname) ${SLURM_GPUS_ON_NODE:-0}' > $SLURM_JOB_ID.step
+echo STARTED=$(wc -l < $SLURM_JOB_ID.step)
+echo STEP_GPUS=$(head -n 1 $SLURM_JOB_ID.step | cut -d " " -f 2)
 """
 #: Options as slurmrestd has them: before 24.11, and since.
 REST: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -104,8 +106,6 @@ def submitted(site: Site, request: pytest.FixtureRequest) -> Iterator[dict[SizeP
 def test_decided_as_documented(
     site: Site, submitted: dict[SizePromise, Submitted], row: SizePromise
 ) -> None:
-    if "--gpus-per-task" in row.request and site.cluster.settings.version >= (24, 11):
-        pytest.xfail("such a job has the GPUs of its request there when job_submit changes them")
     job, decision, placed = (getattr(submitted[row], n) for n in ("job", "decision", "placed"))
     assert (decision.reason, decision.applied) == (row.why, row.chosen)
     holds(row, job, decision)
@@ -115,6 +115,7 @@ def test_decided_as_documented(
     assert placed["STARTED"] == (tasks or "1")
     if row.gpus:
         assert placed["SLURM_GPUS_ON_NODE"] == filled(row.gpus, decision)
+        assert placed["STEP_GPUS"] == filled(row.gpus, decision)
 
 
 def filled(cell: str, decision: DecisionRow) -> str:

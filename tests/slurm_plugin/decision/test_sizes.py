@@ -1,5 +1,7 @@
 """Jobs whose size is a number of CPUs, tasks or GPUs: advised on, and changed where a tag asks."""
 
+from dataclasses import replace
+
 import pytest
 
 from predictor.types import UNBOUNDED, Memory, MemoryNeed
@@ -88,6 +90,7 @@ def test_tasks_are_advised_where_runs_differed_in_them():
         ({"tres_per_job": "gres/gpu:2"}, "--gpus="),
         ({"tres_per_node": "gres/gpu:a100:2"}, "--gpus-per-node=a100:"),
         ({"tres_per_task": "gres/gpu:2", "num_tasks": 1}, "--gpus-per-task="),
+        ({"tres_per_task": "cpu=8,gres/gpu=2", "num_tasks": 1}, "--gpus-per-task="),
     ],
 )
 def test_gpus_are_advised_with_the_cpus_that_go_with_them(field, option):
@@ -152,14 +155,23 @@ def test_a_tag_on_tasks_changes_tasks_and_those_on_each_node():
     assert answer.set == Change(num_tasks=tasks, ntasks_per_node=tasks, min_cpus=2 * tasks)
 
 
-def test_a_tag_on_gpus_changes_gpus():
-    made = sized(DEVICES, Unit.GPUS, nodes=[1, 2, 3, 4], observed=[1, 2, 4])
+@pytest.mark.parametrize(
+    ("field", "own", "begin"),
+    [
+        ("tres_per_node", "gres/gpu:1", "gres/gpu:"),
+        ("tres_per_node", "gres/gpu:a100", "gres/gpu:a100:"),
+        ("tres_per_task", "cpu=4,gres/gpu=1", "cpu=4,gres/gpu="),
+    ],
+)
+def test_a_tag_on_gpus_changes_gpus(field: str, own: str, begin: str) -> None:
+    layout = replace(DEVICES, gpu_type="a100" if "a100" in own else "")
+    made = sized(layout, Unit.GPUS, nodes=[1, 2, 3, 4], observed=[1, 2, 4])
     request = one_node(
-        comment="nimo:gpus=1-4", tres_per_node="gres/gpu:1", cpus_per_task=4, min_cpus=4
+        comment="nimo:gpus=1-4", cpus_per_task=4, min_cpus=4, num_tasks=1, **{field: own}
     )
     answer, row = submit(advisor(tables=[made], look=look(FREE)), request)
     assert row.nodes > 1
-    assert answer.set.tres_per_node == f"gres/gpu:{row.nodes}"
+    assert getattr(answer.set, field) == f"{begin}{row.nodes}"
     assert answer.set.cpus_per_task == 4 * row.nodes
 
 

@@ -5,6 +5,9 @@
 
 from math import inf
 
+import msgspec
+import pytest
+
 from predictor.types import Memory
 from slurm_plugin.config import OptIn, TimeUse
 from slurm_plugin.decision.context import request_of
@@ -81,18 +84,27 @@ def test_all_memory_of_a_node_is_more_than_a_lower_limit_allows():
     assert not footprint(asked, partition(max_mem_node_mib=2048)).allowed, "size unknown"
 
 
-def test_memory_brings_whole_tasks_of_cpus():
-    """As a real slurmctld does it: ``MaxMemPerCPU=100`` and 700 MiB need seven CPUs."""
+@pytest.mark.parametrize(
+    ("fields", "whole_tasks", "split_tasks"),
+    [
+        ({}, 7, 7),
+        ({"cpus_per_task": 3}, 6, 7),
+        ({"num_tasks": 3, "cpus_per_task": 2, "min_nodes": 1}, 6, 9),
+        ({"num_tasks": 4, "min_nodes": 2, "max_nodes": 2}, 7, 8),
+        ({"ntasks_per_node": 2, "cpus_per_task": 2}, 8, 8),
+        ({"ntasks_per_node": 3}, 9, 9),
+        ({"cpus_per_task": 8}, 8, 8),
+    ],
+)
+def test_memory_brings_cpus(fields: dict[str, int], whole_tasks: int, split_tasks: int) -> None:
+    """``MaxMemPerCPU=100`` and 700 MiB need seven CPUs: of whole tasks before Slurm 24.11."""
     capped = partition(max_mem_cpu_mib=100, node_cpus=8)
+    job = Job(min_mem_per_node=700, **fields)
+    assert footprint(job, capped).cpus == split_tasks
+    assert footprint(job, msgspec.structs.replace(capped, whole_tasks=True)).cpus == whole_tasks
 
-    def cpus(**fields):
-        return footprint(Job(min_mem_per_node=700, **fields), capped).cpus
 
-    assert cpus() == 7
-    assert cpus(cpus_per_task=3) == 6
-    assert cpus(num_tasks=3, cpus_per_task=2) == 6
-    assert cpus(ntasks_per_node=2, cpus_per_task=2) == 8
-    assert cpus(ntasks_per_node=3) == 9
+def test_all_memory_of_a_node_brings_the_cpus_for_it() -> None:
     whole = partition(max_mem_cpu_mib=100, node_cpus=8, node_mem_bytes=2 * GIB)
     assert footprint(Job(min_mem_per_node=0), whole).cpus == 21, "more than it has"
     assert footprint(Job(shared=0), whole).cpus == 21

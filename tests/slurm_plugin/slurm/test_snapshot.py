@@ -419,3 +419,11 @@ def test_the_release_tells_whether_backfill_keeps_limits(release, keeps):
     assert settings.keeps_limit is keeps
     observed = build(RawState(), settings, cluster="pine", taken_s=NOW)
     assert observed.keeps_limit is keeps
+
+
+@pytest.mark.parametrize(
+    ("release", "whole"),
+    [("22.05.8", True), ("24.05.4", True), ("24.11.0", False), ("26.05.5", False), ("", False)],
+)
+def test_the_release_tells_whose_cpus_come_with_memory(release: str, whole: bool) -> None:
+    assert read_settings(f"SLURM_VERSION = {release}\n").whole_tasks is whole
