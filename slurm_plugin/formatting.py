@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 #: How an application was recognised, in words.
 RECOGNISED = {
@@ -124,14 +123,6 @@ def parsable(keys: Iterable[str], rows: Iterable[Iterable[str | float | None]]) 
     yield "|".join("".join(map(str.capitalize, key.split("_"))) for key in keys)
     for row in rows:
         yield "|".join(printable(plain(value)).replace("|", "_") for value in row)
-
-
-def parsable_records(kind: type, records: Iterable[Any]) -> Iterator[str]:
-    """Lines with all fields of such dataclasses."""
-    from dataclasses import fields  # noqa: PLC0415 - takes long to load
-
-    keys = [field.name for field in fields(kind)]
-    return parsable(keys, ([getattr(record, key) for key in keys] for record in records))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: frozenset[int]) -> str:

@@ -2,8 +2,9 @@
 
 ``-o nodes,wait%12`` chooses columns by name, with a width where one is given.  Widths are those of
 sacct's ``--format``: ``%-12`` aligns to the left; squeue's ``wait:.12`` and ``wait:12`` work, too.
-Without ``-o`` the table fits the terminal: the least important columns are left out, then the
-longest texts are cut, with a ``+`` at their end.  Imports nothing heavy.
+Without ``-o`` the table fits the terminal: texts over 32 characters are cut, with a ``+`` at their
+end, then the least important columns are left out, then texts are cut further.  Imports nothing
+heavy.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ WIDTH = 80  #: of output that goes to no terminal
 ALWAYS = 9  #: worth of a column that is never left out
 ON_REQUEST = 0  #: worth of a column that only ``-o`` shows
 _SHORTEST = 8  #: texts are not cut to fewer characters
+_READABLE = 32  #: longer texts are cut to this before a column is left out
 _FORM = re.compile(r"(?P<name>[A-Za-z_0-9]+)(?:[%:](?P<side>[-.]?)(?P<width>\d+))?")
 
 Value = str | int | float | bool | None
@@ -194,27 +196,29 @@ def _plain(value: Value) -> str:
 
 
 def _fitted(columns: Sequence[OutputColumn], rows: Sequence[Any], width: int) -> str:
-    """Lay out what fits: columns are left out by their worth, then texts are cut."""
+    """Lay out what fits: long texts are cut, columns left out by their worth, texts cut further."""
     shown = list(columns)
     while True:
-        made = _laid_out(shown, rows)
-        excess = max(map(len, made.splitlines())) - width
         least = min(shown, key=lambda one: one.worth)
-        if excess <= 0:
+        last = least.worth == ALWAYS
+        excess = max(map(len, _laid_out(shown, rows).splitlines())) - width
+        cut = _cut(shown, rows, excess, shortest=_SHORTEST if last else _READABLE)
+        made = _laid_out(cut, rows)
+        if last or max(map(len, made.splitlines())) <= width:
             return made
-        if least.worth == ALWAYS:
-            return _laid_out(_cut(shown, rows, excess), rows)
         shown.remove(least)
 
 
-def _cut(columns: Sequence[OutputColumn], rows: Sequence[Any], excess: int) -> list[OutputColumn]:
+def _cut(
+    columns: Sequence[OutputColumn], rows: Sequence[Any], excess: int, *, shortest: int
+) -> list[OutputColumn]:
     """Narrow the columns whose texts may be cut, the widest first."""
     widths = {
         one.name: max(len(one.title), *(len(one.text(row)) for row in rows))
         for one in columns
         if one.cuts and rows
     }
-    while excess > 0 and widths and max(widths.values()) > _SHORTEST:
+    while excess > 0 and widths and max(widths.values()) > shortest:
         widest = max(widths, key=lambda name: widths[name])
         widths[widest] -= 1
         excess -= 1

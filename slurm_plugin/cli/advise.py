@@ -53,10 +53,12 @@ _TIMEOUT_S = 2.0
 _EPILOG = """\
 exit status:
   0  advice was given
-  1  an error, printed on stderr; also any status above 63
+  1  an error, printed on stderr, or Slurm would refuse the job
   2  wrong usage
   3  there is too little history of this job
   4  the deadline cannot be met on any node count
+  66, 69, 74, 78  the job script cannot be read; nimod cannot be reached; the store
+     cannot be read, or the relay does not reach nimod; the configuration is wrong
 
 nimo-advise reads all options of sbatch and its SBATCH_ variables.  The command line overrides the
 variables, and they override the script.  With --test-only it also asks Slurm for start times.

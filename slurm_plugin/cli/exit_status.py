@@ -15,11 +15,12 @@ exit status:
   0           done
   1           an error, printed on stderr; or a fault was found
   2           wrong usage
-  3           there is no history, or too little
+  3           there is no history, or too little; a job is not waiting
   4           a deadline cannot be met
   65, 66      a file of data or a job script cannot be read
   69          nimod, a sensor or a Dask cluster cannot be reached
-  73, 74, 78  an error of a picture, the store, the configuration"""
+  73, 74, 78  an error of a picture, the store, the configuration
+  130, 141    interrupted by Ctrl-C; the reader of the output is gone"""
 BROKEN_PIPE = 141  #: 128 + SIGPIPE, what a C program would end with
 
 

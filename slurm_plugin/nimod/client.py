@@ -18,7 +18,7 @@ from slurm_plugin.nimod.line_client import (
     refusal,
     unreadable,
 )
-from slurm_plugin.protocol import Answer, Ask, Status, Uplinks, Waits, encode
+from slurm_plugin.protocol import Answer, Ask, Selection, Status, Uplinks, Waits, encode
 
 __all__ = [
     "LinkDown",
@@ -54,20 +54,34 @@ def decide(path: str | Path, ask: Ask, *, timeout_s: float) -> Answer:
     return exchange(path, ask, Answer, timeout_s)
 
 
-def waits(path: str | Path, jobs: Sequence[tuple[int, int]], *, timeout_s: float) -> Waits:
+def waits(
+    path: str | Path,
+    jobs: Sequence[tuple[int, int]],
+    *,
+    user: str = "",
+    partition: str = "",
+    timeout_s: float,
+) -> Waits:
     """Ask when jobs in the queue start; without any, all of one's own.
 
     Parameters
     ----------
     jobs
         Ids of jobs and arrays, each with the index of a task; below zero: all that it has.
+    user, partition
+        Only jobs of this user, and in this partition; empty: they say nothing.
 
     Raises
     ------
     Unreachable
         There is no answer.
     """
-    ask = Ask(op="waits", job_ids=[n for n, _ in jobs], tasks=[task for _, task in jobs])
+    ask = Ask(
+        op="waits",
+        job_ids=[n for n, _ in jobs],
+        tasks=[task for _, task in jobs],
+        selection=Selection(user=user, partition=partition),
+    )
     return exchange(path, ask, Waits, timeout_s)
 
 

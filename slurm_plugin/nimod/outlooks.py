@@ -122,29 +122,45 @@ class Outlooks:
         return self._made_s or None
 
     def queued(
-        self, job_ids: Sequence[int], tasks: Sequence[int] = (), *, user: str | None, own: str
+        self,
+        job_ids: Sequence[int],
+        tasks: Sequence[int] = (),
+        *,
+        user: str | None,
+        own: str,
+        of: str = "",
+        partition: str = "",
     ) -> list[WaitRow]:
         """When jobs in the queue are expected to start.
 
         Parameters
         ----------
         job_ids
-            Ids of jobs and arrays; none: all of ``own``.
+            Ids of jobs and arrays; none: all that ``of`` and ``partition`` name, or of ``own``.
         tasks
             Index of a task of each of them; below zero, or missing: all that it has.
         user
             Whose jobs may be shown; None: everybody's.
         own
             Name of the user who asks.
+        of, partition
+            Only jobs of this user, and in this partition; empty: they say nothing.
         """
         pending, arrays = self._pending, self._arrays
         if not job_ids:
-            asked = [(job, -1) for job in pending.values() if job.user == own]
+            whose = of or ("" if partition else own)
+            asked = [(job, -1) for job in pending.values() if whose in ("", job.user)]
         else:
             numbers = dict.fromkeys(zip_longest(job_ids, tasks[: len(job_ids)], fillvalue=-1))
             alone = {n: (pending[n],) for n, _ in numbers if n in pending}
             asked = [(job, task) for n, task in numbers for job in arrays.get(n, alone.get(n, ()))]
-        rows = (self._row(job, task) for job, task in asked if user is None or job.user == user)
+        rows = (
+            self._row(job, task)
+            for job, task in asked
+            if (user is None or job.user == user)
+            and of in ("", job.user)
+            and (not partition or partition in job.partitions)
+        )
         return [row for row in rows if row is not None]
 
     def _row(self, job: RawJob, task: int) -> WaitRow | None:

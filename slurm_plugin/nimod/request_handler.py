@@ -193,7 +193,14 @@ class RequestHandler:
         if not own:
             return Waits(ok=False, error=f"user {uid} has no name")
         user = None if trusted or not self._poller.private else own
-        rows = self._outlooks.queued(ask.job_ids, ask.tasks, user=user, own=own)
+        rows = self._outlooks.queued(
+            ask.job_ids,
+            ask.tasks,
+            user=user,
+            own=own,
+            of=ask.selection.user,
+            partition=ask.selection.partition,
+        )
         shown = {row.job_id for row in rows} | {row.array_id for row in rows}
         return Waits(
             made_s=self._outlooks.made_s,

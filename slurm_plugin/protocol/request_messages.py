@@ -109,7 +109,10 @@ class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Selection(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Which decisions a ``report`` is about; what is empty or None says nothing."""
+    """Which decisions a ``report`` is about; what is empty or None says nothing.
+
+    ``waits`` takes user and partition of it.
+    """
 
     since_s: float | None = None
     until_s: float | None = None

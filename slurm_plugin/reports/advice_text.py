@@ -184,7 +184,7 @@ def _partition_columns(advice: Advice, now_s: float) -> list[OutputColumn]:
 
     return [
         _column("recommended", "", lambda row: _MARK if row.recommended else "", left=True),
-        _column("partition", "partition", lambda row: printable(row.partition) or "-", left=True),
+        _words("partition", "partition", lambda row: printable(row.partition) or "-"),
         _column(
             "nodes", advice.unit.plural, lambda row: "-" if row.nodes is None else str(row.nodes)
         ),
@@ -194,7 +194,7 @@ def _partition_columns(advice: Advice, now_s: float) -> list[OutputColumn]:
         _derived("ends", "ends", ends, worth=5),
         _column("runs", "runs there", lambda row: str(row.runs), worth=3),
         _column("verdict", "verdict", lambda row: row.verdict, left=True, worth=6),
-        _column("node_type", "node type", lambda row: printable(row.node_type), left=True),
+        _words("node_type", "node type", lambda row: printable(row.node_type)),
     ]
 
 
@@ -305,6 +305,10 @@ def _column(
 ) -> OutputColumn:
     value = attrgetter(name)
     return OutputColumn(name=name, title=title, value=value, show=show, worth=worth, left=left)
+
+
+def _words(name: str, title: str, show: Callable[..., str]) -> OutputColumn:
+    return _column(name, title, show, left=True)._replace(cuts=True)
 
 
 def _derived(name: str, title: str, show: Callable[..., str], *, worth: int) -> OutputColumn:

@@ -1,30 +1,108 @@
 """Forecasts of series and times of transfers, in words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import isfinite
 
 from predictor.series import SeriesForecast
 from predictor.transfer_time import LEVEL, TransferTime
-from slurm_plugin.formatting import count, percent, printable, short_clock, table
+from slurm_plugin import table_columns
+from slurm_plugin.formatting import count, percent, printable, short_clock
 from slurm_plugin.reports.probe_text import amount
-
-_HEADS = ("resource", "from", "to", "next", "nine of ten", "last", "at", "off by", "n", "by")
-
-
-def table_of(forecasts: Sequence[SeriesForecast]) -> str:
-    """One line a series: the next value, its interval, the last one, and the mean error."""
-    rows = [_row(each) for each in forecasts]
-    return table(_HEADS, rows, left=frozenset({0, 1, 2, 4, 9}))
+from slurm_plugin.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
 
 
-def parsable(forecasts: Sequence[SeriesForecast]) -> Iterator[str]:
-    """Lines with ``|`` between the fields, as ``sacct -P``; unknown values are empty."""
-    yield "Resource|From|To|Next|Low|High|Last|NMAE|Measured|Failed|By"
-    for each in forecasts:
-        names = (_field(name) for name in (each.resource.value, each.source, each.target))
-        figures = (each.value, each.low, each.high, each.last, each.nmae)
-        cells = (*names, *map(_figure, figures), each.measured, each.failed, each.by)
-        yield "|".join(map(str, cells))
+def table_of(
+    forecasts: Sequence[SeriesForecast],
+    options: TableOptions | None = None,
+    *,
+    width: int = WIDTH,
+) -> str:
+    """One line a series: the next value, its interval, the last one, and the mean error.
+
+    Raises
+    ------
+    NoColumn
+        The options name a column that there is not.
+    """
+    return table_columns.text(series_columns(), forecasts, options, width=width)
+
+
+def parsable(
+    forecasts: Sequence[SeriesForecast], options: TableOptions | None = None
+) -> Iterator[str]:
+    """Lines with ``|`` between the fields, as ``sacct -P``; unknown values are empty.
+
+    Raises
+    ------
+    NoColumn
+        The options name a column that there is not.
+    """
+    return table_columns.parsable(series_columns(), forecasts, options)
+
+
+def series_columns() -> list[OutputColumn]:
+    """Columns of the table of forecasts; values of ``-P`` are in the units of the resources."""
+    return [
+        _words("resource", "resource", lambda f: f.resource.value),
+        _words("from", "from", lambda f: f.source),
+        _words("to", "to", lambda f: f.target),
+        _amount("next", "next", lambda f: f.value, worth=table_columns.ALWAYS),
+        _amount("low", "at least", lambda f: f.low),
+        _amount("high", "at most", lambda f: f.high),
+        OutputColumn(
+            name="interval", title="nine of ten", value=_interval, left=True, worth=7, derived=True
+        ),
+        _amount("last", "last", lambda f: f.last, worth=6),
+        OutputColumn(
+            name="at",
+            title="at",
+            value=lambda f: f.last_s,
+            show=lambda f: short_clock(f.last_s),
+            worth=3,
+        ),
+        OutputColumn(
+            name="nmae",
+            title="off by",
+            value=lambda f: _finite(f.nmae),
+            show=lambda f: percent(_finite(f.nmae)),
+            worth=5,
+        ),
+        OutputColumn(name="measured", title="n", value=lambda f: f.measured, worth=2),
+        OutputColumn(name="failed", title="failed", value=lambda f: f.failed, worth=ON_REQUEST),
+        OutputColumn(name="by", title="by", value=lambda f: f.by, left=True, worth=1),
+    ]
+
+
+def _words(name: str, title: str, get: Callable[[SeriesForecast], str]) -> OutputColumn:
+    return OutputColumn(
+        name=name,
+        title=title,
+        value=get,
+        show=lambda f: printable(get(f)) or "-",
+        left=True,
+        cuts=True,
+    )
+
+
+def _amount(
+    name: str, title: str, get: Callable[[SeriesForecast], float], *, worth: int = ON_REQUEST
+) -> OutputColumn:
+    def show(one: SeriesForecast) -> str:
+        return amount(one.resource, get(one))
+
+    return OutputColumn(
+        name=name, title=title, value=lambda f: _finite(get(f)), show=show, worth=worth
+    )
+
+
+def _interval(one: SeriesForecast) -> str:
+    if not isfinite(one.high) or one.measured <= 1:
+        return "too few values"
+    return f"{amount(one.resource, one.low)} to {amount(one.resource, one.high)}"
+
+
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None
 
 
 def transfer(made: TransferTime) -> Iterator[str]:
@@ -51,22 +129,6 @@ def parsable_transfer(made: TransferTime) -> Iterator[str]:
     path = (_field(made.source), _field(made.target), made.size_bytes)
     how = (made.verdict.value, made.method, made.transfers, _figure(made.error), problems)
     yield "|".join(map(str, (*path, *map(_figure, figures), *how)))
-
-
-def _row(each: SeriesForecast) -> list[str]:
-    bounds = (amount(each.resource, bound) for bound in (each.low, each.high))
-    return [
-        each.resource.value,
-        printable(each.source),
-        printable(each.target) or "-",
-        amount(each.resource, each.value),
-        " to ".join(bounds) if isfinite(each.high) and each.measured > 1 else "too few values",
-        amount(each.resource, each.last),
-        short_clock(each.last_s),
-        percent(each.nmae) if isfinite(each.nmae) else "-",
-        str(each.measured),
-        each.by,
-    ]
 
 
 def _time(seconds: float) -> str:

@@ -1,11 +1,13 @@
 """Progress and results of ``nimo learn`` as text."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from slurm_plugin.formatting import count, duration, hours, percent, table
+from slurm_plugin import table_columns
+from slurm_plugin.formatting import count, duration, hours, percent, wrapped
 from slurm_plugin.learn.journal import Stage, Trial
 from slurm_plugin.learn.proposers import Next, ProposerState
+from slurm_plugin.table_columns import WIDTH, OutputColumn
 
 
 def progress_line(trial: Trial) -> str:
@@ -50,8 +52,10 @@ def too_dear(reserved_node_h: float, left_node_h: float) -> str:
     )
 
 
-def summary(state: ProposerState, runs: int, spent_node_h: float, why: str) -> str:
-    """Summarise the fitted model, and say why learning ended."""
+def summary(
+    state: ProposerState, runs: int, spent_node_h: float, why: str, *, width: int = WIDTH
+) -> str:
+    """Summarise the fitted model, and say why learning ended, as wide as the terminal."""
     head = f"{why}: {count(runs, 'run')}, {hours(spent_node_h)} node-hours"
     if not state.expected:
         return f"{head}; nothing was learned"
@@ -60,16 +64,32 @@ def summary(state: ProposerState, runs: int, spent_node_h: float, why: str) -> s
     ranked = sorted(state.effects.items(), key=lambda pair: -pair[1])
     lines += [f"{name}: {factor:.2f} times from best to worst" for name, factor in ranked]
     lines += ["", *(f"{name} = {text}" for name, text in state.functions.items()), ""]
-    names = list(state.expected[0].attributes)
     best = sorted(state.expected, key=lambda one: one.time_s)
-    rows = [
-        [
-            *(f"{one.attributes[name]:g}" for name in names),
-            f"{one.time_s:.1f}",
-            f"{one.low_s:.1f} - {one.high_s:.1f}",
-            one.verdict.value,
-        ]
-        for one in best
+    shown = table_columns.text(_columns(list(best[0].attributes)), best, width=width)
+    text = "\n".join(lines)
+    return f"{wrapped(text, width)}\n{shown}"
+
+
+def _columns(names: Sequence[str]) -> list[OutputColumn]:
+    """Columns of a table of assignments; attributes are left out last to first."""
+    return [
+        *(
+            OutputColumn(
+                name=name,
+                title=name,
+                value=lambda one, name=name: f"{one.attributes[name]:g}",  # type: ignore[misc]
+                worth=max(table_columns.ALWAYS - 1 - place, 1),
+            )
+            for place, name in enumerate(names)
+        ),
+        OutputColumn(name="time_s", title="time s", value=lambda one: f"{one.time_s:.1f}"),
+        OutputColumn(
+            name="interval",
+            title="90 %",
+            value=lambda one: f"{one.low_s:.1f} - {one.high_s:.1f}",
+            worth=table_columns.ALWAYS - 1,
+        ),
+        OutputColumn(
+            name="verdict", title="verdict", value=lambda one: one.verdict.value, left=True
+        ),
     ]
-    heads = [*names, "time s", "90 %", "verdict"]
-    return "\n".join([*lines, table(heads, rows, left=frozenset({len(heads) - 1}))])

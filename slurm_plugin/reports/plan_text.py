@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from slurm_plugin.formatting import clock, duration, hours, percent, table
+from slurm_plugin import table_columns
+from slurm_plugin.formatting import clock, duration, hours, percent, wrapped
 from slurm_plugin.plan.chain import PlannedJob, command_line, job_name
+from slurm_plugin.table_columns import WIDTH, OutputColumn
 
 if TYPE_CHECKING:  # numbers are heavy, and --help needs none
     from slurm_plugin.plan.plans import Plan
@@ -17,18 +19,22 @@ _SHOWN = 6  #: plans beside the first
 _NOTED = 0.01
 
 
-def render(plans: Sequence[Plan], now_s: float, deadline_s: float | None) -> Iterator[str]:
-    """Lines about plans, the first of them in full."""
+def render(
+    plans: Sequence[Plan], now_s: float, deadline_s: float | None, *, width: int = WIDTH
+) -> Iterator[str]:
+    """Lines about plans, the first of them in full, as wide as the terminal."""
     first = plans[0]
-    yield _headline(first, now_s, deadline_s)
+    yield wrapped(_headline(first, now_s, deadline_s), width)
     yield ""
-    yield _steps(first, now_s)
+    yield _steps(first, now_s, width)
+    yield from _read_in_place(first, width)
     yield ""
-    yield from _drawn(first, now_s)
-    yield f"critical path: {' -> '.join(step.name for step in first.path)}"
+    for line in _drawn(first, now_s):
+        yield wrapped(line, width)
+    yield wrapped(f"critical path: {' -> '.join(step.name for step in first.path)}", width)
     if len(plans) > 1:
         yield ""
-        yield _others(plans, now_s)
+        yield _others(plans, now_s, width)
 
 
 def lines_of(workflow: str, chain: Sequence[PlannedJob]) -> Iterator[str]:
@@ -96,23 +102,39 @@ def _headline(plan: Plan, now_s: float, deadline_s: float | None) -> str:
     return text
 
 
-def _steps(plan: Plan, now_s: float) -> str:
+def _steps(plan: Plan, now_s: float, width: int) -> str:
     critical = {step.name for step in plan.path}
-    rows = [
-        [
-            f"{'*' if step.name in critical else ' '} {step.name}",
-            step.pool,
-            str(step.nodes or "-"),
-            duration(step.start_s - now_s),
-            duration(step.wait_s),
-            duration(step.estimate.time_s),
-            duration(step.end_s - now_s),
-            ", ".join(f"{file} read at {storage}" for file, storage in step.remote),
-        ]
-        for step in plan.schedule.steps
+
+    def after(name: str, title: str, get: Callable[[Any], float], worth: int) -> OutputColumn:
+        return OutputColumn(
+            name=name, title=title, value=get, show=lambda step: duration(get(step)), worth=worth
+        )
+
+    columns = [
+        OutputColumn(
+            name="step",
+            title="  step",
+            value=lambda step: f"{'*' if step.name in critical else ' '} {step.name}",
+            left=True,
+            cuts=True,
+        ),
+        OutputColumn(
+            name="where", title="where", value=lambda step: step.pool, left=True, cuts=True
+        ),
+        OutputColumn(name="nodes", title="nodes", value=lambda step: step.nodes or None),
+        after("start", "start", lambda step: step.start_s - now_s, 8),
+        after("wait", "wait", lambda step: step.wait_s, 6),
+        after("takes", "takes", lambda step: step.estimate.time_s, 7),
+        after("end", "end", lambda step: step.end_s - now_s, table_columns.ALWAYS),
     ]
-    header = ["  step", "where", "nodes", "start", "wait", "takes", "end", ""]
-    return table(header, rows, left=frozenset({0, 1, 7}))
+    return table_columns.text(columns, plan.schedule.steps, width=width)
+
+
+def _read_in_place(plan: Plan, width: int) -> Iterator[str]:
+    """Name the files that steps read where they are."""
+    for step in plan.schedule.steps:
+        for file, storage in step.remote:
+            yield wrapped(f"{step.name} reads {file} at {storage}", width)
 
 
 def _drawn(plan: Plan, now_s: float) -> Iterator[str]:
@@ -124,21 +146,35 @@ def _drawn(plan: Plan, now_s: float) -> Iterator[str]:
         )
 
 
-def _others(plans: Sequence[Plan], now_s: float) -> str:
-    rows = [
-        [
-            plan.label,
-            duration(plan.end_s - now_s),
-            duration(plan.high_s - now_s),
-            hours(plan.node_hours),
-            "-" if plan.chance is None else percent(plan.chance),
-            plan.why or "taken",
-        ]
-        for plan in plans[: _SHOWN + 1]
+def _others(plans: Sequence[Plan], now_s: float, width: int) -> str:
+    """Compare plans; what speaks against each stands below the table."""
+    sure, shown = percent(plans[0].confidence), plans[: _SHOWN + 1]
+    columns = [
+        OutputColumn(
+            name="plan", title="plan", value=lambda plan: plan.label, left=True, cuts=True
+        ),
+        OutputColumn(
+            name="ends", title="ends after", value=lambda plan: duration(plan.end_s - now_s)
+        ),
+        OutputColumn(
+            name="high",
+            title=f"{sure} by",
+            value=lambda plan: duration(plan.high_s - now_s),
+            worth=5,
+        ),
+        OutputColumn(
+            name="node_hours",
+            title="node-hours",
+            value=lambda plan: hours(plan.node_hours),
+            worth=6,
+        ),
+        OutputColumn(
+            name="chance", title="in time", value=lambda plan: percent(plan.chance), worth=7
+        ),
     ]
-    sure = percent(plans[0].confidence)
-    header = ["plan", "ends after", f"{sure} by", "node-hours", "in time", ""]
-    return table(header, rows, left=frozenset({0, 5}))
+    table = table_columns.text(columns, shown, width=width)
+    against = (f"{plan.label}: {plan.why or 'taken'}" for plan in shown)
+    return "\n".join([table, "", *(wrapped(line, width) for line in against)])
 
 
 def progress_text(counts: Mapping[str, int]) -> str:

@@ -1,10 +1,14 @@
 """Measurements and their cost as text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from sacct_ingest.probes.probe_settings import Cost
 from sacct_ingest.records import Probe, Resource
+from slurm_plugin import table_columns
 from slurm_plugin.config import SensorSettings
+from slurm_plugin.formatting import printable, short_clock
+from slurm_plugin.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
 
 
 def newest(probes: Sequence[Probe]) -> list[Probe]:
@@ -16,20 +20,76 @@ def newest(probes: Sequence[Probe]) -> list[Probe]:
     return [latest[key] for key in sorted(latest)]
 
 
-def table(probes: Sequence[Probe]) -> str:
+def table(
+    probes: Sequence[Probe], options: TableOptions | None = None, *, width: int = WIDTH
+) -> str:
     """One line a measurement; of one that failed, why.
 
+    Raises
+    ------
+    NoColumn
+        The options name a column that there is not.
+
+    Examples
+    --------
     >>> print(table([Probe(resource=Resource.LATENCY, source="n1", target="n2", at_s=0.0,
     ...     value=0.00025)]))
     resource  from  to  value
     latency   n1    n2  250 us
     """
-    rows = [("resource", "from", "to", "value")]
-    rows += [(p.resource.value, p.source, p.target or "-", _value(p)) for p in probes]
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    return "\n".join(
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])
-        for row in rows
+    return table_columns.text(probe_columns(), probes, options, width=width)
+
+
+def parsable(probes: Sequence[Probe], options: TableOptions | None = None) -> Iterator[str]:
+    """Lines with ``|`` between the fields, as ``sacct -P``.
+
+    Raises
+    ------
+    NoColumn
+        The options name a column that there is not.
+    """
+    return table_columns.parsable(probe_columns(), probes, options)
+
+
+def probe_columns() -> list[OutputColumn]:
+    """Columns of the table of measurements: the fields of a `Probe`, in their order."""
+    return [
+        OutputColumn(
+            name="resource", title="resource", value=lambda p: p.resource.value, left=True
+        ),
+        _words("source", "from"),
+        _words("target", "to"),
+        OutputColumn(
+            name="at_s",
+            title="at",
+            value=lambda p: p.at_s,
+            show=lambda p: short_clock(p.at_s),
+            worth=ON_REQUEST,
+        ),
+        OutputColumn(
+            name="value",
+            title="value",
+            value=lambda p: p.value,
+            show=_value,
+            left=True,
+            cuts=True,
+        ),
+        *(
+            OutputColumn(name=name, title=title, value=attrgetter(name), worth=ON_REQUEST)
+            for name, title in (("size_bytes", "bytes"), ("took_s", "took"), ("error", "error"))
+        ),
+    ]
+
+
+def _words(name: str, title: str) -> OutputColumn:
+    get = attrgetter(name)
+    return OutputColumn(
+        name=name,
+        title=title,
+        value=get,
+        show=lambda p: printable(get(p)) or "-",
+        left=True,
+        cuts=True,
     )
 
 
@@ -58,7 +118,7 @@ def amount(resource: Resource, value: float) -> str:
 
 def _value(probe: Probe) -> str:
     if probe.value is None:
-        return f"failed: {probe.error}"
+        return printable(f"failed: {probe.error}")
     return amount(probe.resource, probe.value)
 
 

@@ -1,32 +1,20 @@
 """Results of a replay, in words and tables."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from slurm_plugin import table_columns
 from slurm_plugin.config import Policy
 from slurm_plugin.formatting import count, duration, percent
 from slurm_plugin.replay.measures import ReplayComparison
 from slurm_plugin.replay.policy_search import WORTH, Result
 from slurm_plugin.reports import html
-
-#: Name of a column, how it is written, in which unit sacct's users expect it.
-_COLUMNS = (
-    "load",
-    "price",
-    "guard",
-    "changed",
-    "response",
-    "wait",
-    "slowdown",
-    "utilisation",
-    "worse off",
-)
+from slurm_plugin.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +31,28 @@ class ReplayReport:
     suggested: Result | None
 
 
-def render(report: ReplayReport) -> RenderableType:
-    """Lay the report out for a terminal."""
+def render(
+    report: ReplayReport, options: TableOptions | None = None, *, width: int = WIDTH
+) -> RenderableType:
+    """Lay the report out for a terminal.
+
+    Parameters
+    ----------
+    options
+        Columns, order and titles of the table of settings that the user asks for.
+    width
+        Columns of the terminal.
+
+    Raises
+    ------
+    NoColumn
+        The options name a column that there is not.
+    """
     title = Text(title_of(report), style="bold")
-    parts: list[RenderableType] = [title, _table(report), _groups(report)]
+    settings = table_columns.text(
+        setting_columns(report.suggested), report.results, options, width=width
+    )
+    parts: list[RenderableType] = [title, Text(f"\n{settings}\n", no_wrap=True), _groups(report)]
     parts.append(Text(f"\n{verdict(report)}", style="bold"))
     parts += [Text(f"- {line}") for line in report.assumptions]
     return Group(*parts)
@@ -63,11 +69,14 @@ def title_of(report: ReplayReport) -> str:
 
 def tables(report: ReplayReport) -> list[html.Table]:
     """Make tables for a page: all settings, and moldable and rigid jobs apart."""
+    shown = [one for one in setting_columns() if one.worth != ON_REQUEST]
     settings = html.Table(
         name="settings",
         caption="Results of each setting, compared with the jobs' own requests",
-        columns=tuple(html.TableColumn(key=html.anchor(name), title=name) for name in _COLUMNS),
-        rows=[_cells(r) for r in report.results],
+        columns=tuple(
+            html.TableColumn(key=html.anchor(one.title), title=one.title) for one in shown
+        ),
+        rows=[[one.text(r) for one in shown] for r in report.results],
         note="Response: mean time from submission to end, divided by that with the jobs' own "
         "requests; below 1 is better. Two values with 'to': with the jobs' own requests, and "
         "under the policy.",
@@ -134,50 +143,97 @@ def as_json(report: ReplayReport) -> dict[str, Any]:
     return made | {"present": _plain(made["present"]), "verdict": verdict(report)}
 
 
-def parsable(report: ReplayReport) -> Iterator[str]:
-    """Lines of the table with ``|`` between the fields, as ``sacct -P``."""
-    yield (
-        "Load|Price|Guard|Moved|ResponseRatio|RequestedWait|Wait|RequestedSlowdown|Slowdown|"
-        "Utilisation|WorseOff|WorseBy"
+def parsable(report: ReplayReport, options: TableOptions | None = None) -> Iterator[str]:
+    """Lines of the table of settings with ``|`` between the fields, as ``sacct -P``.
+
+    Raises
+    ------
+    NoColumn
+        The options name a column that there is not.
+    """
+    return table_columns.parsable(setting_columns(), report.results, options)
+
+
+def setting_columns(suggested: Result | None = None) -> list[OutputColumn]:
+    """Columns of the table of settings, a row for each result of a replay.
+
+    Two values with "to" are those of the requests and of the policy; ``-P`` has them apart.
+    """
+    return [
+        OutputColumn(
+            name="suggested",
+            title="",
+            value=lambda r: "=>" if r is suggested else "",
+            left=True,
+            worth=table_columns.ALWAYS if suggested else ON_REQUEST,
+            derived=True,
+        ),
+        _number("load", "load", lambda r: r.load, "{:.2f}".format),
+        _number("price", "price", lambda r: r.setting.policy.price, "{:g}".format),
+        _number("guard", "guard", lambda r: r.setting.policy.guard_ratio, "{:g}".format),
+        _number("moved", "changed", lambda r: r.moved, percent, worth=7),
+        _number(
+            "response_ratio", "response", lambda r: r.everybody.response_ratio, "{:.2f}".format
+        ),
+        _raw("requested_wait", lambda r: r.requested.wait_s),
+        _raw("wait", lambda r: r.measures.wait_s),
+        _pair("waits", "wait", lambda r: (r.requested.wait_s, r.measures.wait_s), duration, 6),
+        _raw("requested_slowdown", lambda r: r.requested.slowdown),
+        _raw("slowdown", lambda r: r.measures.slowdown),
+        _pair(
+            "slowdowns",
+            "slowdown",
+            lambda r: (r.requested.slowdown, r.measures.slowdown),
+            "{:.1f}".format,
+            5,
+        ),
+        _raw("utilisation", lambda r: r.utilisation[1]),
+        _pair("utilisations", "utilisation", lambda r: r.utilisation, percent, 1),
+        _raw("worse_off", lambda r: r.everybody.worse_off),
+        _raw("worse_by", lambda r: r.everybody.worse_by),
+        OutputColumn(name="worse", title="worse off", value=_worse_off, worth=8, derived=True),
+    ]
+
+
+def _number(
+    name: str,
+    title: str,
+    get: Callable[[Result], float],
+    show: Callable[[float], str],
+    *,
+    worth: int = table_columns.ALWAYS,
+) -> OutputColumn:
+    return OutputColumn(name=name, title=title, value=get, show=lambda r: show(get(r)), worth=worth)
+
+
+def _raw(name: str, get: Callable[[Result], float]) -> OutputColumn:
+    return OutputColumn(name=name, title=name.replace("_", " "), value=get, worth=ON_REQUEST)
+
+
+def _pair(
+    name: str,
+    title: str,
+    get: Callable[[Result], tuple[float, float]],
+    show: Callable[[float], str],
+    worth: int,
+) -> OutputColumn:
+    """Column of two values, sorted by the second."""
+    return OutputColumn(
+        name=name,
+        title=title,
+        value=lambda r: " to ".join(map(show, get(r))),
+        order=lambda r: get(r)[1],
+        worth=worth,
+        derived=True,
     )
-    for r in report.results:
-        policy, all_ = r.setting.policy, r.everybody
-        cells = (
-            *(r.load, policy.price, policy.guard_ratio, r.moved, all_.response_ratio),
-            *(r.requested.wait_s, r.measures.wait_s, r.requested.slowdown, r.measures.slowdown),
-            *(r.utilisation[1], all_.worse_off, all_.worse_by),
-        )
-        yield "|".join(f"{cell:.5g}" for cell in cells)
+
+
+def _worse_off(r: Result) -> str:
+    return f"{percent(r.everybody.worse_off)} by {r.everybody.worse_by:.1f}x"
 
 
 def _plain(policy: Policy) -> Mapping[str, float]:
     return {name: getattr(policy, name) for name in policy.__struct_fields__}
-
-
-def _table(report: ReplayReport) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in _COLUMNS:
-        table.add_column(name, justify="right")
-    for r in report.results:
-        style = "bold" if r is report.suggested else ""
-        table.add_row(*_cells(r), style=style)
-    return table
-
-
-def _cells(r: Result) -> Sequence[str]:
-    policy, all_ = r.setting.policy, r.everybody
-    before, after = r.utilisation
-    return (
-        f"{r.load:.2f}",
-        f"{policy.price:g}",
-        f"{policy.guard_ratio:g}",
-        percent(r.moved),
-        f"{all_.response_ratio:.2f}",
-        f"{duration(r.requested.wait_s)} to {duration(r.measures.wait_s)}",
-        f"{r.requested.slowdown:.1f} to {r.measures.slowdown:.1f}",
-        f"{percent(before)} to {percent(after)}",
-        f"{percent(all_.worse_off)} by {all_.worse_by:.1f}x",
-    )
 
 
 def _groups(report: ReplayReport) -> RenderableType:

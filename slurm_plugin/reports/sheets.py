@@ -22,7 +22,7 @@ def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet,
     """All tables of a report; ``reasons`` are plain words for the names of reasons."""
     return (
         _jobs("stopped", "Jobs that NIMO changed and a limit or deadline stopped", report.stopped),
-        _applications(report),
+        applications(report),
         _accuracies(report),
         _weeks(report),
         _reasons(report, reasons),
@@ -77,7 +77,8 @@ def _compared(row: Any) -> int:
     return row.accuracy.runs if row.accuracy else 0
 
 
-def _applications(report: OutcomeReport) -> Sheet:
+def applications(report: OutcomeReport) -> Sheet:
+    """Make the table of applications."""
     return Sheet(
         name="applications",
         caption="Applications, most decisions first",

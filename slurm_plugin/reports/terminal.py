@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -12,27 +12,30 @@ from rich.text import Text
 from slurm_plugin.evaluation.accuracy import Accuracy
 from slurm_plugin.evaluation.diagnoses import Waste
 from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate
-from slurm_plugin.evaluation.outcomes import ApplicationOutcome, OutcomeReport
+from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.queue_waits import QueueEstimates
 from slurm_plugin.evaluation.unused import Unused
 from slurm_plugin.evaluation.wait_accuracy import SHARE
 from slurm_plugin.formatting import count, duration, hours, percent, printable
 from slurm_plugin.protocol import WaitShares
+from slurm_plugin.reports import sheet
 from slurm_plugin.reports.curve_text import record_words, standing_line
-from slurm_plugin.reports.sheets import decision_of
+from slurm_plugin.reports.sheets import applications, decision_of
 from slurm_plugin.streams import safe_console
+from slurm_plugin.table_columns import WIDTH
 
 _MOST = 10  #: rows of a list that is only a summary
 _APPLICATIONS = 50  #: a thousand rows are too long to read, and their layout takes seconds
-_PIPE_WIDTH = 200  #: columns where stdout is no terminal: nothing is cut off
 
 
 def console_for(*, terminal: bool) -> Console:
-    """Make a console on stdout; without a terminal it has no colour and does not cut lines."""
-    return safe_console(sys.stdout, highlight=False, width=None if terminal else _PIPE_WIDTH)
+    """Make a console on stdout; without a terminal it has no colour, and 80 columns."""
+    return safe_console(sys.stdout, highlight=False, width=None if terminal else WIDTH)
 
 
-def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
+def render(
+    report: OutcomeReport, reasons: Mapping[str, str], *, width: int = WIDTH
+) -> RenderableType:
     """Lay out what stands below the title of the report.
 
     Parameters
@@ -41,11 +44,13 @@ def render(report: OutcomeReport, reasons: Mapping[str, str]) -> RenderableType:
         What ``outcomes.OutcomeTally`` made.
     reasons
         Plain words for the names of reasons; a name that is not in it stands for itself.
+    width
+        Columns of the terminal.
     """
     parts: list[RenderableType] = [*_stopped(report), _summary(report)]
     if report.unchanged:
         parts += [_head("Passed unchanged because"), _unchanged(report.unchanged, reasons)]
-    parts += [_head("Applications"), _applications(report)]
+    parts += [_head("Applications"), _applications(report, width)]
     if left_out := len(report.applications) - _APPLICATIONS:
         parts += [Text(f"  and {left_out} more: nimo report -P")] if left_out > 0 else []
     # Text, not markup: labels are the users' own.
@@ -268,23 +273,7 @@ def _unchanged(unchanged: Mapping[str, int], reasons: Mapping[str, str]) -> Rend
     return Padding(grid, (0, 0, 0, 2), expand=False)
 
 
-def _applications(report: OutcomeReport) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("application", overflow="fold")
-    for name in ("decisions", "changed", "finished", "compared", "MAPE", "actual/predicted"):
-        table.add_column(name, justify="right")
-    table.add_column(f"inside {percent(report.confidence)}", justify="right")
-    for row in report.applications[:_APPLICATIONS]:
-        table.add_row(*_application_cells(row))
-    return table
-
-
-def _application_cells(row: ApplicationOutcome) -> list[RenderableType]:
-    # A job's name is the user's text: never markup.
-    cells: list[RenderableType] = [Text(printable(row.application))]
-    cells += [str(row.decisions), str(row.changed), str(row.finished)]
-    if row.accuracy is None:
-        return [*cells, "0", "-", "-", "-"]
-    accuracy = row.accuracy
-    cells += [str(accuracy.runs), percent(accuracy.mape, 1), f"{accuracy.bias:.2f}"]
-    return [*cells, percent(accuracy.inside)]
+def _applications(report: OutcomeReport, width: int) -> RenderableType:
+    rows = report.applications[:_APPLICATIONS]
+    # Text, not markup: a job's name is the user's text.
+    return Text(sheet.text(replace(applications(report), rows=rows), width=width), no_wrap=True)

@@ -16,16 +16,20 @@ from slurm_plugin.cli.command_context import (
     add_parsable,
     add_since,
     add_store,
+    add_table_options,
     load_config,
+    table_options,
 )
 from slurm_plugin.reports import forecast_text as words
 from slurm_plugin.store_access import open_store
 from slurm_plugin.streams import json_text
+from slurm_plugin.table_columns import terminal_width
 
 EXAMPLE = """\
   nimo forecast
   nimo forecast --resource bandwidth n1 n2
   nimo forecast --criterion mse -S now-7days
+  nimo forecast -o from,to,next --sort=-next
   nimo forecast -P | cut -d'|' -f1-4"""
 
 
@@ -47,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="error measure that chooses the forecaster (default: mae)",
     )
     add_since(parser)
+    add_table_options(parser, "-o", "-n")
     add_parsable(parser)
     add_json(parser)
     add_store(parser)
@@ -68,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
         raise NoHistory("no such measurement is stored: 'nimo probe --show' lists what there is")
     if args.json:
         print(json_text(forecasts))
+    elif args.parsable2:
+        print("\n".join(words.parsable(forecasts, table_options(args))))
     else:
-        print("\n".join(words.parsable(forecasts)) if args.parsable2 else words.table_of(forecasts))
+        print(words.table_of(forecasts, table_options(args), width=terminal_width()))
     return 0

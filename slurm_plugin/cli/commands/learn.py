@@ -18,8 +18,10 @@ from sacct_ingest.records import KeyLevel
 from sacct_ingest.signature import owned_tag
 from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.numbers import positive
+from slurm_plugin.formatting import wrapped
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.store_access import open_store
+from slurm_plugin.table_columns import terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,10 +81,11 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"ended": ended, "node_hours": spent_node_h, **asdict(learned)}))
     else:
-        print(words.summary(learned, runs, spent_node_h, ended))
+        width = terminal_width()
+        print(words.summary(learned, runs, spent_node_h, ended, width=width))
         if proposal := bench.proposer.propose():
             left = bench.description.budget - spent_node_h
-            print(words.too_dear(bench.reserved_node_h(proposal), left))
+            print(wrapped(words.too_dear(bench.reserved_node_h(proposal), left), width))
     return 0
 
 

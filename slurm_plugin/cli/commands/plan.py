@@ -25,6 +25,7 @@ from slurm_plugin.plan.submit import submit_ready, waits_elsewhere
 from slurm_plugin.plan.workflow import Workflow
 from slurm_plugin.plan.workflow_file import load, parse
 from slurm_plugin.reports.plan_text import as_json, lines_of, progress_text, render
+from slurm_plugin.table_columns import terminal_width
 
 if TYPE_CHECKING:
     from slurm_plugin.plan.plans import Plan
@@ -112,7 +113,7 @@ def _plan(args: argparse.Namespace, state: Path) -> int:
     if args.json:
         print(json.dumps(as_json(ranked, chain, problem.now_s)))
     else:
-        print("\n".join(render(ranked, problem.now_s, deadline_s)))
+        print("\n".join(render(ranked, problem.now_s, deadline_s, width=terminal_width())))
         print("\n" + "\n".join(lines_of(flow.name, chain)))
     if args.submit:
         return _submit(args, flow.name, chain, deadline_s, state)

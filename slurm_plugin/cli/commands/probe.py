@@ -29,13 +29,16 @@ from slurm_plugin.cli.command_context import (
     add_json,
     add_parsable,
     add_store,
+    add_table_options,
     load_config,
+    table_options,
 )
 from slurm_plugin.config import Config, SensorSettings
-from slurm_plugin.formatting import parsable_records
+from slurm_plugin.formatting import wrapped
 from slurm_plugin.reports import probe_text as words
 from slurm_plugin.service.systemd import notify
 from slurm_plugin.store_access import open_store
+from slurm_plugin.table_columns import terminal_width
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
@@ -46,7 +49,8 @@ EXAMPLE = """\
   nimo probe --serve --name n1
   nimo probe --follow
   nimo probe --transfer /scratch/input.dat n2
-  nimo probe --show -P"""
+  nimo probe --show -P
+  nimo probe --show --sort=-at -o at,source,target,value"""
 #: Measurements that wait while the store is gone.
 _MOST_WAITING = 200_000
 
@@ -81,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bind", metavar="HOST:PORT", default="", help="address on which the sensor listens"
     )
+    add_table_options(parser, "-o", "-n")
     add_parsable(parser)
     add_json(parser)
     add_store(parser)
@@ -93,7 +98,8 @@ def run(args: argparse.Namespace) -> int:
     members = [member(text) for text in args.host or config.probes.hosts]
     if args.cost:
         total = cost(settings_of(config.probes), max(1, len(members)))
-        print(json.dumps(asdict(total)) if args.json else words.describe_cost(total, config.probes))
+        text = wrapped(words.describe_cost(total, config.probes), terminal_width())
+        print(json.dumps(asdict(total)) if args.json else text)
     elif args.show:
         with open_store(config) as store:
             _print(store.probes.latest(), args)
@@ -130,7 +136,8 @@ def _serve(args: argparse.Namespace, config: Config, members: Sequence[Member]) 
     settings = settings_of(probes)
     clique = list(members) or [Member(name, where.host, where.port)]
     sensor = Sensor(clique, name, settings, bind=(where.host, where.port), key=_key(probes))
-    print(words.describe_cost(cost(settings, len(clique)), probes), flush=True)
+    text = words.describe_cost(cost(settings, len(clique)), probes)
+    print(wrapped(text, terminal_width()), flush=True)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: threading.Thread(target=sensor.stop).start())
     sensor.run(ready=lambda: _ready(f"listening on {sensor.address[0]}:{sensor.address[1]}"))
@@ -202,9 +209,9 @@ def _print(probes: Sequence[Probe], args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps([asdict(each) for each in probes]))
     elif args.parsable2:
-        print("\n".join(parsable_records(Probe, probes)))
+        print("\n".join(words.parsable(probes, table_options(args))))
     else:
-        print(words.table(probes))
+        print(words.table(probes, table_options(args), width=terminal_width()))
 
 
 def _some(members: Sequence[Member]) -> Sequence[Member]:

@@ -23,16 +23,18 @@ from slurm_plugin.cli.command_context import (
     add_json,
     add_parsable,
     add_store,
+    add_table_options,
     load_config,
+    table_options,
 )
 from slurm_plugin.cli.numbers import whole
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config import Benchmarks, Config, TypeColumn
-from slurm_plugin.formatting import parsable_records
-from slurm_plugin.reports.profile_text import describe
+from slurm_plugin.reports.profile_text import describe, parsable
 from slurm_plugin.slurm.benchmark_jobs import JobOptions, Node, nodes, run_each, run_on
 from slurm_plugin.slurm.commands import run as run_slurm
 from slurm_plugin.store_access import open_store
+from slurm_plugin.table_columns import terminal_width
 
 EXAMPLE = """\
   nimo profile -p batch
@@ -75,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="iperf3 server to measure against (default: one is started here)",
     )
+    add_table_options(parser, "-o", "-n")
     add_parsable(parser)
     add_json(parser)
     add_store(parser)
@@ -95,9 +98,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(_json(profiles, types))
     elif args.parsable2:
-        print("\n".join(parsable_records(NodeProfile, profiles)))
+        print("\n".join(parsable(profiles, table_options(args))))
     else:
-        print(describe(profiles, types))
+        print(describe(profiles, types, table_options(args), width=terminal_width()))
     wrong = any(kind.outliers for kind in types) or any(each.error for each in profiles)
     return 1 if wrong else 0
 

@@ -21,8 +21,10 @@ from slurm_plugin.cli.command_context import (
     add_json,
     add_parsable,
     add_store,
+    add_table_options,
     load_config,
     moment,
+    table_options,
 )
 from slurm_plugin.cli.numbers import positive, share, whole
 from slurm_plugin.cli.progress import ProgressReport, progress
@@ -41,6 +43,7 @@ EXAMPLE = """\
   nimo replay                               # the store, with the settings in force
   nimo replay --suggest -p batch            # which price and guard would be best here
   nimo replay --load 0.7 --load 0.9 -S now-60days
+  nimo replay --suggest --sort=response_ratio -o price,guard,response_ratio,worse
   nimo replay --assume 0.5 KTH-SP2.swf.gz   # a log without curves: half of its jobs moldable"""
 _DAY_S = 86400.0
 
@@ -110,6 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers", metavar="COUNT", type=whole, default=0, help="processes; 0: one per core"
     )
     parser.add_argument("--dask", metavar="ADDRESS", help="replay on a Dask cluster; see nimo fit")
+    add_table_options(parser, "-o", "-n")
     add_parsable(parser)
     add_json(parser)
     add_store(parser)
@@ -258,6 +262,8 @@ def _print(report: "ReplayReport", args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(replay_text.as_json(report)))
     elif args.parsable2:
-        print("\n".join(replay_text.parsable(report)))
+        print("\n".join(replay_text.parsable(report, table_options(args))))
     else:
-        terminal.console_for(terminal=sys.stdout.isatty()).print(replay_text.render(report))
+        console = terminal.console_for(terminal=sys.stdout.isatty())
+        text = replay_text.render(report, table_options(args), width=console.width)
+        console.print(text)

@@ -252,4 +252,4 @@ def _terminal(report: OutcomeReport) -> None:
     from slurm_plugin.reports import terminal  # noqa: PLC0415
 
     console = terminal.console_for(terminal=sys.stdout.isatty())
-    console.print(terminal.render(report, WORDS))
+    console.print(terminal.render(report, WORDS, width=console.width))

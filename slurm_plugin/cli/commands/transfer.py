@@ -23,9 +23,11 @@ from slurm_plugin.cli.command_context import (
 )
 from slurm_plugin.cli.numbers import positive
 from slurm_plugin.config import Config
+from slurm_plugin.formatting import wrapped
 from slurm_plugin.reports import forecast_text as words
 from slurm_plugin.store_access import open_store
 from slurm_plugin.streams import json_text
+from slurm_plugin.table_columns import terminal_width
 
 EXAMPLE = """\
   nimo transfer 16M n1 n2
@@ -89,8 +91,10 @@ def _predict(args: argparse.Namespace, config: Config) -> int:
         raise NoHistory(made.problems[0].text)
     if args.json:
         print(json_text(made))
+    elif args.parsable2:
+        print("\n".join(words.parsable_transfer(made)))
     else:
-        print("\n".join((words.parsable_transfer if args.parsable2 else words.transfer)(made)))
+        print(wrapped("\n".join(words.transfer(made)), terminal_width()))
     return 0
 
 

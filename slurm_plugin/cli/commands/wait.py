@@ -1,7 +1,7 @@
 """Predict when jobs in the queue start, beside the start that Slurm plans ("squeue --start").
 
-Without job ids all your own jobs in the queue are listed.  It shows other users' jobs
-where squeue shows them to you.
+Without job ids, -u or -p all your own jobs in the queue are listed.  It shows other users'
+jobs where squeue shows them to you.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from slurm_plugin.cli.command_context import (
     user_settings,
 )
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, from_nimod
+from slurm_plugin.formatting import wrapped
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import WaitRow
 from slurm_plugin.reports.wait_text import queue_columns, sentence
@@ -31,6 +32,7 @@ from slurm_plugin.streams import json_text
 EXAMPLE = """\
   nimo wait
   nimo wait 4711 4712_7
+  nimo wait -u ada --sort=starts -o job,name,starts
   nimo wait 4711 --json | jq .rows[0].start_s"""
 NOT_WAITING = 3
 _JOB = re.compile(r"(?P<id>\d{1,10})(?:_(?:(?P<task>\d{1,10})|\[(?P<tasks>[\d,:%-]{1,1000})\]))?")
@@ -47,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="a job, an array or one of its tasks (default: all your own)",
     )
+    parser.add_argument("-u", "--user", default="", help="only jobs of this user")
+    parser.add_argument("-p", "--partition", default="", help="only jobs in this partition")
     add_table_options(parser, "-o", "-n")
     add_parsable(parser)
     add_json(parser)
@@ -58,7 +62,12 @@ def run(args: argparse.Namespace) -> int:
     settings = user_settings(args)
     socket = nimod_socket(args, settings)
     asked = list(dict.fromkeys(job for jobs in args.jobs for job in jobs))
-    waits = from_nimod(settings, lambda: client.waits(socket, asked, timeout_s=TIMEOUT_S))
+    waits = from_nimod(
+        settings,
+        lambda: client.waits(
+            socket, asked, user=args.user, partition=args.partition, timeout_s=TIMEOUT_S
+        ),
+    )
     shown, options = queue_columns(), table_options(args)
     if args.json:
         print(json_text(waits))
@@ -66,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(table_columns.parsable(shown, waits.rows, options)))
     elif waits.rows:
         print(table_columns.text(shown, waits.rows, options, width=table_columns.terminal_width()))
-        print(f"\n{sentence(waits, now_s=time.time())}")
+        about = sentence(waits, now_s=time.time())
+        print(f"\n{wrapped(about, table_columns.terminal_width())}")
     else:
         print("no such job is waiting")
     missing = _missing(asked, waits.rows)

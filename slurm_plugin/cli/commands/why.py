@@ -11,12 +11,14 @@ from sacct_ingest.errors import NoHistory, SlurmError
 from slurm_plugin.cli.command_context import add_config, add_json, add_store, load_config
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config import Config
+from slurm_plugin.formatting import wrapped
 from slurm_plugin.nimod import query_client
 from slurm_plugin.protocol.query_messages import Explanation, explanation_of
 from slurm_plugin.reports.why_text import explain
 from slurm_plugin.slurm import commands
 from slurm_plugin.store_access import open_store
 from slurm_plugin.streams import json_text
+from slurm_plugin.table_columns import terminal_width
 
 EXAMPLE = "  nimo why 4711\n  nimo why 4711 --json | jq .decision.reason"
 
@@ -44,7 +46,10 @@ def run(args: argparse.Namespace) -> int:
             f"there is no decision about a job {args.job} that you may see; in observe mode NIMO "
             "finds a job after it has ended and 'nimo ingest' has read the accounting"
         )
-    print(json_text(explanation) if args.json else explain(explanation, args.job))
+    if args.json:
+        print(json_text(explanation))
+    else:
+        print(wrapped(explain(explanation, args.job), terminal_width()))
     return 0
 
 

@@ -45,7 +45,9 @@ def config(cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_node_is_measured_in_all_its_parts_by_a_job(
     cluster: SlurmCluster, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["profile", "-w", "n1", "-p", "batch"]) == 0, capsys.readouterr()
+    assert main(["profile", "-w", "n1", "-p", "batch", "-o", "node,cpu_events,net_lat"]) == 0, (
+        capsys.readouterr()
+    )
     table = capsys.readouterr().out
     assert "cpu/s" in table
     assert "net us" in table

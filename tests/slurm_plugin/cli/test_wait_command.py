@@ -22,8 +22,8 @@ def asked(monkeypatch):
     """Jobs that were asked for; nimod knows of two."""
     made = []
 
-    def waits(path, jobs, *, timeout_s):
-        made.append(list(jobs))
+    def waits(path, jobs, *, user, partition, timeout_s):
+        made.append([*jobs, *filter(None, (user, partition))])
         rows = [row(4711), row(4712, tasks=9, start_s=None, low_s=None, high_s=None)]
         rows += [row(4712, array_id=4712, task=task, start_s=NOW + task) for task in range(9)]
         of = [(one.job_id, -1 if one.task is None else one.task) for one in rows]
@@ -40,7 +40,7 @@ def test_all_own_jobs_with_what_slurm_plans(asked, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["job", "starts", "not", "before", "by", "Slurm's", "start"]
     assert lines[2].split() == ["4712", "(9", "tasks)", "-", "-", "-", "-"]
-    assert "120 starts recorded" in lines[-1]
+    assert "120 starts recorded" in " ".join(lines[-2:])
 
 
 def test_tasks_of_an_array_are_asked_for_one_by_one(asked, capsys):
@@ -67,6 +67,11 @@ def test_no_more_than_a_thousand_tasks_are_asked_for(asked, capsys):
     assert ended.value.code == 2
     assert "give 4712" in capsys.readouterr().err
     assert len(asked) == 1
+
+
+def test_jobs_of_a_user_and_in_a_partition(asked, capsys):
+    assert main(["wait", "-u", "bob", "-p", "batch"]) == 0
+    assert asked == [["bob", "batch"]]
 
 
 def test_a_job_that_does_not_wait_is_status_3(asked, capsys):

@@ -1,0 +1,177 @@
+"""Eighty columns hold in the tables of all commands, whatever names users give."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+
+import pytest
+from rich.console import Console
+
+from predictor.series import SeriesForecast
+from predictor.types import Verdict
+from sacct_ingest.probes.agreement import MEASURES, type_profiles
+from sacct_ingest.records import NodeProfile, Probe, Resource
+from slurm_plugin import table_columns
+from slurm_plugin.advice_messages import PartitionRow
+from slurm_plugin.decision.reasons import WORDS
+from slurm_plugin.learn.proposers import Expected, ProposerState
+from slurm_plugin.plan.plans import plans
+from slurm_plugin.protocol import Advice, WaitRow
+from slurm_plugin.reports import (
+    advice_text,
+    forecast_text,
+    learning_text,
+    plan_text,
+    probe_text,
+    profile_text,
+    replay_text,
+    sheet,
+    sheets,
+    terminal,
+)
+from slurm_plugin.reports.wait_text import queue_columns
+from slurm_plugin.table_columns import WIDTH, TableOptions
+from tests.slurm_plugin.plan.made import NOW, problem
+from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
+from tests.slurm_plugin.reports.test_replay_text import replayed, report_of
+
+NAME = "a-name-without-end-" * 10
+DAYS_S = 864_000.0
+
+
+def printed(renderable: object) -> str:
+    console = Console(file=io.StringIO(), width=WIDTH, highlight=False)
+    console.print(renderable)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def report() -> Iterator[str]:
+    pairs = [(decision(label=NAME, user=NAME, account=NAME), run(elapsed_s=1250.0))] * 4
+    made = summarise(pairs, confidence=0.9)
+    yield printed(terminal.render(made, WORDS))
+    for one in sheets.sheets_of(made, WORDS):
+        yield sheet.text(one)
+
+
+def replay() -> Iterator[str]:
+    yield printed(replay_text.render(report_of(replayed())))
+
+
+def forecast() -> Iterator[str]:
+    made = SeriesForecast(
+        resource=Resource.DISK_LATENCY,
+        source=NAME,
+        target=NAME,
+        measured=20_000,
+        failed=1,
+        last=123.456,
+        last_s=AT_S,
+        value=123.456,
+        low=0.0012345,
+        high=123.456,
+        by="exponential smoothing 0.05",
+        nmae=1.2,
+    )
+    yield forecast_text.table_of([made])
+
+
+def probe() -> Iterator[str]:
+    value = Probe(resource=Resource.DISK_LATENCY, source=NAME, target=NAME, at_s=AT_S, value=1.0)
+    failed = Probe(resource=Resource.CPU, source="n1", at_s=AT_S, error=NAME)
+    yield probe_text.table([value, failed])
+
+
+def profile() -> Iterator[str]:
+    measured = dict.fromkeys(MEASURES, 123_456_789.0)
+    rows = [
+        NodeProfile(cluster="pine", node=f"{NAME}{n}", node_type=NAME, at_s=AT_S, **measured)
+        for n in range(3)
+    ]
+    yield profile_text.describe(rows, type_profiles(rows))
+
+
+def plan() -> Iterator[str]:
+    text = (
+        f"storages: {{s: {{path: /s}}}}\nplaces: {{p: {{storage: s, partition: {NAME}}}}}\n"
+        f"tasks: {{{NAME}: {{command: x, run_time: {{1: 20min}}}}}}\n"
+    )
+    made = plans(problem(text))
+    yield "\n".join(plan_text.render([made[0], made[0]], NOW, NOW + 1.0))
+
+
+def learn() -> Iterator[str]:
+    names = {f"{NAME[:12]}{n}": 1.0 for n in range(12)}
+    one = Expected(
+        attributes=names,
+        time_s=10 * DAYS_S,
+        low_s=DAYS_S,
+        high_s=20 * DAYS_S,
+        verdict=Verdict.DOUBTFUL,
+    )
+    state = ProposerState(functions={}, effects={}, error=3.0, expected=(one,))
+    yield learning_text.summary(state, 6, 1.0, "the predictions are good enough")
+
+
+def wait() -> Iterator[str]:
+    row = WaitRow(
+        job_id=2**31,
+        array_id=2**31,
+        tasks=1000,
+        user=NAME,
+        name=NAME,
+        partition=NAME,
+        nodes=10_000,
+        reason=NAME,
+        start_s=AT_S,
+        low_s=AT_S,
+        high_s=AT_S,
+        slurm_start_s=AT_S,
+    )
+    yield table_columns.text(queue_columns(), [row])
+
+
+def advise() -> Iterator[str]:
+    row = PartitionRow(
+        partition=NAME,
+        node_type=NAME,
+        nodes=10_000,
+        time_s=DAYS_S,
+        low_s=DAYS_S,
+        high_s=DAYS_S,
+        wait_s=DAYS_S,
+        runs=100_000,
+        verdict="doubtful",
+    )
+    yield advice_text.render(Advice(application=NAME, runs=3, partitions=[row]), now_s=AT_S)
+
+
+@pytest.mark.parametrize(
+    "tables", [report, replay, forecast, probe, profile, plan, learn, wait, advise]
+)
+def test_no_line_is_longer(tables: Callable[[], Iterator[str]]) -> None:
+    for text in tables():
+        # A name alone is a line of its own, which nothing can break.
+        long = [line for line in text.splitlines() if len(line) > WIDTH and " " in line.strip()]
+        assert long == []
+
+
+def test_a_long_name_leaves_the_figures_beside_it() -> None:
+    (text, *_) = report()
+    line = next(line for line in text.splitlines() if line.startswith(NAME[:20]))
+    assert "+" in line
+    assert line.split()[1:5] == ["4", "4", "4", "4"]
+
+
+def test_columns_and_order_are_the_users() -> None:
+    results = [replayed(), replayed()]
+    made = report_of(*results)
+    asked = TableOptions(form="load,worse_by%9", sort="-load", header=False)
+    lines = printed(replay_text.render(made, asked)).splitlines()
+    assert lines[2].split() == [f"{results[0].load:.2f}", f"{results[0].everybody.worse_by:.6g}"]
+    header, *rows = replay_text.parsable(made, TableOptions(form="price,guard"))
+    assert (header, len(rows)) == ("Price|Guard", 2)
+    rows = [Probe(resource=Resource.CPU, source=name, at_s=AT_S, value=0.5) for name in "ab"]
+    asked = TableOptions(form="source", sort="-source", header=False)
+    assert probe_text.table(rows, asked).split() == ["b", "a"]
