@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from sacct_ingest.errors import StoreError
-from slurm_plugin.nimod.client import RequestRefused, Unreachable
+from slurm_plugin.nimod.client import LinkDown, RequestRefused, Unanswered, Unreachable
 
 if TYPE_CHECKING:
     from slurm_plugin.config import Config
@@ -100,9 +100,16 @@ def not_on_login_nodes(config: Config, error: Unreachable) -> None:
 
     Raises
     ------
+    LinkDown
+        This is a login node, and relay or nimod hangs.
     Unreachable
-        This is a login node, and its relay does not answer.
+        This is a login node, and its relay does not run.
     """
+    if config.relay.controllers and isinstance(error, Unanswered):
+        where = " or ".join(config.relay.controllers)
+        raise LinkDown(
+            f"{error}: nimod on {where} or the relay here hangs; see 'nimo doctor' there and here"
+        )
     if config.relay.controllers:
         raise Unreachable(
             f"{error}; start the relay of this login node: systemctl start nimo-relay"

@@ -28,9 +28,9 @@ def permitted(case: DecisionContext, decided: Decision) -> Answer:
         if change != Change():
             answer.action, answer.set = "set", change
             every = case.site.tell_changes
-            own, unit = case.job.time_limit, case.request.unit
+            own = case.job.time_limit
             lines = [
-                messages.changed(decided, change, own, unit, every=every),
+                messages.changed(decided, change, own, case.request, every=every),
                 messages.less_memory(decided.memory) if decided.memory and every else "",
             ]
             answer.message = "\n".join(filter(None, (answer.message, *lines)))

@@ -15,7 +15,7 @@ from slurm_plugin.protocol import HookLevel, Job
 
 _EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)
 _MOST_DIGITS = 9  #: of a node count
-_UNBOUNDED = 2**31
+UNBOUNDED = 2**31  #: most nodes of a request that names no most
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def _asked(job: Job, tag: Tag | None, opt_in: OptIn, application: str) -> CountR
     if job.min_nodes == 0 and not job.max_nodes:
         # It runs on no node at all, and only stages its burst buffer.
         return CountRange(1, 1, Reason.FIXED_COUNT)
-    low, high = job.min_nodes or 1, job.max_nodes or _UNBOUNDED
+    low, high = job.min_nodes or 1, job.max_nodes or UNBOUNDED
     if low == high:
         return CountRange(low, high, Reason.FIXED_COUNT)
     tagged = tag is not None and (tag.on or bool(tag.app)) and opt_in.tag

@@ -7,6 +7,7 @@ from predictor.types import PredictionTable, Verdict
 from sacct_ingest.layout import Unit
 from slurm_plugin.decision import remedies
 from slurm_plugin.decision.candidates import Request
+from slurm_plugin.decision.eligibility import UNBOUNDED
 from slurm_plugin.decision.memory import LowerMemory
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision
@@ -32,7 +33,9 @@ def at_submission(decision: Decision, request: Request, *, advise: bool, now_s: 
     return "\n".join(filter(None, (_better_count(decision, unit), limit)))
 
 
-def changed(decision: Decision, change: Change, own: int | None, unit: Unit, *, every: bool) -> str:
+def changed(
+    decision: Decision, change: Change, own: int | None, request: Request, *, every: bool
+) -> str:
     """Line for the user whose job is changed; empty where there is nothing to say.
 
     Parameters
@@ -41,8 +44,8 @@ def changed(decision: Decision, change: Change, own: int | None, unit: Unit, *, 
         What is written into the job.
     own
         Time limit that it asked for, minutes.
-    unit
-        What the decision counts.
+    request
+        What the job asked for.
     every
         Report every change; otherwise only a limit that is made longer.
     """
@@ -51,7 +54,13 @@ def changed(decision: Decision, change: Change, own: int | None, unit: Unit, *, 
     if chosen is None or not (every or longer):
         return ""
     instead = f" instead of {asked.nodes}" if asked and asked.nodes != chosen.nodes else ""
-    nodes = f"runs on {count(chosen.nodes, unit.word)}{instead}" if instead or longer else ""
+    if not instead and decision.action is Action.SET:
+        # What Slurm would give now, too; but the job waits for as many now.
+        most = "or more" if request.high >= UNBOUNDED else f"to {request.high}"
+        instead = f", of {request.low} {most}"
+    nodes = (
+        f"runs on {count(chosen.nodes, request.unit.word)}{instead}" if instead or longer else ""
+    )
     limit = ""
     if minutes is not None and minutes != own:
         before = "" if own is None else f" instead of {duration(60.0 * own)}"

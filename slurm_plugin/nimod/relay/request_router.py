@@ -81,7 +81,7 @@ class Controller:
 
     where: Address
     link: Sender | None = None
-    trouble: str = "not tried yet"
+    trouble: str = "not linked yet; try again in a moment"
     greeting: Greeting = field(default_factory=Greeting)
     offset_s: float = 0.0  #: its clock less ours
     asked_s: float | None = None  #: since slurmctld asked it; None: it has not

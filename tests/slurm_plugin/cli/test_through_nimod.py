@@ -5,7 +5,7 @@ import pytest
 from sacct_ingest.errors import StoreError
 from slurm_plugin.cli.through_nimod import from_nimod, may_read_store, nimod_or_store
 from slurm_plugin.config import Config, RelaySettings
-from slurm_plugin.nimod.client import LinkDown, Unreachable
+from slurm_plugin.nimod.client import LinkDown, Unanswered, Unreachable
 from slurm_plugin.store_access import open_store
 
 LOGIN_NODE = Config(relay=RelaySettings(controllers=("ctl1",)))
@@ -30,6 +30,11 @@ def test_on_a_login_node_no_store_is_read_whoever_asks(monkeypatch, uid):
         asked(LinkDown("no link"))
     with pytest.raises(Unreachable, match="systemctl start nimo-relay"):
         asked(Unreachable("nimod at /run/nimo/nimod.sock: No such file or directory"))
+
+
+def test_on_a_login_node_what_hangs_is_named_and_is_no_case_for_starting_the_relay():
+    with pytest.raises(LinkDown, match=r"nimod on ctl1 or the relay here hangs; see 'nimo doctor'"):
+        asked(Unanswered("nimod at /run/nimo/nimod.sock does not answer within 2 s"))
 
 
 def test_a_store_that_is_named_is_read():

@@ -19,6 +19,7 @@ from tests.slurm_plugin.decision.requests_of_all_shapes import EACH, SITES, requ
 from tests.slurm_plugin.made import NOW
 
 RECORD = Path(__file__).parents[2] / "data" / "decisions.jsonl"
+CHANGED = ("nimo: this job runs on ", "nimo: this job has ")
 RENEW = (
     "{n} of {all} decisions differ from the recorded ones, the first on line {line}.  Where that "
     "is meant: pytest tests/slurm_plugin/decision/test_recorded_decisions.py --record, then look "
@@ -97,3 +98,13 @@ def test_the_requests_lead_to_decisions_of_all_kinds(decided: list[bytes]) -> No
         *(Reason.UNKNOWN_PARTITION, Reason.FIXED_TASKS, Reason.RESERVATION),
     }
     assert sum(row.get("applied", False) for row in rows) > 40
+
+
+def test_a_user_reads_one_line_about_every_change(decided: list[bytes]) -> None:
+    answers = [msgspec.json.decode(line)["answer"] for line in decided]
+    changed = [one for one in answers if one.get("set", {}).keys() & {"min_nodes", "time_limit"}]
+    assert changed
+    assert any(" nodes, of 1 or more" in one["message"] for one in changed)
+    for one in changed:
+        lines = one.get("message", "").splitlines()
+        assert len([line for line in lines if line.startswith(CHANGED)]) == 1, one

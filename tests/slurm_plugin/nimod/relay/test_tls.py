@@ -40,7 +40,7 @@ def trouble(link):
 def refused(links, at, files):
     """Why there is no link with these files."""
     link = links.uplink(at, up=False, settings=settings(files))
-    wait_until(lambda: trouble(link) not in ("", "not tried yet"), what="an attempt")
+    wait_until(lambda: trouble(link)[:10] not in ("", "not linked"), what="an attempt")
     return trouble(link)
 
 
