@@ -163,7 +163,8 @@ def _argument(word: str, work_dir: str) -> str:
     option, equals, path = word.rpartition("=")
     path = normpath(path) if path else path
     if work_dir and path.startswith("/"):
-        path = path.removeprefix(normpath(work_dir).rstrip("/") + "/")
+        folder = normpath(work_dir).rstrip("/")
+        path = path.removeprefix(f"{folder}/") if path != folder else "."
     return f"{option}{equals}{path}"
 
 

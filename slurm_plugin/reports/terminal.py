@@ -16,7 +16,7 @@ from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.queue_waits import QueueEstimates
 from slurm_plugin.evaluation.unused import Unused
 from slurm_plugin.evaluation.wait_accuracy import SHARE
-from slurm_plugin.formatting import count, duration, hours, percent, printable
+from slurm_plugin.formatting import count, duration, hours, percent, printable, wrapped
 from slurm_plugin.protocol import WaitShares
 from slurm_plugin.reports import sheet
 from slurm_plugin.reports.curve_text import record_words, standing_line
@@ -63,7 +63,14 @@ def render(
         parts += [_head("Beyond the knee"), *map(_waste, report.waste[:_MOST])]
     if report.unused:
         parts += [_head("Unused resources"), *map(_unused, report.unused[:_MOST])]
-    return Group(*parts)
+    return Group(*(_folded(part, width) for part in parts))
+
+
+def _folded(part: RenderableType, width: int) -> RenderableType:
+    """Fold lines of prose as wide as the terminal; what is indented stays so."""
+    if not isinstance(part, Text):
+        return part
+    return Text(wrapped(part.plain, width), style=part.style, no_wrap=True)
 
 
 def _stopped(report: OutcomeReport) -> Iterator[Text]:

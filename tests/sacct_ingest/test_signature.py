@@ -155,6 +155,15 @@ def test_a_path_is_the_same_however_it_is_typed(typed: str, option: str) -> None
     assert stored.line == asked.line
 
 
+@pytest.mark.parametrize("typed", ["./", "/home/ada/run", "/home/ada/run/"])
+def test_so_is_the_working_directory_itself(typed: str) -> None:
+    lines = {
+        identity_of_line("ada", "wrf", "", f"sbatch wrf.sh {path}", "/home/ada/run").line
+        for path in (".", typed)
+    }
+    assert len(lines) == 1
+
+
 def test_a_path_elsewhere_is_another_problem() -> None:
     given = [
         identity_of_line("ada", "wrf", "", f"sbatch wrf.sh {path}", "/home/ada/run").line

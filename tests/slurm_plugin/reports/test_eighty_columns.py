@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -15,6 +16,7 @@ from sacct_ingest.records import NodeProfile, Probe, Resource
 from slurm_plugin import table_columns
 from slurm_plugin.advice_messages import PartitionRow
 from slurm_plugin.decision.reasons import WORDS
+from slurm_plugin.evaluation.diagnoses import Waste
 from slurm_plugin.learn.proposers import Expected, ProposerState
 from slurm_plugin.plan.plans import plans
 from slurm_plugin.protocol import Advice, WaitRow
@@ -162,6 +164,26 @@ def test_a_long_name_leaves_the_figures_beside_it() -> None:
     line = next(line for line in text.splitlines() if line.startswith(NAME[:20]))
     assert "+" in line
     assert line.split()[1:5] == ["4", "4", "4", "4"]
+
+
+def test_a_folded_line_stays_indented() -> None:
+    made = summarise([(decision(), run(elapsed_s=1250.0))], confidence=0.9)
+    waste = Waste(
+        user="ada",
+        application="wrf",
+        runs=100,
+        nodes=(16, 32),
+        node_hours=4000.0,
+        wasted_node_hours=2000.0,
+        knee=8,
+        efficiency=0.5,
+        slower=1.25,
+    )
+    text = printed(terminal.render(replace(made, waste=[waste]), WORDS))
+    _, _, below = text.partition("Beyond the knee\n")
+    lines = below.splitlines()[:2]
+    assert [line[:2] for line in lines] == ["  ", "  "]
+    assert max(map(len, lines)) <= WIDTH
 
 
 def test_columns_and_order_are_the_users() -> None:
