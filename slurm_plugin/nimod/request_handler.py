@@ -174,7 +174,7 @@ class RequestHandler:
         if ask.op == "decide" and trusted:
             return self._service.answer(ask.job, via=ask.via, now_s=time.time())
         for_all: dict[str, Callable[[], Answer | Advice | Status | Waits]] = {
-            "status": self._status,
+            "status": lambda: self._status_for(trusted=trusted),
             "links": lambda: Answer(ok=False, error="this is no relay"),
             "advise": lambda: self._advice(ask, uid, trusted=trusted),
             "waits": lambda: self._waits(ask, uid, trusted=trusted),
@@ -186,6 +186,13 @@ class RequestHandler:
             return Answer(ok=False, error=f"{ask.op} is not for user {uid}"), None
         self._reload()
         return self._status(), None
+
+    def _status_for(self, *, trusted: bool) -> Status:
+        """Give the state: to users without how many of others' jobs wait, where Slurm hides them."""
+        status = self._status()
+        if self._poller.private and not trusted:
+            status.waits = [msgspec.structs.replace(one, waiting=None) for one in status.waits]
+        return status
 
     def _waits(self, ask: Ask, uid: int, *, trusted: bool) -> Waits:
         """When jobs in the queue start: of others as far as squeue shows them to this user."""

@@ -41,7 +41,7 @@ class PartitionWait(msgspec.Struct, kw_only=True):
     """Outlook of one partition for one size of job."""
 
     partition: str
-    waiting: int  #: jobs in its queue
+    waiting: int | None = None  #: jobs in its queue; None: not for who asks
     nodes: int
     limit_s: float
     wait_s: float

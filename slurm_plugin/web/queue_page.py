@@ -24,14 +24,25 @@ class ClusterOutlook:
     table: Table
 
 
-def outlooks(payloads: Mapping[str, str]) -> list[ClusterOutlook]:
-    """Read the outlook of each cluster; what cannot be read is left out."""
+def outlooks(payloads: Mapping[str, str], *, counts: bool) -> list[ClusterOutlook]:
+    """Read the outlook of each cluster; what cannot be read is left out.
+
+    Parameters
+    ----------
+    payloads
+        What nimod left, by cluster.
+    counts
+        Whether to say how many jobs wait: only to those who may see everybody's.
+    """
     made = []
     for cluster, payload in sorted(payloads.items()):
         try:
             one = msgspec.json.decode(payload, type=QueueOutlook)
         except msgspec.DecodeError:
             continue
+        if not counts:
+            for row in one.partitions:
+                row.waiting = None
         made.append(_outlook(cluster, one))
     return made
 
@@ -64,12 +75,15 @@ def _outlook(cluster: str, one: QueueOutlook) -> ClusterOutlook:
 
 
 def _chart(name: str, rows: list[PartitionWait]) -> Chart:
-    return waits(f"Wait in {name}: {count(rows[0].waiting, 'job')} in the queue", rows)
+    queued = rows[0].waiting
+    title = f"Wait in {name}"
+    return waits(title if queued is None else f"{title}: {count(queued, 'job')} in the queue", rows)
 
 
 def _row(row: PartitionWait) -> tuple[str, ...]:
     times = (duration(value) for value in (row.wait_s, row.low_s, row.high_s))
-    return (row.partition, str(row.waiting), str(row.nodes), *times)
+    queued = "" if row.waiting is None else str(row.waiting)
+    return (row.partition, queued, str(row.nodes), *times)
 
 
 def _record(one: QueueOutlook) -> str:

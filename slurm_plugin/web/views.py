@@ -214,7 +214,8 @@ def one_decision(view: View) -> str:
 
 def queue(view: View) -> str:
     """Show what new jobs have to expect in each partition."""
-    made = outlooks(view.site.store.records.of_level(OUTLOOK))
+    payloads = view.site.store.records.of_level(OUTLOOK)
+    made = outlooks(payloads, counts=view.viewer.everything)
     return view.render("queue.html.j2", "Queue", at="Queue", outlooks=made)
 
 

@@ -42,6 +42,6 @@ class Handler(RequestHandler):
             trusted=frozenset({0}),
             requests_per_s=config.access.requests_per_s,
             record=record,
-            status=Status,
+            status=lambda: Status(waits=self.outlooks.partition_waits()),
             reload=lambda: None,
         )

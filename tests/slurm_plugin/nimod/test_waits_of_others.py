@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from slurm_plugin.protocol import Ask, Waits, encode
+from slurm_plugin.protocol import Ask, Status, Waits, encode
 from slurm_plugin.slurm.snapshot import build as view
 from tests.slurm_plugin.nimod.handler import Handler
 from tests.slurm_plugin.nimod.test_outlooks import CONF, learned_queue
@@ -37,6 +37,20 @@ def test_private_data_hides_others_jobs(handler):
     assert asked(handler, ANN, 9, 10) == ([9], [10])
     # Root and slurmctld's own account see all.
     assert asked(handler, ROOT, 9, 10) == ([9, 10], [])
+
+
+def queued(handler, uid):
+    """How many jobs wait, as the status says."""
+    reply = handler.respond(encode(Ask(op="status")), uid)
+    return {one.waiting for one in msgspec.json.decode(reply.data, type=Status).waits}
+
+
+def test_private_data_hides_how_many_jobs_wait(handler):
+    handler.poller.private = True
+    assert queued(handler, ANN) == {None}
+    assert queued(handler, ROOT) == {2}
+    handler.poller.private = False
+    assert queued(handler, ANN) == {2}
 
 
 def test_without_private_data_everybody_sees_what_squeue_shows(handler):

@@ -2,8 +2,12 @@
 
 import msgspec
 
+from sacct_ingest.store import Store
+from sacct_ingest.store.prediction_records import OUTLOOK
+from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.protocol import PartitionWait, QueueOutlook
 from slurm_plugin.web.queue_page import outlooks
+from tests.slurm_plugin.web.conftest import own
 
 
 def wait(partition, nodes, wait_s):
@@ -19,7 +23,7 @@ def payload(**fields):
 
 
 def test_each_partition_has_a_chart_that_says_what_it_shows():
-    (one,) = outlooks({"pine": payload(recorded=120, inside=0.91), "oak": "{"})
+    (one,) = outlooks({"pine": payload(recorded=120, inside=0.91), "oak": "{"}, counts=True)
     assert one.cluster == "pine"
     batch, gpu = one.charts
     assert batch.title == "Wait in batch: 7 jobs in the queue"
@@ -32,12 +36,22 @@ def test_each_partition_has_a_chart_that_says_what_it_shows():
 def test_partitions_where_nobody_waits_have_no_chart():
     idle = [msgspec.structs.replace(wait("debug", n, 0.0), high_s=0.0) for n in (1, 2)]
     made = QueueOutlook(made_s=1e9, partitions=[wait("batch", 1, 50.0), *idle])
-    (one,) = outlooks({"pine": msgspec.json.encode(made).decode()})
+    (one,) = outlooks({"pine": msgspec.json.encode(made).decode()}, counts=True)
     assert [chart.title for chart in one.charts] == ["Wait in batch: 7 jobs in the queue"]
     assert one.idle == "debug"
     assert len(one.table.rows) == 3
 
 
 def test_a_young_record_says_that_intervals_are_wide():
-    (one,) = outlooks({"pine": payload()})
+    (one,) = outlooks({"pine": payload()}, counts=True)
     assert "wide" in one.record
+
+
+def test_who_may_not_see_others_jobs_is_not_told_how_many_wait(ask, store_path):
+    with Store.open(str(store_path)) as store:
+        store.records.put(RecordRow(level=OUTLOOK, key="pine", payload=payload()))
+    assert "7 jobs in the queue" in ask("/queue").text
+    hidden = ask("/queue", "ada", own("ada")).text
+    assert "Wait in batch" in hidden
+    assert "7 jobs" not in hidden
+    assert ">7<" not in hidden
