@@ -6,6 +6,10 @@ gives the rest: errors in units of the spread, of jobs like this one, are put ar
 normalised as in Papadopoulos, Gammerman, Vovk, *Normalized Nonconformity Measures*, 2008).  Where
 there is no record yet, errors are taken to be large.
 
+Queues change, so that errors of the past are not quite those to come.  The level at which they are
+read follows how many waits were outside their intervals (adaptive conformal inference: Gibbs,
+Candès, *Adaptive Conformal Inference Under Distribution Shift*, 2021, equation 2).
+
 Loaded on the submission path, so nothing but the standard library and msgspec.
 """
 
@@ -34,9 +38,13 @@ _LEAST_SD = 0.15
 #: Deviations where nothing is recorded: so many times those of a normal distribution.
 _WIDE = 3.0
 _NORMAL = tuple(_WIDE * NormalDist().inv_cdf(share) for share in SHARES)
-#: A record of so many errors speaks for itself.  At least so many of no record are mixed in, and as
-#: many as a shorter one lacks.
-ENOUGH, _MIXED = 50, 5
+#: A record of so many errors speaks for itself.  Errors of no record are mixed in: as many as a
+#: shorter one lacks, and one at either end at least, since the next error is unknown.
+ENOUGH, _MIXED = 50, 2
+#: Share of waits outside their intervals, and how fast its level follows what came.
+_OUTSIDE, _PACE = 0.1, 0.02
+#: Highest level: intervals do not become narrower than that of so many outside.
+_MOST_OUTSIDE = 0.3
 #: Most errors in the record of one class of jobs, and in all.
 MOST_ERRORS, MOST_ENTRIES = 500, 5_000
 
@@ -304,7 +312,8 @@ class WaitRecord:
         self._scores: defaultdict[WaitClass, deque[float]] = defaultdict(
             lambda: deque(maxlen=MOST_ERRORS)
         )
-        self._sorted: dict[WaitClass, tuple[float, ...]] = {}
+        self._levels: dict[WaitClass, float] = {}
+        self._made: dict[tuple[WaitClass, float], tuple[float, ...]] = {}
         for error in errors:
             self.add(error)
 
@@ -321,7 +330,19 @@ class WaitRecord:
         self.errors.append(error)
         for one in set(error.of.broader()):
             self._scores[one].append(error.score)
-            self._sorted.pop(one, None)
+        self._made.clear()
+        if error.inside is not None:
+            self._follow(WaitClass(error.of.waits, error.of.partition), inside=error.inside)
+
+    def _follow(self, partition: WaitClass, *, inside: bool) -> None:
+        """Let the level of a partition follow one more wait.
+
+        Most of the jobs that are expected to start at once do, and are inside however narrow the
+        interval is: that says nothing for a narrower one.
+        """
+        most = _MOST_OUTSIDE if partition.waits else _OUTSIDE
+        level = self._levels.get(partition, _OUTSIDE) + _PACE * (_OUTSIDE - (not inside))
+        self._levels[partition] = min(max(level, 0.0), most)
 
     def estimate(self, draws_s: Sequence[float], of: WaitClass) -> WaitEstimate:
         """Correct draws by what such estimates were off by.
@@ -337,21 +358,24 @@ class WaitRecord:
         own = next((c for c in of.broader() if len(self._scores.get(c, ())) >= ENOUGH), None)
         if own is None:
             own = WaitClass(of.waits)
-        scores = self._quantiles(own)
+        level = self._levels.get(WaitClass(of.waits, of.partition), _OUTSIDE)
+        scores = self._quantiles(own, level)
         return WaitEstimate(
             tuple(max(10 ** (middle + spread * z) - ALLOWANCE_S, 0.0) for z in scores),
             len(self._scores.get(own, ())),
         )
 
-    def _quantiles(self, own: WaitClass) -> tuple[float, ...]:
-        if (made := self._sorted.get(own)) is None:
+    def _quantiles(self, own: WaitClass, level: float) -> tuple[float, ...]:
+        """Quantiles of a class's errors, spread so that the level is outside of the interval."""
+        if (made := self._made.get((own, level))) is None:
             recorded = self._scores.get(own, ())
             mixed = min(max(_MIXED, ENOUGH - len(recorded)), QUANTILES)
-            step = QUANTILES / mixed
-            unknown = (_NORMAL[int((i + 0.5) * step)] for i in range(mixed))
-            scores = sorted([*recorded, *unknown]) if recorded else list(_NORMAL)
-            every = WaitEstimate(tuple(scores))
-            made = self._sorted[own] = tuple(every.quantile(share) for share in SHARES)
+            step = (QUANTILES - 1) / (mixed - 1)
+            unknown = (_NORMAL[round(i * step)] for i in range(mixed))
+            every = WaitEstimate(tuple(sorted([*recorded, *unknown])))
+            wider = (1 - level) / (1 - _OUTSIDE)
+            shares = (min(max(0.5 + wider * (share - 0.5), 0.0), 1.0) for share in SHARES)
+            made = self._made[own, level] = tuple(every.quantile(share) for share in shares)
         return made
 
 

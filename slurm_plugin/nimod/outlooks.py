@@ -46,6 +46,7 @@ class _TaskStarts(NamedTuple):
 
     partition: str
     waiting: int
+    share: float  #: of the partition that each takes
     draws_s: tuple[tuple[float, ...], ...]
 
 
@@ -202,7 +203,14 @@ class Outlooks:
         if starts is not None and place:
             # Of a long array's tasks some stand for those around them.
             draws = starts.draws_s[place * len(starts.draws_s) // job.jobs]
-            return self._corrected(starts.partition, starts.waiting, draws, self._made_s)
+            of = class_for(
+                starts.partition,
+                draws,
+                starts.share,
+                made_s=self._made_s,
+                waiting=starts.waiting,
+            )
+            return self.record.estimate(draws, of)
         if (own := self.starts.get(job.job_id or 0)) is not None:
             return own
         asked = self._expected(job, at_submission=False) if waits_for_nodes(job.reason) else None
@@ -324,11 +332,14 @@ class Outlooks:
                     made_s=cluster.taken_s,
                     waiting=queue.waiting,
                 )
-            name = queue.partitions[0]
+            name, waiting = queue.partitions[0], queue.waiting
+            shares = {job.number: job.units / queue.state.units for job in forward.front}
             for job, draws in forward.starts_s.items():
-                starts[job] = self._corrected(name, queue.waiting, draws, cluster.taken_s)
+                # As those of new ones are corrected.
+                of = class_for(name, draws, shares[job], made_s=cluster.taken_s, waiting=waiting)
+                starts[job] = self.record.estimate(draws, of)
             for job, each in forward.tasks_s.items():
-                tasks[job] = _TaskStarts(name, queue.waiting, each)
+                tasks[job] = _TaskStarts(name, waiting, shares[job], each)
         self._latest, self.starts, self._made_s = latest, starts, cluster.taken_s
         self._tasks = tasks
         self._took_s, self._trouble = self._stopwatch() - began, ""
@@ -345,13 +356,6 @@ class Outlooks:
                 self._past = msgspec.structs.replace(self._past, waits=PastRecord())
                 self._renew_record()
         return self._correction_fit
-
-    def _corrected(
-        self, partition: str, waiting: int, draws_s: tuple[float, ...], made_s: float
-    ) -> WaitEstimate:
-        """Correct the expected start of a job that waits, as those of new ones are."""
-        of = class_for(partition, draws_s, 1.0, made_s=made_s, waiting=waiting)
-        return self.record.estimate(draws_s, of)
 
     def _compare(self, raw: RawState) -> None:
         """Note what is expected of new jobs, and how near it came of those that started."""

@@ -7,6 +7,7 @@ import pytest
 
 from predictor.types import Prediction
 from predictor.wait_estimate import (
+    ALLOWANCE_S,
     MOST_ENTRIES,
     WaitClass,
     WaitEstimate,
@@ -17,6 +18,7 @@ from predictor.wait_estimate import (
     decode_errors,
     encode_errors,
     error_of,
+    spread_of,
 )
 
 OF = WaitClass(True, "batch", 1, 2, 3)
@@ -144,3 +146,42 @@ def test_the_time_by_which_a_share_has_ended_is_within_half_a_percent(seed):
     assert ends == sorted(ends)
     for share, end_s in zip((0.05, 0.5, 0.95), ends, strict=True):
         assert estimate.chance(run, end_s * 0.995) < share <= estimate.chance(run, end_s) + 1e-9
+
+
+def covered(record, scores, *, hours=1):
+    """Share of waits inside the intervals of their time; ``scores`` are errors of the medians."""
+    draws = (600.0, 900.0, 1_200.0)
+    middle, spread = spread_of(draws)
+    inside = []
+    for number, score in enumerate(scores):
+        of = WaitClass(True, "batch", 1, number % hours)
+        actual_s = max(10 ** (middle + spread * score) - ALLOWANCE_S, 0.0)
+        estimate = record.estimate(draws, of)
+        error = error_of(draws, of, at_s=number, actual_s=actual_s, estimate=estimate)
+        inside.append(error.inside)
+        record.add(error)
+    return sum(inside) / len(inside)
+
+
+def test_intervals_hold_nine_in_ten_where_each_class_is_small():
+    errors = random.Random(3).gauss
+    record = WaitRecord()
+    covered(record, (errors(0.0, 1.0) for _ in range(1_200)), hours=20)
+    assert 0.88 <= covered(record, (errors(0.0, 1.0) for _ in range(1_200)), hours=20) <= 0.925
+
+
+def test_intervals_become_wider_where_waits_have_become_stranger():
+    errors = random.Random(4).gauss
+    record = WaitRecord()
+    covered(record, (errors(0.0, 0.3) for _ in range(400)))
+    assert 0.87 <= covered(record, (errors(0.0, 0.3 + n / 400) for n in range(400))) <= 0.93
+
+
+def test_starts_at_once_that_come_true_leave_room_for_those_that_do_not():
+    record, of = WaitRecord(), WaitClass(False, "batch")
+    for number in range(600):
+        actual_s = 0.0 if number % 25 else 40_000.0
+        estimate = record.estimate((0.0,), of)
+        record.add(error_of((0.0,), of, at_s=number, actual_s=actual_s, estimate=estimate))
+    assert record.inside() > 0.94
+    assert record.estimate((0.0,), of).quantile(0.99) > 30_000

@@ -17,7 +17,7 @@ from predictor.queue_past import (
 )
 from predictor.queue_wait import Ensemble, QueueWaitFit, Tree
 from predictor.queue_wait import encode as encode_fit
-from predictor.wait_estimate import WaitClass, WaitRecord, encode_errors, error_of
+from predictor.wait_estimate import WaitClass, WaitRecord, class_of, encode_errors, error_of
 from predictor.wait_features import FEATURES
 from sacct_ingest.admin_comment import Note, build
 from slurm_plugin.nimod.outlooks import Outlooks
@@ -166,6 +166,22 @@ def test_jobs_that_wait_have_an_estimate_of_their_own():
     state = full()
     attached(made, replace(state, jobs=[*state.jobs, pending(9, tres={"cpu": 8.0})]))
     assert made.starts[9].median_s == pytest.approx(100_000, rel=0.1)
+
+
+def test_jobs_that_wait_are_corrected_as_others_of_their_size():
+    made = outlooks()
+    small, whole = (
+        class_of(100_000.0, partition="batch", share=s, at_s=0.0, waiting=1) for s in (0.25, 1.0)
+    )
+    errors = [
+        error_of([1_000.0], of, at_s=n, actual_s=actual_s)
+        for n in range(60)
+        for of, actual_s in ((small, 1_000.0), (whole, 100_000.0))
+    ]
+    made.remember(encode(QueuePast(waits=PastRecord(errors=errors))))
+    state = full()
+    attached(made, replace(state, jobs=[*state.jobs, pending(9, tres={"cpu": 8.0})]))
+    assert made.starts[9].median_s == pytest.approx(100_000, rel=0.2)
 
 
 def learned_queue(*more):
