@@ -188,7 +188,7 @@ class RequestHandler:
         return self._status(), None
 
     def _status_for(self, *, trusted: bool) -> Status:
-        """Give the state: to users without how many of others' jobs wait, where Slurm hides them."""
+        """Give the state: where Slurm hides others' jobs, not how many wait."""
         status = self._status()
         if self._poller.private and not trusted:
             status.waits = [msgspec.structs.replace(one, waiting=None) for one in status.waits]
