@@ -16,8 +16,6 @@ from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
 
-import numpy as np
-
 from predictor.argument_checks import need_finite
 from predictor.past_run_times import PastJob, PastRunTimes
 from predictor.queue_forward import QueuedJob, QueueState, run_forward
@@ -184,7 +182,7 @@ class _PastQueue:
         draws = forward.grid.draws_s[0][0]
         share = job.units / self._units
         (features,) = QueueLoad.of(state, forward.front).rows(
-            np.array([draws]), np.array([share]), np.array([job.limit_s]), -1, now_s
+            [draws], [share], [job.limit_s], -1, now_s, [job.user]
         )
         of = class_of(
             draws[len(draws) // 2],
@@ -205,4 +203,5 @@ class _PastQueue:
                 (job.user, job.units), len(self._applications) + 1
             ),
             ran_s=max(now_s - job.start_s, 0.0),
+            owner=job.user,
         )

@@ -55,6 +55,7 @@ class QueuedJob:
     #: what is predicted of its run time: logarithms of quantiles; empty: the limit is all there is
     log_run_s: tuple[float, ...] = ()
     application: int = 0  #: jobs with the same number deviate alike; 0: this one is alone
+    owner: str = ""  #: its user
     ran_s: float = 0.0  #: time that it has run for
     begin_s: float = 0.0  #: it cannot start before so many seconds from now
     number: int = -1  #: of the caller
@@ -91,6 +92,8 @@ class Forward:
     front: Sequence[QueuedJob] = ()  #: jobs that were run for those that wait
     #: starts of each of an array's tasks among them, by its number: rising
     tasks_s: dict[int, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
+    #: what the waits of a user's new jobs are multiplied by, for what that user has in the queue
+    factors: dict[str, float] = field(default_factory=dict)
 
 
 def run_forward(

@@ -18,6 +18,8 @@ from predictor.wait_features import FEATURES, QueueLoad
 Floats = npt.NDArray[np.float64]
 #: Sizes that are corrected: so many times larger each; those between count as the next one.
 _STEP = 1.25
+#: Users whose waits are corrected for what they have in the queue.
+_OWNERS = 200
 #: Starts of jobs, and of each task of arrays, by their numbers.
 _Starts = dict[int, tuple[float, ...]]
 _TaskStarts = dict[int, tuple[tuple[float, ...], ...]]
@@ -83,7 +85,30 @@ def corrected_forward(
         ),
         starts_s=starts_s,
         tasks_s=tasks_s,
+        factors=_factors(fit, load, state, forward, at_s),
     )
+
+
+def _factors(
+    fit: QueueWaitFit, load: QueueLoad, state: QueueState, forward: Forward, at_s: float
+) -> dict[str, float]:
+    """By how much longer users wait for what they have in the queue: each for a job like its last.
+
+    The waits of all sizes and limits are worked out once, for users who have nothing there.
+    """
+    last = {job.owner: job for job in (*state.running, *forward.front) if job.owner}
+    # Those with most in the queue first.
+    busiest = sorted(last, key=lambda one: -load.units_of(one))[:_OWNERS]
+    if not busiest:
+        return {}
+    limits_s = [last[owner].limit_s for owner in busiest]
+    sizes = [min(last[owner].units, state.units) for owner in busiest]
+    draws = [
+        forward.grid.draws(size, limit_s) for size, limit_s in zip(sizes, limits_s, strict=True)
+    ]
+    columns = (np.array(draws), np.array(sizes) / state.units, np.array(limits_s), -1, at_s)
+    more = fit.median(load.rows(*columns, busiest)) - fit.median(load.rows(*columns))
+    return dict(zip(busiest, (10.0**more).tolist(), strict=True))
 
 
 def _starts(
@@ -108,6 +133,7 @@ def _starts(
         np.array([job.limit_s for _, job in jobs]),
         [place for place, _ in jobs],
         at_s,
+        [job.owner for _, job in jobs],
     )
     made: defaultdict[int, list[tuple[float, ...]]] = defaultdict(list)
     for (number, _), draws in zip(each, as_draws(fit.predict(rows)).tolist(), strict=True):

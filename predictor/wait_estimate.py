@@ -171,6 +171,20 @@ class WaitEstimate(msgspec.Struct, frozen=True):
             return self
         return WaitEstimate(tuple(max(one, wait_s) for one in self.waits_s), self.recorded)
 
+    def longer(self, factor: float) -> "WaitEstimate":
+        """Estimate for a job that waits so many times as long, :data:`ALLOWANCE_S` added to both.
+
+        Raises
+        ------
+        ValueError
+            The factor is not above 0.
+        """
+        need_positive("factor of a wait", factor)
+        if factor == 1.0:
+            return self
+        waits_s = ((one + ALLOWANCE_S) * factor - ALLOWANCE_S for one in self.waits_s)
+        return WaitEstimate(tuple(max(one, 0.0) for one in waits_s), self.recorded)
+
     def later(self, seconds: float) -> "WaitEstimate":
         """Estimate as it is so many seconds later, the job not having started."""
         need_finite("seconds later", seconds)

@@ -4,7 +4,7 @@ The same function makes them of a queue of the past, when a refit learns, and of
 All amounts are shares of the queue's size, so that what was learned holds when nodes come or go.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
 
@@ -35,10 +35,17 @@ FEATURES = (
     "backlog",
     "hour",
     "weekday",
+    "own_running",
+    "own_used",
+    "own_limits_running",
+    "own_waiting",
+    "own_units_ahead",
+    "own_limits_ahead",
 )
 ESTIMATE = "estimate_s"
 _HOUR_S, _DAY_S = 3600.0, 86_400.0
 _LEAST_LEFT_S = 60.0
+_NOTHING = np.zeros(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,9 @@ class QueueLoad:
 
     ``ahead`` has shape ``(places, 4)``: jobs, units, predicted work and work by time limits before
     a place, the last one behind all.  Units and work are shares of the queue.
+
+    Of each user's jobs there are their number, units and work by time limits: of those that run,
+    of all that wait, and of those that wait before a place.
     """
 
     used: float
@@ -54,6 +64,9 @@ class QueueLoad:
     work_h: float
     limits_h: float
     ahead: Floats
+    own_running: Mapping[str, Floats]
+    own_waiting: Mapping[str, Floats]
+    own_ahead: Floats
 
     @classmethod
     def of(cls, state: QueueState, front: Sequence[QueuedJob]) -> "QueueLoad":
@@ -74,10 +87,27 @@ class QueueLoad:
         # Some stand for several.
         sums[:, 0] *= len(state.waiting) / max(len(front), 1)
         scale = np.array([1.0, state.units, state.units * _HOUR_S, state.units * _HOUR_S])
-        return cls(units, len(left), work / _HOUR_S, limits / _HOUR_S, sums / scale)
+        running, _ = _by_owner(state.running, state.units)
+        waiting, before = _by_owner(front, state.units)
+        return cls(
+            used=units,
+            running=len(left),
+            work_h=work / _HOUR_S,
+            limits_h=limits / _HOUR_S,
+            ahead=sums / scale,
+            own_running=running,
+            own_waiting=waiting,
+            own_ahead=before,
+        )
 
     def rows(
-        self, draws_s: Floats, share: Floats, limit_s: Floats, places: npt.ArrayLike, at_s: float
+        self,
+        draws_s: npt.ArrayLike,
+        share: npt.ArrayLike,
+        limit_s: npt.ArrayLike,
+        places: npt.ArrayLike,
+        at_s: float,
+        owners: Sequence[str] = (),
     ) -> Floats:
         """Make rows of features.
 
@@ -93,13 +123,15 @@ class QueueLoad:
             Of each job in the queue, from 0; -1: behind all.
         at_s
             Moment of asking, seconds since the epoch.
+        owners
+            User of each job; none: they are of users who have nothing in the queue.
 
         Returns
         -------
         array
             Shape ``(jobs, features)``.
         """
-        logs = np.log10(np.minimum(draws_s, 1e9) + ALLOWANCE_S)
+        logs = np.log10(np.minimum(np.asarray(draws_s), 1e9) + ALLOWANCE_S)
         middle = np.median(logs, axis=1)
         count = len(logs)
         ahead = np.broadcast_to(self.ahead[np.asarray(places)], (count, 4))
@@ -117,8 +149,39 @@ class QueueLoad:
                 np.log10(backlog_s + ALLOWANCE_S) - middle,
                 np.full(count, at_s % _DAY_S / _HOUR_S),
                 np.full(count, at_s // _DAY_S % 7),
+                self._own(np.broadcast_to(places, count).tolist(), owners),
             ]
         )
+
+    def units_of(self, owner: str) -> float:
+        """Share of the queue that a user's jobs take, running and waiting ones."""
+        sums = self.own_running.get(owner, _NOTHING) + self.own_waiting.get(owner, _NOTHING)
+        return float(sums[1])
+
+    def _own(self, places: Sequence[int], owners: Sequence[str]) -> Floats:
+        """List what the users of jobs have in the queue themselves, shape ``(jobs, 6)``."""
+        if not owners:
+            return np.zeros((len(places), 6))
+        return np.array(
+            [
+                (
+                    *self.own_running.get(owner, _NOTHING),
+                    *(self.own_ahead[at] if at >= 0 else self.own_waiting.get(owner, _NOTHING)),
+                )
+                for at, owner in zip(places, owners, strict=True)
+            ]
+        )
+
+
+def _by_owner(jobs: Sequence[QueuedJob], units: int) -> tuple[dict[str, Floats], Floats]:
+    """Sum up the jobs of each user: all of them, and those before each; shares of the queue."""
+    sums: dict[str, Floats] = {}
+    before = np.zeros((len(jobs), 3))
+    for place, job in enumerate(jobs):
+        before[place] = sums.get(job.owner, _NOTHING)
+        limit_h = max(job.limit_s - job.ran_s, 0.0) / _HOUR_S
+        sums[job.owner] = before[place] + (1.0, job.units / units, job.units / units * limit_h)
+    return sums, before
 
 
 def _expected_s(job: QueuedJob) -> float:

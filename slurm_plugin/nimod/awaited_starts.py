@@ -20,7 +20,7 @@ class ExpectedWait(msgspec.Struct, frozen=True):
     submit_s: float
     draws_s: tuple[float, ...]
     of: WaitClass
-    estimate: WaitEstimate | None = None
+    estimate: WaitEstimate
 
 
 class AwaitedStarts:

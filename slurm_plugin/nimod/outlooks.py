@@ -214,7 +214,7 @@ class Outlooks:
         if (own := self.starts.get(job.job_id or 0)) is not None:
             return own
         asked = self._expected(job, at_submission=False) if waits_for_nodes(job.reason) else None
-        return None if asked is None else self.record.estimate(asked.draws_s, asked.of)
+        return None if asked is None else asked.estimate
 
     def restore(self, payload: str) -> None:
         """Put what was recorded before nimod began before what it has recorded since."""
@@ -331,6 +331,7 @@ class Outlooks:
                     self.record,
                     made_s=cluster.taken_s,
                     waiting=queue.waiting,
+                    factors=forward.factors,
                 )
             name, waiting = queue.partitions[0], queue.waiting
             shares = {job.number: job.units / queue.state.units for job in forward.front}
@@ -401,7 +402,10 @@ class Outlooks:
             made_s=outlook.made_s,
             waiting=outlook.waiting,
         )
-        return ExpectedWait(job.submit_s, draws, of, self.record.estimate(draws, of))
+        factor = outlook.factors.get(job.user, 1.0)
+        longer = WaitEstimate(draws).longer(factor).waits_s
+        estimate = self.record.estimate(draws, of).longer(factor)
+        return ExpectedWait(job.submit_s, longer, of, estimate)
 
 
 def _finite(moment_s: float) -> float | None:

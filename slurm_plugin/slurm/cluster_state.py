@@ -79,7 +79,12 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.nodes, self.max_nodes or self.nodes)
 
     def for_job(
-        self, share: NodeShare, allowed: NodeBounds, flags: Collection[str] = ()
+        self,
+        share: NodeShare,
+        allowed: NodeBounds,
+        flags: Collection[str] = (),
+        *,
+        user: str = "",
     ) -> "Partition":
         """Partition as a job under these limits sees it: the nodes that can take it, their times.
 
@@ -91,6 +96,8 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
             What QOS and association allow.
         flags
             Of the job's QOS: some lift limits of the partition (sacctmgr(1), QOS flags).
+        user
+            Whose job it is: waits depend on what else the user has in the queue.
         """
         most = None if "PartitionMaxNodes" in flags else self.max_nodes
         least = 1 if "PartitionMinNodes" in flags else self.min_nodes
@@ -100,7 +107,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
             self,
             profile=free,
             nodes=nodes,
-            outlook=self.outlook and self.outlook.for_share(share, nodes),
+            outlook=self.outlook and self.outlook.for_share(share, nodes, user),
             max_nodes=lower_of(most, allowed.high),
             min_nodes=max(least, allowed.low),
             max_time_s=lower_of(longest, allowed.max_time_s),

@@ -5,7 +5,7 @@ Made by :mod:`slurm_plugin.nimod.outlooks` in the background.
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from math import ceil, inf
 
 import msgspec
@@ -61,17 +61,27 @@ class PartitionOutlook(msgspec.Struct, frozen=True, kw_only=True):
     #: what a job takes of each node, and how many nodes could take it
     share: NodeShare = NodeShare()
     fitting: int = 0
+    #: what users' waits are multiplied by for what they have in the queue, and that of one of them
+    factors: Mapping[str, float] = {}
+    factor: float = 1.0
 
-    def for_share(self, share: NodeShare, fitting: int) -> "PartitionOutlook":
-        """Outlook for jobs that take this of each node."""
-        return msgspec.structs.replace(self, share=share, fitting=fitting)
+    def for_share(self, share: NodeShare, fitting: int, user: str = "") -> "PartitionOutlook":
+        """Outlook for jobs that take this of each node; for those of a user, if one is given."""
+        factor = self.factors.get(user, 1.0) if user else self.factor
+        return msgspec.structs.replace(self, share=share, fitting=fitting, factor=factor)
 
     def wait(self, nodes: int, limit_s: float) -> WaitEstimate | None:
         """Look up the wait of a job; None: it is larger than the partition."""
         size = bisect_left(self.grid.sizes, self.units.of(self.share, nodes, self.fitting))
         if size == len(self.grid.sizes):
             return None
-        return self.estimates[size][bisect_left(self.grid.limits_s, limit_s)]
+        estimate = self.estimates[size][bisect_left(self.grid.limits_s, limit_s)]
+        return estimate if self.factor == 1.0 else _longer(estimate, self.factor)
+
+
+@lru_cache(maxsize=4_096)
+def _longer(estimate: WaitEstimate, factor: float) -> WaitEstimate:
+    return estimate.longer(factor)
 
 
 class SizedOutlook(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +90,9 @@ class SizedOutlook(msgspec.Struct, frozen=True, kw_only=True):
     sizes: tuple[int, ...]
     parts: tuple[tuple[PartitionOutlook, int], ...]
 
-    def for_share(self, share: NodeShare, fitting: int) -> "SizedOutlook":
-        """Outlook as it is: each size has its share already."""
-        del share, fitting
+    def for_share(self, share: NodeShare, fitting: int, user: str = "") -> "SizedOutlook":
+        """Outlook as it is: each size has its share, and its user, already."""
+        del share, fitting, user
         return self
 
     def wait(self, size: int, limit_s: float) -> WaitEstimate | None:
@@ -102,6 +112,7 @@ def corrected(
     *,
     made_s: float,
     waiting: int,
+    factors: Mapping[str, float],
 ) -> PartitionOutlook:
     """Make an outlook of what a queue run forward gave, and of the record of such estimates."""
 
@@ -116,6 +127,7 @@ def corrected(
         made_s=made_s,
         units=units,
         waiting=waiting,
+        factors=factors,
         grid=grid,
         estimates=tuple(
             tuple(estimate(size, draws) for draws in row)

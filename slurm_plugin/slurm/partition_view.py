@@ -139,7 +139,7 @@ def _terms(cluster: Cluster, job: Job, part: Partition) -> Terms:
 
 def _for_job(cluster: Cluster, job: Job, part: Partition, cache: TermsCache | None) -> Partition:
     terms = terms_of(cluster, job, part, cache)
-    fitting = part.for_job(terms.share, terms.allowed, terms.flags)
+    fitting = part.for_job(terms.share, terms.allowed, terms.flags, user=job.user_name)
     return _licensed(cluster, job, fitting)
 
 

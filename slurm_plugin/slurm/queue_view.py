@@ -151,6 +151,7 @@ class _Scene:
                     log_run_s=log_run_s,
                     application=application,
                     ran_s=max(self.now_s - job.start_s, 0.0) if job.start_s < inf else 0.0,
+                    owner=job.user,
                 )
 
     def _unseen(self, own: frozenset[str], units: NodeUnits) -> Iterator[QueuedJob]:
@@ -197,6 +198,7 @@ class _Scene:
             log_run_s=log_run_s,
             application=application,
             begin_s=one.begin_s,
+            owner=one.job.user,
             number=one.job.job_id if one.own and one.job.job_id is not None else -1,
         )
 

@@ -39,6 +39,20 @@ def test_a_job_is_asked_about_with_what_ran_and_waited_at_its_submission():
     assert one.of.partition == "batch" and one.of.waits
 
 
+def test_what_a_user_has_in_the_queue_is_counted_apart():
+    runs = job(0.0, 0.0, 5_000.0, limit_s=7_200.0, units=6)
+    theirs = job(0.0, 0.0, 5_000.0, units=2, user="bob")
+    waits = job(1_000.0, 5_000.0, 100.0, limit_s=3_600.0)
+    (*_, mine) = walk([runs, theirs, waits, job(3_600.0, 5_100.0, 10.0)])
+    (*_, other) = walk([runs, theirs, waits, job(3_600.0, 5_100.0, 10.0, user="bob")])
+    (*_, third) = walk([runs, theirs, waits, job(3_600.0, 5_100.0, 10.0, user="ann")])
+    own = ("own_running", "own_used", "own_limits_running", "own_waiting", "own_units_ahead")
+    assert [feature(mine, name) for name in own] == [1.0, 0.75, 0.75, 1.0, 0.5]
+    assert feature(mine, "own_limits_ahead") == 0.5
+    assert [feature(other, name) for name in own] == [1.0, 0.25, 0.0, 0.0, 0.0]
+    assert [feature(third, name) for name in own] == [0.0] * 5
+
+
 def test_the_future_says_nothing():
     past = [job(10.0 * n, 10.0 * n, 5.0) for n in range(20)]
     (*_, one) = walk([*past, job(500.0, 500.0, 5.0)])

@@ -99,6 +99,32 @@ def test_waits_of_new_and_of_waiting_jobs_are_corrected(fit):
     assert set(forward.grid.sizes) >= set(made.grid.sizes)
 
 
+def test_waits_grow_with_what_their_user_has_in_the_queue():
+    """Sites limit or disfavour those who have much already; a user with nothing starts soon."""
+    rng, waits = random.Random(5), []
+    for number in range(700):
+        used = rng.choice((0, 60))
+        running = QueuedJob(units=80, limit_s=7_200.0, owner="ann" if used else "bob")
+        load = QueueLoad.of(QueueState(units=100, running=[running]), ())
+        at_s, draws = 500.0 * number, (500.0, 600.0, 700.0)
+        (row,) = load.rows([draws], [0.1], [3_600.0], -1, at_s, ["ann"])
+        of = class_of(600.0, partition="batch", share=0.1, at_s=at_s, waiting=0)
+        actual_s = (20_000 if used else 200) * rng.lognormvariate(0, 0.3)
+        waits.append(PastWait(at_s, actual_s, draws, of, tuple(row.tolist())))
+    fit = learn_waits(waits).correction
+    state = QueueState(
+        units=100,
+        running=[QueuedJob(units=80, limit_s=7_200.0, owner="ann")],
+        waiting=[
+            QueuedJob(units=30, limit_s=3_600.0, number=n, owner=owner)
+            for n, owner in ((1, "ann"), (2, "bob"))
+        ],
+    )
+    made = corrected_forward(fit, state, run_forward(state), at_s=7_000.0)
+    assert made.factors["ann"] > 10 * made.factors["bob"]
+    assert median(made.starts_s[1]) > 10 * median(made.starts_s[2])
+
+
 def test_a_correction_of_another_release_is_refused(fit):
     payload = encode(fit).decode()
     assert correction_of(payload) == fit

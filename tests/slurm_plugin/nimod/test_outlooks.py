@@ -23,6 +23,8 @@ from sacct_ingest.admin_comment import Note, build
 from slurm_plugin.nimod.outlooks import Outlooks
 from slurm_plugin.nimod.queue_run_times import QueueRunTimes
 from slurm_plugin.protocol import QueueOutlook
+from slurm_plugin.slurm.limits import NodeBounds
+from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.raw_state import RawPartition, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import build as view
@@ -337,6 +339,40 @@ def test_what_a_refit_learned_corrects_waits_without_scikit_learn():
     started = running(10, "n1", submit_s=NOW + 5, start_s=NOW + 65)
     attached(made, visible(started), NOW + 70)
     assert [one.corrected for one in made.record.errors] == [True]
+
+
+def tenfold_of_those_with_running_jobs():
+    running = FEATURES.index("own_running")
+    tree = Tree([running, -1, -1], [0.5, 0.0, 1.0], [1, 0, 0], [2, 0, 0], [False] * 3)
+    one = Ensemble(0.0, [tree])
+    return msgspec.structs.replace(tenfold(), median=one, low=one, high=one)
+
+
+def test_a_user_waits_for_what_that_user_has_in_the_queue():
+    made = outlooks()
+    correction = encode_fit(tenfold_of_those_with_running_jobs()).decode()
+    made.remember(encode(QueuePast(waits=PastRecord(correction=correction))))
+    state = full(user="eve", tres={"cpu": 8.0})
+    cluster = attached(made, state)
+
+    def wait_of(user):
+        part = cluster.partitions["batch"].for_job(
+            NodeShare(), NodeBounds(low=1, high=4), user=user
+        )
+        return part.wait(1, 60.0, now_s=NOW, begin_s=0.0).median_s
+
+    assert wait_of("ann") == pytest.approx(100_000, rel=0.1)
+    assert wait_of("eve") == pytest.approx(10 * wait_of("ann"), rel=0.01)
+    # What came is compared with what was expected of this user.
+    new = [pending(n, user=user, submit_s=NOW + 5) for n, user in ((9, "eve"), (10, "ann"))]
+    attached(made, replace(state, jobs=[*state.jobs, *new]), NOW + 10)
+    began = [
+        running(n, "n1", user=user, submit_s=NOW + 5, start_s=NOW + 65)
+        for n, user in ((9, "eve"), (10, "ann"))
+    ]
+    attached(made, visible(*began), NOW + 70)
+    first, second = sorted(one.estimate_s for one in made.record.errors)
+    assert second == pytest.approx(10 * first, rel=0.01)
 
 
 def array(job_id, tasks, **fields):
