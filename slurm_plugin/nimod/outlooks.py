@@ -77,7 +77,7 @@ class Outlooks:
         self.starts: Mapping[int, WaitEstimate] = {}
         self._tasks: Mapping[int, _TaskStarts] = {}
         self._latest: dict[str, PartitionOutlook] = {}
-        self._made_s = self._took_s = 0.0
+        self._made_s = self._took_s = self._looked_s = 0.0
         self._alone: dict[str, bool] = {}
         self._awaited = AwaitedStarts()
         self._pending: Mapping[int, RawJob] = {}
@@ -102,6 +102,7 @@ class Outlooks:
         settings
             Of Slurm's configuration.
         """
+        self._looked_s = cluster.taken_s
         try:
             self._compare(raw)
             if cluster.taken_s - self._made_s >= min(self._took_s / _SHARE, _LONGEST_S):
@@ -183,16 +184,18 @@ class Outlooks:
             submit_s=_finite(job.submit_s),
             slurm_start_s=_finite(job.start_s),
         )
-        made_s = self._made_s
         if wait is not None and wait.median_s < inf:
-            low_s, high_s = wait.interval_s
-            row.start_s = made_s + wait.median_s
-            row.low_s, row.high_s = made_s + low_s, made_s + high_s
+            moments = (wait.median_s, *wait.interval_s)
+            row.start_s, row.low_s, row.high_s = map(self._moment, moments)
         if row.tasks > 1:
             last = self._start_of(job, job.jobs - 1)
         if last is not None and last.median_s < inf:
-            row.last_s = made_s + last.median_s
+            row.last_s = self._moment(last.median_s)
         return row
+
+    def _moment(self, wait_s: float) -> float:
+        """When so much has passed since the outlook; at the last look the job had not started."""
+        return max(self._made_s + wait_s, self._looked_s)
 
     def _start_of(self, job: RawJob, place: int) -> WaitEstimate | None:
         """Estimate the start of a job, or of so many-th of an array's tasks in the queue.

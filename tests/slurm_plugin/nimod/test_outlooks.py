@@ -216,6 +216,20 @@ def test_who_asks_gets_the_starts_of_the_jobs_that_are_visible():
     assert (second.start_s, second.reason) == (None, "JobHeldUser")
 
 
+def test_a_job_that_waits_still_does_not_start_in_the_past():
+    ticks = iter(range(100))
+    made = Outlooks(QueueRunTimes(stored), stopwatch=lambda: float(next(ticks)))
+    # All nodes are free.
+    state = visible(pending(9, user="ann", tres={"cpu": 8.0}))
+    attached(made, state)
+    (row,) = made.queued([9], user=None, own="ann")
+    assert row.low_s == NOW
+    attached(made, state, NOW + 30)
+    assert made.made_s == NOW
+    (row,) = made.queued([9], user=None, own="ann")
+    assert row.low_s == row.start_s == NOW + 30
+
+
 def test_the_record_is_retained_now_and_then_and_read_again():
     made = outlooks()
     assert made.unsaved(now_s=NOW) is None
