@@ -142,8 +142,8 @@ def is_ours(ended: Ended, made: Mapping[str, DecisionRow]) -> bool:
     decision = made.get(note.decision_id) if note else None
     if decision is None or not decision.applied:
         return False
-    # Where only the limit was set, nodes and requested_nodes are the same.
-    return decision.nodes != decision.requested_nodes or not ended.failure.startswith("OUT_OF_MEMORY")
+    chose_nodes = decision.nodes != decision.requested_nodes
+    return chose_nodes or not ended.failure.startswith("OUT_OF_MEMORY")
 
 
 def test_no_job_that_finishes_without_nimo_fails_with_it(site: Site) -> None:
