@@ -57,8 +57,10 @@ exit status:
   2  wrong usage
   3  there is too little history of this job
   4  the deadline cannot be met on any node count
-  66, 69, 74, 78  the job script cannot be read; nimod cannot be reached; the store
-     cannot be read, or the relay does not reach nimod; the configuration is wrong
+  66  the job script cannot be read
+  69  nimod cannot be reached, nor the store read
+  74  the store cannot be read, or the relay does not reach nimod
+  78  the configuration is wrong
 
 nimo-advise reads all options of sbatch and its SBATCH_ variables.  The command line overrides the
 variables, and they override the script.  With --test-only it also asks Slurm for start times.

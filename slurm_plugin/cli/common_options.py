@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from slurm_plugin.formatting import wrapped
 from slurm_plugin.table_columns import terminal_width
 
 
@@ -18,6 +19,15 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         columns = os.environ.get("COLUMNS", "")
         width = int(columns) if columns.isdecimal() and int(columns) else terminal_width()
         super().__init__(prog, width=width - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Fold prose; lists and examples, whose lines are indented, stay as they are."""
+        parts = text.strip("\n").split("\n\n")
+        folded = (
+            part if "\n " in f"\n{part}" else wrapped(" ".join(part.split()), width)
+            for part in parts
+        )
+        return indent + "\n\n".join(folded) + "\n"
 
 
 def add_manners(parser: argparse.ArgumentParser) -> None:

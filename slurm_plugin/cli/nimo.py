@@ -16,7 +16,7 @@ COMMANDS = {
     "init": "ask Slurm and you, and write the first configuration",
     "ingest": "read job accounting into the store, from sacct or saved files",
     "prune": "delete rows that are older than their retention time",
-    "fit": "fit the runs in the store: one prediction table for each application",
+    "fit": "fit the runs in the store: a prediction table for each application",
     "merge": "merge run times by node type from other stores",
     "serve": "run nimod, which answers the hooks and nimo-advise",
     "status": "show the state of nimod",

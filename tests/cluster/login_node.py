@@ -187,9 +187,15 @@ class LoginNode:
         self.cluster.processes.start(
             "relay", [*self._enter(), *argv], env={"PYTHONPATH": str(PROJECT)}
         )
-        wait_until(self.socket.exists, what="the relay")
+        wait_until(self._answers, what="the relay")
         if linked:
             self.wait_linked()
+
+    def _answers(self) -> bool:
+        """Tell whether the relay listens; its socket is there a moment before."""
+        with suppress(client.Unreachable):
+            return self.links().ok
+        return False
 
     def stop_relay(self) -> None:
         """End the relay."""

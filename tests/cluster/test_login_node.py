@@ -157,6 +157,17 @@ def test_cli_filter_has_nimod_choose_and_hands_the_deadline_on(place: Place) -> 
     assert json.loads(report.stdout)["decisions"] > 0, report.stderr
 
 
+def test_whose_job_is_changed_reads_one_line_about_it(place: Place) -> None:
+    place.site.settled()
+    words = ("sbatch", "-H", "--parsable", "-N", "1-8", "-t", "60", place.script)
+    done = place.login.run(*words, user=HONEST)
+    job = place.site.cluster.job(int(done.stdout.partition(";")[0]))
+    low, _, _ = job["NumNodes"].partition("-")
+    lines = [line for line in done.stderr.splitlines() if "nimo: " in line]
+    assert len(lines) == 1, done.stderr
+    assert f"nimo: this job runs on {low} nodes" in lines[0]
+
+
 def test_a_hostile_user_gets_nowhere_and_keeps_nobody_out(place: Place) -> None:
     who = Account.of(HOSTILE)
     munged = place.site.cluster.settings.auth == "munge"

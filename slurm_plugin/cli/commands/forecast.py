@@ -41,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resource",
         type=Resource,
         choices=list(Resource),
-        help="forecast only series of this resource",
+        metavar="RESOURCE",
+        help=f"forecast only series of this resource: {', '.join(Resource)}",
     )
     parser.add_argument(
         "--criterion",

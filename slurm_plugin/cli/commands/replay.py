@@ -43,7 +43,7 @@ EXAMPLE = """\
   nimo replay                               # the store, with the settings in force
   nimo replay --suggest -p batch            # which price and guard would be best here
   nimo replay --load 0.7 --load 0.9 -S now-60days
-  nimo replay --suggest --sort=response_ratio -o price,guard,response_ratio,worse
+  nimo replay --suggest --sort=response_ratio -o price,guard,response_ratio
   nimo replay --assume 0.5 KTH-SP2.swf.gz   # a log without curves: half of its jobs moldable"""
 _DAY_S = 86400.0
 

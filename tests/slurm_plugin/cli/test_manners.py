@@ -50,6 +50,15 @@ def test_every_command_tells_what_it_is(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_help_folds_its_prose(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main, words = COMMANDS[command]
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    text, _, _ = capsys.readouterr().out.partition("examples:")  # those are to be pasted
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_an_unknown_option_is_status_2_on_stderr(
     command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
