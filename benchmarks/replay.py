@@ -6,16 +6,19 @@ SJBF 69.4, clairvoyant SJBF 49.85).  ``CPU ratio`` is CPU time over that of the 
 same jobs in the same run.
 """
 
+import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import _bench
 import numpy as np
+from _disturbances import disturbance_rows
+from _generated_sites import generated_site
+from msgspec.structs import replace as replace_fields
 
 from predictor.backfilling import Engine, JobShape, Order, ReplaySchedule
 from sacct_ingest.ingest import ingest
@@ -29,24 +32,7 @@ from slurm_plugin.replay.what_if import WhatIf
 from slurm_plugin.replay.workload import Workload
 
 SHARES = (0.5, 1.0)
-
-
-def generated(jobs: int, nodes_in_all: int = 128, load: float = 0.7) -> Workload:
-    """Make a log: powers of two, log-normal run times, limits that users round up."""
-    rng = np.random.default_rng(1)
-    nodes = 2 ** rng.integers(0, 6, jobs)
-    run_s = np.clip(rng.lognormal(7.0, 1.8, jobs), 5.0, 86_400.0).round()
-    limit_s = np.minimum(np.ceil(run_s * rng.uniform(1.0, 6.0, jobs) / 900) * 900, 172_800.0)
-    made = Workload(
-        submit_s=np.cumsum(rng.exponential(60.0, jobs)),
-        nodes=nodes,
-        run_s=run_s,
-        limit_s=limit_s,
-        wait_s=np.zeros(jobs),
-        users=tuple(f"u{n}" for n in rng.zipf(1.5, jobs) % 100),
-        cluster_nodes=nodes_in_all,
-    )
-    return made.at_load(load)
+LOADS = (0.3, 0.5, 0.7, 0.85, 0.95)
 
 
 def archived(path: Path) -> Workload:
@@ -55,6 +41,19 @@ def archived(path: Path) -> Workload:
     ingest(store, SavedSacct(path, cluster="replay"), now_s=0)
     rows = store.runs.started(cluster="replay", partition=None, since_s=None, until_s=None)
     return replace(Workload.of(rows, cluster_nodes=cluster_nodes(path) or None), runs=())
+
+
+def first_jobs(workload: Workload, count: int) -> Workload:
+    """Take the first jobs of a log."""
+    return replace(
+        workload,
+        submit_s=workload.submit_s[:count],
+        nodes=workload.nodes[:count],
+        run_s=workload.run_s[:count],
+        limit_s=workload.limit_s[:count],
+        wait_s=workload.wait_s[:count],
+        users=workload.users[:count],
+    )
 
 
 def repeated(workload: Workload, times: int) -> Workload:
@@ -121,67 +120,118 @@ def rigid_rows(workload: Workload, orders: int = 3) -> list[dict[str, Any]]:
     return rows
 
 
-def policy_rows(workload: Workload, rigid_cpu_s: float, loads: list[float]) -> list[dict[str, Any]]:
-    """Replay under the policy as it is set by default."""
-    rules = PolicySettings(config.Policy(), config.Deadline())
-    rows = []
-    for load in loads:
-        scaled = workload.at_load(load)
-        as_asked = WhatIf(scaled, [None] * len(scaled)).rigid()
-        unmoved = WhatIf(scaled, [None] * len(scaled))
-        by_chance = compare(scaled, as_asked, unmoved.disturbed(seed=0))
-        for share in SHARES:
-            what_if = WhatIf(scaled, assume(scaled, Assumptions(share=share)))
-            run = partial(what_if.under, rules)
-            seconds, cpu_s, outcome = timed(run)
-            result = compare(scaled, as_asked, outcome.schedule)
-            bystanders = compare(scaled, as_asked, outcome.schedule, ~what_if.moldable)
-            rows.append(
-                {
-                    "moldable": share,
-                    "load": load,
-                    "seconds": seconds,
-                    "CPU s": cpu_s,
-                    "CPU ratio": cpu_s / rigid_cpu_s,
-                    "response": result.response_ratio,
-                    "worse off": result.worse_off,
-                    "slowdown before": result.slowdown[0],
-                    "slowdown": result.slowdown[1],
-                    "rigid response": bystanders.response_ratio if share < 1 else None,
-                    "rigid slowdown before": bystanders.slowdown[0] if share < 1 else None,
-                    "rigid slowdown": bystanders.slowdown[1] if share < 1 else None,
-                    "guard kept %": 100
-                    * guard_held(
-                        scaled,
-                        as_asked,
-                        outcome.schedule,
-                        outcome.moved,
-                        ratio=rules.policy.guard_ratio,
-                        allowance_s=rules.policy.guard_s,
-                    ),
-                    "> 2 times %": 100 * result.much_worse,
-                    "< half %": 100 * result.much_better,
-                    "> 2 times by chance %": 100 * by_chance.much_worse,
-                }
-            )
-    return rows
+def policy_rows(
+    workload: Workload,
+    variants: Mapping[str, config.Policy],
+    assumed: Assumptions,
+    *,
+    load: float,
+    rigid_cpu_s: float,
+) -> list[dict[str, Any]]:
+    """Replay one load under several settings of the policy, against as asked."""
+    what_if = WhatIf(workload, assume(workload, assumed))
+    as_asked = what_if.rigid()
+    by_chance = compare(workload, as_asked, what_if.disturbed(seed=0), ~what_if.moldable)
+    common = {
+        "load": load,
+        "moldable": assumed.share,
+        "choice": assumed.seed,
+        "rigid > 2 times by chance %": 100 * by_chance.much_worse,
+    }
+    return [
+        common | {"settings": name} | _came(what_if, as_asked, policy, rigid_cpu_s)
+        for name, policy in variants.items()
+    ]
+
+
+def _came(
+    what_if: WhatIf, as_asked: ReplaySchedule, policy: config.Policy, rigid_cpu_s: float
+) -> dict[str, Any]:
+    """Say what came of one setting; nothing of rigid jobs where there are none."""
+    workload, moldable = what_if.workload, what_if.moldable
+    run = timed(lambda: what_if.under(PolicySettings(policy, config.Deadline())))
+    made = run.made
+    result = compare(workload, as_asked, made.schedule)
+    others = compare(workload, as_asked, made.schedule, None if moldable.all() else ~moldable)
+    held = guard_held(
+        workload,
+        as_asked,
+        made.schedule,
+        made.moved,
+        ratio=policy.guard_ratio,
+        allowance_s=policy.guard_s,
+    )
+    row = {
+        "CPU s": run.cpu_s,
+        "CPU ratio": run.cpu_s / rigid_cpu_s,
+        "response": result.response_ratio,
+        "slowdown before": result.slowdown[0],
+        "slowdown": result.slowdown[1],
+        "> 2 times %": 100 * result.much_worse,
+        "< half %": 100 * result.much_better,
+        "guard kept %": 100 * held,
+    }
+    rigid = {
+        "rigid response": others.response_ratio,
+        "rigid slowdown before": others.slowdown[0],
+        "rigid slowdown": others.slowdown[1],
+        "rigid > 2 times %": 100 * others.much_worse,
+        "rigid < half %": 100 * others.much_better,
+    }
+    return row | (dict.fromkeys(rigid) if moldable.all() else rigid)
+
+
+def _variants(texts: Iterable[str]) -> dict[str, config.Policy]:
+    """Read settings as ``guard_wait=0,price=16``; the default comes first."""
+    made = {"default": config.Policy()}
+    for text in texts:
+        pairs = (one.split("=") for one in text.split(","))
+        made[text] = replace_fields(config.Policy(), **{name: float(n) for name, n in pairs})
+    return made
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = _bench.options(str(__doc__), data="log in the Standard Workload Format")
+    add = parser.add_argument
+    add("--site", type=int, default=1, metavar="SEED", help="without --data: generate this site")
+    add("--load", type=float, action="append", metavar="LOAD", help="only this load; repeatable")
+    add("--moldable", type=float, action="append", metavar="SHARE", help="only this share")
+    add("--choice", type=int, action="append", metavar="SEED", help="which jobs are moldable")
+    add(
+        "--policy",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE,...",
+        help="settings to replay beside the default ones; repeatable",
+    )
+    add("--jobs", type=int, metavar="COUNT", help="only the first jobs of the log")
+    return parser
 
 
 def main() -> None:
     """Run it."""
-    parser = _bench.options(str(__doc__), data="log in the Standard Workload Format")
-    args = parser.parse_args()
-    workload = archived(args.data) if args.data else generated(4_000 if args.quick else 28_000)
+    args = _options().parse_args()
+    count = args.jobs or (4_000 if args.quick else 28_000)
+    workload = archived(args.data) if args.data else generated_site(args.site, count)
+    workload = first_jobs(workload, args.jobs) if args.jobs else workload
     rigid = rigid_rows(workload)
     _bench.table(rigid, title=f"As asked, {workload.cluster_nodes} nodes, load {workload.load:.2f}")
-    loads = [0.7] if args.quick else [0.3, 0.5, 0.7, 0.85, 0.95]
-    under = policy_rows(workload, rigid[0]["CPU s"], loads)
+    changes, under = [], []
+    for load in args.load or ([0.7] if args.quick else LOADS):
+        scaled = workload.at_load(load)
+        as_asked = WhatIf(scaled, [None] * len(scaled)).rigid()
+        changes += disturbance_rows(scaled, as_asked, load=load)
+        for share, seed in product(args.moldable or SHARES, args.choice or [1]):
+            assumed = Assumptions(share=share, seed=seed)
+            policies, cpu_s = _variants(args.policy), rigid[0]["CPU s"]
+            under += policy_rows(scaled, policies, assumed, load=load, rigid_cpu_s=cpu_s)
+    _bench.table(changes, title="Without a policy: small changes, and the jobs not changed")
     _bench.table(under, title="Under the policy, against as asked")
     large: list[dict[str, Any]] = []
-    if not args.quick:
+    if not (args.quick or args.load or args.jobs):
         large = rigid_rows(repeated(workload, -(-1_000_000 // len(workload))), orders=1)
         _bench.table(large, title="A million jobs")
-    _bench.write(args.json, rigid=rigid, policy=under, million=large)
+    _bench.write(args.json, rigid=rigid, changes=changes, policy=under, million=large)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ the nodes that they had.  The policy gets a prediction that is off as real fits 
 depend on these assumptions, and every report names them.
 """
 
-from collections import defaultdict, deque
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,7 +13,7 @@ import numpy as np
 from predictor.models.downey import speedup
 from predictor.types import Point, PredictionTable, Verdict
 from slurm_plugin.replay.what_if import Moldable
-from slurm_plugin.replay.workload import Workload
+from slurm_plugin.replay.workload import Workload, recent_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +66,6 @@ def in_words(made: Assumptions) -> tuple[str, ...]:
         "model does; the policy's prediction of it is off by about "
         f"{made.error:.0%}. Other assumptions give other results (--assume, --range, --seed).",
     )
-
-
-def recent_mean(workload: Workload) -> list[float]:
-    """Predict each run time as the mean of the user's last two that had ended, else the limit.
-
-    Tsafrir, Etsion, Feitelson 2007, section 4.  In seconds.
-    """
-    last: dict[str, deque[tuple[float, float]]] = defaultdict(lambda: deque(maxlen=8))
-    predicted = []
-    for job, limit_s in enumerate(workload.limit_s.tolist()):
-        now, user = workload.submit_s[job], workload.users[job]
-        ended = [run_s for end_s, run_s in last[user] if end_s <= now][-2:]
-        predicted.append(min(sum(ended) / len(ended), limit_s) if ended else limit_s)
-        run_s = float(workload.run_s[job])
-        last[user].append((now + workload.wait_s[job] + run_s, run_s))
-    return predicted
 
 
 def _moldable(

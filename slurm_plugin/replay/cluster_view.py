@@ -2,23 +2,63 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp, inf
+from typing import Self
 
 from predictor.backfilling import Engine, JobShape
+from predictor.wait_estimate import WaitEstimate, certain
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.node_pool import NodeShare
 
 DAY_S = 86400.0
 #: Waiting jobs for which a start is planned, as Slurm's backfill does (``bf_max_job_test``).
 PLANNED = 50
+#: A job that outlives its expected run time is expected to run for half as long again.
+_OVERDUE = 1.5
+#: Least wait of a job that does not start at once, and least run time, seconds.
+_LEAST_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedWaits:
+    """Waits in the replayed cluster by expected run times, in the place of nimod's outlook.
+
+    Whether a job starts at once is exact.  Otherwise it starts when enough nodes are free for its
+    limit, with each job ending when it is expected to: one future, where nimod draws several.
+    """
+
+    engine: Engine
+    now_s: float
+    profile: NodeAvailability  #: by expected run times
+    _free_now: dict[float, int] = field(default_factory=dict)
+
+    def for_share(self, share: NodeShare, fitting: int, user: str = "") -> Self:
+        """Outlook as it is: jobs get whole nodes, and all nodes are alike."""
+        del share, fitting, user
+        return self
+
+    def wait(self, nodes: int, limit_s: float) -> WaitEstimate:
+        """Estimate the wait of a job; infinite where it is larger than the cluster."""
+        if limit_s not in self._free_now:
+            self._free_now[limit_s] = self.engine.most_at_once(self.now_s, [limit_s])[0]
+        if nodes <= self._free_now[limit_s]:
+            return certain(0.0)
+        start_s = self.profile.earliest_start(nodes, limit_s, from_s=self.now_s)
+        return certain(max(start_s - self.now_s, _LEAST_S))
 
 
 @dataclass(slots=True)
 class ClusterViewer:
-    """Reads an engine's state as nimod reads a cluster's, with the mean queue of a day."""
+    """Reads an engine's state as nimod reads a cluster's, with the mean queue of a day.
+
+    ``expected_s`` are the run times to expect of all jobs, in seconds and in the order of their
+    submission.
+    """
 
     engine: Engine
+    expected_s: Sequence[float]
     queue_mean: float = 0.0
     _observed_s: float = -inf
 
@@ -36,7 +76,23 @@ class ClusterViewer:
             ),
             queue=depth,
             queue_mean=self.queue_mean,
+            outlook=ExpectedWaits(self.engine, now_s, self._expected(now_s)),
         )
+
+    def _expected(self, now_s: float) -> NodeAvailability:
+        """Nodes free over time if each job takes as long as it is expected to."""
+        engine, expected_s = self.engine, self.expected_s
+        there = zip(engine.running_jobs, engine.releases(), strict=True)
+        releases = [
+            (min(start_s + max(expected_s[job], _OVERDUE * (now_s - start_s)), limit_s), nodes)
+            for (job, start_s), (limit_s, nodes) in there
+        ]
+        queued = zip(engine.waiting_jobs[:PLANNED], engine.waiting[:PLANNED], strict=True)
+        waiting = [
+            shape._replace(limit_s=max(min(expected_s[job], shape.limit_s), _LEAST_S))
+            for job, shape in queued
+        ]
+        return planned(engine.free, sorted(releases), waiting, now_s)
 
 
 def planned(

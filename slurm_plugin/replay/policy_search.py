@@ -66,6 +66,11 @@ class Result:
     reasons: dict[Reason, int]
 
     @property
+    def much_worse_by_chance(self) -> float:
+        """Most rigid jobs that take more than twice as long by chance alone, as a share."""
+        return max((one.much_worse for one in self.by_chance), default=0.0)
+
+    @property
     def hurts_bystanders(self) -> bool:
         """Whether the jobs that take no part fare worse on average than chance alone makes them."""
         before, after = self.rigid.slowdown

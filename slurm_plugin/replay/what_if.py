@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from predictor.backfilling import Engine, JobShape, Order, ReplaySchedule
+from predictor.table import at
 from predictor.types import PredictionTable
 from slurm_plugin.decision.candidates import PolicySettings, Request
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.replay.cluster_view import ClusterViewer
-from slurm_plugin.replay.workload import Workload
+from slurm_plugin.replay.workload import Workload, recent_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,8 @@ class WhatIf:
     def under(self, rules: PolicySettings) -> WhatIfOutcome:
         """Schedule with the policy deciding on the moldable jobs."""
         engine = self._engine()
-        viewer = ClusterViewer(engine)
+        expected_s = self._expected()
+        viewer = ClusterViewer(engine, expected_s)
         reasons: Counter[Reason] = Counter()
 
         def shape_of(job: int, now_s: float) -> JobShape:
@@ -126,10 +128,17 @@ class WhatIf:
                 return own
             nodes = decision.chosen.nodes
             limit_s = decision.chosen.limit_s or own.limit_s
+            expected_s[job] = decision.chosen.prediction.time_s
             return JobShape(nodes, limit_s, own.run_s * moldable.truth(nodes))
 
         schedule = engine.run(self._submits(), shape_of)
         return WhatIfOutcome(schedule, reasons, schedule.nodes != self.workload.nodes)
+
+    def _expected(self) -> list[float]:
+        """Run times to expect: by the job's table, or else by its user's last two jobs."""
+        last_two = recent_mean(self.workload)
+        jobs = zip(self.moldable_jobs, last_two, self._own, strict=True)
+        return [at(job.table, own.nodes).time_s if job else run_s for job, run_s, own in jobs]
 
     def _engine(self) -> Engine:
         return Engine(self.workload.cluster_nodes, self._order)

@@ -1,5 +1,6 @@
 """A history as a workload: what was submitted when, and how long it ran."""
 
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
@@ -89,6 +90,22 @@ class Workload:
         first = self.submit_s[0]
         stretch = self.load / load
         return replace(self, submit_s=first + (self.submit_s - first) * stretch)
+
+
+def recent_mean(workload: Workload) -> list[float]:
+    """Predict each run time as the mean of the user's last two that had ended, else the limit.
+
+    Tsafrir, Etsion, Feitelson 2007, section 4.  In seconds.
+    """
+    last: dict[str, deque[tuple[float, float]]] = defaultdict(lambda: deque(maxlen=8))
+    predicted = []
+    for job, limit_s in enumerate(workload.limit_s.tolist()):
+        now, user = workload.submit_s[job], workload.users[job]
+        ended = [run_s for end_s, run_s in last[user] if end_s <= now][-2:]
+        predicted.append(min(sum(ended) / len(ended), limit_s) if ended else limit_s)
+        run_s = float(workload.run_s[job])
+        last[user].append((now + workload.wait_s[job] + run_s, run_s))
+    return predicted
 
 
 def nodes_used(runs: Iterable[Ran]) -> int:

@@ -16,6 +16,9 @@ from slurm_plugin.replay.policy_search import WORTH, Result
 from slurm_plugin.reports import html
 from slurm_plugin.table_columns import ON_REQUEST, WIDTH, OutputColumn, TableOptions
 
+#: More rigid jobs than this, beyond those of chance, that take twice as long are worth a sentence.
+UNLUCKY = 0.01
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
@@ -99,11 +102,12 @@ def verdict(report: ReplayReport) -> str:
     suggestion = report.suggested
     if suggestion is None:
         best = min(r.everybody.response_ratio for r in report.results)
+        present = [r for r in report.results if r.setting.policy == report.present]
         return (
             f"Switching NIMO on would not help here: the mean response would be {best:.2f} times "
-            "its "
-            f"present value at best; it should be below {1 - WORTH:.2f}."
-        )
+            f"its present value at best; it should be below {1 - WORTH:.2f}. "
+            f"{_bystanders(present or report.results)}"
+        ).rstrip()
     policy, everybody = suggestion.setting.policy, suggestion.everybody
     same = policy == report.present
     settings = f"price {policy.price:g} and guard_ratio {policy.guard_ratio:g}"
@@ -115,21 +119,44 @@ def verdict(report: ReplayReport) -> str:
         f"Of all jobs {_worse(everybody)}."
     )
     same_settings = [r for r in report.results if r.setting.policy == policy]
-    return f"{helps} {_warning(same_settings or [suggestion])}".rstrip()
+    return f"{helps} {_bystanders(same_settings or [suggestion])}".rstrip()
 
 
-def _warning(results: Sequence[Result]) -> str:
-    """Warn of a setting that others pay for, at whichever load; empty where they do not."""
+def _bystanders(results: Sequence[Result]) -> str:
+    """Say what rigid jobs pay under one setting at each load; empty where they pay nothing."""
+    several = len({one.load for one in results}) > 1
+    sentences = (_slower(results, several=several), _unlucky(results, several=several))
+    return " ".join(filter(None, sentences))
+
+
+def _slower(results: Sequence[Result], *, several: bool) -> str:
+    """Warn where rigid jobs are slower on average than chance makes them."""
     hurting = [one for one in results if one.hurts_bystanders]
     if not hurting:
         return ""
     worst = max(hurting, key=lambda one: one.rigid.slowdown[1] / one.rigid.slowdown[0])
     before, after = worst.rigid.slowdown
-    at_load = f" at load {worst.load:.2f}" if len({one.load for one in results}) > 1 else ""
+    where = " and ".join(f"{one.load:.2f}" for one in hurting)
+    at_load = f" at load {where}" if several else ""
+    at_worst = f", at {worst.load:.2f}" if len(hurting) > 1 else ""
     return (
         f"But rigid jobs would be slower{at_load}: their mean response would be "
-        f"{worst.rigid.response_ratio:.2f} times its present value, their slowdown {after:.1f} "
-        f"instead of {before:.1f}."
+        f"{worst.rigid.response_ratio:.2f} times its present value{at_worst}, their slowdown "
+        f"{after:.1f} instead of {before:.1f}."
+    )
+
+
+def _unlucky(results: Sequence[Result], *, several: bool) -> str:
+    """Say how many single rigid jobs take far longer, where that is more than chance does."""
+    worst = max(results, key=lambda one: one.rigid.much_worse - one.much_worse_by_chance)
+    share, chance = worst.rigid.much_worse, worst.much_worse_by_chance
+    if share - chance <= UNLUCKY:
+        return ""
+    at_load = f" at load {worst.load:.2f}" if several else ""
+    return (
+        f"Of the rigid jobs {percent(share, 1)} would take more than twice as long{at_load} "
+        f"({percent(chance, 1)} by chance alone), and {percent(worst.rigid.much_better, 1)} less "
+        "than half as long."
     )
 
 

@@ -15,7 +15,7 @@ from predictor.wait_estimate import WaitEstimate, certain
 from slurm_plugin.slurm.availability import NodeAvailability
 from slurm_plugin.slurm.limits import LimitTables, NodeBounds
 from slurm_plugin.slurm.node_pool import NodePool, NodeShare, Promise
-from slurm_plugin.slurm.outlook import PartitionOutlook, SizedOutlook
+from slurm_plugin.slurm.outlook import Outlook
 
 _Number = TypeVar("_Number", int, float)
 
@@ -69,7 +69,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     #: what is free in all, where the profile is that of one node's CPUs or GPUs
     spare: NodeAvailability | None = None
     bound: str = ""  #: limit of QOS or association that cuts the node counts, for people
-    outlook: PartitionOutlook | SizedOutlook | None = None  #: None: waits follow from ``profile``
+    outlook: Outlook | None = None  #: None: waits follow from ``profile``
     ahead: int = 0  #: nodes of jobs that were let in since
     blocked_s: float = -inf  #: nothing starts before, seconds since the epoch
 

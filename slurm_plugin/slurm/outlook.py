@@ -7,11 +7,22 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from math import ceil, inf
+from typing import Protocol, Self
 
 import msgspec
 
 from predictor.wait_estimate import WaitClass, WaitEstimate, WaitGrid, WaitRecord, class_of
 from slurm_plugin.slurm.node_pool import NodeShare
+
+
+class Outlook(Protocol):
+    """What says how long a job would wait that is submitted now."""
+
+    def for_share(self, share: NodeShare, fitting: int, user: str = "") -> Self:
+        """Outlook for jobs that take this of each node; for those of a user, if one is given."""
+
+    def wait(self, nodes: int, limit_s: float) -> WaitEstimate | None:
+        """Look up the wait of a job; None: it is larger than the partition."""
 
 
 class NodeUnits(msgspec.Struct, frozen=True, kw_only=True):

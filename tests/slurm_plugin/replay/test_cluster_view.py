@@ -36,7 +36,7 @@ def test_more_nodes_than_ever_are_free_never_start() -> None:
 
 def test_the_mean_queue_has_a_memory_of_a_day() -> None:
     engine = Engine(1)
-    viewer = ClusterViewer(engine)
+    viewer = ClusterViewer(engine, [1.0] * 5)
     observed = []
 
     def shape_of(job: int, now_s: float) -> JobShape:
@@ -48,3 +48,51 @@ def test_the_mean_queue_has_a_memory_of_a_day() -> None:
     assert observed[2].queue_mean == 0.0
     assert observed[3].queue_mean == pytest.approx(1 - 1 / 2.718281828)
     assert observed[4].queue_mean == pytest.approx(2.0, abs=0.01)
+
+
+#: Three jobs on four nodes; their limits are ten times what is expected of them.
+SHAPES = [JobShape(3, 1000.0, 100.0), JobShape(4, 500.0, 50.0), JobShape(1, 10.0, 5.0)]
+EXPECTED = [100.0, 50.0, 5.0]
+
+
+def waits_at(
+    moment: float, asked: list[tuple[int, float]], expected: list[float] = EXPECTED
+) -> list[float]:
+    """Medians for sizes and limits, of a job that is submitted at a moment."""
+    engine = Engine(4)
+    viewer = ClusterViewer(engine, [*expected, 10.0])
+    waits: list[float] = []
+
+    def shape_of(job: int, now_s: float) -> JobShape:
+        if now_s == moment:
+            part = viewer.look(now_s)
+            made = (part.wait(n, limit, now_s=now_s, begin_s=-inf) for n, limit in asked)
+            waits.extend(one.median_s for one in made)
+        return [*SHAPES, JobShape(1, 2000.0, 10.0)][job]
+
+    engine.run([0.0, 1.0, 40.0, moment], shape_of)
+    return waits
+
+
+def test_waits_follow_from_expected_run_times() -> None:
+    # The first ends at 100, not at its limit of 1000, and the second 50 s later.
+    assert waits_at(60.0, [(4, 100.0)]) == [90.0]
+
+
+def test_a_job_that_backfills_starts_at_once() -> None:
+    # One node is free.  The job ahead needs all four once the first reaches its limit, at 1000.
+    assert waits_at(60.0, [(1, 940.0), (1, 941.0), (2, 940.0)]) == [0.0, 90.0, 90.0]
+
+
+def test_a_job_that_outlives_what_was_expected_is_expected_to_run_for_half_as_long_again() -> None:
+    late = [10.0, 50.0, 5.0]
+    assert waits_at(60.0, [(4, 100.0)], late) == [30.0 + 50.0]
+
+
+def test_no_job_is_expected_to_outlive_its_limit() -> None:
+    assert waits_at(60.0, [(4, 100.0)], [1e6, 50.0, 5.0]) == [940.0 + 50.0]
+    assert waits_at(60.0, [(4, 100.0)], [100.0, 1e6, 5.0]) == [40.0 + 500.0]
+
+
+def test_a_job_larger_than_the_cluster_never_starts() -> None:
+    assert waits_at(60.0, [(5, 100.0)]) == [inf]

@@ -9,7 +9,7 @@ from predictor.table import at
 from predictor.table_settings import TableSettings
 from slurm_plugin import config
 from slurm_plugin.decision.candidates import PolicySettings
-from slurm_plugin.replay.assumed_jobs import Assumptions, assume, recent_mean
+from slurm_plugin.replay.assumed_jobs import Assumptions, assume
 from slurm_plugin.replay.history_jobs import learn, moldable
 from slurm_plugin.replay.measures import compare
 from slurm_plugin.replay.policy_search import (
@@ -22,7 +22,7 @@ from slurm_plugin.replay.policy_search import (
     suggest,
 )
 from slurm_plugin.replay.what_if import WhatIf
-from slurm_plugin.replay.workload import Workload
+from slurm_plugin.replay.workload import Workload, recent_mean
 from tests.slurm_plugin.reports.rows import run
 
 RULES = PolicySettings(config.Policy(), config.Deadline())
@@ -250,6 +250,38 @@ def test_the_guard_holds_by_what_came_where_it_counts_on_no_wait(seed: int) -> N
     assert plain.guard_held < strict.guard_held - 0.04
     # Its price: fewer jobs get other nodes.
     assert strict.moved < plain.moved
+
+
+def regular(seed: int) -> Workload:
+    """As :func:`crowded`, by thirty users who each submit the same job again and again."""
+    rng = np.random.default_rng(seed)
+    user = rng.integers(0, 30, 600)
+    run_s = np.clip(rng.lognormal(7.5, 1.2, 30), 60.0, 30_000.0)[user]
+    nodes, slack = 2 ** rng.integers(0, 5, 30), rng.uniform(2.0, 10.0, 30)
+    work = replace(
+        crowded(seed),
+        nodes=nodes[user],
+        run_s=run_s,
+        limit_s=run_s * slack[user],
+        users=tuple(f"u{one}" for one in user),
+    )
+    return work.at_load(0.8)
+
+
+def test_the_guard_holds_by_what_came_more_often_where_run_times_can_be_expected() -> None:
+    """A wait that follows from limits is too long, and jobs shrink that would have started."""
+    held = {"expected": [], "limits": []}
+    for seed in (1, 2, 3):
+        work = regular(seed)
+        # Of users who come once nothing is expected but their limits.
+        strangers = tuple(f"s{job}" for job in range(len(work)))
+        for name, users in (("expected", work.users), ("limits", strangers)):
+            what_if = WhatIf(work, assume(work, Assumptions(share=0.5)))
+            what_if = WhatIf(replace(work, users=users), what_if.moldable_jobs)
+            (result,) = evaluate(what_if, [Setting(policy=config.Policy())], config.Deadline())
+            assert result.moved > 0.05
+            held[name].append(result.guard_held)
+    assert np.mean(held["expected"]) > np.mean(held["limits"]) + 0.01
 
 
 def test_results_tell_moldable_and_rigid_jobs_apart() -> None:

@@ -39,7 +39,7 @@ def said(*results: Result) -> str:
 
 def test_the_verdict_says_when_others_pay() -> None:
     result = replace(replayed(), by_chance=())
-    calm = replace(result.rigid, response_ratio=1.0, slowdown=(2.0, 2.0))
+    calm = replace(result.rigid, response_ratio=1.0, slowdown=(2.0, 2.0), much_worse=0.01)
     assert "rigid jobs would be" not in said(replace(result, rigid=calm))
     slower = said(replace(result, rigid=replace(calm, slowdown=(2.0, 3.0))))
     assert slower.endswith(
@@ -79,3 +79,36 @@ def test_bystanders_stand_apart_with_what_chance_does_and_how_often_the_guard_he
     assert names == ["moldable jobs", "rigid jobs", "rigid jobs, by chance", "guard"]
     assert groups.rows[-1][-1].startswith("93 % of the moved jobs ended within the guard")
     assert "every tenth job two per cent longer" in groups.rows[2][-1]
+
+
+def test_the_verdict_counts_rigid_jobs_that_take_far_longer_than_by_chance() -> None:
+    result = replayed()
+    rigid = replace(result.rigid, slowdown=(2.0, 2.0), much_worse=0.068, much_better=0.064)
+    chance = replace(rigid, much_worse=0.002)
+    unlucky = replace(result, load=0.5, rigid=rigid, by_chance=(chance,))
+    assert said(unlucky).endswith(
+        "Of the rigid jobs 6.8 % would take more than twice as long (0.2 % by chance alone), and "
+        "6.4 % less than half as long."
+    )
+    lucky = replace(unlucky, load=0.9, by_chance=(replace(chance, much_worse=0.06),))
+    assert "more than twice as long at load 0.50 (0.2 %" in said(lucky, unlucky)
+    assert "Of the rigid jobs" not in said(lucky)
+
+
+def test_all_loads_are_named_at_which_others_pay() -> None:
+    result = replace(replayed(), by_chance=())
+    paying = [
+        replace(result, load=load, rigid=replace(result.rigid, slowdown=(2.0, after)))
+        for load, after in ((0.3, 2.0), (0.7, 3.0), (0.9, 5.0))
+    ]
+    text = said(*paying)
+    assert "slower at load 0.70 and 0.90: their mean" in text
+    assert ", at 0.90, their slowdown 5.0 instead of 2.0." in text
+
+
+def test_rigid_jobs_that_would_pay_are_named_where_nobody_gains_too() -> None:
+    result = replace(replayed(), by_chance=())
+    slower = replace(result, rigid=replace(result.rigid, slowdown=(2.0, 3.0)))
+    report = replace(report_of(slower), suggested=None)
+    assert verdict(report).startswith("Switching NIMO on would not help here")
+    assert "But rigid jobs would be slower" in verdict(report)
