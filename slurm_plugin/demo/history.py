@@ -134,7 +134,8 @@ def _arrivals(
     arrivals: list[_Arrival] = []
     for application in applications:
         for day in range(days):
-            weekend = (begin_s // _DAY_S + day + 4) % 7 in (0, 6)
+            # Counted from the end: the same seed makes the same history on every day of the week.
+            weekend = (days - day) % 7 in (0, 1)
             for _ in range(_count(application.per_day * (0.4 if weekend else 1.24), rng)):
                 submit_s = begin_s + day * _DAY_S + rng.choice(_SHUFFLED_HOURS) * 3600
                 arrivals += _submission(application, submit_s + rng.randrange(3600), rng)

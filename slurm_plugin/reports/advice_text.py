@@ -97,12 +97,12 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _verdict(advice: Advice) -> str:
-    """Say how far to trust the table: one sentence, or two where there is a doubt."""
+    """Say how far to trust the table, and what would help where that gives no recommendation."""
     first, *more = advice.verdict_text.split(".  ")
     name = printable(advice.application)
     runs = f"{name}, {count(advice.runs, 'run')}: " if name and advice.runs else ""
     sentences = [first]
-    if advice.verdict != "reliable":
+    if advice.verdict != "reliable" or advice.nodes is None:
         sentences += [*more[:1], *(text for text in more[1:] if text.startswith("A run on"))]
     return f"{runs}{'.  '.join(sentences).removesuffix('.')}."
 

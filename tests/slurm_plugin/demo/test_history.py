@@ -25,6 +25,14 @@ def test_the_same_seed_gives_the_same_history(runs: list[JobRun]) -> None:
     assert other != runs
 
 
+def test_the_day_of_the_week_changes_nothing(runs: list[JobRun]) -> None:
+    later = make_runs(applications("ada"), end_s=END_S + 2 * 86_400, rng=Random(7), days=30)
+    assert [run.submit_s - 2 * 86_400 for run in later] == [run.submit_s for run in runs]
+    assert [(run.name, run.nodes, run.elapsed_s) for run in later] == [
+        (run.name, run.nodes, run.elapsed_s) for run in runs
+    ]
+
+
 def test_no_node_is_given_to_two_jobs_at_once(runs: list[JobRun]) -> None:
     changes = sorted(
         (moment, change)
