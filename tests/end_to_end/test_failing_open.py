@@ -7,7 +7,6 @@ import shutil
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +21,8 @@ from sacct_ingest.store import Store
 from tests.cluster.listing import job_fields
 from tests.cluster.nimod import LONGEST_WAIT_MS, SHIPPED_MS, set_hook_timeout
 from tests.end_to_end.site import Site
-from tests.end_to_end.troubled_nimod import TroubledNimod
+from tests.end_to_end.troubled_nimod import SET, TroubledNimod
+from tests.processes import wait_until
 
 SUBMISSIONS = 8
 MANY, AT_ONCE = 2000, 250
@@ -218,6 +218,12 @@ def allowed(job: Mapping[str, str], made: Mapping[str, DecisionRow]) -> bool:
     return own.name == job["JobName"] and job["NumNodes"] in counts
 
 
+def on_two_nodes(site: Site) -> bool:
+    """Tell whether one more job is set to two nodes."""
+    job_id = site.submit(*RANGE)
+    return site.cluster.job(job_id)["NumNodes"] in ("2", "2-2")
+
+
 @pytest.mark.timeout(1200)  # two and a half minutes where other work has both cores
 def test_two_thousand_jobs_pass_whatever_nimod_does(short_timeouts: Site) -> None:
     cluster, since = short_timeouts.cluster, time.time()
@@ -230,6 +236,7 @@ def test_two_thousand_jobs_pass_whatever_nimod_does(short_timeouts: Site) -> Non
             more = [f"job{len(names) + n}" for n in range(AT_ONCE)]
             ids += submit_many(short_timeouts, more)
             names += more
+        assert nimod.connections
     records = cluster.run("scontrol", "show", "job").stdout.split("\n\n")
     jobs = [job for job in map(job_fields, records) if job.get("JobState") == "PENDING"]
     assert sorted(job["JobId"] for job in jobs) == sorted(ids)
@@ -237,6 +244,7 @@ def test_two_thousand_jobs_pass_whatever_nimod_does(short_timeouts: Site) -> Non
     made = {d.decision_id: d for d in short_timeouts.made(since)}
     shown = ("JobName", "NumNodes", "AdminComment")
     assert [[job.get(f) for f in shown] for job in jobs if not allowed(job, made)] == []
-    reasons = Counter(decision.reason for decision in made.values())
-    assert len({job["NumNodes"] for job in jobs}) > 1, (nimod.connections, reasons)
+    # A busy machine may have been too slow for all answers above, not for all from now on.
+    with talker(real.socket.with_name("troubled.sock"), SET % (2, 2, 2)):
+        wait_until(lambda: on_two_nodes(short_timeouts), what="an answer to be carried out again")
     assert cluster.processes.status()["slurmctld"] == before

@@ -64,14 +64,14 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         self.server.note(self.connection)
-        try:
+        with contextlib.suppress(OSError):
             for line in self.rfile:
                 if line.isspace():
                     continue  # a question is about to come
                 self.server.jobs.append(json.loads(line).get("job", {}))
-                self.server.behave(self.connection, line)
-        except OSError:
-            pass  # the hook hung up, as it should
+                # A hook that hung up has sent more lines before.
+                with contextlib.suppress(OSError):
+                    self.server.behave(self.connection, line)
 
 
 def change(job: Job, nodes: int) -> dict[str, int]:
