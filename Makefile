@@ -11,8 +11,8 @@ EVERY_SLURM ?= $$($(BIN)/python -m tests.cluster roots)
 # Real servers on a busy machine: what fails is run once more with new ones, and listed either way.
 PYTEST := sh scripts/pytest-once-more $(BIN)/pytest
 REAL := cluster or database
-# Tests with servers mostly wait for them: three at a time, however many cores there are.
-THREE := -n 3 --dist loadfile
+# Tests with servers mostly wait for them: three at a time, however many cores there are; long files first.
+THREE := -n 3 --dist loadfile --no-loadscope-reorder
 QUICK_JSON := build/bench
 FUZZ_SECONDS ?= 30
 # The Python of the system that packages are for.

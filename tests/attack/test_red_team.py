@@ -155,6 +155,7 @@ def most_mib(site: Site) -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200)  # four minutes where other work has both cores
 def test_every_honest_job_is_decided_as_without_hostile_users(
     site: Site, pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]

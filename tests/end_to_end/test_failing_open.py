@@ -224,6 +224,7 @@ def on_two_nodes(site: Site) -> bool:
     return site.cluster.job(job_id)["NumNodes"] in ("2", "2-2")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200)  # two and a half minutes where other work has both cores
 def test_two_thousand_jobs_pass_whatever_nimod_does(short_timeouts: Site) -> None:
     cluster, since = short_timeouts.cluster, time.time()

@@ -49,6 +49,7 @@ def test_nothing_is_said_beyond_the_range_or_the_partition(enforcing: Site) -> N
     assert all(int(n) <= 2 for n in re.findall(r"run on (\d+) node", reported))
 
 
+@pytest.mark.long
 def test_runs_that_reached_their_limit_are_reported(enforcing: Site) -> None:
     script = enforcing.write_script("endless.sh", "#!/bin/sh\nsleep 600\n")
     jobs = [enforcing.submit("-t1", script=script) for _ in range(2)]

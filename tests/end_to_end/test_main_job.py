@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
+
 from sacct_ingest.admin_comment import parse
 from tests.end_to_end.site import Site
 
@@ -59,6 +61,7 @@ def test_a_node_range_starts_on_the_count_that_the_policy_names(enforcing: Site)
     assert application["accuracy"]["mape"] < 2
 
 
+@pytest.mark.long
 def test_tasks_follow_the_nodes(enforcing: Site) -> None:
     text = enforcing.script.read_text().replace("moldable", "paired")
     script = enforcing.write_script("paired.sh", text)

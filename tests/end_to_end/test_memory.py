@@ -94,6 +94,7 @@ def run_of(site: Site, job_id: int) -> RunRow:
     return run
 
 
+@pytest.mark.long
 def test_memory_goes_down_and_up_again(hungry: Site, enforced: str) -> None:
     site, (_, state) = hungry, ENFORCED[enforced]
     _, given, has = tagged(site)

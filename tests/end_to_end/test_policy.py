@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import pytest
+
 from predictor.table import decode, encode
 from predictor.types import PredictionTable, Tail
 from sacct_ingest.records import DecisionRow
@@ -177,6 +179,7 @@ def run_three(site: Site, pace_s: float) -> None:
     site.nimod.run("ingest")
 
 
+@pytest.mark.long
 def test_what_becomes_three_times_slower_is_switched_off_until_it_recovers(enforcing: Site) -> None:
     band = {"runs": 3, "least": 3}
     with nimod(enforcing, band=band):

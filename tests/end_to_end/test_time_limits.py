@@ -63,6 +63,7 @@ def advice(site: Site) -> Advice:
     return msgspec.json.decode(done.stdout, type=Advice)
 
 
+@pytest.mark.long
 def test_what_a_limit_cut_short_is_not_predicted_to_be_shorter(growing: Site) -> None:
     site = growing
     site.settled()

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
+import pytest
+
 from slurm_plugin.config import Snapshot, Source
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.nimod.outlooks import Outlooks
@@ -88,6 +90,7 @@ def test_each_task_of_an_array_has_a_start_of_its_own(enforcing: Site) -> None:
     cluster.run("scancel", str(busy), str(array))
 
 
+@pytest.mark.long
 def test_starts_of_200_jobs_whose_limits_are_fifty_times_their_run_times(enforcing: Site) -> None:
     """A tenth of the error of the limits' profile, and of Slurm's own estimate."""
     cluster = enforcing.cluster
