@@ -78,7 +78,7 @@ def test_a_report_shows_what_became_of_the_last_predictions() -> None:
     tally.add(decision(), run(nodes=8, elapsed_s=250.0))
     report = tally.report(records=records_of([made], asked), problems=problems_of([made], asked))
     console = Console(file=io.StringIO(), width=120)
-    console.print(render(report, {}))
+    console.print(render(report, {}, width=console.width))
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
     assert (

@@ -61,14 +61,14 @@ def test_a_size_in_cpus_is_no_number_of_nodes():
 def text(rows) -> str:
     report = replace(summarise([], confidence=0.9), unused=tuple(rows))
     console = Console(file=io.StringIO(), width=250, highlight=False)
-    console.print(render(report, {}))
+    console.print(render(report, {}, width=console.width))
     return console.file.getvalue()
 
 
 def test_the_report_says_it_and_hides_names_where_asked_for():
     report = replace(summarise([], confidence=0.9), unused=unused(ended()))
     console = Console(file=io.StringIO(), width=200, highlight=False)
-    console.print(render(report, {}))
+    console.print(render(report, {}, width=console.width))
     assert (
         "physics, solve: 1 job did not use 6.0 of 8.0 CPU-hours and 14.0 of 16.0 GiB-hours "
         "of memory" in console.file.getvalue()
