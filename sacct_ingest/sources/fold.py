@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec import structs
 
-from sacct_ingest.columns import ColumnPlan, canonical_name, plans
+from sacct_ingest.column_plan import ColumnPlan, plans
+from sacct_ingest.columns import canonical_name
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import JobRun, StepRun
 from sacct_ingest.slurm_text import parse_job_id, parse_memory_request, storable

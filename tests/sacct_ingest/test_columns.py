@@ -5,17 +5,16 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from sacct_ingest import columns
+from sacct_ingest import column_plan
+from sacct_ingest.column_plan import ColumnPlan, plans
 from sacct_ingest.columns import (
     COLUMNS,
     REQUIRED,
-    ColumnPlan,
     disk_total,
     gpu_types,
     gpus,
     lustre_total,
     names,
-    plans,
     requested_cpus,
     state,
     useful,
@@ -104,7 +103,7 @@ def test_times_that_no_store_can_hold_are_refused(other: str) -> None:
 
 
 def test_memory_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "MOST_CACHED", 3)
+    monkeypatch.setattr(column_plan, "MOST_CACHED", 3)
     job, _ = plans(["UID", "NNodes"])
     assert job.read([[str(i), "0"] for i in range(10)])["uid"] == list(range(10))
 
