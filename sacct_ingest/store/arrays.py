@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
-from sqlalchemy import ColumnElement, Engine, case, func, or_, select
+from sqlalchemy import ColumnElement, Engine, case, func, select
 
 from sacct_ingest.records import JobState
 from sacct_ingest.store.engine import reading
 from sacct_ingest.store.rows import ArrayRow, DecisionSelection
 from sacct_ingest.store.schema import runs
+from sacct_ingest.store.selection import conditions
 
 #: Fields of a selection that runs have, too.
 _FIELDS = ("cluster", "partition", "account", "user")
@@ -62,12 +63,4 @@ def _conditions(chosen: DecisionSelection) -> Iterator[ColumnElement[bool]]:
     yield runs.c.array_job_id.is_not(None)
     yield runs.c.start_s.is_not(None)
     yield runs.c.state != JobState.REQUEUED.value
-    for name in _FIELDS:
-        if value := getattr(chosen, name):
-            yield runs.c[name] == value
-    if chosen.since_s is not None:
-        yield runs.c.submit_s >= chosen.since_s
-    if chosen.until_s is not None:
-        yield runs.c.submit_s < chosen.until_s
-    if chosen.only_user is not None:
-        yield or_(runs.c.user == chosen.only_user, runs.c.account.in_(chosen.only_accounts))
+    yield from conditions(chosen, runs, _FIELDS, "submit_s")

@@ -5,7 +5,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Engine,
     Row,
@@ -27,6 +26,7 @@ from sacct_ingest.store.noted_decisions import FROM_NOTE, rebuild
 from sacct_ingest.store.rows import DecisionSelection, RunRow
 from sacct_ingest.store.runs import ROW_COLUMNS, run_row
 from sacct_ingest.store.schema import decisions, runs
+from sacct_ingest.store.selection import conditions
 
 #: A job that is eligible within this many seconds of its submission waits for nodes only.
 _AT_ONCE_S = 60
@@ -86,7 +86,7 @@ class Decisions:
         query = (
             select(*_PAIR)
             .select_from(decisions.outerjoin(runs, runs.c.id == decisions.c.run_id))
-            .where(*_conditions(chosen or DecisionSelection()))
+            .where(*conditions(chosen or DecisionSelection(), decisions, _FIELDS, "at_s"))
             .order_by(decisions.c.at_s, decisions.c.decision_id)
         )
         with reading(self._engine) as connection:
@@ -109,7 +109,7 @@ class Decisions:
         query = (
             select(*_PAIR)
             .select_from(decisions.outerjoin(runs, runs.c.id == decisions.c.run_id))
-            .where(*_conditions(chosen))
+            .where(*conditions(chosen, decisions, _FIELDS, "at_s"))
             .order_by(at_s.desc(), decision_id.desc())
             .limit(most)
         )
@@ -222,22 +222,6 @@ def _pair(row: Row[Any]) -> tuple[DecisionRow, RunRow | None]:
     if unit is Unit.NODES:
         return decision, run
     return decision, replace(run, nodes=unit.size_of(run.without_added_cpus()))
-
-
-def _conditions(chosen: DecisionSelection) -> Iterator[ColumnElement[bool]]:
-    """Make of a selection what has to hold of each decision."""
-    for name in _FIELDS:
-        if value := getattr(chosen, name):
-            yield decisions.c[name] == value
-    if chosen.since_s is not None:
-        yield decisions.c.at_s >= chosen.since_s
-    if chosen.until_s is not None:
-        yield decisions.c.at_s < chosen.until_s
-    if chosen.only_user is not None:
-        yield or_(
-            decisions.c.user == chosen.only_user,
-            decisions.c.account.in_(chosen.only_accounts),
-        )
 
 
 def _values(row: DecisionRow) -> dict[str, Any]:

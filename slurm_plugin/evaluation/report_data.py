@@ -12,6 +12,7 @@ from sacct_ingest.store import DecisionSelection
 from slurm_plugin.evaluation.diagnoses import drifting, problems, records_of
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, select
 from slurm_plugin.evaluation.queue_waits import queue_estimates
+from slurm_plugin.protocol import Selection
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
@@ -19,6 +20,22 @@ if TYPE_CHECKING:  # the database is heavy, and --help needs none
 _BATCH = 200
 _ARRAYS = 200  #: newest ones that are listed
 _STEP = 2000  #: decisions between two reports of progress
+
+
+def selection_of(
+    asked: Selection, *, only_user: str | None, only_accounts: tuple[str, ...] = ()
+) -> DecisionSelection:
+    """Decisions that somebody asks for, among those that he may see; see `DecisionSelection`."""
+    return DecisionSelection(
+        since_s=asked.since_s,
+        until_s=asked.until_s,
+        cluster=asked.cluster,
+        partition=asked.partition,
+        account=asked.account,
+        user=asked.user,
+        only_user=only_user,
+        only_accounts=only_accounts,
+    )
 
 
 def collect(

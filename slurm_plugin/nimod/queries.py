@@ -13,7 +13,7 @@ from predictor.table import decode
 from predictor.types import PredictionTable
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
-from sacct_ingest.store import DecisionSelection, FitRow, Store
+from sacct_ingest.store import FitRow, Store
 from slurm_plugin.protocol import Answer, Ask, Reported, Selection, encode
 from slurm_plugin.protocol.query_messages import Applications, Explanation, explanation_of
 from slurm_plugin.slurm.privacy import is_own
@@ -90,7 +90,10 @@ class StoreQueries:
 
     def _report(self, store: Store, asked: Selection, only: str | None) -> Reported:
         """Sum up the decisions about the jobs of one user, or of all where ``only`` is None."""
-        from slurm_plugin.evaluation.report_data import collect  # noqa: PLC0415 - seldom asked for
+        from slurm_plugin.evaluation.report_data import (  # noqa: PLC0415 - seldom asked for
+            collect,
+            selection_of,
+        )
 
         read = 0
 
@@ -103,15 +106,7 @@ class StoreQueries:
 
         report = collect(
             store,
-            DecisionSelection(
-                since_s=asked.since_s,
-                until_s=asked.until_s,
-                cluster=asked.cluster,
-                partition=asked.partition,
-                account=asked.account,
-                user=asked.user,
-                only_user=only,
-            ),
+            selection_of(asked, only_user=only),
             confidence=self._confidence(),
             application=asked.application,
             least_node_hours=asked.least_node_hours,

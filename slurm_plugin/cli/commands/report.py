@@ -123,24 +123,14 @@ def _of_nimod(socket: str, args: argparse.Namespace) -> OutcomeReport:
 
 def _stored(config: Config, args: argparse.Namespace) -> OutcomeReport:
     """Read the store, which few users may, and print the first line."""
-    from sacct_ingest.store import DecisionSelection  # noqa: PLC0415 - heavy
-    from slurm_plugin.cli.progress import progress  # noqa: PLC0415
-    from slurm_plugin.evaluation.report_data import collect  # noqa: PLC0415
+    from slurm_plugin.cli.progress import progress  # noqa: PLC0415 - heavy
+    from slurm_plugin.evaluation.report_data import collect, selection_of  # noqa: PLC0415
     from slurm_plugin.store_access import open_store, sight_of  # noqa: PLC0415
 
     rules, asked = sight_of(config), _asked(args)
     if rules.why:
         print(f"nimo: only your own jobs are shown: {rules.why}", file=sys.stderr)
-    chosen = DecisionSelection(
-        since_s=asked.since_s,
-        until_s=asked.until_s,
-        cluster=asked.cluster,
-        partition=asked.partition,
-        account=asked.account,
-        user=asked.user,
-        only_user=rules.only_user,
-        only_accounts=rules.accounts,
-    )
+    chosen = selection_of(asked, only_user=rules.only_user, only_accounts=rules.accounts)
     with open_store(config) as store, progress("decisions") as show:
         report = collect(
             store,

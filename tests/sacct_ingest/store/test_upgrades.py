@@ -151,16 +151,21 @@ def test_what_several_users_shared_by_tag_or_script_becomes_each_users_own(new_u
     engine.dispose()
 
 
-def test_runs_from_before_gpus_get_them_when_they_are_ingested_again(new_url: str) -> None:
-    engine = create_engine(new_url)
+def with_a_run(url: str, revision: str) -> None:
+    """Make a store of a revision that holds one run of ada."""
+    engine = create_engine(url)
     with writing(engine) as connection:
-        make(connection, "0008")
+        make(connection, revision)
         made = next(table for table in tables(connection) if table.name == "runs")
         row = {column.name: value(made, column, 1) for column in made.columns}
         key = {"cluster": "pine", "submit_s": run().submit_s, "job_id": 17, "user": "ada"}
         connection.execute(insert(made), row | key)
         connection.execute(update(counters).values(value=1000))
     engine.dispose()
+
+
+def test_runs_from_before_gpus_get_them_when_they_are_ingested_again(new_url: str) -> None:
+    with_a_run(new_url, "0008")
     with Store.open(new_url, create=False) as store:
         assert [row.gpus for row in runs_with(store, KeyLevel.USER, "ada")] == [None]
         assert store.runs.add([run(gpus=8)]).changed == 1
@@ -170,15 +175,7 @@ def test_runs_from_before_gpus_get_them_when_they_are_ingested_again(new_url: st
 def test_runs_from_before_what_was_asked_for_get_it_when_they_are_ingested_again(
     new_url: str,
 ) -> None:
-    engine = create_engine(new_url)
-    with writing(engine) as connection:
-        make(connection, "0012")
-        made = next(table for table in tables(connection) if table.name == "runs")
-        row = {column.name: value(made, column, 1) for column in made.columns}
-        key = {"cluster": "pine", "submit_s": run().submit_s, "job_id": 17, "user": "ada"}
-        connection.execute(insert(made), row | key)
-        connection.execute(update(counters).values(value=1000))
-    engine.dispose()
+    with_a_run(new_url, "0012")
     asked = {"gpu_types": "a100=2", "req_cpus": 4, "req_gpus": 2, "req_gpu_types": "a100=2"}
     with Store.open(new_url, create=False) as store:
         (before,) = runs_with(store, KeyLevel.USER, "ada")

@@ -203,15 +203,21 @@ def closest(asked, wait_of):
     return judged(asked, part(wait_of), rules(confidence=0.9)).chosen
 
 
+def verdicts(asked, wait_of):
+    options = judged(asked, part(wait_of)).options
+    return {o.nodes: (o.deadline, o.in_limit) for o in options}
+
+
 def test_of_counts_that_miss_a_deadline_one_that_may_still_make_it_is_closest():
     asked = request(600.0, low=7, limit_s=590.0, asked_limit_s=590.0, limit_raisable=True)
 
     def wait_of(nodes, _):
         return [5_000.0 if nodes == 8 else 0.0] * 40
 
-    options = judged(asked, part(wait_of)).options
-    verdicts = {o.nodes: (o.deadline, o.in_limit) for o in options}
-    assert verdicts == {7: (DeadlineVerdict.RUN, True), 8: (DeadlineVerdict.WAIT, True)}
+    assert verdicts(asked, wait_of) == {
+        7: (DeadlineVerdict.RUN, True),
+        8: (DeadlineVerdict.WAIT, True),
+    }
     assert closest(asked, wait_of).nodes == 8
 
 
@@ -221,9 +227,10 @@ def test_a_count_whose_limit_is_not_allowed_is_not_the_closest():
     def wait_of(nodes, _):
         return [5_000.0 if nodes == 8 else 4_000.0] * 40
 
-    options = judged(asked, part(wait_of)).options
-    verdicts = {o.nodes: (o.deadline, o.in_limit) for o in options}
-    assert verdicts == {7: (DeadlineVerdict.WAIT, False), 8: (DeadlineVerdict.WAIT, True)}
+    assert verdicts(asked, wait_of) == {
+        7: (DeadlineVerdict.WAIT, False),
+        8: (DeadlineVerdict.WAIT, True),
+    }
     assert closest(asked, wait_of).nodes == 8
 
 

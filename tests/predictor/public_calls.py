@@ -1,0 +1,467 @@
+"""A call that works of each public function of the numbers, for `test_public`."""
+
+from collections.abc import Callable
+from dataclasses import replace as replace_data
+from functools import partial
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from predictor import Run, Verdict, wait_estimate
+from predictor.active.design import binary_search
+from predictor.active.space import Space
+from predictor.backfilling import Engine, JobShape, ReplaySchedule
+from predictor.choose import choose
+from predictor.drift import DriftSettings
+from predictor.earned import to_prediction
+from predictor.forecasters import forecasts
+from predictor.history_samples import history_samples
+from predictor.interval import measure
+from predictor.judgement import RecordJudge, WalkSettings
+from predictor.memory_need import memory_need
+from predictor.models.adept import Adept
+from predictor.models.adept.envelope import Bounds, envelope
+from predictor.models.adept.fluctuation import AnomalySettings
+from predictor.models.adept.search import SearchSettings, search
+from predictor.models.adrm import AdRM, RawBandwidth, Throughput
+from predictor.models.averaged import Averaged
+from predictor.models.downey import VarianceMode
+from predictor.models.functions import Shape, Term
+from predictor.models.linear_occupancy import LinearOccupancyModel
+from predictor.models.occupancy import OccupancyModel
+from predictor.models.product_form import ProductForm, Sums
+from predictor.models.samples import Occupancies, Sample
+from predictor.models.support import supported
+from predictor.models.transformed import linear
+from predictor.models.two_sizes import TwoSizes, sized
+from predictor.past_run_times import PastJob
+from predictor.past_waits import past_waits, walk
+from predictor.queue_forward import QueuedJob, QueueState, run_forward
+from predictor.queue_wait import Ensemble, QueueWaitFit
+from predictor.record import FEW, Record, RecordEntry, Site, site_of
+from predictor.refit import RefitInput, fits_of
+from predictor.residual import residuals
+from predictor.series import forecast_series
+from predictor.shapes import ShapePrior, draw
+from predictor.similar import PastRun, RunRequest, sample
+from predictor.standing import AccuracyBand, PredictionOutcome
+from predictor.table import table_of
+from predictor.table_settings import TableSettings
+from predictor.type_ratios import ObservedRatios, TypeEvidence, believe
+from predictor.wait_estimate import WaitClass, WaitEstimate, WaitRecord
+from predictor.walk import ExpertPanel, NextRun, replay
+from sacct_ingest.records import Probe, Resource
+from tests.predictor.curves import downey, drawn
+from tests.predictor.rows import row as stored
+
+NODES = [1, 2, 4, 8, 16]
+CURVE = drawn(NODES, downey(24, 0.5))
+TIMES = [point.time_s for point in CURVE.points]
+FIT = Averaged().fit(CURVE)
+TABLE = table_of(FIT.predict(NODES), (Verdict.RELIABLE,) * 5, 0.9)
+AMOUNTS = [{"cpu": c, "lat": n} for c, n in ((1.0, 9.0), (2.0, 9.0), (4.0, 9.0), (1.0, 3.0))]
+SAMPLES = [Sample(one, Occupancies(8 / one["cpu"], one["lat"], 1.0, 10.0)) for one in AMOUNTS]
+MEASURED = [one.measured for one in SAMPLES]
+PROFILE = OccupancyModel().fit(SAMPLES)
+SPACE = Space.full({"cpu": (1.0, 2.0), "lat": (1.0, 3.0)}, {"cpu": True, "lat": False})
+SUMS = Sums.none(("cpu",)).add_all([({"cpu": c}, 5 / c + 1.0) for c in (1.0, 2.0, 3.0, 4.0)])
+UNCERTAINTY = measure(CURVE, [0.01, 0.02, -0.01, 0.01, 0.02])
+EVIDENCE = TypeEvidence(
+    reference="old", figures={"old": {"cpu": 1.0}, "new": {"cpu": 2.0}}, utilisation=[(4, 0.9)]
+)
+OUTCOMES = [PredictionOutcome(float(i), 110.0, 100.0, 90.0, 120.0) for i in range(4)]
+
+
+ROWS = [Run(n, t) for n, t in zip(NODES, TIMES, strict=True)]
+N, T = np.array(NODES, float), np.array(TIMES)
+ENVELOPE = envelope(N, T, 0.05)
+OBSERVED = ObservedRatios((4, 8), (0.1, 0.2), (0.01, 0.01))
+PAIR = {"predicted": [9.0, 11.0, 14.0], "actual": [10.0, 12.0, 15.0]}
+LINE = [Term("cpu", Shape.LINEAR)]
+
+
+CHOICE, ADEPT = choose(CURVE), Adept().fit(CURVE)
+BEYOND = search(N, T, np.ones((1, 5)), np.array([32.0]), ENVELOPE, SearchSettings())
+FUNCTION = linear(AMOUNTS, [8.0, 4.0, 2.0, 8.0], reference=AMOUNTS[0], terms=LINE)
+JUDGED = NextRun(ROWS, Record(), Site(), WalkSettings(), same=True).judge(4)
+
+
+def transferred(pairs: list[float], probe: float, window: int) -> Throughput:
+    """Teach AdRM, and ask it."""
+    model = AdRM(window)
+    for value in pairs:
+        model.update(value, 2 * value)
+    return model.predict(probe)
+
+
+ENTRY = RecordEntry(
+    end_s=5.0, same=True, repeats=0, curve=True, size=2.0, chosen=0,
+    errors=(0.1, None, None, None, 0.2, 0.1, 0.1), scale=0.2, excess=0.5, width=0.3,
+    inside=True, informed=True,
+)  # fmt: skip
+WAITING = WaitClass(waits=True)
+LEAF = Ensemble(0.5, [])
+WAITS_LEARNED = QueueWaitFit(
+    features=["jobs", "physics"], level=0.9, jobs=200, median=LEAF, low=LEAF, high=LEAF, margin=0.2,
+    estimate=1,
+)  # fmt: skip
+PAST_JOB = PastJob(
+    user="u", partition="p", units=2, limit_s=60.0, submit_s=1.0, start_s=2.0, run_s=9.0
+)
+NOTHING = RefitInput(lambda _: [])
+
+
+def asked(fit: Any, nodes: list[int], level: float, shares: list[float]) -> object:
+    """Ask a fit all that it answers."""
+    return fit.predict(nodes, level), fit.quantiles(nodes, shares)
+
+
+def pairs_of(model: Any, probe: float, transfer: float) -> Throughput:
+    """Teach a model of transfers one pair more than it needs, and ask it."""
+    for _ in range(2):
+        model.update(probe, transfer)
+    answer: Throughput = model.predict(probe)
+    return answer
+
+
+def probed(value: float, at_s: float) -> object:
+    """Forecast a series of two measurements."""
+    first = Probe(resource=Resource.DISK_READ, source="a", at_s=1.0, value=value)
+    return forecast_series([first, replace_data(first, at_s=at_s)])
+
+
+def run_on(units: int, horizon_s: float, **job: float) -> object:
+    """Run a queue forward with one job that runs and one that waits."""
+    one = QueuedJob(**{"units": 2, "limit_s": 60.0} | job)  # type: ignore[arg-type]
+    state = QueueState(units=units, running=[one], waiting=[one])
+    return run_forward(state, horizon_s=horizon_s, only=(2, 60.0)).grid.draws_s
+
+
+def scheduled(nodes: int, submit_s: list[float], closed: int) -> ReplaySchedule:
+    """Run jobs of one node beside a reservation."""
+    engine = Engine(nodes, closings=[(3.0, 4.0, closed)])
+    return engine.run(submit_s, lambda *_: JobShape(1, 9.0, 5.0))
+
+
+#: A call that works for each function or class; None: the function itself.
+CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
+    "types.Point": (None, {"nodes": 4, "time_s": 10.0, "repeats": 2, "spread": 0.1}),
+    "types.Run": (None, {"nodes": 4, "elapsed_s": 10.0, "end_s": 5.0}),
+    "types.Curve": (None, {"points": CURVE.points, "resolution_s": 1.0}),
+    "choose.Choice": (
+        partial(asked, CHOICE), {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},
+    ),
+    "earned.to_prediction": (
+        lambda log_s, low, high, nodes, level: to_prediction(
+            replace_data(JUDGED, log_s=log_s, low=low, high=high), nodes, level
+        ),
+        {"log_s": 2.0, "low": 1.5, "high": 2.5, "nodes": 4, "level": 0.9},
+    ),
+    "history_samples.history_samples": (
+        lambda elapsed_s, nodes: history_samples(
+            [replace_data(stored(4, 9.0), nodes=nodes, elapsed_s=elapsed_s)], {}
+        ),
+        {"elapsed_s": 9.0, "nodes": 4},
+    ),
+    "inputs.for_inputs": (None, {"table": TABLE, "work_dir": "", "changed_s": 5.0}),
+    "interval.left_out": (
+        None,
+        {"points": CURVE.points, "medians": lambda _, nodes: 1 / nodes, "min_points": 2},
+    ),
+    "memory_need.memory_need": (
+        lambda margin, nodes: memory_need([stored(nodes, 9.0)], margin=margin),
+        {"margin": 1.2, "nodes": 4},
+    ),
+    "past_waits.past_waits": (
+        lambda asks: past_waits([stored(4, 9.0)] * 3, asks=asks), {"asks": 2},
+    ),
+    "past_waits.walk": (
+        lambda step: [*walk([PAST_JOB] * 3, step=step)],
+        {"step": 1},
+    ),
+    "queue_forward.run_forward": (
+        run_on,
+        {"units": 4, "horizon_s": 900.0, "limit_s": 60.0, "ran_s": 5.0, "begin_s": 5.0},
+    ),
+    "residual.residuals": (
+        lambda **given: residuals(**given).precision,
+        {
+            "places": np.log(N), "variances": np.full((1, 5), 0.01), "tau": np.array([0.1]),
+            "noise": np.array([0.1]), "reach": 2.0,
+        },
+    ),
+    "series.forecast_series": (probed, {"value": 9.0, "at_s": 2.0}),
+    "curve.build": (None, {"runs": ROWS}),
+    "curve.censored_median": (None, {"runs": ROWS}),
+    "choose.choose": (None, {"curve": CURVE}),
+    "curve_table.grid": (None, {"observed": NODES, "settings": TableSettings()}),
+    "curve_table.knee_of": (None, {"nodes": NODES, "times": TIMES}),
+    "curve_table.max_useful_of": (None, {"nodes": NODES, "times": TIMES}),
+    "curve_table.surprise_factor": (
+        None, {"surprises": [0.1, 0.2, 0.4] * 5, "share": 0.9, "least": 0.8},
+    ),
+    "drift.follow": (None, {"runs": ROWS, "settings": DriftSettings()}),
+    "forecasters.Bank": (lambda values: [*forecasts(values)], {"values": [1.0, 2.0, 3.0]}),
+    "forecasters.forecasts": (lambda values: [*forecasts(values)], {"values": [1.0, 2.0, 3.0]}),
+    "forecasters.nine_of_ten": (None, {"errors": [0.1, -0.2]}),
+    "interval.measure": (None, {"curve": CURVE, "errors": [0.01, 0.02, -0.01, 0.01, 0.02]}),
+    "interval.deviations": (None, {"curve": CURVE}),
+    "interval.around": (
+        None,
+        {"nodes": [3], "medians": np.array([10.0]), "uncertainty": UNCERTAINTY, "level": 0.9},
+    ),
+    "interval.curve_deviation": (None, {"nodes": NODES, "uncertainty": UNCERTAINTY}),
+    "error_measures.absolute_errors": (None, PAIR),
+    "error_measures.percentage_errors": (None, PAIR),
+    "error_measures.mape": (None, PAIR),
+    "error_measures.nmae": (None, PAIR),
+    "error_measures.mse": (None, PAIR),
+    "shapes.spread_evenly": (None, {"count": 8, "dimensions": 2}),
+    "shapes.log_time": (
+        None, {"shapes": draw(ShapePrior(shapes=8)), "ratios": np.array([1.0, 2.0])},
+    ),
+    "similar.RunRequest": (None, {"nodes": 4, "limit_s": 60.0}),
+    "similar.PastRun": (None, {"asked": RunRequest(4, 60.0), "elapsed_s": 10.0}),
+    "similar.sample": (
+        None, {"request": RunRequest(4, 60.0), "past": [PastRun(RunRequest(4, 60.0), 10.0)] * 3},
+    ),
+    "similar.SimilarRuns": (
+        sample(RunRequest(4, 60.0), [PastRun(RunRequest(4, 60.0), 9.0)]).quantile, {"share": 0.5},
+    ),
+    "special_counts.belongs": (None, {"family": "powers of two", "nodes": 8}),
+    "standing.judge": (None, {"outcomes": OUTCOMES, "band": AccuracyBand(), "off": False}),
+    "table.at": (None, {"table": TABLE, "nodes": 3}),
+    "table.covers": (None, {"table": TABLE, "nodes": 3}),
+    "table.longest": (None, {"table": TABLE, "nodes": 3}),
+    "table.longest_cut": (None, {"table": TABLE, "nodes": 3}),
+    "table.quantile": (None, {"table": TABLE, "nodes": 3, "share": 0.9}),
+    "table.verdict_at": (None, {"table": TABLE, "nodes": 3}),
+    "table.for_limit": (None, {"table": TABLE, "limit_s": 60.0}),
+    "table.table_of": (
+        None,
+        {"predictions": FIT.predict([4]), "verdicts": (Verdict.RELIABLE,), "confidence": 0.9},
+    ),
+    "transfer_time.transfer_time": (
+        None, {"series": [], "size_bytes": 1e6, "source": "a", "target": "b", "now_s": 0.0},
+    ),
+    "type_ratios.believe": (
+        None, {"evidence": EVIDENCE, "observed": {"new": OBSERVED}, "target": "new"},
+    ),
+    "type_ratios.ratio_at": (
+        None,
+        {
+            "believed": believe(EVIDENCE, {}, "new"), "evidence": EVIDENCE, "target": "new",
+            "own": OBSERVED, "nodes": NODES,
+        },
+    ),
+    "backfilling.Engine": (scheduled, {"nodes": 4, "submit_s": [0.0, 1.0, 2.0], "closed": 2}),
+    "backfilling.JobShape": (
+        lambda **shape: Engine(4).run([0.0], lambda *_: JobShape(**shape)),
+        {"nodes": 2, "limit_s": 9.0, "run_s": 5.0},
+    ),
+    "judgement.RecordJudge": (
+        lambda level: RecordJudge([ENTRY], Site(), WalkSettings(), same=True, level=level),
+        {"level": 0.9},
+    ),
+    "judgement.WalkSettings": (
+        None, {"believed": 9.0, "fade": 0.9, "replayed": 4, "fits": 2, "scale": 0.3},
+    ),
+    "record.RecordEntry": (
+        lambda **given: site_of([replace(ENTRY, **given)] * FEW),
+        {"end_s": 5.0, "size": 2.0, "errors": (0.1, None), "scale": 0.2, "excess": 0.5,
+         "width": 0.3, "chosen": 0},
+    ),
+    "walk.ExpertPanel": (
+        lambda nodes, limit_s: ExpertPanel(ROWS, WalkSettings().experts, same=True).ask(
+            nodes, limit_s
+        ),
+        {"nodes": 4, "limit_s": 900.0},
+    ),
+    "walk.NextRun": (
+        lambda nodes, limit_s: NextRun(
+            ROWS, Record((ENTRY,) * 9), Site(), WalkSettings(), same=True
+        ).judge(nodes, limit_s),
+        {"nodes": 4, "limit_s": 900.0},
+    ),
+    "walk.replay": (
+        lambda runs, scale: replay(
+            runs, Record((replace(ENTRY, scale=scale),)), Site(), WalkSettings(), same=True
+        ),
+        {"runs": ROWS, "scale": 0.2},
+    ),
+    "queue_wait.QueueWaitFit": (WAITS_LEARNED.predict, {"rows": [[9.0, 60.0]]}),
+    "queue_wait.QueueWaitModel": (
+        None, {"level": 0.9, "trees": 5, "leaves": 3, "learning_rate": 0.1, "leaf_jobs": 5,
+               "blocks": 3, "allowance_s": 60.0},
+    ),
+    "wait_estimate.class_of": (
+        partial(wait_estimate.class_of, partition="p"),
+        {"median_s": 9.0, "share": 0.5, "at_s": 5.0, "waiting": 7},
+    ),
+    "wait_estimate.certain": (None, {"wait_s": 9.0}),
+    "wait_estimate.spread_of": (None, {"draws_s": [1.0, 5.0, 9.0]}),
+    "wait_estimate.error_of": (
+        None, {"draws_s": [1.0, 5.0, 9.0], "of": WAITING, "at_s": 5.0, "actual_s": 9.0},
+    ),
+    "wait_estimate.WaitRecord": (
+        lambda draws_s: WaitRecord().estimate(draws_s, WAITING), {"draws_s": [1.0, 5.0, 9.0]},
+    ),
+    "wait_estimate.WaitEstimate": (
+        lambda waits_s, share, seconds: (
+            WaitEstimate(tuple(waits_s)).later(seconds).quantile(share)
+        ),
+        {"waits_s": [1.0, 5.0, 9.0], "share": 0.5, "seconds": 2.0},
+    ),
+    "wait_estimate.log_quantiles": (None, {"run": FIT.predict([4])[0]}),
+    "refit.fits_of": (
+        lambda now_s, workers: fits_of(NOTHING, now_s=now_s, workers=workers).fits,
+        {"now_s": 5.0, "workers": 1},
+    ),
+    "models.adept.model.AdeptFit": (
+        lambda nodes, level: (
+            ADEPT.predict(nodes, level), ADEPT.roughly(nodes), [ADEPT.instance(n) for n in nodes],
+        ),
+        {"nodes": NODES, "level": 0.9},
+    ),
+    "models.adept.fit_checks.judge": (
+        None,
+        {
+            "nodes": N, "times": T, "fitted": T, "instance": BEYOND, "envelope": ENVELOPE,
+        },
+    ),
+    "models.adept.search.best_for": (
+        None,
+        {"nodes": N, "times": T, "mode": VarianceMode.LOW, "envelope": ENVELOPE, "steps": 8},
+    ),
+    "models.adept.anomalies.special_counts": (
+        None,
+        {"nodes": N, "times": T, "settings": AnomalySettings(), "noise": np.full(5, 0.03)},
+    ),
+    "table.over_nodes": (None, {"table": TABLE, "cpus": 4}),
+    "models.adept.envelope.everything": (None, {"last": 16.0, "bounds": Bounds()}),
+    "models.adrm.RawBandwidth": (
+        lambda **given: pairs_of(RawBandwidth(), **given), {"probe": 2.0, "transfer": 3.0},
+    ),
+    "models.adrm.Throughput": (Throughput(2.0, 1.0, 3.0).seconds, {"size_bytes": 9.0}),
+    "models.averaged.AveragedFit": (
+        partial(asked, FIT), {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},
+    ),
+    "models.two_sizes.TwoSizesFit": (
+        partial(asked, TwoSizes().fit(sized([replace_data(CURVE, each=k) for k in (2, 4)], 4))),
+        {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},
+    ),
+    "models.two_sizes.sized": (
+        lambda each: sized([replace_data(CURVE, each=4)], each), {"each": 2},
+    ),
+    "models.exact_sums.gram": (None, {"rows": np.ones((1, 2))}),
+    "models.functions.reference_of": (None, {"reference": AMOUNTS[0], "names": ["cpu"]}),
+    "models.functions.Function": (
+        lambda amounts: (FUNCTION(amounts), FUNCTION.value(amounts)), {"amounts": {"cpu": 2.0}},
+    ),
+    "models.support.Support": (
+        supported(AMOUNTS, ["cpu", "lat"]).doubts, {"asked": {"cpu": 2.0, "lat": 5.0}},
+    ),
+    "models.adrm.together": (None, {"probes": [1.0, 2.0]}),
+    "models.adrm.AdRM": (transferred, {"pairs": [1.0, 2.0, 3.0], "probe": 2.0, "window": 3}),
+    "models.base.quantiles": (None, {"fit": FIT, "nodes": NODES, "shares": [0.5, 0.9]}),
+    "models.base.most_informative": (None, {"fit": FIT, "candidates": NODES, "targets": NODES}),
+    "models.base.need": (None, {"curve": CURVE, "points": 3}),
+    "models.bottleneck.learn_bottleneck": (
+        None,
+        {
+            "samples": AMOUNTS, "compute_s": np.array([8.0, 4.0, 2.0, 8.0]),
+            "stall_s": np.array([1.0, 5.0, 7.0, 0.0]), "reference": AMOUNTS[0],
+            "attributes": ["cpu", "lat"],
+        },
+    ),
+    "models.downey.speedup": (None, {"nodes": NODES, "A": 8.0, "sigma": 0.5}),
+    "models.downey.max_useful": (None, {"A": 8.0, "sigma": 0.5}),
+    "models.downey.working_set": (None, {"A": 8.0, "sigma": 0.5}),
+    "models.adept.envelope.envelope": (None, {"nodes": N, "times": T, "delta": 0.05}),
+    "models.adept.anomalies.diagnose": (None, {"nodes": N, "times": T}),
+    "models.adept.fluctuation.fluctuation": (None, {"nodes": N, "times": T}),
+    "models.adept.search.search": (
+        None,
+        {
+            "nodes": N, "times": T, "weight": np.ones((1, 5)), "targets": np.array([3.0]),
+            "envelope": ENVELOPE, "settings": SearchSettings(),
+        },
+    ),
+    "models.adept.search.weights": (
+        None, {"targets": np.array([3.0]), "nodes": N, "q": 4.0},
+    ),
+    "models.linear_occupancy.LinearOccupancyModel": (
+        lambda samples: LinearOccupancyModel().fit(samples), {"samples": SAMPLES},
+    ),
+    "models.linear_occupancy.percentage_error": (
+        None, {"predicted": 1.0, "actual": 2.0, "whole": 4.0},
+    ),
+    "models.linear_occupancy.part_errors": (
+        None, {"predicted": MEASURED, "actual": MEASURED},
+    ),
+    "models.occupancy.OccupancyModel": (
+        lambda samples: OccupancyModel().fit(samples), {"samples": SAMPLES},
+    ),
+    "models.occupancy.OccupancyFit": (
+        PROFILE.predict, {"attributes": {"cpu": 2.0, "lat": 5.0}, "level": 0.9},
+    ),
+    "models.functions.transformation": (None, {"name": "cpu", "faster": frozenset({"cpu"})}),
+    "models.occupancy_fit.judged_by": (
+        None, {"fit": PROFILE, "samples": SAMPLES, "predicted": MEASURED},
+    ),
+    "models.product_form.terms": (None, {"resources": ["cpu", "nodes"]}),
+    "models.product_form.explanatory": (None, {"resources": ["cpu"], "amounts": {"cpu": 2.0}}),
+    "models.product_form.Sums": (
+        Sums.none(("cpu",)).add, {"amounts": {"cpu": 2.0}, "time_s": 3.0, "times": 1},
+    ),
+    "models.product_form.ProductFit": (
+        ProductForm().fit(SUMS).predict, {"amounts": {"cpu": 2.0}, "level": 0.9},
+    ),
+    "models.product_form.ProductForm": (
+        lambda runs: ProductForm().fit(
+            Sums.none(("cpu",)).add_all([({"cpu": c}, 5 + c) for c in runs])
+        ),
+        {"runs": [1.0, 2.0, 4.0, 8.0]},
+    ),
+    "models.samples.occupancies": (
+        None, {"utilisation": 0.5, "time_s": 9.0, "data_bytes": 1e9, "network_share": 0.5},
+    ),
+    "models.samples.checked": (None, {"samples": SAMPLES, "reference": AMOUNTS[0]}),
+    "models.samples.from_the_others": (None, {"samples": SAMPLES, "learn": len}),
+    "models.support.supported": (None, {"samples": AMOUNTS, "names": ["cpu", "lat"]}),
+    "models.support.beyond": (None, {"value": 9.0, "low": 1.0, "high": 4.0}),
+    "models.support.check_amount": (None, {"name": "cpu", "value": 1.0}),
+    "models.transformed.learn": (
+        None,
+        {
+            "samples": AMOUNTS, "values": [8.0, 4.0, 2.0, 8.0], "reference": AMOUNTS[0],
+            "attributes": ["cpu", "lat"], "noise": 0.1, "sizes": [1.0, 2.0, 3.0, 4.0],
+        },
+    ),
+    "models.transformed.linear": (
+        None,
+        {
+            "samples": AMOUNTS, "values": [8.0, 4.0, 2.0, 8.0], "reference": AMOUNTS[0],
+            "terms": LINE, "sizes": [1.0, 2.0, 3.0, 4.0],
+        },
+    ),
+    "active.design.signs": (None, {"count": 3}),
+    "active.design.binary_search": (
+        lambda levels: [*binary_search(levels)], {"levels": [1.0, 2.0]},
+    ),
+    "active.design.effects": (
+        None, {"space": SPACE, "runs": [(one, 1.0 + i) for i, one in enumerate(SPACE.candidates)]},
+    ),
+    "active.design.plackett_burman": (None, {"space": SPACE}),
+    "active.space.Space": (
+        lambda levels: Space.full({"cpu": levels}, {"cpu": True}), {"levels": [1.0, 2.0]},
+    ),
+    "active.learner_settings.LearnerSettings": (
+        None,
+        {"target": 10.0, "fewest": 6, "in_a_row": 2, "improvement": 2.0, "test_runs": 10},
+    ),
+    "active.learner.interval_percent": (
+        None, {"expected": PROFILE.predict({"cpu": 2.0, "lat": 5.0})},
+    ),
+}  # fmt: skip
