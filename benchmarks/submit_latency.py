@@ -39,6 +39,7 @@ from predictor.table import decode, encode, round_time  # noqa: E402
 from predictor.types import Point, PredictionTable, Tail, Verdict  # noqa: E402
 from sacct_ingest.records import KeyLevel  # noqa: E402
 from sacct_ingest.store import FitRow, Store  # noqa: E402
+from slurm_plugin.setup.compiled_hooks import compile_hooks  # noqa: E402
 from tests.cluster.host import missing_programs  # noqa: E402
 from tests.cluster.nimod import Nimod, hooks_for  # noqa: E402
 from tests.cluster.slurm import SlurmCluster  # noqa: E402
@@ -173,6 +174,7 @@ def set_up(stack: contextlib.ExitStack, release: str | None) -> tuple[list[Setup
         lua = hooks_for(folder, timeout_ms=TIMEOUT_MS)
         with (lua / "nimo_hook.conf").open("a") as conf:
             conf.write(settings)
+        compile_hooks(lua)  # as `nimo hook-path --install` does
         setups.append(start(stack, name, lua, release))
         nimods[name] = start_nimod(folder, setups[-1].cluster, mode)
     return setups, nimods["NIMO, enforce"]

@@ -8,95 +8,31 @@
 -- their comments.  `ask_ahead` and `rewrite_in_cli_filter` need it, and nimod's socket on the host
 -- where the commands run.
 --
--- Every submission loads this file, so it loads others only where it needs them.  Whatever goes
--- wrong, the options stay as the user gave them.
+-- Every submission compiles this file, so the rest is in nimo_filter.lua and others, as `nimo
+-- hook-path --install` has compiled them.  Whatever goes wrong, the options stay as they were.
 
 local folder = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 package.path = folder .. "?.lua;" .. package.path
 
--- Seconds since the epoch, so that the user's time zone stays here.  Slurm gives local time, or
--- what SLURM_TIME_FORMAT makes of it.
-local function epoch(text)
-  local year, month, day, hour, minute, second =
-    text:match("^(%d%d%d%d)-(%d%d)-(%d%d)T(%d%d):(%d%d):(%d%d)$")
-  if not year then return text:match("^%d+$") end
-  return ("%d"):format(os.time({
-    year = tonumber(year), month = tonumber(month), day = tonumber(day),
-    hour = tonumber(hour), min = tonumber(minute), sec = tonumber(second),
-  }))
+local function contents(path)
+  local file = io.open(path, "rb")
+  local text = file and file:read("*a")
+  return text, file and file:close()
 end
 
-local function is_step(options)
-  return options.type == "srun" and os.getenv("SLURM_JOB_ID") ~= nil
-end
-
--- The words of this process's own command line, each ended by a zero byte; "" where unknown.
-local function command_line()
-  local file = io.open("/proc/self/cmdline", "rb")
-  local words = file and file:read("*a") or ""
-  if file then file:close() end
-  return words
-end
-
--- Whether the command line lists node counts (`-N 2,4,8`, from 23.02 on): options show the ends.
-local function lists_sizes(options)
-  if not tostring(options.nodes):find("^%d+%-%d+$") then return false end
-  local last = ""
-  for word in command_line():gmatch("[^%z]+") do
-    local value = word:match("^%-%-nodes=(.*)$") or word:match("^%-%a*N=?(.+)$")
-    if last == "--nodes" or last:find("^%-%a*N$") then value = word end
-    if value and value:find("^%d[%d:,-]*$") and value:find("[:,]") then return true end
-    last = word
-  end
-  return false
-end
-
--- The comment with what job_submit needs in front; nil where there is nothing to send, or
--- no room.
-local function prefixed(own, seconds, sizes, ticket)
-  -- A comment that looks like ours is sent behind one of ours, or job_submit would take it.
-  if not (seconds or sizes or ticket or own:find("^nimo{")) then return nil end
-  local deadline = seconds and "uts" .. seconds or ""
-  local fields = "deadline=" .. deadline .. (sizes and ",sizes=1" or "")
-  if ticket then fields = fields .. ",ticket=" .. ticket end
-  local text = "nimo{" .. fields .. ",own=" .. #own .. "} " .. own
-  return #text <= 1024 and text or nil -- Slurm refuses jobs with a longer comment
-end
-
--- What nimod decided: the options to write, and the ticket by which job_submit finds its decision.
-local function prepare(settings, options, offset, room)
-  if not (settings.rewrite_in_cli_filter or settings.ask_ahead) or not room then return {}, nil end
-  local ok, writes, ticket = pcall(function()
-    -- The offset does not distinguish the first component from a whole job.
-    if (tonumber(offset) or 0) > 0 or command_line():find("\0:\0", 1, true) then return nil end
-    return require("nimo_ahead").prepare(settings, options, epoch)
-  end)
-  if not ok or not writes then return {}, nil end
-  return writes, ticket
-end
-
-local function forward(settings, options, offset)
-  if is_step(options) then return end
-  local own = type(options.comment) == "string" and options.comment or ""
-  local seconds = type(options.deadline) == "string" and epoch(options.deadline) or nil
-  local sizes, writes, ticket = lists_sizes(options), {}, nil
-  local room = prefixed(own, seconds, sizes, ("0"):rep(12)) ~= nil
-  if not sizes then writes, ticket = prepare(settings, options, offset, room) end
-  local comment = prefixed(own, seconds, sizes, ticket)
-  if not comment then return end
-  if #writes == 0 then
-    options.comment = comment
-    return
-  end
-  writes[#writes + 1] = { at = options, key = "comment", value = comment }
-  require("nimo_shared").write(writes)
-end
+-- A compiled module.  Such a file is the source that it was made of, and the code for one version of
+-- Lua: it counts only beside that very source.
+table.insert(package.loaders or package.searchers, 2, function(name)
+  if not name:find("^nimo_") then return nil end
+  local path = folder .. name .. ".lua"
+  local copy = contents(path .. _VERSION:sub(5))
+  local source = copy and contents(path)
+  if not source or copy:sub(1, #source) ~= source then return nil end
+  return ((loadstring or load)(copy:sub(#source + 1)))
+end)
 
 function slurm_cli_pre_submit(options, offset)
-  pcall(function()
-    local settings = require("nimo_settings").read(folder .. "nimo_hook.conf")
-    if settings.forward_deadline then forward(settings, options, offset) end
-  end)
+  pcall(function() require("nimo_filter").filter(folder, options, offset) end)
   return slurm.SUCCESS
 end
 

@@ -33,11 +33,12 @@ local NUMBERS = {
   contiguous = NO_VAL16_OR_0, shared = NO_VAL16, req_switch = NO_VAL_OR_0,
   segment_size = NO_VAL16_OR_0, min_mem_per_node = NO_VAL64, min_mem_per_cpu = NO_VAL64,
 }
-local STRINGS = {
-  "user_name", "name", "account", "partition", "qos", "array_inx", "dependency", "reservation",
-  "req_nodes", "exc_nodes", "features", "licenses", "tres_per_job", "tres_per_node",
-  "tres_per_socket", "tres_per_task", "work_dir", "comment", "mem_per_tres",
-}
+local STRINGS = {}
+for _, field in ipairs({
+  "user_name", "name", "dependency", "reservation", "req_nodes", "exc_nodes", "features",
+  "licenses", "array_inx", "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task",
+  "work_dir", "comment", "mem_per_tres",
+}) do STRINGS[field] = true end
 
 -- Fields of a job that name its GPUs, and its variables that do.
 local DEVICE_FIELDS = shared.joined(sizes.DEVICES, { "tres_bind" })
@@ -60,26 +61,61 @@ local function arguments(job_desc)
   return #list > 0 and list or nil
 end
 
---- The request with the names of `protocol.Job`; what the user left open is absent, except that
--- account, QOS and partition are those the job will get.
-function M.collect(job_desc, partitions, max_script_bytes)
-  local job = { argv = arguments(job_desc), hook = shared.LEVEL }
-  for field, unset in pairs(NUMBERS) do
-    local value = job_desc[field]
-    if type(value) == "number" and not unset[value] then job[field] = math.floor(value) end
-  end
+local function text_of(job_desc, field)
+  local value = job_desc[field]
+  return type(value) == "string" and value ~= "" and value or nil
+end
+
+local floor = math.floor
+
+local function number_of(job_desc, field)
+  local value = job_desc[field]
+  return type(value) == "number" and not NUMBERS[field][value] and floor(value) or nil
+end
+
+-- Fields that are more than one of Slurm's.
+local MADE = {
+  hook = function() return shared.LEVEL end,
+  argv = arguments,
+  account = function(job_desc) return text_of(job_desc, "account") or job_desc.default_account end,
+  qos = function(job_desc) return text_of(job_desc, "qos") or job_desc.default_qos end,
+  partition = function(job_desc, partitions)
+    return text_of(job_desc, "partition") or default_partition(partitions)
+  end,
   -- scrontab sends 0 for a component's number, and its jobs have no components.
-  local cron = job_desc.cron_job
-  if cron and cron ~= 0 then job.het_job_offset = nil end
-  for _, field in ipairs(STRINGS) do
-    local value = job_desc[field]
-    if type(value) == "string" and value ~= "" then job[field] = value end
+  het_job_offset = function(job_desc)
+    local cron = job_desc.cron_job
+    return (not cron or cron == 0) and number_of(job_desc, "het_job_offset") or nil
+  end,
+}
+
+--- The request, of which each field is read when it is first looked at.  It has the names of
+-- `protocol.Job`; what the user left open is absent, except that account, QOS and partition are
+-- those the job will get.
+function M.view(job_desc, partitions)
+  local function read(job, field)
+    local value
+    if NUMBERS[field] and not MADE[field] then
+      value = number_of(job_desc, field)
+    elseif MADE[field] then
+      value = MADE[field](job_desc, partitions)
+    elseif STRINGS[field] or field == "script" then
+      value = text_of(job_desc, field)
+    end
+    job[field] = value
+    return value
   end
-  job.account = job.account or job_desc.default_account
-  job.qos = job.qos or job_desc.default_qos
-  job.partition = job.partition or default_partition(partitions)
-  local script = job_desc.script
-  if type(script) == "string" and script ~= "" then
+  return setmetatable({}, { __index = read })
+end
+
+--- The whole request, with at most so much of the script.
+function M.collect(job_desc, partitions, max_script_bytes)
+  local job = {}
+  for field in pairs(NUMBERS) do job[field] = number_of(job_desc, field) end
+  for field in pairs(STRINGS) do job[field] = text_of(job_desc, field) end
+  for field, make in pairs(MADE) do job[field] = make(job_desc, partitions) end
+  local script = text_of(job_desc, "script")
+  if script then
     job.script = script:sub(1, max_script_bytes)
     if #script > max_script_bytes then job.script_cut = true end
   end
@@ -233,6 +269,7 @@ local UNPRINTABLE = {
 -- A byte that a terminal without UTF-8 would take for a control character goes with the character
 -- that it is part of; such terminals show letters beyond ASCII as nothing they are, anyhow.
 function M.printable(text)
+  if not text:find("[^ -~\n]") then return text end
   for _, characters in ipairs(UNPRINTABLE) do text = text:gsub(characters, " ") end
   return text
 end
@@ -255,18 +292,26 @@ function M.complainer(log, clock, pause_s)
   end
 end
 
+local function forward(job, forwarded)
+  job.deadline, job.ticket = forwarded.deadline, forwarded.ticket
+  job.node_sizes = forwarded.sizes or nil
+  return job
+end
+
 -- The decision on a job: what lies ready for its ticket, else what nimod answers.
-local function decision(hook, job, partitions, environment)
-  local function fault(answer)
-    return check.fault(answer, job, partitions, hook.settings, environment)
+local function decision(hook, job_desc, partitions, forwarded)
+  local function fault(answer, job)
+    return check.fault(answer, job, partitions, hook.settings, job_desc.environment)
   end
-  if job.ticket and not hook.link.quiet then
+  if forwarded.ticket and not hook.link.quiet then
+    local job = forward(M.view(job_desc, partitions), forwarded)
     local answer = hook.ready:take(hook.link, job, fault)
     if answer then return answer end
   end
-  local answer, problem = M.decide(hook.link, job)
+  local job = M.collect(job_desc, partitions, hook.settings.max_script_bytes)
+  local answer, problem = M.decide(hook.link, forward(job, forwarded))
   if not answer then return nil, problem end
-  problem = fault(answer)
+  problem = fault(answer, job)
   if problem then return nil, "bad answer: " .. problem end
   hook.link.quiet = answer.quiet == true
   return answer
@@ -279,10 +324,7 @@ end
 function M.submit(hook, job_desc, partitions, forwarded)
   if switched_off(hook.settings) then return nil, nil end
   if not forwarded.ticket then hook.link:wake() end
-  local job = M.collect(job_desc, partitions, hook.settings.max_script_bytes)
-  job.deadline, job.ticket = forwarded.deadline, forwarded.ticket
-  job.node_sizes = forwarded.sizes or nil
-  local answer, problem = decision(hook, job, partitions, job_desc.environment)
+  local answer, problem = decision(hook, job_desc, partitions, forwarded)
   if not answer then return nil, problem end
   local written, failure = M.apply(job_desc, answer)
   if not written then return nil, failure end

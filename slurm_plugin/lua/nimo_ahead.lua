@@ -76,6 +76,7 @@ end
 -- Six random bytes in hexadecimal; nil where there are none.
 local function random_ticket()
   local file = io.open("/dev/urandom", "rb")
+  if file then file:setvbuf("no") end -- or the kernel makes four thousand
   local bytes = file and file:read(6)
   if file then file:close() end
   return bytes and #bytes == 6 and bytes:gsub(".", function(byte)
@@ -83,9 +84,18 @@ local function random_ticket()
   end) or nil
 end
 
+-- LuaSocket's module, which is no Lua: first without looking for it in all folders of such.
+local function unix_sockets()
+  local path = package.path
+  package.path = ""
+  local ok, module = pcall(require, "socket.unix")
+  package.path = path
+  return ok and module or require("socket.unix")
+end
+
 -- Send a line: the connection if all of it is on its way.  Neither connecting nor sending waits.
 local function send(settings, line)
-  local unix = require("socket.unix")
+  local unix = unix_sockets()
   local connection = (type(unix) == "table" and (unix.stream or unix.tcp) or unix)()
   connection:settimeout(0, "t")
   if connection:connect(settings.socket) and connection:send(line) == #line then

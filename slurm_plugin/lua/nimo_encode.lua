@@ -33,15 +33,24 @@ local ESCAPES = setmetatable({ ["\n"] = "\\n", ['"'] = '\\"', ["\\"] = "\\\\" },
 
 local function quoted(text)
   more_than_ascii = false
-  local escaped = text:gsub('[%c"\\\128-\255]', ESCAPES)
+  -- All but printable ASCII without quote and backslash; most characters are in the first range.
+  local escaped = text:gsub("[^^-~ #-[!%]]", ESCAPES)
   return '"' .. (more_than_ascii and valid_utf8(escaped) or escaped) .. '"'
 end
 
 local encode
 
+-- Keys as they are written: there are few.
+local KEYS = setmetatable({}, {
+  __index = function(keys, key)
+    keys[key] = quoted(key) .. ":"
+    return keys[key]
+  end,
+})
+
 local function members(value)
   local parts = {}
-  for key, member in pairs(value) do parts[#parts + 1] = quoted(key) .. ":" .. encode(member) end
+  for key, member in pairs(value) do parts[#parts + 1] = KEYS[key] .. encode(member) end
   return "{" .. table.concat(parts, ",") .. "}"
 end
 

@@ -40,9 +40,12 @@ local function escaped(text, at)
 end
 
 local function string_at(text, at)
-  local pieces, from = {}, at + 1
+  local from = at + 1
+  local stop = text:find('["\\]', from)
+  if stop and text:sub(stop, stop) == '"' then return text:sub(from, stop - 1), stop + 1 end
+  local pieces = {}
   while true do
-    local stop = text:find('["\\]', from)
+    stop = text:find('["\\]', from)
     if not stop then return nil, nil end
     pieces[#pieces + 1] = text:sub(from, stop - 1)
     if text:sub(stop, stop) == '"' then return table.concat(pieces), stop + 1 end
@@ -60,7 +63,11 @@ local function number_at(text, at)
   return tonumber(text:sub(at, stop - 1)), stop
 end
 
-local function skip(text, at) return text:match("^[ \t\r\n]*()", at) end
+-- Behind white space: nimod sends none.
+local function skip(text, at)
+  if (text:byte(at) or 0) > 32 then return at end
+  return text:match("^[ \t\r\n]*()", at)
+end
 
 local value_at
 

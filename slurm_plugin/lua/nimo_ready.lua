@@ -7,6 +7,7 @@
 -- Lua 5.1 to 5.4.
 
 local json, shared = require("nimo_json"), require("nimo_shared")
+local sizes = require("nimo_sizes")
 
 local MAX_BYTES = 16 * 1024
 local MAX_TAKEN = 10000
@@ -33,10 +34,10 @@ local function is_about(decision, job)
 end
 
 -- What nimod needs to find the decision again, and to see that it is this job's.
-local function report(job)
-  local short = {}
-  for field, value in pairs(job) do
-    if field ~= "script" and field ~= "argv" then short[field] = value end
+local function report(job, decision)
+  local short = { user_id = job.user_id, ticket = job.ticket, hook = job.hook }
+  for _, list in ipairs({ decision.fields, sizes.DEVICES }) do
+    for _, field in ipairs(list) do short[field] = job[field] end
   end
   local notice = { v = shared.VERSION, op = "decide", one_way = true, taken = true, job = short }
   return json.encode(notice) .. "\n"
@@ -49,7 +50,8 @@ function Ready:remember(path)
 end
 
 --- The decision on a job that shows a ticket, after nimod was informed that the hook uses it.
--- @param fault says what is wrong with an answer
+-- @param job as nimo.view has it: what is not looked at is not read
+-- @param fault says what is wrong with an answer to the job
 -- @return the answer to carry out; nil where nimod is to be asked
 function Ready:take(link, job, fault)
   if link:resting() or not job.user_id then return nil end
@@ -60,8 +62,8 @@ function Ready:take(link, job, fault)
     return nil
   end
   local fresh = type(decision.until_s) == "number" and self.now() < decision.until_s
-  if not fresh or not is_about(decision, job) or fault(decision.answer) then return nil end
-  if not link:notify(report(job)) then return nil end
+  if not fresh or not is_about(decision, job) or fault(decision.answer, job) then return nil end
+  if not link:notify(report(job, decision)) then return nil end
   self:remember(path)
   return decision.answer
 end

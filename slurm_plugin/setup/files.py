@@ -73,7 +73,7 @@ def write(planned: Planned) -> None:
         put(planned.path, planned.text)
 
 
-def put(path: Path, text: str) -> None:
+def put(path: Path, text: str | bytes) -> None:
     """Let a file have this text from one moment to the next, with the time stamp of now.
 
     Raises
@@ -83,7 +83,7 @@ def put(path: Path, text: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_file.write(path, text.encode(), mode=0o644)
+        atomic_file.write(path, text.encode() if isinstance(text, str) else text, mode=0o644)
     except OSError as error:
         raise _failed(path, error, "written") from error
 

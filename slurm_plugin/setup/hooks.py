@@ -7,6 +7,7 @@ file is there whole or not at all.
 from pathlib import Path
 
 from sacct_ingest.errors import ConfigError
+from slurm_plugin.setup.compiled_hooks import compile_hooks
 from slurm_plugin.setup.files import put
 from slurm_plugin.shipped_files import ENTRIES, HOOKS, place
 
@@ -22,7 +23,7 @@ def install(folder: Path) -> list[Path]:
     Returns
     -------
     list of Path
-        The files that were written; empty where all are there already.
+        The files that were written, compiled copies too; empty where all are there already.
 
     Raises
     ------
@@ -35,11 +36,15 @@ def install(folder: Path) -> list[Path]:
     changed = [name for name in names if _differs(folder, name)]
     # Whatever has changed, slurmctld goes by the time stamp of this one.
     to_write = [*(name for name in changed if name != _LOADED), _LOADED] if changed else []
+    written = []
     for name in to_write:
-        put(place(folder, name), (HOOKS / name).read_text())
+        if name == _LOADED:
+            written += compile_hooks(folder)
+        written.append(place(folder, name))
+        put(written[-1], (HOOKS / name).read_text())
     if to_write:
         (folder / _LOADED).touch()
-    return [place(folder, name) for name in to_write]
+    return written or compile_hooks(folder)
 
 
 def _rank(name: str) -> tuple[int, str]:

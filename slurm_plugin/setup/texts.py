@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 
+from slurm_plugin.config import Mode
 from slurm_plugin.setup.answers import Answers
 
 _YAML = re.compile(r"^(?P<indent> {0,2})(?P<key>\w+):(?P<value>[^#\n]*?)(?P<comment>\s+#.*)?$")
@@ -38,8 +39,16 @@ def _rules(answers: Answers) -> str:
 
 
 def hook_settings(sample: str, answers: Answers, *, forward_deadline: bool) -> str:
-    """Give the text of nimo_hook.conf; ``forward_deadline`` once slurmctld runs job_submit.lua."""
-    values = {"socket": answers.socket, "forward_deadline": "yes" if forward_deadline else "no"}
+    """Give the text of nimo_hook.conf; ``forward_deadline`` once slurmctld runs job_submit.lua.
+
+    Where slurmctld would wait for nimod's answers, commands ask ahead.
+    """
+    waits = answers.mode in (Mode.ADVISE, Mode.ENFORCE)
+    values = {
+        "socket": answers.socket,
+        "forward_deadline": "yes" if forward_deadline else "no",
+        "ask_ahead": "yes" if forward_deadline and waits else "no",
+    }
     return _PAIR.sub(
         lambda match: (
             f"{match['key']} = {values[match['key']]}" if match["key"] in values else match[0]

@@ -16,6 +16,7 @@ from slurm_plugin.config import Config, Mode
 from slurm_plugin.config.loader import load, parse
 from slurm_plugin.doctor import slurm_conf_lines
 from slurm_plugin.setup import Answers, install, texts
+from slurm_plugin.setup.compiled_hooks import VERSIONS, compile_hooks, compiler_of
 from slurm_plugin.setup.texts import settings
 from slurm_plugin.shipped_files import ETC, HOOKS
 
@@ -141,6 +142,17 @@ def test_deadlines_are_forwarded_only_where_job_submit_runs(
     assert "forward_deadline = yes/'" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("mode", "ahead"), [(Mode.OBSERVE, "no"), (Mode.ADVISE, "yes"), (Mode.ENFORCE, "yes")]
+)
+def test_commands_ask_ahead_where_slurmctld_would_wait(mode: Mode, ahead: str) -> None:
+    sample = (ETC / "nimo_hook.conf").read_text()
+    made = texts.hook_settings(sample, Answers(mode=mode), forward_deadline=True)
+    assert f"\nask_ahead = {ahead}\n" in made
+    # Without job_submit.lua nobody takes the ticket out of the comment again.
+    assert texts.hook_settings(sample, Answers(mode=mode), forward_deadline=False) == sample
+
+
 def test_only_what_was_asked_differs_from_the_sample() -> None:
     assert parse(settings(SAMPLE, Answers()), name="made") == parse(SAMPLE, name="sample")
     made = settings(SAMPLE, Answers(cluster="a: # b", first_days=7))
@@ -259,7 +271,10 @@ def test_the_examples_hold() -> None:
 
 
 def test_hooks_replace_older_ones_with_job_submit_last(tmp_path: Path) -> None:
-    names = sorted(path.name for path in HOOKS.glob("*.lua"))
+    versions = [version for version in VERSIONS if compiler_of(version)]
+    sources = sorted(path.name for path in HOOKS.glob("*.lua"))
+    modules = [name for name in sources if name.startswith("nimo_")]
+    names = sorted([*sources, *(name + version for name in modules for version in versions)])
     written = install(tmp_path)
     assert sorted(path.name for path in written) == names
     assert written[-1].name == "job_submit.lua"
@@ -267,7 +282,10 @@ def test_hooks_replace_older_ones_with_job_submit_last(tmp_path: Path) -> None:
     hook = tmp_path / "job_submit.lua"
     os.utime(hook, (1, 1))
     (tmp_path / "nimo_json.lua").write_text("-- of an older release")
-    assert [path.name for path in install(tmp_path)] == ["nimo_json.lua", "job_submit.lua"]
+    compile_hooks(tmp_path)
+    copies = ["nimo_json.lua" + version for version in versions]
+    again = [path.name for path in install(tmp_path)]
+    assert again == ["nimo_json.lua", *copies, "job_submit.lua"]
     assert hook.stat().st_mtime > 1  # slurmctld loads all anew
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
