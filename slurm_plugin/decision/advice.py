@@ -21,7 +21,7 @@ from slurm_plugin.decision.sizes import (
     fixed_by_script,
     groups_of,
     knob_of,
-    nodes_of,
+    nodes_for,
     options_for,
     resized,
     tasks_of,
@@ -32,11 +32,12 @@ from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import UNKNOWN, footprint, memory_bytes
 
 #: Reasons that bind a submission but not somebody who still considers what to ask for.
-_OPEN_QUESTION = frozenset({Reason.FIXED_COUNT, Reason.NOT_OPTED_IN})
-#: And where the size is counted in CPUs or GPUs: each task of an array has it.
+#: Each task of an array has the size that is advised.
+_OPEN_QUESTION = frozenset({Reason.FIXED_COUNT, Reason.NOT_OPTED_IN, Reason.ARRAY})
+#: And where the size is counted in CPUs or GPUs.
 _OPEN_SIZE = frozenset(
     {
-        *(Reason.FIXED_CPUS, Reason.INTERACTIVE, Reason.ARRAY),
+        *(Reason.FIXED_CPUS, Reason.FIXED_TASKS, Reason.INTERACTIVE),
         *(Reason.FIXED_BY_SCRIPT, Reason.OLD_HOOK),
     }
 )
@@ -242,20 +243,29 @@ def _options(case: DecisionContext, nodes: int) -> str:
 
 def _memory_directive(case: DecisionContext, size: int, margin: float) -> str:
     """Give the line for the memory to ask for; empty if the job asks for enough."""
-    table, job, sized = case.table, case.job, case.request.unit is not Unit.NODES
-    if table is None or (sized and nodes_of(job) != 1):
+    table, job, part = case.table, case.job, case.partition or UNKNOWN
+    if table is None:
         return ""
-    other = resized(job, table, size) if sized else job
+    nodes, other = 1, job
+    if case.request.unit is not Unit.NODES:  # what is needed is that of all its nodes
+        nodes = nodes_for(job, table, size, part)
+        other = replace(resized(job, table, size), min_nodes=nodes, max_nodes=nodes)
     given, needed = memory_bytes(other, case.partition), memory_to_ask(table, size, margin=margin)
-    if given is None or needed is None or _ENOUGH * given <= needed * 2**20 <= given:
+    if (
+        given is None
+        or needed is None
+        or _ENOUGH * given * nodes <= needed * 2**20 <= given * nodes
+    ):
         return ""
-    part = case.partition or UNKNOWN
-    if not job.min_mem_per_cpu:
+    if nodes == 1 and not job.min_mem_per_cpu:
         enough, option = replace(other, min_mem_per_node=needed), f"--mem={needed}M"
-    else:
-        each = -(-needed // footprint(other, part).cpus)
+    elif job.min_mem_per_node is None:
+        each = -(-needed // (nodes * footprint(other, part).cpus))
         enough, option = replace(other, min_mem_per_cpu=each), f"--mem-per-cpu={each}M"
-    return f"#SBATCH {option}" if footprint(enough, part).allowed else ""
+    else:
+        return ""
+    most, taken = part.node_mem_bytes or inf, footprint(enough, part)
+    return f"#SBATCH {option}" if taken.allowed and taken.mem_mib * 2**20 <= most else ""
 
 
 def _size_text(case: DecisionContext, size: int) -> str:

@@ -9,7 +9,7 @@ from sacct_ingest.script_sizes import fixed_sizes
 from sacct_ingest.tag import Tag
 from slurm_plugin.config import OptIn
 from slurm_plugin.decision.reasons import Reason
-from slurm_plugin.decision.sizes import fixed_by_script, knob_of, offered_sizes
+from slurm_plugin.decision.sizes import fixed_by_script, knob_of, offered_sizes, ranks_of_gpus
 from slurm_plugin.decision.task_layout import fixed_layout
 from slurm_plugin.protocol import HookLevel, Job
 
@@ -69,6 +69,8 @@ def size_span_of(
         fixed = Reason.INTERACTIVE
     if fixed is None and offered and job.hook < HookLevel.SIZES:
         fixed = Reason.OLD_HOOK
+    if fixed is None and offered and ranks_of_gpus(job, table):
+        fixed = Reason.FIXED_TASKS
     if fixed is None and offered and fixed_by_script(job, table):
         fixed = Reason.FIXED_BY_SCRIPT
     low, high = offered or (0, 0)

@@ -72,7 +72,9 @@ def memory_to_ask(table: PredictionTable, size: int, *, margin: float) -> int | 
     near = (one for one in table.memory if below <= one.nodes <= above)
     if any(one.mem_bytes >= UNBOUNDED for one in near):
         return None
-    most = max(one.mem_bytes for one in table.memory if one.mem_bytes < UNBOUNDED)
+    # What larger runs needed counts where it is less: then some smaller one needed more.
+    smaller = (one.mem_bytes for one in table.memory if one.nodes <= above)
+    most = max(need for need in smaller if need < UNBOUNDED)
     if table.need is not None:
         most = max(most, most_between(table.need.high, size, size) or 0)
     return _ROUND_MIB * ceil(most * margin / (_ROUND_MIB * _MIB))

@@ -2,11 +2,12 @@
 
 A count costs the job's own turnaround plus the delay that it imposes on the others::
 
-    C(n) = w(n) + T(n) + q·n·T(n)/N,    q = price·(Q + Q̄/2 + 2)
+    C(n) = w(n) + T(n) + q·n·p·T(n)/N,    q = price·(Q + Q̄/2 + 2)
 
 with the wait w from the limits of what runs, the predicted run time T, Q jobs waiting now, Q̄ over
-a day, and N nodes.  A fuller queue never leads to more nodes: the price is charged on a node time
-made non-decreasing in n, and nothing else depends on the queue.
+a day, and N nodes, of each of which the job takes the part p.  A fuller queue never leads to more
+nodes: the price is charged on a node time made non-decreasing in n, and nothing else depends on the
+queue.
 """
 
 from collections.abc import Sequence
@@ -102,7 +103,7 @@ class PolicyContext:
         # The request may start earlier than expected, above all where limits are all there is.
         sure_s = policy.guard_wait * waits[asked] if policy.guard_wait else 0.0
         most = policy.guard_ratio * (sure_s + candidates[asked].time_s) + policy.guard_s
-        price = policy.price * (part.queue + part.queue_mean / 2 + 2) / part.nodes
+        price = policy.price * (part.queue + part.queue_mean / 2 + 2) * part.node_part / part.nodes
         made = [
             Option(
                 nodes=one.prediction.nodes,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from predictor.types import UNBOUNDED, PredictionTable
 from sacct_ingest.layout import Unit
-from slurm_plugin.decision.sizes import knob_of, multiple_of, nodes_of, resized
+from slurm_plugin.decision.sizes import knob_of, multiple_of, nodes_for, nodes_of, resized
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.availability import NodeAvailability, profile
 from slurm_plugin.slurm.cluster_state import Partition
@@ -47,10 +47,11 @@ def in_sizes(
     outlooks: list[tuple[PartitionOutlook, int]] = []
     for size in sorted({*(one for one in sizes if one % step == 0), own}):
         other = job if size == own else resized(job, table, size)
-        nodes = nodes_of(job) or -(-size // base.node_cpus)
+        nodes = nodes_for(job, table, size, base)
         if table.unit is Unit.GPUS and "gpu" not in other.tres_per_node:
             other = replace(other, tres_per_node=f"gres/gpu:{-(-size // nodes)}")
-        part = see(replace(other, min_nodes=nodes, max_nodes=nodes))
+        other = replace(other, min_nodes=nodes, max_nodes=nodes)
+        part = see(other)
         if part is None:
             return None
         enough = size == own or has_memory(other, part, table, size, margin=margin)
@@ -62,6 +63,7 @@ def in_sizes(
         base,
         profile=_most(free) if free else base.profile,
         nodes=_in_all(base, table.unit) if free else 0,
+        node_part=1.0,
         max_nodes=free[-1][0] if free else None,
         min_nodes=free[0][0] if free else 1,
         node_mem_bytes=None,

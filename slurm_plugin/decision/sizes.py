@@ -43,6 +43,19 @@ def sizes_of(job: Job, partition: Partition | None) -> Mapping[Unit, int]:
     return {Unit.CPUS: cpus, Unit.GPUS: max(gpus_of(whole, nodes or 1)[1], 0)}
 
 
+def nodes_for(job: Job, table: PredictionTable, size: int, partition: Partition) -> int:
+    """Nodes of a job of a size in the unit of the table: its own, its runs', or the fewest."""
+    return nodes_of(job) or table.layout.nodes or -(-size // _of_node(partition, table.unit))
+
+
+def _of_node(partition: Partition, unit: Unit) -> int:
+    """CPUs or GPUs that a job can have of a node, at most."""
+    if unit is Unit.CPUS or partition.pool is None:
+        return partition.node_cpus
+    groups = partition.pool.groups
+    return max((dict(group.gres).get("gpu", 0) for group in groups), default=0) or 1
+
+
 def nodes_of(job: Job) -> int:
     """Nodes of a job whose size is counted otherwise; 0: as many as its tasks happen to get."""
     if job.min_nodes is not None and job.min_nodes == job.max_nodes:
@@ -147,7 +160,9 @@ def resized(job: Job, table: PredictionTable, size: int) -> Job:
     """Give the same job with a size in the unit of the table, a multiple of `step_of`."""
     knob = knob_of(job, table)
     if knob is Knob.GPUS:
-        return _with_gpus(job, table, size)
+        made = _with_gpus(_with_ranks(job, table, size), table, size)
+        own = {"cpus_per_task": job.cpus_per_task, "min_cpus": job.min_cpus}
+        return replace(made, **own) if job.cpus_per_tres else made
     count = max(size // step_of(job, knob), 1)
     if knob is Knob.CPUS:
         return replace(job, cpus_per_task=count, min_cpus=count * tasks_of(job))
@@ -180,9 +195,25 @@ def options_for(job: Job, table: PredictionTable, size: int) -> list[str]:
     if knob is Knob.TASKS:
         each = [f"--ntasks-per-node={other.ntasks_per_node}"] if other.ntasks_per_node else []
         return [f"--ntasks={other.num_tasks}", *each]
-    each = [f"--cpus-per-task={other.cpus_per_task}"] * (other.cpus_per_task != job.cpus_per_task)
+    each = [f"--cpus-per-task={other.cpus_per_task}"] * (
+        (other.cpus_per_task or 1) != (job.cpus_per_task or 1)
+    )
+    each += [f"--ntasks={other.num_tasks}"] * (other.num_tasks != job.num_tasks)
+    on_node = other.ntasks_per_node
+    each += [f"--ntasks-per-node={on_node}"] * (on_node != job.ntasks_per_node)
     name = {"tres_per_job": "--gpus", "tres_per_task": "--gpus-per-task"}.get(_gpu_field(job))
     return [f"{name or '--gpus-per-node'}={_gpu_text(getattr(other, _gpu_field(job)))}", *each]
+
+
+def ranks_of_gpus(job: Job, table: PredictionTable) -> int:
+    """Tasks for each GPU, where the number of tasks follows that of GPUs; 0: it does not.
+
+    So it does where the job has as many tasks on each GPU, and the runs had other CPUs in all.
+    """
+    tasks, gpus = tasks_of(job), max(gpus_of(job, nodes_of(job) or 1)[1], 0)
+    if table.layout.each not in (Each.GPU, Each.ANY) or table.unit is not Unit.GPUS:
+        return 0
+    return 0 if tasks < 2 or not gpus or tasks % gpus else tasks // gpus
 
 
 def offered_sizes(
@@ -208,6 +239,15 @@ def _gpu_field(job: Job) -> str:
 
 def _gpu_text(tres: str) -> str:
     return tres.rpartition("gpu")[2].lstrip(":=")
+
+
+def _with_ranks(job: Job, table: PredictionTable, size: int) -> Job:
+    """Give a job its tasks for so many GPUs; those on each node only where it names them."""
+    tasks = ranks_of_gpus(job, table) * size
+    if not tasks:
+        return job
+    on_node = job.ntasks_per_node and tasks // (nodes_of(job) or 1)
+    return replace(job, num_tasks=tasks, ntasks_per_node=on_node)
 
 
 def _with_gpus(job: Job, table: PredictionTable, size: int) -> Job:

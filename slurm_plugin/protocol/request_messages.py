@@ -48,6 +48,7 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     min_mem_per_node: int | None = None  #: MiB
     min_mem_per_cpu: int | None = None  #: MiB
     mem_per_tres: str = ""  #: of ``--mem-per-gpu``
+    cpus_per_tres: str = ""  #: of ``--cpus-per-gpu``; of nimo-advise only
     tres_per_job: str = ""
     tres_per_node: str = ""
     tres_per_socket: str = ""

@@ -45,6 +45,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     nodes: int  #: all that are not down or drained
+    node_part: float = 1.0  #: part of each that the job takes: of CPUs, memory or devices
     profile: NodeAvailability  #: whole nodes free, from now on
     queue: int = 0  #: jobs that wait for nodes of this partition
     queue_mean: float = 0.0  #: the same, averaged over about a day
@@ -102,11 +103,12 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         most = None if "PartitionMaxNodes" in flags else self.max_nodes
         least = 1 if "PartitionMinNodes" in flags else self.min_nodes
         longest = None if "PartitionTimeLimit" in flags else self.max_time_s
-        free, nodes = self._fitting(share)
+        free, nodes, part = self._fitting(share)
         return replace(
             self,
             profile=free,
             nodes=nodes,
+            node_part=part,
             outlook=self.outlook and self.outlook.for_share(share, nodes, user),
             max_nodes=lower_of(most, allowed.high),
             min_nodes=max(least, allowed.low),
@@ -116,9 +118,9 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
     def fitting(self, share: NodeShare) -> "Partition":
         """Partition with those nodes only that can take a job's share of each, and their times."""
-        free, nodes = self._fitting(share)
+        free, nodes, part = self._fitting(share)
         outlook = self.outlook and self.outlook.for_share(share, nodes)
-        return replace(self, profile=free, nodes=nodes, outlook=outlook)
+        return replace(self, profile=free, nodes=nodes, node_part=part, outlook=outlook)
 
     def wait(self, nodes: int, limit_s: float, *, now_s: float, begin_s: float) -> WaitEstimate:
         """Estimate how long a job waits from now on.
@@ -147,10 +149,11 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
             after_s = max(after_s, self.profile.earliest_start(nodes, limit_s, from_s=now_s))
         return estimate.after(after_s - now_s)
 
-    def _fitting(self, share: NodeShare) -> tuple[NodeAvailability, int]:
+    def _fitting(self, share: NodeShare) -> tuple[NodeAvailability, int, float]:
         if self.pool is None:
-            return self.profile, self.nodes
-        return self.pool.less(share, self.promised)
+            return self.profile, self.nodes, self.node_part
+        counted = self.pool.less(share, self.promised)
+        return counted.left or counted.free, counted.nodes, counted.part
 
     def blocked(self, until_s: float) -> "Partition":
         """Partition where nothing starts before ``until_s``."""

@@ -50,6 +50,8 @@ def footprint(job: Job, partition: Partition) -> Footprint:
     """
     mem_node, mem_cpu = _memory(job, partition)
     cpus = _tasks(job) * (job.cpus_per_task or 1)
+    if job.cpus_per_tres:
+        cpus = max(cpus, _gpus(job) * (gpu_count(job.cpus_per_tres) or 0))
     alone = job.shared == _EXCLUSIVE or partition.exclusive
     most, least = partition.max_mem_cpu_mib, 0
     if most and mem_cpu > most:
@@ -162,6 +164,13 @@ def _memory(job: Job, partition: Partition) -> tuple[float, float]:
     if partition.mem_node_mib:
         return partition.mem_node_mib, 0.0
     return (inf, 0.0) if partition.mem_cpu_mib is None else (0.0, partition.mem_cpu_mib)
+
+
+def _gpus(job: Job) -> int:
+    """GPUs on a node, where they are dealt out evenly."""
+    on_node = gpu_count(job.tres_per_node) or (gpu_count(job.tres_per_task) or 0) * _tasks(job)
+    in_all, nodes = gpu_count(job.tres_per_job) or 0, job.max_nodes or job.min_nodes or 1
+    return on_node or -(-in_all // nodes)
 
 
 def _tasks(job: Job) -> int:

@@ -227,6 +227,7 @@ _READERS: dict[str, _Reader] = {
     "comment": _text("comment"),
     "constraint": _text("features"),
     "contiguous": _fixed("contiguous", 1),
+    "cpus-per-gpu": lambda value: {"cpus_per_tres": f"gres/gpu:{value}"},
     "cpus-per-task": _number("cpus_per_task"),
     "dependency": _text("dependency"),
     "exclude": _text("exc_nodes"),

@@ -99,19 +99,37 @@ class NodePool:
         """Whether :meth:`less` takes no time to speak of."""
         return share in self.memo or len(self.groups) <= AT_ONCE
 
-    def less(self, share: NodeShare, promised: Sequence[Promise]) -> tuple[NodeAvailability, int]:
+    def less(self, share: NodeShare, promised: Sequence[Promise]) -> "Counted":
         """As :meth:`fitting`, less what was promised; jobs alike do the work once."""
-        counted = self.memo.get(share) or Counted(*self.fitting(share))
+        counted = self.memo.get(share) or Counted(*self.fitting(share), self._part(share))
         done, free = counted.promised, counted.left or counted.free
         if tuple(promised[: len(done)]) != done:  # they are another user's
             done, free = (), counted.free
         for promise in promised[len(done) :]:
             free = free.reserve(*promise)
+        made = Counted(counted.free, counted.nodes, counted.part, tuple(promised), free)
         if len(share.constraint) + len(share.excluded) <= _LONGEST:
             if share not in self.memo and len(self.memo) >= _MEMO:
                 self.memo.pop(list(self.memo)[0], None)  # noqa: RUF015 - another thread may add one
-            self.memo[share] = Counted(counted.free, counted.nodes, tuple(promised), free)
-        return free, counted.nodes
+            self.memo[share] = made
+        return made
+
+    def _part(self, share: NodeShare) -> float:
+        """Part that a job takes of the nodes that could take it: of what it takes most of."""
+        if share.whole:
+            return 1.0
+        constraints, have = alternatives(share.constraint), {"cpu": 0, "mem": 0}
+        nodes = 0
+        for group, names in self.groups.items():
+            if _could(group, share, constraints):
+                nodes += len(names)
+                amounts = (("cpu", group.cpus), ("mem", group.mem_mib), *group.gres)
+                for name, amount in amounts:
+                    have[name] = have.get(name, 0) + amount * len(names)
+        if not nodes:
+            return 1.0
+        takes = (("cpu", share.cpus), ("mem", share.mem_mib), *share.gres)
+        return min(max((nodes * n / have[name] for name, n in takes if n), default=1.0), 1.0)
 
     def warm(self, before: "NodePool") -> None:
         """Answer now what the pool before was asked."""
@@ -125,6 +143,7 @@ class Counted:
 
     free: NodeAvailability
     nodes: int  #: how many there are
+    part: float = 1.0  #: part of each that the share is
     promised: tuple[Promise, ...] = ()
     left: NodeAvailability | None = None
 

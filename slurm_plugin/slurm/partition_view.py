@@ -40,9 +40,13 @@ _KIND = attrgetter(
     *("user_name", "user_id", "account", "qos", "min_nodes", "max_nodes", "time_limit"),
     *("num_tasks", "ntasks_per_node", "cpus_per_task", "min_mem_per_node", "min_mem_per_cpu"),
     *("tres_per_node", "shared", "features", "exc_nodes"),
+    *("cpus_per_tres", "tres_per_job", "tres_per_task"),
 )
 #: Those of them whose length the user chooses.
-_TEXTS = attrgetter("user_name", "account", "qos", "tres_per_node", "features", "exc_nodes")
+_TEXTS = attrgetter(
+    *("user_name", "account", "qos", "tres_per_node", "features", "exc_nodes"),
+    *("cpus_per_tres", "tres_per_job", "tres_per_task"),
+)
 #: Terms by partition and kind of job, for one look at the cluster.
 TermsCache = dict[tuple[object, ...], Terms]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +25,41 @@ class Interface:
     name: str
     environment: Callable[[dict[str, str]], object]
     nodes: Callable[[int, int], dict[str, object]]
+    #: fields by sbatch's option, where a value is more than a number or a text
+    fields: dict[str, Callable[[str], dict[str, object]]]
 
+
+def _counted(name: str) -> Callable[[str], dict[str, object]]:
+    """Memory, which may be unset since 24.11."""
+    return lambda value: {name: {"set": True, "number": int(value.removesuffix("M"))}}
+
+
+def _plain(name: str) -> Callable[[str], dict[str, object]]:
+    return lambda value: {name: int(value.removesuffix("M"))}
+
+
+def _devices(name: str) -> Callable[[str], dict[str, object]]:
+    return lambda value: {name: f"gres/gpu:{value.removeprefix('gpu:')}"}
+
+
+def _text(name: str) -> Callable[[str], dict[str, object]]:
+    return lambda value: {name: value}
+
+
+def _list(name: str) -> Callable[[str], dict[str, object]]:
+    return lambda value: {name: [value]}
+
+
+#: The same in all versions.
+_FIELDS: dict[str, Callable[[str], dict[str, object]]] = {
+    "-c": _plain("cpus_per_task"),
+    "-n": _plain("tasks"),
+    "--ntasks-per-node": _plain("tasks_per_node"),
+    "--array": _text("array"),
+    "-C": _text("constraints"),
+    "-p": _text("partition"),
+    "--comment": _text("comment"),
+}
 
 INTERFACES = (
     Interface(
@@ -32,12 +67,34 @@ INTERFACES = (
         name="v0.0.42",
         environment=lambda variables: [f"{key}={value}" for key, value in variables.items()],
         nodes=lambda low, high: {"minimum_nodes": low, "maximum_nodes": high},
+        fields={
+            "--gpus": _devices("tres_per_job"),
+            "--gres": _devices("tres_per_node"),
+            "--gpus-per-node": _devices("tres_per_node"),
+            "--gpus-per-task": _devices("tres_per_task"),
+            "--mem": _counted("memory_per_node"),
+            "--mem-per-cpu": _counted("memory_per_cpu"),
+            "--time": lambda value: {"time_limit": {"set": True, "number": int(value)}},
+            "-w": _list("required_nodes"),
+            "-x": _list("excluded_nodes"),
+        },
     ),
     Interface(
         since=(22, 5),
         name="v0.0.38",
         environment=lambda variables: variables,
         nodes=lambda low, high: {"nodes": f"{low}-{high}"},
+        fields={
+            "--gpus": _text("gpus"),
+            "--gres": _text("gres"),
+            "--gpus-per-node": _text("gpus_per_node"),
+            "--gpus-per-task": _text("gpus_per_task"),
+            "--mem": _plain("memory_per_node"),
+            "--mem-per-cpu": _plain("memory_per_cpu"),
+            "--time": _plain("time_limit"),
+            "-w": _text("nodelist"),
+            "-x": _text("exclude"),
+        },
     ),
 )
 
@@ -87,6 +144,41 @@ def jobs(cluster: SlurmCluster, path: Path, of: str) -> bytes:
     connection = _UnixConnection(path)
     connection.request("GET", f"/{of}/{_interface(cluster).name}/jobs")
     return connection.getresponse().read()
+
+
+def takes(request: str) -> bool:
+    """Whether the interfaces have fields for all options of a request on nodes."""
+    if "-N" not in request or "-N 0" in request:
+        return False
+    known = {"-N", *_FIELDS}.union(*(one.fields for one in INTERFACES))
+    return all(name in known for name, _ in _options(request))
+
+
+def request(cluster: SlurmCluster, path: Path, script: str, words: str, **fields: Any) -> int:
+    """Submit what sbatch would be asked for in these words; give the job's id."""
+    readers = _FIELDS | _interface(cluster).fields
+    nodes = (1, 1)
+    for name, value in _options(f"{words} --time=10"):
+        if name == "-N":
+            low, _, high = value.partition("-")
+            nodes = (int(low), int(high or low))
+        else:
+            fields = {**fields, **readers[name](value)}
+    given = {
+        "partition": "batch",
+        "current_working_directory": str(cluster.layout.work),
+        "standard_output": "rest-%A.out",
+    }
+    answer = submit(cluster, path, script, nodes=nodes, **given | fields)
+    assert not answer["errors"], answer
+    job_id: int = answer["job_id"]
+    return job_id
+
+
+def _options(words: str) -> list[tuple[str, str]]:
+    """Options with their values: `-c 2`, `--mem=400M`."""
+    parts = re.findall(r"(--[\w-]+)(?:=(\S+))?|(-\w) ?(\S+)", words)
+    return [(long or short, value or other) for long, value, short, other in parts]
 
 
 def submit(

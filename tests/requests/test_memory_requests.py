@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -49,45 +48,14 @@ def test_a_job_has_the_memory_that_is_documented(asking: Site, row: MemoryPromis
     assert (decision.given_mem_mib is not None) is row.lowered
 
 
-#: Options as slurmrestd has them.
-FIELDS = {"-c": "cpus_per_task", "--mem": "memory_per_node", "--mem-per-cpu": "memory_per_cpu"}
-
-
-def fields_of(request: str, *, new: bool) -> dict[str, Any]:
-    """Fields of a REST request; since 24.11 memory may be unset."""
-    words = request.removeprefix("-N 1 ").replace("-c ", "-c=").split()
-    pairs = (word.split("=") for word in words)
-    fields = {FIELDS[name]: int(value.removesuffix("M")) for name, value in pairs}
-    return {
-        name: {"set": True, "number": value} if new and name.startswith("memory") else value
-        for name, value in fields.items()
-    }
-
-
-@pytest.mark.parametrize(
-    "row",
-    [row for row in ROWS if "--array" not in row.request],
-    ids=lambda row: f"{row.request} {row.tag}",
-)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
 def test_over_slurmrestd_it_is_the_same(site: Site, row: MemoryPromise) -> None:
     site.empty_queue()
     since = time.time()
-    new = site.cluster.settings.version >= (24, 11)
     with rest.slurmrestd(site.cluster, REST_USER) as path:
-        answer = rest.submit(
-            site.cluster,
-            path,
-            SCRIPT,
-            nodes=(1, 1),
-            name="hungry",
-            partition="batch",
-            comment=row.tag,
-            time_limit={"set": True, "number": 10} if new else 10,
-            current_working_directory=str(site.cluster.layout.work),
-            **fields_of(row.request, new=new),
-        )
-    assert not answer["errors"], answer
-    decision, job_id = site.decision(since_s=since), answer["job_id"]
+        fields = {"name": "hungry", "comment": row.tag}
+        job_id = rest.request(site.cluster, path, SCRIPT, row.request, **fields)
+    decision = site.decision(since_s=since)
     job = site.cluster.job(job_id)
     site.cluster.wait(job_id)
     assert (decision.user, decision.reason) == (REST_USER, row.why)

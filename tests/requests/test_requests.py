@@ -13,6 +13,8 @@ import pytest
 
 from sacct_ingest.records import DecisionRow
 from tests.end_to_end.site import Site
+from tests.requests import rest
+from tests.requests.conftest import REST_USER, SHAPES
 from tests.requests.documented import Promise, count, promises
 
 pytestmark = pytest.mark.releases
@@ -20,6 +22,7 @@ pytestmark = pytest.mark.releases
 SBATCH = promises("sbatch")
 #: What keeps a job from running while the tests do; one without nodes never does.
 LATER = ("--begin", "--reservation", "-N 0")
+AHEAD = "ask_ahead = yes\nrewrite_in_cli_filter = yes\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +49,22 @@ def reservation(site: Site) -> Iterator[str]:
     site.cluster.run("scontrol", "delete", "ReservationName=kept")
 
 
+@pytest.fixture(scope="module", params=["job_submit", "cli_filter"])
+def asking(site: Site, request: pytest.FixtureRequest) -> Iterator[Site]:
+    """Decisions when job_submit asks, or ahead, when cli_filter does."""
+    settings = site.cluster.layout.etc / "nimo_hook.conf"
+    text = settings.read_text()
+    settings.write_text(text + (AHEAD if request.param == "cli_filter" else ""))
+    site.empty_queue()
+    yield site
+    settings.write_text(text)
+    site.empty_queue()
+
+
 @pytest.fixture(scope="module")
-def submitted(site: Site) -> Iterator[dict[str, Submitted]]:
+def submitted(asking: Site) -> Iterator[dict[str, Submitted]]:
     """Submit every request of the table, each on an idle cluster; then let them run together."""
+    site = asking
     with reservation(site) as name:
         first = site.submit("--hold", "-N", "1")
         names = {"RESERVATION": name, "JOB": str(first)}
@@ -114,6 +130,23 @@ def test_the_job_is_given_the_truth(submitted: dict[str, Submitted], row: Promis
     assert placed["STARTED"] == (tasks or nodes)
     if "--ntasks-per-node" in row.request:
         assert placed["SLURM_NTASKS_PER_NODE"] == "2"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [row for row in SBATCH if row.request and rest.takes(row.request)],
+    ids=lambda row: row.request,
+)
+def test_over_slurmrestd_it_is_the_same(site: Site, row: Promise) -> None:
+    site.empty_queue()
+    site.settled()
+    since = time.time()
+    with rest.slurmrestd(site.cluster, REST_USER) as path:
+        job_id = rest.request(site.cluster, path, SHAPES, row.request, name="shapes")
+    decision = site.decision(since_s=since)
+    assert (decision.user, decision.reason, decision.applied) == (REST_USER, row.why, row.chosen)
+    if row.chosen:
+        assert plain(site.cluster.job(job_id)["NumNodes"]) == str(decision.nodes)
 
 
 def plain(nodes: str) -> str:

@@ -27,27 +27,6 @@ srun sh -c 'echo $(hostname) ${SLURM_GPUS_ON_NODE:-0}' > $SLURM_JOB_ID.step
 echo STARTED=$(wc -l < $SLURM_JOB_ID.step)
 echo STEP_GPUS=$(head -n 1 $SLURM_JOB_ID.step | cut -d " " -f 2)
 """
-#: Options as slurmrestd has them: before 24.11, and since.
-REST: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "-c 2": ({"cpus_per_task": 2}, {"cpus_per_task": 2}),
-    "-n 2": ({"tasks": 2}, {"tasks": 2}),
-    "--gpus=1": ({"gpus": "1"}, {"tres_per_job": "gres/gpu:1"}),
-    "--gres=gpu:1": ({"gres": "gpu:1"}, {"tres_per_node": "gres/gpu:1"}),
-    "--gpus-per-node=1": ({"gpus_per_node": "1"}, {"tres_per_node": "gres/gpu:1"}),
-    "-n 1 --gpus-per-task=1": (
-        {"tasks": 1, "gpus_per_task": "1"},
-        {"tasks": 1, "tres_per_task": "gres/gpu:1"},
-    ),
-    "-c 2 --mem=400M": (
-        {"cpus_per_task": 2, "memory_per_node": 400},
-        {"cpus_per_task": 2, "memory_per_node": {"set": True, "number": 400}},
-    ),
-    "-c 2 --mem-per-cpu=100M": (
-        {"cpus_per_task": 2, "memory_per_cpu": 100},
-        {"cpus_per_task": 2, "memory_per_cpu": {"set": True, "number": 100}},
-    ),
-}
-OVER_REST = [row for row in ROWS if row.request.removeprefix("-N 1 ") in REST]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,33 +114,21 @@ def holds(row: SizePromise, job: dict[str, str], decision: DecisionRow) -> None:
         assert job["CPUs/Task"] == filled(row.cpus_per_task, decision)
 
 
-@pytest.mark.parametrize("row", OVER_REST, ids=lambda row: f"{row.request} {row.tag}")
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
 def test_over_slurmrestd_it_is_the_same(site: Site, row: SizePromise) -> None:
     site.empty_queue()
     site.settled()
     since = time.time()
-    new = site.cluster.settings.version >= (24, 11)
+    array = "--array" in row.request
+    fields = {"name": program(row), "comment": row.tag}
+    fields |= {"standard_output": "rest-%A_%a.out"} if array else {}
     with rest.slurmrestd(site.cluster, REST_USER) as path:
-        answer = rest.submit(
-            site.cluster,
-            path,
-            LOOK,
-            nodes=(1, 1),
-            name=program(row),
-            partition="batch",
-            comment=row.tag,
-            time_limit={"set": True, "number": 10} if new else 10,
-            current_working_directory=str(site.cluster.layout.work),
-            standard_output="rest-%A.out",
-            **REST[row.request.removeprefix("-N 1 ")][new],
-        )
-    assert not answer["errors"], answer
+        job_id = rest.request(site.cluster, path, LOOK, row.request, **fields)
     decision = site.decision(since_s=since)
     assert (decision.user, decision.reason, decision.applied) == (REST_USER, row.why, row.chosen)
-    job_id = answer["job_id"]
     holds(row, site.cluster.job(job_id), decision)
     site.cluster.wait(job_id)
-    placed = read(site.cluster.layout.work / f"rest-{job_id}.out")
+    placed = read(site.cluster.layout.work / f"rest-{job_id}{'_0' * array}.out")
     # sbatch puts what was asked for there, slurmrestd does not.
     assert placed.get("SLURM_CPUS_PER_TASK", "") in ("", filled(row.cpus_per_task, decision))
     assert placed["STARTED"] == (filled(row.tasks, decision) or "1")

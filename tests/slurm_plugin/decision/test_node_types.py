@@ -47,7 +47,8 @@ def partition(name: str, nodes: str, features: str = "", **given: Any) -> Partit
     }  # fmt: skip
     pool = NodePool(now_s=NOW, groups=groups)
     free, count = pool.fitting(NodeShare())
-    return Partition(name=name, nodes=count, profile=free, pool=pool, mem_cpu_mib=0, **given)
+    own = {"mem_cpu_mib": 0, "exclusive": True}
+    return Partition(name=name, nodes=count, profile=free, pool=pool, **own | given)
 
 
 def advisor(prediction: PredictionTable, **partitions: Partition) -> DecisionService:

@@ -243,11 +243,12 @@ NEEDED = tuple(Memory(n, (1000 + 100 * n) * 2**20) for n in (1, 2, 4, 8, 16))
     [
         ({"min_mem_per_node": 8000}, "#SBATCH --mem=3200M"),  # 2600 MiB times 1.2
         ({"min_mem_per_node": 3500}, ""),
-        ({"min_mem_per_node": 3000}, "#SBATCH --mem=3200M"),
+        ({"min_mem_per_node": 3000}, "#SBATCH --mem=2200M"),  # on eight CPUs
+        ({"min_mem_per_node": 1600}, "#SBATCH --mem=1700M"),  # on four
         ({"min_mem_per_cpu": 4000}, "#SBATCH --mem-per-cpu="),
     ],
 )
-def test_the_memory_to_ask_for_is_the_most_that_was_ever_needed_and_a_margin(fields, line):
+def test_the_memory_to_ask_for_is_the_most_that_such_runs_needed_and_a_margin(fields, line):
     reported = advice(
         one_node(cpus_per_task=4, min_cpus=4, **fields), tables=[sized(memory=NEEDED)]
     )
@@ -256,12 +257,14 @@ def test_the_memory_to_ask_for_is_the_most_that_was_ever_needed_and_a_margin(fie
     assert reported.memory_directive in render(reported, now_s=NOW, width=200)
 
 
-@pytest.mark.parametrize("asked", [{"min_mem_per_node": 3000}, {"min_mem_per_cpu": 4000}])
-def test_no_memory_is_named_that_the_partition_does_not_allow(asked):
+@pytest.mark.parametrize(
+    ("asked", "allowed"), [({"min_mem_per_node": 1600}, 1650), ({"min_mem_per_cpu": 4000}, 3100)]
+)
+def test_no_memory_is_named_that_the_partition_does_not_allow(asked, allowed):
     request = one_node(cpus_per_task=4, min_cpus=4, **asked)
     lines = [
         advice(request, tables=[sized(memory=NEEDED)], where=look(FREE, max_mem_node_mib=most))
-        for most in (20_000, 3100)
+        for most in (20_000, allowed)
     ]
     assert [bool(one.memory_directive) for one in lines] == [True, False]
 

@@ -1,0 +1,119 @@
+"""Advice on requests of all shapes: rows, lines to paste and memory fit the nodes that they get."""
+
+import pytest
+
+from predictor.types import Memory
+from sacct_ingest.job_script import parse_command_line
+from sacct_ingest.layout import Each, Layout, Unit
+from slurm_plugin.decision.reasons import Reason
+from slurm_plugin.protocol import Advice, Job
+from slurm_plugin.slurm.job_request import make_job
+from slurm_plugin.slurm.node_pool import NodeGroup
+from tests.slurm_plugin.decision.submitting import advisor, submit
+from tests.slurm_plugin.decision.test_sizes import FREE, advice, look, one_node, sized
+from tests.slurm_plugin.made import NOW, amdahl, job, table
+
+RANKS = Layout(cpus=1, each=Each.TASK, nodes=1)
+#: However they lie on nodes: of one CPU for each task.
+SPREAD = Layout(cpus=1, each=Each.ANY)
+GPU_RANKS = Layout(cpus=1, gpus=None, each=Each.GPU, nodes=1)
+MIB = 2**20
+
+
+def grows(*sizes: int) -> tuple[Memory, ...]:
+    """Memory of a program of which each task needs 400 MiB; a CPU has 500."""
+    return tuple(Memory(size, 400 * size * MIB) for size in sizes)
+
+
+def sizes(reported: Advice) -> list[int]:
+    return [row.nodes for row in reported.rows]
+
+
+def on_gpus(layout: Layout, *counts: int):
+    return sized(layout, Unit.GPUS, nodes=counts, observed=counts)
+
+
+def requested(words: str) -> Job:
+    line = parse_command_line(["sbatch", "-Jsolve", *words.split(), "solve.sh"])
+    return make_job(line, "#!/bin/sh\n", user="alice", uid=1, work_dir="/", now_s=NOW)
+
+
+@pytest.mark.parametrize("words", ["-n 4", "", "-N 1 -n 4"])
+def test_tasks_on_a_node_have_the_memory_of_them_all(words: str) -> None:
+    made = sized(RANKS, memory=grows(1, 4, 16), runs=9)
+    reported = advice(requested(words), tables=[made])
+    assert sizes(reported) == list(range(1, 17))
+    assert reported.directive == f"#SBATCH --ntasks={reported.nodes}"
+
+
+def test_tasks_without_a_node_count_may_need_several_nodes() -> None:
+    made = sized(SPREAD, nodes=[8, 16, 32, 64, 128], observed=[8, 16, 32], memory=grows(8, 16, 32))
+    reported = advice(requested("-n 16"), tables=[made])
+    assert sizes(reported) == [8, 16, 32, 64]  # of four nodes with sixteen CPUs each
+
+
+def test_runs_on_one_node_say_nothing_of_several() -> None:
+    made = sized(RANKS, nodes=[8, 16, 32], observed=[8, 16])
+    assert sizes(advice(requested("-n 8"), tables=[made])) == [8, 16]
+
+
+def test_what_larger_runs_needed_is_not_asked_for() -> None:
+    made = sized(RANKS, memory=grows(1, 2, 4, 8, 16), nodes=range(1, 9), time_of=amdahl(1000, 90))
+    reported = advice(requested("-n 2 --mem=12G"), tables=[made])
+    assert reported.nodes == 1
+    assert reported.memory_directive == "#SBATCH --mem=500M"  # 400 MiB times 1.2
+
+
+def test_no_memory_is_named_that_no_node_has() -> None:
+    small = NodeGroup(cpus=16, mem_mib=4000, steps=((NOW, 16, 4000, ()),))
+    lines = [
+        advice(
+            requested("-c 8 --mem=3000"),
+            tables=[sized(memory=(Memory(1, 100), Memory(16, need * MIB)))],
+            where=look(small, node_mem_bytes=4000 * MIB),
+        ).memory_directive
+        for need in (3000, 3500)
+    ]
+    assert [bool(line) for line in lines] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        ("-n 2 --gpus-per-task=1", "--gpus-per-task=1 --ntasks=4"),
+        ("-n 2 --gpus=2", "--gpus=4 --ntasks=4"),
+        (
+            "-N 1 --ntasks-per-node=2 --gpus-per-node=2",
+            "--gpus-per-node=4 --ntasks=4 --ntasks-per-node=4",
+        ),
+        ("--gpus=2 --cpus-per-task=2", "--gpus=4 --cpus-per-task=4"),
+        ("--gpus=2 --cpus-per-gpu=1", "--gpus=4"),
+    ],
+)
+def test_tasks_or_cpus_follow_the_number_of_gpus(words: str, lines: str) -> None:
+    reported = advice(requested(words), tables=[on_gpus(GPU_RANKS, 1, 2, 4)])
+    assert (reported.nodes, reported.directive) == (4, f"#SBATCH {lines}")
+
+
+def test_gpus_without_a_node_count_may_need_several_nodes() -> None:
+    made = on_gpus(Layout(gpus=None, each=Each.ANY), 2, 4, 8, 16)
+    reported = advice(requested("-n 4 --gpus=4"), tables=[made])
+    assert sizes(reported) == [2, 4, 8, 16]  # of four nodes with four each
+
+
+def test_a_tag_on_gpus_leaves_jobs_whose_tasks_would_have_to_follow() -> None:
+    made = advisor(tables=[on_gpus(GPU_RANKS, 1, 2, 4)], look=look(FREE))
+    ranks = one_node(comment="nimo:gpus=1-4", num_tasks=2, min_cpus=2, tres_per_job="gres/gpu:2")
+    answer, _ = submit(made, ranks)
+    assert (answer.action, answer.reason) == ("keep", Reason.FIXED_TASKS)
+    alone = one_node(
+        comment="nimo:gpus=1-4", cpus_per_task=2, min_cpus=2, tres_per_job="gres/gpu:2"
+    )
+    assert submit(made, alone)[0].action == "set"
+
+
+def test_an_array_over_nodes_is_advised_on_each_of_its_tasks() -> None:
+    request = job(array_inx="0-9", min_nodes=4, max_nodes=4)
+    reported = advisor(tables=[table()]).advise(request, now_s=NOW)
+    assert reported.directive.startswith("#SBATCH --nodes=")
+    assert reported.size_text == "The numbers are those of one task of the array."
