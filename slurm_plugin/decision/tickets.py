@@ -173,7 +173,7 @@ class TicketCache:
 
 def without_texts(case: DecisionContext) -> DecisionContext | None:
     """Leave out what only the decision needed, so that little waits; None: what is left is long."""
-    job = msgspec.structs.replace(case.job, script="", argv=[], comment="")
+    job = msgspec.structs.replace(case.job, script="", argv=[], comment="", input_text="")
     texts = (one for one in msgspec.structs.astuple(job) if isinstance(one, str))
     short = sum(map(len, texts)) <= _LONGEST
     return msgspec.structs.replace(case, job=job) if short else None
@@ -215,7 +215,7 @@ def job_of(command: Command, *, user: str, uid: int, now_s: float) -> Job | None
         options.setdefault("job-name", "no-shell" if "no-shell" in options else "interactive")
     line = CommandLine(command.program, options, script, tuple(arguments))
     job = make_job(line, command.script, user=user, uid=uid, work_dir=command.work_dir, now_s=now_s)
-    return msgspec.structs.replace(job, hook=command.hook)
+    return msgspec.structs.replace(job, hook=command.hook, input_text=command.input_text)
 
 
 def completed(job: Job, config: Config, cluster: Cluster) -> Job | None:

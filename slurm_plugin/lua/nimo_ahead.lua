@@ -56,6 +56,13 @@ local function times(options, epoch)
   return table.concat(parts, ",")
 end
 
+-- What input files say of the number of tasks, where that may be chosen; of a command that waits.
+local function input_text(settings, options, level)
+  if level < BY_COMMAND or not leaves_size(options, settings) then return "" end
+  local folder = type(options.chdir) == "string" and options.chdir or os.getenv("PWD") or ""
+  return folder ~= "" and require("nimo_inputs")(folder, script_text) or ""
+end
+
 --- The line that asks nimod about a command.
 -- @param how `"one_way":true` and the ticket, or ""; ends with a comma
 -- @param level what can be written
@@ -69,8 +76,10 @@ local function question(settings, options, epoch, how, level)
   -- On one line; a line's end within a text is escaped already.
   local given = encoding.valid_utf8(slurm.json_cli_options(options):gsub("[\r\n]", " "), nil)
   return ('{"v":%d,"op":"prepare",%s"command":{"hook":%d,"program":%s,"work_dir":%s,"script":%s,"times":{%s},'
-    .. '"given":%s}}\n'):format(M.VERSION, how, level, encoding.quoted(options.type or ""),
-    encoding.quoted(os.getenv("PWD") or ""), encoding.quoted(script), times(options, epoch), given)
+    .. '"input_text":%s,"given":%s}}\n'):format(M.VERSION, how, level,
+    encoding.quoted(options.type or ""), encoding.quoted(os.getenv("PWD") or ""),
+    encoding.quoted(script), times(options, epoch),
+    encoding.quoted(input_text(settings, options, level)), given)
 end
 
 -- Six random bytes in hexadecimal; nil where there are none.

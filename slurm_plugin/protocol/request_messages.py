@@ -56,7 +56,8 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     work_dir: str = ""
     #: when its input files were changed last, seconds since the epoch; set by nimo-advise only
     inputs_changed_s: float | None = None
-    input_text: str = ""  #: lines of input files that fix a number of tasks; of nimo-advise only
+    #: lines of input files that fix a number of tasks; of nimo-advise and commands that wait
+    input_text: str = ""
     comment: str = ""  #: the user's own, what cli_filter had put before it taken off
     argv: list[str] = []  #: script and its arguments
     script: str = ""  #: text of the batch script; empty for salloc and srun
@@ -82,6 +83,7 @@ class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
     argv: list[str] = []  #: script or program, and its arguments
     script: str = ""  #: text of the batch script
     work_dir: str = ""
+    input_text: str = ""  #: as of a job
     hook: int = 0  #: as of a job
     #: what ``slurm.json_cli_options`` says, in place of ``options`` and ``argv``
     given: msgspec.Raw = msgspec.Raw()

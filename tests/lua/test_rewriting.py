@@ -146,6 +146,36 @@ def test_scripts_are_read_and_fifos_are_not(both: Hooks, tmp_path: Path) -> None
     assert (tmp_path / "job.sh").read_text() == "#!/bin/sh\nsolve\n"
 
 
+@pytest.mark.parametrize(
+    ("comment", "text"),
+    [("nimo:tasks=2-8", "numberOfSubdomains 16\nKPAR = 4\nNCORE=2"), ("nimo:app=foam", "")],
+)
+def test_input_files_are_read_where_a_size_may_be_chosen(
+    both: Hooks, tmp_path: Path, comment: str, text: str
+) -> None:
+    (tmp_path / "job.sh").write_text("#!/bin/sh\nsolve\n")
+    (tmp_path / "system").mkdir()
+    decomposed = "// numberOfSubdomains 4;\nnumberOfSubdomains 16;\nmethod scotch;\n"
+    (tmp_path / "system" / "decomposeParDict").write_text(decomposed)
+    (tmp_path / "INCAR").write_text("# KPAR = 9\n KPAR = 4\nNCORE=2 ! per band\n")
+    both.filter(
+        type="sbatch",
+        nodes="1-8",
+        comment=comment,
+        chdir=str(tmp_path),
+        argv=[str(tmp_path / "job.sh")],
+    )
+    (only,) = both.asked()
+    assert only["command"]["input_text"] == text
+
+
+def test_an_input_file_that_is_a_fifo_is_left_out(both: Hooks, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "INCAR")
+    both.filter(**SRUN, comment="nimo:tasks=2-8", chdir=str(tmp_path))
+    (only,) = both.asked()
+    assert only["command"]["input_text"] == ""
+
+
 def test_the_first_component_is_identified_by_the_command_line(tmp_path: Path) -> None:
     code = f"""if True:
         from pathlib import Path

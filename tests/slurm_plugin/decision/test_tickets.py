@@ -350,3 +350,29 @@ def test_an_older_command_hook_is_given_no_size():
     batch = msgspec.structs.replace(request, script="#!/bin/sh\n")
     prepared = sized_advisor(layout, unit).prepare(batch, now_s=NOW)
     assert (prepared.action, prepared.set) == ("keep", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("numberOfSubdomains 2", "fixed_by_script"), ("KPAR = 3", "cheapest"), ("", "cheapest")],
+)
+def test_input_files_that_a_command_has_read_bind_its_tasks(text, reason):
+    options, layout, unit = SIZED["tasks"]
+    made = sized_advisor(layout, unit)
+    line = Command(
+        program="sbatch",
+        options=SALLOC | options | {"ntasks": "3"},
+        argv=["job.sh"],
+        script="#!/bin/sh\nsrun solve\n",
+        input_text=text,
+        hook=HookLevel.COMMANDS,
+    )
+    request = job_of(line, user="alice", uid=1001, now_s=NOW)
+    prepared = made.prepare(request, now_s=NOW)
+    given = prepared.set.num_tasks if prepared.set else None
+    assert given is None if reason == "fixed_by_script" else given > 3
+    assert text != "KPAR = 3" or given % 3 == 0
+    ticket = {"hook": 1, "ticket": prepared.ticket, "num_tasks": given or 3, "input_text": ""}
+    arrives = msgspec.structs.replace(request, **ticket)
+    _, row = made.submit(arrives, via="job_submit", now_s=NOW + 1)
+    assert (row.via, row.reason) == ("cli_filter", reason)
