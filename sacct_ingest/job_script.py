@@ -174,8 +174,12 @@ def _components(directives: Iterable[str]) -> Iterator[list[str]]:
             yield words
             words = []
         else:
-            words.extend(_words(directive))
+            words.extend(_words(directive) if _MARKS.search(directive) else directive.split())
     yield words
+
+
+#: Characters without which words are what stands between blanks.
+_MARKS = re.compile(r"[\\\"'#]")
 
 
 def _words(directive: str) -> Iterator[str]:

@@ -18,13 +18,13 @@ from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.remedies import MISSED, remedies
 from slurm_plugin.decision.sizes import (
     Knob,
-    fixed_by_script,
     groups_of,
     knob_of,
     nodes_for,
     options_for,
     resized,
     tasks_of,
+    unchanged_by_advice,
 )
 from slurm_plugin.protocol import Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.slurm.availability import profile
@@ -285,8 +285,7 @@ def _script_text(case: DecisionContext) -> str:
     job, table = case.job, case.table
     if table is None:
         return ""
-    words = "" if case.request.unit is Unit.NODES else fixed_by_script(job, table)
-    if words:
+    if words := unchanged_by_advice(job, table, nodes=case.request.unit is Unit.NODES):
         where = "An input file" if words in job.input_text else "The script"
         return f"{where} says {words}: it does not follow the option, so change it, too."
     groups, knob = groups_of(job), knob_of(job, table)

@@ -120,6 +120,22 @@ def fixed_by_script(job: Job, table: PredictionTable) -> str:
     return fixed_sizes(_text(job)).get(knob_of(job, table).value, "") if job.script else ""
 
 
+def unchanged_by_advice(job: Job, table: PredictionTable, *, nodes: bool) -> str:
+    """Words of the script that do not follow what an advice changes; empty where there are none.
+
+    Parameters
+    ----------
+    nodes
+        Whether the node count is what changes.
+    """
+    if not job.script:
+        return ""
+    names = ["nodes", "tasks"] if nodes else [knob_of(job, table).value]
+    names += ["tasks"] * bool(ranks_of_gpus(job, table))
+    fixed = fixed_sizes(_text(job))
+    return next((fixed[name] for name in names if name in fixed), "")
+
+
 def step_of(job: Job, knob: Knob) -> int:
     """Size of one more CPU for each task, one more task or one more GPU."""
     if knob is Knob.GPUS:

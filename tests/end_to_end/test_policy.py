@@ -17,8 +17,9 @@ from tests.end_to_end.site import PACE_S, Site
 from tests.processes import wait_until
 from tests.slurm_plugin.made import amdahl, table
 
-#: What a job says that leaves its node count open; Slurm alone would give it one node.
-OPEN = ("-t", "5", "--comment=nimo:nodes=1-8")
+#: What a job says that leaves its node count open; Slurm alone would give it one.  It has whole
+#: nodes, so that a queue makes them dear.
+OPEN = ("-t", "5", "--exclusive", "--comment=nimo:nodes=1-8")
 
 
 @contextmanager

@@ -93,7 +93,7 @@ INTERFACES = (
             "--mem-per-cpu": _plain("memory_per_cpu"),
             "--time": _plain("time_limit"),
             "-w": _text("nodelist"),
-            "-x": _text("exclude"),
+            "-x": _text("exclude_nodes"),
         },
     ),
 )

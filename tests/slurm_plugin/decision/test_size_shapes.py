@@ -112,6 +112,29 @@ def test_a_tag_on_gpus_leaves_jobs_whose_tasks_would_have_to_follow() -> None:
     assert submit(made, alone)[0].action == "set"
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("mpirun -np 64 ./x", "-np 64"),
+        ("torchrun --nnodes=2 t.py", "--nnodes=2"),
+        ("mpirun -np $SLURM_NTASKS ./x", ""),
+    ],
+)
+def test_advice_on_nodes_says_what_the_script_fixes(line: str, words: str) -> None:
+    request = job(min_nodes=4, max_nodes=4, script=f"#!/bin/sh\n{line}\n")
+    reported = advisor(tables=[table()]).advise(request, now_s=NOW)
+    assert reported.directive
+    assert reported.script_text.startswith(f"The script says {words}:" if words else "")
+    assert bool(reported.script_text) is bool(words)
+
+
+def test_advice_on_gpus_says_that_the_tasks_are_fixed() -> None:
+    request = requested("-n 2 --gpus=2")
+    request.script = "#!/bin/sh\nmpirun -np 2 ./x\n"
+    reported = advice(request, tables=[on_gpus(GPU_RANKS, 1, 2, 4)])
+    assert reported.script_text.startswith("The script says -np 2:")
+
+
 def test_an_array_over_nodes_is_advised_on_each_of_its_tasks() -> None:
     request = job(array_inx="0-9", min_nodes=4, max_nodes=4)
     reported = advisor(tables=[table()]).advise(request, now_s=NOW)
