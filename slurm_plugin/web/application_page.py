@@ -35,6 +35,7 @@ class CurveView:
 
 def facts(prediction: PredictionTable, standing: StandingRow | None) -> list[tuple[str, str]]:
     """List the facts of an application besides its curve."""
+    whole = "on a node" if prediction.unit is Unit.NODES else "of a job"
     rows = [
         ("Verdict", _READ[prediction.verdict]),
         ("Recognised by", RECOGNISED[prediction.level]),
@@ -44,7 +45,7 @@ def facts(prediction: PredictionTable, standing: StandingRow | None) -> list[tup
         ("Model", prediction.model),
         ("Knee (most speedup for its cost)", _size(prediction.knee, prediction.unit)),
         ("Run time stops falling at", _size(prediction.max_useful, prediction.unit)),
-        ("Largest memory observed on a node", _gib(prediction.mem_node_bytes)),
+        (f"Largest memory observed {whole}", _gib(prediction.mem_node_bytes)),
         ("Last fit", clock(prediction.fitted_s)),
         ("Outcomes of its predictions", standing_line(standing) if standing else ""),
     ]

@@ -10,6 +10,7 @@ import pytest
 
 from predictor.refit import row_of
 from predictor.types import Verdict
+from sacct_ingest.layout import Unit
 from sacct_ingest.store import Store
 from slurm_plugin.web.app import PAGES
 from tests.slurm_plugin.made import table
@@ -192,6 +193,17 @@ def test_an_application_has_its_curve_its_table_and_what_is_wrong(ask: Ask) -> N
         r'<th scope="row"><bdi>(\d+)</bdi></th>', ask(f"{APPLICATION}b2&counts=all").text
     )
     assert len(every) == 32
+
+
+def test_an_application_counts_in_its_own_unit(ask: Ask, store_path: Path) -> None:
+    with Store.open(str(store_path)) as store:
+        of_cpus = table(level="line", key="c", label="x/y", unit=Unit.CPUS, mem_node_bytes=2**30)
+        store.fits.replace([row_of(of_cpus)])
+    shown = Tags(ask(f"{APPLICATION}c").text).text
+    for words in ("Run time over CPUs", "All CPU counts", "Largest memory observed of a job"):
+        assert words in shown
+    assert "node counts" not in shown
+    assert "Run time over nodes" not in shown
 
 
 def test_an_application_has_a_curve_for_each_node_type(ask: Ask) -> None:
