@@ -15,6 +15,8 @@ from slurm_plugin.protocol import HookLevel, Job
 
 _EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)
 _MOST_DIGITS = 9  #: of a node count
+#: What a list of node counts begins with; to read all options of each script takes longer.
+_LISTED = re.compile(r"(?:N|-no[a-z]*)[ \t=]*[\"']*\d[\d\"'-]*[,:]")
 UNBOUNDED = 2**31  #: most nodes of a request that names no most
 
 
@@ -139,7 +141,8 @@ def _lists_sizes(job: Job) -> bool:
     if job.node_sizes or job.min_nodes == job.max_nodes:
         return job.node_sizes
     # What the command line says goes before the script.
-    sizes = script_options(job.script).get("nodes") if job.script else None
+    listed = _LISTED.search(job.script)
+    sizes = script_options(job.script).get("nodes") if listed else None
     return sizes is not None and _fewest(sizes) == job.min_nodes
 
 

@@ -91,7 +91,11 @@ def test_an_ordinary_dependency_binds_nothing():
 
 
 @pytest.mark.parametrize(
-    "option", ["-N 2,4,8", "-N2,4", "--nodes=8,2", "--nodes 2-8:2", "-J x -N 2-4,8"]
+    "option",
+    [
+        *("-N 2,4,8", "-N2,4", "--nodes=8,2", "--nodes 2-8:2", "-J x -N 2-4,8"),
+        *("-vN2,4", "-N  '2,4'", '-N"2",4'),
+    ],
 )
 def test_a_script_that_lists_node_counts_is_left_to_slurm(option):
     script = f"#!/bin/sh\n#SBATCH {option}\nsrun x\n"
