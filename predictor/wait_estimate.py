@@ -43,8 +43,8 @@ _NORMAL = tuple(_WIDE * NormalDist().inv_cdf(share) for share in SHARES)
 ENOUGH, _MIXED = 50, 2
 #: Share of waits outside their intervals, and how fast its level follows what came.
 _OUTSIDE, _PACE = 0.1, 0.02
-#: Highest level: intervals do not become narrower than that of so many outside.
-_MOST_OUTSIDE = 0.3
+#: Highest level: a queue may change at once, and a higher one takes its time to come down.
+_MOST_OUTSIDE = 0.15
 #: Most errors in the record of one class of jobs, and in all.
 MOST_ERRORS, MOST_ENTRIES = 500, 5_000
 

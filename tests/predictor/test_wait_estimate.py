@@ -177,6 +177,15 @@ def test_intervals_become_wider_where_waits_have_become_stranger():
     assert 0.87 <= covered(record, (errors(0.0, 0.3 + n / 400) for n in range(400))) <= 0.93
 
 
+def test_a_change_after_waits_that_were_nearer_each_day_is_not_missed_for_long():
+    inside = []
+    for seed in (3, 4, 5, 6):
+        errors, record = random.Random(seed).gauss, WaitRecord()
+        covered(record, (errors(0.0, 1.0 - n / 500) for n in range(400)))
+        inside.append(covered(record, (errors(0.0, 1.0) for _ in range(60))))
+    assert sum(inside) / len(inside) > 0.8
+
+
 def test_starts_at_once_that_come_true_leave_room_for_those_that_do_not():
     record, of = WaitRecord(), WaitClass(False, "batch")
     for number in range(600):
