@@ -114,8 +114,14 @@ ORDERS: dict[str, tuple[Callable[[CatalogueEntry], Any], bool]] = {
 
 #: Which identities a list shows.
 GROUPS: dict[str, tuple[str, frozenset[str]]] = {
-    "curves": ("with a scaling curve", frozenset(level.value for level in CURVE_LEVELS)),
-    "histories": ("with a history only", frozenset({KeyLevel.NAME.value, KeyLevel.USER.value})),
+    "curves": (
+        "recognised by tag, script or command line",
+        frozenset(level.value for level in CURVE_LEVELS),
+    ),
+    "histories": (
+        "by user or job name only",
+        frozenset({KeyLevel.NAME.value, KeyLevel.USER.value}),
+    ),
     "all": ("all", frozenset(level.value for level in KeyLevel)),
 }
 
