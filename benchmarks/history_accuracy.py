@@ -8,7 +8,8 @@ record is pooled each hour.  Without ``--data`` the log is generated, see ``_gen
 
 Beside it stand the last run of the same kind, the mean of the last two, the median of the last five
 on the same node count, the user's limit, and gradient boosting on what is known at submission
-(scikit-learn, trained every thousandth job on the past only).  Accuracy is min(p, a) / max(p, a).
+(scikit-learn, trained on the past only, anew after each twentieth of the jobs, 1,000 at most).
+Accuracy is min(p, a) / max(p, a).
 """
 
 import heapq
@@ -45,6 +46,8 @@ DAY_S, HOUR_S = 86_400.0, 3_600.0
 #: Jobs between two trainings of gradient boosting, and those that it is trained on at most.
 TRAINED_EVERY, TRAINED_ON = 1000, 20_000
 FEWEST_TRAINED = 50
+#: One job in so many that another one repeats says how much repeats differ.
+REPEATED_SHARE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +145,15 @@ def main() -> None:
         scored = with_boosting(scored)
     figures = summary(scored)
     log = arguments.data.name if arguments.data else "generated log"
-    _bench.table(figures, title=f"{log}: {len(rows)} jobs")
+    counts = {"jobs": len(rows), "completed": sum(map(_counts, rows)), "predicted": len(scored)}
+    words = ", ".join(f"{number} {name}" for name, number in counts.items())
+    _bench.table(figures, title=f"{log}: {words}")
     reported = misses(scored)
     _bench.table(reported, title="Quantiles of a table: share of jobs beyond")
     _bench.table(gap(scored), title="The gap between memorising and the noise of repeats")
-    _bench.write(arguments.json, history=figures, quantiles=reported, gap=gap(scored))
+    _bench.write(
+        arguments.json, history=figures, quantiles=reported, gap=gap(scored), counts=[counts]
+    )
 
 
 def stored(path: Path | None) -> list[RunRow]:
@@ -189,11 +196,16 @@ def walk(rows: Sequence[RunRow], *, every: int, acting: bool = False) -> list[Sc
     scored = []
     for number, row in enumerate(sorted(rows, key=lambda one: (one.submit_s, one.job_id))):
         past.until(float(row.submit_s))
-        if row.state is JobState.COMPLETED and row.elapsed_s > 0 and row.nodes > 0:
+        if _counts(row):
             one = _scored(row, fits, past.simple(row), number)
             scored += [one] if one is not None else []
         past.submitted(row)
     return scored
+
+
+def _counts(row: RunRow) -> bool:
+    """Whether a job completed, so that a prediction of it can be scored."""
+    return row.state is JobState.COMPLETED and row.elapsed_s > 0 and row.nodes > 0
 
 
 def _histories(rows: Sequence[RunRow]) -> dict[tuple[KeyLevel, str], list[RunRow]]:
@@ -399,14 +411,18 @@ def gap(scored: Sequence[Scored]) -> list[dict[str, Any]]:
 
     The floor of noise is what the median of all other runs of the same kind, earlier and later,
     would have reached; jobs without another one do not count.  Of the same kind are those with the
-    most specific key that another job has, too, and with the same request.
+    same key and request.  The most specific keys of the log count that come again, those of one job
+    in `REPEATED_SHARE` at least: where commands come again, a job name is no repeat.
     """
-    keys = {one.number: [(*kind, *_asked(one.row)) for kind in _kinds(one.row)] for one in scored}
-    often = Counter(key for every in keys.values() for key in every)
+    often = Counter(key for one in scored for key in _asked_by(one))
+    repeated = Counter(key[0] for one in scored for key in _asked_by(one) if often[key] > 1)
+    fewest = max(len(scored) // REPEATED_SHARE, 2)
+    level = next((str(one) for one in KeyLevel if repeated[one.value] >= fewest), "")
     kinds: dict[tuple[object, ...], list[Scored]] = defaultdict(list)
     for one in scored:
-        own = next((key for key in keys[one.number] if often[key] > 1), keys[one.number][-1])
-        kinds[own].append(one)
+        for key in _asked_by(one):
+            if key[0] == level:
+                kinds[key].append(one)
     rows = []
     for members in kinds.values():
         times = [one.actual_s for one in members]
@@ -419,7 +435,13 @@ def gap(scored: Sequence[Scored]) -> list[dict[str, Any]]:
         return []
     floor, own, last = map(mean, zip(*rows, strict=True))
     share = 100 * (own - last) / (floor - last) if floor > last else None
-    return [{"jobs": len(rows), "last alike": last, "nimo": own, "noise": floor, "closed %": share}]
+    figures = {"last alike": last, "nimo": own, "noise": floor, "closed %": share}
+    return [{"same": level, "jobs": len(rows), **figures}]
+
+
+def _asked_by(one: Scored) -> list[tuple[object, ...]]:
+    """Give level, key and request of a job, the most specific first."""
+    return [(*kind, *_asked(one.row)) for kind in _kinds(one.row)]
 
 
 def _accuracy(predicted: float, actual: float) -> float:

@@ -12,10 +12,18 @@ from predictor import experts
 from predictor.argument_checks import need_finite, need_positive, need_share
 from predictor.curve import CurveSettings
 from predictor.experts import ExpertSettings, Guesses
-from predictor.record import ENOUGH, GOOD, LEVEL, RecordEntry, Site, class_of, quantiles, side_of
+from predictor.record import (
+    ENOUGH,
+    GOOD,
+    HALF_GOOD,
+    LEVEL,
+    RecordEntry,
+    Site,
+    class_of,
+    quantiles,
+    side_of,
+)
 
-#: Half of reliable predictions are within this.
-HALF_GOOD = math.log(1.05)
 #: Sizes of a record at which the site's weighs half, for intervals and for verdicts.
 _HALF_TAILS, _HALF_VERDICT = 60.0, 8.0
 #: Log of the widest factor between a prediction and an end of its interval.

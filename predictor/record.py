@@ -34,6 +34,8 @@ OWN, POOLED = 40, 400
 SIZES, REPEATS = (1, 3, 6, 12, 25), (1, 2, 4, 8)
 #: A prediction is good where it is within a fifth; of reliable ones so many shall be.
 GOOD, SHARE_GOOD = math.log(1.2), 0.95
+#: Half of reliable predictions are within this.
+HALF_GOOD = math.log(1.05)
 #: Entries of its own from which on an identity's record speaks for itself.
 ENOUGH = 5
 #: Share of runs that the intervals of a record hold, and the most that they are widened to hold.
@@ -309,7 +311,7 @@ def _reach(entries: Sequence[RecordEntry]) -> tuple[float, float]:
 
 
 def _reliable(entries: Sequence[RecordEntry]) -> float:
-    """Widest expected error such that, of predictions no wider, enough were good.
+    """Widest expected error such that, of predictions no wider, enough were good, and half near.
 
     A site without a record is believed to keep what its intervals promise.
     """
@@ -332,22 +334,26 @@ def _fresh(entries: Sequence[RecordEntry]) -> float:
 def _widest_good(
     entries: Sequence[RecordEntry], *, prior: float, weight: float, least: float
 ) -> float:
-    """Widest expected error such that, of predictions no wider, enough were good.
+    """Widest expected error such that, of predictions no wider, enough were good, and half near.
+
+    Half of them have to be near, too: applications whose own records say so by chance are not.
 
     Parameters
     ----------
     prior, weight
-        Share of good ones that is believed beforehand, and how many predictions that is worth.
+        Share of good ones that is believed beforehand, and how many predictions that is worth;
+        half are believed to be near.
     least
         Expected error that is reliable at any rate.
     """
     enough = SHARE_GOOD - 0.02
-    good, count, widest = weight * prior, weight, least
+    good, near, count, widest = weight * prior, weight / 2, weight, least
     narrow = sorted((one.width, abs(one.error)) for one in entries if one.width <= GOOD)
     for i, (_, error) in enumerate(narrow):
         count += 1
         good += error <= GOOD
-        if good >= enough * count:
+        near += error <= HALF_GOOD
+        if good >= enough * count and near >= count / 2:
             widest = narrow[i + 1][0] if i + 1 < len(narrow) else GOOD
     if narrow:
         return widest

@@ -319,6 +319,17 @@ def test_a_site_where_narrow_intervals_failed_asks_for_narrower_ones() -> None:
     assert site_of(failed).reaches["same seen"][1] > 5
 
 
+def test_a_site_whose_reliable_predictions_were_not_near_asks_for_narrower_ones() -> None:
+    """All are within a fifth: what is wrong is that less than half are within a twentieth."""
+
+    def of_width(error: float) -> list[RecordEntry]:
+        return [replace(one, width=0.12) for one in entries_with(error, 60)]
+
+    assert site_of(of_width(0.04)).reliable == Site().reliable
+    assert site_of(of_width(0.08)).reliable < 0.12
+    assert site_of([*of_width(0.08), *of_width(0.04)]).reliable == Site().reliable
+
+
 def judged_by(entries: list[RecordEntry], recorded: Site) -> tuple[RecordJudge, JudgedPrediction]:
     """What is said where all experts say 100 s, on a count that was run three times."""
     voice = RecordJudge(entries, recorded, SETTINGS, same=True)
