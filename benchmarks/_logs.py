@@ -1,10 +1,13 @@
-"""Jobs of batch logs for benchmarks of run time: SWF, ``sacct -P`` text, XDMoD's rows."""
+"""Jobs of batch logs for benchmarks of run time: SWF, ``sacct -P`` text, rows of XDMoD and NREL."""
 
+import csv
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from predictor.similar import RunRequest
+from sacct_ingest.records import JobRun, JobState
 from sacct_ingest.sources.opened import decoded, open_file
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.saved import SavedSacct
@@ -23,6 +26,41 @@ def saved(path: Path) -> SavedSacct:
         head = decoded(binary).readline()
     bare = "|" in head and "JobID" not in head
     return SavedSacct(path, cluster="any", fields=XDMOD if bare else ())
+
+
+def runs(path: Path) -> Iterator[JobRun]:
+    """Read the runs of a log, in whatever of these formats it is."""
+    return _nrel(path) if path.suffix == ".csv" else saved(path).read(0, 2**40, Tally())
+
+
+def _nrel(path: Path) -> Iterator[JobRun]:
+    """Jobs as NREL publishes those of Eagle: names, folders and command lines are made up."""
+    with path.open(newline="") as file:
+        for number, row in enumerate(csv.DictReader(file)):  # tasks of arrays share their id
+            start_s, end_s = _epoch(row["start_time"]), _epoch(row["end_time"])
+            yield JobRun(
+                cluster="eagle",
+                job_id=number,
+                submit_s=_epoch(row["submit_time"]),
+                start_s=start_s,
+                end_s=end_s,
+                elapsed_s=float(row["run_time"]),
+                state=JobState(row["state"].partition(" ")[0]),
+                user=row["user"],
+                name=row["name"],
+                account=row["account"],
+                partition=row["partition"],
+                work_dir=row["work_dir"],
+                submit_line=f"sbatch {row['submit_line']}.sh",
+                limit_s=round(float(row["wallclock_req"])),
+                nodes=int(row["nodes_req"]),
+                cpus=int(row["processors_req"]),
+                gpus=int(row["gpus_req"]) or None,
+            )
+
+
+def _epoch(text: str) -> int:
+    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from zlib import crc32
 
 import _bench
 import _generated
-from _logs import saved
+from _logs import runs
 
 from predictor.parts import tables_of
 from predictor.record import Record, RecordEntry, pooled, site_of
@@ -37,7 +37,6 @@ from predictor.types import PredictionTable
 from sacct_ingest.errors import FormatError
 from sacct_ingest.layout import Layout, layouts_of_run
 from sacct_ingest.records import Identity, JobRun, JobState, KeyLevel
-from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.store import RunRow, Store
 from slurm_plugin.decision.lookup import PredictionLookup
 
@@ -158,9 +157,8 @@ def main() -> None:
 
 def stored(path: Path | None) -> list[RunRow]:
     """Ingest a log and give its runs in the order of their submission."""
-    runs = saved(path).read(0, 2**40, Tally()) if path else _made(5_000)
     with Store.open("sqlite://") as store:
-        store.runs.add(runs)
+        store.runs.add(runs(path) if path else _made(5_000))
         return list(store.runs.started())
 
 
@@ -191,7 +189,7 @@ def walk(rows: Sequence[RunRow], *, every: int, acting: bool = False) -> list[Sc
     acting
         By the tables that change jobs, in which no other user's runs have a say.
     """
-    fits = Fits(_histories(rows), every, acting=acting)
+    fits = Fits(histories(rows), every, acting=acting)
     past = _Past()
     scored = []
     for number, row in enumerate(sorted(rows, key=lambda one: (one.submit_s, one.job_id))):
@@ -208,21 +206,18 @@ def _counts(row: RunRow) -> bool:
     return row.state is JobState.COMPLETED and row.elapsed_s > 0 and row.nodes > 0
 
 
-def _histories(rows: Sequence[RunRow]) -> dict[tuple[KeyLevel, str], list[RunRow]]:
+def histories(rows: Sequence[RunRow]) -> dict[tuple[KeyLevel, str], list[RunRow]]:
+    """Give the runs of each key in the order of their ends."""
     result: dict[tuple[KeyLevel, str], list[RunRow]] = defaultdict(list)
     for row in sorted(rows, key=lambda one: (one.end_s or 0, one.submit_s, one.job_id)):
         for level in KeyLevel:
-            if key := _identity(row).key(level):
+            if key := row.identity.key(level):
                 result[level, key].append(row)
     return result
 
 
-def _identity(row: RunRow) -> Identity:
-    return Identity(row.user, row.name, row.tag, row.script, row.line)
-
-
 def _scored(row: RunRow, fits: Fits, simple: Mapping[str, float], number: int) -> Scored | None:
-    identity = _identity(row)
+    identity = row.identity
     attributes = partial(attributes_of_run, row)
     table = fits.find(identity, layouts_of_run(row), attributes, float(row.submit_s))
     if table is None or not simple:
@@ -292,7 +287,7 @@ class _Past:
 
 def _kinds(row: RunRow) -> list[tuple[str, ...]]:
     """Give the most specific first, as the product recognises applications."""
-    identity = _identity(row)
+    identity = row.identity
     return [(level.value, key) for level in KeyLevel if (key := identity.key(level))]
 
 

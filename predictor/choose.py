@@ -184,12 +184,9 @@ def _of_two_sizes(curve: Curve) -> Choice:
 
 
 def _few_of_their_own(curve: Curve) -> Problem:
-    every = sorted({one.each for one in curve.others})
-    text = (
-        f"only {len(curve.points)} node counts were run with {curve.each} on each node; runs with "
-        f"{', '.join(map(str, every))} on each node say the rest"
-    )
-    return Problem("two_sizes", text)
+    run = len(curve.points)
+    text = f"{run} node count{'s were' if run > 1 else ' was'} run with this layout"
+    return Problem("two_sizes", f"only {text}; runs with other layouts say the rest")
 
 
 def _cut_short(fit: base.FittedModel, curve: Curve) -> list[Problem]:

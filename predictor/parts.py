@@ -20,24 +20,22 @@ from msgspec import structs
 from predictor import split
 from predictor.axis import Axis, axis_of, on_axis
 from predictor.memory_need import ran_short
-from predictor.other_sizes import OtherSizes, second_sizes
+from predictor.other_sizes import OtherSizes
 from predictor.record import Record, built_in
 from predictor.run_rows import attributes_of_run, ended_runs, owner_of, runs_of
-from predictor.table import with_acting, worse
+from predictor.table import part_key, with_acting, worse
 from predictor.table_settings import TableSettings
 from predictor.tabulate import mixture, record_of, tabulate, unfinished
 from predictor.type_tables import SumsByType
 from predictor.types import Part, PredictionTable, Problem, Verdict
 from sacct_ingest.attributes import LONGEST, MEMORY, describe
-from sacct_ingest.layout import ANY, Unit, layouts_of_run
+from sacct_ingest.layout import ANY, Unit, layouts_of_run, second_sizes
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
 
 _Make = Callable[..., PredictionTable | None]
-#: Between an identity's key and the name of its part.
-MARK = "#part="
 #: Parts with tables of their own, at most.
 MOST = 32
 
@@ -136,9 +134,9 @@ def _fitted(
     made = []
     for group, own in list(groups.items())[:MOST]:
         every = _with_short(rows, own, group)
-        others = _others(group, groups) if unit is Unit.NODES else None
+        others = _others(group, groups, unit)
         make = partial(tabulate, others=others)
-        part = fitted(f"{key}{MARK}{_digest(group)}", every, make)
+        part = fitted(part_key(key, _digest(group)), every, make)
         if MEMORY in names:  # the requested memory distinguishes problems: it stays
             part = _with(part, need=None)
         label = f"{part.table.label} ({_words(group)})" if part.table else ""
@@ -150,18 +148,15 @@ def _fitted(
     return [whole, *(one for one, _ in made)]
 
 
-def _others(group: Part, groups: Mapping[Part, Sequence[RunRow]]) -> OtherSizes | None:
-    """Give the runs of the same problem with other second sizes; None: there are none.
-
-    GPUs, tasks or CPUs on each node.
-    """
+def _others(group: Part, groups: Mapping[Part, Sequence[RunRow]], unit: Unit) -> OtherSizes | None:
+    """Give the runs of the same problem with other second sizes; None: there are none."""
     alike = [one for one in groups if one.values == group.values]
     sizes = second_sizes([one.layout for one in alike])
     if not sizes:
         return None
     rest = [one for one in alike if one is not group]
-    runs = tuple((sizes[one.layout], tuple(runs_of(groups[one]))) for one in rest)
-    return OtherSizes(sizes[group.layout], runs)
+    runs = tuple((sizes[one.layout], tuple(runs_of(on_axis(groups[one], unit)))) for one in rest)
+    return OtherSizes(sizes[group.layout], runs, in_all=unit is not Unit.NODES)
 
 
 def _split_by(
@@ -220,11 +215,6 @@ def _in_unit(table: PredictionTable, unit: Unit) -> PredictionTable:
     """Table of runs whose sizes are counted in another unit than nodes, in its words."""
     problems = tuple(replace(one, text=unit.words(one.text)) for one in table.problems)
     return replace(table, unit=unit, problems=problems)
-
-
-def whole_key(key: str) -> str:
-    """Key of the identity that a part belongs to; its own where it is none."""
-    return key.partition(MARK)[0]
 
 
 def _split(fitted: Fitted, names: tuple[str, ...]) -> Fitted:

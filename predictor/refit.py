@@ -21,12 +21,13 @@ from threadpoolctl import threadpool_limits
 from predictor import summing
 from predictor.argument_checks import need_finite
 from predictor.node_sums import decode as decode_sums
-from predictor.parts import tables_of, whole_key
+from predictor.parts import tables_of
 from predictor.queue_history import NEWEST, queue_past
 from predictor.queue_past import encode as encode_past
 from predictor.record import RecordEntry, decode, decode_pool, encode, pooled, site_of
 from predictor.run_rows import owner_of
 from predictor.table import encode as encode_table
+from predictor.table import whole_key
 from predictor.table_settings import TableSettings
 from predictor.tabulate import record_of
 from predictor.type_tables import SumsByType

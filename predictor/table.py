@@ -103,6 +103,24 @@ def acting_of(table: PredictionTable) -> PredictionTable:
     return msgspec.convert({**msgspec.to_builtins(values), **table.acting}, PredictionTable)
 
 
+#: Between an identity's key and the name of its part.
+_PART = "#part="
+
+
+def part_key(key: str, name: str) -> str:
+    """Key of a part of an identity."""
+    return f"{key}{_PART}{name}"
+
+
+def whole_key(key: str) -> str:
+    """Key of the identity that a part belongs to; its own where it is none.
+
+    >>> whole_key(part_key("ann/cfd", "1f"))
+    'ann/cfd'
+    """
+    return key.partition(_PART)[0]
+
+
 def covers(table: PredictionTable, nodes: int) -> bool:
     """Whether the table holds an answer for ``nodes``."""
     return bool(table.nodes) and table.nodes[0] <= nodes <= table.nodes[-1]

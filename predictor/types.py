@@ -105,6 +105,8 @@ class Curve:
     surprises: tuple[float, ...] = ()
     each: int = 0  #: second size that all runs had, such as tasks on each node; 0: there is none
     others: tuple["Curve", ...] = ()  #: of the same application, with other second sizes
+    #: sizes count the whole job, which ``each`` only lays out; else ``each`` is on each node
+    in_all: bool = False
 
     def __post_init__(self) -> None:
         need_rising("node counts of a curve", (point.nodes for point in self.points))

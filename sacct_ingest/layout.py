@@ -6,7 +6,7 @@ not accounted: Slurm does not say which.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol, TypeVar
@@ -178,6 +178,26 @@ def layouts_of_run(run: Sized) -> tuple[Layout, ...]:
     sized = [way(run) for way in ways]
     whole = [_of_node(run, by_cpus=True), _in_all(run, by_cpus=True)]
     return (*whole, *sized, *(_of_any(run, unit, by_tasks=True) for unit in _WAYS))
+
+
+def second_sizes(layouts: Sequence[Layout]) -> Mapping[Layout, int]:
+    """Second size of each of these layouts; empty where they are not told apart by one.
+
+    GPUs, or else tasks, or else CPUs, or else nodes.
+
+    >>> list(second_sizes([Layout(4, 4), Layout(8, 8)]).values())
+    [4, 8]
+    >>> second_sizes([Layout(cpus=8, each=Each.GPU, gpus=None, nodes=n) for n in (1, 2)]).values()
+    dict_values([1, 2])
+    """
+    one_kind = {(one.each, one.in_all, one.gpu_type) for one in layouts}
+    if len(layouts) < 2 or len(one_kind) > 1 or layouts[0].in_all:
+        return {}
+    for name in ("gpus", "tasks", "cpus", "nodes"):
+        sizes = [getattr(one, name) or 0 for one in layouts]
+        if min(sizes) > 0 and len(set(sizes)) == len(sizes):
+            return dict(zip(layouts, sizes, strict=True))
+    return {}
 
 
 def _of_any(run: Sized, unit: Unit, *, by_tasks: bool) -> Layout:

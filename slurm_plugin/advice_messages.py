@@ -59,6 +59,21 @@ class PartitionRow:
     reason: str = ""
 
 
+@dataclass(slots=True, kw_only=True)
+class LayoutRow:
+    """The job laid out in one way, on a size that all of them have."""
+
+    layout: str  #: in words: ``4 tasks on each node``
+    options: str  #: of sbatch
+    size: int  #: in the advice's unit
+    time_s: float
+    low_s: float
+    high_s: float
+    size_hours: float  #: node-hours, CPU-hours or GPU-hours
+    verdict: str
+    own: bool = False  #: it is the job's
+
+
 @dataclass(frozen=True, slots=True)
 class ObservedPoint:
     """One observation of an advice, as `predictor.types.Point`, which takes long to load."""
@@ -116,6 +131,7 @@ class Advice:
     partitions: list[PartitionRow] = field(
         default_factory=list
     )  #: side by side, where the job may use several
+    layouts: list[LayoutRow] = field(default_factory=list)  #: laid out otherwise, side by side
     error: str = ""
 
 
@@ -131,7 +147,7 @@ def read_advice(given: object) -> Advice:
 
 
 _Message = TypeVar("_Message")
-_MESSAGES = {one.__name__: one for one in (Row, PartitionRow, ObservedPoint, WaitShares)}
+_MESSAGES = {one.__name__: one for one in (Row, PartitionRow, LayoutRow, ObservedPoint, WaitShares)}
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "bool": bool,
     "float": (int, float),

@@ -1,14 +1,16 @@
-"""Run time over two sizes that vary together: nodes, and tasks or GPUs on each of them.
+"""Run time over two sizes that vary together, such as nodes, and tasks or GPUs on each of them.
 
 Log time is a curve of one size plus a line in the log of the other::
 
     log T(n, k) = f(log n) + b log k        or        log T(n, k) = f(log n·k) + b log k
 
 In the first form nodes scale as they do whatever they hold.  In the second the number of all tasks
-counts, and ``b`` says what sharing a node costs.  Both are fitted with a parabola for ``f`` and a
-normal prior of ``b`` (Gelman et al., *Bayesian Data Analysis*, 3rd edition, section 14.8).  The one
-with the least Akaike information criterion moves the runs of other second sizes to the one that is
-asked for.  What it leaves is a curve over one size, for any model.
+counts, and ``b`` says what sharing a node costs.  Where ``n`` counts the CPUs or GPUs of the whole
+job and ``k`` is how they are laid out (tasks, nodes), it is the first form, and ``b`` is what that
+layout costs.  Forms are fitted with a parabola for ``f`` and a normal prior of ``b`` (Gelman et
+al., *Bayesian Data Analysis*, 3rd edition, section 14.8).  The one with the least Akaike
+information criterion moves the runs of other second sizes to the one that is asked for.  What it
+leaves is a curve over one size, for any model.
 """
 
 from __future__ import annotations
@@ -151,30 +153,33 @@ def sized(curves: Iterable[Curve], each: int) -> Curve:
 
 
 def translation_of(curve: Curve) -> Translation:
-    """Fit both forms to all observations, and give the better one."""
+    """Fit the forms to all observations, and give the better one."""
     every = [one for one in (curve, *curve.others) if one.points]
     if len(every) < 2:
         return Translation(all_count=False, slope=0.0, slope_sd=0.0)
     rows = [(p.nodes, one.each, log(p.time_s)) for one in every for p in one.points]
-    fits = [_fitted(rows, all_count=all_count) for all_count in (True, False)]
+    if curve.in_all:
+        return _fitted(rows, all_count=False, prior=_OF_ALL)[1]
+    ways = ((True, _OF_ALL), (False, _OF_NODES))
+    fits = [_fitted(rows, all_count=all_count, prior=prior) for all_count, prior in ways]
     return min(fits, key=lambda one: one[0])[1]
 
 
 def _fitted(
-    rows: Sequence[tuple[int, int, float]], *, all_count: bool
+    rows: Sequence[tuple[int, int, float]], *, all_count: bool, prior: tuple[float, float]
 ) -> tuple[float, Translation]:
     """Regress log time on a parabola in one size and a line in the other; criterion first."""
     nodes, each, logs = np.array(rows, dtype=float).T
     size = np.log(nodes * each if all_count else nodes)
-    mean, sd = _OF_ALL if all_count else _OF_NODES
+    mean, sd = prior
     terms = min(len(np.unique(size)), _TERMS)
     columns = np.column_stack([np.vander(size - size.mean(), terms), np.log(each / each.mean())])
     noise = _NOISE
     for _ in range(2):  # the prior's weight depends on the noise, which the first turn says
-        prior = np.zeros((1, columns.shape[1]))
-        prior[0, -1] = noise / sd
-        stacked, wanted = np.vstack([columns, prior]), np.append(logs, mean * noise / sd)
-        solved = np.linalg.lstsq(stacked, wanted, rcond=None)[0]
+        held = np.zeros((1, columns.shape[1]))
+        held[0, -1] = noise / sd
+        stacked, aims = np.vstack([columns, held]), np.append(logs, mean * noise / sd)
+        solved = np.linalg.lstsq(stacked, aims, rcond=None)[0]
         squares = float(np.sum((logs - columns @ solved) ** 2))
         noise = max((squares / max(len(logs) - terms - 1, 1)) ** 0.5, _NOISE)
     variance = noise**2 * np.linalg.pinv(stacked.T @ stacked)[-1, -1]

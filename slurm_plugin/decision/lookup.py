@@ -13,9 +13,18 @@ from functools import lru_cache, partial, reduce
 
 import msgspec
 
-from predictor.table import acting_of, at, covers, decode, for_layout, part_for, worse
+from predictor.table import (
+    acting_of,
+    at,
+    covers,
+    decode,
+    for_layout,
+    part_for,
+    whole_key,
+    worse,
+)
 from predictor.types import Point, PredictionTable, Verdict
-from sacct_ingest.layout import Layout
+from sacct_ingest.layout import Layout, second_sizes
 from sacct_ingest.records import Identity, KeyLevel
 
 _log = logging.getLogger(__name__)
@@ -178,6 +187,20 @@ class PredictionLookup:
         return next(
             (t for t in others if t is not None and t.is_curve), next(iter(candidates), None)
         )
+
+    def laid_out_otherwise(self, table: PredictionTable) -> list[PredictionTable]:
+        """Give the tables of the same problem with other second sizes, its own among them.
+
+        Smallest first; empty: there are none.
+        """
+        whole = self._table(table.level, whole_key(table.key))
+        parts = whole.parts if whole else ()
+        values = next((part.values for part in parts if part.key == table.key), ())
+        alike = [part for part in parts if part.values == values]
+        sizes = second_sizes([part.layout for part in alike])
+        ordered = sorted(alike, key=lambda part: sizes.get(part.layout, 0)) if sizes else []
+        found = (self._table(table.level, part.key) for part in ordered)
+        return [one for one in found if one is not None]
 
     def _table(self, level: str, key: str, *, acting: bool = False) -> PredictionTable | None:
         # The newest once more: a table may have come there since, and have left the older ones.

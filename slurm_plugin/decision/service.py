@@ -25,6 +25,7 @@ from slurm_plugin.decision.context import (
 from slurm_plugin.decision.context_builder import ContextBuilder, Later
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.lower_memory import lower_memory
+from slurm_plugin.decision.other_layouts import layout_rows
 from slurm_plugin.decision.policy import Action, Decision, decide
 from slurm_plugin.decision.reasons import Reason
 from slurm_plugin.decision.remedies import MISSED, remedies
@@ -265,6 +266,10 @@ class DecisionService:
         rules = rules or self._rules
         others = partial(self._contexts.other_partitions, case)
         advice = advice_of(case, rules, fresh=self._blind(case) is None, others=others)
+        if case.table is not None and advice.rows:
+            size = advice.nodes or case.request.asked or case.request.low
+            tables = self._tables.laid_out_otherwise(case.table)
+            advice.layouts = layout_rows(tables, case.table, size)
         if case.table is not None and case.node_type:
             advice.partition = case.partition.name if case.partition else ""
             advice.node_type = case.node_type

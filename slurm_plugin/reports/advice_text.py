@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from slurm_plugin import table_columns
-from slurm_plugin.advice_messages import Advice, PartitionRow, Row
+from slurm_plugin.advice_messages import Advice, LayoutRow, PartitionRow, Row
 from slurm_plugin.formatting import (
     RECOGNISED,
     clock,
@@ -80,7 +80,8 @@ def render_predictions(
         table = table_columns.text(advice_columns(advice, now_s), rows, options, width=width)
     title = wrapped(_title(advice), width) if verbose else ""
     about = wrapped(_about(advice), width)
-    return _joined((title, _partitions(advice, now_s, width), about, table))
+    layouts = _layouts(advice, width)
+    return _joined((title, _partitions(advice, now_s, width), about, table, layouts))
 
 
 def render_conclusion(
@@ -196,6 +197,28 @@ def _partition_columns(advice: Advice, now_s: float) -> list[OutputColumn]:
         _column("verdict", "verdict", lambda row: row.verdict, left=True, worth=6),
         _words("node_type", "node type", lambda row: printable(row.node_type)),
     ]
+
+
+def _layouts(advice: Advice, width: int) -> str:
+    """Layouts side by side, on the size that is recommended or asked for."""
+    if not advice.layouts:
+        return ""
+    size = count(advice.layouts[0].size, advice.unit.word)
+    columns = [
+        _column("own", "", lambda row: "this job" if row.own else "", left=True, worth=2),
+        _column("layout", "layout", lambda row: printable(row.layout), left=True, worth=3),
+        _column("time_s", "run time", lambda row: duration(row.time_s)),
+        _derived("interval", f"{percent(advice.confidence)} of runs take", _interval, worth=4),
+        _column("size_hours", f"{advice.unit.word}-hours", lambda row: hours(row.size_hours)),
+        _column("verdict", "verdict", lambda row: row.verdict, left=True, worth=5),
+        _column("options", "options", lambda row: printable(row.options), left=True),
+    ]
+    rows = table_columns.text(columns, advice.layouts, width=width)
+    return f"Laid out otherwise, on {size}\n\n{rows}"
+
+
+def _interval(row: LayoutRow) -> str:
+    return f"{duration(row.low_s)} to {duration(row.high_s)}"
 
 
 def _about(advice: Advice) -> str:
@@ -354,13 +377,14 @@ def _deadline(advice: Advice) -> str:
 
 
 def _cheapest(advice: Advice) -> str:
-    """Name the row that makes the deadline for the fewest node-hours."""
+    """Name the row that makes the deadline for the fewest node-, CPU- or GPU-hours."""
     if advice.cheapest_sure is None:
         return ""
     row = next(row for row in advice.rows if row.nodes == advice.cheapest_sure)
     return (
-        f"{count(row.nodes, 'node')} {'makes' if row.nodes == 1 else 'make'} it with a chance of "
-        f"{chance_text(row.chance)} (asked: {percent(advice.sure)}) for the fewest node-hours."
+        f"{count(row.nodes, advice.unit.word)} {'makes' if row.nodes == 1 else 'make'} it with a "
+        f"chance of {chance_text(row.chance)} (asked: {percent(advice.sure)}) for the fewest "
+        f"{advice.unit.word}-hours."
     )
 
 

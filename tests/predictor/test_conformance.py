@@ -165,13 +165,13 @@ def test_names_are_unique() -> None:
 
 
 @every_model
-@given(any_curve(), any_curve(), st.integers(1, 64), st.integers(1, 64))
+@given(any_curve(), any_curve(), st.integers(1, 64), st.integers(1, 64), st.booleans())
 def test_no_curves_of_two_sizes_make_a_model_fail(
-    name: str, one: Curve, other: Curve, each: int, second: int
+    name: str, one: Curve, other: Curve, each: int, second: int, in_all: bool
 ) -> None:
     every = {each: replace(one, each=each), second: replace(other, each=second)}
     last = one.points[-1].nodes
-    curve = sized(every.values(), second)
+    curve = replace(sized(every.values(), second), in_all=in_all)
     for p in base.create(name).fit(curve).predict([1, last, 4 * last]):
         assert 0 < p.low_s <= p.time_s <= p.high_s < math.inf
 
@@ -188,3 +188,17 @@ def test_a_simple_law_of_two_sizes_is_found_again(name: str, each: int) -> None:
     for p in fit.predict([3, 6, 12, 24]):
         expected = float(amdahl(np.array(float(p.nodes)))) / each**0.8
         assert p.time_s == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize("name", ["two_sizes"])
+@pytest.mark.parametrize("each", [1, 2, 4])
+def test_a_simple_law_of_a_size_and_its_layout_is_found_again(name: str, each: int) -> None:
+    ran = {1: [1, 2, 4, 8, 16, 32], 2: [2, 8, 32], 4: [4, 16]}
+    every = [
+        replace(drawn(sizes, lambda n, k=k: amdahl(n) * k**0.3), each=k)  # type: ignore[misc]
+        for k, sizes in ran.items()
+    ]
+    fit = base.create(name).fit(replace(sized(every, each), in_all=True))
+    for p in fit.predict([6, 12, 24]):
+        expected = float(amdahl(np.array(float(p.nodes)))) * each**0.3
+        assert p.time_s == pytest.approx(expected, rel=0.04)

@@ -7,9 +7,9 @@ import pytest
 
 from predictor.models.base import TooFewPoints
 from predictor.models.two_sizes import TwoSizes, sized, translation_of
-from predictor.other_sizes import second_sizes
 from predictor.types import Curve, Point
-from sacct_ingest.layout import Each, Layout
+from sacct_ingest.layout import Each, Layout, Unit, second_sizes
+from sacct_ingest.store import RunRow
 from tests.predictor.test_parts import made, row
 
 Law = Callable[[int, int], float]
@@ -92,7 +92,10 @@ def test_nothing_to_translate_is_an_error() -> None:
         ([Layout(4, 4), Layout(4, 8), Layout(8, 8)], []),
         ([Layout(4, 4), Layout(8, 8, in_all=True)], []),
         ([Layout(4, gpus=1, gpu_type="a"), Layout(4, gpus=2, gpu_type="b")], []),
-        ([Layout(2, each=Each.JOB), Layout(4, each=Each.JOB)], []),
+        ([Layout(2, each=Each.JOB), Layout(4, each=Each.JOB)], [2, 4]),
+        ([Layout(cpus=8, each=Each.GPU, nodes=n) for n in (1, 2)], [1, 2]),
+        ([Layout(2, each=Each.JOB), Layout(2, each=Each.TASK)], []),
+        ([Layout(gpus=0, each=Each.ANY), Layout(gpus=2, each=Each.ANY)], []),
         ([Layout(4, 4)], []),
     ],
 )
@@ -115,3 +118,58 @@ def test_half_filled_nodes_with_two_counts_get_the_curve_of_filled_ones() -> Non
     assert "two_sizes" in {problem.name for problem in half.problems}
     full = next(part for part in parts if part.layout.tasks == 4)
     assert full.model == "averaged"
+
+
+def of_devices(devices: int, nodes: int) -> float:
+    """GPUs that share a node work together faster than those of several nodes."""
+    return (900 / devices + 15) * nodes**0.8
+
+
+def on_gpus(counts: dict[int, Sequence[int]]) -> list[RunRow]:
+    """Runs on so many GPUs of so many nodes, four CPUs for each GPU."""
+    return [
+        replace(
+            row(100 * nodes + i, nodes, of_devices(n, nodes)), gpus=n, tasks=n, cpus=4 * n, line="l"
+        )
+        for nodes, each in counts.items()
+        for i, n in enumerate(each)
+    ]
+
+
+def test_gpus_on_two_nodes_with_two_counts_get_the_curve_of_those_on_one() -> None:
+    rows = on_gpus({1: (1, 2, 4, 8) * 2, 2: (2, 8, 2, 8)})
+    _, *parts = made(rows)
+    assert {part.unit for part in parts} == {Unit.GPUS}
+    two = next(part for part in parts if part.layout.nodes == 2)
+    assert two.model == "two_sizes"
+    assert [point.nodes for point in two.observed] == [2, 8]
+    at_four = dict(zip(two.nodes, two.median_s, strict=True))[4]
+    assert at_four == pytest.approx(of_devices(4, 2), rel=0.1)
+    (said,) = [one.text for one in two.problems if one.name == "two_sizes"]
+    assert said.startswith("only 2 GPU counts were run with this layout; runs with other layouts")
+
+
+def test_threads_of_twice_as_many_tasks_get_the_curve_of_the_others() -> None:
+    def law(cpus: int, tasks: int) -> float:
+        return (1200 / cpus + 25) * tasks**-0.2
+
+    rows = [
+        replace(row(100 * tasks + i, 1, law(cpus, tasks)), tasks=tasks, cpus=cpus)
+        for tasks, sizes in ((2, (2, 4, 8, 16) * 2), (4, (4, 16) * 2))
+        for i, cpus in enumerate(sizes)
+    ]
+    _, *parts = made(rows)
+    four = next(part for part in parts if part.layout.tasks == 4)
+    assert (four.unit, four.model) == (Unit.CPUS, "two_sizes")
+    at_eight = dict(zip(four.nodes, four.median_s, strict=True))[8]
+    assert at_eight == pytest.approx(law(8, 4), rel=0.1)
+
+
+@pytest.mark.parametrize("each", [1, 2, 4])
+def test_a_size_of_the_whole_job_is_not_multiplied_by_its_layout(each: int) -> None:
+    ran = {1: (1, 2, 4, 8, 16), 2: (2, 16), 4: (4, 16)}
+    curve = replace(sized(curves(of_devices, ran), each), in_all=True)
+    found = translation_of(curve)
+    assert (found.all_count, found.slope) == (False, pytest.approx(0.8, abs=0.05))
+    for one in TwoSizes().fit(curve).predict([4, 8]):
+        assert one.time_s == pytest.approx(of_devices(one.nodes, each), rel=0.12)

@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 
+from predictor.table import part_key
 from predictor.types import Part, Tail
-from sacct_ingest.layout import Layout
+from sacct_ingest.layout import Each, Layout, Unit
 from slurm_plugin.config import (
     TimeLimit,
     TimeUse,
@@ -80,3 +81,45 @@ def test_node_counts_are_whole_segments(segment):
     advice = made.advise(job(segment_size=segment, min_nodes=1, max_nodes=32), now_s=NOW)
     assert advice.rows
     assert all(one.nodes % segment == 0 for one in advice.rows)
+
+
+def laid_out(layouts, *, unit=Unit.NODES):
+    """Advisor that has a table for each of these layouts, and their identity's own."""
+    own = dataclasses.replace(history(), unit=unit)
+    keys = {part_key(own.key, str(i)): layout for i, layout in enumerate(layouts)}
+    whole = dataclasses.replace(own, parts=tuple(Part(*one) for one in keys.items()))
+    parts = [table(key=key, layout=layout, unit=unit) for key, layout in keys.items()]
+    return advisor(tables=[whole, *parts])
+
+
+def test_advice_puts_other_fillings_of_nodes_beside_the_jobs_own():
+    made = laid_out([Layout(4, 4), Layout(2, 4), Layout(8, 8)])
+    advice = made.advise(job(min_nodes=2, max_nodes=2, ntasks_per_node=4), now_s=NOW)
+    assert [row.own for row in advice.layouts] == [False, True, False]
+    assert [row.options for row in advice.layouts] == [
+        f"--nodes={advice.nodes} --ntasks-per-node=2 --cpus-per-task=2",
+        f"--nodes={advice.nodes} --ntasks-per-node=4",
+        f"--nodes={advice.nodes} --ntasks-per-node=8",
+    ]
+    assert advice.layouts[0].layout == "2 tasks and 4 CPUs on each node"
+    one = advice.layouts[1]
+    assert one.size_hours == pytest.approx(advice.nodes * one.time_s / 3600)
+
+
+def test_advice_puts_threads_of_other_tasks_beside_the_jobs_own():
+    layouts = [Layout(tasks, each=Each.JOB, nodes=1) for tasks in (2, 4)]
+    made = laid_out(layouts, unit=Unit.CPUS)
+    asked = job(min_nodes=1, max_nodes=1, num_tasks=2, cpus_per_task=4, min_cpus=8)
+    advice = made.advise(asked, now_s=NOW)
+    size = advice.layouts[0].size
+    assert [row.options for row in advice.layouts] == [
+        f"--nodes=1 --ntasks={tasks} --cpus-per-task={size // tasks}" for tasks in (2, 4)
+    ]
+
+
+def test_advice_has_no_layouts_where_there_is_one_or_they_differ_in_two_sizes():
+    for layouts in ([Layout(4, 4)], [Layout(4, 4), Layout(4, 8), Layout(8, 8)]):
+        made = laid_out(layouts)
+        advice = made.advise(job(min_nodes=2, max_nodes=2, ntasks_per_node=4), now_s=NOW)
+        assert advice.rows
+        assert advice.layouts == []

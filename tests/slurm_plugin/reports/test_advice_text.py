@@ -1,7 +1,8 @@
 import pytest
 
+from sacct_ingest.layout import Unit
 from slurm_plugin.formatting import short_clock
-from slurm_plugin.protocol import Advice, Row, WaitShares
+from slurm_plugin.protocol import Advice, LayoutRow, Row, WaitShares
 from slurm_plugin.reports import advice_text as text
 from slurm_plugin.table_columns import TableOptions
 
@@ -187,3 +188,37 @@ def test_titles_can_be_left_out() -> None:
 
 def test_a_guess_has_no_columns_of_scaling() -> None:
     assert "speedup" not in text.render(advice(guess=True), now_s=0, width=200)
+
+
+def test_layouts_stand_side_by_side_in_the_unit_of_the_table() -> None:
+    def laid_out(tasks: int, *, own: bool) -> LayoutRow:
+        options = f"--nodes=1 --ntasks={tasks} --cpus-per-task={16 // tasks}"
+        return LayoutRow(
+            layout=f"{tasks} tasks in all on 1 node",
+            options=options,
+            size=16,
+            time_s=60.0 * tasks,
+            low_s=50.0 * tasks,
+            high_s=70.0 * tasks,
+            size_hours=16 * tasks / 60,
+            verdict="doubtful",
+            own=own,
+        )
+
+    rows = [laid_out(2, own=True), laid_out(4, own=False)]
+    shown = text.render(advice(unit=Unit.CPUS, layouts=rows), now_s=0.0, width=140)
+    assert "Laid out otherwise, on 16 CPUs" in shown
+    assert "CPU-hours" in shown
+    (own,) = [line for line in shown.splitlines() if "this job" in line]
+    assert "--nodes=1 --ntasks=2 --cpus-per-task=8" in own
+    assert "2 tasks in all on 1 node" in own
+
+
+def test_what_makes_a_deadline_is_counted_in_the_unit_of_the_table() -> None:
+    rows = [row(8, chance=0.97)]
+    made = advice(
+        unit=Unit.CPUS, rows=rows, cheapest_sure=8, sure=0.95, deadline_s=9e8, meets_deadline=True
+    )
+    shown = text.render(made, now_s=0.0)
+    assert "8 CPUs make it" in " ".join(shown.split())
+    assert "fewest CPU-hours" in " ".join(shown.split())

@@ -1,0 +1,133 @@
+"""For how many jobs of a log there is a curve, a history and advice: by sizes, and by nodes alone.
+
+Walks a log in time as ``history_accuracy.py`` does, twice: by each run's nodes, tasks, CPUs and
+GPUs, and by its nodes alone, as if the product saw no other size.  Of each job that completed it
+says what there was when it was submitted:
+
+- a *curve*: the table that the job gets says run times on sizes that were not run;
+- a *history* of its tag, script or command line, or of its *name or user* alone;
+- *advice*: there is a curve, and it covers the job's own size and another one to choose.
+
+The error is that of the jobs that both walks predict.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import _bench
+from history_accuracy import Fits, histories, stored
+
+from predictor.run_rows import attributes_of_run
+from predictor.table import at, covers, for_limit
+from predictor.types import HISTORY, PredictionTable
+from sacct_ingest.layout import Unit, layouts_of_run
+from sacct_ingest.records import CURVE_LEVELS, JobState
+from sacct_ingest.store import RunRow
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What there was for one job."""
+
+    kind: str  #: ``curve``, ``history``, ``name or user``, ``nothing``
+    unit: Unit = Unit.NODES
+    advice: bool = False
+    error: float | None = None  #: relative to its run time; None: no prediction
+
+
+def main() -> None:
+    """Walk the logs and print what there was."""
+    parser = _bench.options(str(__doc__))
+    parser.add_argument("--data", nargs="*", type=Path, metavar="FILE", help="logs of sites")
+    parser.add_argument("--jobs", type=int, help="only so many jobs of each, from the beginning")
+    parser.add_argument("--every", type=int, default=20, help="refit after so many runs (20)")
+    arguments = parser.parse_args()
+    most = arguments.jobs or (500 if arguments.quick else None)
+    figures: list[dict[str, Any]] = []
+    for path in arguments.data or [None]:
+        log = path.name if path else "generated log"
+        figures += both(log, stored(path)[:most], every=arguments.every)
+    _bench.table(figures, title="Share of completed jobs, in %")
+    _bench.write(arguments.json, shares=figures)
+
+
+def both(log: str, rows: Sequence[RunRow], *, every: int) -> list[dict[str, Any]]:
+    """Walk one log by nodes alone and by all sizes, and give a row of each."""
+    before = walk([of_nodes_alone(row) for row in rows], every=every)
+    after = walk(rows, every=every)
+    errors = [
+        (one.error, other.error)
+        for one, other in zip(before, after, strict=True)
+        if one.error is not None and other.error is not None
+    ]
+    return [
+        {"log": log, "sizes": sizes, **_shares(said), "median error %": _median(own)}
+        for sizes, said, own in (
+            ("nodes alone", before, [pair[0] for pair in errors]),
+            ("all", after, [pair[1] for pair in errors]),
+        )
+    ]
+
+
+def of_nodes_alone(row: RunRow) -> RunRow:
+    """Run whose tasks, CPUs and GPUs nobody recorded: its size is its node count."""
+    return replace(
+        row, cpus=row.nodes, tasks=None, gpus=None, gpu_types="", req_cpus=None, req_gpus=None
+    )
+
+
+def walk(rows: Sequence[RunRow], *, every: int) -> list[Said]:
+    """Say of each job that completed what there was when it was submitted."""
+    fits = Fits(histories(rows), every)
+    ordered = sorted(rows, key=lambda one: (one.submit_s, one.job_id))
+    return [
+        _said(row, fits)
+        for row in ordered
+        if row.state is JobState.COMPLETED and row.elapsed_s > 0 and row.nodes > 0
+    ]
+
+
+def _said(row: RunRow, fits: Fits) -> Said:
+    attributes = partial(attributes_of_run, row)
+    table = fits.find(row.identity, layouts_of_run(row), attributes, float(row.submit_s))
+    if table is None or not table.nodes:
+        return Said("nothing")
+    size = table.unit.size_of(row)
+    table = for_limit(table, float(row.limit_s) if row.limit_s else None)
+    covered, curve = covers(table, size), table.model != HISTORY
+    error = abs(at(table, size).time_s / row.elapsed_s - 1) if covered else None
+    return Said(_kind(table), table.unit, curve and covered and len(table.nodes) > 1, error)
+
+
+def _kind(table: PredictionTable) -> str:
+    if table.model != HISTORY:
+        return "curve"
+    return "history" if table.level in CURVE_LEVELS else "name or user"
+
+
+def _shares(said: Sequence[Said]) -> dict[str, Any]:
+    count = max(len(said), 1)
+
+    def share(chosen: Sequence[bool]) -> float:
+        return round(100 * sum(chosen) / count, 1)
+
+    kinds = ("curve", "history", "name or user", "nothing")
+    sized = [one.kind == "curve" and one.unit is not Unit.NODES for one in said]
+    return {
+        "jobs": len(said),
+        **{kind: share([one.kind == kind for one in said]) for kind in kinds},
+        "curve over CPUs or GPUs": share(sized),
+        "advice": share([one.advice for one in said]),
+    }
+
+
+def _median(errors: Sequence[float]) -> float | None:
+    return 100 * median(errors) if errors else None
+
+
+if __name__ == "__main__":
+    main()

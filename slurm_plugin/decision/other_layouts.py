@@ -1,0 +1,101 @@
+"""The same job laid out otherwise: half-filled nodes, other GPUs, tasks or threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from predictor.table import at, covers, verdict_at
+from predictor.types import PredictionTable, Verdict
+from sacct_ingest.layout import Each, Layout, Unit
+from slurm_plugin.protocol import LayoutRow
+
+
+def layout_rows(
+    tables: Sequence[PredictionTable], own: PredictionTable, size: int
+) -> list[LayoutRow]:
+    """Put the layouts of an application side by side on one size; empty where there is one.
+
+    Parameters
+    ----------
+    tables
+        Of each layout.
+    own
+        That of the job.
+    size
+        Nodes, or CPUs or GPUs in all, as the tables count them.
+    """
+    rows = list(_rows(tables, own, size))
+    return rows if len(rows) > 1 else []
+
+
+def _rows(
+    tables: Sequence[PredictionTable], own: PredictionTable, size: int
+) -> Iterator[LayoutRow]:
+    for table in tables:
+        verdict = verdict_at(table, size)
+        options = layout_options(table.layout, table.unit, size)
+        if table.unit is not own.unit or verdict is Verdict.REFUSED or not options:
+            continue
+        if covers(table, size):
+            one = at(table, size)
+            yield LayoutRow(
+                layout=str(table.layout),
+                options=options,
+                size=size,
+                time_s=one.time_s,
+                low_s=one.low_s,
+                high_s=one.high_s,
+                size_hours=size * one.time_s / 3600,
+                verdict=verdict.value,
+                own=table.key == own.key,
+            )
+
+
+def layout_options(layout: Layout, unit: Unit, size: int) -> str:
+    """Give the options of sbatch for a layout; empty where it does not divide the size.
+
+    >>> layout_options(Layout(4, 8), Unit.NODES, 2)
+    '--nodes=2 --ntasks-per-node=4 --cpus-per-task=2'
+    >>> layout_options(Layout(4, each=Each.JOB, nodes=1), Unit.CPUS, 16)
+    '--nodes=1 --ntasks=4 --cpus-per-task=4'
+    >>> layout_options(Layout(4, each=Each.JOB, nodes=1), Unit.CPUS, 6)
+    ''
+    """
+    counts = _counts(layout, unit, size)
+    if any(count != int(count) for _, count in counts):
+        return ""
+    return " ".join(f"--{name}={_typed(layout, name)}{int(count)}" for name, count in counts)
+
+
+def _counts(layout: Layout, unit: Unit, size: int) -> list[tuple[str, float]]:
+    """Numbers for options; fractions where they do not divide."""
+    if unit is Unit.NODES:
+        return [("nodes", size), *_on_each_node(layout)]
+    counts = [("nodes", float(layout.nodes))] if layout.nodes else []
+    if unit is Unit.GPUS:
+        each = size / (layout.nodes or 1)
+        cpus = layout.cpus if layout.each is Each.GPU else 0
+        return [*counts, ("gpus-per-node", each), *_some("cpus-per-gpu", cpus)]
+    if layout.each is Each.JOB and layout.tasks:
+        return [*counts, ("ntasks", layout.tasks), ("cpus-per-task", size / layout.tasks)]
+    if layout.each is Each.TASK and layout.cpus:
+        return [*counts, ("ntasks", size / layout.cpus), ("cpus-per-task", layout.cpus)]
+    return []
+
+
+def _on_each_node(layout: Layout) -> list[tuple[str, float]]:
+    tasks, cpus = layout.tasks, layout.cpus
+    threads = cpus // tasks if tasks and cpus % tasks == 0 else 0
+    return [
+        *_some("ntasks-per-node", tasks),
+        *_some("cpus-per-task", threads if threads > 1 or not tasks else 0),
+        *_some("gpus-per-node", layout.gpus or 0),
+    ]
+
+
+def _some(name: str, count: float) -> list[tuple[str, float]]:
+    return [(name, count)] if count else []
+
+
+def _typed(layout: Layout, name: str) -> str:
+    return f"{layout.gpu_type}:" if name == "gpus-per-node" and layout.gpu_type else ""
