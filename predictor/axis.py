@@ -29,6 +29,8 @@ _NEARLY = 0.9
 _EXPLAINED = 0.9
 #: Spread of log run time that repeats have at least.
 _NOISE = 0.03
+#: Decimals in which criteria differ.  Those of one fit over two units do not: nodes go first.
+_SAME = 6
 #: Of a parabola in log size.
 _TERMS = 3
 
@@ -55,7 +57,7 @@ def axis_of(rows: Sequence[RunRow]) -> Axis:
         least = max(1.0, _NEARLY * max(spoken))
         near = [one for one, runs in zip(candidates, spoken, strict=True) if runs >= least]
         if near:
-            return min(near, key=_criterion)
+            return min(near, key=lambda axis: round(_criterion(axis), _SAME))
     return nodes
 
 

@@ -42,7 +42,7 @@ def history_table(
     ran = sorted(counts)
     nodes = _around(ran, settings) if same else ran
     judged = [now.judge(n) for n in nodes]
-    problem = _no_curve(ran) if same else _not_one_problem(level)
+    problems = _no_curve(ran) if same else (_not_one_problem(level),)
     rows = list(zip(judged, nodes, strict=True))
     return replace(
         table_of(
@@ -51,7 +51,7 @@ def history_table(
             settings.confidence,
         ),
         model=HISTORY,
-        problems=(problem,),
+        problems=problems,
         observed=tuple(
             Point(n, round_time(exp(one.log_s)), counts[n]) for one, n in rows if counts[n]
         ),
@@ -95,8 +95,13 @@ def _at_limit(limit_s: float, judged: Sequence[JudgedPrediction]) -> AtLimit:
     )
 
 
-def _no_curve(ran: Sequence[int]) -> Problem:
-    """One count asks for twice as many; two ask for the same step once more, or between them."""
+def _no_curve(ran: Sequence[int]) -> tuple[Problem, ...]:
+    """One count asks for twice as many; two ask for the same step once more, or between them.
+
+    Of more than two the runs make no curve for another reason, such as several layouts.
+    """
+    if len(ran) >= choose.MIN_POINTS:
+        return ()
     if len(ran) == 1:
         observe = 2 * ran[0]
     elif ran[1] >= 4 * ran[0]:
@@ -104,8 +109,9 @@ def _no_curve(ran: Sequence[int]) -> Problem:
     else:
         observe = max(2 * ran[1], 4 * ran[0])
     listed = " and ".join(map(str, ran))
-    text = f"finished runs on {listed} nodes only; a curve needs {choose.MIN_POINTS} node counts"
-    return Problem("no_curve", text, observe)
+    nodes = "node" if ran == [1] else "nodes"
+    text = f"finished runs on {listed} {nodes} only; a curve needs {choose.MIN_POINTS} node counts"
+    return (Problem("no_curve", text, observe),)
 
 
 def _not_one_problem(level: KeyLevel) -> Problem:

@@ -19,6 +19,7 @@ from predictor.history_table import history_table
 from predictor.memory_need import memory_need
 from predictor.other_sizes import OtherSizes
 from predictor.record import Record
+from predictor.resource_use import resource_uses
 from predictor.run_rows import (
     command_of,
     ended_runs,
@@ -193,6 +194,7 @@ def _described(
         mem_node_bytes=max((m.mem_bytes for m in memory if m.mem_bytes < UNBOUNDED), default=None),
         memory=memory,
         need=memory_need(rows, margin=settings.memory_margin),
+        uses=resource_uses(rows),
         fitted_s=now_s,
         owner=owner_of(rows),
         longest=longest_of(rows),

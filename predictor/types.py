@@ -190,6 +190,19 @@ class MemoryNeed:
 
 
 @dataclass(frozen=True, slots=True)
+class ResourceUse:
+    """Which share of its CPUs or GPUs an application uses: see `predictor.resource_use`."""
+
+    unit: Unit  #: CPUs or GPUs
+    share: float  #: the median run's
+    low: float  #: nine in ten runs use no less ...
+    high: float  #: ... and no more
+    runs: int
+    predictions: int  #: runs that were judged by those before them ...
+    inside: int  #: ... and how many of them were inside the range
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How many of an application's latest runs ended in one state of Slurm's."""
 
@@ -320,6 +333,7 @@ class PredictionTable:
     #: what the table's sizes count: wherever it or what is made of it says ``nodes``
     unit: Unit = Unit.NODES
     need: MemoryNeed | None = None  #: None: the accounting has no memory
+    uses: tuple[ResourceUse, ...] = ()  #: empty: the accounting does not say
     #: fields that differ where the owner's runs alone may have a say: what decisions go by
     acting: dict[str, Any] = field(default_factory=dict)
 

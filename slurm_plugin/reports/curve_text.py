@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from predictor.table import for_type
-from predictor.types import PredictionTable, Recorded, Verdict
+from predictor.types import PredictionTable, Recorded, ResourceUse, Verdict
 from sacct_ingest.layout import Unit
 from sacct_ingest.records import StandingRow
 from slurm_plugin import table_columns
@@ -57,7 +57,7 @@ def render(
         lines.append(f"knee (most speedup for its cost, max S²/n): {count(prediction.knee, word)}")
     if prediction.max_useful is not None:
         lines.append(f"run time stops falling at {count(prediction.max_useful, word)}")
-    lines += _memory_lines(prediction)
+    lines += [*_memory_lines(prediction), *map(use_text, prediction.uses)]
     if prediction.node_type:
         head.insert(0, f"nodes of the type {printable(prediction.node_type)}")
     parts = [_wrapped(head, width), _table(prediction, every=every, width=width, options=options)]
@@ -79,7 +79,17 @@ def _memory_lines(prediction: PredictionTable) -> list[str]:
     most = max(one.mem_bytes for one in need.high) / 2**20
     each = "a node" if prediction.unit is Unit.NODES else "the job"
     record = f", enough for {need.inside} of {need.predictions} runs" if need.predictions else ""
-    return [f"memory that {each} may need: {most:.0f} MiB{record} (with the margin)"]
+    tasks = prediction.layout.tasks if prediction.unit is Unit.NODES else 0
+    task = f" ({most / tasks:.0f} MiB for each of {tasks} tasks)" if tasks > 1 else ""
+    return [f"memory that {each} may need: {most:.0f} MiB{task}{record} (with the margin)"]
+
+
+def use_text(use: ResourceUse) -> str:
+    """Say which share of its CPUs or GPUs an application uses, with the record of that."""
+    most = "at most " if use.unit is Unit.GPUS else ""
+    between = f"nine in ten {percent(use.low)} to {percent(use.high)}"
+    held = f"; {use.inside} of {use.predictions} runs were as those before" * bool(use.predictions)
+    return f"runs use {most}{percent(use.share)} of their {use.unit.plural} ({between}{held})"
 
 
 def _record_line(record: Recorded, unit: Unit) -> str:

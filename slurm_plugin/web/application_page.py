@@ -11,7 +11,12 @@ from sacct_ingest.records import StandingRow
 from slurm_plugin.formatting import RECOGNISED, clock, count, duration, percent
 from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
-from slurm_plugin.reports.curve_text import shown_counts, standing_line, verdict_at_entry
+from slurm_plugin.reports.curve_text import (
+    shown_counts,
+    standing_line,
+    use_text,
+    verdict_at_entry,
+)
 from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.reports.picture import of_table
 
@@ -46,6 +51,10 @@ def facts(prediction: PredictionTable, standing: StandingRow | None) -> list[tup
         ("Knee (most speedup for its cost)", _size(prediction.knee, prediction.unit)),
         ("Run time stops falling at", _size(prediction.max_useful, prediction.unit)),
         (f"Largest memory observed {whole}", _gib(prediction.mem_node_bytes)),
+        *(
+            (f"Use of {use.unit.plural}", use_text(use).removeprefix("runs use "))
+            for use in prediction.uses
+        ),
         ("Last fit", clock(prediction.fitted_s)),
         ("Outcomes of its predictions", standing_line(standing) if standing else ""),
     ]

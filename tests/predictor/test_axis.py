@@ -1,6 +1,7 @@
 """What a curve is over, and tables over CPUs and GPUs."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -180,3 +181,28 @@ def test_half_filled_nodes_are_not_repeats_of_filled_ones() -> None:
 
 
 NODES = tuple(enumerate((1, 2, 4, 8) * 2))
+
+
+def test_nodes_are_the_unit_where_cpus_say_the_same() -> None:
+    """Each layout has as many CPUs on each node: over CPUs the same fit has other numbers."""
+    filled = [(n, 8) for n in (1, 2, 4, 8)] * 3
+    half = [(n, 4) for n in (1, 8)] * 3
+    for seed in range(12):  # in some of them the last digit of a criterion is less over CPUs
+        noise = Random(seed)
+        rows = [
+            sized(
+                i,
+                float(int((16000 / n / each**0.7 + 60) * noise.uniform(0.98, 1.02))),
+                cpus=8 * n,
+                tasks=each * n,
+                nodes=n,
+            )
+            for i, (n, each) in enumerate(filled + half)
+        ]
+        assert axis_of(rows).unit is Unit.NODES
+
+
+def test_runs_of_several_layouts_are_not_said_to_have_too_few_counts() -> None:
+    whole, *_ = made(half_and_whole(0.3))
+    assert len(whole.observed) >= 3
+    assert {"no_curve", "layouts"} & {one.name for one in whole.problems} == {"layouts"}

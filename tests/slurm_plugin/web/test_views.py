@@ -9,10 +9,11 @@ from urllib.parse import quote
 import pytest
 
 from predictor.refit import row_of
-from predictor.types import Verdict
+from predictor.types import ResourceUse, Verdict
 from sacct_ingest.layout import Unit
 from sacct_ingest.store import Store
 from slurm_plugin.web.app import PAGES
+from slurm_plugin.web.application_page import facts
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports import test_html as html
 from tests.slurm_plugin.web.conftest import EVIL, Ask, own
@@ -312,3 +313,15 @@ def test_no_page_needs_more_than_its_own_files(ask: Ask) -> None:
     assert re.findall(r"animation|transition|@keyframes", got.text) == []
     assert ask("/icon.svg").headers["content-type"] == "image/svg+xml"
     assert style.startswith("/style-")
+
+
+def test_an_application_speaks_the_unit_of_its_curve() -> None:
+    use = ResourceUse(Unit.GPUS, 0.6, 0.5, 0.7, runs=12, predictions=9, inside=8)
+    shown = dict(facts(replace(table(), unit=Unit.CPUS, mem_node_bytes=2**30, uses=(use,)), None))
+    assert shown["Largest memory observed in a job"] == "1.0 GiB"
+    assert shown["Use of GPUs"] == (
+        "at most 60 % of their GPUs (nine in ten 50 % to 70 %; 8 of 9 runs were as those before)"
+    )
+    assert "Largest memory observed on a node" in dict(
+        facts(replace(table(), mem_node_bytes=1), None)
+    )
