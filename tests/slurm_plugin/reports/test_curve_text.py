@@ -8,6 +8,7 @@ from predictor.types import (
     PredictionTable,
     Problem,
     Recorded,
+    ResourceUse,
     Verdict,
 )
 from sacct_ingest.layout import Layout, Unit
@@ -187,3 +188,15 @@ def test_memory_is_reported_with_its_record() -> None:
     sized = curve_text.render(recorded(need=need, unit=Unit.CPUS), width=200)
     assert "memory that the job may need: 3000 MiB" in sized
     assert "memory" not in curve_text.render(recorded(), width=200)
+
+
+def test_use_of_cpus_stands_with_its_record() -> None:
+    use = ResourceUse(Unit.CPUS, 0.62, 0.4, 0.7, runs=12, predictions=9, inside=8)
+    shown = " ".join(curve_text.render(recorded(uses=(use,)), width=200).split())
+    assert "runs use 62 % of their CPUs (nine in ten 40 % to 70 %; 8 of 9 runs were as" in shown
+
+
+def test_memory_of_a_node_is_also_that_of_its_tasks() -> None:
+    need = MemoryNeed(5, 4, 4, high=(Memory(2, 800 * 2**20),))
+    shown = " ".join(curve_text.render(recorded(need=need, layout=Layout(4, 4)), width=200).split())
+    assert "800 MiB (200 MiB for each of 4 tasks), enough for 4 of 4 runs" in shown
