@@ -318,7 +318,7 @@ def test_no_page_needs_more_than_its_own_files(ask: Ask) -> None:
 def test_an_application_speaks_the_unit_of_its_curve() -> None:
     use = ResourceUse(Unit.GPUS, 0.6, 0.5, 0.7, runs=12, predictions=9, inside=8)
     shown = dict(facts(replace(table(), unit=Unit.CPUS, mem_node_bytes=2**30, uses=(use,)), None))
-    assert shown["Largest memory observed in a job"] == "1.0 GiB"
+    assert shown["Largest memory observed of a job"] == "1.0 GiB"
     assert shown["Use of GPUs"] == (
         "at most 60 % of their GPUs (nine in ten 50 % to 70 %; 8 of 9 runs were as those before)"
     )
