@@ -126,7 +126,7 @@ def test_an_impostor_is_named_and_gets_nothing(links):
     links.patch.setattr("slurm_plugin.nimod.relay.handshake.os.geteuid", lambda: 0)
     links.gateway(at, uid=USER)
     link = links.uplink(at, up=False)
-    wait_until(lambda: "not tried" not in trouble(link), what="an attempt")
+    wait_until(lambda: "not linked yet" not in trouble(link), what="an attempt")
     assert f"{HOST}:{at}" in error_of(link)
     assert "Unauthorized" in error_of(link) or f"uid {USER}" in error_of(link)
 
