@@ -151,9 +151,16 @@ class Site:
         return int(low)
 
     def decision(self, *, since_s: float, name: str | None = None) -> DecisionRow:
-        """Give the one decision made after `since_s`, or the one about a job of that name."""
-        made = self.made(since_s)
-        (result,) = [d for d in made if name in (None, d.name)]
+        """Give the one decision made after `since_s`, or the one about a job of that name.
+
+        A hook that has it ready only informs nimod: sbatch may end before it is written.
+        """
+
+        def about() -> list[DecisionRow]:
+            return [d for d in self.made(since_s) if name in (None, d.name)]
+
+        wait_until(about, what="a decision")
+        (result,) = about()
         return result
 
     def made(self, since_s: float) -> list[DecisionRow]:

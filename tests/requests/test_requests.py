@@ -13,6 +13,7 @@ import pytest
 
 from sacct_ingest.records import DecisionRow
 from tests.end_to_end.site import Site
+from tests.processes import wait_until
 from tests.requests import rest
 from tests.requests.conftest import REST_USER, SHAPES
 from tests.requests.documented import Promise, count, promises
@@ -66,10 +67,13 @@ def submitted(asking: Site) -> Iterator[dict[str, Submitted]]:
     """Submit every request of the table, each on an idle cluster; then let them run together."""
     site = asking
     with reservation(site) as name:
+        begun = time.time()
         first = site.submit("--hold", "-N", "1")
+        site.decision(since_s=begun)
         names = {"RESERVATION": name, "JOB": str(first)}
         since = time.time()
         held = [submit(site, row, names) for row in SBATCH]
+        wait_until(lambda: len(site.made(since)) >= len(SBATCH), what="all decisions")
         made = site.made(since)
         jobs = {
             row.request: Submitted(job, decision, output)
