@@ -11,8 +11,8 @@ EVERY_SLURM ?= $$($(BIN)/python -m tests.cluster roots)
 # Real servers on a busy machine: what fails is run once more with new ones, and listed either way.
 PYTEST := sh scripts/pytest-once-more $(BIN)/pytest
 REAL := cluster or database
-# Tests with servers mostly wait for them: four at a time, however many cores there are; long files first.
-FOUR := -n 4 --dist loadfile --no-loadscope-reorder
+# Tests with servers mostly wait for them: three at a time, however many cores there are; long files first.
+THREE := -n 3 --dist loadfile --no-loadscope-reorder
 QUICK_JSON := build/bench
 FUZZ_SECONDS ?= 30
 # The Python of the system that packages are for.
@@ -57,8 +57,8 @@ test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL,
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
 	$(PYTEST) -m 'not ($(REAL))' -n auto --dist loadfile
-	$(PYTEST) -m '$(REAL)' $(FOUR)
-	$(PYTEST) -m releases --slurm $(FOREIGN_SLURM) $(FOUR)
+	$(PYTEST) -m '$(REAL)' $(THREE)
+	$(PYTEST) -m releases --slurm $(FOREIGN_SLURM) $(THREE)
 
 slurm-root: $(VENV)/.developer ## build Slurm RELEASE (25.11) from the tree SOURCE for test-releases, as root
 	$(BIN)/python -m tests.cluster build --source $(SOURCE) --release $(RELEASE)
