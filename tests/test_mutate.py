@@ -1,26 +1,21 @@
 """The tool that measures the tests: what it changes, what it leaves alone, what it excuses."""
 
 import ast
-import importlib.util
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parent.parent / "scripts" / "mutate.py"
+SCRIPTS = Path(__file__).parent.parent / "scripts"
 
 
 @pytest.fixture(name="mutate", scope="module")
-def _mutate() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mutate", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their module up.
-    importlib.sys.modules["mutate"] = module  # type: ignore[attr-defined]
-    spec.loader.exec_module(module)
-    return module
+def _mutate() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPTS)
+        yield importlib.import_module("mutate")
 
 
 def changed(mutate: ModuleType, path: Path, text: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -25,6 +26,8 @@ SHAPES = """\
 env | grep -E '^SLURM_(NNODES|JOB_NUM_NODES|NTASKS|NPROCS|NTASKS_PER_NODE)='
 echo STARTED=$(srun hostname | wc -l)
 """
+#: Setting of the hooks with which cli_filter writes the options of commands.
+REWRITING = "rewrite_in_cli_filter = yes\n"
 #: Who submits over REST: slurmrestd serves neither root nor SlurmUser.
 REST_USER = "nobody"
 
@@ -98,4 +101,33 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
             made = [one for user in users for one in (curve(user), *sized_curves(user))]
             store.fits.replace(list(map(row_of, made)))
         site.run_nimod("enforce", snapshot={"interval_s": 0.3})
+        yield site
+
+
+@contextmanager
+def hook_settings(site: Site, lines: str) -> Iterator[Site]:
+    """Add lines to the settings that hooks and commands read, on an idle cluster."""
+    settings = site.cluster.layout.etc / "nimo_hook.conf"
+    text = settings.read_text()
+    settings.write_text(text + lines)
+    try:
+        site.empty_queue()
+        yield site
+    finally:
+        settings.write_text(text)
+        site.empty_queue()
+
+
+@pytest.fixture(scope="module", params=["job_submit", "cli_filter"])
+def asking(site: Site, request: pytest.FixtureRequest) -> Iterator[Site]:
+    """Decisions when job_submit asks, or ahead, when cli_filter does."""
+    ahead = f"ask_ahead = yes\n{REWRITING}" if request.param == "cli_filter" else ""
+    with hook_settings(site, ahead):
+        yield site
+
+
+@pytest.fixture(scope="module")
+def rewriting(site: Site) -> Iterator[Site]:
+    """Only the commands of one module are rewritten."""
+    with hook_settings(site, REWRITING):
         yield site

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,25 +15,12 @@ pytestmark = pytest.mark.releases
 
 ROWS = memory_promises("Memory")
 SCRIPT = "#!/bin/sh\n#SBATCH --time=10\ntrue\n"
-AHEAD = "ask_ahead = yes\nrewrite_in_cli_filter = yes\n"
 
 
 def shown(job: dict[str, str]) -> str:
     """Memory that a job asks for, as slurmctld shows it."""
     by_cpu = job.get("MinMemoryCPU")
     return f"{by_cpu} a CPU" if by_cpu else job["MinMemoryNode"]
-
-
-@pytest.fixture(scope="module", params=["job_submit", "cli_filter"])
-def asking(site: Site, request: pytest.FixtureRequest) -> Iterator[Site]:
-    """Decisions when job_submit asks, or ahead, when cli_filter does."""
-    settings = site.cluster.layout.etc / "nimo_hook.conf"
-    text = settings.read_text()
-    settings.write_text(text + (AHEAD if request.param == "cli_filter" else ""))
-    site.empty_queue()
-    yield site
-    settings.write_text(text)
-    site.empty_queue()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")

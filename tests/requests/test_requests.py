@@ -23,7 +23,6 @@ pytestmark = pytest.mark.releases
 SBATCH = promises("sbatch")
 #: What keeps a job from running while the tests do; one without nodes never does.
 LATER = ("--begin", "--reservation", "-N 0")
-AHEAD = "ask_ahead = yes\nrewrite_in_cli_filter = yes\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +47,6 @@ def reservation(site: Site) -> Iterator[str]:
     site.cluster.run("scontrol", "create", "reservation", "ReservationName=kept", *options)
     yield "kept"
     site.cluster.run("scontrol", "delete", "ReservationName=kept")
-
-
-@pytest.fixture(scope="module", params=["job_submit", "cli_filter"])
-def asking(site: Site, request: pytest.FixtureRequest) -> Iterator[Site]:
-    """Decisions when job_submit asks, or ahead, when cli_filter does."""
-    settings = site.cluster.layout.etc / "nimo_hook.conf"
-    text = settings.read_text()
-    settings.write_text(text + (AHEAD if request.param == "cli_filter" else ""))
-    site.empty_queue()
-    yield site
-    settings.write_text(text)
-    site.empty_queue()
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,12 @@
 """The commands that cli_filter rewrites, on a real Slurm: decided once, with tasks that fit."""
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from sacct_ingest.records import DecisionRow
 from tests.end_to_end.site import Site
+from tests.requests.conftest import hook_settings
 from tests.requests.documented import Promise, promises
 from tests.requests.test_requests import fill, plain
 
@@ -21,19 +21,7 @@ LOOK = (
 )
 BEGAN = "srun hostname | wc -l"
 MINE = ("-J", "shapes", "-t", "10", "--comment=mine")
-WITHOUT, WITH = ("rewrite_in_cli_filter = no\n", "rewrite_in_cli_filter = yes\n")
-
-
-@pytest.fixture(scope="module")
-def rewriting(site: Site) -> Iterator[Site]:
-    """Commands read the settings each time: only those of this module are rewritten."""
-    settings = site.cluster.layout.etc / "nimo_hook.conf"
-    text = settings.read_text()
-    settings.write_text(text + WITH)
-    site.empty_queue()
-    yield site
-    settings.write_text(text)
-    site.empty_queue()
+WITHOUT = "rewrite_in_cli_filter = no\n"
 
 
 def run(site: Site, program: str, options: list[str]) -> list[str]:
@@ -165,17 +153,11 @@ def _decided(
     site: Site, program: str, options: list[str], *, ahead: str
 ) -> tuple[list[str], DecisionRow]:
     """Submit with ``ask_ahead`` as given; what became of the job, and the decision on it."""
-    settings = site.cluster.layout.etc / "nimo_hook.conf"
-    text = settings.read_text()
-    settings.write_text(f"{text}{WITHOUT}ask_ahead = {ahead}\n")
-    try:
-        site.empty_queue()
+    with hook_settings(site, f"{WITHOUT}ask_ahead = {ahead}\n"):
         site.settled()
         since = time.time()
         result = run(site, program, options)
         return result[:3], site.decision(since_s=since)
-    finally:
-        settings.write_text(text)
 
 
 @pytest.mark.parametrize("options", AHEAD, ids=" ".join)

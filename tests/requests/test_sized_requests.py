@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,19 +65,10 @@ def read(output: Any) -> dict[str, str]:
     return dict(line.split("=", 1) for line in output.read_text().splitlines())
 
 
-@pytest.fixture(scope="module", params=["job_submit", "cli_filter"])
-def submitted(site: Site, request: pytest.FixtureRequest) -> Iterator[dict[SizePromise, Submitted]]:
-    """Every request, decided on when job_submit asks, or ahead, when cli_filter does."""
-    settings = site.cluster.layout.etc / "nimo_hook.conf"
-    text = settings.read_text()
-    ahead = "ask_ahead = yes\nrewrite_in_cli_filter = yes\n"
-    settings.write_text(text + (ahead if request.param == "cli_filter" else ""))
-    try:
-        site.empty_queue()
-        yield by_sbatch(site)
-    finally:
-        settings.write_text(text)
-        site.empty_queue()
+@pytest.fixture(scope="module")
+def submitted(asking: Site) -> dict[SizePromise, Submitted]:
+    """Submit every request."""
+    return by_sbatch(asking)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")

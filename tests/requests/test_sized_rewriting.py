@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from sacct_ingest.records import DecisionRow
 from tests.end_to_end.site import Site
 from tests.requests.documented import SizePromise, size_promises
-from tests.requests.test_rewriting import WITH
 from tests.requests.test_sized_requests import filled, holds
 from tests.requests.test_sized_requests import program as application
 
@@ -24,18 +22,6 @@ LOOK = (
     "scontrol -o show job $SLURM_JOB_ID | grep JobId="
 )
 BEGAN = "srun hostname | wc -l"
-
-
-@pytest.fixture(scope="module")
-def rewriting(site: Site) -> Iterator[Site]:
-    """Commands read the settings each time: only those of this module are rewritten."""
-    settings = site.cluster.layout.etc / "nimo_hook.conf"
-    text = settings.read_text()
-    settings.write_text(text + WITH)
-    site.empty_queue()
-    yield site
-    settings.write_text(text)
-    site.empty_queue()
 
 
 def run(site: Site, row: SizePromise) -> list[str]:
