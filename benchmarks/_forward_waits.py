@@ -14,14 +14,8 @@ from predictor.backfilling import Engine
 from predictor.past_run_times import PastJob, PastRunTimes
 from predictor.queue_forward import QueuedJob, QueueState, run_forward
 from predictor.types import Prediction
-from predictor.wait_estimate import (
-    WaitClass,
-    WaitError,
-    WaitEstimate,
-    WaitRecord,
-    class_of,
-    error_of,
-)
+from predictor.wait_estimate import WaitEstimate
+from predictor.wait_record import WaitClass, WaitError, WaitRecord, class_of, error_of
 from slurm_plugin.replay.workload import Workload
 
 

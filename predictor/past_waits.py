@@ -19,8 +19,8 @@ from typing import NamedTuple
 from predictor.argument_checks import need_finite
 from predictor.past_run_times import PastJob, PastRunTimes
 from predictor.queue_forward import QueuedJob, QueueState, run_forward
-from predictor.wait_estimate import WaitClass, class_of
 from predictor.wait_features import QueueLoad
+from predictor.wait_record import WaitClass, class_of
 from sacct_ingest.hostlist import expand
 from sacct_ingest.store.rows import RunRow
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from predictor.wait_estimate import WaitError
+from predictor.wait_record import WaitError
 
 
 class LimitShares(msgspec.Struct, frozen=True, kw_only=True):

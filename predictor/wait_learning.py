@@ -17,8 +17,9 @@ import numpy.typing as npt
 from predictor.past_waits import PastWait
 from predictor.queue_wait import QueueWaitFit, QueueWaitModel
 from predictor.wait_correction import as_draws
-from predictor.wait_estimate import ALLOWANCE_S, WaitError, WaitRecord, error_of, log_error
+from predictor.wait_estimate import ALLOWANCE_S
 from predictor.wait_features import ESTIMATE, FEATURES
+from predictor.wait_record import WaitError, WaitRecord, error_of, log_error
 from sacct_ingest.errors import NimoError
 
 Floats = npt.NDArray[np.float64]

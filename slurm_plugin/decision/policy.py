@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from predictor.table import OTHER_LAYOUT, at, covers, verdict_at
 from predictor.types import PredictionTable, Verdict
-from predictor.wait_estimate import ENOUGH
+from predictor.wait_record import ENOUGH
 from slurm_plugin import config
 from slurm_plugin.decision.candidates import (
     PartitionBounds,

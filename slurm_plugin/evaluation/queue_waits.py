@@ -8,7 +8,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from predictor.queue_past import decode
-from predictor.wait_estimate import WaitError, decode_errors, log_error
+from predictor.wait_record import WaitError, decode_errors, log_error
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from collections.abc import Iterable, Iterator

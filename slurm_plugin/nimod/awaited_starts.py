@@ -6,7 +6,8 @@ from math import inf
 
 import msgspec
 
-from predictor.wait_estimate import WaitClass, WaitError, WaitEstimate, error_of
+from predictor.wait_estimate import WaitEstimate
+from predictor.wait_record import WaitClass, WaitError, error_of
 from slurm_plugin.slurm.raw_state import RawJob
 from slurm_plugin.slurm.snapshot import WAITS
 

@@ -12,14 +12,8 @@ import msgspec
 
 from predictor.queue_past import PastRecord, QueuePast
 from predictor.queue_past import decode as decode_past
-from predictor.wait_estimate import (
-    MOST_ENTRIES,
-    WaitError,
-    WaitEstimate,
-    WaitRecord,
-    decode_errors,
-    encode_errors,
-)
+from predictor.wait_estimate import WaitEstimate
+from predictor.wait_record import MOST_ENTRIES, WaitError, WaitRecord, decode_errors, encode_errors
 from sacct_ingest.hostlist import place_of_index
 from slurm_plugin.nimod.awaited_starts import AwaitedStarts, ExpectedWait
 from slurm_plugin.nimod.queue_run_times import QueueRunTimes

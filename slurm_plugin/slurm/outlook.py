@@ -11,7 +11,8 @@ from typing import Protocol, Self
 
 import msgspec
 
-from predictor.wait_estimate import WaitClass, WaitEstimate, WaitGrid, WaitRecord, class_of
+from predictor.wait_estimate import WaitEstimate, WaitGrid
+from predictor.wait_record import WaitClass, WaitRecord, class_of
 from slurm_plugin.slurm.node_pool import NodeShare
 
 

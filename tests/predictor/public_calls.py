@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from predictor import Run, Verdict, wait_estimate
+from predictor import Run, Verdict, wait_record
 from predictor.active.design import binary_search
 from predictor.active.space import Space
 from predictor.backfilling import Engine, JobShape, ReplaySchedule
@@ -49,7 +49,8 @@ from predictor.standing import AccuracyBand, PredictionOutcome
 from predictor.table import table_of
 from predictor.table_settings import TableSettings
 from predictor.type_ratios import ObservedRatios, TypeEvidence, believe
-from predictor.wait_estimate import WaitClass, WaitEstimate, WaitRecord
+from predictor.wait_estimate import WaitEstimate
+from predictor.wait_record import WaitClass, WaitRecord
 from predictor.walk import ExpertPanel, NextRun, replay
 from sacct_ingest.records import Probe, Resource
 from tests.predictor.curves import downey, drawn
@@ -295,16 +296,16 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         None, {"level": 0.9, "trees": 5, "leaves": 3, "learning_rate": 0.1, "leaf_jobs": 5,
                "blocks": 3, "allowance_s": 60.0},
     ),
-    "wait_estimate.class_of": (
-        partial(wait_estimate.class_of, partition="p"),
+    "wait_record.class_of": (
+        partial(wait_record.class_of, partition="p"),
         {"median_s": 9.0, "share": 0.5, "at_s": 5.0, "waiting": 7},
     ),
     "wait_estimate.certain": (None, {"wait_s": 9.0}),
-    "wait_estimate.spread_of": (None, {"draws_s": [1.0, 5.0, 9.0]}),
-    "wait_estimate.error_of": (
+    "wait_record.spread_of": (None, {"draws_s": [1.0, 5.0, 9.0]}),
+    "wait_record.error_of": (
         None, {"draws_s": [1.0, 5.0, 9.0], "of": WAITING, "at_s": 5.0, "actual_s": 9.0},
     ),
-    "wait_estimate.WaitRecord": (
+    "wait_record.WaitRecord": (
         lambda draws_s: WaitRecord().estimate(draws_s, WAITING), {"draws_s": [1.0, 5.0, 9.0]},
     ),
     "wait_estimate.WaitEstimate": (

@@ -36,7 +36,8 @@ from predictor.similar import PastRun, RunRequest, sample
 from predictor.table_settings import TableSettings
 from predictor.transfer_time import transfer_time
 from predictor.type_tables import type_tables
-from predictor.wait_estimate import WaitEstimate, certain, spread_of
+from predictor.wait_estimate import WaitEstimate, certain
+from predictor.wait_record import spread_of
 from tests.predictor.curves import curve_of, downey, drawn
 
 NODES = [1, 2, 4, 8, 16]

@@ -6,14 +6,11 @@ from math import inf
 import pytest
 
 from predictor.types import Prediction
-from predictor.wait_estimate import (
-    ALLOWANCE_S,
+from predictor.wait_estimate import ALLOWANCE_S, WaitEstimate, WaitGrid, certain
+from predictor.wait_record import (
     MOST_ENTRIES,
     WaitClass,
-    WaitEstimate,
-    WaitGrid,
     WaitRecord,
-    certain,
     class_of,
     decode_errors,
     encode_errors,

@@ -9,9 +9,9 @@ from predictor.past_waits import PastWait
 from predictor.queue_forward import LIMITS_S, QueuedJob, QueueState, run_forward
 from predictor.queue_wait import decode, encode
 from predictor.wait_correction import corrected_forward, correction_of
-from predictor.wait_estimate import class_of
 from predictor.wait_features import FEATURES, QueueLoad
 from predictor.wait_learning import learn_waits
+from predictor.wait_record import class_of
 
 pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not installed")
 

@@ -5,7 +5,8 @@ from math import inf
 import pytest
 from msgspec.structs import replace
 
-from predictor.wait_estimate import ENOUGH, WaitEstimate, WaitGrid
+from predictor.wait_estimate import WaitEstimate, WaitGrid
+from predictor.wait_record import ENOUGH
 from slurm_plugin.config import Config, Deadline, OnMissed
 from slurm_plugin.decision import messages, remedies
 from slurm_plugin.decision.candidates import PolicySettings, Request

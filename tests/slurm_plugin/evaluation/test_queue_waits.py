@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from predictor.queue_past import PastRecord, QueuePast, encode
-from predictor.wait_estimate import WaitClass, WaitError, encode_errors
+from predictor.wait_record import WaitClass, WaitError, encode_errors
 from sacct_ingest.store import DecisionSelection, Store
 from sacct_ingest.store.prediction_records import QUEUE, WAITS
 from sacct_ingest.store.rows import RecordRow

@@ -17,8 +17,8 @@ from predictor.queue_past import (
 )
 from predictor.queue_wait import Ensemble, QueueWaitFit, Tree
 from predictor.queue_wait import encode as encode_fit
-from predictor.wait_estimate import WaitClass, WaitRecord, class_of, encode_errors, error_of
 from predictor.wait_features import FEATURES
+from predictor.wait_record import WaitClass, WaitRecord, class_of, encode_errors, error_of
 from sacct_ingest.admin_comment import Note, build
 from slurm_plugin.nimod.outlooks import Outlooks
 from slurm_plugin.nimod.queue_run_times import QueueRunTimes
