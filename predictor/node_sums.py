@@ -11,7 +11,8 @@ import msgspec
 
 from predictor.models.product_form import Sums
 from predictor.node_types import NodeType, NodeTypes
-from sacct_ingest.records import Contribution, EndedRun, JobState
+from sacct_ingest.records import JobState
+from sacct_ingest.store.rows import Contribution, EndedRun
 
 #: Resources of each form.  Which form is believed is decided where node types are left out.
 FORMS: dict[str, tuple[str, ...]] = {

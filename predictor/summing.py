@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 from predictor.node_sums import FORMS, basis_of, contribution_of, fold
 from predictor.node_types import NodeTypes
-from sacct_ingest.records import Contribution, KeyLevel
+from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
+from sacct_ingest.store.rows import Contribution
 
 
 def node_types(store: Store) -> NodeTypes:

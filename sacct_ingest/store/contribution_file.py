@@ -12,7 +12,7 @@ import msgspec
 
 from sacct_ingest.atomic_file import replacing
 from sacct_ingest.errors import FormatError
-from sacct_ingest.records import Contribution
+from sacct_ingest.store.rows import Contribution
 
 _HEADER = b'{"nimo_contributions":1}\n'
 _BATCH = 2000

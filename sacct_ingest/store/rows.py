@@ -206,3 +206,46 @@ class Pruned:
     table: str
     before_s: int
     rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contribution:
+    """What one run adds to the sums of its application, see :mod:`predictor.node_sums`.
+
+    ``cluster``, ``submit_s`` and ``job_id`` are the run's key, ``digest`` that of the run as it was
+    stored.
+    """
+
+    cluster: str
+    submit_s: int
+    job_id: int
+    digest: str
+    tag: str = ""
+    script: str = ""
+    line: str = ""
+    basis: str = ""  #: digest of the node type's data
+    node_type: str = ""  #: empty: unknown, or several
+    nodes: int
+    tasks_node: float  #: tasks on each node
+    time_s: float  #: 0: adds nothing, as a run that did not complete
+    figures: str = ""  #: JSON, figure of the node type by name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRun:
+    """A run that ended, with its node type and its contribution."""
+
+    run_id: int
+    cluster: str
+    submit_s: int
+    job_id: int
+    digest: str
+    tag: str
+    script: str
+    line: str
+    state: str
+    partition: str
+    nodes: int
+    tasks: int | None
+    elapsed_s: float
+    node_list: str

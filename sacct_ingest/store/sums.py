@@ -13,17 +13,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, bindparam, delete, insert, or_, select
 
-from sacct_ingest.records import (
-    CURVE_LEVELS,
-    RUN_TIME_STATES,
-    Contribution,
-    EndedRun,
-    JobState,
-    KeyLevel,
-)
+from sacct_ingest.records import CURVE_LEVELS, RUN_TIME_STATES, JobState, KeyLevel
 from sacct_ingest.store import counters
 from sacct_ingest.store.engine import reading, writing
-from sacct_ingest.store.rows import SumsRow
+from sacct_ingest.store.rows import Contribution, EndedRun, SumsRow
 from sacct_ingest.store.schema import contributions, runs, sums
 
 #: Runs in one transaction.

@@ -12,7 +12,7 @@ import msgspec
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.availability import profile
 from slurm_plugin.slurm.cluster_state import Partition
-from slurm_plugin.slurm.fields import device
+from slurm_plugin.slurm.converters import device
 
 #: Characters of a list of devices that is read; a longer one takes nimod too long.
 _LONGEST = 4096

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from slurm_plugin.protocol import Job
 from slurm_plugin.slurm.availability import NodeAvailability, highest
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
-from slurm_plugin.slurm.fields import licences
+from slurm_plugin.slurm.converters import licences
 from slurm_plugin.slurm.footprint import footprint
 from slurm_plugin.slurm.limits import NodeBounds, ResourceNeed, limits_of, node_range
 from slurm_plugin.slurm.node_pool import NodeShare

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.slurm import fields, sources
+from slurm_plugin.slurm import converters, fields, sources
 from slurm_plugin.slurm.raw_state import RawJob, RawNode, RawState
 from slurm_plugin.slurm.sources import Release, Run, ask_few, read_few
 
@@ -67,12 +67,14 @@ def ask(module: Any, run: Run) -> RawState:
     few = read_few(*ask_few(run))
     try:
         jobs = [
-            job for job in _values(module.Jobs.load()) if fields.state(job.state) in sources.ACTIVE
+            job
+            for job in _values(module.Jobs.load())
+            if converters.state(job.state) in sources.ACTIVE
         ]
         return replace(
             few,
             nodes=[_node(node) for node in _values(module.Nodes.load())],
-            jobs=[_job(job) for job in jobs if fields.state(job.state) in sources.ACTIVE],
+            jobs=[_job(job) for job in jobs if converters.state(job.state) in sources.ACTIVE],
         )
     except Exception as error:  # PySlurm has errors of its own
         raise SlurmError(f"PySlurm: {error!r}") from error
@@ -92,7 +94,7 @@ def _node(node: Any) -> RawNode:
 
 
 def _job(job: Any) -> RawJob:
-    devices = fields.gres(job.gres or {})
+    devices = converters.gres(job.gres or {})
     tres = {"cpu": float(job.cpus or 0), "mem": float(job.memory or 0)}
     tres |= {f"gres/{name}": float(n) for name, n in devices.items()}
     return replace(RawJob(**fields.read_object(fields.JOB, job)), tres=tres)

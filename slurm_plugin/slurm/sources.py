@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.slurm import fields
+from slurm_plugin.slurm import converters, fields
 from slurm_plugin.slurm.raw_state import RawJob, RawNode, RawPartition, RawReservation, RawState
 
 #: Runs a command and gives its text; raises SlurmError.
@@ -54,7 +54,7 @@ def job_fields(release: Release) -> Sequence[fields.SlurmField]:
     """Fields of a job in text of this release."""
     if release < _EXCLUSIVE:
         return fields.JOB
-    alone = fields.SlurmField("alone", "Exclusive", (), fields.takes_nodes)
+    alone = fields.SlurmField("alone", "Exclusive", (), converters.takes_nodes)
     return [alone if one.name == "alone" else one for one in fields.JOB]
 
 
@@ -160,7 +160,7 @@ def read_json(
             jobs=[
                 RawJob(**fields.read_json(fields.JOB, item))
                 for item in _items(msgspec.json.decode(squeue, type=_Jobs).jobs)
-                if fields.state(item["job_state"]) in ACTIVE
+                if converters.state(item["job_state"]) in ACTIVE
             ],
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -247,7 +247,7 @@ def read_few(partitions: str, reservations: str, licences: str) -> RawState:
                 if "ReservationName" in row
             ],
             licences={
-                row["LicenseName"]: fields.count(row.get("Total", ""))
+                row["LicenseName"]: converters.count(row.get("Total", ""))
                 for row in _pairs(licences)
                 if "LicenseName" in row
             },

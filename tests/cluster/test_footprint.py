@@ -10,7 +10,7 @@ import pytest
 from sacct_ingest.job_script import parse_command_line
 from slurm_plugin.config import Snapshot, Source
 from slurm_plugin.slurm.cluster_state import Cluster
-from slurm_plugin.slurm.fields import tres
+from slurm_plugin.slurm.converters import tres
 from slurm_plugin.slurm.footprint import footprint
 from slurm_plugin.slurm.job_request import make_job
 from slurm_plugin.slurm.partition_view import partition_for

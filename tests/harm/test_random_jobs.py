@@ -16,7 +16,7 @@ from sacct_ingest.records import DecisionRow, JobRun, JobState
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.store import Store
-from slurm_plugin.slurm.fields import tres
+from slurm_plugin.slurm.converters import tres
 from tests.cluster.nimod import hooks_for
 from tests.conftest import ClusterFactory, scratch_directory
 from tests.end_to_end.site import Site

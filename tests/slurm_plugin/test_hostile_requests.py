@@ -38,12 +38,12 @@ PARSERS: list[tuple[str, Callable[[Any], Callable[[str], object]], list[str]]] =
         [full("gres/"), full("gres:", after="="), full("gres/a,"), full("9", before="gres/gpu:")],
     ),
     (
-        "slurm_plugin.slurm.fields",
+        "slurm_plugin.slurm.converters",
         lambda m: m.gres,
         [full("a", after="("), full("(", before="gpu:1"), full("gpu:1(IDX:0),"), full(":")],
     ),
     (
-        "slurm_plugin.slurm.fields",
+        "slurm_plugin.slurm.converters",
         lambda m: m.array_tasks,
         [full("0-9,", before="4_[", after="1]"), full("_[", after="-"), full("]", before="0-")],
     ),

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sacct_ingest.records import Contribution, JobState, KeyLevel
+from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import Store, SumsRow
+from sacct_ingest.store.rows import Contribution
 from tests.sacct_ingest.records import SUBMIT_S, run
 
 ONE = Contribution(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sacct_ingest.hostlist import expand
-from slurm_plugin.slurm.fields import tres
+from slurm_plugin.slurm.converters import tres
 from slurm_plugin.slurm.limits import Association, Cap, LimitKind, LimitTables, Qos, ResourceLimits
 from slurm_plugin.slurm.node_pool import NodeShare, alternatives
 from slurm_plugin.slurm.partition_view import partition_for, share_of

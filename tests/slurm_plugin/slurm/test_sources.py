@@ -3,7 +3,7 @@
 import pytest
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.slurm import fields
+from slurm_plugin.slurm import converters, fields
 from slurm_plugin.slurm.raw_state import RawPartition, RawReservation
 from slurm_plugin.slurm.sources import (
     SEPARATOR,
@@ -130,7 +130,7 @@ def test_a_cluster_that_has_none_of_them():
     ],
 )
 def test_states_of_nodes(value, state):
-    assert fields.flags(value) == state
+    assert converters.flags(value) == state
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_states_of_nodes(value, state):
     ],
 )
 def test_numbers_of_all_releases(value, number):
-    assert fields.number(value) == number
+    assert converters.number(value) == number
 
 
 @pytest.mark.parametrize(
