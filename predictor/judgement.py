@@ -4,9 +4,13 @@ The record of the identity chooses the expert and makes the width of the interva
 takes part for as long as there is little of its own.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import repeat
 
 from predictor import experts
 from predictor.argument_checks import need_finite, need_positive, need_share
@@ -28,6 +32,8 @@ from predictor.record import (
 _HALF_TAILS, _HALF_VERDICT = 60.0, 8.0
 #: Log of the widest factor between a prediction and an end of its interval.
 _WIDEST = 8.0
+#: Shares of errors that a verdict is about.
+_JUDGED = 0.5, 0.9
 #: Two-sided 90 % of a normal distribution, in standard deviations.
 _NINE_IN_TEN = 1.645
 
@@ -103,6 +109,38 @@ class JudgedPrediction:
     guesses: Guesses
 
 
+class _OwnErrors:
+    """Errors of an identity's own record: judges on several sites share what follows from them."""
+
+    def __init__(self, entries: Sequence[RecordEntry], settings: WalkSettings) -> None:
+        self.entries, self._settings = entries, settings
+        self._sizes: dict[bool, float] = {}
+        self._spreads: dict[tuple[bool, int], tuple[float, float, list[tuple[float, float]]]] = {}
+
+    def size(self, *, repeated: bool) -> float:
+        """Count the entries; those on other counts (run or not) in part."""
+        if repeated not in self._sizes:
+            other = self._settings.other
+            self._sizes[repeated] = sum(
+                1.0 if entry.repeated == repeated else other for entry in self.entries
+            )
+        return self._sizes[repeated]
+
+    def spread(
+        self, expert: int, *, repeated: bool
+    ) -> tuple[float, float, list[tuple[float, float]]]:
+        """Give the weighted sum of the logs of own errors, the weights' sum, and the errors."""
+        if (repeated, expert) not in self._spreads:
+            errors, weight = [], 1.0
+            for entry in reversed(self.entries):
+                own = weight * (1.0 if entry.repeated == repeated else self._settings.other)
+                errors.append((entry.error_of(expert), own))
+                weight *= self._settings.fade
+            total = sum(w * math.log(abs(e) + 0.01) for e, w in errors)
+            self._spreads[repeated, expert] = total, sum(w for _, w in errors), errors
+        return self._spreads[repeated, expert]
+
+
 class RecordJudge:
     """What is believed of one identity at one moment.
 
@@ -118,7 +156,7 @@ class RecordJudge:
 
     def __init__(
         self,
-        entries: Sequence[RecordEntry],
+        entries: Sequence[RecordEntry] | _OwnErrors,
         site: Site,
         settings: WalkSettings,
         *,
@@ -127,11 +165,16 @@ class RecordJudge:
     ) -> None:
         need_share("level", level)
         self._outside = 0.5 - level / 2
-        self._entries, self._site, self._settings, self._same = entries, site, settings, same
+        own = entries if isinstance(entries, _OwnErrors) else _OwnErrors(entries, settings)
+        self._own, self._site, self._settings = own, site, settings
+        self._same, self._level = same, level
         self._chosen: dict[tuple[str, tuple[bool, ...]], int] = {}
         self._weights: dict[tuple[str, tuple[bool, ...]], list[tuple[int, float]]] = {}
-        self._spreads: dict[tuple[bool, int], tuple[float, float, list[tuple[float, float]]]] = {}
         self._reaches: dict[tuple[bool, int, bool, float], _Reach] = {}
+
+    def on_site(self, site: Site) -> RecordJudge:
+        """Give the judge of the same record on another site."""
+        return RecordJudge(self._own, site, self._settings, same=self._same, level=self._level)
 
     def judge(self, guesses: Guesses) -> JudgedPrediction:
         """Believe one of the guesses, or all by their records, and say how far."""
@@ -175,20 +218,21 @@ class RecordJudge:
         return judged.width <= min(widest, GOOD) and judged.half <= HALF_GOOD
 
     def _reach(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Reach:  # noqa: FBT001 - a key
-        size, (total, weight, errors) = (
-            self._size(repeated=repeated),
-            self._spread(expert, repeated=repeated),
-        )
+        size = self._own.size(repeated=repeated)
+        total, weight, errors = self._own.spread(expert, repeated=repeated)
         prior = self._settings.expected
         scale = math.exp((prior * math.log(expected) + total) / (prior + weight))
         units = self._site.units_of(self._side(repeated=repeated), size, curve=curve)
+        scaled = [(e / scale, w) for e, w in errors]
         # Tails are the site's for long; whether an application is good is soon its own affair.
-        spread = self._with_site(errors, scale, units, size, half=_HALF_TAILS)
+        spread = self._with_site(scaled, units, size, half=_HALF_TAILS)
         lowest, highest = quantiles(spread, self._outside, 1 - self._outside)
-        half, width = _far(self._with_site(errors, scale, units, size, half=_HALF_VERDICT), scale)
+        far = sorted([(abs(unit), w) for unit, w in scaled])
+        every = self._with_site(far, _far(units), size, half=_HALF_VERDICT)
+        half, width = (scale * unit for unit in quantiles(every, *_JUDGED))
         if size >= ENOUGH:
             # A site's good record does not make up for the bad one of an application.
-            own = _far([(e / scale, w) for e, w in errors], scale)
+            own = [scale * unit for unit in quantiles(far, *_JUDGED)]
             half, width = max(half, own[0]), max(width, own[1])
         return _Reach(
             below=min(-scale * min(lowest, 0.0), _WIDEST),
@@ -201,14 +245,13 @@ class RecordJudge:
 
     def _with_site(
         self,
-        errors: Sequence[tuple[float, float]],
-        scale: float,
-        units: Sequence[float],
+        scaled: Sequence[tuple[float, float]],
+        units: tuple[float, ...],
         size: float,
         *,
         half: float,
     ) -> list[tuple[float, float]]:
-        """Own errors and the site's in units of ``scale``, with weights; the site's fade.
+        """Own errors and the site's in units of what was expected, with weights; the site's fade.
 
         Parameters
         ----------
@@ -216,7 +259,7 @@ class RecordJudge:
             Size of the record at which the site's weigh half.
         """
         share = self._settings.pooled / (1 + size / half) / len(units)
-        return sorted([(e / scale, w) for e, w in errors] + [(unit, share) for unit in units])
+        return sorted([*scaled, *zip(units, repeat(share), strict=False)])
 
     def _side(self, *, repeated: bool) -> str:
         return side_of(same=self._same, repeated=repeated)
@@ -255,7 +298,7 @@ class RecordJudge:
         repeated, settings = guesses.repeats > 0, self._settings
         usual = experts.ALIKE if repeated or guesses.curve is None else experts.CURVE
         pooled = self._site.accuracies.get(named)
-        alike = [entry for entry in self._entries if entry.repeated == repeated]
+        alike = [entry for entry in self._own.entries if entry.repeated == repeated]
         for expert, log_s in enumerate(guesses.logs):
             if log_s is None:
                 continue
@@ -271,23 +314,6 @@ class RecordJudge:
             margin = settings.margin * weights if expert != usual else 0.0
             yield expert, total - margin, weights
 
-    def _size(self, *, repeated: bool) -> float:
-        return sum(1.0 if e.repeated == repeated else self._settings.other for e in self._entries)
-
-    def _spread(
-        self, expert: int, *, repeated: bool
-    ) -> tuple[float, float, list[tuple[float, float]]]:
-        """Give the weighted sum of the logs of own errors, the weights' sum, and the errors."""
-        if (repeated, expert) not in self._spreads:
-            errors, weight = [], 1.0
-            for entry in reversed(self._entries):
-                own = weight * (1.0 if entry.repeated == repeated else self._settings.other)
-                errors.append((entry.error_of(expert), own))
-                weight *= self._settings.fade
-            total = sum(w * math.log(abs(e) + 0.01) for e, w in errors)
-            self._spreads[repeated, expert] = total, sum(w for _, w in errors), errors
-        return self._spreads[repeated, expert]
-
     def _expected(self, named: str, guesses: Guesses) -> float:
         """Size of errors that is expected without any own: that of the curve, or of the class."""
         if guesses.curve is not None:
@@ -297,7 +323,7 @@ class RecordJudge:
         return self._site.scales.get(named, plain)
 
 
-def _far(spread: Sequence[tuple[float, float]], scale: float) -> tuple[float, float]:
-    """Give the errors that half, and nine in ten, stay below; of errors in units of ``scale``."""
-    half, most = quantiles(sorted((abs(unit), weight) for unit, weight in spread), 0.5, 0.9)
-    return scale * half, scale * most
+@lru_cache(maxsize=64)
+def _far(units: tuple[float, ...]) -> tuple[float, ...]:
+    """Give sizes of errors, rising; those of a site serve all its identities."""
+    return tuple(sorted(map(abs, units)))

@@ -162,16 +162,17 @@ def _without_queue(
 ) -> Forward:
     """Find when enough of what runs has ended: nothing else stands before a new job."""
     sizes, limits_s = looked
-    left = _draw(state.running, _DRAWS, rng)
-    units = np.array([job.units for job in state.running], dtype=np.int64)
+    asked, units = np.array(sizes), np.array([job.units for job in state.running], dtype=np.int64)
     free = state.units - int(units.sum())
     waits = np.zeros((_DRAWS, len(sizes)))
-    for draw, ends in enumerate(left):
-        order = np.argsort(ends)
-        freed = free + np.cumsum(units[order])
-        place = np.searchsorted(freed, sizes)
-        ended = np.append(ends[order], horizon_s)
-        waits[draw] = np.where(np.array(sizes) <= free, 0.0, ended[place])
+    if asked.max() > free:
+        left = _draw(state.running, _DRAWS, rng)
+        order = np.argsort(left, axis=1)
+        freed = free + np.cumsum(units[order], axis=1)
+        place = np.stack([np.searchsorted(row, asked) for row in freed])
+        ended = np.take_along_axis(left, order, axis=1)
+        ended = np.column_stack([ended, np.full(_DRAWS, horizon_s)])
+        waits = np.where(asked <= free, 0.0, np.take_along_axis(ended, place, axis=1))
     every = np.repeat(waits[:, :, None], len(limits_s), axis=2)
     return Forward(grid=_grid(sizes, limits_s, np.minimum(every, horizon_s)), starts_s={})
 

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate, zip_longest
+from operator import itemgetter
 from statistics import NormalDist
 
 import msgspec
@@ -252,7 +253,7 @@ def points(values: Sequence[float]) -> tuple[float, ...]:
 
 def quantiles(values: Sequence[tuple[float, float]], *shares: float) -> tuple[float, ...]:
     """Values that so much of the weight does not exceed; pairs of value and weight, rising."""
-    sums, last = list(accumulate(weight for _, weight in values)), len(values) - 1
+    sums, last = list(accumulate(map(itemgetter(1), values))), len(values) - 1
     places = (bisect_left(sums, share * sums[-1] - 1e-12) for share in shares)
     return tuple(values[min(place, last)][0] for place in places)
 

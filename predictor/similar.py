@@ -10,8 +10,10 @@ there is none the others speak, the nearest most.
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from math import inf, log2
+from operator import mul, truediv
 
 from predictor.argument_checks import need_nodes, need_positive, need_share
 
@@ -71,14 +73,11 @@ class SimilarRuns:
 
         Between two possible run times the expectation is convex in p, so one of them is best.
         """
-        below = accumulate(t * w for t, w in zip(self.times_s, self.weights, strict=True))
-        total = sum(w / t for t, w in zip(self.times_s, self.weights, strict=True))
-        above = accumulate(w / t for t, w in zip(self.times_s, self.weights, strict=True))
-        expected = (
-            (low / t + t * (total - high), t)
-            for t, low, high in zip(self.times_s, below, above, strict=True)
-        )
-        return max(expected)[1]
+        below = accumulate(map(mul, self.times_s, self.weights))
+        inverse = list(map(truediv, self.weights, self.times_s))
+        total, above = sum(inverse), accumulate(inverse)
+        rows = zip(self.times_s, below, above, strict=True)
+        return max([(low / t + t * (total - high), t) for t, low, high in rows])[1]
 
     def quantile(self, share: float) -> float:
         """Run time in seconds that ``share`` of the weight does not exceed."""
@@ -113,11 +112,17 @@ def _weighed(
     """Run time, capped at the limit, and weight of each run."""
     longest = request.limit_s
     factors: dict[tuple[int, float], float] = {}
-    for age, run in enumerate(reversed(past), start=1):
+    for run, age in zip(reversed(past), _ages(settings.fading, settings.window), strict=False):
         asked = run.asked.nodes, run.asked.limit_s
         if asked not in factors:
             factors[asked] = _likeness(request, run.asked, settings)
-        yield min(run.elapsed_s, longest), factors[asked] / age**settings.fading
+        yield min(run.elapsed_s, longest), factors[asked] / age
+
+
+@cache
+def _ages(fading: float, window: int) -> tuple[float, ...]:
+    """Divide weights by these powers of the ages of runs, the newest first."""
+    return tuple(age**fading for age in range(1, window + 1))
 
 
 def _likeness(one: RunRequest, other: RunRequest, settings: SimilarSettings) -> float:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from predictor import choose, walk
-from predictor.curve import build
+from predictor.curve import CurveSettings, build
 from predictor.curve_table import curve_table
 from predictor.earned import mixed
 from predictor.endings import ending_problem, endings_of, work_dirs_of
@@ -37,6 +38,9 @@ from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
+
+#: Curves that are shared: by the table that is shown and the one that jobs are changed by.
+_DRAWN = 32
 
 
 def tabulate(  # noqa: PLR0913 - what a refit has, by name
@@ -92,7 +96,7 @@ def _of_runs(
     Few node counts make a curve together with the runs of other second sizes.
     """
     curve = level in CURVE_LEVELS
-    drawn = build(runs, settings.curve) if curve else Curve(())
+    drawn = _drawn(tuple(runs), settings.curve) if curve else Curve(())
     if others is not None and drawn.points:
         drawn = others.curve(drawn, settings.curve)
     if len(choose.shown_of(drawn).points) >= choose.MIN_POINTS:
@@ -100,6 +104,11 @@ def _of_runs(
     if finished >= (1 if curve else 2):
         return history_table(runs, level, settings, record)
     return None
+
+
+@lru_cache(maxsize=_DRAWN)
+def _drawn(runs: tuple[Run, ...], settings: CurveSettings) -> Curve:
+    return build(runs, settings)
 
 
 def _with_record(

@@ -7,7 +7,8 @@ one by the record, and put an interval of the record's width around it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 from msgspec import structs
@@ -175,27 +176,35 @@ class _Walk:
     ) -> None:
         self.entries = entries
         self._ordered, self._site, self._settings, self._same = ordered, site, settings, same
+        self._ends = [run.end_s for run in ordered]
+        self._finished = [run.end_s for run in ordered if not run.censored]
+        self._past = list(_past(ordered))
 
     def curve_at(self, at_s: float, nodes: Sequence[int]) -> CurveAt | None:
         """Give the curve through the runs that had ended by then."""
         if not self._same:
             return None
-        return curve_of([run for run in self._ordered if run.end_s <= at_s], nodes, self._settings)
+        return curve_of(self._ended(at_s), nodes, self._settings)
+
+    def _ended(self, at_s: float) -> Sequence[Run]:
+        """Give the runs that had ended by then."""
+        return self._ordered[: bisect_right(self._ends, at_s)]
 
     def add(self, run: Run, curve: CurveAt | None) -> None:
         """Judge what would have been said of a run."""
-        before = [one for one in self._ordered if one.end_s <= run.submitted_s]
-        past = past_of(before)
+        ended = bisect_right(self._finished, run.submitted_s)
+        past = self._past[max(ended - _WINDOW, 0) : ended]
         if not past:
             return
         limit = run.limit_s or math.inf
         settings = self._settings
         asked = RunRequest(run.nodes, limit)
-        span_s = _span_s(before, run.submitted_s)
+        span_s = _span_s(self._ended(run.submitted_s), run.submitted_s)
         experts = Experts(past, curve, settings.experts, same=self._same, span_s=span_s)
         guesses = experts.ask(asked)
-        ended = [one for one in self.entries if one.end_s <= run.submitted_s]
-        judged = RecordJudge(ended, self._site, settings, same=self._same).judge(guesses)
+        entries = [one for one in self.entries if one.end_s <= run.submitted_s]
+        judge = RecordJudge(entries, self._site, settings, same=self._same)
+        judged = judge.judge(guesses)
         actual = math.log(run.elapsed_s)
         usual = next(log_s for log_s in guesses.logs if log_s is not None)
         if run.censored and actual <= usual:
@@ -203,7 +212,7 @@ class _Walk:
         informed = bool(self._site.sides)
         entry = _entry(run, judged, actual, same=self._same, informed=informed)
         if self._same:  # no job is changed for what a user or a job name is like
-            acting = RecordJudge(ended, built_in(), settings, same=True).judge(guesses)
+            acting = judge.on_site(built_in()).judge(guesses)
             numbers = round(actual - acting.log_s, 4), round(acting.width, 4)
             entry = structs.replace(entry, acting=numbers)
         self.entries.append(entry)
@@ -238,19 +247,20 @@ def _span_s(runs: Sequence[Run], at_s: float) -> float:
 
     It is without end once there are runs enough: of several hours, or all that experts look at.
     """
-    hours = {run.submitted_s // 3600 for run in runs}
-    if len(hours) >= ENOUGH or len(runs) >= _WINDOW:
+    if len(runs) >= _WINDOW or len({run.submitted_s // 3600 for run in runs}) >= ENOUGH:
         return math.inf
     return at_s - min(run.submitted_s for run in runs)
 
 
 def past_of(runs: Sequence[Run]) -> list[PastRun]:
     """Finished runs as experts look at them."""
-    return [
-        PastRun(RunRequest(run.nodes, run.limit_s or math.inf), run.elapsed_s)
-        for run in runs
-        if not run.censored
-    ][-_WINDOW:]
+    return list(_past([run for run in runs if not run.censored][-_WINDOW:]))
+
+
+def _past(runs: Iterable[Run]) -> Iterator[PastRun]:
+    for run in runs:
+        if not run.censored:
+            yield PastRun(RunRequest(run.nodes, run.limit_s or math.inf), run.elapsed_s)
 
 
 def curve_of(runs: Sequence[Run], nodes: Sequence[int], settings: WalkSettings) -> CurveAt | None:

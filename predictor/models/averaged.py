@@ -20,6 +20,7 @@ follows that one.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -39,6 +40,8 @@ DRAWS = 1024
 HUNG = 0.002
 #: Shapes whose likelihood is lower than the best one's by so many powers of e are never drawn.
 NEGLIGIBLE = 25.0
+#: Ratios of node counts whose shapes are held: 32 KiB each.
+_RATIOS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +78,10 @@ class AveragedFit:
         """See :class:`predictor.models.base.FittedModel`."""
         need_nodes(nodes)
         need_share("level", level)
-        draws = self.posterior.draws(np.asarray(nodes, dtype=float))
         shares = (0.5 - level / 2, 0.5 + level / 2)
-        median, low, high = np.exp(self._of_one_run(draws, nodes, shares))
-        rows = zip(nodes, median, low, high, draws.deviation(), strict=True)
+        median, low, high = np.exp(self._of_one_run(nodes, shares))
+        deviation = _drawn(self.posterior, tuple(nodes)).deviation()
+        rows = zip(nodes, median, low, high, deviation, strict=True)
         return [
             Prediction(int(n), float(t), float(low), float(high), level, float(sd))
             for n, t, low, high, sd in rows
@@ -88,12 +91,11 @@ class AveragedFit:
         """Run times in seconds that these shares of new runs stay below: a row for each share."""
         need_nodes(nodes)
         need_share("share", *shares)
-        draws = self.posterior.draws(np.asarray(nodes, dtype=float))
-        return np.asarray(np.exp(self._of_one_run(draws, nodes, shares)[1:]))
+        return np.asarray(np.exp(self._of_one_run(nodes, shares)[1:]))
 
-    def _of_one_run(self, draws: "_Draws", nodes: Sequence[int], shares: Sequence[float]) -> Floats:
+    def _of_one_run(self, nodes: Sequence[int], shares: Sequence[float]) -> Floats:
         """Log run time of one run: its median, then its quantiles; a row for each."""
-        logs = _quantiles(draws.one_run(), (0.5, *shares))
+        logs = _quantiles(_one_run(self.posterior, tuple(nodes)), (0.5, *shares))
         observed = [p.nodes for p in self.curve.points]
         between = [observed[0] < n < observed[-1] and n not in observed for n in nodes]
         factor = np.where(between, self.settings.between, 1.0)
@@ -244,11 +246,13 @@ def _posterior(curve: Curve, settings: AveragedSettings) -> _Posterior:
     every = shapes.draw(settings.prior)
     nodes = np.array([float(p.nodes) for p in curve.points])
     times = np.log([p.time_s for p in curve.points])
-    left = times - shapes.log_time(every, nodes / nodes[0])
+    prior = settings.prior
+    ratios = (nodes / nodes[0]).tolist()
+    left = times - np.column_stack([_log_times(prior, ratio) for ratio in ratios])
     parts = _residuals(curve, settings)
     logs = parts.evidence(left) + _spreads(curve, parts.noise)[:, None]
     for bound in curve.censored:
-        logs += _survival(bound, parts, left, shapes.log_time(every, bound.nodes / nodes[:1])[:, 0])
+        logs += _survival(bound, parts, left, _log_times(prior, float(bound.nodes / nodes[0])))
     part_of, shape_of = np.divmod(_resample(logs.ravel()), len(left))
     used, place = np.unique(shape_of, return_inverse=True)
     unit, turn, *shares = shapes.spread_evenly(DRAWS, 2 + len(curve.censored))
@@ -265,6 +269,25 @@ def _posterior(curve: Curve, settings: AveragedSettings) -> _Posterior:
         turned=turn < settings.turn,
         shares=np.array(shares),
     )
+
+
+@lru_cache(maxsize=_RATIOS)
+def _log_times(prior: ShapePrior, ratio: float) -> Floats:
+    """Log of T(ratio)/T(1) of all shapes: most curves have the same ratios of node counts."""
+    logs = shapes.log_time(shapes.draw(prior), np.array([ratio]))[:, 0]
+    logs.flags.writeable = False
+    return logs
+
+
+@lru_cache(maxsize=1)
+def _drawn(posterior: _Posterior, nodes: tuple[int, ...]) -> _Draws:
+    """Give the draws of a posterior: one table asks for several figures of them."""
+    return posterior.draws(np.array(nodes, dtype=float))
+
+
+@lru_cache(maxsize=1)
+def _one_run(posterior: _Posterior, nodes: tuple[int, ...]) -> Floats:
+    return _drawn(posterior, nodes).one_run()
 
 
 def _residuals(curve: Curve, settings: AveragedSettings) -> Residuals:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from predictor.models.averaged import Averaged, AveragedSettings
 from predictor.models.base import TooFewPoints
+from predictor.shapes import ShapePrior
 from predictor.types import Curve, Point
 from tests.predictor.curves import amdahl, curve_of, downey, drawn
 
@@ -88,3 +89,17 @@ def test_intervals_between_observed_counts_are_wider_and_no_others() -> None:
     assert reaches == pytest.approx([1.0, 1.16, 1.0])
     assert [one.time_s for one in wide] == [other.time_s for other in plain]
     assert AveragedSettings().between > 1.0
+
+
+def test_fits_of_other_curves_in_between_change_no_prediction() -> None:
+    """What fits have in common is worked out once; nothing of one curve is left in another."""
+    first = drawn([1, 2, 4, 8], amdahl)
+    other = drawn([2, 4, 8, 16], downey(6.0, 1.0))
+    fit = Averaged().fit(first)
+    before = fit.predict([3, 8, 32]), fit.quantiles([3, 8, 32], [0.95]).tolist()
+    steeper = Averaged().fit(other)
+    assert steeper.predict([3, 8, 32]) != before[0]
+    assert (fit.predict([3, 8, 32]), fit.quantiles([3, 8, 32], [0.95]).tolist()) == before
+    assert Averaged().fit(first).predict([3, 8, 32]) == before[0]
+    narrow = AveragedSettings(prior=ShapePrior(serial=(3e-4, 1e-3)))
+    assert Averaged(settings=narrow).fit(first).predict([3, 8, 32]) != before[0]

@@ -143,3 +143,14 @@ def test_of_an_array_the_start_of_each_task_is_detected():
     assert forward.starts_s[5] == pytest.approx([1000.0] * 20)
     assert [median(draws) for draws in forward.tasks_s[5]] == pytest.approx([1000, 1100, 1300])
     assert 6 not in forward.tasks_s
+
+
+def test_without_a_queue_the_first_end_that_frees_enough_counts():
+    """Jobs that run hold 12 of 14 units, and end after 350, 650 and 850 seconds."""
+    jobs = [running(units, run_s, ran_s=50.0) for units, run_s in ((4, 900), (2, 400), (6, 700))]
+    state = QueueState(units=14, running=jobs)
+    ends = {2: 0.0, 3: 350.0, 4: 350.0, 5: 650.0, 10: 650.0, 11: 850.0, 14: 850.0}
+    for units, expected in ends.items():
+        forward = run_forward(state, only=(units, HOUR), horizon_s=10 * HOUR)
+        (draws,) = forward.grid.draws_s[0]
+        assert draws == pytest.approx([expected] * len(draws))

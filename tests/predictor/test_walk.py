@@ -228,6 +228,47 @@ def test_only_what_changes_jobs_is_judged_without_others(*, same: bool) -> None:
     assert all((entry.acting is not None) is same for entry in record.entries)
 
 
+def test_judges_that_share_a_record_say_what_each_says_alone() -> None:
+    entries = [*entries_with(0.2, 12), *entries_with(-0.7, 9)]
+    site = site_of([*entries_with(0.4, 40), *entries_with(-0.3, 40)])
+    asked = [
+        Guesses((*map(math.log, (90.0, 95.0, 100.0, 105.0)), None, None, None), 3, None),
+        Guesses((None, None, None, None, 4.5, 4.4, None), 0, (4.5, 0.3)),
+    ]
+    first = RecordJudge(entries, Site(), SETTINGS, same=True)
+    second = first.on_site(site)
+    for guesses in [*asked, *asked]:
+        assert first.judge(guesses) == RecordJudge(entries, Site(), SETTINGS, same=True).judge(
+            guesses
+        )
+        assert second.judge(guesses) == RecordJudge(entries, site, SETTINGS, same=True).judge(
+            guesses
+        )
+    assert first.judge(asked[0]) != second.judge(asked[0])
+
+
+def test_a_walk_takes_into_account_what_had_ended_at_the_submission_and_nothing_else() -> None:
+    """Runs that wait for each other, overlap, and were cut short; each is left to its own past."""
+    rng = random.Random(4)
+    runs = []
+    for number in range(30):
+        submit_s, took = 900.0 * rng.randrange(20), rng.uniform(100.0, 4000.0)
+        cut = number % 7 == 3
+        runs.append(
+            Run(rng.choice((1, 2, 4)), took, submit_s + took, censored=cut, submit_s=submit_s)
+        )
+    record = replay(runs, Record(), Site(), WalkSettings(replayed=30), same=False)
+    judged = {(entry.end_s, entry.repeats) for entry in record.entries}
+    expected = set()
+    for run in runs:
+        past = [one for one in runs if one.end_s <= run.submit_s and not one.censored]
+        if past and not run.censored:
+            expected.add((run.end_s, sum(one.nodes == run.nodes for one in past)))
+    assert expected
+    assert expected <= judged
+    assert {end_s for end_s, _ in judged - expected} <= {run.end_s for run in runs if run.censored}
+
+
 def test_no_interval_is_wider_than_numbers_are() -> None:
     """A site whose narrow predictions were off by orders of magnitude says nothing absurd."""
     wild = site_of([msgspec.structs.replace(e, scale=1e-3) for e in entries_with(9.0, 60)])
