@@ -155,6 +155,9 @@ def _words_of_command(command: str, arguments: Sequence[str], work_dir: str) -> 
 def _argument(word: str, work_dir: str) -> str:
     """Spell a path in one way: from the working directory on, without ``.`` and double slashes.
 
+    One outside that folder stays as typed.  ``../in.dat`` is spelled alike in all folders of a
+    study, an absolute path everywhere: spelled like the other, either loses its history.
+
     >>> _argument("./in.dat", "/home/ada"), _argument("--input=/home/ada/in.dat", "/home/ada")
     ('in.dat', '--input=in.dat')
     """

@@ -27,7 +27,7 @@ table.insert(package.loaders or package.searchers, 2, function(name)
   local path = folder .. name .. ".lua"
   local copy = contents(path .. _VERSION:sub(5))
   local source = copy and contents(path)
-  if not source or copy:sub(1, #source) ~= source then return nil end
+  if not source or #copy == #source or copy:sub(1, #source) ~= source then return nil end
   return ((loadstring or load)(copy:sub(#source + 1)))
 end)
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import yaml
 
-import slurm_plugin
+from slurm_plugin.setup.compiled_hooks import compile_hooks
+from slurm_plugin.setup.hooks import install
+from slurm_plugin.shipped_files import HOOKS
 from tests.cluster.host import write_file
 from tests.cluster.slurm import SlurmCluster
 from tests.processes import Account, ProcessError
 
-HOOKS = Path(slurm_plugin.__file__).parent / "lua"
 PACKAGES = ("sacct_ingest", "predictor", "slurm_plugin")
 COMMANDS = ("nimo", "nimo-advise")
 #: How long the hooks wait for nimod where a test is about its answer: a busy machine must not turn
@@ -33,14 +34,19 @@ MOST_MS = 100
 
 
 def copy_hooks(folder: Path, *, most_ms: float) -> None:
-    """Copy the hooks into a folder; their longest wait is lifted there, for a busy machine."""
-    shutil.copytree(HOOKS, folder, dirs_exist_ok=True)
+    """Install the hooks in a folder; their longest wait is lifted there, for a busy machine.
+
+    The modules' compiled copies lie beside them, as at a site.
+    """
+    folder.mkdir(exist_ok=True)
+    install(folder)
     path = folder / "nimo_settings.lua"
     text = path.read_text()
     shipped = f"M.MAX_TIMEOUT_MS = {MOST_MS} "
     if shipped not in text:
         raise ProcessError(f"{path}: no longest wait of {MOST_MS} ms")
     path.write_text(text.replace(shipped, f"M.MAX_TIMEOUT_MS = {max(most_ms, MOST_MS):.0f} "))
+    compile_hooks(folder)
 
 
 def hooks_for(directory: Path, *, timeout_ms: int = LONGEST_WAIT_MS) -> Path:

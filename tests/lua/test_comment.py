@@ -119,6 +119,24 @@ def test_comment_comes_back_when_nimod_is_off_or_dead(both: Hooks) -> None:
     assert both.submit(comment=sent).job["comment"] == "mine"
 
 
+@pytest.mark.parametrize("asking", ["ask_ahead", "rewrite_in_cli_filter"])
+def test_without_luasocket_jobs_pass_unchanged(runtime: Load, asking: str) -> None:
+    hooks = runtime(f"forward_deadline = yes\n{asking} = yes")
+    hooks.lua.execute('package.preload["socket.core"], package.preload["socket.unix"] = nil, nil')
+    hooks.load().load_cli_filter()
+    (problem,) = hooks.stub["log"].values()
+    assert "off until slurmctld loads job_submit.lua again" in problem
+    assert "socket" in problem
+    given_options = {"comment": "mine", "nodes": "1-8", "deadline": "1767261600"}
+    options = hooks.filter(type="sbatch", **given_options)
+    assert options.pop("comment") == "nimo{deadline=uts1767261600,own=4} mine"
+    assert options.pop("type") == "sbatch"
+    assert options == {k: v for k, v in given_options.items() if k != "comment"}
+    outcome = hooks.submit(comment="nimo{deadline=uts1767261600,own=4} mine", min_nodes=1)
+    assert (outcome.code, outcome.job) == (0, {"comment": "mine", "min_nodes": 1})
+    assert outcome.messages == []
+
+
 def command_line(hooks: Hooks, *words: str) -> None:
     """Let the command be started with these words."""
     hooks.lua.globals().words = "\0".join([*words, ""])
