@@ -9,9 +9,8 @@ import pytest
 
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
-from tests.cluster.nimod import hooks_for
-from tests.conftest import ClusterFactory, scratch_directory
-from tests.end_to_end.site import Site
+from tests.conftest import ClusterFactory
+from tests.end_to_end.site import Site, site_on
 
 USER = "games"
 SCRIPT = "#!/bin/sh\ntrue\n"
@@ -20,12 +19,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become 
 
 @pytest.fixture(scope="module")
 def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
-    with (
-        scratch_directory("nimo-array-") as directory,
-        slurm_cluster(lua=hooks_for(directory)) as cluster,
-    ):
-        directory.chmod(0o755)
-        yield Site(directory, cluster)
+    with site_on(slurm_cluster) as site:
+        yield site
 
 
 @pytest.mark.parametrize("mode", ["enforce", "observe"])

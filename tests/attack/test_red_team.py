@@ -20,9 +20,8 @@ from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import Store
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Ask
-from tests.cluster.nimod import hooks_for
-from tests.conftest import ClusterFactory, scratch_directory
-from tests.end_to_end.site import Site
+from tests.conftest import ClusterFactory
+from tests.end_to_end.site import Site, site_on
 from tests.processes import LONGEST_WAIT_S, Account, wait_until
 from tests.slurm_plugin.test_poisoning import runs_of
 
@@ -54,12 +53,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become 
 @pytest.fixture(scope="module")
 def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
     """A site that enforces limits and deadlines, and knows the honest user's application."""
-    with (
-        scratch_directory("nimo-attack-") as directory,
-        slurm_cluster(lua=hooks_for(directory)) as cluster,
-    ):
-        directory.chmod(0o755)
-        site = Site(directory, cluster)
+    with site_on(slurm_cluster) as site:
         with Store.open(site.nimod.store) as store:
             store.runs.add(runs_of(HONEST, 1800.0))
         for _ in range(3):  # what a refit learns of predictions counts from the next one on

@@ -6,22 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.nimod import hooks_for
-from tests.conftest import ClusterFactory, scratch_directory
-from tests.end_to_end.site import Site
+from tests.conftest import ClusterFactory
+from tests.end_to_end.site import Site, site_on
 
 
 @pytest.fixture(scope="package")
 def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
     """A site whose history holds the moldable program on 1, 2, 4 and 8 nodes; nimod enforces."""
-    with (
-        scratch_directory("nimo-site-") as directory,
-        slurm_cluster(lua=hooks_for(directory)) as cluster,
-    ):
-        site = Site(directory, cluster)
-        site.history()
-        site.learn()
-        site.run_nimod("enforce")
+    with site_on(slurm_cluster) as site:
+        counts = (("-N", str(n), "-t", "5") for n in (1, 2, 4, 8))
+        site.run_and_learn(((one, site.script) for one in counts), repeats=2)
         yield site
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,20 @@ from sacct_ingest.store import RunRow, Store
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol import Status
 from tests.cluster import SlurmCluster
-from tests.cluster.nimod import Nimod
+from tests.cluster.nimod import Nimod, hooks_for
+from tests.conftest import ClusterFactory, scratch_directory
 from tests.processes import LONGEST_WAIT_S, wait_until
 
 #: A view of the cluster may not show a job that was submitted so long before.
 PROMISED_S = 0.5
 #: For job scripts and their steps: when the job began, and to sleep until so many milliseconds
-#: later.  The begin is Slurm's: a busy machine, which starts steps late, makes no job longer.
+#: later, in whole seconds.  The begin is Slurm's: a busy machine, which starts steps late, makes no
+#: job longer.  Accounting has whole seconds: the end that slurmctld takes note of may come up to
+#: one later, and the run time stays the same.
 BEGAN = 'export BEGAN_S=$(date -d "$(squeue -h -j $SLURM_JOB_ID -o %S)" +%s)'
 SLEEP_UNTIL = """\
 sleep_until() {
-    left_ms=$((BEGAN_S * 1000 + $1 - $(date +%s%3N)))
+    left_ms=$(((BEGAN_S + ($1 + 999) / 1000) * 1000 - $(date +%s%3N)))
     [ $left_ms -le 0 ] || sleep $((left_ms / 1000)).$(printf %03d $((left_ms % 1000)))
   }"""
 #: Forty-eight pieces of work, dealt out to the tasks, and then an exchange among all of them: the
@@ -38,7 +42,7 @@ MOLDABLE = f"""\
 srun sh -c '
   {SLEEP_UNTIL}
   pieces=$(((48 - SLURM_PROCID + SLURM_NTASKS - 1) / SLURM_NTASKS))
-  sleep_until $((pieces * $(cat @PACE@) + SLURM_NTASKS * 400))'
+  sleep_until $((pieces * $(cat pace) + SLURM_NTASKS * 400))'
 """
 
 
@@ -57,12 +61,15 @@ class Site:
         self.cluster = cluster
         self.nimod = Nimod(directory, cluster)
         self.set_pace(PACE_S)
-        text = MOLDABLE.replace("@PACE@", str(cluster.layout.work / "pace"))
-        self.script = self.write_script("moldable.sh", text)
+        self.script = self.write_script("moldable.sh", MOLDABLE)
 
     def set_pace(self, seconds: float) -> None:
         """Make a piece of the moldable program's work take this long."""
-        self.write_script("pace", f"{1000 * seconds:.0f}\n")
+        self.set_number("pace", round(1000 * seconds))
+
+    def set_number(self, name: str, number: int) -> None:
+        """Write a file that job scripts read as ``$(cat NAME)``: they run in its folder."""
+        self.write_script(name, f"{number}\n")
 
     def write_script(self, name: str, text: str) -> Path:
         """Put a job script where every user can read it."""
@@ -132,11 +139,18 @@ class Site:
         """``sbatch`` the moldable program (or another script) and give the job's id."""
         return self.cluster.sbatch(*argv, script or self.script)
 
-    def history(self, counts: Sequence[int] = (1, 2, 4, 8), repeats: int = 2) -> list[int]:
-        """Run the moldable program on each of these node counts and wait until sacct knows."""
-        jobs = [self.submit("-N", str(n), "-t", "5") for n in counts for _ in range(repeats)]
-        self.cluster.wait(*jobs, timeout_s=240, accounted=True)
-        return jobs
+    def run_and_learn(self, jobs: Iterable[tuple[Sequence[str], Path]], *, repeats: int) -> None:
+        """Submit scripts with their options, so often; learn from the runs, and enforce.
+
+        Parameters
+        ----------
+        jobs
+            Options of sbatch, and the script.
+        """
+        ids = [self.submit(*argv, script=one) for argv, one in jobs for _ in range(repeats)]
+        self.cluster.wait(*ids, timeout_s=400, accounted=True)
+        self.learn()
+        self.run_nimod("enforce")
 
     def decided(self, *argv: str, script: Path | None = None) -> tuple[dict[str, str], DecisionRow]:
         """Submit a job; give it as scontrol shows it, and the decision about it."""
@@ -192,3 +206,20 @@ class Site:
         self.cluster.run("scancel", "--me")
         self.cluster.wait(*map(int, ids))
         wait_until(self.idle, what="the nodes to be free")
+
+
+@contextmanager
+def site_on(slurm_cluster: ClusterFactory, *, hooks: bool = True, **options: Any) -> Iterator[Site]:
+    """Run a site of one's own for a while.
+
+    Parameters
+    ----------
+    hooks
+        Whether its Slurm asks nimod.
+    options
+        Of `SlurmCluster`.
+    """
+    with scratch_directory("nimo-site-") as directory:
+        lua = hooks_for(directory) if hooks else None
+        with slurm_cluster(lua=lua, **options) as cluster:
+            yield Site(directory, cluster)

@@ -22,14 +22,8 @@ sleep_until $((16000 / (SLURM_JOB_NUM_NODES * SLURM_NTASKS_PER_NODE)))
 def wide(site: Site) -> tuple[Site, Path]:
     """The site with a history of four tasks on each of 1, 2 and 4 nodes."""
     script = site.write_script("wide.sh", WIDE)
-    jobs = [
-        site.submit(f"-N{n}", "--ntasks-per-node=4", "-t", "5", script=script)
-        for n in (1, 2, 4)
-        for _ in range(4)
-    ]
-    site.cluster.wait(*jobs, timeout_s=240, accounted=True)
-    site.learn()
-    site.run_nimod("enforce")
+    counts = ((f"-N{n}", "--ntasks-per-node=4", "-t", "5") for n in (1, 2, 4))
+    site.run_and_learn(((one, script) for one in counts), repeats=4)
     return site, script
 
 

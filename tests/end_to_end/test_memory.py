@@ -7,16 +7,14 @@ do, and such a job is OUT_OF_MEMORY.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from sacct_ingest.records import JobState
 from sacct_ingest.store import RunRow
 from tests.cluster import cgroups
-from tests.cluster.nimod import hooks_for
-from tests.conftest import ClusterFactory, scratch_directory
-from tests.end_to_end.site import Site
+from tests.conftest import ClusterFactory
+from tests.end_to_end.site import Site, site_on
 from tests.processes import wait_until
 
 ASKED_MIB, NEED_MIB = 1000, 100
@@ -24,7 +22,7 @@ ASKED_MIB, NEED_MIB = 1000, 100
 PROGRAM = """\
 #!/bin/sh
 env | grep '^SLURM_MEM_PER' > $SLURM_JOB_NAME.$SLURM_JOB_ID
-need=$(cat @NEED@)
+need=$(cat need)
 (head -c ${need}M /dev/zero; sleep 5) | tail -c ${need}M > /dev/null
 """
 #: Nodes would be shared; memory is counted.
@@ -49,27 +47,11 @@ def enforced(request: pytest.FixtureRequest) -> str:
 def hungry(slurm_cluster: ClusterFactory, enforced: str) -> Iterator[Site]:
     """A site with a history of the program on four sizes; nimod enforces."""
     options_of_cluster, _ = ENFORCED[enforced]
-    with (
-        scratch_directory("nimo-memory-") as directory,
-        slurm_cluster(lua=hooks_for(directory), nodes=4, cpus=8, **options_of_cluster) as cluster,
-    ):
-        site = Site(directory, cluster)
-        needs(site, NEED_MIB)
-        jobs = [site.submit(*options(n), script=program(site)) for n in HISTORY for _ in range(2)]
-        cluster.wait(*jobs, timeout_s=240, accounted=True)
-        site.learn()
-        site.run_nimod("enforce")
+    with site_on(slurm_cluster, nodes=4, cpus=8, **options_of_cluster) as site:
+        site.set_number("need", NEED_MIB)
+        site.script = site.write_script("hungry.sh", PROGRAM)
+        site.run_and_learn(((options(n), site.script) for n in HISTORY), repeats=2)
         yield site
-        site.empty_queue()
-
-
-def needs(site: Site, mib: int) -> None:
-    site.write_script("need", f"{mib}\n")
-
-
-def program(site: Site) -> Path:
-    text = PROGRAM.replace("@NEED@", str(site.cluster.layout.work / "need"))
-    return site.write_script("hungry.sh", text)
 
 
 def options(cpus: int = 1) -> tuple[str, ...]:
@@ -79,7 +61,7 @@ def options(cpus: int = 1) -> tuple[str, ...]:
 def tagged(site: Site) -> tuple[int, int | None, int]:
     """Submit with the tag; its id, the memory that it was given, and what its environment says."""
     site.settled()
-    job, decision = site.decided(*options(), "--comment=nimo:mem=auto", script=program(site))
+    job, decision = site.decided(*options(), "--comment=nimo:mem=auto")
     job_id = int(job["JobId"])
     site.cluster.wait(job_id, accounted=True)
     result = (site.cluster.layout.work / f"hungry.{job_id}").read_text()
@@ -105,7 +87,7 @@ def test_memory_goes_down_and_up_again(hungry: Site, enforced: str) -> None:
     _, given, has = tagged(site)
     assert (given, has) == (563, 563)
     # The problem has grown: the job ends for lack of memory ...
-    needs(site, 700)
+    site.set_number("need", 700)
     job_id, given, has = tagged(site)
     assert has == given == 563
     assert site.cluster.job(job_id)["JobState"] == state
@@ -135,6 +117,6 @@ def test_memory_goes_down_and_up_again(hungry: Site, enforced: str) -> None:
 def test_without_a_tag_a_job_keeps_its_memory(hungry: Site) -> None:
     site = hungry
     site.settled()
-    job, decision = site.decided(*options(), "--hold", script=program(site))
+    job, decision = site.decided(*options(), "--hold")
     assert (job["MinMemoryNode"], decision.given_mem_mib) == (f"{ASKED_MIB}M", None)
     site.empty_queue()

@@ -12,8 +12,8 @@ import pytest
 from sacct_ingest.records import NodeProfile
 from sacct_ingest.store import Store
 from slurm_plugin.nimod import client
-from tests.conftest import ClusterFactory, scratch_directory
-from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site
+from tests.conftest import ClusterFactory
+from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site, site_on
 from tests.processes import LONGEST_WAIT_S, wait_until
 
 #: What a benchmark says of the nodes: those of the partition ``fast`` do a piece of work in a sixth
@@ -42,11 +42,7 @@ srun sh -c '
 @pytest.fixture(scope="module")
 def two_types(slurm_cluster: ClusterFactory) -> Iterator[Site]:
     """A site with a slow and a fast partition, and a history of the program on the slow one."""
-    with (
-        scratch_directory("nimo-types-") as directory,
-        slurm_cluster(conf=PARTITIONS) as cluster,
-    ):
-        site = Site(directory, cluster)
+    with site_on(slurm_cluster, hooks=False, conf=PARTITIONS) as site:
         site.script = site.write_script("pieces.sh", PROGRAM)
         yield site
 

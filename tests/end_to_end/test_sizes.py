@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.nimod import hooks_for
-from tests.conftest import ClusterFactory, scratch_directory
-from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site
+from tests.conftest import ClusterFactory
+from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site, site_on
 
 CPUS, GPUS = 16, 4
 #: Work that is shared by CPUs, tasks or GPUs, and some that is not.
@@ -43,22 +42,14 @@ HISTORY = {"threads": (1, 2, 4, 8), "ranks": (1, 2, 4, 8), "devices": (1, 2, 3, 
 @pytest.fixture(scope="module")
 def sized(slurm_cluster: ClusterFactory) -> Iterator[Site]:
     """A site with a history of each program on four sizes; nimod enforces."""
-    with (
-        scratch_directory("nimo-sizes-") as directory,
-        slurm_cluster(lua=hooks_for(directory), nodes=2, cpus=CPUS, gpus=GPUS) as cluster,
-    ):
-        site = Site(directory, cluster)
+    with site_on(slurm_cluster, nodes=2, cpus=CPUS, gpus=GPUS) as site:
         jobs = [
-            site.submit(*_options(name, n), "-t5", script=_program(site, name))
+            ((*_options(name, n), "-t5"), _program(site, name))
             for name, counts in HISTORY.items()
             for n in counts
-            for _ in range(2)
         ]
-        cluster.wait(*jobs, timeout_s=400, accounted=True)
-        site.learn()
-        site.run_nimod("enforce")
+        site.run_and_learn(jobs, repeats=2)
         yield site
-        site.empty_queue()
 
 
 def _program(site: Site, name: str) -> Path:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from sacct_ingest.records import JobState
 from slurm_plugin.protocol import Advice
-from tests.cluster.nimod import hooks_for
-from tests.conftest import ClusterFactory, scratch_directory
-from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site
+from tests.conftest import ClusterFactory
+from tests.end_to_end.site import BEGAN, SLEEP_UNTIL, Site, site_on
 
 #: Work that is shared by CPUs, and how much of it there is, in milliseconds, in a file.
 PROGRAM = f"""\
 #!/bin/bash
 {BEGAN}
 {SLEEP_UNTIL}
-sleep_until $((1000 + $(cat @WORK@) / SLURM_CPUS_PER_TASK))
+sleep_until $((1000 + $(cat work) / SLURM_CPUS_PER_TASK))
 """
 HISTORY = (1, 2, 4, 8)
 WORK_MS = 16_000
@@ -29,27 +27,11 @@ SIZE = 4
 @pytest.fixture(scope="module")
 def growing(slurm_cluster: ClusterFactory) -> Iterator[Site]:
     """A site with a history of the program on four sizes; nimod enforces."""
-    with (
-        scratch_directory("nimo-limits-") as directory,
-        slurm_cluster(lua=hooks_for(directory), nodes=4, cpus=8) as cluster,
-    ):
-        site = Site(directory, cluster)
-        takes(site, WORK_MS)
-        jobs = [site.submit(*options(n), script=program(site)) for n in HISTORY for _ in range(3)]
-        cluster.wait(*jobs, timeout_s=240, accounted=True)
-        site.learn()
-        site.run_nimod("enforce")
+    with site_on(slurm_cluster, nodes=4, cpus=8) as site:
+        site.set_number("work", WORK_MS)
+        site.script = site.write_script("growing.sh", PROGRAM)
+        site.run_and_learn(((options(n), site.script) for n in HISTORY), repeats=3)
         yield site
-        site.empty_queue()
-
-
-def takes(site: Site, work_ms: int) -> None:
-    site.write_script("work", f"{work_ms}\n")
-
-
-def program(site: Site) -> Path:
-    text = PROGRAM.replace("@WORK@", str(site.cluster.layout.work / "work"))
-    return site.write_script("growing.sh", text)
 
 
 def options(cpus: int = SIZE, minutes: int = 10) -> tuple[str, ...]:
@@ -59,7 +41,7 @@ def options(cpus: int = SIZE, minutes: int = 10) -> tuple[str, ...]:
 
 def advice(site: Site) -> Advice:
     """What nimo-advise says of the program now."""
-    done = site.advise("--json", *options(), program(site), check=False)
+    done = site.advise("--json", *options(), site.script, check=False)
     return msgspec.json.decode(done.stdout, type=Advice)
 
 
@@ -70,8 +52,8 @@ def test_what_a_limit_cut_short_is_not_predicted_to_be_shorter(growing: Site) ->
     before = advice(site)
     assert before.nodes is not None
     # The problem has grown: a limit that its runs so far did not need ends the job.
-    takes(site, 4_000_000)
-    job, decision = site.decided(*options(minutes=1), script=program(site))
+    site.set_number("work", 4_000_000)
+    job, decision = site.decided(*options(minutes=1))
     job_id = int(job["JobId"])
     site.cluster.wait(job_id, timeout_s=300, accounted=True)
     run = site.outcome(decision)
@@ -89,7 +71,7 @@ def test_what_a_limit_cut_short_is_not_predicted_to_be_shorter(growing: Site) ->
     assert min(row.high_s for row in shown.values()) >= longest
     limits = [row.limit_s for row in shown.values() if row.limit_s is not None]
     assert min(limits, default=run.elapsed_s) >= run.elapsed_s
-    job, decision = site.decided(*options(), "--hold", script=program(site))
+    job, decision = site.decided(*options(), "--hold")
     assert (decision.given_limit_s or 600) >= run.elapsed_s
     if decision.nodes == run.nodes:
         assert decision.high_s is not None

@@ -17,9 +17,8 @@ from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.store import Store
 from slurm_plugin.slurm.converters import tres
-from tests.cluster.nimod import hooks_for
-from tests.conftest import ClusterFactory, scratch_directory
-from tests.end_to_end.site import Site
+from tests.conftest import ClusterFactory
+from tests.end_to_end.site import Site, site_on
 from tests.harm.jobs import DEFAULT_MIB, Job, random_jobs
 
 JOBS, SEED = 300, 20260921
@@ -101,11 +100,8 @@ class Ended:
 def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
     """Memory that is given out with the CPUs, and a script for each kind of job."""
     conf = ("SelectTypeParameters=CR_Core_Memory", f"DefMemPerCPU={DEFAULT_MIB}")
-    with (
-        scratch_directory("nimo-harm-") as directory,
-        slurm_cluster(lua=hooks_for(directory), conf=conf) as cluster,
-    ):
-        yield Site(directory, cluster)
+    with site_on(slurm_cluster, conf=conf) as site:
+        yield site
 
 
 def run_all(site: Site, jobs: Sequence[Job]) -> list[Ended]:

@@ -12,9 +12,8 @@ from predictor.refit import row_of
 from predictor.types import Memory, MemoryNeed, PredictionTable
 from sacct_ingest.layout import Each, Layout, Unit
 from sacct_ingest.store import Store
-from tests.cluster.nimod import hooks_for
-from tests.conftest import ClusterFactory, scratch_directory
-from tests.end_to_end.site import Site
+from tests.conftest import ClusterFactory
+from tests.end_to_end.site import Site, site_on
 from tests.slurm_plugin.made import amdahl, table
 
 #: Says what the job finds around it; the name is that of the application with a curve.
@@ -88,13 +87,7 @@ def sized_curves(user: str) -> list[PredictionTable]:
 @pytest.fixture(scope="package")
 def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
     """Eight nodes of eight CPUs and two GPUs; ``shapes`` has a curve; nimod enforces."""
-    with (
-        scratch_directory("nimo-shapes-") as directory,
-        slurm_cluster(
-            lua=hooks_for(directory), cpus=8, gpus=2, conf=["ScronParameters=enable"]
-        ) as cluster,
-    ):
-        site = Site(directory, cluster)
+    with site_on(slurm_cluster, cpus=8, gpus=2, conf=["ScronParameters=enable"]) as site:
         site.script = site.write_script("shapes.sh", SHAPES)
         with Store.open(site.nimod.store) as store:
             users = (getpass.getuser(), REST_USER)
