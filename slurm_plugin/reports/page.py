@@ -84,7 +84,10 @@ def _figures(report: OutcomeReport) -> Iterator[Figure]:
     if report.deadlines != Deadlines():
         due = report.deadlines
         yield Figure("Deadlines made", str(due.met), f"{due.missed} missed, {due.refused} refused")
-    for name, effects in (("of changed jobs", report.applied), ("if enforced", report.observed)):
+    for name, effects in (
+        ("where the count changed", report.applied),
+        ("if enforced", report.observed),
+    ):
         for effect in effects:
             yield _effect_figure(name, effect, acted=effects is report.applied)
 

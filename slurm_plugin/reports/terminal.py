@@ -186,9 +186,15 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
         yield "deadlines", _deadlines(report.deadlines)
     yield from _wait_lines(report)
     for effect in report.applied:
-        yield "changed jobs", _effect(effect, "predicted as asked")
+        yield (
+            "changed jobs",
+            _effect(effect, "on another count than asked for", "predicted as asked"),
+        )
     for effect in report.observed:
-        yield "left alone", _effect(effect, "predicted as chosen")
+        yield (
+            "left alone",
+            _effect(effect, "that enforce would give another count", "predicted as chosen"),
+        )
 
 
 def _wait_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
@@ -252,23 +258,22 @@ def _held(held: WaitShares) -> str:
     )
 
 
-def _effect(effect: Effect, other: str) -> str:
-    text = (
-        f"{count(effect.jobs, 'job')}: {hours(effect.node_hours)} {effect.unit.word}-hours "
-        f"({other}: {_estimate(effect.other_node_hours)}), run time {hours(effect.run_hours)} h "
-        f"({_estimate(effect.other_run_hours)} h)"
-    )
-    if not effect.wait_jobs:
-        return text
-    return (
-        f"{text}, wait {hours(effect.wait_hours)} h (predicted: {hours(effect.other_wait_hours)} "
-        "h) "
-        f"of {count(effect.wait_jobs, 'job')}"
-    )
+def _effect(effect: Effect, which: str, other: str) -> str:
+    """Say what happened, and behind it what was predicted for the other counts."""
+    sums = [
+        f"{hours(effect.node_hours)} {effect.unit.word}-hours "
+        f"({other}: {_estimate(effect.other_node_hours)})",
+        f"{hours(effect.run_hours)} h of run time ({other}: {_estimate(effect.other_run_hours)})",
+    ]
+    if effect.wait_jobs:
+        of = "" if effect.wait_jobs == effect.jobs else f" of {count(effect.wait_jobs, 'job')}"
+        waited = f"{hours(effect.wait_hours)} h of waiting{of}"
+        sums.append(f"{waited} ({other}: {hours(effect.other_wait_hours)})")
+    return f"{count(effect.jobs, 'job')} {which}: {', '.join(sums)}"
 
 
 def _estimate(estimate: EffectEstimate) -> str:
-    return f"{hours(estimate.value)} [{hours(estimate.low)} to {hours(estimate.high)}]"
+    return f"{hours(estimate.value)}, from {hours(estimate.low)} to {hours(estimate.high)}"
 
 
 def _unchanged(unchanged: Mapping[str, int], reasons: Mapping[str, str]) -> RenderableType:

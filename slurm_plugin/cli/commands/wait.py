@@ -78,12 +78,21 @@ def run(args: argparse.Namespace) -> int:
         about = sentence(waits, now_s=time.time())
         print(f"\n{wrapped(about, table_columns.terminal_width())}")
     else:
-        print("no such job is waiting")
+        print(_none(args))
     missing = _missing(asked, waits.rows)
     for job_id, task in missing:
         name = f"{job_id}" if task < 0 else f"{job_id}_{task}"
         print(f"nimo wait: job {name} is not waiting, or you may not see it", file=sys.stderr)
     return NOT_WAITING if missing else 0
+
+
+def _none(args: argparse.Namespace) -> str:
+    """Say whose jobs do not wait."""
+    if args.jobs:
+        return "none of these jobs is waiting"
+    if args.user or args.partition:
+        return "none of the jobs selected is waiting"
+    return "none of your jobs is waiting; -u USER or -p PARTITION shows those of others"
 
 
 def _missing(asked: Iterable[tuple[int, int]], rows: Iterable[WaitRow]) -> list[tuple[int, int]]:

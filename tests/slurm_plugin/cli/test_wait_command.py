@@ -77,8 +77,16 @@ def test_jobs_of_a_user_and_in_a_partition(asked, capsys):
 def test_a_job_that_does_not_wait_is_status_3(asked, capsys):
     assert main(["wait", "99"]) == 3
     reported = capsys.readouterr()
-    assert reported.out == "no such job is waiting\n"
+    assert reported.out == "none of these jobs is waiting\n"
     assert "job 99 is not waiting, or you may not see it" in reported.err
+
+
+def test_where_no_job_waits_it_says_whose(monkeypatch, capsys):
+    monkeypatch.setattr(client, "waits", lambda *_, **__: Waits(made_s=NOW, recorded=0, rows=[]))
+    assert main(["wait"]) == 0
+    assert capsys.readouterr().out.startswith("none of your jobs is waiting; -u USER")
+    assert main(["wait", "-u", "bob"]) == 0
+    assert capsys.readouterr().out == "none of the jobs selected is waiting\n"
 
 
 def test_lines_for_scripts(asked, capsys):
