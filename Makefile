@@ -11,8 +11,8 @@ EVERY_SLURM ?= $$($(BIN)/python -m tests.cluster roots)
 # Real servers on a busy machine: what fails is run once more with new ones, and listed either way.
 PYTEST := sh scripts/pytest-once-more $(BIN)/pytest
 REAL := cluster or database
-# Tests with servers mostly wait for them: three at a time, however many cores there are; long files first.
-THREE := -n 3 --dist loadfile --no-loadscope-reorder
+# Tests with servers mostly wait for them: five files at a time, however many cores there are; long files first.
+FIVE := -n 5 --dist loadfile --no-loadscope-reorder
 QUICK_JSON := build/bench
 FUZZ_SECONDS ?= 30
 # The Python of the system that packages are for.
@@ -57,8 +57,8 @@ test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL,
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
 	$(PYTEST) -m 'not ($(REAL))' -n auto --dist loadfile
-	$(PYTEST) -m '$(REAL)' $(THREE)
-	$(PYTEST) -m releases --slurm $(FOREIGN_SLURM) $(THREE)
+	$(PYTEST) -m '$(REAL)' $(FIVE)
+	$(PYTEST) -m releases --slurm $(FOREIGN_SLURM) $(FIVE)
 
 slurm-root: $(VENV)/.developer ## build Slurm RELEASE (25.11) from the tree SOURCE for test-releases, as root
 	$(BIN)/python -m tests.cluster build --source $(SOURCE) --release $(RELEASE)
@@ -67,7 +67,7 @@ test-releases: ## all tests with a cluster on every release of Slurm that there 
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
 	failed=; for slurm in $(EVERY_SLURM); do \
-	  NIMO_PYSLURM=make $(PYTEST) -m cluster --slurm $$slurm || failed="$$failed $$slurm"; \
+	  NIMO_PYSLURM=make $(PYTEST) -m cluster --slurm $$slurm $(FIVE) || failed="$$failed $$slurm"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 demo: $(VENV)/.runtime ## the main job on generated history: no Slurm, no root

@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,17 +63,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark the tests that use a real server, before ``-m`` selects; put long files first after it.
-
-    Workers take one file after another: a long one that began last would keep `make test` waiting.
-    """
+    """Mark the tests that use a real server, before ``-m`` selects; sort the files after it."""
     for item in items:
         for name in MARKS.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(MARKS[name])
     yield
-    tests = Counter(item.path for item in items)
+    items[:] = by_files(items)
+
+
+def by_files(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Sort tests: folders with a long file first, and in a folder its long files.
+
+    Workers take one file after another: a long one that began last would keep `make test` waiting.
+    The files of a folder follow each other, so that a worker starts the servers of its fixtures
+    once.
+    """
+    files = Counter(item.path for item in items)
+    folders = Counter(item.path.parent for item in items)
     long = {item.path for item in items if item.get_closest_marker("long")}
-    items.sort(key=lambda item: (item.path not in long, -tests[item.path]))
+    with_long = {path.parent for path in long}
+
+    def place(item: pytest.Item) -> tuple[object, ...]:
+        path, folder = item.path, item.path.parent
+        whole = (folder not in with_long, -folders[folder], folder)
+        return (*whole, path not in long, -files[path], path)
+
+    return sorted(items, key=place)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

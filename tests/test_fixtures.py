@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
 import pytest
 
-from tests.conftest import unavailable
+from tests.conftest import by_files, unavailable
+
+
+@dataclass(frozen=True)
+class Item:
+    """What the order of tests looks at."""
+
+    path: Path
+    long: bool = False
+
+    def get_closest_marker(self, name: str) -> bool:
+        return self.long and name == "long"
+
+
+def test_folders_with_a_long_file_come_first_and_each_folder_in_one_piece() -> None:
+    given = ["many/a", "few/short", "many/a", "many/b", "other/long", "few/long", "other/short"]
+    items = [Item(Path(name), long=name.endswith("/long")) for name in given]
+    assert [str(item.path) for item in by_files(items)] == [  # type: ignore[arg-type]
+        "few/long", "few/short", "other/long", "other/short", "many/a", "many/a", "many/b",
+    ]  # fmt: skip
 
 
 def test_a_missing_server_skips_the_test_and_says_what_to_do(

@@ -1,12 +1,14 @@
 """One user's hostile acts, a program: ``hostile_user.py SOCKET SEED SECONDS UID GID``.
 
 It stands alone, and becomes that user once it is loaded: a user who cannot read this project.  It
-prints how often it did what, as JSON.
+ends after so many seconds; told to terminate, it ends sooner, after `LEAST` acts.  It prints how
+often it did what, as JSON.
 """
 
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from collections import Counter
 from contextlib import suppress
 
 LONG = 250_000
+LEAST = 30
 
 
 def connected(path):
@@ -145,7 +148,9 @@ def main():
     os.setgid(int(sys.argv[5]))
     os.setuid(int(sys.argv[4]))
     dice, done, end_s = random.Random(seed), Counter(), time.monotonic() + seconds
-    while time.monotonic() < end_s:
+    ending = []
+    signal.signal(signal.SIGTERM, lambda number, _: ending.append(number))
+    while time.monotonic() < end_s and not (ending and done.total() > LEAST):
         act = dice.choice(ACTS)
         with suppress(OSError):
             act(path, dice)

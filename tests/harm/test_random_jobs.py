@@ -142,6 +142,7 @@ def is_ours(ended: Ended, made: Mapping[str, DecisionRow]) -> bool:
     return chose_nodes or not ended.failure.startswith("OUT_OF_MEMORY")
 
 
+@pytest.mark.long
 def test_no_job_that_finishes_without_nimo_fails_with_it(site: Site) -> None:
     jobs = random_jobs(JOBS, SEED)
     site.nimod.kill_switch.touch()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from sacct_ingest.layout import Each, Layout, Unit
 from sacct_ingest.store import Store
 from tests.conftest import ClusterFactory
 from tests.end_to_end.site import Site, site_on
+from tests.requests import rest
 from tests.slurm_plugin.made import amdahl, table
 
 #: Says what the job finds around it; the name is that of the application with a curve.
@@ -95,6 +97,13 @@ def site(slurm_cluster: ClusterFactory) -> Iterator[Site]:
             store.fits.replace(list(map(row_of, made)))
         site.run_nimod("enforce", snapshot={"interval_s": 0.3})
         yield site
+
+
+@pytest.fixture(scope="package")
+def rest_socket(site: Site) -> Iterator[Path]:
+    """Socket of a slurmrestd that submits jobs of `REST_USER`."""
+    with rest.slurmrestd(site.cluster, REST_USER) as path:
+        yield path
 
 
 @contextmanager

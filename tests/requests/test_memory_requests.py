@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -35,12 +36,11 @@ def test_a_job_has_the_memory_that_is_documented(asking: Site, row: MemoryPromis
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
-def test_over_slurmrestd_it_is_the_same(site: Site, row: MemoryPromise) -> None:
+def test_over_slurmrestd_it_is_the_same(site: Site, rest_socket: Path, row: MemoryPromise) -> None:
     site.empty_queue()
     since = time.time()
-    with rest.slurmrestd(site.cluster, REST_USER) as path:
-        fields = {"name": "hungry", "comment": row.tag}
-        job_id = rest.request(site.cluster, path, SCRIPT, row.request, **fields)
+    fields = {"name": "hungry", "comment": row.tag}
+    job_id = rest.request(site.cluster, rest_socket, SCRIPT, row.request, **fields)
     decision = site.decision(since_s=since)
     job = site.cluster.job(job_id)
     site.cluster.wait(job_id)

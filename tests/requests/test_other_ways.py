@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -177,19 +178,18 @@ def test_scrontab(idle: Site) -> None:
 
 
 @way("slurmrestd")
-def test_slurmrestd(idle: Site) -> None:
+def test_slurmrestd(idle: Site, rest_socket: Path) -> None:
     since = time.time()
-    with rest.slurmrestd(idle.cluster, REST_USER) as path:
-        answer = rest.submit(
-            idle.cluster,
-            path,
-            SHAPES,
-            nodes=(1, 8),
-            name="shapes",
-            partition="batch",
-            current_working_directory=str(idle.cluster.layout.work),
-            standard_output="rest.out",
-        )
+    answer = rest.submit(
+        idle.cluster,
+        rest_socket,
+        SHAPES,
+        nodes=(1, 8),
+        name="shapes",
+        partition="batch",
+        current_working_directory=str(idle.cluster.layout.work),
+        standard_output="rest.out",
+    )
     assert not answer["errors"], answer
     decision = idle.decision(since_s=since)
     assert (decision.user, decision.reason, decision.applied) == (REST_USER, "cheapest", True)

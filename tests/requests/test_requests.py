@@ -128,12 +128,11 @@ def test_the_job_is_given_the_truth(submitted: dict[str, Submitted], row: Promis
     [row for row in SBATCH if row.request and rest.takes(row.request)],
     ids=lambda row: row.request,
 )
-def test_over_slurmrestd_it_is_the_same(site: Site, row: Promise) -> None:
+def test_over_slurmrestd_it_is_the_same(site: Site, rest_socket: Path, row: Promise) -> None:
     site.empty_queue()
     site.settled()
     since = time.time()
-    with rest.slurmrestd(site.cluster, REST_USER) as path:
-        job_id = rest.request(site.cluster, path, SHAPES, row.request, name="shapes")
+    job_id = rest.request(site.cluster, rest_socket, SHAPES, row.request, name="shapes")
     decision = site.decision(since_s=since)
     assert (decision.user, decision.reason, decision.applied) == (REST_USER, row.why, row.chosen)
     if row.chosen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,15 +106,14 @@ def holds(row: SizePromise, job: dict[str, str], decision: DecisionRow) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.request} {row.tag}")
-def test_over_slurmrestd_it_is_the_same(site: Site, row: SizePromise) -> None:
+def test_over_slurmrestd_it_is_the_same(site: Site, rest_socket: Path, row: SizePromise) -> None:
     site.empty_queue()
     site.settled()
     since = time.time()
     array = "--array" in row.request
     fields = {"name": program(row), "comment": row.tag}
     fields |= {"standard_output": "rest-%A_%a.out"} if array else {}
-    with rest.slurmrestd(site.cluster, REST_USER) as path:
-        job_id = rest.request(site.cluster, path, LOOK, row.request, **fields)
+    job_id = rest.request(site.cluster, rest_socket, LOOK, row.request, **fields)
     decision = site.decision(since_s=since)
     assert (decision.user, decision.reason, decision.applied) == (REST_USER, row.why, row.chosen)
     holds(row, site.cluster.job(job_id), decision)

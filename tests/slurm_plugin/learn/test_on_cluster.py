@@ -19,7 +19,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.conftest import ClusterFactory, need_in_jobs, scratch_directory
 from tests.processes import wait_until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
 # Reads its input and computes for each block; what it has used of the CPU says when a block is
 # done, so that it has the same work to do however slow the machine is.

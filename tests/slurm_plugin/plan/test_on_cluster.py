@@ -22,7 +22,7 @@ PARTITIONS = (
     "PartitionName=fast Nodes=n3,n4",
     "PartitionName=tiny Nodes=n3,n4 MaxNodes=1 MaxTime=10",
 )
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 #: Work takes half as long on the fast nodes.
 WORK = """\
 #!/bin/sh
