@@ -79,6 +79,15 @@ def add_table_options(parser: argparse.ArgumentParser, *letters: str) -> None:
     )
 
 
+def add_table_of_store(parser: argparse.ArgumentParser) -> None:
+    """Add what all commands have that print a table from the store."""
+    add_table_options(parser, "-o", "-n")
+    add_parsable(parser)
+    add_json(parser)
+    add_store(parser)
+    add_config(parser)
+
+
 def table_options(args: argparse.Namespace) -> TableOptions:
     """Give what `add_table_options` read."""
     return TableOptions(form=args.format, sort=args.sort, header=not args.noheader)

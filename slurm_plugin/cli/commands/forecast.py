@@ -11,12 +11,8 @@ from predictor.series import forecast_series
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import Resource
 from slurm_plugin.cli.command_context import (
-    add_config,
-    add_json,
-    add_parsable,
     add_since,
-    add_store,
-    add_table_options,
+    add_table_of_store,
     load_config,
     table_options,
 )
@@ -52,11 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="error measure that chooses the forecaster (default: mae)",
     )
     add_since(parser)
-    add_table_options(parser, "-o", "-n")
-    add_parsable(parser)
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_table_of_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -25,11 +25,7 @@ from sacct_ingest.probes.sensor import Sensor
 from sacct_ingest.probes.transfer_probe import measure_transfer
 from sacct_ingest.records import Probe
 from slurm_plugin.cli.command_context import (
-    add_config,
-    add_json,
-    add_parsable,
-    add_store,
-    add_table_options,
+    add_table_of_store,
     load_config,
     table_options,
 )
@@ -85,11 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bind", metavar="HOST:PORT", default="", help="address on which the sensor listens"
     )
-    add_table_options(parser, "-o", "-n")
-    add_parsable(parser)
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_table_of_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -19,11 +19,7 @@ from sacct_ingest.probes.benchmarks import PARTS, BenchmarkPlan, read, script
 from sacct_ingest.probes.probe_settings import member
 from sacct_ingest.records import NodeProfile
 from slurm_plugin.cli.command_context import (
-    add_config,
-    add_json,
-    add_parsable,
-    add_store,
-    add_table_options,
+    add_table_of_store,
     load_config,
     table_options,
 )
@@ -77,11 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="iperf3 server to measure against (default: one is started here)",
     )
-    add_table_options(parser, "-o", "-n")
-    add_parsable(parser)
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_table_of_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:

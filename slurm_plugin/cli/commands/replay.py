@@ -17,11 +17,7 @@ from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.command_context import (
-    add_config,
-    add_json,
-    add_parsable,
-    add_store,
-    add_table_options,
+    add_table_of_store,
     load_config,
     moment,
     table_options,
@@ -113,11 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers", metavar="COUNT", type=whole, default=0, help="processes; 0: one per core"
     )
     parser.add_argument("--dask", metavar="ADDRESS", help="replay on a Dask cluster; see nimo fit")
-    add_table_options(parser, "-o", "-n")
-    add_parsable(parser)
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_table_of_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:

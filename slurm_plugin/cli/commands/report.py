@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_plugin.cli.command_context import (
-    add_config,
-    add_json,
-    add_parsable,
-    add_store,
-    add_table_options,
+    add_table_of_store,
     moment,
     nimod_socket,
     table_options,
@@ -85,11 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="print only this table (default with -P: applications)",
     )
-    add_table_options(parser, "-o", "-n")
-    add_parsable(parser)
-    add_json(parser)
-    add_store(parser)
-    add_config(parser)
+    add_table_of_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:
