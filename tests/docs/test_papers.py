@@ -43,20 +43,15 @@ def cells(line: str) -> list[str]:
 
 
 @cache
-def files(*folders: str) -> tuple[Path, ...]:
-    return tuple(
-        path
-        for folder in folders
-        for path in (ROOT / folder).rglob("*")
-        if "__pycache__" not in path.parts
-    )
+def files(folder: str) -> tuple[Path, ...]:
+    return tuple(path for path in (ROOT / folder).rglob("*") if "__pycache__" not in path.parts)
 
 
 @cache
-def names(*folders: str) -> frozenset[str]:
+def names(folder: str) -> frozenset[str]:
     """Names that modules define, each alone, and with its module or its class before it."""
     made = set()
-    for path in files(*folders):
+    for path in files(folder):
         if path.suffix == ".py":
             for owner, name in defined(ast.parse(path.read_text()), path.stem):
                 made |= {name, f"{owner}.{name}"}
@@ -80,13 +75,16 @@ def exists(word: str, folders: tuple[str, ...]) -> bool:
     if word.endswith(("/", ".py", ".c")) or (ROOT / word).is_dir():
         end = "/" + word.rstrip("/")
         return (
-            any(f"/{path.relative_to(ROOT)}".endswith(end) for path in files(*folders))
+            any(
+                f"/{path.relative_to(ROOT)}".endswith(end) for one in folders for path in files(one)
+            )
             or (ROOT / word).exists()
         )
+    defines = frozenset().union(*map(names, folders))
     if word.endswith("…"):
-        return any(name.startswith(word.removesuffix("…")) for name in names(*folders))
+        return any(name.startswith(word.removesuffix("…")) for name in defines)
     # The last two parts are a module or a class, and what it defines.
-    return ".".join(word.partition("(")[0].rpartition("/")[2].split(".")[-2:]) in names(*folders)
+    return ".".join(word.partition("(")[0].rpartition("/")[2].split(".")[-2:]) in defines
 
 
 ROWS = list(rows())
