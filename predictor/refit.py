@@ -1,4 +1,4 @@
-"""One refit of everything: the module of this package that meets the store.
+"""One refit of all identities: reads their runs from the store, and writes their tables to it.
 
 Each identity is independent of all others, so they are spread over processes, or over whatever
 ``concurrent.futures.Executor`` is given; the result does not depend on how many there are.

@@ -167,7 +167,7 @@ UNBOUNDED = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Highest memory that one node was seen to need where the application had ``nodes`` of them."""
+    """Highest memory that one node needed in runs on ``nodes`` nodes."""
 
     nodes: int
     mem_bytes: int
@@ -213,7 +213,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Longest:
-    """Longest run that was seen on ``nodes`` nodes, or that was stopped after that time.
+    """Longest run on ``nodes`` nodes, whether it completed or was stopped.
 
     ``cut_s``: the longest that its limit stopped, with few completed runs since; 0: there is none.
     """

@@ -139,7 +139,7 @@ def follow(
     pause: Callable[[float], object],
     rounds: int | None = None,
 ) -> None:
-    """Call ``once`` again and again; errors of slurmdbd and the database are logged and outlived.
+    """Call ``once`` again and again; log errors of slurmdbd and the database, and go on.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ class _Loader:
 
 
 def to_store(run: JobRun) -> JobRun | None:
-    """Give what is stored of a run: itself once it has ended, of a resized job the rest's key.
+    """Give what to store of a row: a run that ended, or the key of the rest of a resized job.
 
     A job whose node count was changed while it ran has a row for each size: those before the last
     are in state ``RESIZING``, and the row after them has the time of the change for its submit time

@@ -251,7 +251,7 @@ def _update() -> Any:
 
 
 def _lacked_memory() -> Any:
-    """Whether a run that ended for lack of memory is now said to be requeued: no less true."""
+    """Whether a run that lacked memory was requeued since: its stored state stays."""
     requeued = bindparam("state_") == JobState.REQUEUED.value
     return (runs.c.state == JobState.OUT_OF_MEMORY.value) & requeued
 
@@ -325,7 +325,7 @@ def _columns_of(given: Sequence[JobRun], digests: Sequence[str]) -> RunColumns:
 
 
 def _named_folder(work_dir: str, submit_line: str) -> str:
-    """Working directory where the line names it: lines that do not are remembered without it."""
+    """Working directory where the line names it, else nothing: it is part of the cache's key."""
     return work_dir if work_dir and work_dir in submit_line else ""
 
 

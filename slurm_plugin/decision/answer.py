@@ -1,4 +1,4 @@
-"""What of a decision reaches the job and its user, by the mode that the site has set."""
+"""Which part of a decision reaches the job and its user: the mode that the site set says so."""
 
 from msgspec.structs import replace
 

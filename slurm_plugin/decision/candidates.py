@@ -1,7 +1,7 @@
-"""Effects of node counts on a job that do not depend on the moment: pure, cached.
+"""What each node count means for a job, apart from the queue and the free nodes: pure, cached.
 
-A submission finds an application, a request and settings that were met before, as a rule; only the
-queue and the free nodes are other ones.  What follows from the former alone is worked out once.
+Most submissions repeat an application, a request and settings; only the queue and the free nodes
+are new.  So what follows from the application, the request and the settings is computed once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -116,7 +116,7 @@ def standing(
     rules: PolicySettings,
     asked: int,
 ) -> Candidate:
-    """Candidate of a request that stands, with a limit for any count that Slurm may give."""
+    """Candidate of a job that keeps its request; its limit holds on all counts it may start on."""
     (one,) = side_by_side([at(table, asked)], request, table, rules, asked)
     limits = limits_on(_possible(request, table, room), request, table, rules)
     # Of the count that is looked at alone a shorter limit might hold.

@@ -1,4 +1,4 @@
-"""Which node counts a job may get, and why another one's must stay as it is."""
+"""Which node counts a job may get, or why it keeps the count that it asks for."""
 
 import re
 from dataclasses import dataclass
@@ -122,7 +122,7 @@ def _ends(
 
 
 def _placed(job: Job) -> Reason | None:
-    """Why the scheduler's choice of nodes is bound otherwise."""
+    """Which other option of the job leaves no choice of nodes: a node list, an array, ..."""
     bound = (
         (job.het_job_offset is not None, Reason.HET),
         (bool(job.array_inx), Reason.ARRAY),

@@ -105,9 +105,9 @@ def _why_distrusted(table: PredictionTable) -> Reason:
 
 
 def as_scheduled(request: Request, partition: Partition, *, now_s: float) -> int | None:
-    """Node count that Slurm would give: it starts as soon as the fewest are free, on all there are.
+    """Node count that Slurm itself would give; None where the partition does not have that many.
 
-    None where the partition does not have that many.
+    Slurm starts a job once its fewest nodes are free, and gives it all that are free then.
     """
     if request.asked is not None:
         return request.asked if request.asked <= partition.largest else None
@@ -167,7 +167,7 @@ def _reason(
 
 
 def _missed(scene: PolicyContext, options: Sequence[Option], asked: Option) -> Decision:
-    """No count is sure to make the deadline: the one that comes closest, or a refusal."""
+    """Decide where no count is sure to make the deadline: take the closest one, or refuse."""
     allowed = [o for o in options if o.in_limit or o is asked]
     closest = min(allowed, key=lambda o: (_distance(o, asked), o.late_s, o.nodes))
     verdict = closest.deadline or DeadlineVerdict.MADE

@@ -147,7 +147,7 @@ class DecisionService:
         return answer, partial(self._book, case, decided, answer, decision_id, via)
 
     def redeem(self, job: Job, *, now_s: float) -> tuple[Answer, Book] | None:
-        """As :meth:`answer`, from the decision that the job's ticket stands for; None: for none."""
+        """Answer with the decision prepared under the job's ticket; None if there is none."""
         one = self._tickets.redeem(job, now_s=now_s) if job.ticket else None
         if one is None:
             return None
@@ -247,9 +247,9 @@ class DecisionService:
         return advice
 
     def advise_at(self, job: Job, places: Sequence[PartitionContext], *, now_s: float) -> Advice:
-        """Advice for a job where no cluster is seen, for each of the places that it may run at.
+        """Advise without a view of the cluster, as if all nodes were free.
 
-        As if all nodes were free; where node types make no difference, one advice for all.
+        One advice for each place where the job may run; one for all where node types do not matter.
         """
         case = self._contexts.build(job, now_s)
         if case.table is None or not case.table.node_type:
@@ -291,7 +291,7 @@ class DecisionService:
         return [(advice, self._likely(one, advice)) for one, advice in advised]
 
     def _likely(self, case: DecisionContext, advice: Advice) -> Row | None:
-        """Find the count that is advised in a partition, or else the doubtful one that may do."""
+        """Find the recommended count; without one, that which doubtful predictions recommend."""
         if advice.nodes is not None:
             return next((row for row in advice.rows if row.recommended), None)
         policy = msgspec.structs.replace(self._rules.policy, accept_doubtful=True)

@@ -247,7 +247,7 @@ class RequestHandler:
         return self._service.prepare(job, now_s=now_s, private=private, ticket=ticket, comes=comes)
 
     def _book(self, book: Book) -> None:
-        """Do what could wait until the answer was sent."""
+        """Book the nodes of a decision and record it: its answer has been sent."""
         try:
             row = book()
         except Exception:

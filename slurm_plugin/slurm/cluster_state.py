@@ -161,7 +161,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, profile=closed, blocked_s=until_s)
 
     def promise(self, nodes: int, start_s: float, end_s: float) -> "Partition":
-        """Partition after a job was let in that starts at ``start_s``, not shown here yet."""
+        """Partition with one more job, which starts at ``start_s`` and is not in this view yet."""
         made = (nodes, start_s, end_s)
         return replace(
             self,
@@ -171,7 +171,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def queued(self, nodes: int) -> "Partition":
-        """Partition after a job was let in that has to wait, and for which nothing is planned."""
+        """Partition with one more job, which waits and has no planned start."""
         return replace(self, queue=self.queue + 1, ahead=self.ahead + nodes)
 
 
