@@ -28,7 +28,9 @@ the commands below, the store, the fits, nimod and its socket."""
 _INGEST = (
     "1. Read the history.  Here it is a saved file; on a cluster 'nimo ingest' runs sacct itself."
 )
-_FIT = "2. Fit run time over node counts."
+_FIT = """\
+2. Fit run time over node counts.  An application that users tag has two curves: one by its tag, one
+   by its command line."""
 _PREDICT = "3. Show the prediction for one application."
 _SERVE = "4. nimod holds the tables in memory and answers the hooks and nimo-advise."
 _ADVISE = "5. A user asks before submitting.  This application has many runs:"

@@ -16,7 +16,7 @@ COLUMNS = (
     TableColumn(key="user", title="user", left=True),
     TableColumn(key="partition", title="partition", left=True),
     TableColumn(key="mode", title="mode", left=True),
-    TableColumn(key="requested_nodes", title="asked"),
+    TableColumn(key="requested_nodes", title="without NIMO"),
     TableColumn(key="nodes", title="chosen"),
     TableColumn(key="applied", title="applied", left=True),
     TableColumn(key="reason", title="why", left=True),
