@@ -20,15 +20,13 @@ local function contents(path)
   return text, file and file:close()
 end
 
--- A compiled module.  Such a file is the source that it was made of, and the code for one version of
--- Lua: it counts only beside that very source.
+-- A compiled module.  Such a file holds code for one version of Lua and the sources that it was made
+-- of: it gives the module only beside those very sources.
 table.insert(package.loaders or package.searchers, 2, function(name)
-  if not name:find("^nimo_") then return nil end
-  local path = folder .. name .. ".lua"
-  local copy = contents(path .. _VERSION:sub(5))
-  local source = copy and contents(path)
-  if not source or #copy == #source or copy:sub(1, #source) ~= source then return nil end
-  return ((loadstring or load)(copy:sub(#source + 1)))
+  local copy = name:find("^nimo_") and loadfile(folder .. name .. ".lua" .. _VERSION:sub(5))
+  if not copy then return nil end
+  local whole, module = pcall(copy, folder, contents)
+  return whole and module or nil
 end)
 
 function slurm_cli_pre_submit(options, offset)

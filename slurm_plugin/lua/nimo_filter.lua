@@ -31,7 +31,7 @@ end
 
 -- Whether the command line lists node counts (`-N 2,4,8`, from 23.02 on): options show the ends.
 local function lists_sizes(options, words)
-  if not tostring(options.nodes):find("^%d+%-%d+$") then return false end
+  if not words:find("%d[:,]%d") or not tostring(options.nodes):find("^%d+%-%d+$") then return false end
   local last = ""
   for word in words:gmatch("[^%z]+") do
     local value = word:match("^%-%-nodes=(.*)$") or word:match("^%-%a*N=?(.+)$")

@@ -1,21 +1,38 @@
 """Compiled copies of the hooks' modules: each sbatch loads some, and compiling is most of its cost.
 
-Beside ``nimo_ahead.lua`` lies ``nimo_ahead.lua5.1`` for Lua 5.1: the source, and behind it what Lua
-makes of it.  cli_filter.lua takes the code only where that source is the one of ``nimo_ahead.lua``,
-so that no copy outlives a change.  Lua itself refuses code of another version.
+Beside ``nimo_ahead.lua`` lies ``nimo_ahead.lua5.1`` for Lua 5.1: the module, and those that it
+always loads, as one program of code that Lua takes as it is.  The program holds the sources that it
+was made of.  It gives the module only while each is still what lies in the folder, so that no copy
+outlives a change.  Lua itself refuses code of another version.
 """
 
 import ctypes
+import string
 from collections.abc import Callable
 from pathlib import Path
 
 from slurm_plugin.setup.files import put
-from slurm_plugin.shipped_files import HOOKS
 
 #: Versions that the hooks run with.
 VERSIONS = ("5.1", "5.2", "5.3", "5.4")
 #: How Debian, Red Hat and SUSE name a version's library.
 _LIBRARIES = ("liblua{}.so.0", "liblua-{}.so", "liblua{}.so.5")
+#: What is compiled: the modules that a command loads, each with those that it always loads.
+BUNDLES = {
+    "nimo_filter": ("nimo_settings",),
+    "nimo_ahead": ("nimo_encode",),
+    "nimo_inputs": (),
+    "nimo_prepare": ("nimo_json", "nimo_shared", "nimo_sizes"),
+}
+#: Of a list, so that no module sees a name of another's.  ``contents`` gives the text of a file.
+_PROGRAM = b"""local modules = {%s}
+local folder, contents = ...
+for name, source in pairs({%s}) do
+  if contents(folder .. name .. ".lua") ~= source then return nil end
+end
+for name, module in pairs(modules) do package.preload[name] = package.preload[name] or module end
+return modules[%s]
+"""
 _DUMP = b"""local source, name = ...
 return string.dump(assert((loadstring or load)(source, "=" .. name)), true)
 """
@@ -35,14 +52,30 @@ def compile_hooks(folder: Path) -> list[Path]:
     for version in VERSIONS:
         if (compiler := compiler_of(version)) is None:
             continue
-        for path in sorted(folder / module.name for module in HOOKS.glob("nimo_*.lua")):
-            source = path.read_bytes()
-            code = compiler(source, path.name.encode())
-            copy = path.with_name(path.name + version)
-            if code and (not copy.exists() or copy.read_bytes() != source + code):
-                put(copy, source + code)
-                written.append(copy)
+        for name in BUNDLES:
+            path = folder / f"{name}.lua{version}"
+            code = compiler(_program(folder, name), name.encode())
+            if code and (not path.exists() or path.read_bytes() != code):
+                put(path, code)
+                written.append(path)
     return written
+
+
+def _program(folder: Path, name: str) -> bytes:
+    """Give the program that makes a module and those that it always loads."""
+    sources = {one: (folder / f"{one}.lua").read_bytes() for one in (name, *BUNDLES[name])}
+    modules = (b"%s = function(...) %s\nend" % (one.encode(), it) for one, it in sources.items())
+    texts = (b"%s = %s" % (one.encode(), _quoted(it)) for one, it in sources.items())
+    return _PROGRAM % (b",\n".join(modules), b",\n".join(texts), _quoted(name.encode()))
+
+
+def _quoted(text: bytes) -> bytes:
+    """Write a text as Lua's own programs do; all versions read it alike."""
+    return b'"%s"' % b"".join(_QUOTED[byte] for byte in text)
+
+
+_SIMPLE = frozenset(string.printable.encode()) - set(b'"\\\r\n\x0b\x0c')
+_QUOTED = [bytes([byte]) if byte in _SIMPLE else b"\\%03d" % byte for byte in range(256)]
 
 
 def compiler_of(version: str) -> _Compiler | None:

@@ -1,10 +1,10 @@
-"""Compiled copies of the modules that cli_filter loads count only beside their source."""
+"""Compiled copies of the modules that cli_filter loads count only beside their sources."""
 
 from pathlib import Path
 
 import pytest
 
-from slurm_plugin.setup.compiled_hooks import VERSIONS, compile_hooks, compiler_of
+from slurm_plugin.setup.compiled_hooks import BUNDLES, VERSIONS, compile_hooks, compiler_of
 from tests.lua.conftest import Load
 from tests.lua.hooks import Hooks
 
@@ -25,55 +25,82 @@ def comment_of(hooks: Hooks) -> str:
     return str(options["comment"])
 
 
-def lay(hooks: Hooks, source: str, code: str) -> None:
-    """Put a copy there whose code is another program's, so that its use shows."""
-    copy_of(hooks, "nimo_filter").write_bytes((source + code).encode("latin-1"))
+def lay(hooks: Hooks, program: str) -> None:
+    """Put a copy there: a program that is to give the module, compiled."""
+    code = hooks.lua.globals().string.dump(hooks.lua.eval(f"function(...) {program} end"))
+    copy_of(hooks, "nimo_filter").write_bytes(str(code).encode("latin-1"))
 
 
-def other(hooks: Hooks) -> str:
-    code = hooks.lua.globals().string.dump(hooks.lua.eval(f"function() {OTHER} end"))
-    return str(code)
-
-
-def source_of(hooks: Hooks) -> str:
-    return (hooks.folder / "nimo_filter.lua").read_bytes().decode("latin-1")
-
-
-def test_a_copy_beside_its_source_is_used(runtime: Load) -> None:
-    hooks = runtime(CONF)
-    lay(hooks, source_of(hooks), other(hooks))
-    assert comment_of(hooks) == "compiled"
-
-
-@pytest.mark.parametrize("begin", ["", "-- older\n", "\n"], ids=["none", "comment", "line"])
-def test_a_copy_of_another_source_is_not_used(runtime: Load, begin: str) -> None:
-    hooks = runtime(CONF)
-    source = begin + source_of(hooks) if begin else ""
-    lay(hooks, source, other(hooks))
-    assert comment_of(hooks) == FORWARDED
-
-
-@pytest.mark.parametrize("code", ["", "\x1bLua", "\x1bLua\x10garbage"], ids=["none", "head", "bad"])
-def test_code_that_lua_refuses_is_not_used(runtime: Load, code: str) -> None:
-    hooks = runtime(CONF)
-    lay(hooks, source_of(hooks), code)
-    # Nothing behind the source would be a program that does nothing.
-    assert comment_of(hooks) == FORWARDED
-
-
-def test_what_is_installed_is_used(runtime: Load) -> None:
-    hooks = runtime(CONF)
+def install(hooks: Hooks) -> str:
+    """Compile what is in the folder; give the version of Lua."""
     version = str(hooks.lua.eval("_VERSION:sub(5)"))
     if compiler_of(version) is None:
         pytest.skip(f"no library of Lua {version} here")
-    written = compile_hooks(hooks.folder)
+    assert copy_of(hooks, "nimo_filter") in compile_hooks(hooks.folder)
     assert compile_hooks(hooks.folder) == []
-    assert copy_of(hooks, "nimo_filter") in written
+    return version
+
+
+def test_what_a_copy_gives_is_used(runtime: Load) -> None:
+    hooks = runtime(CONF)
+    lay(hooks, f"return function() {OTHER} end")
+    assert comment_of(hooks) == "compiled"
+
+
+@pytest.mark.parametrize("program", ["", "return nil", "return {}", "error('x')"])
+def test_a_copy_that_gives_nothing_is_not_used(runtime: Load, program: str) -> None:
+    hooks = runtime(CONF)
+    lay(hooks, program)
     assert comment_of(hooks) == FORWARDED
-    for path in (copy_of(hooks, name) for name in ("nimo_filter", "nimo_ahead", "nimo_prepare")):
-        source = path.with_name(path.name.removesuffix(version)).read_bytes()
-        assert path.read_bytes().startswith(source)
-        code = path.read_bytes().removeprefix(source).decode("latin-1")
+
+
+@pytest.mark.parametrize("code", ["-- text {", "\x1bLua", "\x1bLua\x10garbage"])
+def test_code_that_lua_refuses_is_not_used(runtime: Load, code: str) -> None:
+    hooks = runtime(CONF)
+    copy_of(hooks, "nimo_filter").write_bytes(code.encode("latin-1"))
+    assert comment_of(hooks) == FORWARDED
+
+
+@pytest.mark.parametrize("changed", [None, "nimo_filter", "nimo_settings"])
+def test_what_is_installed_is_used_beside_the_same_sources(
+    runtime: Load, changed: str | None
+) -> None:
+    hooks = runtime(CONF)
+    (hooks.folder / "nimo_filter.lua").write_text(OTHER)
+    install(hooks)
+    # The code gets another text than its source, so that its use shows.
+    path = copy_of(hooks, "nimo_filter")
+    before, _, after = path.read_bytes().rpartition(b"compiled")
+    path.write_bytes(before + b"the copy" + after)
+    if changed:
+        source = hooks.folder / f"{changed}.lua"
+        source.write_bytes(source.read_bytes().replace(b"\n", b" \n") + b" ")
+    assert comment_of(hooks) == ("compiled" if changed else "the copy")
+
+
+def test_all_bytes_of_a_source_are_compared(runtime: Load) -> None:
+    hooks = runtime(CONF)
+    path = hooks.folder / "nimo_filter.lua"
+    path.write_bytes(path.read_bytes() + b"\n-- " + bytes(set(range(256)) - {10, 13}) + b"1\r\n")
+    version = install(hooks)
+    program = copy_of(hooks, "nimo_filter").read_bytes().decode("latin-1")
+    gives = hooks.lua.eval(
+        "function(code, folder, contents) return (loadstring or load)(code)(folder, contents) end"
+    )
+    assert gives(program, f"{hooks.folder}/", contents) is not None, version
+    assert gives(program, f"{hooks.folder}/", lambda path: contents(path) + "2") is None
+
+
+def contents(path: str) -> str:
+    return Path(path).read_bytes().decode("latin-1")
+
+
+def test_what_is_installed_does_the_same(runtime: Load) -> None:
+    hooks = runtime(CONF)
+    version = install(hooks)
+    assert comment_of(hooks) == FORWARDED
+    for name in BUNDLES:
+        code = (hooks.folder / f"{name}.lua{version}").read_bytes().decode("latin-1")
         assert hooks.lua.eval("function(code) return (loadstring or load)(code) ~= nil end")(code)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.setup.compiled_hooks import compiler_of
+from slurm_plugin.setup.compiled_hooks import compile_hooks, compiler_of
 from tests.cluster.nimod import LONGEST_WAIT_MS, SHIPPED_MS, hooks_for, set_hook_timeout
 from tests.cluster.slurm import SlurmCluster
 from tests.conftest import ClusterFactory, scratch_directory
@@ -186,12 +186,12 @@ def source_of(compiled: Path) -> bytes:
 
 
 def lay(compiled: Path, program: str, version: str = LUA) -> None:
-    """Put a program in place of the one compiled, for a version of Lua."""
+    """Put a program in place of the module compiled, for a version of Lua."""
     compiler = compiler_of(version)
     if compiler is None:
         pytest.skip(f"this machine has no library of Lua {version}")
-    code = compiler(program.encode(), compiled.name.encode())
-    compiled.write_bytes(source_of(compiled) + (code or b""))
+    module = f"return function() {program} end"
+    compiled.write_bytes(compiler(module.encode(), compiled.name.encode()) or b"")
 
 
 def forwarded(cluster: SlurmCluster) -> dict[str, str]:
@@ -219,8 +219,10 @@ def test_without_a_sound_compiled_copy_the_source_is_loaded(
     sound, source = compiled.read_bytes(), source_of(compiled)
     match fault:
         case "stale":
-            lay(compiled, "return { filter = function(_, o) o.comment = 'stale' end }")
-            compiled.write_bytes(b"-- older\n" + compiled.read_bytes())
+            path = compiled.with_name(compiled.name.removesuffix(LUA))
+            path.write_text("return { filter = function(_, o) o.comment = 'stale' end }")
+            compile_hooks(compiled.parent)
+            path.write_bytes(source)
         case "other Lua":
             lay(compiled, "return { filter = function(_, o) o.comment = 'other' end }", "5.3")
         case "source only":

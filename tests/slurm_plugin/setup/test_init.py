@@ -16,7 +16,7 @@ from slurm_plugin.config import Config, Mode
 from slurm_plugin.config.loader import load, parse
 from slurm_plugin.doctor import slurm_conf_lines
 from slurm_plugin.setup import Answers, install, texts
-from slurm_plugin.setup.compiled_hooks import VERSIONS, compile_hooks, compiler_of
+from slurm_plugin.setup.compiled_hooks import BUNDLES, VERSIONS, compile_hooks, compiler_of
 from slurm_plugin.setup.texts import settings
 from slurm_plugin.shipped_files import ETC, HOOKS
 
@@ -273,8 +273,7 @@ def test_the_examples_hold() -> None:
 def test_hooks_replace_older_ones_with_job_submit_last(tmp_path: Path) -> None:
     versions = [version for version in VERSIONS if compiler_of(version)]
     sources = sorted(path.name for path in HOOKS.glob("*.lua"))
-    modules = [name for name in sources if name.startswith("nimo_")]
-    names = sorted([*sources, *(name + version for name in modules for version in versions)])
+    names = sorted([*sources, *(f"{name}.lua{one}" for name in BUNDLES for one in versions)])
     written = install(tmp_path)
     assert sorted(path.name for path in written) == names
     assert written[-1].name == "job_submit.lua"
@@ -283,7 +282,7 @@ def test_hooks_replace_older_ones_with_job_submit_last(tmp_path: Path) -> None:
     os.utime(hook, (1, 1))
     (tmp_path / "nimo_json.lua").write_text("-- of an older release")
     compile_hooks(tmp_path)
-    copies = ["nimo_json.lua" + version for version in versions]
+    copies = ["nimo_prepare.lua" + version for version in versions]  # nimo_json is part of it
     again = [path.name for path in install(tmp_path)]
     assert again == ["nimo_json.lua", *copies, "job_submit.lua"]
     assert hook.stat().st_mtime > 1  # slurmctld loads all anew
