@@ -4,11 +4,11 @@ For data_parser 0.0.38 to 0.0.45: a number may stand alone or as ``{"set", "infi
 and keys may be missing, null or "".
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
-Json = Mapping[str, Any]
+from sacct_ingest.sources.json_records import CpuTime
 
 _NO_VALUES: Final = frozenset({0xFFFFFFFE, 2**64 - 2})
 SPECIAL: Final = 0xFFFFFFFE  #: numbers below stand for themselves
@@ -80,43 +80,25 @@ def reach(record: Any, *keys: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ColumnAt:
-    """What stands behind some keys; of a ``moment``, 0 means none."""
+    """What stands at a place in a record, such as ``time.end``; of a ``moment``, 0 means none."""
 
-    keys: tuple[str, ...]
+    place: str
     moment: bool = False
 
     def __call__(self, record: Any) -> str:
         """Read it; empty where nothing is."""
-        value = plain(reach(record, *self.keys))
+        value = plain(attrgetter(self.place)(record))
         return "" if self.moment and value == "0" else value
 
 
-def column_at(*keys: str) -> ColumnAt:
-    """Read what stands behind some keys."""
-    return ColumnAt(keys)
+def column_at(place: str) -> ColumnAt:
+    """Read what stands at a place."""
+    return ColumnAt(place)
 
 
-def moment_at(*keys: str) -> ColumnAt:
+def moment_at(place: str) -> ColumnAt:
     """Point in time; 0 means none."""
-    return ColumnAt(keys, moment=True)
-
-
-def value_of(key: str, record: Any) -> str:
-    """Read what stands behind a key; empty where nothing does."""
-    try:
-        value = record[key]
-    except (KeyError, TypeError, IndexError):
-        return ""
-    return value if type(value) is str and value.isascii() else plain(value)
-
-
-def value_within(first: str, second: str, record: Any) -> str:
-    """Read what stands behind two keys; empty where nothing does."""
-    try:
-        value = record[first][second]
-    except (KeyError, TypeError, IndexError):
-        return ""
-    return value if type(value) is str and value.isascii() else plain(value)
+    return ColumnAt(place, moment=True)
 
 
 def tres(listed: Any, kind: str, name: str = "") -> str:
@@ -131,16 +113,11 @@ def tres(listed: Any, kind: str, name: str = "") -> str:
     return ""
 
 
-def tres_at(*keys: str) -> Callable[[Json], str]:
+def tres_text(listed: Any) -> str:
     """Resources as in sacct's TRESUsageInTot."""
-
-    def read(step: Json) -> str:
-        listed = reach(step, "tres", *keys)
-        if not listed or type(listed) is not list:
-            return ""
-        return ",".join([pair for one in listed if (pair := _tres_pair(one))])
-
-    return read
+    if not listed or type(listed) is not list:
+        return ""
+    return ",".join([pair for one in listed if (pair := _tres_pair(one))])
 
 
 def _tres_pair(one: Any) -> str:
@@ -152,12 +129,9 @@ def _tres_pair(one: Any) -> str:
     return f"{kind}/{name}={count}" if kind and name else f"{kind or name}={count}"
 
 
-def cpu_microseconds(record: Any, name: str) -> int | None:
-    """CPU time of a record; None where it has none."""
-    moment = reach(record, "time", name)
-    if type(moment) is not dict:
-        return None
-    whole, rest = moment.get("seconds"), moment.get("microseconds")
+def cpu_microseconds(time: CpuTime) -> int | None:
+    """Microseconds of a CPU time; None where it is not known."""
+    whole, rest = time.seconds, time.microseconds
     if type(whole) is int and type(rest) is int and 0 <= whole < SPECIAL and 0 <= rest < SPECIAL:
         return whole * 10**6 + rest
     seconds = plain(whole)
@@ -170,8 +144,3 @@ def seconds_text(cpu_us: int | None) -> str:
         return ""
     seconds, rest_us = divmod(cpu_us, 10**6)
     return f"{seconds}.{rest_us // 1000:03}"
-
-
-def cpu_seconds(name: str) -> Callable[[Json], str]:
-    """CPU time in seconds."""
-    return lambda record: seconds_text(cpu_microseconds(record, name))

@@ -2,8 +2,9 @@
 
 The file is read job by job: memory does not grow with it, and a job that is not JSON costs only
 itself.  A serialiser writes the same between any two jobs: what stands between the first two is
-looked for, and what is before it is decoded by msgspec.  If it is one whole JSON object, it is the
-job.  Else Python's own decoder finds where the job ends, and can go on after a mistake.
+looked for, and of what is before it msgspec decodes the fields that are needed.  If it is one whole
+JSON object, it is the job.  Else Python's own decoder finds where the job ends, and can go on after
+a mistake.
 """
 
 import json
@@ -12,13 +13,12 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import Any, Final, TextIO
 
-import msgspec
-
 from sacct_ingest.columns import names
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobRun
 from sacct_ingest.sources.fold import Row, fold
 from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB
+from sacct_ingest.sources.json_records import DbJob, Job, LiveJob, decode_like, job_of
 from sacct_ingest.sources.json_rows import RowPlan
 from sacct_ingest.sources.json_values import well_formed
 from sacct_ingest.sources.run_source import Tally
@@ -60,8 +60,10 @@ def read_json(text: TextIO, tally: Tally, *, cluster: str = "") -> Iterator[JobR
         raise ended[0]
 
 
-#: A job, and which one in the file it is.
-_Numbered = tuple[int, Any]
+#: A job as it was decoded, or what Python's own decoder gave; and its text.
+_Found = tuple[Any, str | None]
+#: Which job in the file it is, and the job.
+_Numbered = tuple[int, _Found]
 
 
 def _until_error(jobs: Iterator[_Numbered], ended: list[FormatError]) -> Iterator[_Numbered]:
@@ -72,29 +74,26 @@ def _until_error(jobs: Iterator[_Numbered], ended: list[FormatError]) -> Iterato
 
 
 def _rows(jobs: Iterator[_Numbered], tally: Tally, cluster: str) -> Iterator[Row]:
-    for number, job in jobs:
+    for number, (value, source) in jobs:
         try:
-            records = list(_records(job, cluster))
+            records = list(_records(job_of(value) if source is None else value, cluster))
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             tally.rows += 1
-            text = json.dumps(job, ensure_ascii=False, default=str)
+            whole = value if source is None else json.loads(source, strict=False)
+            text = json.dumps(whole, ensure_ascii=False, default=str)
             tally.refuse(str(error), well_formed(text), number)
             continue
         yield from zip(repeat(number), records, strict=False)
 
 
-def _records(job: Any, cluster: str) -> Iterator[list[str]]:
+def _records(job: Job, cluster: str) -> Iterator[list[str]]:
     """Give the rows that sacct would have printed of a job and its steps."""
-    if not isinstance(job, dict):
-        raise TypeError("not a job")
-    accounted = "job_state" not in job
-    first = (_DB_JOB if accounted else _LIVE_JOB).row(job)
+    first = (_LIVE_JOB if isinstance(job, LiveJob) else _DB_JOB).row(job)
     first[_CLUSTER] = first[_CLUSTER] or cluster
     if not first[_RAW_ID] or not first[_CLUSTER]:
         raise ValueError("no job_id" if not first[_RAW_ID] else "no cluster; say it with -M")
     yield first
-    steps = job.get("steps") if accounted else None
-    for step in steps if isinstance(steps, list) else ():
+    for step in () if isinstance(job, LiveJob) else job.steps:
         row = _DB_STEP.row(step)
         row[_ID] = f"{first[_ID]}.{row[_ID]}"
         yield row
@@ -110,18 +109,17 @@ class _Scanner:
     def __init__(self, text: TextIO, tally: Tally) -> None:
         self._text, self._tally = text, tally
         self._decode = json.JSONDecoder(strict=False).raw_decode
-        self._decode_whole = msgspec.json.Decoder().decode
         self._between: re.Match[str] | None = None
         self._buffer, self._at, self._ended = "", 0, False
         self._number = 0
 
     def jobs(self) -> Iterator[_Numbered]:
         """Give what stands in the lists of jobs, numbered from 1 on."""
-        for job in self._listed():
+        for found in self._listed():
             self._number += 1
-            yield self._number, job
+            yield self._number, found
 
-    def _listed(self) -> Iterator[Any]:
+    def _listed(self) -> Iterator[_Found]:
         while self._peek():
             if self._peek() == "[":
                 yield from self._list()
@@ -130,7 +128,7 @@ class _Scanner:
             else:
                 raise FormatError(f"not Slurm's JSON: {self._buffer[self._at : self._at + 40]!r}")
 
-    def _document(self) -> Iterator[Any]:
+    def _document(self) -> Iterator[_Found]:
         """One object with ``jobs`` and ``errors``, or one job."""
         self._at += 1
         job: dict[str, Any] = {}
@@ -149,11 +147,11 @@ class _Scanner:
         if listed:
             _check(job.get("errors"))
         elif "job_id" in job:
-            yield job
+            yield job, None
         elif job:
             raise FormatError("no list 'jobs' in the JSON")
 
-    def _list(self) -> Iterator[Any]:
+    def _list(self) -> Iterator[_Found]:
         self._at += 1
         while self._peek() != "]":
             yield from self._element()
@@ -163,7 +161,7 @@ class _Scanner:
                 yield from self._skip("no comma after it")
         self._at += 1
 
-    def _element(self) -> Iterator[Any]:
+    def _element(self) -> Iterator[_Found]:
         """Give the job that stands here, and those that end as it does."""
         try:
             job = self._value()
@@ -171,15 +169,18 @@ class _Scanner:
             yield from self._skip(str(error))
             return
         self._between = _BETWEEN.match(self._buffer, self._at - 1)
-        yield job
+        yield job, None
         if self._between is not None:
-            yield from self._alike(self._between[0], self._between.start(1) - self._at + 1)
+            kind = LiveJob if type(job) is dict and "job_state" in job else DbJob
+            yield from self._alike(kind, self._between[0], self._between.start(1) - self._at + 1)
 
-    def _alike(self, between: str, next_at: int) -> Iterator[Any]:
+    def _alike(self, kind: type[Job], between: str, next_at: int) -> Iterator[_Found]:
         """Give jobs up to the last that ends so in what was read, or one that is no whole object.
 
         Parameters
         ----------
+        kind
+            Of the job before them.
         between
             What stands between two jobs.
         next_at
@@ -187,15 +188,16 @@ class _Scanner:
         """
         begin = self._at - 1 + next_at
         while (end := self._buffer.find(between, begin)) >= 0:
+            text = self._buffer[begin : end + 1]
             try:
-                job = self._decode_whole(self._buffer[begin : end + 1])
+                job = decode_like(kind, text)
             except (ValueError, RecursionError):
                 break
             self._at = end + 1
-            yield job
+            yield job, text
             begin = end + next_at
 
-    def _skip(self, reason: str) -> Iterator[Any]:
+    def _skip(self, reason: str) -> Iterator[_Found]:
         """Refuse what cannot be read, up to where the next job starts or the list ends."""
         while True:
             for match in _OBJECT.finditer(self._buffer, self._at + 1):
@@ -203,7 +205,7 @@ class _Scanner:
                 if job is not None:
                     self._refuse(reason, match.start())
                     self._at = end
-                    yield job
+                    yield job, None
                     return
             if self._ended or len(self._buffer) - self._at > 2 * _MAX_JOB:
                 break

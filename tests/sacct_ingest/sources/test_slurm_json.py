@@ -332,12 +332,11 @@ def test_gpus_of_slurmctld() -> None:
 def slowly(text: str) -> tuple[list[JobRun], list[Any]]:
     """Read with Python's decoder alone."""
 
-    class Refusing:
-        def decode(self, _: object) -> object:
-            raise ValueError("not this one")
+    def refuse(kind: object, text: str) -> object:
+        raise ValueError("not this one")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slurm_json.msgspec.json, "Decoder", Refusing)
+        patch.setattr(slurm_json, "decode_like", refuse)
         return outcome(text)
 
 
@@ -385,6 +384,21 @@ def test_most_jobs_are_decoded_without_pythons_decoder(monkeypatch: pytest.Monke
     monkeypatch.setattr(slurm_json.json, "JSONDecoder", Counting)
     assert len(read(text)) == 100
     assert 0 < len(places) < 20
+
+
+@given(st.sampled_from(PATHS), ANYTHING)
+def test_odd_jobs_alike_are_read_as_pythons_decoder_reads_each(path: str, value: Any) -> None:
+    odd = [changed(new_job(job_id), path, value) for job_id in (2, 3)]
+    text = json.dumps({"jobs": [new_job(1), *odd, new_job(4)]})
+    assert outcome(text) == slowly(text)
+
+
+@pytest.mark.parametrize("first", [new_job, live_job])
+def test_both_kinds_of_jobs_in_one_list(first: Any) -> None:
+    jobs = [first(job_id=1), live_job(job_id=2), new_job(3), live_job(job_id=4), new_job(5)]
+    text = json.dumps({"jobs": jobs})
+    assert outcome(text) == slowly(text)
+    assert [run.job_id for run in outcome(text)[0]] == [1, 2, 3, 4, 5]
 
 
 @given(st.data())
