@@ -17,6 +17,7 @@ from sacct_ingest.sources.run_source import Tally
 
 #: Lines split at a time; one that is no whole record has only these looked at one by one.
 _BLOCK = 256
+_BEHIND_WORD = re.compile(r"([A-Za-z0-9]+)([^A-Za-z0-9]+)(?=[A-Za-z])")
 #: Characters and lines of a record; what is longer has lost its end.
 _MAX_RECORD = 2**20
 _MAX_LINES = 2000
@@ -208,8 +209,9 @@ def _check(header: Sequence[str], cluster: str, line: str) -> None:
 
 def _delimiter(header: str) -> str:
     """Find what stands between two names of columns."""
-    spelled = "|".join(sorted(names(), key=len, reverse=True))
-    match = re.search(rf"(?:{spelled})([^A-Za-z0-9]+)[A-Za-z]", header, re.IGNORECASE)
-    if match is None or not match[1].strip(" "):
+    known = {name.lower() for name in names()}
+    named = (match for match in _BEHIND_WORD.finditer(header) if match[1].lower() in known)
+    match = next(named, None)
+    if match is None or not match[2].strip(" "):
         raise FormatError(f"the first line does not name sacct's columns: {header[:60]!r}; {_FIX}")
-    return match[1]
+    return match[2]

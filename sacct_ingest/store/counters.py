@@ -7,14 +7,18 @@ from sacct_ingest.store.schema import counters
 
 def lock(connection: Connection, name: str) -> None:
     """Let no other writer of this counter in until the transaction ends."""
-    increase(connection, name, 0)
+    _add(connection, name, 0)
 
 
 def increase(connection: Connection, name: str, by: int) -> int:
     """Add ``by`` and give the value from before."""
+    _add(connection, name, by)
+    return read(connection, name) - by
+
+
+def _add(connection: Connection, name: str, by: int) -> None:
     statement = update(counters).where(counters.c.name == name)
     connection.execute(statement.values(value=counters.c.value + by))
-    return read(connection, name) - by
 
 
 def read(connection: Connection, name: str) -> int:

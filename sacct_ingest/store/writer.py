@@ -7,13 +7,14 @@ loads SQLAlchemy would take as long as ten thousand rows.
 
 import gc
 import os
+import pickle
+import select
 import signal
+import socket
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,6 +33,7 @@ from sacct_ingest.store.rows import Stored
 BATCH = 200
 #: Runs that wait for the process at most; it gets them as soon as it is idle.
 MOST_WAITING = 2000
+_LENGTH_BYTES = 8
 
 
 class RunWriter:
@@ -162,11 +164,47 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+class _Pipe:
+    """One end of a connection of two processes, for one message after the other.
+
+    Of our own: to load :mod:`multiprocessing` takes as long as to read 500 rows.
+    """
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel, self._received = channel, channel.makefile("rb")
+
+    def send(self, message: bytes) -> None:
+        """Send a message; OSError where nobody listens."""
+        self._channel.sendall(len(message).to_bytes(_LENGTH_BYTES, "little") + message)
+
+    def receive(self) -> bytes:
+        """Wait for a message; EOFError where the other end is closed."""
+        return self._exactly(int.from_bytes(self._exactly(_LENGTH_BYTES), "little"))
+
+    def _exactly(self, count: int) -> bytes:
+        data = self._received.read(count)
+        if len(data) < count:
+            raise EOFError
+        return data
+
+    def has_message(self) -> bool:
+        """Whether there is something to receive, or an end."""
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def close(self) -> None:
+        """Close this end."""
+        self._received.close()
+        self._channel.close()
+
+
 class _Process:
     """The other process; it ends with the pipe, and so with the process that holds the pipe."""
 
     def __init__(self, url: URL) -> None:
-        self._pipe, theirs = Pipe()
+        mine, other = socket.socketpair()
+        self._pipe, theirs = _Pipe(mine), _Pipe(other)
         with warnings.catch_warnings():
             # Python warns of threads of libraries, too, which sleep.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -178,18 +216,18 @@ class _Process:
     def ask(self, message: bytes) -> None:
         """Give it a batch."""
         try:
-            self._pipe.send_bytes(message)
+            self._pipe.send(message)
         except OSError as error:
             raise StoreError("the process that writes the store is gone") from error
 
     def idle(self) -> bool:
         """Whether it has written the batch that it was given."""
-        return self._pipe.poll()
+        return self._pipe.has_message()
 
     def answer(self) -> Stored:
         """Wait for what became of the batch."""
         try:
-            answer = self._pipe.recv()
+            answer = pickle.loads(self._pipe.receive())  # noqa: S301 - of our own process
         except (EOFError, OSError) as error:
             raise StoreError("the process that writes the store is gone") from error
         if isinstance(answer, Stored):
@@ -202,7 +240,7 @@ class _Process:
         os.waitpid(self.pid, 0)
 
 
-def _serve_and_exit(url: URL, pipe: "Connection[Any, bytes]", other_end: Any) -> NoReturn:
+def _serve_and_exit(url: URL, pipe: _Pipe, other_end: _Pipe) -> NoReturn:
     """Be the other process.
 
     It leaves without a farewell: what it has from the first process is not its own to close.
@@ -218,7 +256,7 @@ def _serve_and_exit(url: URL, pipe: "Connection[Any, bytes]", other_end: Any) ->
         os._exit(0)
 
 
-def _serve(url: URL, pipe: "Connection[Any, bytes]") -> None:
+def _serve(url: URL, pipe: _Pipe) -> None:
     """Write what comes through the pipe, until its other end is closed."""
     engine = make_engine(url.render_as_string(hide_password=False), create=False)
     if engine.dialect.name == "sqlite":
@@ -227,7 +265,7 @@ def _serve(url: URL, pipe: "Connection[Any, bytes]") -> None:
         with suppress(SQLAlchemyError), engine.connect():
             pass  # while the first batch is read; errors are those of the batch
         while True:
-            pipe.send(_stored(engine, decode_packed(pipe.recv_bytes())))
+            pipe.send(pickle.dumps(_stored(engine, decode_packed(pipe.receive()))))
     finally:
         engine.dispose()
 

@@ -275,3 +275,13 @@ def test_runs_are_the_same_when_printed_again(real: dict[str, JobRun]) -> None:
     again = next(read_text(sacct_text([run]), Tally()))
     assert (again.job_id, again.submit_s, again.nodes) == (run.job_id, run.submit_s, run.nodes)
     assert [step.elapsed_s for step in again.steps] == [step.elapsed_s for step in run.steps]
+
+
+@pytest.mark.parametrize("delimiter", ["|", ";", ", ", "\x1f", "||"])
+@pytest.mark.parametrize("first", ["", "Site1", "SITE_X2"])
+def test_the_delimiter_is_what_follows_a_known_column(first: str, delimiter: str) -> None:
+    header, values = ["jobid", "State", "Submit"], ["1", "FAILED", "50"]
+    columns = ([first] if first else []) + header
+    row = (["of the site"] if first else []) + values
+    (job,) = read(f"{delimiter.join(columns)}\n{delimiter.join(row)}\n", cluster="c")
+    assert (job.job_id, job.submit_s) == (1, 50)

@@ -49,6 +49,17 @@ def test_a_process_writes_what_the_store_itself_would(store: Store, at_once: Non
     assert {len(steps) for steps in store.runs.steps_of(ids).values()} == {2}
 
 
+def test_batches_larger_than_what_the_kernel_holds_arrive(
+    sqlite_store: Store, at_once: None
+) -> None:
+    line = "sbatch " + "x" * 10**6
+    with sqlite_store.writer() as writer:
+        for batch in BATCHES:
+            writer.add([run(job_id=one.job_id, submit_line=line) for one in batch])
+        assert writer.pid is not None
+    assert writer.stored == Stored(new=20)
+
+
 def test_the_process_is_not_the_last_to_leave_the_file(
     tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
