@@ -3,7 +3,8 @@
 Throw-away clusters run side by side with their state in memory (on a disk, writing each job's
 script hides everything else): without plugin, with empty hooks, and with NIMO and a nimod that
 knows the application and observes or enforces.  In the latter job_submit asks nimod, or cli_filter
-asks ahead and does not wait, or cli_filter waits and writes the node count itself.  Rounds of
+asks ahead and does not wait, or cli_filter waits and writes the node count itself.  One more has
+empty hooks whose cli_filter asks nimod for next to nothing: what asking costs at least.  Rounds of
 submissions of held jobs go to each in turn.  Then clients ask nimod directly: at a steady rate, and
 as fast as they can; then one asks on while nimod reads few and many prediction tables anew.  At
 last the hook meets a nimod that fails in every way, and the longest wait of a
@@ -52,6 +53,21 @@ return slurm.SUCCESS
 """
 EMPTY_FILTER = """function slurm_cli_setup_defaults(options, early) return slurm.SUCCESS end
 function slurm_cli_pre_submit(options, offset) return slurm.SUCCESS end
+function slurm_cli_post_submit(offset, job_id, step_id) return slurm.SUCCESS end
+return slurm.SUCCESS
+"""
+#: The least that asking can cost a command: LuaSocket, one connection, one short answer.
+ASKING_FILTER = """local unix = require("socket.unix")
+function slurm_cli_setup_defaults(options, early) return slurm.SUCCESS end
+function slurm_cli_pre_submit(options, offset)
+  local connection = (type(unix) == "table" and (unix.stream or unix.tcp) or unix)()
+  connection:settimeout(0.02, "t")
+  if connection:connect("%s") and connection:send('{"v":1,"op":"links"}\\n') then
+    connection:receive("*l")
+  end
+  connection:close()
+  return slurm.SUCCESS
+end
 function slurm_cli_post_submit(offset, job_id, step_id) return slurm.SUCCESS end
 return slurm.SUCCESS
 """
@@ -168,6 +184,8 @@ def set_up(stack: contextlib.ExitStack, release: str | None) -> tuple[list[Setup
     (empty / "job_submit.lua").write_text(EMPTY)
     (empty / "cli_filter.lua").write_text(EMPTY_FILTER)
     setups = [start(stack, "no plugin", None, release), start(stack, "empty hooks", empty, release)]
+    asking = stack.enter_context(in_memory())
+    (asking / "job_submit.lua").write_text(EMPTY)
     nimods = {}
     for name, (mode, settings) in OURS.items():
         folder = stack.enter_context(in_memory())
@@ -177,7 +195,10 @@ def set_up(stack: contextlib.ExitStack, release: str | None) -> tuple[list[Setup
         compile_hooks(lua)  # as `nimo hook-path --install` does
         setups.append(start(stack, name, lua, release))
         nimods[name] = start_nimod(folder, setups[-1].cluster, mode)
-    return setups, nimods["NIMO, enforce"]
+    nimod = nimods["NIMO, enforce"]
+    (asking / "cli_filter.lua").write_text(ASKING_FILTER % nimod.socket)
+    setups.append(start(stack, "empty hooks, the command asks", asking, release))
+    return setups, nimod
 
 
 def start(stack: contextlib.ExitStack, name: str, lua: Path | None, release: str | None) -> Setup:
