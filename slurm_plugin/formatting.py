@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import accumulate
+from unicodedata import combining, east_asian_width
 
 #: How an application was recognised, in words.
 RECOGNISED = {
@@ -133,15 +135,48 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: frozens
         2  asked
        16  fast
     """
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    widths = [max(map(screen_width, column)) for column in zip(header, *rows, strict=True)]
     lines = (
         "  ".join(
-            cell.ljust(width) if i in left else cell.rjust(width)
+            padded(cell, width, left=i in left)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in (header, *rows)
     )
     return "\n".join(lines)
+
+
+def screen_width(text: str) -> int:
+    """Count the terminal's columns that a text takes: ideographs two, accents none.
+
+    >>> screen_width("wrf"), screen_width("名前")
+    (3, 4)
+    """
+    return len(text) if text.isascii() else sum(map(_char_width, text))
+
+
+def padded(text: str, width: int, *, left: bool) -> str:
+    """Fill a text with spaces to a number of the terminal's columns."""
+    space = " " * (width - screen_width(text))
+    return text + space if left else space + text
+
+
+def cut(text: str, width: int) -> str:
+    """Take the beginning of a text that fits a number of the terminal's columns.
+
+    >>> cut("melt", 3), cut("名前", 3)
+    ('mel', '名')
+    """
+    if text.isascii():
+        return text[:width]
+    ends = accumulate(map(_char_width, text))
+    return text[: sum(end <= width for end in ends)]
+
+
+def _char_width(char: str) -> int:
+    if combining(char):
+        return 0
+    return 2 if east_asian_width(char) in "WF" else 1
 
 
 def wrapped(text: str, width: int) -> str:
@@ -153,7 +188,7 @@ def wrapped(text: str, width: int) -> str:
     """
     return "\n".join(
         "\n".join(_folded(line, width))
-        if len(line) > width and not line.startswith("#SBATCH")
+        if screen_width(line) > width and not line.startswith("#SBATCH")
         else line
         for line in text.splitlines()
     )
@@ -163,7 +198,7 @@ def _folded(line: str, width: int) -> Iterator[str]:
     indent = line[: len(line) - len(line.lstrip())]
     row = ""
     for word in line.split():
-        if row and len(row) + 1 + len(word) > width:
+        if row and screen_width(row) + 1 + screen_width(word) > width:
             yield row
             row = ""
         row = f"{row} {word}" if row else f"{indent}{word}"

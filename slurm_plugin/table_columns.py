@@ -201,12 +201,16 @@ def _fitted(columns: Sequence[OutputColumn], rows: Sequence[Any], width: int) ->
     while True:
         least = min(shown, key=lambda one: one.worth)
         last = least.worth == ALWAYS
-        excess = max(map(len, _laid_out(shown, rows).splitlines())) - width
+        excess = _width(_laid_out(shown, rows)) - width
         cut = _cut(shown, rows, excess, shortest=_SHORTEST if last else _READABLE)
         made = _laid_out(cut, rows)
-        if last or max(map(len, made.splitlines())) <= width:
+        if last or _width(made) <= width:
             return made
         shown.remove(least)
+
+
+def _width(table: str) -> int:
+    return max(map(formatting.screen_width, table.splitlines()))
 
 
 def _cut(
@@ -214,7 +218,7 @@ def _cut(
 ) -> list[OutputColumn]:
     """Narrow the columns whose texts may be cut, the widest first."""
     widths = {
-        one.name: max(len(one.title), *(len(one.text(row)) for row in rows))
+        one.name: max(len(one.title), *(formatting.screen_width(one.text(row)) for row in rows))
         for one in columns
         if one.cuts and rows
     }
@@ -237,6 +241,6 @@ def _sized(column: OutputColumn, cell: str, mark: str) -> str:
     width = column.width
     if not width:
         return cell
-    if len(cell) > width:
-        return cell[: width - len(mark)] + mark
-    return cell.ljust(width) if column.left else cell.rjust(width)
+    if formatting.screen_width(cell) > width:
+        cell = formatting.cut(cell, width - len(mark)) + mark
+    return formatting.padded(cell, width, left=column.left)

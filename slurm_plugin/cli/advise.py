@@ -40,6 +40,7 @@ from slurm_plugin.reports.advice_text import (
     render_predictions,
     render_starts,
 )
+from slurm_plugin.reports.pasted_lines import for_command
 from slurm_plugin.settings_file import leaves_out
 from slurm_plugin.table_columns import terminal_width
 
@@ -193,7 +194,7 @@ def _advise(arguments: Sequence[str]) -> int:
     settings = user_settings(args)
     job = request(sbatch, user=args.user)
     advice = _answer(args, settings, job)
-    texts = iter(()) if scripts else _texts(advice, args)
+    texts = iter(()) if scripts else _texts(for_command(advice, command.options), args)
     if needs_slurm(job, sbatch, advice.largest):
         if fits(job, advice.largest):
             # At once: Slurm may take its time.  What to paste is for jobs that it takes.

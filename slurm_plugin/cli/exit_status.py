@@ -19,7 +19,8 @@ exit status:
   4           a deadline cannot be met
   65, 66      a file of data or a job script cannot be read
   69          nimod, a sensor or a Dask cluster cannot be reached
-  73, 74, 78  an error of a picture, the store, the configuration
+  73, 78      an error of a picture, the configuration
+  74          an error of the store; on a login node: no link to nimod
   130, 141    interrupted by Ctrl-C; the reader of the output is gone"""
 BROKEN_PIPE = 141  #: 128 + SIGPIPE, what a C program would end with
 

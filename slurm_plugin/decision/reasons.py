@@ -61,7 +61,10 @@ class Reason(StrEnum):
     )
     UNKNOWN_APPLICATION = "unknown_application", "NIMO has no finished run of this application"
     NO_FINISHED_RUN = "no_finished_run", "no run of this command has finished"
-    NO_CURVE = "no_curve", "its runs were on too few node counts for a scaling curve"
+    NO_CURVE = (
+        "no_curve",
+        ("its runs make no scaling curve: too few node counts, or only its name is recognised"),
+    )
     UNRELIABLE_CURVE = "unreliable_curve", "the prediction is not reliable enough"
     OTHER_LAYOUT = "other_layout", "all its runs had other tasks, CPUs or GPUs on each node"
     OUT_OF_BAND = "out_of_band", "its latest runs took far longer or shorter than predicted"

@@ -84,3 +84,14 @@ def test_a_column_that_there_is_not_is_named(options: dict[str, str]) -> None:
     with pytest.raises(NoColumn) as error:
         shown(**options)
     assert error.value.exit_status == 2
+
+
+def test_ideographs_take_two_columns_of_the_terminal() -> None:
+    rows = [{"name": "名前の計算機", "wait_s": 5.0}, {"name": "cafe\u0301", "wait_s": 60.0}]
+    lines = text(COLUMNS, rows, width=80).splitlines()
+    assert lines == ["name          wait", "名前の計算機   5 s", "cafe\u0301          60 s"]
+    assert text(COLUMNS, rows, width=10).splitlines() == ["name", "名前の計+", "cafe\u0301"]
+    assert text(COLUMNS, rows, TableOptions(form="name%6", header=False)).splitlines() == [
+        " 名前+",
+        "  cafe\u0301",
+    ]

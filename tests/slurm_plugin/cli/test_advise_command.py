@@ -35,6 +35,11 @@ def test_a_recorded_job_gets_a_table_and_a_line_to_paste(nimod: DemoSite) -> Non
     assert "wait" in done.stdout
 
 
+def test_a_typed_option_is_named_that_outranks_the_lines(nimod: DemoSite) -> None:
+    done = advise(nimod, "-N", "2-6", "wrf.sh", "d02")
+    assert done.stdout.splitlines()[-1].startswith("--nodes of the command line outranks")
+
+
 def test_the_recommended_count_is_one_the_job_asks_for(nimod: DemoSite) -> None:
     answer = json.loads(advise(nimod, "--json", "-N", "2-6", "wrf.sh", "d02").stdout)
     assert 2 <= answer["nodes"] <= 6
