@@ -79,7 +79,8 @@ def up(options: argparse.Namespace) -> None:
     say("Then try:")
     places = {"work": cluster.layout.work, "log": cluster.layout.log}
     say(TRY_NIMO.format(**places) if options.with_nimo else TRY)
-    say(f"To end it:\n  {sys.executable} -m tests.cluster down --directory {options.directory}")
+    end = f"{sys.executable} -m tests.cluster down --directory {options.directory}"
+    say(f"To end it:\n  cd {Path.cwd()} && {end}")
 
 
 def down(options: argparse.Namespace) -> None:
