@@ -11,6 +11,8 @@ EVERY_SLURM ?= $$($(BIN)/python -m tests.cluster roots)
 # Real servers on a busy machine: what fails is run once more with new ones, and listed either way.
 PYTEST := sh scripts/pytest-once-more $(BIN)/pytest
 REAL := cluster or database
+# Of the others a few wait, for processes that they kill or let hang: one file more than there are cores.
+EACH_CORE := -n $$(($$(nproc) + 1)) --dist loadfile
 # Tests with servers mostly wait for them: five files at a time, however many cores there are; long files first.
 FIVE := -n 5 --dist loadfile --no-loadscope-reorder
 QUICK_JSON := build/bench
@@ -56,7 +58,7 @@ types: $(VENV)/.lint ## mypy, strict
 test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL, Lua)
 	sh scripts/install-system-packages
 	$(MAKE) $(VENV)/.developer
-	$(PYTEST) -m 'not ($(REAL))' -n auto --dist loadfile
+	$(PYTEST) -m 'not ($(REAL))' $(EACH_CORE)
 	$(PYTEST) -m '$(REAL)' $(FIVE)
 	$(PYTEST) -m releases --slurm $(FOREIGN_SLURM) $(FIVE)
 
