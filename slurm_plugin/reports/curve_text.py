@@ -87,9 +87,10 @@ def _memory_lines(prediction: PredictionTable) -> list[str]:
 def use_text(use: ResourceUse) -> str:
     """Say which share of its CPUs or GPUs an application uses, with the record of that."""
     most = "at most " if use.unit is Unit.GPUS else ""
-    between = f"nine in ten {percent(use.low)} to {percent(use.high)}"
-    held = f"; {use.inside} of {use.predictions} runs were as those before" * bool(use.predictions)
-    return f"runs use {most}{percent(use.share)} of their {use.unit.plural} ({between}{held})"
+    between = f"nine in ten use {percent(use.low)} to {percent(use.high)}"
+    record = f"; {use.inside} of {use.predictions} runs were inside the range of those before them"
+    judged = record if use.predictions else ""
+    return f"runs use {most}{percent(use.share)} of their {use.unit.plural} ({between}{judged})"
 
 
 def _record_line(record: Recorded, unit: Unit) -> str:

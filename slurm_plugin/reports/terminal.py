@@ -215,7 +215,8 @@ def _estimated(one: QueueEstimates) -> str:
 
 def _coverage(accuracy: Accuracy) -> str:
     parts = (
-        f"{percent(one.inside)} in {percent(one.nominal)}{' (derived)' if one.derived else ''}"
+        f"{percent(one.inside)} of runs inside the {percent(one.nominal)} interval"
+        f"{' (derived)' if one.derived else ''}"
         for one in accuracy.coverage
     )
     return (

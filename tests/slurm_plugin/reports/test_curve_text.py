@@ -193,7 +193,10 @@ def test_memory_is_reported_with_its_record() -> None:
 def test_use_of_cpus_stands_with_its_record() -> None:
     use = ResourceUse(Unit.CPUS, 0.62, 0.4, 0.7, runs=12, predictions=9, inside=8)
     shown = " ".join(curve_text.render(recorded(uses=(use,)), width=200).split())
-    assert "runs use 62 % of their CPUs (nine in ten 40 % to 70 %; 8 of 9 runs were as" in shown
+    assert (
+        "runs use 62 % of their CPUs (nine in ten use 40 % to 70 %; 8 of 9 runs were inside"
+        in shown
+    )
 
 
 def test_memory_of_a_node_is_also_that_of_its_tasks() -> None:

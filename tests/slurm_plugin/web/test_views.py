@@ -320,7 +320,8 @@ def test_an_application_speaks_the_unit_of_its_curve() -> None:
     shown = dict(facts(replace(table(), unit=Unit.CPUS, mem_node_bytes=2**30, uses=(use,)), None))
     assert shown["Largest memory observed of a job"] == "1.0 GiB"
     assert shown["Use of GPUs"] == (
-        "at most 60 % of their GPUs (nine in ten 50 % to 70 %; 8 of 9 runs were as those before)"
+        "at most 60 % of their GPUs (nine in ten use 50 % to 70 %; 8 of 9 runs were inside the "
+        "range of those before them)"
     )
     assert "Largest memory observed on a node" in dict(
         facts(replace(table(), mem_node_bytes=1), None)
