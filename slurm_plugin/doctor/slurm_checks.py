@@ -15,6 +15,7 @@ FIRST, LAST = (22, 5), (26, 5)
 #: First release of each line without the eight CVEs of September 2026; earlier lines have no such.
 SOUND = {(25, 5): 9, (25, 11): 8, (26, 5): 4}
 _SKEW_S = 5.0
+_FILTER_PATH = re.compile(r"cli_filter_lua_path=([^,\s]+)")  #: since 25.11
 _DAY_S = 86400
 #: Units of slurmdbd.conf(5), in days.
 _UNITS = {"hour": 1 / 24, "day": 1.0, "month": 30.0, "year": 365.0}
@@ -102,8 +103,17 @@ def _plugin(installation: Installation, name: str) -> Iterator[Finding]:
 
 def cli_filter(installation: Installation) -> Iterator[Finding]:
     """Commands pass the deadline on."""
+    named = _FILTER_PATH.search(installation.slurm.get("CliFilterParameters", ""))
+    path = Path(named[1]) if named else installation.hooks / "cli_filter.lua"
     if not line(installation.slurm, "CliFilterPlugins"):
-        yield fine("CliFilterPlugins has lua")
+        # Where the file itself is not, no commands are expected to run.
+        if named and path.exists() and not path.with_name("nimo_filter.lua").exists():
+            yield warning(
+                f"commands load {path}, and NIMO's modules are not beside it",
+                f"nimo hook-path --install {path.parent}",
+            )
+        else:
+            yield fine("CliFilterPlugins has lua")
     else:
         yield warning(
             "CliFilterPlugins has no lua: NIMO cannot read --deadline of the command line",

@@ -51,3 +51,27 @@ def test_releases_with_holes_are_named(
     (result,) = slurm_checks.security(installation)
     assert result.state is FindingState[state]
     assert (f"Slurm {release} lacks the fixes" in result.message) is (state == "WARNING")
+
+
+@pytest.mark.parametrize(
+    ("files", "fine"),
+    [
+        (["cli_filter.lua", "nimo_filter.lua"], True),
+        (["cli_filter.lua"], False),
+        ([], True),  # as on a controller without commands
+    ],
+)
+def test_commands_that_load_a_filter_from_elsewhere(
+    installation: Installation, tmp_path: Path, files: list[str], *, fine: bool
+) -> None:
+    folder = tmp_path / "filters"
+    folder.mkdir()
+    for name in files:
+        (folder / name).touch()
+    (tmp_path / "scontrol").write_text(
+        "#!/bin/sh\necho 'CliFilterPlugins = lua'\n"
+        f"echo 'CliFilterParameters = cli_filter_lua_path={folder}/cli_filter.lua'\n"
+    )
+    (result,) = slurm_checks.cli_filter(installation)
+    assert result.state is FindingState["OK" if fine else "WARNING"]
+    assert (f"nimo hook-path --install {folder}" in result.fix) is not fine
